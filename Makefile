@@ -1,0 +1,50 @@
+# Two commands for a newcomer: `make demo` and `make test`. Each sets up what it needs.
+PYTHON ?= python3
+BIN := .venv/bin
+PART ?= all
+SHELL := /bin/bash
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo run-demo quick test proof check bench clean lock
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: .venv/.ready ## make .venv from the pinned, hashed requirements (quick when nothing changed)
+
+.venv/.ready: requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "primacy needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Say which one with: make PYTHON=python3.12")'
+	@$(PYTHON) -m venv .venv || { echo "cannot make a virtual environment: on Debian, install python3-venv"; exit 4; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@touch $@
+
+demo: setup ## a cluster you can watch: leader killed, partition, heal
+	@$(BIN)/primacy demo
+
+run-demo: demo ## the same, by its older name
+
+quick: setup check ## under two minutes: checks, rules, transcripts, a few lives
+	@$(BIN)/python -m tests.sizes quick
+
+test: setup check ## everything once
+	@$(BIN)/python -m tests.sizes test
+
+proof: setup check ## the counts and durations that a release must show; PART=core|...
+	@$(BIN)/python -m tests.sizes proof $(PART)
+
+check: setup ## format, lint, strict types, import arrows
+	@$(BIN)/ruff format --check --quiet src tests bench || { echo "run: .venv/bin/ruff format src tests bench"; exit 1; }
+	@$(BIN)/ruff check --quiet src tests bench
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-cache > .venv/lint-imports.log 2>&1 || { cat .venv/lint-imports.log; exit 1; }
+
+bench: setup ## speed, as ratios
+	@$(BIN)/python -m bench
+
+lock: ## renew requirements.txt from pyproject.toml (needs uv; names no registry)
+	@env -u UV_INDEX -u UV_DEFAULT_INDEX -u UV_INDEX_URL uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --group test --python-version 3.11 pyproject.toml -o requirements.txt
+
+clean: ## remove what make made
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build .coverage htmlcov .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

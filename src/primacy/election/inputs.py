@@ -1,0 +1,141 @@
+"""What a strategy can be told. Closed: every `match` over these ends in `assert_never` or ignores what is not its own.
+
+Times are never in an input but for `wall_ms`, which is display time and may only ever lift a token (T2).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from primacy.election.messages import Message
+from primacy.election.store import StoreAnswer
+
+
+class Started(NamedTuple):
+    """The first input of a boot. `lock_held`: a process tree of an earlier start still has the run lock (Q6)."""
+
+    wall_ms: int = 0
+    lock_held: bool = False
+
+
+class DeadlinePassed(NamedTuple):
+    """The clock reached `deadline_ms`. May come late, and may come early after a clock was read twice."""
+
+
+class Received(NamedTuple):
+    """A message whose seal was good. The sender stands in its `origin`."""
+
+    message: Message
+
+
+class Unanswered(NamedTuple):
+    """A call to `node` failed at once (refused, unreachable). A hint only: silence says the same, later."""
+
+    node: str
+
+
+class PersistFailed(NamedTuple):
+    """The ballot of this step could not be made durable; nothing that stood after it in the list was done."""
+
+    reason: str = ""
+
+
+class WorkStarted(NamedTuple):
+    """The guarded work of this term runs."""
+
+    term: int
+
+
+class WorkGone(NamedTuple):
+    """The work of this term is confirmed gone and the run lock is free. `released`: the guard has sent the release."""
+
+    term: int
+    released: bool = False
+
+
+class GuardLost(NamedTuple):
+    """The guard of this term, or the pipe to it, is gone. What it held may still be dying."""
+
+    term: int
+
+
+class RunLock(NamedTuple):
+    """The run lock on this machine was found held, or was found free."""
+
+    held: bool
+
+
+class StepDown(NamedTuple):
+    """An operator, or the agent, asks the leader to give up in order. `successor`: to this node, if it lives."""
+
+    successor: str = ""
+    reason: str = "step-down"
+
+
+class Pause(NamedTuple):
+    """Do not lead until told otherwise."""
+
+
+class Resume(NamedTuple):
+    """The end of `Pause`."""
+
+
+class Health(NamedTuple):
+    """What the probes say. An unhealthy node steps down and does not stand."""
+
+    ok: bool
+    detail: str = ""
+
+
+class Shutdown(NamedTuple):
+    """The agent is about to end: hand over in order."""
+
+
+class Init(NamedTuple):
+    """First start of a cluster, said on one node (M3). `without`: voters that cannot answer, named one by one."""
+
+    wall_ms: int
+    without: tuple[str, ...] = ()
+
+
+class Rejoin(NamedTuple):
+    """An operator vouches that these voters are gone for good (M1, M2)."""
+
+    without: tuple[str, ...] = ()
+
+
+class MembersChanged(NamedTuple):
+    """The list of a cluster that grows by joining has changed (bully, ring)."""
+
+    members: tuple[tuple[str, int, int], ...]
+    """(id, priority, started_ms) of every node, itself included."""
+    version: int = 0
+
+
+class StoreAnswered(NamedTuple):
+    """The store answered request `number`, or failed: then `answer.ok` is False and nothing may be concluded from it."""
+
+    number: int
+    answer: StoreAnswer
+
+
+Input = (
+    Started
+    | DeadlinePassed
+    | Received
+    | Unanswered
+    | PersistFailed
+    | WorkStarted
+    | WorkGone
+    | GuardLost
+    | RunLock
+    | StepDown
+    | Pause
+    | Resume
+    | Health
+    | Shutdown
+    | Init
+    | Rejoin
+    | MembersChanged
+    | StoreAnswered
+)

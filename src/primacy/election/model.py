@@ -1,0 +1,168 @@
+"""What an election is about: nodes, their list, the durable ballot, leadership, and the words for states.
+
+Nothing here does anything; the strategies do. Values are immutable so that the simulator may keep old ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from random import Random
+from typing import NamedTuple, Protocol
+
+from primacy.election.effects import Effect
+from primacy.election.inputs import Input
+
+TOKEN_MAX = 2**53 - 1
+"""Largest fencing token: still exact in every JSON reader (T1)."""
+
+
+class Role(StrEnum):
+    """What a node is in the election, in the users' words. Closed."""
+
+    STARTING = "starting"
+    FOLLOWER = "follower"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+    OBSERVER = "observer"
+    PAUSED = "paused"
+    MUTED = "muted"
+
+
+class Kind(StrEnum):
+    """What the list says of a node: a witness votes but never leads, an observer only watches."""
+
+    VOTER = "voter"
+    WITNESS = "witness"
+    OBSERVER = "observer"
+
+
+class Member(NamedTuple):
+    """One node of the list. A higher priority stands earlier (raft) or ranks higher (bully, ring)."""
+
+    id: str
+    kind: Kind = Kind.VOTER
+    priority: int = 0
+    started_ms: int = 0
+    """Wall time of its start, for `rank: started` only."""
+
+
+class Membership(NamedTuple):
+    """The sorted list of nodes with its version and hash. Owns the majority arithmetic."""
+
+    members: tuple[Member, ...]
+    hash: str = ""
+    """Configuration hash: cluster name, nodes, election settings. Nodes with another hash exchange no votes."""
+    version: int = 0
+    """Counts changes of a list that grows by joining (bully, ring); 0 for a fixed list."""
+
+    @classmethod
+    def of(cls, members: Iterable[Member | str], hash: str = "", version: int = 0) -> Membership:  # noqa: A002
+        """A list in id order, from members or plain ids."""
+        full = {m.id: m for m in (Member(m) if isinstance(m, str) else m for m in members)}
+        return cls(tuple(full[name] for name in sorted(full)), hash, version)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(m.id for m in self.members)
+
+    @property
+    def voters(self) -> tuple[str, ...]:
+        """Who votes and acks: all but observers (Q2)."""
+        return tuple(m.id for m in self.members if m.kind is not Kind.OBSERVER)
+
+    @property
+    def majority(self) -> int:
+        """Strict majority of the whole list of voters, reachable or not."""
+        return len(self.voters) // 2 + 1
+
+    def get(self, node: str) -> Member | None:
+        return next((m for m in self.members if m.id == node), None)
+
+
+class ListRecord(NamedTuple):
+    """A member list as it stands in a ballot: its hash and its voters (M1)."""
+
+    hash: str
+    voters: tuple[str, ...]
+    confirmed: bool
+    """True once this node was unmuted under it; False while it is only pending."""
+
+
+CLOSED = "*"
+"""In `voted_for`: no vote is left in this term, and none was given (M1, M2)."""
+
+
+class Ballot(NamedTuple):
+    """What a raft node must never forget. Durable before any message that relies on it (Q1)."""
+
+    base: int
+    """Token base, chosen once by `init`; another base is another cluster (T1)."""
+    term: int
+    voted_for: str
+    """Whom this node voted for in `term`; empty for nobody yet; `CLOSED` for nobody ever."""
+    hold_max_ms: int
+    """The largest hold that an acked leader may still rely on (Q5)."""
+    token_max: int
+    """The largest fencing token seen in this election, whatever the strategy (T2)."""
+    incarnation: int
+    """Counts the starts of this node (Q10)."""
+    lists: tuple[ListRecord, ...]
+    """Every list that this node may have promised anything under; more than one means mute (M1)."""
+    changed: bool = False
+    """True once the ballot held another list than its first (M4)."""
+    seen: tuple[tuple[str, int], ...] = ()
+    """The highest incarnation heard of each other node (Q10)."""
+
+
+class Leadership(NamedTuple):
+    """The only thing user code receives: who leads, with which proof, and until when at most on the local clock."""
+
+    member: str
+    term: int
+    token: int
+    """Fencing token; 0 for strategies that have none (bully, ring)."""
+    valid_until_ms: int
+    """End of the hold on this node's clock: s + hold. The guarded work is dead by then."""
+
+
+class View(NamedTuple):
+    """A read-only look at a strategy, for people and for the summary that travels in beats."""
+
+    role: Role
+    leader: str
+    """Whom this node believes to lead; empty for nobody."""
+    term: int
+    voted_for: str
+    token: int
+    hold_left_ms: int
+    """How long this node's own hold lasts; 0 if it holds nothing."""
+    alive: tuple[str, ...]
+    """Nodes heard from recently, itself included."""
+    waits_for: str
+    """One sentence: what it waits for and the next command, or empty."""
+
+
+class Seat(NamedTuple):
+    """What every strategy is told at birth: who it is, among whom, and where its chance comes from."""
+
+    node: str
+    boot: int
+    """Random per start. Two starts of one id never share it."""
+    membership: Membership
+    random: Random
+
+
+class Strategy(Protocol):
+    """The port of all four strategies, and of a plugged-in one."""
+
+    deadline_ms: int | None
+    """When the machine next wants to be woken, on the local clock; None for never."""
+
+    def step(self, now_ms: int, given: Input) -> list[Effect]:
+        """Takes one input at the local time `now_ms` and returns what is to be done, in order. Never raises on a message."""
+        ...
+
+    def view(self, now_ms: int) -> View:
+        """How it stands now. Changes nothing."""
+        ...

@@ -1,0 +1,87 @@
+"""Times of the strategies, in integer milliseconds, and the one table of profiles.
+
+All values are spans counted from `s`, the holder's clock *before* its renewal left, on CLOCK_BOOTTIME. The numbers are
+those of the safety rules, section Time; they stand here and nowhere else. What a span means, and what breaks when it is
+too small or too large, is said at each field; the relations between them are checked in `checks.py`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+PPM = 1_000_000
+
+
+def stretched(span_ms: int, drift_ppm: int) -> int:
+    """The span on the fastest clock that surely covers `span_ms` on the slowest: times (1 + drift) / (1 - drift), rounded up."""
+    return -(-span_ms * (PPM + drift_ppm) // (PPM - drift_ppm))
+
+
+class Timing(NamedTuple):
+    """Times of a strategy that holds something: raft and lease."""
+
+    beat_ms: int
+    """Between two renewals. Too small: needless traffic. Too large: few lost beats are tolerated before TERM."""
+    term_at_ms: int
+    """After s: no proved renewal means that the work is told to stop. Too small: a short stall costs the role."""
+    kill_at_ms: int
+    """After s: the work is killed. The time between TERM and KILL is all that the work has to end by itself after a loss."""
+    deadman_at_ms: int
+    """After s: the kernel kills guard and work even if agent and guard are both stopped."""
+    hold_ms: int
+    """After s: the work is dead, whatever happened. Too large: every failover without a release takes longer."""
+    promise_ms: int
+    """A voter that acked a beat grants no vote for this long. Below hold times the drift ratio, winners must wait."""
+    spread_ms: int
+    """Candidates stand at a random moment within promise .. promise + spread. Too small: split votes."""
+    drift_ppm: int = 10_000
+    """Largest rate error of any clock, in parts per million. A clock outside of it is outside of the promise."""
+
+    @property
+    def wait_ms(self) -> int:
+        """D: what a successor waits after its evidence arrived."""
+        return stretched(self.hold_ms, self.drift_ppm)
+
+
+class RankTiming(NamedTuple):
+    """Times of bully and ring. They hold nothing, so only beats and waits count."""
+
+    beat_ms: int
+    """Between two looks at the leader, and between two announcements of it."""
+    misses: int
+    """Looks in a row without an answer until the leader counts as gone."""
+    answer_ms: int
+    """How long a look at the leader may take. Larger than the beat only delays the notice."""
+    election_ms: int
+    """How long a call for an election waits for an OK before the caller declares itself."""
+    coordinator_ms: int
+    """How long one who was told OK waits for the announcement before it calls again."""
+
+
+PROFILES: dict[str, Timing] = {
+    "lab": Timing(50, 200, 350, 400, 500, 525, 200),
+    "fast": Timing(100, 400, 700, 850, 1_000, 1_040, 260),
+    "lan": Timing(250, 1_200, 2_300, 2_700, 3_000, 3_100, 600),
+    "wan": Timing(1_000, 5_000, 8_500, 9_300, 10_000, 10_400, 2_000),
+    "coordinator": Timing(3_333, 7_000, 8_500, 9_300, 10_000, 10_400, 2_000),
+    "executor": Timing(1_000, 5_000, 8_500, 9_300, 10_000, 10_400, 2_000),
+}
+
+RANK_PROFILES: dict[str, RankTiming] = {
+    "lab": RankTiming(50, 3, 100, 100, 200),
+    "fast": RankTiming(100, 2, 150, 150, 300),
+    "lan": RankTiming(250, 2, 250, 250, 500),
+    "wan": RankTiming(1_000, 3, 1_000, 1_000, 3_000),
+    "ghoti": RankTiming(2_000, 1, 2_000, 3_000, 3_000),
+    "hecaton": RankTiming(5_000, 3, 5_000, 5_000, 10_000),
+}
+
+DEFAULT_PROFILE = "lan"
+
+PROFILES_OF: dict[str, tuple[str, ...]] = {
+    "raft": ("lab", "fast", "lan", "wan", "executor"),
+    "lease": ("lab", "fast", "lan", "wan", "coordinator", "executor"),
+    "bully": tuple(RANK_PROFILES),
+    "ring": tuple(RANK_PROFILES),
+}
+"""Which profile fits which strategy."""
