@@ -13,7 +13,10 @@ PPM = 1_000_000
 
 
 def stretched(span_ms: int, drift_ppm: int) -> int:
-    """The span on the fastest clock that surely covers `span_ms` on the slowest: times (1 + drift) / (1 - drift), rounded up."""
+    """The span on the fastest clock that surely covers `span_ms` on the slowest.
+
+    That is `span_ms` times (1 + drift) / (1 - drift), rounded up.
+    """
     return -(-span_ms * (PPM + drift_ppm) // (PPM - drift_ppm))
 
 
@@ -25,7 +28,7 @@ class Timing(NamedTuple):
     term_at_ms: int
     """After s: no proved renewal means that the work is told to stop. Too small: a short stall costs the role."""
     kill_at_ms: int
-    """After s: the work is killed. The time between TERM and KILL is all that the work has to end by itself after a loss."""
+    """After s: the work is killed. The time from TERM to KILL is all it has to end by itself after a loss."""
     deadman_at_ms: int
     """After s: the kernel kills guard and work even if agent and guard are both stopped."""
     hold_ms: int

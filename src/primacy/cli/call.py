@@ -1,0 +1,53 @@
+"""What every command is told by the options in front of it, and the few things that all of them do alike.
+
+A command takes it with `@click.pass_obj`. Options that a command repeats after its own name (`--json`, `--config`) win
+over the ones in front.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+FILE_NAME = "primacy.yaml"
+"""Read from the working folder if no other file is named."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Call(NamedTuple):
+    """The options in front of the command."""
+
+    config: str | None = None
+    node: str | None = None
+    at: str | None = None
+    json: bool = False
+    verbose: int = 0
+
+    def file(self, said: str | None = None) -> str | None:
+        """The file that counts: the command's own, the one in front, the working folder's, or none."""
+        if said or self.config:
+            return said or self.config
+        return FILE_NAME if os.path.isfile(FILE_NAME) else None
+
+
+def json_option(command: F) -> F:
+    """`--json` after the command's name."""
+    return click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")(command)
+
+
+def config_option(command: F) -> F:
+    """`--config` after the command's name."""
+    return click.option("--config", metavar="FILE", help=f"The file; default: {FILE_NAME} here, if there is one.")(
+        command
+    )
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """The whole answer as one document."""
+    import json
+
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False))

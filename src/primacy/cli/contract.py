@@ -1,0 +1,168 @@
+"""`primacy contract`: what the times of a configuration promise, drawn as a timeline of a failover."""
+
+from __future__ import annotations
+
+import click
+
+from primacy.cli.call import Call, config_option, json_option, print_json
+from primacy.errors import SettingsError, UsageError
+from primacy.settings import load, membership_rows, timing_of
+from primacy.settings.checks import profile_or_default, profile_problem
+from primacy.settings.contract import Contract, RankContract, as_dict, for_stop_after_loss, timeline
+from primacy.settings.contract import contract as made_of
+from primacy.settings.schema import STRATEGIES, Settings
+from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, PROFILES_OF, RANK_PROFILES, RankTiming, Timing
+
+DRAWN_COLUMNS = 72
+STOP_WANTED_MS_MAX = 3_600_000
+
+
+@click.command()
+@click.option(
+    "--profile", metavar="P", help=f"Times of a profile: {', '.join(dict.fromkeys((*PROFILES, *RANK_PROFILES)))}."
+)
+@config_option
+@click.option("--strategy", type=click.Choice(STRATEGIES), help="Which strategy; default: the file's, else raft.")
+@click.option(
+    "--stop-after-loss",
+    metavar="MS",
+    type=click.IntRange(1, STOP_WANTED_MS_MAX),
+    help="Which hold would give the work this long to stop after a loss.",
+)
+@json_option
+@click.pass_obj
+def contract(
+    call: Call,
+    *,
+    profile: str | None,
+    config: str | None,
+    strategy: str | None,
+    stop_after_loss: int | None,
+    as_json: bool,
+) -> None:
+    """What your times promise: latest stop of the old holder, earliest start of the new one, and the margin between.
+
+    Exit 2, with every problem, if the times are unsafe.
+    """
+    if profile and (config or call.config):
+        raise UsageError("--profile and --config exclude each other; a file names its own profile")
+    title, strategy, timing, stop_ms, nodes = _subject(call, profile, config, strategy)
+    made = made_of(timing, strategy, stop_ms, nodes)
+    wanted = _wanted(timing, strategy, stop_after_loss)
+    if as_json or call.json:
+        document = {"subject": title, **as_dict(made, timing)}
+        if wanted:
+            document["for_stop_after_loss"] = {"stop_after_loss_ms": stop_after_loss, **wanted._asdict()}
+        print_json(document)
+        return
+    click.echo(title)
+    if isinstance(made, RankContract):
+        _print_rank(made)
+    else:
+        assert isinstance(timing, Timing)
+        _print_holding(timing, made)
+    if wanted and stop_after_loss:
+        _print_wanted(wanted, strategy, stop_after_loss, nodes)
+
+
+def _subject(
+    call: Call, profile: str | None, config: str | None, strategy: str | None
+) -> tuple[str, str, Timing | RankTiming, int, int]:
+    """What is asked about: title, strategy, times, planned stop, number of voters."""
+    file = None if profile else call.file(config)
+    if file:
+        settings = load(file, call.node)
+        if strategy and strategy != settings.election.strategy:
+            raise UsageError(
+                f"--strategy {strategy} is not what {file} says, {settings.election.strategy}; leave one of them out"
+            )
+        election = settings.election
+        title = f"{file}: {election.strategy}, profile {election.profile}"
+        return title, election.strategy, timing_of(settings), settings.run.stop_ms, _voters(settings)
+    chosen = profile or DEFAULT_PROFILE
+    known = tuple(dict.fromkeys((*PROFILES, *RANK_PROFILES)))
+    if chosen not in known:
+        raise UsageError(f"--profile {chosen}: there is no such profile; there are {', '.join(known)}")
+    strategy = strategy or next((s for s in STRATEGIES if chosen in PROFILES_OF[s]), "raft")
+    wrong = profile_problem(strategy, chosen, "--profile")
+    if wrong:
+        raise SettingsError([wrong])
+    timing = profile_or_default(strategy, chosen)
+    return f"{strategy}, profile {chosen}", strategy, timing, Settings().run.stop_ms, 3
+
+
+def _voters(settings: Settings) -> int:
+    return max(1, sum(kind != "observer" for _, kind, _ in membership_rows(settings)))
+
+
+def _wanted(timing: Timing | RankTiming, strategy: str, stop_ms: int | None) -> Timing | None:
+    if stop_ms is None:
+        return None
+    if isinstance(timing, RankTiming):
+        raise UsageError(f"--stop-after-loss asks for a hold, and {strategy} holds nothing; use raft or lease")
+    return for_stop_after_loss(timing, stop_ms)
+
+
+def _print_holding(timing: Timing, made: Contract) -> None:
+    moments = timeline(timing, made)
+    last_ms = moments[-1].at_ms
+    click.echo("")
+    for who, name in (("old", "old holder"), ("new", "new holder")):
+        lane = ["·"] * (DRAWN_COLUMNS + 1)
+        end = made.latest_stop_ms if who == "old" else last_ms
+        begin = 0.0 if who == "old" else made.earliest_start_ms
+        for column in range(_column(begin, last_ms), _column(end, last_ms) + 1):
+            lane[column] = "━"
+        for moment in moments:
+            if moment.who == who:
+                lane[_column(moment.at_ms, last_ms)] = moment.mark
+        click.echo(f"  {name}  {''.join(lane)}")
+    click.echo("\n  milliseconds after the last proved renewal left:\n")
+    for moment in moments:
+        click.echo(f"  {moment.at_ms:>9,.0f}  {moment.mark}  {moment.text}")
+    click.echo("")
+    rows = (
+        ("margin between latest stop and earliest start", f"{made.margin_ms:,.1f} ms"),
+        ("clock error of all nodes that it bears", f"{made.tolerated_clock_error_ppm / 10_000:.2f} %"),
+        ("stall of the holder that costs nothing", f"{made.tolerated_stall_ms:,} ms"),
+        ("lost beats in a row that cost nothing", str(made.lost_beats)),
+        ("reserve for the kernel's kill", f"{made.kill_reserve_ms:,} ms"),
+        ("failover after sudden silence", f"{made.failover_expected_ms:,} ms, at worst {made.failover_worst_ms:,} ms"),
+        ("failover after a clean release", f"{made.release_expected_ms:,} ms, at worst {made.release_worst_ms:,} ms"),
+        ("time to stop when planned (run.stop_ms)", f"{made.stop_planned_ms:,} ms, leadership is kept meanwhile"),
+        ("time to stop after a loss (TERM to KILL)", f"{made.stop_after_loss_ms:,} ms"),
+        ("containment", made.containment),
+    )
+    for name, value in rows:
+        click.echo(f"  {name:<46} {value}")
+    if made.stop_planned_ms > made.stop_after_loss_ms:
+        click.echo(
+            f"\n  After a loss the work has {made.stop_after_loss_ms:,} ms, not {made.stop_planned_ms:,} ms. "
+            f"What it would need: --stop-after-loss {made.stop_planned_ms}"
+        )
+
+
+def _print_rank(made: RankContract) -> None:
+    rows = (
+        ("looks without an answer until a leader is gone", str(made.looks_missed)),
+        ("silence is noticed after", f"{made.detection_expected_ms:,} ms, at worst {made.detection_worst_ms:,} ms"),
+        ("the election takes", f"{made.election_expected_ms:,} ms, at worst {made.election_worst_ms:,} ms"),
+        ("failover", f"{made.failover_expected_ms:,} ms, at worst {made.failover_worst_ms:,} ms"),
+        ("time to stop when planned (run.stop_ms)", f"{made.stop_planned_ms:,} ms"),
+    )
+    click.echo("")
+    for name, value in rows:
+        click.echo(f"  {name:<46} {value}")
+    click.echo(f"\n  {made.warning}")
+
+
+def _print_wanted(wanted: Timing, strategy: str, stop_ms: int, nodes: int) -> None:
+    changed = made_of(wanted, strategy, stop_ms, nodes)
+    fields = ["kill_at_ms", "deadman_at_ms", "hold_ms"] + (["promise_ms"] if strategy != "lease" else [])
+    values = ", ".join(f"{name}: {getattr(wanted, name)}" for name in fields)
+    click.echo(f"\n  For {stop_ms:,} ms to stop after a loss:\n\n    election:\n      timing: {{{values}}}\n")
+    click.echo(f"  Failover after sudden silence then takes {changed.failover_expected_ms:,} ms.")
+
+
+def _column(at_ms: float, last_ms: float) -> int:
+    return round(DRAWN_COLUMNS * at_ms / last_ms) if last_ms else 0

@@ -1,0 +1,161 @@
+"""The command `primacy`: finds the command that is meant, and turns every error into one sentence and an exit code.
+
+Starting it loads click and nothing else of weight: commands are imported when they are called, and their short help
+stands in the table below so that `--help` imports none of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any, NamedTuple, NoReturn
+
+import click
+
+from primacy import __version__
+from primacy.cli.call import Call
+from primacy.errors import PrimacyError
+
+EXIT_INTERRUPTED = 130
+EXIT_OUR_FAULT = 70
+"""A bug of ours: the number that sysexits.h gives to an internal software error."""
+
+
+class Lazy(NamedTuple):
+    """A command that is imported when it is called."""
+
+    home: str
+    """module:attribute"""
+    help: str
+
+
+COMMANDS: dict[str, Lazy] = {
+    "demo": Lazy("primacy.cli.demo:demo", "Watch a cluster live: leader killed, partition, heal."),
+    "simulate": Lazy(
+        "primacy.cli.simulate:simulate", "Live many lives of a cluster, with faults, and look for a violation."
+    ),
+    "contract": Lazy(
+        "primacy.cli.contract:contract", "What your times promise: who stops when, who starts when, the margin."
+    ),
+    "new": Lazy("primacy.cli.new:new", "Write a starter file and a secret."),
+    "keygen": Lazy("primacy.cli.new:keygen", "Make the secret of a cluster."),
+    "check": Lazy("primacy.cli.check:check", "Check a file: all problems at once, or its canonical form."),
+}
+
+WELCOME = """\
+primacy {version}: of many nodes, exactly one does it.
+
+  primacy demo          watch five simulated nodes lose their leader, split and heal
+  primacy simulate      hundreds of lives of a cluster, with faults; looks for a violation
+  primacy contract      what your times promise, as a timeline of a failover
+  primacy new           write a starter file and a secret
+  primacy check FILE    all problems of a file at once
+
+`primacy --help` lists everything; `primacy COMMAND --help` explains one.
+"""
+
+
+class Commands(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        lazy = COMMANDS.get(cmd_name)
+        if lazy is None:
+            return None
+        module, _, attribute = lazy.home.partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1, cutoff=0.5)
+            hint = f"is `{near[0]}` meant?" if near else f"there are {', '.join(COMMANDS)}."
+            raise click.UsageError(f"There is no command {_short(args[0])!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, lazy.help) for name, lazy in COMMANDS.items()])
+
+
+@click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--config", metavar="FILE", help="The file of settings; default: primacy.yaml here, if there is one.")
+@click.option("--node", metavar="ID", help="Which node of the file this is.")
+@click.option("--at", metavar="HOST:PORT", help="The running node to speak to.")
+@click.option("--json", "as_json", is_flag=True, help="Answers as one JSON document.")
+@click.option("-v", "--verbose", count=True, help="Say more; twice, say much more.")
+@click.version_option(__version__, "-V", "--version", message="primacy %(version)s")
+@click.pass_context
+def cli(
+    ctx: click.Context, *, config: str | None, node: str | None, at: str | None, as_json: bool, verbose: int
+) -> None:
+    """Of many nodes, exactly one does it: leader election with a fencing token, proved in a simulator."""
+    if "NO_COLOR" in os.environ:
+        ctx.color = False
+    ctx.obj = Call(config, node, at, as_json, verbose)
+    if ctx.invoked_subcommand is None:
+        click.echo(WELCOME.format(version=__version__), nl=False)
+
+
+def main(args: list[str] | None = None) -> NoReturn:
+    """The entry point. Ends the process with an exit code; never with a traceback."""
+    sys.exit(run(args))
+
+
+def run(args: list[str] | None = None) -> int:
+    """Does what the arguments say and returns the exit code."""
+    try:
+        result: Any = cli.main(args=args, prog_name="primacy", standalone_mode=False)
+        sys.stdout.flush()
+    except click.UsageError as error:
+        name = error.ctx.command_path if error.ctx else "primacy"
+        return _complain(f"{error.format_message()}\nTry: {name} --help", error.exit_code)
+    except click.ClickException as error:
+        return _complain(error.format_message(), 2)
+    except PrimacyError as error:
+        return _complain(str(error), error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        return _complain("stopped.", EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        _forget_output()
+        return 0
+    except Exception as error:  # the last resort: a user shall never read a traceback unasked
+        if os.environ.get("PRIMACY_TRACEBACK"):
+            raise
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return _complain(
+            f"a fault of primacy itself, please report it: {what} (PRIMACY_TRACEBACK=1 shows where)", EXIT_OUR_FAULT
+        )
+    return result if isinstance(result, int) else 0
+
+
+def _complain(sentence: str, exit_code: int) -> int:
+    try:
+        click.echo(f"primacy: {sentence}", err=True)
+    except BrokenPipeError:
+        _forget_output()
+    return exit_code
+
+
+def _forget_output() -> None:
+    """Whoever read our output has left: let the interpreter's own flush at exit meet nobody."""
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, sys.stdout.fileno())
+    os.close(quiet)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else text[:39] + "…"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""The one exception tree. Every error that a user can cause or meet is one of these, says the value and the remedy in
+one sentence, and knows the exit code that a command ends with.
+
+    PrimacyError              1   anything of ours
+    ├── Refused               1   the answer is no: a violation, a double signature, a refused request
+    ├── UsageError            2   a wrong call: which option, which value, what would be right
+    │   └── SettingsError     2   a wrong file: every problem at once, each with its path
+    ├── NotReached            3   no agent, no cluster or no store answered
+    ├── InUse                 4   a port, a folder or a lock is taken
+    ├── CannotHere            4   this platform cannot do it
+    │   └── MissingExtra      4   an optional part of the package is not installed
+    └── Unsafe                5   going on needs an operator: memory lost, list of nodes changed
+
+Our own bugs are `AssertionError`s and not here; what the network and the disk do wrong is an input to a machine and not
+here either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class PrimacyError(Exception):
+    """Anything of ours. The text is one sentence for people."""
+
+    exit_code = 1
+
+
+class Refused(PrimacyError):
+    """The answer is no."""
+
+
+class UsageError(PrimacyError):
+    """A wrong call. Says which option, which value, and what would be right."""
+
+    exit_code = 2
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong in a file."""
+
+    path: str
+    """The setting, with dots: `election.timing.hold_ms`. Empty if the whole file is meant."""
+    value: str
+    """What stands there, shortened; empty if nothing does, or if it is a secret."""
+    wrong: str
+    """What is wrong with it, and what would be right."""
+    line: int = 0
+    """The line in the file, from 1; 0 if there is none."""
+
+    def __str__(self) -> str:
+        where = f"line {self.line}: " if self.line else ""
+        if not self.path:
+            return where + self.wrong
+        shown = f" = {self.value}" if self.value else ""
+        return f"{where}{self.path}{shown}: {self.wrong}"
+
+
+class SettingsError(UsageError):
+    """A wrong file, with all of its problems."""
+
+    def __init__(self, problems: Sequence[Problem], source: str = "") -> None:
+        assert problems, "a SettingsError without a problem"
+        self.problems = tuple(problems)
+        self.source = source
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        of = f" in {self.source}" if self.source else ""
+        if len(self.problems) == 1:
+            return f"{self.source}: {self.problems[0]}" if self.source else str(self.problems[0])
+        return "\n".join((f"{len(self.problems)} problems{of}:", *(f"  {p}" for p in self.problems)))
+
+
+class NotReached(PrimacyError):
+    """No agent, no cluster or no store answered."""
+
+    exit_code = 3
+
+
+class InUse(PrimacyError):
+    """A port, a folder or a lock is taken."""
+
+    exit_code = 4
+
+
+class CannotHere(PrimacyError):
+    """This platform cannot do it."""
+
+    exit_code = 4
+
+
+class MissingExtra(CannotHere):
+    """An optional part of the package is not installed. Names the extra and the command that brings it."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        self.extra = extra
+        super().__init__(f"{what} needs the extra `{extra}`: pip install 'primacy[{extra}]'")
+
+
+class Unsafe(PrimacyError):
+    """Going on needs an operator."""
+
+    exit_code = 5

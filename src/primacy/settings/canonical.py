@@ -1,0 +1,98 @@
+"""The canonical form of a file, which `primacy check` prints, and the hash by which nodes know that they agree."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from typing import Any
+
+from primacy.settings.loading import timing_of
+from primacy.settings.schema import Settings, key_of, rule_of
+
+HIDDEN = "********"
+"""In place of a secret; long enough to be accepted where a password is."""
+ALWAYS = ("cluster", "election")
+HASH_BYTES = 16
+
+
+def canonical(settings: Settings) -> dict[str, Any]:
+    """Settings as they stand in a file: our own spelling, one order, defaults of used sections said, secrets hidden.
+
+    Read again it gives the same settings (but for the secrets). Sections that say nothing are left out.
+    """
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if rule_of(field).hidden:
+            continue
+        if not dataclasses.is_dataclass(value):
+            if value:
+                found[key_of(field)] = value
+        elif field.name in ALWAYS or not _says_nothing(value):
+            found[key_of(field)] = _section(value)
+    return found
+
+
+def config_hash(settings: Settings) -> str:
+    """What two nodes must have in common to exchange votes: name, nodes, all of the election but the store's URL.
+
+    Times count as they are, not by the profile's name, so that a profile whose numbers change is noticed.
+    """
+    election = {
+        name: getattr(settings.election, name)
+        for name in ("name", "strategy", "rank", "mode", "require_majority", "prune_after_ms", "failsafe")
+    }
+    covered = {
+        "cluster": settings.cluster.name,
+        "nodes": {name: [node.addr, node.kind, node.priority] for name, node in settings.cluster.manager.nodes.items()},
+        "election": {**election, "timing": timing_of(settings)._asdict(), "table": settings.election.store.table},
+    }
+    text = json.dumps(covered, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=HASH_BYTES).hexdigest()
+
+
+def _section(section: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(section):
+        value, rule = getattr(section, field.name), rule_of(field)
+        if value is None or value in ("", (), {}):
+            continue
+        if rule.inline:
+            found.update({key: _section(value[key]) for key in sorted(value)})
+        elif rule.secret:
+            found[key_of(field)] = _hidden(value)
+        elif dataclasses.is_dataclass(value):
+            inner = _section(value)
+            if inner and not _says_nothing(value):
+                found[key_of(field)] = inner
+        else:
+            found[key_of(field)] = _plain(value)
+    return found
+
+
+def _says_nothing(section: Any) -> bool:
+    return bool(section == type(section)())
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return _section(value)
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, dict):
+        return {key: _plain(value[key]) for key in sorted(value)}
+    return value
+
+
+def _hidden(value: Any) -> Any:
+    if isinstance(value, dict):
+        return dict.fromkeys(sorted(value), HIDDEN)
+    address = re.fullmatch(r"([a-z+0-9]+://)([^/@]*@)?(.*)", str(value), re.DOTALL)
+    if not address:
+        return HIDDEN
+    user = (address[2] or "").partition(":")[0].rstrip("@")
+    shown_user = f"{user}:{HIDDEN}@" if address[2] and ":" in address[2] else address[2] or ""
+    query = re.sub(r"(?i)(pass[a-z]*|secret|token|key)=[^&]*", rf"\1={HIDDEN}", address[3])
+    return f"{address[1]}{shown_user}{query}"

@@ -1,0 +1,98 @@
+"""One function from a file to a complete `Settings`, or to all of its problems."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from primacy.errors import Problem, SettingsError
+from primacy.settings.checks import Checks, overridden, profile_or_default
+from primacy.settings.ghoti import moved
+from primacy.settings.schema import Settings
+from primacy.settings.timing import RankTiming, Timing
+from primacy.settings.tree import Entries, of_plain, parse, read_file
+from primacy.settings.walk import Walker
+
+
+def load(path: str | Path | None, node: str | None = None) -> Settings:
+    """The settings in the file, or the defaults (one node, alone) without one. `node`: which one this is.
+
+    Raises `SettingsError` with every problem.
+    """
+    if path is None:
+        return of_tree(Entries(), node)
+    return of_tree(parse(read_file(path), str(path)), node, str(path))
+
+
+def of_mapping(values: Mapping[str, object], node: str | None = None) -> Settings:
+    """The settings in a mapping of Python values, under the same rules as a file."""
+    tree = of_plain(values)
+    assert isinstance(tree, Entries)
+    return of_tree(tree, node)
+
+
+def of_tree(tree: Entries, node: str | None = None, source: str = "") -> Settings:
+    """The settings in a tree: moved into our spelling, walked, completed, checked."""
+    tree, problems = moved(tree)
+    walker = Walker()
+    settings = walker.section(Settings, tree, "")
+    assert isinstance(settings, Settings)
+    problems += walker.problems
+    settings = completed(settings, walker.lines, node, source)
+    # A relation of a setting that is itself wrong would be checked with its default, and blame the innocent.
+    wrong = {p.path for p in problems}
+    problems += [p for p in Checks(settings, walker.lines).problems() if not _about(p, wrong)]
+    if problems:
+        raise SettingsError(sorted(problems, key=lambda p: p.line), source)
+    return settings
+
+
+def completed(settings: Settings, given: Mapping[str, int], node: str | None, source: str) -> Settings:
+    """Fills in the defaults that depend on other settings."""
+    cluster, election, slots = settings.cluster, settings.election, settings.slots
+    manager = cluster.manager
+    if not manager.type:
+        kind = "static" if manager.nodes else "join_server" if manager.addr or manager.join else "none"
+        manager = dataclasses.replace(manager, type=kind)
+    if not election.strategy:
+        strategy = "bully" if manager.type == "join_server" else "lease" if election.store.url else "raft"
+        election = dataclasses.replace(election, strategy=strategy)
+    if cluster.bind and "slots.addr" not in given:
+        slots = dataclasses.replace(slots, addr=cluster.bind)
+    return dataclasses.replace(
+        settings,
+        cluster=dataclasses.replace(cluster, manager=manager),
+        election=election,
+        slots=slots,
+        node=this_node(node, cluster.node, manager.nodes),
+        source=source,
+    )
+
+
+def this_node(said: str | None, in_file: str, nodes: Mapping[str, object]) -> str:
+    """Which node this is: what was said, else what the file says, else the host name if it is listed."""
+    if said or in_file:
+        return said or in_file
+    host = os.uname().nodename
+    return next((name for name in (host, host.partition(".")[0]) if name in nodes), "")
+
+
+def timing_of(settings: Settings) -> Timing | RankTiming:
+    """The times that count: the profile's, with `election.timing` put in."""
+    election = settings.election
+    return overridden(profile_or_default(election.strategy, election.profile), election.timing)
+
+
+def membership_rows(settings: Settings) -> tuple[tuple[str, str, int], ...]:
+    """(id, kind, priority) of every node of the fixed list, in id order; without a list, this node alone."""
+    nodes = settings.cluster.manager.nodes
+    if not nodes:
+        return ((settings.node or "a", "voter", 0),)
+    return tuple((name, nodes[name].kind, nodes[name].priority) for name in sorted(nodes))
+
+
+def _about(problem: Problem, wrong: set[str]) -> bool:
+    """The relation is about a setting whose own value is wrong already."""
+    return any(path and (problem.path == path or path in problem.wrong) for path in wrong)
