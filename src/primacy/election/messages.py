@@ -35,12 +35,15 @@ class VoteReply(NamedTuple):
     """The answer. With a yes: age and term of the newest beat acked or sent (Q5); with a no: how long to wait (Q4)."""
 
     origin: Origin
-    term: int
+    asked: int
+    """The term that was asked for."""
     pre: bool
     granted: bool
     candidate_boot: int
+    term: int
+    """The voter's own term."""
     age_ms: int = -1
-    """Since the newest beat that it acked or sent; -1: none that counts."""
+    """Since the newest beat that it acked or sent, or since it read its ballot; -1: none that counts."""
     age_term: int = 0
     hold_max_ms: int = 0
     token_max: int = 0
@@ -133,39 +136,65 @@ class Stale(NamedTuple):
 
 
 # --- bully and ring ---------------------------------------------------------------------------------------------------
+#
+# A real node of seed 000 sends and understands the bare form of the first six: every field after the origin has a default
+# that means "not said". Election is POST /election, Okay its 200, Unable its 503; Coordinator is POST /coordinator;
+# Heartbeat is GET /heartbeat, Alive its 200, or its 503 if not `able`.
 
 
 class Election(NamedTuple):
-    """Bully: "I am calling an election", to every higher node."""
+    """Bully: "I am calling an election", to every higher node. Both: "elect", from a leader that goes."""
 
     origin: Origin
+    round: int = 0
 
 
 class Okay(NamedTuple):
-    """Bully: the answer of a live higher node, which then calls its own."""
+    """The answer of a live node, which then calls its own. `round` is the caller's; 0 fits any."""
 
     origin: Origin
+    round: int = 0
+
+
+class Unable(NamedTuple):
+    """The answer of a node that is up but does not stand: paused, unhealthy, stopping, or old work still dying."""
+
+    origin: Origin
+    round: int = 0
 
 
 class Coordinator(NamedTuple):
-    """ "I lead." Repeated every beat by our nodes; `epoch` travels where real nodes of seed 000 ignore it."""
+    """ "I lead." Repeated every beat by our nodes (B2)."""
 
     origin: Origin
     epoch: int = 0
+    pruned: tuple[str, ...] = ()
+    """Nodes that the leader has not heard for so long that no election need wait for them."""
 
 
 class Heartbeat(NamedTuple):
-    """A follower's look at its leader (pulled, as over seed 000's wire)."""
+    """A look at a node, pulled as over seed 000's wire: by a follower at its leader, or to prove an announcement."""
 
     origin: Origin
+    number: int = 0
 
 
 class Alive(NamedTuple):
-    """The answer: up; and, from our own nodes, whom it believes to lead."""
+    """The answer: up. Our own nodes add whom they believe to lead. A join answer comes as one, unnumbered, too."""
 
     origin: Origin
-    leader: str = ""
+    number: int = 0
+    leader: str | None = None
+    """Empty: nobody. None: it does not say."""
     epoch: int = 0
+    able: bool = True
+
+
+class Handover(NamedTuple):
+    """From a leader that stepped down in favour of a named node, to all that follow it."""
+
+    origin: Origin
+    successor: str
 
 
 class Baton(NamedTuple):
@@ -180,6 +209,14 @@ class Baton(NamedTuple):
 
 class BatonTaken(NamedTuple):
     """Ring: the neighbour has it; silence means that the neighbour is skipped for this round (B7)."""
+
+    origin: Origin
+    starter: str
+    round: int
+
+
+class Won(NamedTuple):
+    """Ring: the baton came round, and its starter tells the highest node that it met. That one announces itself."""
 
     origin: Origin
     starter: str
@@ -220,11 +257,14 @@ Message = (
     | Stale
     | Election
     | Okay
+    | Unable
     | Coordinator
     | Heartbeat
     | Alive
+    | Handover
     | Baton
     | BatonTaken
+    | Won
     | FailsafeBeat
     | FailsafeAck
 )

@@ -1,0 +1,169 @@
+"""Members and memory (rules M): when a raft node may speak.
+
+A node whose ballot is missing, or holds any list but its own, is mute: no vote, no ack, no candidacy. It asks every voter
+concerned under which list it runs and what it remembers, and counts only answers that echo this boot's nonce. This
+module keeps the answers and decides; `raft.py` sends the questions and writes the ballots. It never decides from silence:
+a voter that is gone for good is named by an operator.
+
+- M1: the file changed. Every voter of its list and of all lists in its ballot must run under the new one.
+- M2: the memory is lost. Every other voter must answer from memory; it votes only above the highest term heard.
+- M3: nobody has a memory: the first start of the cluster, said once by an operator or done by the lowest id (`auto`).
+"""
+
+from __future__ import annotations
+
+from primacy.election.inputs import Init
+from primacy.election.messages import Report
+from primacy.election.model import CLOSED, Ballot, ListRecord, Seat
+
+FLOOR = 1_000
+"""Added to the highest term heard when somebody's memory is missing (M2, M3): no lost vote can be that far above."""
+
+
+class RollCall:
+    """The answers of one boot, and what follows from them."""
+
+    def __init__(self, seat: Seat, *, auto: bool, token_max: int) -> None:
+        self.seat = seat
+        self.own = ListRecord(seat.membership.hash, seat.membership.voters, confirmed=True)
+        self.auto = auto
+        self.token_max = token_max
+        self.reports: dict[str, Report] = {}
+        self.without: tuple[str, ...] = ()
+        self.init: Init | None = None
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    def hear(self, report: Report) -> None:
+        """Keeps the newest answer of each node, if it answers this boot's question."""
+        if report.echo == self.seat.boot:
+            self.reports[report.origin.node] = report
+
+    def missing(self, ballot: Ballot | None) -> tuple[str, ...]:
+        """The voters whose answer is still needed, in order."""
+        if ballot is None:
+            return tuple(node for node in self._needed(None) if not self._good_for_memory(node))
+        return tuple(node for node in self._needed(ballot) if not self._good_for_change(node, ballot.base))
+
+    def _needed(self, ballot: Ballot | None) -> tuple[str, ...]:
+        names = set(self.own.voters)
+        if ballot is not None:
+            names.update(*(record.voters for record in ballot.lists))
+        else:
+            names.update(*(voters for report in self._reports() for _, voters in report.confirmed))
+        return tuple(sorted(names - {self.seat.node} - set(self.without)))
+
+    def _reports(self) -> list[Report]:
+        return [self.reports[node] for node in sorted(self.reports)]
+
+    def _under_own_list(self, node: str) -> Report | None:
+        report = self.reports.get(node)
+        return report if report is not None and report.origin.config == self.own.hash else None
+
+    # --- M1 -----------------------------------------------------------------------------------------------------------
+
+    def _good_for_change(self, node: str, base: int) -> bool:
+        """It runs under our list; and if our list names it as a voter, it said so from memory, of this cluster."""
+        report = self._under_own_list(node)
+        if report is None:
+            return False
+        return (report.memory and report.origin.base == base) or node not in self.own.voters
+
+    def changed(self, ballot: Ballot) -> Ballot | None:
+        """The ballot with the other lists struck, once all have reported (M1); None before."""
+        if self.missing(ballot):
+            return None
+        heard = [r for r in self._reports() if r.origin.config == self.own.hash]
+        return ballot._replace(
+            term=max([ballot.term, *(r.term for r in heard)]) + (FLOOR if self.without else 0),
+            voted_for=CLOSED,
+            hold_max_ms=max([ballot.hold_max_ms, *(r.hold_max_ms for r in heard)]),
+            token_max=max([ballot.token_max, *(r.token_max for r in heard)]),
+            lists=(self.own,),
+            changed=True,
+        )
+
+    # --- M2 -----------------------------------------------------------------------------------------------------------
+
+    def _good_for_memory(self, node: str) -> bool:
+        """It answered under our list from memory; or it is a second newcomer, in no confirmed list."""
+        report = self._under_own_list(node)
+        return report is not None and (report.memory or not self._is_confirmed_voter(node))
+
+    def _is_confirmed_voter(self, node: str) -> bool:
+        return any(node in voters for report in self._reports() for _, voters in report.confirmed)
+
+    def remembered(self) -> Ballot | None:
+        """A new ballot from what the others remember (M2), once all have answered; None before, and if nobody remembers."""
+        heard = [r for r in self._reports() if r.origin.config == self.own.hash and r.memory]
+        if not heard or self.missing(None):
+            return None
+        if len({r.origin.base for r in heard}) > 1:
+            return None  # an init was said twice and is not settled yet
+        asked = self._needed(None)
+        newcomers = any(not self.reports[node].memory for node in asked)
+        return Ballot(
+            base=heard[0].origin.base,
+            term=max(r.term for r in heard) + (FLOOR if newcomers or self.without else 0),
+            voted_for=CLOSED,
+            hold_max_ms=max(r.hold_max_ms for r in heard),
+            token_max=max([self.token_max, *(r.token_max for r in heard)]),
+            incarnation=self.incarnation(),
+            lists=(self.own,),
+            changed=True,
+        )
+
+    # --- M3 -----------------------------------------------------------------------------------------------------------
+
+    def wants_first(self, waited_long: bool) -> Init | None:
+        """The init that is to be tried now: an operator's, or our own if we are the lowest id and all are blank."""
+        if self.init is not None:
+            return self.init
+        alone = self.own.voters == (self.seat.node,)
+        if self.auto and self.own.voters[:1] == (self.seat.node,) and (waited_long or alone):
+            return Init(wall_ms=0)
+        return None
+
+    def first_refused(self, init: Init) -> str:
+        """Why an init must not go on: somebody remembers, or runs under another list. Empty if nothing speaks against it."""
+        for node in self._first_asked(init):
+            report = self.reports.get(node)
+            if report is None:
+                continue
+            if report.origin.config != self.own.hash:
+                return f"node {node} runs under another list of nodes"
+            if report.memory and report.used:
+                return f"node {node} remembers this cluster"
+        return ""
+
+    def first_complete(self, init: Init) -> bool:
+        """Everybody named has answered, blank and under our list (M3)."""
+        return not self.first_refused(init) and all(node in self.reports for node in self._first_asked(init))
+
+    def first_missing(self, init: Init) -> tuple[str, ...]:
+        """Who has not answered yet."""
+        return tuple(node for node in self._first_asked(init) if node not in self.reports)
+
+    def first_base(self, wall_ms: int) -> int:
+        """A token base above every token that anybody knows of (T1)."""
+        known = [self.token_max, *(max(r.token_max, r.origin.base) for r in self._reports())]
+        return max(wall_ms, max(known) + 1)
+
+    def _first_asked(self, init: Init) -> tuple[str, ...]:
+        return tuple(node for node in self.own.voters if node != self.seat.node and node not in init.without)
+
+    def first_ballot(self, base: int, hold_ms: int) -> Ballot:
+        """List, base, term 0; never used yet."""
+        return Ballot(
+            base=base,
+            term=0,
+            voted_for="",
+            hold_max_ms=hold_ms,
+            token_max=max(base, self.token_max),
+            incarnation=self.incarnation(),
+            lists=(self.own,),
+        )
+
+    def incarnation(self) -> int:
+        """Above every start of this node that anybody has heard of (Q10)."""
+        return max([0, *(r.incarnation_seen for r in self._reports())]) + 1

@@ -1,0 +1,139 @@
+"""Judges outside of the world: they see facts and say what was violated.
+
+Safety (I1-I7) is judged at every fact. The overlap checker looks at the work in true time, ordered by (token, run); what a
+node believes plays no role. Liveness (L1-L3) is judged after the faults were calmed. The bounds come from the strategy's
+timing, what is judged comes from its guarantees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from primacy.election.events import Code
+from primacy.sim.facts import Fact, Kind
+
+
+class Violation(NamedTuple):
+    """A broken promise, with the true time at which it showed."""
+
+    at_ms: float
+    rule: str
+    sentence: str
+
+
+Report = Callable[[Violation], None]
+
+
+class WorkChecker:
+    """I1: at most one runs at any instant. I4: (token, run) only grows. I5: it starts with time left to be stopped."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.running: dict[str, tuple[int, int, float]] = {}
+        self.highest = (0, 0)
+        self.starts = 0
+        self.running_ms = 0.0
+        self.gaps_ms: list[float] = []
+        self._ended_ms: float | None = None
+        self._ended_token = 0
+
+    def __call__(self, fact: Fact) -> None:
+        if fact.kind is Kind.WORK_STARTED:
+            self._started(fact)
+        elif fact.kind is Kind.WORK_ENDED:
+            _, _, since_ms = self.running.pop(fact.node, (0, 0, fact.at_ms))
+            self.running_ms += fact.at_ms - since_ms
+            self._ended_ms, self._ended_token = fact.at_ms, fact.number
+
+    def _started(self, fact: Fact) -> None:
+        mark = (fact.number, fact.extra)
+        for node in sorted(self.running):
+            token, run, _ = self.running[node]
+            sentence = f"{fact.node} started run {mark} while run {(token, run)} of {node} was still running"
+            self.report(Violation(fact.at_ms, "I1", sentence))
+        if mark <= self.highest:
+            self.report(
+                Violation(fact.at_ms, "I4", f"{fact.node} started {mark} after {self.highest} had been started")
+            )
+        if int(fact.subject) <= 0:
+            self.report(Violation(fact.at_ms, "I5", f"{fact.node} started {mark} with no time left to be stopped"))
+        self.highest = max(self.highest, mark)
+        self.running[fact.node] = (*mark, fact.at_ms)
+        self.starts += 1
+        if self._ended_ms is not None and fact.number != self._ended_token and not self.running.keys() - {fact.node}:
+            self.gaps_ms.append(fact.at_ms - self._ended_ms)
+
+
+class TermChecker:
+    """I2: one leader per term. I3: one vote per node and term. I7: nothing leaves before what it relies on is durable."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.leaders: dict[int, str] = {}
+        self.votes: dict[tuple[str, int], str] = {}
+        self.elections = 0
+
+    def __call__(self, fact: Fact) -> None:
+        if fact.kind is Kind.EVENT and fact.text == Code.ELECTED:
+            self.elections += 1
+            if fact.extra:
+                other = self.leaders.setdefault(fact.extra, fact.node)
+                if other != fact.node:
+                    self.report(Violation(fact.at_ms, "I2", f"{other} and {fact.node} both lead term {fact.number}"))
+        elif fact.kind is Kind.VOTE:
+            first = self.votes.setdefault((fact.node, fact.number), fact.text)
+            if first != fact.text:
+                sentence = f"{fact.node} voted for {first} and for {fact.text} in one term"
+                self.report(Violation(fact.at_ms, "I3", sentence))
+        elif fact.kind is Kind.BAD_ORDER:
+            sentence = f"{fact.node} let {fact.text} of term {fact.number} go before it was durable"
+            self.report(Violation(fact.at_ms, "I7", sentence))
+
+
+class LivenessChecker:
+    """L1: a leader within the bound after the calm. L2: its work runs. L3: it stays. Or, for bully and ring, one leader in all."""
+
+    def __init__(self, bound_ms: float, work_bound_ms: float) -> None:
+        self.bound_ms = bound_ms
+        self.work_bound_ms = work_bound_ms
+        self.calm_ms: float | None = None
+        self.core: tuple[str, ...] = ()
+        self.leader_after_ms: float | None = None
+        self.work_after_ms: float | None = None
+        self.changes_after = 0
+        self._roles: dict[str, str] = {}
+        self._working: dict[str, int] = {}
+
+    def begin(self, now_ms: float, core: tuple[str, ...]) -> None:
+        """The calm begins; who already leads in the core counts at once."""
+        self.calm_ms, self.core = now_ms, core
+        if any(self._roles.get(node) == "leader" for node in core):
+            self.leader_after_ms = 0.0
+        if any(node in core for node in self._working):
+            self.work_after_ms = 0.0
+
+    def __call__(self, fact: Fact) -> None:
+        if fact.kind is Kind.ROLE:
+            self._role(fact)
+        elif fact.kind is Kind.DOWN:
+            self._roles.pop(fact.node, None)
+        elif fact.kind is Kind.WORK_STARTED:
+            self._working[fact.node] = fact.number
+            if self.calm_ms is not None and fact.node in self.core and self.work_after_ms is None:
+                self.work_after_ms = fact.at_ms - self.calm_ms
+        elif fact.kind is Kind.WORK_ENDED:
+            self._working.pop(fact.node, None)
+
+    def _role(self, fact: Fact) -> None:
+        self._roles[fact.node] = fact.text
+        if self.calm_ms is None or fact.text != "leader" or fact.node not in self.core:
+            return
+        if self.leader_after_ms is None:
+            self.leader_after_ms = fact.at_ms - self.calm_ms
+        elif fact.at_ms > self.calm_ms + 3 * self.bound_ms:
+            self.changes_after += 1
+
+    def leaders(self) -> tuple[str, ...]:
+        """Who of the core says that it leads, now."""
+        return tuple(node for node in self.core if self._roles.get(node) == "leader")

@@ -1,0 +1,41 @@
+"""What happened in a simulated life, as the checkers, the trace and the counters see it.
+
+Checkers decide from facts alone, never from a machine's inside: what a node believes plays no role, what its work does in
+true time does. Kinds are closed.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Kind(StrEnum):
+    """What sort of fact."""
+
+    WORK_STARTED = "work-started"
+    WORK_ENDED = "work-ended"
+    EVENT = "event"
+    VOTE = "vote"
+    BEAT_TERM = "beat-term"
+    BAD_ORDER = "bad-order"
+    UP = "up"
+    DOWN = "down"
+    ROLE = "role"
+    LEADER = "leader"
+    FAULT = "fault"
+    CALM = "calm"
+    RELEASE_SENT = "release-sent"
+
+
+class Fact(NamedTuple):
+    """One fact at a true time. `number` and `text` depend on the kind; see where it is emitted."""
+
+    at_ms: float
+    kind: Kind
+    node: str
+    number: int = 0
+    text: str = ""
+    extra: int = 0
+    subject: str = ""
+    detail: str = ""

@@ -1,0 +1,281 @@
+"""One life of a cluster: built, tormented, calmed and judged, all from one seed.
+
+Safety phase: faults of the drawn classes, judged at every fact. Then the calm: a majority core is healed, what is left stays
+broken, and a leader must appear within the bound and stay. The seed alone decides everything; a life can be replayed with
+fewer fault classes or fewer nodes, which is how a failing one is shrunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from primacy.election.events import Code
+from primacy.election.inputs import Init
+from primacy.election.model import Ballot, ListRecord, Membership, Seat, Strategy
+from primacy.election.raft import RaftOptions, RaftStrategy
+from primacy.settings.timing import PROFILES, RANK_PROFILES, RankTiming, Timing
+from primacy.sim.checkers import LivenessChecker, TermChecker, Violation, WorkChecker
+from primacy.sim.clock import Clock
+from primacy.sim.facts import Fact, Kind
+from primacy.sim.faults import CLASSES_OF, Change, Faults
+from primacy.sim.world import Node, World
+
+BASE = 1_700_000_000_000
+"""Token base of clusters that are formed before the life begins."""
+VIOLATIONS_MAX = 20
+"""A broken rule shows again and again; the first ones say it all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be simulated. With the seed, it determines a life byte for byte."""
+
+    strategy: str = "raft"
+    nodes: int = 5
+    profile: str = "lan"
+    minutes: float = 2.0
+    faults: tuple[str, ...] | None = None
+    """The allowed classes; a random subset of them is drawn. None: all of the strategy's."""
+    draw: bool = True
+    """False: all allowed classes are used, none is drawn away."""
+    drift: float = 0.01
+    timing: Timing | RankTiming | None = None
+    names: tuple[str, ...] = ()
+    """Instead of n1, n2, ...; used when a life is shrunk."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a life."""
+
+    seed: int
+    classes: tuple[str, ...] = ()
+    violations: list[Violation] = field(default_factory=list)
+    simulated_ms: float = 0.0
+    elections: int = 0
+    starts: int = 0
+    gaps_ms: list[float] = field(default_factory=list)
+    needless: int = 0
+    sent: int = 0
+    steps: int = 0
+    events: int = 0
+    faults: dict[str, int] = field(default_factory=dict)
+    rare: dict[str, int] = field(default_factory=dict)
+    working_ms: float = 0.0
+    leader_after_ms: float | None = None
+    trace_hash: str = ""
+
+    @property
+    def overlaps(self) -> int:
+        return sum(1 for violation in self.violations if violation.rule == "I1")
+
+
+Builder = Callable[[Node, Seat, Ballot | None], Strategy]
+
+
+def builder(plan: Plan, auto: bool) -> Builder:
+    """How a node's strategy is made at each start."""
+    return lambda node, seat, ballot: RaftStrategy(seat, node.timing, ballot, RaftOptions(auto=auto))
+
+
+class Life:
+    """Builds a world from a plan and a seed, lives it, and judges it."""
+
+    def __init__(self, plan: Plan, seed: int, build: Builder | None = None) -> None:
+        self.plan = plan
+        self.seed = seed
+        self.chance = Random(f"{plan.strategy}/{seed}")
+        self.outcome = Outcome(seed)
+        self.timing = plan.timing or (PROFILES if plan.strategy in ("raft", "lease") else RANK_PROFILES)[plan.profile]
+        self.names = plan.names or tuple(f"n{i + 1}" for i in range(plan.nodes))
+        self.first_start = self.chance.choice(("formed", "formed", "auto", "init"))
+        self.world = World(f"world/{seed}", build or builder(plan, self.first_start == "auto"))
+        assert isinstance(self.timing, Timing)
+        self.unit_ms = float(self.timing.hold_ms)
+        self.faults = Faults(self.world, Random(f"faults/{seed}"), self.names, self.unit_ms)
+        self.work = WorkChecker(self._violated)
+        self.terms = TermChecker(self._violated)
+        bound_ms = self.timing.promise_ms + 2 * self.timing.spread_ms + 1_000
+        self.liveness = LivenessChecker(bound_ms, bound_ms + self.timing.wait_ms + 1_000)
+        self.last_trouble_ms = 0.0
+        self.world.listeners += [self.work, self.terms, self.liveness, self._count]
+        self._populate()
+
+    # --- building -----------------------------------------------------------------------------------------------------
+
+    def _populate(self) -> None:
+        chance = self.chance
+        self.faults.drift = self.plan.drift
+        self.faults.memory_left = (len(self.names) - 1) // 2
+        membership = Membership.of(self.names, "list-1")
+        assert isinstance(self.timing, Timing)
+        slower = self.timing._replace(hold_ms=self.timing.hold_ms + 200, promise_ms=self.timing.promise_ms + 220)
+        self.faults.change = Change(Membership.of(self.names, "list-2"), slower)
+        for name in self.names:
+            rate = 1 + chance.choice((-1, 1, chance.uniform(-1, 1))) * self.plan.drift
+            clock = Clock(chance.uniform(1e3, 1e9), rate, BASE + int(chance.uniform(-1e7, 1e7)))
+            node = self.world.add(name, clock, membership, self.timing)
+            if self.first_start == "formed":
+                record = ListRecord(membership.hash, membership.voters, confirmed=True)
+                node.disk.ballot = Ballot(BASE, 0, "", self.timing.hold_ms, BASE, 0, (record,))
+            self.world.after(chance.uniform(0, 50), lambda node=node: self.world.start(node))
+        if self.first_start == "init":
+            said = [chance.choice(self.names) for _ in range(chance.choice((1, 1, 2)))]
+            for name in said:
+                self.world.after(chance.uniform(60, self.unit_ms), lambda name=name: self._say_init(name))
+
+    def _say_init(self, name: str) -> None:
+        node = self.world.nodes[name]
+        self.world.give(node, Init(node.clock.wall_ms(self.world.now)))
+
+    def _draw_classes(self) -> tuple[str, ...]:
+        allowed = self.plan.faults if self.plan.faults is not None else CLASSES_OF[self.plan.strategy]
+        if not self.plan.draw:
+            return tuple(allowed)
+        share = self.chance.choice((0.15, 0.3, 0.6))
+        drawn = [name for name in CLASSES_OF[self.plan.strategy] if self.chance.random() < share]
+        return tuple(name for name in drawn if name in allowed)
+
+    # --- living -------------------------------------------------------------------------------------------------------
+
+    def live(self) -> Outcome:
+        end_ms = self.plan.minutes * 60_000
+        calm_ms = max(end_ms * 0.6, end_ms - 12 * self.liveness.bound_ms)
+        self.outcome.classes = self._draw_classes()
+        quiet_ms = self.timing.hold_ms * 2 if isinstance(self.timing, Timing) else 0
+        if self.chance.random() < 0.5:
+            self.world.run(quiet_ms)  # half of the lives begin in peace
+        self.faults.begin(self.outcome.classes, calm_ms)
+        self.world.run(calm_ms)
+        self._calm()
+        self.world.run(end_ms)
+        self._judge_liveness()
+        return self._finish(end_ms)
+
+    def _calm(self) -> None:
+        """Heals everything, then breaks a minority for good, so that hidden dead ends show (L1)."""
+        self.faults.calm()
+        self.world.run(self.world.now + 200)
+        for name in self.names:
+            self.world.start(self.world.nodes[name])
+        if self.first_start == "init":
+            for name in self.names:
+                machine = self.world.nodes[name].machine
+                if isinstance(machine, RaftStrategy) and machine.ballot is None:
+                    self._say_init(name)
+                    break
+        core = self._core()
+        for name in self.names:
+            if name not in core:
+                self._break_for_good(name)
+        self.liveness.begin(self.world.now, core)
+
+    def _core(self) -> tuple[str, ...]:
+        """A majority that speaks; all nodes if anybody is mute, for muteness may need all to end."""
+        machines = {name: self.world.nodes[name].machine for name in self.names}
+        if any(isinstance(m, RaftStrategy) and m.muted for m in machines.values()):
+            return self.names
+        size = len(self.names) // 2 + 1
+        names = list(self.names)
+        self.chance.shuffle(names)
+        return tuple(sorted(names[: self.chance.randrange(size, len(names) + 1)]))
+
+    def _break_for_good(self, name: str) -> None:
+        node = self.world.nodes[name]
+        how = self.chance.randrange(4)
+        if how == 0:
+            self.world.crash(node, power=True)
+        for other in self.names:
+            if other != name and how in (1, 2):
+                self.world.cut(name, other)
+            if other != name and how in (1, 3):
+                self.world.cut(other, name)
+
+    # --- judging ------------------------------------------------------------------------------------------------------
+
+    def _violated(self, violation: Violation) -> None:
+        if len(self.outcome.violations) < VIOLATIONS_MAX:
+            self.outcome.violations.append(violation)
+
+    def _judge_liveness(self) -> None:
+        live = self.liveness
+        calm_ms = live.calm_ms or 0.0
+        if self._stuck_by_design():
+            self.outcome.rare["memory not healed"] = 1
+            return
+        if live.leader_after_ms is None or live.leader_after_ms > 3 * live.bound_ms + 2 * self.unit_ms:
+            self._violated(Violation(calm_ms, "L1", f"no leader within {3 * live.bound_ms:.0f} ms after the calm"))
+        elif not self.work.running:
+            self._violated(Violation(self.world.now, "L2", "a leader, but its work does not run at the end"))
+        elif len(live.leaders()) != 1:
+            self._violated(Violation(self.world.now, "L1", f"leaders at the end: {live.leaders()}"))
+        if live.changes_after:
+            self._violated(Violation(self.world.now, "L3", f"{live.changes_after} changes of a stable leader"))
+        self.outcome.leader_after_ms = live.leader_after_ms
+
+    def _stuck_by_design(self) -> bool:
+        """Two voters without memory need an operator's word (M2); nothing moves by itself then."""
+        machines = [self.world.nodes[name].machine for name in self.names]
+        blank = [m for m in machines if isinstance(m, RaftStrategy) and m.ballot is None]
+        remember = [m for m in machines if isinstance(m, RaftStrategy) and m.ballot is not None]
+        return len(blank) > 1 and bool(remember)
+
+    def _count(self, fact: Fact) -> None:
+        rare = self.outcome.rare
+        if fact.kind is Kind.EVENT:
+            name = RARE.get(fact.text)
+            if name is not None:
+                rare[name] = rare.get(name, 0) + 1
+            if (
+                fact.text in NEEDLESS
+                and not self.faults.active
+                and self.world.now - self.last_trouble_ms > 2 * self.unit_ms
+            ):
+                self.outcome.needless += 1
+        elif fact.kind in (Kind.FAULT, Kind.CALM, Kind.UP, Kind.DOWN):
+            self.last_trouble_ms = fact.at_ms
+
+    def _finish(self, end_ms: float) -> Outcome:
+        outcome = self.outcome
+        world = self.world
+        outcome.simulated_ms = end_ms
+        outcome.elections = self.terms.elections
+        outcome.starts = self.work.starts
+        outcome.gaps_ms = self.work.gaps_ms
+        outcome.sent, outcome.steps, outcome.events = world.count.sent, world.count.steps, world.count.events
+        outcome.faults = dict(sorted(world.count.faults.items()))
+        running = sum(end_ms - since for _, _, since in self.work.running.values())
+        outcome.working_ms = self.work.running_ms + running
+        outcome.trace_hash = f"{world.digest:016x}"
+        return outcome
+
+
+RARE: dict[str, str] = {
+    Code.START_DELAY: "winner with a start delay",
+    Code.PROMISE_REFUSED: "voter refused within its promise",
+    Code.RELEASE_APPLIED: "release shortened a failover",
+    Code.RELEASE_REFUSED: "release refused: a newer term was acked",
+    Code.TWO_BOOTS: "two boots of one id",
+    Code.LATE_ACK: "ack of an old beat came late",
+    Code.HIGHER_TERM: "higher term deposed a leader",
+    Code.TERM_AHEAD: "voter ahead made the leader step down",
+    Code.SPLIT_VOTE: "split vote",
+    Code.MUTED: "node muted",
+    Code.UNMUTED: "node spoke again",
+    Code.CROSSED: "crossed coordinators",
+    Code.BATON_LOST: "baton lost",
+    Code.WINNER_DEAD: "winner dead before its announcement",
+    Code.ANSWER_LOST: "store answer lost after the write",
+    Code.OTHER_SERVER: "observation restarted by another server",
+    Code.DISK_FAILED: "ballot could not be saved",
+    Code.CANNOT_START: "leader could not start its work",
+}
+
+NEEDLESS = (Code.MAJORITY_LOST, Code.LEADER_SILENT, Code.LEASE_LOST, Code.RENEWAL_LATE)
+
+
+def live(plan: Plan, seed: int, build: Builder | None = None) -> Outcome:
+    """One life, from its seed."""
+    return Life(plan, seed, build).live()

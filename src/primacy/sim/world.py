@@ -1,0 +1,505 @@
+"""A small universe: true time, nodes with clocks of their own, a network, disks, a store, and the work itself.
+
+Machines are performed exactly as the driver performs them: one input, an ordered list of effects, a crash possible between
+any two. Everything is drawn from one `Random`, ordered by (time, sequence number), and never depends on the order of a set,
+so that one seed is one history. What happens is told as facts to whoever listens; the world judges nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from random import Random
+from typing import Any
+
+from primacy.election.effects import AskStore, Effect, Extend, OrderRelease, Persist, Record, Send, Start, Stop
+from primacy.election.inputs import (
+    DeadlinePassed,
+    GuardLost,
+    Input,
+    PersistFailed,
+    Received,
+    RunLock,
+    Started,
+    StoreAnswered,
+    WorkGone,
+    WorkStarted,
+)
+from primacy.election.messages import Ack, Beat, Message, VoteReply
+from primacy.election.model import Ballot, Membership, Role, Seat, Strategy
+from primacy.election.store import Look, ReleaseRow, StoreAnswer
+from primacy.settings.timing import Timing
+from primacy.sim.clock import Clock
+from primacy.sim.disk import Disk
+from primacy.sim.facts import Fact, Kind
+from primacy.sim.guard import Guard, Phase
+from primacy.sim.store import SimStore
+
+MASK = (1 << 64) - 1
+INBOX_MAX = 256
+"""What a stopped node's socket keeps; more is lost, as in a kernel buffer."""
+STEP = 1000003
+
+
+@dataclass(slots=True)
+class Weather:
+    """What the world is like at the moment; faults change it."""
+
+    delay_min_ms: float = 0.3
+    delay_span_ms: float = 1.5
+    loss: float = 0.0
+    repeat: float = 0.0
+    late_ms: float = 1.0
+    """Timers fire late by up to this."""
+    spawn_ms: float = 20.0
+    stop_ms: float = 30.0
+    ignores_term: float = 0.1
+    slow_kill: float = 0.3
+    """Share of the allowed time that a kill may take, at most 1."""
+    planned_stop_ms: int = 3_000
+    store_ms: float = 5.0
+    store_fails: float = 0.0
+    store_answer_lost: float = 0.0
+
+
+class Node:
+    """A machine of the world: clock, disk, agent (its strategy) and the guards of its work."""
+
+    def __init__(self, world: World, index: int, name: str, clock: Clock, membership: Membership, timing: Any) -> None:
+        self.world = world
+        self.index = index
+        self.name = name
+        self.clock = clock
+        self.membership = membership
+        self.timing = timing
+        self.disk = Disk()
+        self.token_max = 0
+        self.machine: Strategy | None = None
+        self.boot = 0
+        self.boots = 0
+        self.cut: dict[str, int] = {}
+        """Nodes that messages of this one do not reach, with how many faults cut the way."""
+        self.stopped = 0
+        """How many faults stop the agent now."""
+        self.inbox: list[Input] = []
+        self.doom = -1
+        """How many more effects are performed until the agent crashes; -1 for no such plan."""
+        self.held: list[tuple[str, Message]] | None = None
+        self.guard: Guard | None = None
+        self.guards: list[Guard] = []
+        self.role = Role.STARTING
+        self.leader = ""
+        self.timer_ms: int | None = None
+        self.busy: list[Effect] | None = None
+        self.queries: dict[int, bool] = {}
+
+    def local_ms(self) -> int:
+        return self.clock.local_ms(self.world.now)
+
+    @property
+    def up(self) -> bool:
+        return self.machine is not None
+
+    def tell_started(self, term: int) -> None:
+        self.world.give(self, WorkStarted(term))
+
+    def release_targets(self) -> tuple[str, ...]:
+        return tuple(name for name in self.membership.ids if name != self.name)
+
+    def lock_held(self) -> bool:
+        return any(guard.phase is not Phase.GONE for guard in self.guards)
+
+    def guard_finished(self, guard: Guard, released: bool) -> None:
+        """The tree of this guard is gone: the agent that started it hears of it; a later one finds the lock free."""
+        if guard in self.guards:
+            self.guards.remove(guard)
+        if self.guard is guard:
+            self.guard = None
+        if self.machine is None:
+            return
+        if guard.boot == self.boot and not guard.lost:
+            self.world.give(self, WorkGone(guard.term, released))
+        elif not self.lock_held():
+            self.world.give(self, RunLock(False))
+
+    def guard_lost(self, guard: Guard) -> None:
+        """The guard process is dead; what it held may still be dying."""
+        if guard.boot == self.boot:
+            self.world.give(self, GuardLost(guard.term))
+
+
+@dataclass(slots=True)
+class Counters:
+    """Cheap figures of a life."""
+
+    sent: int = 0
+    delivered: int = 0
+    steps: int = 0
+    events: int = 0
+    faults: dict[str, int] = field(default_factory=dict)
+
+
+Maker = Callable[[Node, Seat, Ballot | None], Strategy]
+"""Builds a node's strategy at each start: the node (with its list and times), its seat, and what its disk has."""
+
+
+class World:
+    """The universe of one life."""
+
+    guard_class = Guard
+
+    def __init__(self, seed: int | str, maker: Maker, store: SimStore | None = None) -> None:
+        self.chance = Random(seed)
+        self.maker = maker
+        self.store = store
+        self.store_up = True
+        self.lease_name = "main"
+        self.now = 0.0
+        self.weather = Weather()
+        self.nodes: dict[str, Node] = {}
+        self.count = Counters()
+        self.listeners: list[Callable[[Fact], None]] = []
+        self.watches_messages: Callable[[float, str, str, Message, float], None] | None = None
+        self.digest = 0
+        self._heap: list[tuple[float, int, Callable[[Any, Any], None], Any, Any]] = []
+        self._sequence = 0
+
+    # --- building -----------------------------------------------------------------------------------------------------
+
+    def add(self, name: str, clock: Clock, membership: Membership, timing: Any) -> Node:
+        node = Node(self, len(self.nodes), name, clock, membership, timing)
+        self.nodes[name] = node
+        return node
+
+    def start(self, node: Node) -> None:
+        """A boot: a new random number, whatever the disk has, and the first input."""
+        if node.machine is not None:
+            return
+        node.boots += 1
+        node.boot = self.chance.getrandbits(62) | 1
+        seat = Seat(node.name, node.boot, node.membership, Random(self.chance.getrandbits(64)))
+        node.machine = self.maker(node, seat, node.disk.ballot)
+        node.inbox.clear()
+        node.queries.clear()
+        node.busy = None
+        node.timer_ms = None
+        node.role, node.leader = Role.STARTING, ""
+        self.emit(Kind.UP, node.name, node.boots)
+        self.give(node, Started(node.clock.wall_ms(self.now), node.lock_held()))
+
+    def crash(self, node: Node, *, power: bool = False) -> None:
+        """The agent is killed; with `power`, the whole machine is."""
+        if node.machine is None:
+            return
+        node.machine = None
+        node.doom = -1
+        node.busy = None
+        node.inbox.clear()
+        node.guard = None
+        node.disk.crash(self.chance)
+        self.emit(Kind.DOWN, node.name, 1 if power else 0)
+        for guard in tuple(node.guards):
+            if power:
+                guard.power_lost()
+                node.guards.remove(guard)
+            else:
+                guard.agent_died()
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def draw_ms(self, low: float, high: float) -> float:
+        return low + self.chance.random() * (high - low) if high > low else low
+
+    def at(self, at_ms: float, action: Callable[[], None]) -> None:
+        self._push(at_ms, _call, action, None)
+
+    def after(self, delay_ms: float, action: Callable[[], None]) -> None:
+        self._push(self.now + delay_ms, _call, action, None)
+
+    def _push(self, at_ms: float, action: Callable[[Any, Any], None], a: Any, b: Any) -> None:
+        self._sequence += 1
+        heappush(self._heap, (at_ms, self._sequence, action, a, b))
+
+    def run(self, until_ms: float) -> None:
+        heap = self._heap
+        digest = self.digest
+        events = 0
+        while heap and heap[0][0] <= until_ms:
+            at_ms, _, action, a, b = heappop(heap)
+            self.now = at_ms
+            digest = (digest * STEP ^ hash(at_ms)) & MASK
+            events += 1
+            action(a, b)
+        self.now = max(self.now, until_ms)
+        self.digest = digest
+        self.count.events += events
+
+    # --- a machine's life ---------------------------------------------------------------------------------------------
+
+    def give(self, node: Node, given: Input) -> None:
+        """One input to one machine, now; a stopped agent finds it later."""
+        if node.machine is None:
+            return
+        if node.stopped or node.busy is not None:
+            if len(node.inbox) < INBOX_MAX or type(given) is not Received:
+                node.inbox.append(given)
+            return
+        effects = node.machine.step(node.clock.local_ms(self.now), given)
+        self.count.steps += 1
+        if effects:
+            self._perform(node, effects)
+        self._arm(node)
+
+    def _arm(self, node: Node) -> None:
+        machine = node.machine
+        if machine is None:
+            return
+        deadline_ms = machine.deadline_ms
+        timer_ms = node.timer_ms
+        if deadline_ms is None or (timer_ms is not None and timer_ms <= deadline_ms):
+            return
+        node.timer_ms = deadline_ms
+        at_ms = max(self.now, node.clock.true_ms(deadline_ms)) + self.chance.random() * self.weather.late_ms
+        self._push(at_ms, self._timer, node, (node.boot, deadline_ms))
+
+    def _timer(self, node: Node, armed: tuple[int, int]) -> None:
+        machine = node.machine
+        boot, deadline_ms = armed
+        if machine is None or node.boot != boot or node.timer_ms != deadline_ms:
+            return
+        node.timer_ms = None
+        wanted_ms = machine.deadline_ms
+        if wanted_ms is None or wanted_ms > node.clock.local_ms(self.now):
+            self._arm(node)
+            return
+        self.give(node, DeadlinePassed())
+        if node.timer_ms is None:
+            self._arm(node)
+
+    def _deliver(self, node: Node, message: Message) -> None:
+        if node.machine is not None:
+            self.count.delivered += 1
+            self.give(node, Received(message))
+
+    def stop_agent(self, node: Node, frozen: bool = False) -> None:
+        """The agent makes no step until it is told to go on; `frozen`: nor does its guard."""
+        node.stopped += 1
+        if frozen:
+            for guard in node.guards:
+                guard.freeze(True)
+
+    def resume_agent(self, node: Node) -> None:
+        node.stopped -= 1
+        if node.stopped:
+            return
+        for guard in tuple(node.guards):
+            if guard.frozen:
+                guard.freeze(False)
+        self._drain(node)
+
+    def _drain(self, node: Node) -> None:
+        waiting, node.inbox = node.inbox, []
+        for given in waiting:
+            self.give(node, given)
+        machine = node.machine
+        if machine is not None and not node.stopped and machine.deadline_ms is not None:
+            if machine.deadline_ms <= node.local_ms():
+                self.give(node, DeadlinePassed())
+            self._arm(node)
+
+    # --- effects ------------------------------------------------------------------------------------------------------
+
+    def _perform(self, node: Node, effects: list[Effect]) -> None:
+        for place, effect in enumerate(effects):
+            if node.doom >= 0:
+                if node.doom == 0:
+                    if type(effect) is Persist:
+                        node.disk.crash_while_saving(effect.ballot, self.chance)
+                    self.crash(node, power=self.chance.random() < 0.5)
+                    return
+                node.doom -= 1
+            if type(effect) is Send:
+                self._check_order(node, effect.to, effect.message)
+                self.send(node, effect.to, effect.message)
+            elif type(effect) is Persist:
+                before = node.disk.ballot
+                if before is not None and before.base == effect.ballot.base and effect.ballot.term < before.term:
+                    self.emit(Kind.BAD_ORDER, node.name, effect.ballot.term, "Persist")
+                if not node.disk.save(effect.ballot):
+                    self.give(node, PersistFailed("the disk is full"))
+                    break
+                if node.disk.slow_ms:
+                    self._wait_for_disk(node, effects[place + 1 :])
+                    break
+            elif not self._do(node, effect):
+                return  # the agent is gone
+        self._notice(node)
+
+    def _wait_for_disk(self, node: Node, rest: list[Effect]) -> None:
+        """The agent stands still while its disk works; what it had to say leaves afterwards."""
+        node.busy = rest
+        boot = node.boot
+
+        def done() -> None:
+            if node.machine is None or node.boot != boot or node.busy is None:
+                return
+            effects, node.busy = node.busy, None
+            self._perform(node, effects)
+            self._drain(node)
+
+        self.after(node.disk.slow_ms, done)
+
+    def _do(self, node: Node, effect: Effect) -> bool:
+        match effect:
+            case Record(event):
+                self.emit(Kind.EVENT, node.name, event.term, event.code, event.value, event.subject, event.detail)
+            case Extend(leadership):
+                if node.guard is not None:
+                    node.guard.extend(leadership)
+            case Start(leadership, release, _):
+                node.token_max = max(node.token_max, leadership.token)
+                guard = self.guard_class(self, node, leadership, release, self._work_timing(node))
+                node.guard = guard
+                node.guards.append(guard)
+            case Stop(term, _, planned):
+                if node.guard is not None and node.guard.term == term:
+                    node.guard.stop(planned=planned)
+            case OrderRelease(term, successor):
+                if node.guard is not None and node.guard.term == term:
+                    node.guard.order_release(successor)
+            case AskStore(number, request):
+                self._ask_store(node, number, request)
+        return node.machine is not None
+
+    def _work_timing(self, node: Node) -> Timing:
+        assert isinstance(node.timing, Timing)
+        return node.timing
+
+    def _check_order(self, node: Node, to: str, message: Message) -> None:
+        """What a vote, an ack or a beat relies on stands on the disk before it leaves (I7); and votes are told (I3)."""
+        ballot = node.disk.ballot
+        if isinstance(message, Ack | Beat):
+            if ballot is None or ballot.term < message.term:
+                self.emit(Kind.BAD_ORDER, node.name, message.term, type(message).__name__)
+        elif isinstance(message, VoteReply) and message.granted and not message.pre:
+            if (
+                ballot is None
+                or ballot.term < message.asked
+                or (ballot.term == message.asked and ballot.voted_for != to)
+            ):
+                self.emit(Kind.BAD_ORDER, node.name, message.asked, "VoteReply")
+            self.emit(Kind.VOTE, node.name, message.origin.base + message.asked, to)
+
+    def _notice(self, node: Node) -> None:
+        """Tells changes of role and of the believed leader."""
+        machine: Any = node.machine
+        if machine is None:
+            return
+        if machine.role is not node.role:
+            node.role = machine.role
+            self.emit(Kind.ROLE, node.name, 0, node.role)
+        if machine.leader != node.leader:
+            node.leader = machine.leader
+            self.emit(Kind.LEADER, node.name, 0, node.leader)
+
+    # --- network ------------------------------------------------------------------------------------------------------
+
+    def send(self, node: Node, to: str, message: Message) -> None:
+        """One datagram: lost, late, repeated, held back, or simply delivered."""
+        self.count.sent += 1
+        target = self.nodes.get(to)
+        if target is None:
+            return
+        chance = self.chance.random
+        weather = self.weather
+        lucky = True
+        if node.cut and to in node.cut:
+            lucky = False
+        elif weather.loss and chance() < weather.loss:
+            lucky = False
+        delay_ms = weather.delay_min_ms + chance() * weather.delay_span_ms
+        if self.watches_messages is not None:
+            self.watches_messages(self.now, node.name, to, message, delay_ms if lucky else -1.0)
+        if not lucky:
+            return
+        if node.held is not None:
+            node.held.append((to, message))
+            return
+        self._push(self.now + delay_ms, self._deliver, target, message)
+        if weather.repeat and chance() < weather.repeat:
+            self._push(self.now + delay_ms + chance() * 50 * weather.delay_span_ms, self._deliver, target, message)
+
+    def cut(self, a: str, b: str) -> None:
+        """Messages from a to b are lost until mended; cuts of several faults add up."""
+        ways = self.nodes[a].cut
+        ways[b] = ways.get(b, 0) + 1
+
+    def mend(self, a: str, b: str) -> None:
+        ways = self.nodes[a].cut
+        if b in ways:
+            ways[b] -= 1
+            if ways[b] <= 0:
+                del ways[b]
+
+    # --- store --------------------------------------------------------------------------------------------------------
+
+    def _ask_store(self, node: Node, number: int, request: Any) -> None:
+        """The request travels, is performed atomically on arrival, and its answer travels back, or does not."""
+        boot = node.boot
+        weather = self.weather
+
+        def arrive() -> None:
+            if not self.store_up or "store" in node.cut or self.chance.random() < weather.store_fails:
+                self.after(
+                    self.draw_ms(0.1, weather.store_ms), lambda: self._answer(node, boot, number, StoreAnswer(False))
+                )
+                return
+            assert self.store is not None
+            answer = self.store.perform(request)
+            if self.chance.random() < weather.store_answer_lost:
+                self.emit(Kind.FAULT, node.name, 0, "answer-lost")
+                self.after(
+                    self.draw_ms(1, 20 * weather.store_ms), lambda: self._answer(node, boot, number, StoreAnswer(False))
+                )
+                return
+            self.after(self.draw_ms(0.1, weather.store_ms), lambda: self._answer(node, boot, number, answer))
+
+        self.after(self.draw_ms(0.1, weather.store_ms), arrive)
+
+    def _answer(self, node: Node, boot: int, number: int, answer: StoreAnswer) -> None:
+        if node.machine is not None and node.boot == boot:
+            self.give(node, StoreAnswered(number, answer))
+
+    def release_row(self, token: int) -> None:
+        """What the guard's releaser does: look, and mark the row released if it is still of this token."""
+        name = self.lease_name
+
+        def arrive() -> None:
+            if not self.store_up or self.store is None:
+                return
+            row = self.store.perform(Look(name)).row
+            if row is not None and row.token == token:
+                self.store.perform(ReleaseRow(name, row.holder, row.token, row.seq))
+
+        self.after(self.draw_ms(0.1, 2 * self.weather.store_ms), arrive)
+
+    # --- telling ------------------------------------------------------------------------------------------------------
+
+    def emit(
+        self,
+        kind: Kind,
+        node: str,
+        number: int = 0,
+        text: str = "",
+        extra: int = 0,
+        subject: str = "",
+        detail: str = "",
+    ) -> None:
+        fact = Fact(self.now, kind, node, number, text, extra, subject, detail)
+        for listener in self.listeners:
+            listener(fact)
+
+
+def _call(action: Callable[[], None], _: Any) -> None:
+    action()
