@@ -128,6 +128,10 @@ def run(args: list[str] | None = None) -> int:
     except BrokenPipeError:
         _forget_output()
         return 0
+    except SystemExit as end:
+        # click meets a reader that left by itself, with 1, which among our codes would mean "the answer is no".
+        left = isinstance(end.__context__, BrokenPipeError)
+        return 0 if left else end.code if isinstance(end.code, int) else 1
     except Exception as error:  # the last resort: a user shall never read a traceback unasked
         if os.environ.get("PRIMACY_TRACEBACK"):
             raise
