@@ -311,7 +311,7 @@ def test_every_error_has_its_exit_code(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(entry.cli, "main", fail)
+    monkeypatch.setattr(entry, "_invoke", fail)
     monkeypatch.setattr(entry, "_forget_output", lambda: None)
     said = say("anything")
     assert said.code == code
@@ -335,7 +335,13 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
 def test_a_closed_output_is_no_traceback() -> None:
     script = f"{sys.executable} -m primacy.cli.main contract >&-"
     result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=60)
-    assert "Traceback" not in result.stderr
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_full_disk_is_one_sentence() -> None:
+    script = f"{sys.executable} -m primacy.cli.main contract > /dev/full"
+    result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert (result.returncode, result.stderr) == (4, "primacy: No space left on device\n")
 
 
 def test_ctrl_c_ends_with_130(tmp_path: Path) -> None:

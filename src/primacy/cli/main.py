@@ -18,6 +18,7 @@ from primacy.cli.call import Call
 from primacy.errors import PrimacyError
 
 EXIT_INTERRUPTED = 130
+EXIT_SYSTEM = 4
 EXIT_OUR_FAULT = 70
 """A bug of ours: the number that sysexits.h gives to an internal software error."""
 
@@ -114,8 +115,11 @@ def main(args: list[str] | None = None) -> NoReturn:
 def run(args: list[str] | None = None) -> int:
     """Does what the arguments say and returns the exit code."""
     try:
-        result: Any = cli.main(args=args, prog_name="primacy", standalone_mode=False)
-        sys.stdout.flush()
+        result = _invoke(sys.argv[1:] if args is None else args)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except click.exceptions.Exit as end:
+        return end.exit_code
     except click.UsageError as error:
         name = error.ctx.command_path if error.ctx else "primacy"
         return _complain(f"{error.format_message()}\nTry: {name} --help", error.exit_code)
@@ -123,15 +127,15 @@ def run(args: list[str] | None = None) -> int:
         return _complain(error.format_message(), 2)
     except PrimacyError as error:
         return _complain(str(error), error.exit_code)
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, EOFError, click.Abort):
         return _complain("stopped.", EXIT_INTERRUPTED)
     except BrokenPipeError:
         _forget_output()
         return 0
-    except SystemExit as end:
-        # click meets a reader that left by itself, with 1, which among our codes would mean "the answer is no".
-        left = isinstance(end.__context__, BrokenPipeError)
-        return 0 if left else end.code if isinstance(end.code, int) else 1
+    except OSError as error:  # of our own output, or of a file that a command did not expect to fail
+        _forget_output()
+        named = f"{error.filename}: " if error.filename else ""
+        return _complain(f"{named}{error.strerror or type(error).__name__}", EXIT_SYSTEM)
     except Exception as error:  # the last resort: a user shall never read a traceback unasked
         if os.environ.get("PRIMACY_TRACEBACK"):
             raise
@@ -140,6 +144,14 @@ def run(args: list[str] | None = None) -> int:
             f"a fault of primacy itself, please report it: {what} (PRIMACY_TRACEBACK=1 shows where)", EXIT_OUR_FAULT
         )
     return result if isinstance(result, int) else 0
+
+
+def _invoke(args: list[str]) -> Any:
+    """click's own `main` without its ends: it answers a reader that left with 1, which here means a failed check."""
+    if "_PRIMACY_COMPLETE" in os.environ:  # the shell asks for completions
+        return cli.main(args, prog_name="primacy")
+    with cli.make_context("primacy", list(args)) as ctx:
+        return cli.invoke(ctx)
 
 
 def _complain(sentence: str, exit_code: int) -> int:
@@ -152,6 +164,8 @@ def _complain(sentence: str, exit_code: int) -> int:
 
 def _forget_output() -> None:
     """Whoever read our output has left: let the interpreter's own flush at exit meet nobody."""
+    if sys.stdout is None:
+        return
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, sys.stdout.fileno())
     os.close(quiet)
