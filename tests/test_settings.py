@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import pickle
 import re
 from pathlib import Path
 from typing import Any
@@ -225,6 +226,7 @@ def test_secrets_stay_out_of_messages_and_of_the_canonical_form() -> None:
     assert "hush" not in str(canonical(made))
     assert canonical(made)["election"]["store"]["url"] == f"postgresql://me:{HIDDEN}@h/db?sslpassword={HIDDEN}"
     values["cluster"]["pass"] = "hu\nsh"
+    assert "hush" not in problems_in({"slots": {"users": "hush"}})[0]
     values["slots"]["users"]["pepe"] = "hus"
     values["election"]["store"]["url"] = "hush://"
     assert "hu" not in str([p.partition(":")[2] for p in problems_in(values)]).replace("such", "")
@@ -342,6 +344,15 @@ def test_a_wrong_value_is_not_blamed_on_others() -> None:
     """A relation of a setting that is itself wrong would be checked with its default."""
     assert len(problems_in({"cluster": {"manager": {"nodes": {"a": {"addr": "nonsense"}}}}})) == 1
     assert len(problems_in({"election": {"strategy": "lease", "store": {"url": "nonsense"}}})) == 1
+
+
+def test_an_unknown_word_hides_no_other_problem() -> None:
+    assert len(problems_in({"is": 1, "election": 2, "cluster": {"manager": {"type": "static"}}})) == 3
+
+
+def test_settings_can_be_sent_to_another_process() -> None:
+    made = settings.load(FILES / "complete.yaml")
+    assert pickle.loads(pickle.dumps(made)) == made
 
 
 def test_a_wrong_node_option_is_refused() -> None:

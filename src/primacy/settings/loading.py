@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -95,4 +96,5 @@ def membership_rows(settings: Settings) -> tuple[tuple[str, str, int], ...]:
 
 def _about(problem: Problem, wrong: set[str]) -> bool:
     """The relation is about a setting whose own value is wrong already."""
-    return any(path and (problem.path == path or path in problem.wrong) for path in wrong)
+    named = set(re.findall(r"[\w.\[\]-]+", problem.wrong))
+    return any(path == problem.path or ("." in path and path in named) for path in wrong)

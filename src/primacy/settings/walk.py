@@ -156,7 +156,7 @@ class Walker:
         if isinstance(tree, Scalar) and tree.nothing:
             return {}
         if not isinstance(tree, Entries):
-            self._wrong(path, tree, "a section is needed here: `key: value` pairs")
+            self._wrong(path, tree, "a section is needed here: `key: value` pairs", rule)
             return default
         item = typing.get_args(kind)[1]
         values: dict[str, Any] = {}
