@@ -46,8 +46,8 @@ def contract(
     """
     if profile and (config or call.config):
         raise UsageError("--profile and --config exclude each other; a file names its own profile")
-    title, strategy, timing, stop_ms, nodes = _subject(call, profile, config, strategy)
-    made = made_of(timing, strategy, stop_ms, nodes)
+    title, strategy, timing, stop_ms, nodes, levels = _subject(call, profile, config, strategy)
+    made = made_of(timing, strategy, stop_ms, nodes, levels)
     wanted = _wanted(timing, strategy, stop_after_loss)
     if as_json or call.json:
         document = {"subject": title, **as_dict(made, timing)}
@@ -62,13 +62,13 @@ def contract(
         assert isinstance(timing, Timing)
         _print_holding(timing, made)
     if wanted and stop_after_loss:
-        _print_wanted(wanted, strategy, stop_after_loss, nodes)
+        _print_wanted(wanted, made_of(wanted, strategy, stop_ms, nodes, levels), stop_after_loss)
 
 
 def _subject(
     call: Call, profile: str | None, config: str | None, strategy: str | None
-) -> tuple[str, str, Timing | RankTiming, int, int]:
-    """What is asked about: title, strategy, times, planned stop, number of voters."""
+) -> tuple[str, str, Timing | RankTiming, int, int, int]:
+    """What is asked about: title, strategy, times, planned stop, number of voters, and of different priorities."""
     file = None if profile else call.file(config)
     if file:
         settings = load(file, call.node)
@@ -78,7 +78,9 @@ def _subject(
             )
         election = settings.election
         title = f"{file}: {election.strategy}, profile {election.profile}"
-        return title, election.strategy, timing_of(settings), settings.run.stop_ms, _voters(settings)
+        voters = [priority for _, kind, priority in membership_rows(settings) if kind != "observer"]
+        counts = max(1, len(voters)), max(1, len(set(voters)))
+        return title, election.strategy, timing_of(settings), settings.run.stop_ms, *counts
     chosen = profile or DEFAULT_PROFILE
     known = tuple(dict.fromkeys((*PROFILES, *RANK_PROFILES)))
     if chosen not in known:
@@ -88,11 +90,7 @@ def _subject(
     if wrong:
         raise SettingsError([wrong])
     timing = profile_or_default(strategy, chosen)
-    return f"{strategy}, profile {chosen}", strategy, timing, Settings().run.stop_ms, 3
-
-
-def _voters(settings: Settings) -> int:
-    return max(1, sum(kind != "observer" for _, kind, _ in membership_rows(settings)))
+    return f"{strategy}, profile {chosen}", strategy, timing, Settings().run.stop_ms, 3, 1
 
 
 def _wanted(timing: Timing | RankTiming, strategy: str, stop_ms: int | None) -> Timing | None:
@@ -156,12 +154,11 @@ def _print_rank(made: RankContract) -> None:
     click.echo(f"\n  {made.warning}")
 
 
-def _print_wanted(wanted: Timing, strategy: str, stop_ms: int, nodes: int) -> None:
-    changed = made_of(wanted, strategy, stop_ms, nodes)
-    fields = ["kill_at_ms", "deadman_at_ms", "hold_ms"] + (["promise_ms"] if strategy != "lease" else [])
+def _print_wanted(wanted: Timing, made: Contract | RankContract, stop_ms: int) -> None:
+    fields = ["kill_at_ms", "deadman_at_ms", "hold_ms"] + (["promise_ms"] if made.strategy != "lease" else [])
     values = ", ".join(f"{name}: {getattr(wanted, name)}" for name in fields)
     click.echo(f"\n  For {stop_ms:,} ms to stop after a loss:\n\n    election:\n      timing: {{{values}}}\n")
-    click.echo(f"  Failover after sudden silence then takes {changed.failover_expected_ms:,} ms.")
+    click.echo(f"  Failover after sudden silence then takes {made.failover_expected_ms:,} ms.")
 
 
 def _column(at_ms: float, last_ms: float) -> int:

@@ -61,7 +61,8 @@ class Contract(NamedTuple):
     failover_expected_ms: int
     """From the holder's sudden silence to the new start, in a working network of `nodes`."""
     failover_worst_ms: int
-    """The same with slow clocks and one split vote (raft), or a look at the row just missed (lease)."""
+    """The same with slow clocks and one split vote (raft), or a look at the row just missed (lease). Lost messages and
+    nodes that are down at the same time may make it longer."""
     release_expected_ms: int
     """From the confirmed end of the old work to the new start, after a clean release."""
     release_worst_ms: int
@@ -94,14 +95,17 @@ class RankContract(NamedTuple):
 
 
 def contract(
-    timing: Timing | RankTiming, strategy: str, stop_ms: int = 3000, nodes: int = 3
+    timing: Timing | RankTiming, strategy: str, stop_ms: int = 3000, nodes: int = 3, levels: int = 1
 ) -> Contract | RankContract:
-    """What these times promise. Raises `SettingsError` with every inequality that they break."""
+    """What these times promise. Raises `SettingsError` with every inequality that they break.
+
+    `nodes`: how many vote. `levels`: how many different priorities they have; each lower one waits a spread longer.
+    """
     if isinstance(timing, RankTiming):
         _refuse(rank_timing_problems(timing))
         return _rank_contract(timing, strategy, stop_ms, nodes)
     _refuse(timing_problems(timing, strategy))
-    return _contract(timing, strategy, stop_ms, nodes)
+    return _contract(timing, strategy, stop_ms, nodes, levels)
 
 
 def for_stop_after_loss(timing: Timing, wanted_ms: int) -> Timing:
@@ -146,7 +150,7 @@ def as_dict(made: Contract | RankContract, timing: Timing | RankTiming) -> dict[
     return found
 
 
-def _contract(timing: Timing, strategy: str, stop_ms: int, nodes: int) -> Contract:
+def _contract(timing: Timing, strategy: str, stop_ms: int, nodes: int, levels: int) -> Contract:
     raft = base_strategy(strategy) == "raft"
     slow, fast = Fraction(PPM - timing.drift_ppm, PPM), Fraction(PPM + timing.drift_ppm, PPM)
     wait_ms = max(timing.wait_ms, timing.promise_ms) if raft else timing.wait_ms
@@ -162,14 +166,17 @@ def _contract(timing: Timing, strategy: str, stop_ms: int, nodes: int) -> Contra
     trip_ms = round_trip_ms(timing)
     if raft:
         # Silence begins half a beat after the last ack on average; the earliest of the others' random moments counts.
-        expected = timing.promise_ms - timing.beat_ms // 2 + timing.spread_ms // max(2, nodes) + 3 * trip_ms
-        worst = (timing.promise_ms + 2 * timing.spread_ms) / slow + 6 * trip_ms
+        # With priorities the one who fell silent was probably the highest. A split vote is repeated within 1.5 spreads.
+        lag_ms = timing.spread_ms if levels > 1 else 0
+        expected = timing.promise_ms - timing.beat_ms // 2 + timing.spread_ms // max(2, nodes) + lag_ms + 3 * trip_ms
+        worst = (timing.promise_ms + Fraction(3 + 2 * levels, 2) * timing.spread_ms) / slow + 6 * trip_ms
         release = (4 * trip_ms, timing.spread_ms + 6 * trip_ms)
     else:
-        # The age of the last renewal and the time until others look are half a beat each, and cancel.
+        # The age of the last renewal and the time until others look are half a beat each, and cancel. Looks come after
+        # a beat and up to a fifth more, so that not all ask at once.
         expected = timing.wait_ms + 2 * trip_ms
-        worst = (timing.wait_ms + timing.beat_ms) / slow + 2 * trip_ms
-        release = (timing.beat_ms // 2 + trip_ms, timing.beat_ms + 2 * trip_ms)
+        worst = (timing.wait_ms + Fraction(7, 5) * timing.beat_ms) / slow + 2 * trip_ms
+        release = (timing.beat_ms // 2 + trip_ms, timing.beat_ms * 6 // 5 + 2 * trip_ms)
     return Contract(
         strategy=strategy,
         at_most_one=True,
