@@ -114,10 +114,15 @@ class Report(NamedTuple):
 
 
 class FirstBallot(NamedTuple):
-    """The first ballot of a cluster's life: list (by the origin's config), base, term 0 (M3)."""
+    """The first ballot of a cluster's life: list (by the origin's config), base, term 0 (M3).
+
+    For the boot that said "no memory", and no other: a later start of the same node may have used and lost it.
+    """
 
     origin: Origin
     base: int
+    echo: int
+    """The receiver's boot, from its report."""
 
 
 class FirstBallotTaken(NamedTuple):

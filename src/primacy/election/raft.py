@@ -158,8 +158,8 @@ class RaftStrategy:
         self._wall_offset_ms = 0
         self._ask_at_ms = 0
         self._read_at_ms = 0
-        self._init_base = 0
-        self._init_taken: tuple[str, ...] = ()
+        self._offers: dict[str, int] = {}
+        """First start: the boots that said they are blank and have not confirmed the first ballot yet."""
         list_ = seat.membership
         mine = list_.get(self.node)
         self._votes = mine is not None and mine.kind is not Kind.OBSERVER
@@ -227,13 +227,15 @@ class RaftStrategy:
         return self._with_persist(effects)
 
     def _with_persist(self, effects: list[Effect]) -> list[Effect]:
-        """A changed ballot becomes durable before the first message of this step (Q1)."""
+        """A changed ballot becomes durable before the first message of this step (Q1).
+
+        What concerns the guard stands in front: it relies on no ballot of this step, and must not wait for a slow disk.
+        """
         if self.ballot is self._durable or self.ballot is None:
             return effects
         self._earlier, self._durable = self._durable, self.ballot
-        at = next((i for i, effect in enumerate(effects) if type(effect) is Send), len(effects))
-        effects.insert(at, Persist(self.ballot))
-        return effects
+        sends = [effect for effect in effects if type(effect) is Send]
+        return [*(effect for effect in effects if type(effect) is not Send), Persist(self.ballot), *sends]
 
     def _persist_failed(self, now_ms: int, reason: str) -> list[Effect]:
         """Back to what the disk has. Nothing that relied on the lost ballot has left (F31)."""
@@ -359,20 +361,24 @@ class RaftStrategy:
 
     def _decide_mute(self, now_ms: int) -> list[Effect]:
         """Has enough been heard to speak again, or for a first start?"""
-        if not self.muted and self.roll.init is None:
-            return []
-        if self.ballot is None or self.term == 0:
+        if self._is_blank():
             first = self._first_start(now_ms)
-            if first or self.ballot is not None:
+            if first:
                 return first
+        if not self.muted:
+            return []
         heard = self.roll.remembered() if self.ballot is None else self.roll.changed(self.ballot)
         if heard is None:
             return []
         self.ballot = heard._replace(hold_max_ms=max(heard.hold_max_ms, self.timing.hold_ms))
         return self._ballot_read(now_ms)
 
+    def _is_blank(self) -> bool:
+        """No memory, or a first ballot of this very list that was never used, which counts as none for `init` (M3)."""
+        return self.ballot is None or (self.ballot.term == 0 and self.ballot.lists == (self.roll.own,))
+
     def _init_said(self, now_ms: int, init: Init) -> list[Effect]:
-        if self.term > 0:
+        if not self._is_blank():
             return [Record(Event(Code.INIT_REFUSED, self.term, detail="this node remembers the cluster"))]
         self.roll.init = init
         self.roll.reports.clear()  # only answers given after the word count
@@ -383,7 +389,8 @@ class RaftStrategy:
 
     def _first_start(self, now_ms: int) -> list[Effect]:
         """M3: all have answered blank, so this node writes the first ballot and hands it to each."""
-        init = self.roll.wants_first(now_ms - self._read_at_ms >= self.timing.promise_ms)
+        waited = now_ms - self._read_at_ms >= self.timing.promise_ms
+        init = self.roll.wants_first(waited_long=waited, again=self.ballot is not None)
         if init is None or not self._votes:
             return []
         refused = self.roll.first_refused(init)
@@ -393,31 +400,39 @@ class RaftStrategy:
         if not self.roll.first_complete(init):
             return []
         wall_ms = max(init.wall_ms, now_ms + self._wall_offset_ms)
-        self._init_base = self.roll.first_base(max(wall_ms, self.ballot.base + 1 if self.ballot else 0))
-        self.roll.init = None
-        self.ballot = self.roll.first_ballot(self._init_base, self.timing.hold_ms)
-        self._init_taken = ()
-        effects: list[Effect] = [Record(Event(Code.FIRST_BALLOT, value=self._init_base)), *self._ballot_read(now_ms)]
-        return effects + self._offer_first(init.without)
+        base = self.roll.first_base(max(wall_ms, self.ballot.base + 1 if self.ballot is not None else 0))
+        self.ballot = self.roll.first_ballot(base, self.timing.hold_ms, self.ballot)
+        self._offers = self.roll.take_offers(init)
+        effects: list[Effect] = [Record(Event(Code.FIRST_BALLOT, value=base)), *self._ballot_read(now_ms)]
+        return effects + self._offer_first()
 
-    def _offer_first(self, without: tuple[str, ...] = ()) -> list[Effect]:
-        offer = FirstBallot(self.origin, self._init_base)
-        return [Send(n, offer) for n in self._other_voters if n not in without and n not in self._init_taken]
+    def _offer_first(self) -> list[Effect]:
+        """To the boots that said they are blank; again at each candidacy while it is unused here."""
+        ballot = self.ballot
+        if ballot is None or ballot.term > 0:
+            return []
+        return [Send(node, FirstBallot(self.origin, ballot.base, boot)) for node, boot in sorted(self._offers.items())]
+
+    def _first_start_again(self) -> list[Effect]:
+        """A first start that broke off: the ballot is offered again, and with `auto` all are asked again."""
+        if not self._is_blank():
+            return []
+        effects = self._offer_first()
+        if self.options.auto and self._voters[0] == self.node:
+            effects += [Send(node, Query(self.origin, memory=True)) for node in self._other_voters]
+        return effects
 
     def _on_first_ballot(self, now_ms: int, message: FirstBallot) -> list[Effect]:
         """Written before it is confirmed; replaced only by a larger base, and only while it was never used (M3)."""
         sender = message.origin.node
         if message.origin.config != self.origin.config or not self._votes or sender not in self._voters:
             return []
-        if self.term > 0 or (self.ballot is not None and self.ballot.lists != (self.roll.own,)):
+        if message.echo != self.seat.boot or not self._is_blank():
             return []
         effects: list[Effect] = []
         if self.ballot is None or message.base > self.ballot.base:
-            before = self.ballot
-            self.ballot = self.roll.first_ballot(message.base, self.timing.hold_ms)
-            if before is not None:
-                self.ballot = self.ballot._replace(incarnation=before.incarnation, seen=before.seen)
-            self._init_base = 0
+            self.ballot = self.roll.first_ballot(message.base, self.timing.hold_ms, self.ballot)
+            self._offers = {}
             effects = [Record(Event(Code.FIRST_BALLOT, value=message.base)), *self._ballot_read(now_ms)]
         if self.ballot.base == message.base:
             effects.append(Send(sender, FirstBallotTaken(self.origin, message.base)))
@@ -432,7 +447,7 @@ class RaftStrategy:
             self.origin,
             echo=query.origin.boot,
             memory=ballot is not None,
-            used=self.term > 0,
+            used=not self._is_blank(),
             term=self.term,
             hold_max_ms=ballot.hold_max_ms if ballot is not None else 0,
             token_max=max(ballot.token_max if ballot is not None else 0, self.options.token_max),
@@ -480,8 +495,8 @@ class RaftStrategy:
                 return effects + self._on_report(now_ms, message)
             case FirstBallot():
                 return effects + self._on_first_ballot(now_ms, message)
-            case FirstBallotTaken() if message.base == self._init_base:
-                self._init_taken = (*self._init_taken, origin.node)
+            case FirstBallotTaken() if self.ballot is not None and message.base == self.ballot.base:
+                self._offers.pop(origin.node, None)
             case Stale():
                 return effects + self._on_stale(now_ms, message)
         return effects
@@ -637,7 +652,7 @@ class RaftStrategy:
             return []
         effects: list[Effect] = []
         if request.evidence is not None:
-            effects = self._on_release(now_ms, request.evidence)
+            effects = self._on_release(now_ms, request.evidence, evidence=True)
         if request.term - ballot.term > TERM_JUMP_MAX:
             return effects + self._note(
                 Code.TERM_JUMP, request.origin.node, f"term {request.term} is too far above ours"
@@ -701,12 +716,12 @@ class RaftStrategy:
             left_ms = self._promise_left(now_ms)
             self.stand_at_ms = now_ms + max(left_ms, self.timing.beat_ms)
             return []
-        effects: list[Effect] = []
+        effects = self._first_start_again()
         if self.leader:
-            effects = [Record(Event(Code.LEADER_SILENT, self.term, self.leader))]
+            effects += [Record(Event(Code.LEADER_SILENT, self.term, self.leader))]
             self.leader = ""
         elif self.campaign is not None and not self.campaign.pre:
-            effects = [Record(Event(Code.SPLIT_VOTE, self.term))]
+            effects += [Record(Event(Code.SPLIT_VOTE, self.term))]
         return effects + self._ask_votes(now_ms, self.term + 1, pre=self._asks_first())
 
     def _asks_first(self) -> bool:
@@ -1009,13 +1024,15 @@ class RaftStrategy:
         self._retire(now_ms)
         return [Record(Event(Code.GUARD_LOST, term))]
 
-    def _on_release(self, now_ms: int, release: Release) -> list[Effect]:
+    def _on_release(self, now_ms: int, release: Release, *, evidence: bool = False) -> list[Effect]:
         origin = release.origin
         ballot = self.ballot
         if ballot is None or self.muted or origin.base != ballot.base or origin.config != self.origin.config:
             return []
         if origin.node == self.node and self.work_term >= release.term:
             return []
+        if evidence and not self._release_covers(release.term):
+            return []  # an old one that a candidate carries along
         return self._apply_release(now_ms, release)
 
     def _apply_release(self, now_ms: int, release: Release) -> list[Effect]:

@@ -115,14 +115,19 @@ class RollCall:
 
     # --- M3 -----------------------------------------------------------------------------------------------------------
 
-    def wants_first(self, waited_long: bool) -> Init | None:
-        """The init that is to be tried now: an operator's, or our own if we are the lowest id and all are blank."""
+    def wants_first(self, *, waited_long: bool, again: bool) -> Init | None:
+        """The init that is to be tried now: an operator's, or our own if we are the lowest id and all are blank.
+
+        `again`: we have an unused first ballot already; then only if somebody is still without one.
+        """
         if self.init is not None:
             return self.init
+        if not self.auto or self.own.voters[:1] != (self.seat.node,):
+            return None
+        if again:
+            return Init(wall_ms=0) if waited_long and any(not r.memory for r in self._reports()) else None
         alone = self.own.voters == (self.seat.node,)
-        if self.auto and self.own.voters[:1] == (self.seat.node,) and (waited_long or alone):
-            return Init(wall_ms=0)
-        return None
+        return Init(wall_ms=0) if waited_long or alone else None
 
     def first_refused(self, init: Init) -> str:
         """Why an init must not go on: somebody remembers, or runs under another list. Empty if nothing speaks against it."""
@@ -152,16 +157,24 @@ class RollCall:
     def _first_asked(self, init: Init) -> tuple[str, ...]:
         return tuple(node for node in self.own.voters if node != self.seat.node and node not in init.without)
 
-    def first_ballot(self, base: int, hold_ms: int) -> Ballot:
-        """List, base, term 0; never used yet."""
+    def take_offers(self, init: Init) -> dict[str, int]:
+        """Whom to hand the first ballot, by boot; and forgets the answers, which are used up."""
+        offers = {node: self.reports[node].origin.boot for node in self._first_asked(init)}
+        self.reports.clear()
+        self.init = None
+        return offers
+
+    def first_ballot(self, base: int, hold_ms: int, before: Ballot | None) -> Ballot:
+        """List, base, term 0; never used yet. It may replace an unused one of a smaller base."""
         return Ballot(
             base=base,
             term=0,
             voted_for="",
             hold_max_ms=hold_ms,
             token_max=max(base, self.token_max),
-            incarnation=self.incarnation(),
+            incarnation=before.incarnation if before is not None else self.incarnation(),
             lists=(self.own,),
+            seen=before.seen if before is not None else (),
         )
 
     def incarnation(self) -> int:

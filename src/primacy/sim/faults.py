@@ -11,10 +11,11 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
+from primacy.election.events import Code
 from primacy.election.inputs import Health, Input, Pause, Resume, StepDown
 from primacy.election.model import Membership
 from primacy.settings.timing import Timing
-from primacy.sim.facts import Kind
+from primacy.sim.facts import Fact, Kind
 from primacy.sim.world import Node, World
 
 Undo = Callable[[], None]
@@ -24,8 +25,9 @@ LAYERED = ("loss", "repeat", "delay_min_ms", "delay_span_ms", "store_ms", "store
 
 
 class Change(NamedTuple):
-    """A list (with times) that an operator rolls out, node by node."""
+    """A list (with times) that an operator rolls out, node by node; new nodes start with it and without memory."""
 
+    text: str
     membership: Membership
     timing: Timing
 
@@ -41,6 +43,10 @@ class Faults:
         self.end_ms = 0.0
         self.active: dict[int, Undo] = {}
         self.change: Change | None = None
+        self.final: tuple[Membership, Timing] | None = None
+        """The list that holds after the roll-out, once there was one."""
+        self.restarts: dict[str, Node] = {}
+        """Nodes that an operator restarts at the calm, to be heard again after two boots of one id spoke."""
         self.drift = 0.0
         self.memory_left = 0
         """How many nodes may still lose their memory: the others must stay a majority."""
@@ -54,6 +60,9 @@ class Faults:
     def begin(self, classes: tuple[str, ...], end_ms: float) -> None:
         self.end_ms = end_ms
         for name in classes:
+            if name == "aimed":
+                self.world.listeners.append(self._aim)
+                continue
             self._intervals[name] = self.unit_ms * self.chance.uniform(1.5, 15)
             self._schedule(name, self.chance.random() * self._intervals[name])
 
@@ -90,6 +99,9 @@ class Faults:
             self.active.pop(key)()
         for name in self.names:
             self.world.start(self.world.nodes[name])
+        for node in self.restarts.values():
+            self.world.crash(node)
+            self.world.start(node)
 
     def weather(self, layer: dict[str, float], text: str) -> None:
         """Worsens the weather for a while; of several layers the worst counts."""
@@ -106,6 +118,19 @@ class Faults:
         for name, fair in self._fair.items():
             worst = max([fair, *(layer.get(name, fair) for layer in self._layers)])
             setattr(self.world.weather, name, worst)
+
+    # --- aiming -------------------------------------------------------------------------------------------------------
+
+    def _aim(self, fact: Fact) -> None:
+        """Strikes right after the moments that matter: a candidacy, a vote, a victory, a start, a release."""
+        odds = AIMED.get(fact.kind) or AIMED.get(fact.text)
+        if odds is None or self.world.now >= self.end_ms or self.chance.random() >= odds:
+            return
+        faults = self.world.count.faults
+        faults["aimed"] = faults.get("aimed", 0) + 1
+        node = self.world.nodes[fact.node]
+        strike = self.chance.choice((_strike_crash, _strike_crash, _strike_cut, _strike_stop))
+        self.world.after(self.chance.choice((0.0, 0.5, 3.0, 20.0)) * self.chance.random(), lambda: strike(self, node))
 
     # --- choosing -----------------------------------------------------------------------------------------------------
 
@@ -188,6 +213,27 @@ def child(f: Faults) -> None:
                 guard.kill_guard()
             else:
                 guard.child_ends()
+
+
+def _strike_crash(f: Faults, node: Node) -> None:
+    if f.world.now < f.end_ms and node.up:
+        f.world.crash(node, power=f.chance.random() < 0.5)
+        f.lasting("struck: crash", node.name, lambda: f.world.start(node), 0.002, 1.5)
+
+
+def _strike_cut(f: Faults, node: Node) -> None:
+    if f.world.now < f.end_ms:
+        others = tuple(name for name in f.names if name != node.name)
+        ways = _between((node.name,), others)
+        if f.chance.random() < 0.5:
+            ways = [way for way in ways if way[0] == node.name or f.chance.random() < 0.3]
+        _cut(f, ways, f"struck: {node.name} cut", 2.0)
+
+
+def _strike_stop(f: Faults, node: Node) -> None:
+    if f.world.now < f.end_ms:
+        f.world.stop_agent(node, frozen=f.chance.random() < 0.4)
+        f.lasting("struck: stopped", node.name, lambda: f.world.resume_agent(node), 0.02, 2.5)
 
 
 # --- network ----------------------------------------------------------------------------------------------------------
@@ -318,7 +364,7 @@ def hold_back(f: Faults) -> None:
         for to, message in held or []:
             if f.chance.random() < 0.7:
                 late_ms = f.chance.random() * f.unit_ms * 2
-                world._push(world.now + late_ms, world._deliver, world.nodes[to], message)
+                world.deliver_later(late_ms, to, message)
 
     f.lasting("messages held back", node.name, undo, 0.02, 3)
 
@@ -333,7 +379,7 @@ def clock(f: Faults) -> None:
     rate = 1 + (f.chance.choice((-1, 1)) if extreme else f.chance.uniform(-1, 1)) * f.drift
     node.clock.set_rate(f.world.now, rate)
     node.clock.wall_offset_ms += f.chance.choice((-3_600_000, -1_000, 0, 1_000, 3_600_000))
-    f.world._arm(node)
+    f.world.rearm(node)
 
 
 def disk_full(f: Faults) -> None:
@@ -377,7 +423,15 @@ def twin(f: Faults) -> None:
     f.world.crash(node)
     f.world.start(node)
     f.world.start(ghost)
-    f.lasting("two nodes with one id", node.name, lambda: f.world.crash(ghost, power=True), 0.5, 3)
+
+    def undo() -> None:
+        """An operator finds the second machine and restarts the first: a new start is heard again."""
+        f.world.crash(ghost, power=True)
+        f.world.crash(node)
+        f.world.start(node)
+        f.restarts[node.name] = node
+
+    f.lasting("two nodes with one id", node.name, undo, 0.5, 3)
 
 
 # --- people -----------------------------------------------------------------------------------------------------------
@@ -404,38 +458,42 @@ def relist(f: Faults) -> None:
     change, f.change = f.change, None
     if change is None:
         return
+    old = {name: (f.world.nodes[name].membership, f.world.nodes[name].timing) for name in f.names}
+    first = old[f.names[0]]
+    new_names = tuple(name for name in change.membership.ids if name not in f.names)
+    f.names = (*f.names, *new_names)
     order = list(f.names)
     f.chance.shuffle(order)
     span_ms = f.unit_ms * f.chance.uniform(1, 6)
-    old = {name: (f.world.nodes[name].membership, f.world.nodes[name].timing) for name in order}
     back = f.chance.random() < 0.25
     for place, name in enumerate(order):
-        if back and place > len(order) // 2:
-            break
-        f.world.after(
-            f.chance.random() * span_ms, lambda name=name: _new_list(f, name, change.membership, change.timing)
-        )
-    final = {name: (change.membership, change.timing) for name in order}
+        if not back or place <= len(order) // 2 or name in new_names:
+            f.world.after(
+                f.chance.random() * span_ms, lambda name=name: _new_list(f, name, change.membership, change.timing)
+            )
+    final = (change.membership, change.timing)
     if back:
-        final = old
+        final = first
         for name in order:
-            f.world.after(span_ms + f.chance.random() * span_ms, lambda name=name: _new_list(f, name, *old[name]))
-    f.world.emit(Kind.FAULT, "", 0, "a new list is rolled out")
+            f.world.after(span_ms + f.chance.random() * span_ms, lambda name=name: _new_list(f, name, *first))
+    f.world.emit(Kind.FAULT, "", 0, f"new list: {change.text}{', taken back' if back else ''}")
 
     def settle() -> None:
         for name in order:
-            _new_list(f, name, *final[name])
+            _new_list(f, name, *final)
 
+    f.final = final
     f._next += 1
     f.active[f._next] = settle
 
 
 def _new_list(f: Faults, name: str, membership: Membership, timing: Timing) -> None:
     node = f.world.nodes[name]
-    if node.membership == membership and node.timing == timing:
+    if node.introduced and node.membership == membership and node.timing == timing:
         return
     f.world.crash(node)
     node.membership, node.timing = membership, timing
+    node.introduced = True
     f.world.after(f.chance.uniform(1, 50), lambda: f.world.start(node))
 
 
@@ -477,7 +535,25 @@ def store_other(f: Faults) -> None:
     f.world.emit(Kind.FAULT, "", 0, "store failed over")
 
 
+def aimed(f: Faults) -> None:
+    """Not on a timer: see `Faults._aim`."""
+
+
+AIMED: dict[str, float] = {
+    Kind.WORK_STARTED: 0.15,
+    Kind.RELEASE_SENT: 0.1,
+    Kind.VOTE: 0.1,
+    Code.STANDS: 0.3,
+    Code.ELECTED: 0.2,
+    Code.UNMUTED: 0.1,
+    Code.FIRST_BALLOT: 0.1,
+    Code.LEASE_TAKEN: 0.2,
+    Code.FOLLOWS: 0.02,
+}
+"""How often a moment is struck at."""
+
 CLASSES: dict[str, Callable[[Faults], None]] = {
+    "aimed": aimed,
     "crash-agent": crash_agent,
     "crash-node": crash_node,
     "crash-between": crash_between,
@@ -508,7 +584,7 @@ CLASSES: dict[str, Callable[[Faults], None]] = {
     "store-other": store_other,
 }
 
-_PROCESS = ("crash-agent", "crash-node", "crash-between", "storm", "stall", "freeze", "clock", "operator")
+_PROCESS = ("aimed", "crash-agent", "crash-node", "crash-between", "storm", "stall", "freeze", "clock", "operator")
 _NETWORK = ("partition", "link", "one-way", "chain", "bridge", "swizzle", "flap", "lossy", "hold-back")
 _DISK = ("disk-full", "disk-slow", "memory", "twin", "relist")
 _STORE = ("store-away", "store-slow", "store-answers", "store-cut", "store-other")

@@ -106,25 +106,43 @@ class Life:
     # --- building -----------------------------------------------------------------------------------------------------
 
     def _populate(self) -> None:
-        chance = self.chance
         self.faults.drift = self.plan.drift
         self.faults.memory_left = (len(self.names) - 1) // 2
         membership = Membership.of(self.names, "list-1")
-        assert isinstance(self.timing, Timing)
-        slower = self.timing._replace(hold_ms=self.timing.hold_ms + 200, promise_ms=self.timing.promise_ms + 220)
-        self.faults.change = Change(Membership.of(self.names, "list-2"), slower)
+        change = self.faults.change = self._draw_change()
         for name in self.names:
-            rate = 1 + chance.choice((-1, 1, chance.uniform(-1, 1))) * self.plan.drift
-            clock = Clock(chance.uniform(1e3, 1e9), rate, BASE + int(chance.uniform(-1e7, 1e7)))
-            node = self.world.add(name, clock, membership, self.timing)
+            node = self._add(name, membership)
+            self.world.after(self.chance.uniform(0, 50), lambda node=node: self.world.start(node))
             if self.first_start == "formed":
                 record = ListRecord(membership.hash, membership.voters, confirmed=True)
-                node.disk.ballot = Ballot(BASE, 0, "", self.timing.hold_ms, BASE, 0, (record,))
-            self.world.after(chance.uniform(0, 50), lambda node=node: self.world.start(node))
+                node.disk.ballot = Ballot(BASE, 0, "", node.timing.hold_ms, BASE, 0, (record,))
+        for name in change.membership.ids:
+            if name not in self.names:
+                self._add(name, change.membership).introduced = False
         if self.first_start == "init":
-            said = [chance.choice(self.names) for _ in range(chance.choice((1, 1, 2)))]
+            said = [self.chance.choice(self.names) for _ in range(self.chance.choice((1, 1, 2)))]
             for name in said:
-                self.world.after(chance.uniform(60, self.unit_ms), lambda name=name: self._say_init(name))
+                self.world.after(self.chance.uniform(60, self.unit_ms), lambda name=name: self._say_init(name))
+
+    def _add(self, name: str, membership: Membership) -> Node:
+        chance = self.chance
+        rate = 1 + chance.choice((-1, 1, chance.uniform(-1, 1))) * self.plan.drift
+        clock = Clock(chance.uniform(1e3, 1e9), rate, BASE + int(chance.uniform(-1e7, 1e7)))
+        return self.world.add(name, clock, membership, self.timing)
+
+    def _draw_change(self) -> Change:
+        """What an operator may roll out in this life: other times, or a node more, less, or exchanged."""
+        timing = self.timing
+        assert isinstance(timing, Timing)
+        kind = self.chance.choice(("slower", "faster", "add", "remove", "replace"))
+        names = list(self.names)
+        if kind in ("slower", "faster"):
+            timing = _scaled(timing, 1.4 if kind == "slower" else 0.7)
+        if kind in ("remove", "replace") and len(names) > 1:
+            names.remove(self.chance.choice(names))
+        if kind in ("add", "replace"):
+            names.append("new")
+        return Change(kind, Membership.of(names, "list-2"), timing)
 
     def _say_init(self, name: str) -> None:
         node = self.world.nodes[name]
@@ -158,7 +176,7 @@ class Life:
         """Heals everything, then breaks a minority for good, so that hidden dead ends show (L1)."""
         self.faults.calm()
         self.world.run(self.world.now + 200)
-        for name in self.names:
+        for name in self.faults.names:
             self.world.start(self.world.nodes[name])
         if self.first_start == "init":
             for name in self.names:
@@ -167,18 +185,23 @@ class Life:
                     self._say_init(name)
                     break
         core = self._core()
-        for name in self.names:
+        for name in self._voters():
             if name not in core:
                 self._break_for_good(name)
         self.liveness.begin(self.world.now, core)
 
+    def _voters(self) -> tuple[str, ...]:
+        """Who votes under the list that holds in the end."""
+        return self.faults.final[0].voters if self.faults.final else self.names
+
     def _core(self) -> tuple[str, ...]:
         """A majority that speaks; all nodes if anybody is mute, for muteness may need all to end."""
-        machines = {name: self.world.nodes[name].machine for name in self.names}
-        if any(isinstance(m, RaftStrategy) and m.muted for m in machines.values()):
-            return self.names
-        size = len(self.names) // 2 + 1
-        names = list(self.names)
+        machines = [self.world.nodes[name].machine for name in self.faults.names]
+        voters = self._voters()
+        if any(isinstance(m, RaftStrategy) and m.muted and m.node in voters for m in machines):
+            return voters
+        size = len(voters) // 2 + 1
+        names = list(voters)
         self.chance.shuffle(names)
         return tuple(sorted(names[: self.chance.randrange(size, len(names) + 1)]))
 
@@ -187,7 +210,7 @@ class Life:
         how = self.chance.randrange(4)
         if how == 0:
             self.world.crash(node, power=True)
-        for other in self.names:
+        for other in self.faults.names:
             if other != name and how in (1, 2):
                 self.world.cut(name, other)
             if other != name and how in (1, 3):
@@ -217,7 +240,9 @@ class Life:
 
     def _stuck_by_design(self) -> bool:
         """Two voters without memory need an operator's word (M2); nothing moves by itself then."""
-        machines = [self.world.nodes[name].machine for name in self.names]
+        if "memory" not in self.world.count.faults and self.faults.final is None:
+            return False
+        machines = [self.world.nodes[name].machine for name in self.faults.names]
         blank = [m for m in machines if isinstance(m, RaftStrategy) and m.ballot is None]
         remember = [m for m in machines if isinstance(m, RaftStrategy) and m.ballot is not None]
         return len(blank) > 1 and bool(remember)
@@ -250,6 +275,10 @@ class Life:
         outcome.working_ms = self.work.running_ms + running
         outcome.trace_hash = f"{world.digest:016x}"
         return outcome
+
+
+def _scaled(timing: Timing, by: float) -> Timing:
+    return Timing(*(int(value * by) for value in timing[:-1]), drift_ppm=timing.drift_ppm)
 
 
 RARE: dict[str, str] = {

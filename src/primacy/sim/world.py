@@ -73,6 +73,8 @@ class Node:
         self.clock = clock
         self.membership = membership
         self.timing = timing
+        self.introduced = True
+        """False for a machine that nobody has set up yet."""
         self.disk = Disk()
         self.token_max = 0
         self.machine: Strategy | None = None
@@ -174,7 +176,7 @@ class World:
 
     def start(self, node: Node) -> None:
         """A boot: a new random number, whatever the disk has, and the first input."""
-        if node.machine is not None:
+        if node.machine is not None or not node.introduced:
             return
         node.boots += 1
         node.boot = self.chance.getrandbits(62) | 1
@@ -263,19 +265,24 @@ class World:
         at_ms = max(self.now, node.clock.true_ms(deadline_ms)) + self.chance.random() * self.weather.late_ms
         self._push(at_ms, self._timer, node, (node.boot, deadline_ms))
 
+    def rearm(self, node: Node) -> None:
+        """After a change of its clock's rate, a node's timer is set anew."""
+        node.timer_ms = None
+        self._arm(node)
+
     def _timer(self, node: Node, armed: tuple[int, int]) -> None:
         machine = node.machine
         boot, deadline_ms = armed
         if machine is None or node.boot != boot or node.timer_ms != deadline_ms:
             return
         node.timer_ms = None
+        if node.stopped or node.busy is not None:
+            return  # it is armed again when the agent goes on
         wanted_ms = machine.deadline_ms
         if wanted_ms is None or wanted_ms > node.clock.local_ms(self.now):
             self._arm(node)
             return
         self.give(node, DeadlinePassed())
-        if node.timer_ms is None:
-            self._arm(node)
 
     def _deliver(self, node: Node, message: Message) -> None:
         if node.machine is not None:
@@ -293,10 +300,10 @@ class World:
         node.stopped -= 1
         if node.stopped:
             return
+        self._drain(node)  # what the agent missed comes before what its guard says now
         for guard in tuple(node.guards):
             if guard.frozen:
                 guard.freeze(False)
-        self._drain(node)
 
     def _drain(self, node: Node) -> None:
         waiting, node.inbox = node.inbox, []
@@ -429,6 +436,10 @@ class World:
         self._push(self.now + delay_ms, self._deliver, target, message)
         if weather.repeat and chance() < weather.repeat:
             self._push(self.now + delay_ms + chance() * 50 * weather.delay_span_ms, self._deliver, target, message)
+
+    def deliver_later(self, late_ms: float, to: str, message: Message) -> None:
+        """A message that was held back arrives after all."""
+        self._push(self.now + late_ms, self._deliver, self.nodes[to], message)
 
     def cut(self, a: str, b: str) -> None:
         """Messages from a to b are lost until mended; cuts of several faults add up."""
