@@ -1,0 +1,330 @@
+"""A small cluster in a calm world, and everything that a scene may do to it.
+
+Messages take a millisecond, timers are exact, clocks run true, the work starts and stops within 5 ms and obeys TERM,
+until the scene says otherwise. `transcript.py` has the language; this is what its commands do.
+"""
+
+from __future__ import annotations
+
+from primacy.election.inputs import Init, Input, Pause, Rejoin, Resume, StepDown
+from primacy.election.model import Ballot, Kind, ListRecord, Member, Membership
+from primacy.errors import UsageError
+from primacy.settings.timing import PROFILES, PROFILES_OF, RANK_PROFILES, Timing
+from primacy.sim.checkers import TermChecker, WorkChecker
+from primacy.sim.clock import Clock
+from primacy.sim.guard import Phase
+from primacy.sim.life import BASE, Plan, builder
+from primacy.sim.telling import Teller
+from primacy.sim.world import Node, World
+
+RESTART_MS = 20
+"""How long a restart with a new file takes."""
+BEGINS = ("formed", "blank", "auto", "off")
+"""How a scene may begin, see `Stage.cluster`."""
+ELECT_MAX_MS = 60_000
+"""`elect` gives up after this long."""
+
+
+class TranscriptError(UsageError):
+    """A scene that cannot be played: says file, line, and what is wrong there."""
+
+
+class Stage:
+    """A world, its teller, and what can be done there. Methods that return lines show something at once."""
+
+    def __init__(self) -> None:
+        self.teller = Teller()
+        self.plan = Plan()
+        self.auto = False
+        self._world: World | None = None
+        self._copies: dict[str, Ballot | None] = {}
+        self._twins: dict[str, Node] = {}
+
+    # --- the cast -----------------------------------------------------------------------------------------------------
+
+    @property
+    def world(self) -> World:
+        if self._world is None:
+            raise TranscriptError("a scene begins with `> cluster ...`")
+        return self._world
+
+    @property
+    def now_ms(self) -> float:
+        return self._world.now if self._world is not None else 0.0
+
+    def node(self, name: str) -> Node:
+        node = self.world.nodes.get(name)
+        if node is None:
+            raise TranscriptError(f"unknown node {name!r}; there are {', '.join(self.world.nodes)}")
+        return node
+
+    def nodes(self, names: str) -> list[Node]:
+        return [self.node(name) for name in names.split()]
+
+    def cluster(self, words: str) -> None:
+        """Builds the world: nodes, options as name=value, and how it begins.
+
+        `formed` (the default): with a first ballot on every disk. `blank`: without. `auto`: without, and with
+        `first_start: auto`. `off`: nobody is started yet.
+        """
+        options = dict(word.split("=", 1) for word in words.split() if "=" in word)
+        begins = [word for word in words.split() if word in BEGINS]
+        cast = [word for word in words.split() if "=" not in word and word not in BEGINS]
+        self.plan = Plan(strategy=options.pop("strategy", "raft"), profile=options.pop("profile", "lab"))
+        if self.plan.profile not in PROFILES_OF.get(self.plan.strategy, ()):
+            raise TranscriptError(f"no profile {self.plan.profile!r} of strategy {self.plan.strategy!r}")
+        self.auto = "auto" in begins
+        world = World(f"transcript/{options.pop('seed', '1')}", builder(self.plan, self.auto))
+        if options:
+            raise TranscriptError(f"unknown option {', '.join(options)}; there are strategy, profile, seed")
+        _calm(world)
+        self._world = world
+        self.teller.bases.add(BASE)
+        world.listeners += [
+            self.teller.fact,
+            WorkChecker(self.teller.violation),
+            TermChecker(self.teller.violation),
+        ]
+        world.watches_messages = self.teller.message
+        membership = self._list_of(cast, self.plan.profile)
+        for name in membership.ids:
+            node = self._add(name, membership)
+            if not self.auto and "blank" not in begins and isinstance(node.timing, Timing):
+                record = ListRecord(membership.hash, membership.voters, confirmed=True)
+                node.disk.ballot = Ballot(BASE, 0, "", node.timing.hold_ms, BASE, 0, (record,))
+        if "off" not in begins:
+            self.start(" ".join(membership.ids))
+
+    def _add(self, name: str, membership: Membership) -> Node:
+        place = len(self.world.nodes) + 1
+        return self.world.add(
+            name, Clock(place * 100_000.0, 1.0, BASE + place * 1_000), membership, self._timing(self.plan.profile)
+        )
+
+    def _timing(self, profile: str) -> object:
+        return (PROFILES if self.plan.strategy in ("raft", "lease") else RANK_PROFILES)[profile]
+
+    def _list_of(self, words: list[str], profile: str) -> Membership:
+        """A list from `a b:witness c:2`; its hash is readable and covers the times."""
+        members = []
+        for word in words:
+            name, _, more = word.partition(":")
+            kind = Kind(more) if more in list(Kind) else Kind.VOTER
+            members.append(Member(name, kind, int(more) if more.lstrip("-").isdigit() else 0))
+        if not members:
+            raise TranscriptError("a list of nodes is needed")
+        return Membership.of(members, f"{'+'.join(sorted(words))}/{profile}")
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def pass_time(self, amount: str, unit: str) -> None:
+        self.world.run(self.world.now + float(amount) * (1_000 if unit == "s" else 1))
+
+    def elect(self, name: str) -> None:
+        """Lets this node become leader by pausing the others meanwhile; only the result is told."""
+        node = self.node(name)
+        others = [other for other in self.world.nodes.values() if other is not node and other.up]
+        self.teller.silent = True
+        for other in others:
+            self.world.give(other, Pause())
+        until_ms = self.world.now + ELECT_MAX_MS
+        while not self._leads(node, others):
+            if self.world.now >= until_ms:
+                raise TranscriptError(f"{name} does not become leader")
+            self.world.run(self.world.now + 10)
+        for other in others:
+            self.world.give(other, Resume())
+        self.teller.silent = False
+        self.teller.begin(self.world.now)
+
+    def _leads(self, node: Node, others: list[Node]) -> bool:
+        working = self.plan.strategy in ("bully", "ring") or (
+            node.guard is not None and node.guard.phase is Phase.RUNNING
+        )
+        return node.role == "leader" and working and all(other.leader == node.name for other in others)
+
+    # --- processes ----------------------------------------------------------------------------------------------------
+
+    def start(self, names: str) -> None:
+        for node in self.nodes(names):
+            self.world.start(node)
+
+    def kill(self, names: str) -> None:
+        for node in self.nodes(names):
+            self.world.crash(node)
+
+    def power_off(self, names: str) -> None:
+        for node in self.nodes(names):
+            self.world.crash(node, power=True)
+
+    def stop(self, name: str) -> None:
+        self.world.stop_agent(self.node(name))
+
+    def freeze(self, name: str) -> None:
+        self.world.stop_agent(self.node(name), frozen=True)
+
+    def go_on(self, name: str) -> None:
+        self.world.resume_agent(self.node(name))
+
+    def freeze_guard(self, name: str) -> None:
+        for guard in self.node(name).guards:
+            guard.freeze(True)
+
+    def thaw_guard(self, name: str) -> None:
+        for guard in tuple(self.node(name).guards):
+            guard.freeze(False)
+
+    def kill_guard(self, name: str) -> None:
+        for guard in tuple(self.node(name).guards):
+            guard.kill_guard()
+
+    def end_child(self, name: str) -> None:
+        for guard in tuple(self.node(name).guards):
+            guard.child_ends()
+
+    def twin(self, name: str) -> None:
+        """A second machine with this id and a copy of its disk; what is sent to the id reaches the first."""
+        node = self.node(name)
+        ghost = Node(self.world, node.index, node.name, node.clock, node.membership, node.timing)
+        ghost.disk.ballot = self._copies.get(name, node.disk.ballot)
+        self._twins[name] = ghost
+        self.world.start(ghost)
+
+    def end_twin(self, name: str) -> None:
+        self.world.crash(self._twins.pop(name), power=True)
+
+    # --- network ------------------------------------------------------------------------------------------------------
+
+    def cut(self, sides: str) -> None:
+        parts = [self.nodes(side) for side in sides.split("|")]
+        for place, left in enumerate(parts):
+            for right in parts[place + 1 :]:
+                for a in left:
+                    for b in right:
+                        self.world.cut(a.name, b.name)
+                        self.world.cut(b.name, a.name)
+
+    def cut_one_way(self, senders: str, receivers: str) -> None:
+        for a in self.nodes(senders):
+            for b in self.nodes(receivers):
+                self.world.cut(a.name, b.name)
+
+    def heal(self) -> None:
+        for node in self.world.nodes.values():
+            node.cut.clear()
+
+    def hold(self, name: str) -> None:
+        self.node(name).held = []
+
+    def let_go(self) -> None:
+        for node in self.world.nodes.values():
+            held, node.held = node.held, None
+            for to, message in held or []:
+                self.world.deliver_later(1, to, message)
+
+    def weather(self, words: str) -> None:
+        for word in words.split():
+            name, _, value = word.partition("=")
+            if not hasattr(self.world.weather, name):
+                raise TranscriptError(f"the weather has no {name!r}")
+            setattr(self.world.weather, name, float(value))
+
+    # --- clocks and disks ---------------------------------------------------------------------------------------------
+
+    def drift(self, name: str, percent: str) -> None:
+        node = self.node(name)
+        node.clock.set_rate(self.world.now, 1 + float(percent) / 100)
+        self.world.rearm(node)
+
+    def disk_full(self, name: str) -> None:
+        self.node(name).disk.full = True
+
+    def disk_free(self, name: str) -> None:
+        self.node(name).disk.full = False
+
+    def forget(self, name: str) -> None:
+        """The machine goes off and its ballot is lost."""
+        node = self.node(name)
+        self.world.crash(node, power=True)
+        node.disk.lose()
+
+    def back_up(self, name: str) -> None:
+        self._copies[name] = self.node(name).disk.ballot
+
+    def restore(self, name: str) -> None:
+        """The machine goes off and an old copy of its disk is put back."""
+        if name not in self._copies:
+            raise TranscriptError(f"there is no copy of the disk of {name}: `> back up {name}` comes first")
+        node = self.node(name)
+        self.world.crash(node, power=True)
+        node.disk.ballot = self._copies[name]
+
+    def put_term(self, name: str, term: str) -> None:
+        """As if the node had taken part in elections that nobody else saw."""
+        node = self.node(name)
+        if node.up or node.disk.ballot is None:
+            raise TranscriptError(f"{name} must be off and have a ballot")
+        node.disk.ballot = node.disk.ballot._replace(term=int(term), voted_for="*")
+
+    # --- people -------------------------------------------------------------------------------------------------------
+
+    def tell(self, name: str, given: Input) -> None:
+        if not self.node(name).up:
+            raise TranscriptError(f"{name} is off and hears nothing")
+        self.world.give(self.node(name), given)
+
+    def init(self, names: str, without: str | None) -> None:
+        for node in self.nodes(names):
+            self.tell(node.name, Init(node.clock.wall_ms(self.world.now), tuple((without or "").split())))
+
+    def rejoin(self, name: str, without: str | None) -> None:
+        self.tell(name, Rejoin(tuple((without or "").split())))
+
+    def step_down(self, name: str, successor: str | None) -> None:
+        self.tell(name, StepDown(successor, "transfer") if successor else StepDown())
+
+    def new_list(self, words: str, names: str) -> None:
+        """The nodes get a new file and are restarted; a new name is a new machine."""
+        membership = self._list_of(words.split(), self.plan.profile)
+        for name in names.split():
+            if name not in self.world.nodes:
+                self._add(name, membership)
+            self._restart(self.node(name), membership, self.node(name).timing)
+
+    def new_timing(self, profile: str, names: str) -> None:
+        if profile not in PROFILES_OF[self.plan.strategy]:
+            raise TranscriptError(f"no profile {profile!r} of strategy {self.plan.strategy!r}")
+        for node in self.nodes(names):
+            listed = node.membership.hash.split("/")[0]
+            self._restart(node, node.membership._replace(hash=f"{listed}/{profile}"), self._timing(profile))
+
+    def _restart(self, node: Node, membership: Membership, timing: object) -> None:
+        self.world.crash(node)
+        node.membership, node.timing = membership, timing
+        self.world.after(RESTART_MS, lambda: self.world.start(node))
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def show(self) -> list[str]:
+        """One row per node: what it is, whom it follows, what its work does, and what it waits for."""
+        rows = [("node", "role", "leader", "term", "work", "waits for")]
+        for name, node in self.world.nodes.items():
+            work = ", ".join(str(guard.phase) for guard in node.guards) or "-"
+            if node.machine is None:
+                rows.append((name, "off", "-", "-", work, ""))
+                continue
+            view = node.machine.view(node.local_ms())
+            role = f"{view.role} (stopped)" if node.stopped else str(view.role)
+            rows.append((name, role, view.leader or "-", str(view.term), work, view.waits_for))
+        widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+        return [
+            "        " + "  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows
+        ]
+
+
+def _calm(world: World) -> None:
+    weather = world.weather
+    weather.delay_min_ms, weather.delay_span_ms, weather.late_ms = 1.0, 0.0, 0.0
+    weather.spawn_ms = weather.stop_ms = 5.0
+    weather.ignores_term = weather.slow_kill = 0.0
+    weather.store_ms = 1.0

@@ -1,0 +1,249 @@
+"""Tells what happens in a world in sentences that a person can check against the rules.
+
+Facts become "b follows a in term 2", messages become "a to b, c: would you vote for me in term 1?". Steady traffic
+(beats and their acks) is not told, a question that is repeated is told once per command, and nothing random stands in a
+sentence: a token is the name of its base and a count ("A+2"), a time is in milliseconds since the last command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from primacy.election import messages as m
+from primacy.election.events import Code
+from primacy.sim.checkers import Violation
+from primacy.sim.facts import Fact, Kind
+
+Told = tuple[str, object]
+"""A sentence, and the key under which it is told once per command; None to tell it always."""
+
+
+@dataclass(slots=True)
+class _Line:
+    """One sentence in the making: equal ones of one millisecond are drawn together."""
+
+    ms: int
+    who: list[str]
+    to: list[str]
+    lost: list[str]
+    text: str
+
+
+class Bases:
+    """Names for token bases, in the order of their appearance: A, B, ..."""
+
+    def __init__(self) -> None:
+        self._known: list[int] = []
+
+    def add(self, base: int) -> str:
+        if base not in self._known:
+            self._known.append(base)
+        return chr(ord("A") + self._known.index(base))
+
+    def token(self, token: int) -> str:
+        below = [base for base in self._known if base <= token]
+        return f"{self.add(max(below))}+{token - max(below)}" if below else str(token)
+
+
+class Teller:
+    """Listens to a world and keeps the lines since the last `take`."""
+
+    def __init__(self) -> None:
+        self.bases = Bases()
+        self.silent = False
+        self._since_ms = 0.0
+        self._lines: list[_Line] = []
+        self._said: set[object] = set()  # only asked for membership, never walked
+
+    def begin(self, now_ms: float) -> None:
+        """A new command: times count from here, and what was said may be said again."""
+        self._since_ms = now_ms
+        self._said.clear()
+
+    def take(self) -> list[str]:
+        """The sentences since the last call."""
+        lines, self._lines = self._lines, []
+        return [f"{line.ms:>6}  {_sentence(line)}" for line in lines]
+
+    # --- what the world tells -----------------------------------------------------------------------------------------
+
+    def fact(self, fact: Fact) -> None:
+        text = self._of_fact(fact)
+        if text and not self.silent:
+            self._add(fact.at_ms, fact.node, "", text, lost=False)
+
+    def message(self, at_ms: float, sender: str, to: str, message: m.Message, delay_ms: float) -> None:
+        if self.silent or isinstance(message, SILENT):
+            return
+        text, key = self._of_message(message)
+        if key is not None:
+            if (sender, to, key) in self._said:
+                return
+            self._said.add((sender, to, key))
+        self._add(at_ms, sender, to, text, lost=delay_ms < 0)
+
+    def _of_message(self, message: m.Message) -> Told:
+        if isinstance(message, m.FirstBallot):
+            return f"write this first ballot, token base {self.bases.add(message.base)}", ("first", message.base)
+        tell = SAID.get(type(message))
+        return tell(message) if tell is not None else FIXED[type(message)]
+
+    def violation(self, violation: Violation) -> None:
+        self._add(violation.at_ms, f"VIOLATION of {violation.rule}:", "", violation.sentence, lost=False)
+
+    def _add(self, at_ms: float, who: str, to: str, text: str, *, lost: bool) -> None:
+        line = self._line(round(at_ms - self._since_ms), who, to, text)
+        for name, names in ((who, line.who), (to, line.to), (to if lost else "", line.lost)):
+            if name and name not in names:
+                names.append(name)
+
+    def _line(self, ms: int, who: str, to: str, text: str) -> _Line:
+        """The line of this millisecond that says the same, or a new one."""
+        for line in reversed(self._lines):
+            if line.ms != ms:
+                break
+            if line.text == text and _joins(line, who, to):
+                return line
+        self._lines.append(_Line(ms, [], [], [], text))
+        return self._lines[-1]
+
+    # --- facts --------------------------------------------------------------------------------------------------------
+
+    def _of_fact(self, fact: Fact) -> str:
+        match fact.kind:
+            case Kind.WORK_STARTED:
+                again = f", run {fact.extra}" if fact.extra > 1 else ""
+                return f"'s work starts: token {self.bases.token(fact.number)}{again}"
+            case Kind.WORK_ENDED:
+                return f"'s work is over: token {self.bases.token(fact.number)}"
+            case Kind.RELEASE_SENT:
+                return f"'s guard to all: all work up to term {fact.number} is gone"
+            case Kind.UP:
+                return "start{s}" if fact.number == 1 else "start{s} again"
+            case Kind.BAD_ORDER:
+                return f"lets a {fact.text} of term {fact.number} go before it is durable"
+            case Kind.EVENT:
+                return self._of_event(fact)
+        return ""
+
+    def _of_event(self, fact: Fact) -> str:
+        code = Code(fact.text)
+        if code is Code.FIRST_BALLOT:
+            return f"write{{s}} a first ballot, token base {self.bases.add(fact.extra)}"
+        if code is Code.ELECTED and fact.extra:
+            return f"lead{{s}} term {fact.number}, token {self.bases.token(fact.extra)}"
+        pattern = EVENTS.get(code)
+        if pattern is None:
+            rest = ", ".join(part for part in (fact.subject, fact.detail, str(fact.extra or "")) if part)
+            pattern = f"{code}: {rest}".rstrip(": ")
+        pattern = pattern.replace("TERM", str(fact.number)).replace("VALUE", str(fact.extra))
+        return pattern.replace("WHOM", fact.subject).replace("WHY", fact.detail)
+
+
+def _joins(line: _Line, who: str, to: str) -> bool:
+    """Several do the same, one says the same to several, or several say the same to one."""
+    if not to or not line.to:
+        return not to and not line.to and who not in line.who
+    return line.who == [who] or (line.to == [to] and not line.lost)
+
+
+def _sentence(line: _Line) -> str:
+    who = ", ".join(line.who)
+    text = line.text.replace("{s}", "s" if len(line.who) == 1 else "")
+    if line.to:
+        lost = f" (lost on the way to {', '.join(line.lost)})" if line.lost else ""
+        return f"{who} to {', '.join(line.to)}{lost}: {text}"
+    return f"{who}{text}" if text.startswith("'") else f"{who} {text}"
+
+
+EVENTS: dict[Code, str] = {
+    Code.STARTED: "",
+    Code.PROMISE_REFUSED: "",  # its refusal says it
+    Code.STANDS: "stand{s} in term TERM",
+    Code.ELECTED: "lead{s}",
+    Code.FOLLOWS: "follow{s} WHOM in term TERM",
+    Code.LEADER_SILENT: "hear{s} nothing of WHOM any more",
+    Code.MAJORITY_LOST: "give{s} up term TERM: WHY",
+    Code.HIGHER_TERM: "give{s} up term TERM: WHY",
+    Code.TERM_AHEAD: "step{s} down in order: WHY",
+    Code.STEP_DOWN: "step{s} down in order: WHY",
+    Code.TRANSFER: "step{s} down in favour of WHOM: WHY",
+    Code.PAUSED: "step{s} down in order: WHY",
+    Code.UNHEALTHY: "step{s} down in order: WHY",
+    Code.STOPPING: "step{s} down in order: WHY",
+    Code.CANNOT_START: "resign{s} term TERM without a release: WHY",
+    Code.GUARD_LOST: "give{s} up term TERM: its guard is lost",
+    Code.STALE_INCARNATION: "forget{s} its ballot: WHOM has heard a later start of it",
+    Code.RELEASED: "lead{s} term TERM no more: its work is confirmed gone",
+    Code.TOKEN_LOW: "resign{s} term TERM: WHY",
+    Code.MUTED: "become{s} mute: WHY",
+    Code.UNMUTED: "speak{s} again, from term TERM",
+    Code.INIT_REFUSED: "refuse{s} to begin a cluster: WHY",
+    Code.OTHER_LIST: "ignore{s} WHOM: WHY",
+    Code.OTHER_CLUSTER: "ignore{s} WHOM: WHY",
+    Code.TWO_BOOTS: "raise{s} an alarm about WHOM: WHY",
+    Code.TERM_JUMP: "refuse{s} to believe WHOM: WHY",
+    Code.DISK_FAILED: "cannot save the ballot: WHY",
+    Code.START_DELAY: "must wait VALUE ms before the work may start",
+    Code.RELEASE_APPLIED: "take{s} the release of term TERM by WHOM",
+    Code.RELEASE_REFUSED: "refuse{s} the release of term TERM by WHOM: a newer one binds",
+    Code.LATE_ACK: "get{s} an ack of an old beat from WHOM, too late to count",
+    Code.SPLIT_VOTE: "got no majority in term TERM",
+}
+"""TERM, WHOM, VALUE and WHY stand for the event's fields, {s} for the verb's ending."""
+
+
+def _vote_request(asked: m.VoteRequest) -> Told:
+    proof = f" (term {asked.evidence.term} is released)" if asked.evidence is not None else ""
+    if asked.pre:
+        return f"would you vote for me in term {asked.term}?{proof}", ("pre", asked.term)
+    return f"vote for me in term {asked.term}{proof}", None
+
+
+def _vote_reply(reply: m.VoteReply) -> Told:
+    if not reply.granted:
+        when = f", ask again in {reply.retry_ms} ms" if reply.retry_ms else f", I am at term {reply.term}"
+        return f"no{when}", ("no", reply.pre, reply.term)
+    if reply.pre:
+        return "yes, I would", ("yes", reply.asked)
+    if reply.age_ms < 0:
+        return "yes; nothing binds me", None
+    return f"yes; the newest I know of is term {reply.age_term}, {reply.age_ms} ms ago", None
+
+
+def _report(report: m.Report) -> Told:
+    under = f"under list {report.origin.config}"
+    if not report.memory:
+        return f"no memory, {under}", "report-blank"
+    unused = "" if report.used else ", never used"
+    return f"I remember term {report.term}, {under}{unused}", ("report", report.term, under, report.used)
+
+
+SILENT = (m.Beat, m.Ack, m.Release, m.Heartbeat, m.Alive, m.BatonTaken)
+"""Steady traffic; and releases, which the guard's fact tells."""
+
+FIXED: dict[type, Told] = {
+    m.Query: ("what do you remember, and under which list?", "query"),
+    m.FirstBallotTaken: ("it is written", "written"),
+    m.Stale: ("I have heard a later start of you", "stale"),
+    m.Election: ("election!", None),
+    m.Okay: ("I am here and call my own", None),
+    m.Unable: ("I am here but do not stand", None),
+    m.Coordinator: ("I lead", "coordinator"),
+    m.Won: ("the baton came round: you win", None),
+    m.FailsafeBeat: ("the store is away: may I go on?", "failsafe"),
+    m.FailsafeAck: ("go on", "failsafe-ack"),
+}
+"""Messages that always say the same."""
+
+SAID: dict[type, Callable[[Any], Told]] = {
+    m.VoteRequest: _vote_request,
+    m.VoteReply: _vote_reply,
+    m.Report: _report,
+    m.Ahead: lambda said: (f"I am already at term {said.term}", ("ahead", said.term)),
+    m.Handover: lambda said: (f"{said.successor} shall lead", None),
+    m.Baton: lambda said: (f"baton of {said.starter}, highest so far {said.best}", None),
+}
+"""Messages whose sentence depends on what is in them."""
