@@ -1,9 +1,9 @@
 """Members and memory (rules M): when a raft node may speak.
 
-A node whose ballot is missing, or holds any list but its own, is mute: no vote, no ack, no candidacy. It asks every voter
-concerned under which list it runs and what it remembers, and counts only answers that echo this boot's nonce. This
-module keeps the answers and decides; `raft.py` sends the questions and writes the ballots. It never decides from silence:
-a voter that is gone for good is named by an operator.
+A node whose ballot is missing, or holds any list but its own, is mute: no vote, no ack, no candidacy. It asks every
+voter concerned under which list it runs and what it remembers, and counts only answers that echo this boot's nonce.
+This module keeps the answers and decides; `raft_memory.py` sends the questions and writes the ballots. It never
+decides from silence: a voter that is gone for good is named by an operator.
 
 - M1: the file changed. Every voter of its list and of all lists in its ballot must run under the new one.
 - M2: the memory is lost. Every other voter must answer from memory; it votes only above the highest term heard.
@@ -94,7 +94,7 @@ class RollCall:
         return any(node in voters for report in self._reports() for _, voters in report.confirmed)
 
     def remembered(self) -> Ballot | None:
-        """A new ballot from what the others remember (M2), once all have answered; None before, and if nobody remembers."""
+        """A new ballot from what the others remember (M2), once all have answered; None before."""
         heard = [r for r in self._reports() if r.origin.config == self.own.hash and r.memory]
         if not heard or self.missing(None):
             return None
@@ -115,22 +115,23 @@ class RollCall:
 
     # --- M3 -----------------------------------------------------------------------------------------------------------
 
-    def wants_first(self, *, waited_long: bool, again: bool) -> Init | None:
+    def wants_first(self, *, waited_long: bool, base: int) -> Init | None:
         """The init that is to be tried now: an operator's, or our own if we are the lowest id and all are blank.
 
-        `again`: we have an unused first ballot already; then only if somebody is still without one.
+        `base`: of the unused first ballot that we have already; then only if somebody is still without it.
         """
         if self.init is not None:
             return self.init
         if not self.auto or self.own.voters[:1] != (self.seat.node,):
             return None
-        if again:
-            return Init(wall_ms=0) if waited_long and any(not r.memory for r in self._reports()) else None
+        if base:
+            lacking = any(report.origin.base != base for report in self._reports())
+            return Init(wall_ms=0) if waited_long and lacking else None
         alone = self.own.voters == (self.seat.node,)
         return Init(wall_ms=0) if waited_long or alone else None
 
     def first_refused(self, init: Init) -> str:
-        """Why an init must not go on: somebody remembers, or runs under another list. Empty if nothing speaks against it."""
+        """Why an init must not go on: somebody remembers, or runs under another list. Empty if it may."""
         for node in self._first_asked(init):
             report = self.reports.get(node)
             if report is None:

@@ -1,8 +1,8 @@
 """Judges outside of the world: they see facts and say what was violated.
 
-Safety (I1-I7) is judged at every fact. The overlap checker looks at the work in true time, ordered by (token, run); what a
-node believes plays no role. Liveness (L1-L3) is judged after the faults were calmed. The bounds come from the strategy's
-timing, what is judged comes from its guarantees.
+Safety (I1-I7) is judged at every fact. The overlap checker looks at the work in true time, ordered by (token, run);
+what a node believes plays no role. Liveness (L1-L3) is judged after the faults were calmed. The bounds come from the
+strategy's timing, what is judged comes from its guarantees.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ class TermChecker:
             if fact.extra:
                 other = self.leaders.setdefault(fact.extra, fact.node)
                 if other != fact.node:
-                    self.report(Violation(fact.at_ms, "I2", f"{other} and {fact.node} both lead term {fact.number}"))
+                    sentence = f"{other} and {fact.node} both lead term {fact.number}"
+                self.report(Violation(fact.at_ms, "I2", sentence))
         elif fact.kind is Kind.VOTE:
             first = self.votes.setdefault((fact.node, fact.number), fact.text)
             if first != fact.text:
@@ -92,7 +93,7 @@ class TermChecker:
 
 
 class LivenessChecker:
-    """L1: a leader within the bound after the calm. L2: its work runs. L3: it stays. Or, for bully and ring, one leader in all."""
+    """L1: a leader within the bound after the calm. L2: its work runs. L3: it stays."""
 
     def __init__(self, bound_ms: float, work_bound_ms: float) -> None:
         self.bound_ms = bound_ms

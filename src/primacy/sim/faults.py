@@ -1,13 +1,14 @@
 """What goes wrong in a life: fault classes with rates that are drawn anew for every seed.
 
 A life has a random subset of the classes (some interplay only shows when others are absent), each with its own pace and
-length, measured in holds so that every profile is treated alike. Each fault knows how to end itself; at the calm all of them
-end at once. The numbers in brackets are those of the fault catalogue in docs/faults.md.
+length, measured in holds so that every profile is treated alike. Each fault knows how to end itself; at the calm all of
+them end at once. The numbers in brackets are those of the fault catalogue, docs/faults.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
@@ -181,7 +182,7 @@ def storm(f: Faults) -> None:
     """Every agent restarts again and again (F47)."""
     for name in f.names:
         node = f.world.nodes[name]
-        f.world.after(f.chance.random() * f.unit_ms, lambda node=node: _bounce(f, node))
+        f.world.after(f.chance.random() * f.unit_ms, partial(_bounce, f, node))
 
 
 def _bounce(f: Faults, node: Node) -> None:
@@ -307,9 +308,7 @@ def swizzle(f: Faults) -> None:
     for name in f.names:
         if f.chance.random() < 0.6:
             others = tuple(other for other in f.names if other != name)
-            f.world.after(
-                f.chance.random() * f.unit_ms, lambda name=name, others=others: _cut_if_early(f, name, others)
-            )
+            f.world.after(f.chance.random() * f.unit_ms, partial(_cut_if_early, f, name, others))
 
 
 def _cut_if_early(f: Faults, name: str, others: tuple[str, ...]) -> None:
@@ -330,12 +329,15 @@ def flap(f: Faults) -> None:
             f.world.cut(b, a)
             key = f._next = f._next + 1
 
+            def mend() -> None:
+                f.world.mend(a, b)
+                f.world.mend(b, a)
+
             def on() -> None:
                 if f.active.pop(key, None) is not None:
-                    f.world.mend(a, b)
-                    f.world.mend(b, a)
+                    mend()
 
-            f.active[key] = lambda: (f.world.mend(a, b), f.world.mend(b, a))[0]
+            f.active[key] = mend
             f.world.after(period_ms, on)
             f.world.after(2 * period_ms, lambda: off(times - 1))
 
@@ -416,8 +418,10 @@ def memory(f: Faults) -> None:
 
 
 def twin(f: Faults) -> None:
-    """A second machine with the same id and a copy of its disk speaks; what is sent to the id reaches the first (F49)."""
+    """A second machine with the same id and a copied disk speaks; what is sent to the id reaches the first (F49)."""
     node = f.some_node()
+    if min(len(f.world.nodes[name].membership.voters) for name in f.names) < 3:
+        return  # with fewer voters nobody is there who could notice
     ghost = Node(f.world, node.index, node.name, node.clock, node.membership, node.timing)
     ghost.disk.ballot = node.disk.ballot
     f.world.crash(node)
@@ -468,14 +472,12 @@ def relist(f: Faults) -> None:
     back = f.chance.random() < 0.25
     for place, name in enumerate(order):
         if not back or place <= len(order) // 2 or name in new_names:
-            f.world.after(
-                f.chance.random() * span_ms, lambda name=name: _new_list(f, name, change.membership, change.timing)
-            )
+            f.world.after(f.chance.random() * span_ms, partial(_new_list, f, name, change.membership, change.timing))
     final = (change.membership, change.timing)
     if back:
         final = first
         for name in order:
-            f.world.after(span_ms + f.chance.random() * span_ms, lambda name=name: _new_list(f, name, *first))
+            f.world.after(span_ms + f.chance.random() * span_ms, partial(_new_list, f, name, *first))
     f.world.emit(Kind.FAULT, "", 0, f"new list: {change.text}{', taken back' if back else ''}")
 
     def settle() -> None:

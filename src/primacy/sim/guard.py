@@ -1,8 +1,8 @@
 """The guarded work of one node, with its guard, in true time.
 
 It stands for the guard process, the child and its tree: starting and stopping take time, the child may ignore TERM, the
-kill takes a while, the agent may be dead or stopped meanwhile, and so may the guard itself; then the kernel's dead-man timer
-acts. All its moments are instants of the node's own clock. The release leaves only when the tree is gone (G5).
+kill takes a while, the agent may be dead or stopped meanwhile, and so may the guard itself; then the kernel's dead-man
+timer acts. All its moments are instants of the node's own clock. The release leaves only when the tree is gone (G5).
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """One life of a cluster: built, tormented, calmed and judged, all from one seed.
 
-Safety phase: faults of the drawn classes, judged at every fact. Then the calm: a majority core is healed, what is left stays
-broken, and a leader must appear within the bound and stay. The seed alone decides everything; a life can be replayed with
-fewer fault classes or fewer nodes, which is how a failing one is shrunk.
+Safety phase: faults of the drawn classes, judged at every fact. Then the calm: a majority core is healed, what is left
+stays broken, and a leader must appear within the bound and stay. The seed alone decides everything; a life can be
+replayed with fewer fault classes or fewer nodes, which is how a failing one is shrunk.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
 from primacy.election.events import Code
@@ -112,7 +113,7 @@ class Life:
         change = self.faults.change = self._draw_change()
         for name in self.names:
             node = self._add(name, membership)
-            self.world.after(self.chance.uniform(0, 50), lambda node=node: self.world.start(node))
+            self.world.after(self.chance.uniform(0, 50), partial(self.world.start, node))
             if self.first_start == "formed":
                 record = ListRecord(membership.hash, membership.voters, confirmed=True)
                 node.disk.ballot = Ballot(BASE, 0, "", node.timing.hold_ms, BASE, 0, (record,))
@@ -122,7 +123,7 @@ class Life:
         if self.first_start == "init":
             said = [self.chance.choice(self.names) for _ in range(self.chance.choice((1, 1, 2)))]
             for name in said:
-                self.world.after(self.chance.uniform(60, self.unit_ms), lambda name=name: self._say_init(name))
+                self.world.after(self.chance.uniform(60, self.unit_ms), partial(self._say_init, name))
 
     def _add(self, name: str, membership: Membership) -> Node:
         chance = self.chance
@@ -179,16 +180,19 @@ class Life:
         for name in self.faults.names:
             self.world.start(self.world.nodes[name])
         if self.first_start == "init":
-            for name in self.names:
-                machine = self.world.nodes[name].machine
-                if isinstance(machine, RaftStrategy) and machine.ballot is None:
-                    self._say_init(name)
-                    break
+            self._repeat_init()
         core = self._core()
         for name in self._voters():
             if name not in core:
                 self._break_for_good(name)
         self.liveness.begin(self.world.now, core)
+
+    def _repeat_init(self) -> None:
+        """A first start that broke off is said again (M3), by an operator who sees that nobody has ever led."""
+        machines = [self.world.nodes[name].machine for name in self._voters()]
+        raft = [machine for machine in machines if isinstance(machine, RaftStrategy)]
+        if raft and all(machine.term == 0 for machine in raft):
+            self._say_init(self._voters()[0])
 
     def _voters(self) -> tuple[str, ...]:
         """Who votes under the list that holds in the end."""
@@ -198,7 +202,8 @@ class Life:
         """A majority that speaks; all nodes if anybody is mute, for muteness may need all to end."""
         machines = [self.world.nodes[name].machine for name in self.faults.names]
         voters = self._voters()
-        if any(isinstance(m, RaftStrategy) and m.muted and m.node in voters for m in machines):
+        raft = [m for m in machines if isinstance(m, RaftStrategy) and m.node in voters]
+        if any(m.muted for m in raft) or len({m.origin.base for m in raft}) > 1:
             return voters
         size = len(voters) // 2 + 1
         names = list(voters)
@@ -278,7 +283,7 @@ class Life:
 
 
 def _scaled(timing: Timing, by: float) -> Timing:
-    return Timing(*(int(value * by) for value in timing[:-1]), drift_ppm=timing.drift_ppm)
+    return Timing(*(int(value * by) for value in timing[:-1]))._replace(drift_ppm=timing.drift_ppm)
 
 
 RARE: dict[str, str] = {

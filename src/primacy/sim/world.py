@@ -1,8 +1,9 @@
 """A small universe: true time, nodes with clocks of their own, a network, disks, a store, and the work itself.
 
-Machines are performed exactly as the driver performs them: one input, an ordered list of effects, a crash possible between
-any two. Everything is drawn from one `Random`, ordered by (time, sequence number), and never depends on the order of a set,
-so that one seed is one history. What happens is told as facts to whoever listens; the world judges nothing.
+Machines are performed exactly as the driver performs them: one input, an ordered list of effects, a crash possible
+between any two. Everything is drawn from one `Random`, ordered by (time, sequence number), and never depends on the
+order of a set, so that one seed is one history. What happens is told as facts to whoever listens; the world judges
+nothing.
 """
 
 from __future__ import annotations
@@ -421,9 +422,7 @@ class World:
         chance = self.chance.random
         weather = self.weather
         lucky = True
-        if node.cut and to in node.cut:
-            lucky = False
-        elif weather.loss and chance() < weather.loss:
+        if (node.cut and to in node.cut) or (weather.loss and chance() < weather.loss):
             lucky = False
         delay_ms = weather.delay_min_ms + chance() * weather.delay_span_ms
         if self.watches_messages is not None:

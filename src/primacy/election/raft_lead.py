@@ -1,0 +1,308 @@
+"""Leading: winning, beating, proving the hold, starting the work, and every way in which a term ends.
+
+A leader's hold counts from before a beat left that a majority acked (Q3). It starts its work after the first such
+round, after what an older leader may still hold (Q5), and with the run lock free; once in a term (G4). It ends by
+losing its majority (Q7), by stepping down in order, or by losing its guard; nothing reopens a term (Q8). Only a
+leader whose work ran may release (G7), and a release frees the voters that it covers, and no others (G6).
+"""
+
+from __future__ import annotations
+
+from primacy.election.effects import Effect, Extend, OrderRelease, Record, Send, Start, Stop
+from primacy.election.events import Code, Event
+from primacy.election.messages import Ack, Ahead, Beat, Release, VoteRequest
+from primacy.election.model import Kind, Leadership, Role
+from primacy.election.raft_state import TERM_JUMP_MAX, Campaign, RaftState, Reign
+from primacy.settings.timing import stretched
+
+SLOT_PARTS = 5
+"""After a release the k-th node in line stands after k fifths of a beat: time for the one before to be heard."""
+
+
+class Leading(RaftState):
+    """What a winner and a leader do."""
+
+    def _win(self, now_ms: int, campaign: Campaign) -> list[Effect]:
+        """Leader of this term; but votes give no hold (Q3), and an older leader's hold is waited for (Q5)."""
+        ballot = self.ballot
+        assert ballot is not None
+        replies = [campaign.yes[node] for node in sorted(campaign.yes)]
+        replies = [
+            r if r.origin.node != self.node else self._yes(now_ms, VoteRequest(self.origin, r.asked, False))
+            for r in replies
+        ]
+        hold_max_ms = max(reply.hold_max_ms for reply in replies)
+        ages = {}
+        for reply in replies:
+            if reply.age_ms >= 0 and reply.age_term > self.released_term:
+                left_ms = stretched(hold_max_ms, self.timing.drift_ppm) - reply.age_ms
+                ages[reply.origin.node] = (reply.age_term, now_ms + max(0, left_ms))
+        token = ballot.base + ballot.term
+        self.campaign = None
+        self.role = Role.LEADER
+        self.leader = self.node
+        self.reign = Reign(now_ms, ballot.term, token, self._start_at(now_ms, ages), ages)
+        effects: list[Effect] = [Record(Event(Code.ELECTED, ballot.term, self.node, value=token))]
+        delay_ms = self.reign.start_at_ms - now_ms
+        if delay_ms > 0:
+            effects.append(Record(Event(Code.START_DELAY, ballot.term, value=delay_ms)))
+        known = max([ballot.token_max, self.options.token_max, *(reply.token_max for reply in replies)])
+        if known > token:
+            refused = self._resign(
+                now_ms, self.reign, Code.TOKEN_LOW, f"token {known} was already seen, ours is {token}"
+            )
+            return effects + refused
+        return effects + self._reign_on(now_ms, self.reign)
+
+    def _start_at(self, now_ms: int, ages: dict[str, tuple[int, int]]) -> int:
+        """The end of the winner's start delay (Q5): the latest moment at which any reported hold is surely over."""
+        return max([now_ms, *(at_ms for _, at_ms in ages.values())])
+
+    def _is_late(self, now_ms: int, reign: Reign) -> bool:
+        """No majority by TERM (Q7)."""
+        return now_ms >= reign.hold_from_ms + self.timing.term_at_ms
+
+    def _reign_on(self, now_ms: int, reign: Reign) -> list[Effect]:
+        if not reign.ran and not reign.closed:
+            due_ms = max(reign.start_at_ms, reign.elected_ms)
+            if now_ms >= due_ms + self.timing.hold_ms:
+                return self._resign(now_ms, reign, Code.CANNOT_START, "the work could not be started in time")
+        effects: list[Effect] = []
+        if now_ms >= reign.next_beat_ms:
+            effects = self._beat(now_ms, reign)
+        return effects + self._start_if_ready(now_ms)
+
+    def _beat(self, now_ms: int, reign: Reign) -> list[Effect]:
+        reign.number += 1
+        reign.departures[reign.number] = now_ms
+        late_ms = now_ms - reign.next_beat_ms
+        reign.next_beat_ms = now_ms + self.timing.beat_ms - min(late_ms, self.timing.beat_ms // 2)
+        self.newest_at_ms, self.newest_term = now_ms, reign.term
+        beat = Beat(self.origin, reign.term, reign.number, self.timing.hold_ms, now_ms >= reign.start_at_ms)
+        effects: list[Effect] = [Send(node, beat) for node in self._others]
+        return effects + self._prove(now_ms, reign) if self._majority == 1 else effects
+
+    def _on_ack(self, now_ms: int, ack: Ack) -> list[Effect]:
+        reign = self.reign
+        if reign is None or ack.term != reign.term or ack.leader_boot != self.seat.boot:
+            return []
+        node = ack.origin.node
+        newest = reign.acked.get(node, 0)
+        if ack.number <= newest or ack.number > reign.number or node not in self._other_voters:
+            return [Record(Event(Code.LATE_ACK, ack.term, node, value=ack.number))] if ack.number < newest else []
+        reign.acked[node] = ack.number
+        return self._prove(now_ms, reign) if ack.number > reign.proved else []
+
+    def _prove(self, now_ms: int, reign: Reign) -> list[Effect]:
+        """Hold = H from the departure of the newest beat that a majority, the leader included, acked (Q3)."""
+        number = self._proved_number(reign)
+        if number <= reign.proved:
+            return []
+        for old in range(reign.proved, number):
+            reign.departures.pop(old, None)
+        reign.proved = number
+        reign.hold_from_ms = self._counted_from(now_ms, reign.departures[number])
+        if reign.ordered:
+            return [Extend(self._leadership(reign))]  # also during a planned stop: the work may end in peace (G9)
+        return self._start_if_ready(now_ms)
+
+    def _proved_number(self, reign: Reign) -> int:
+        others = self._majority - 1
+        if others == 0:
+            return reign.number
+        acked = sorted(reign.acked.values(), reverse=True)
+        return acked[others - 1] if len(acked) >= others else 0
+
+    def _counted_from(self, now_ms: int, departed_ms: int) -> int:  # noqa: ARG002  (the mutant counts from now)
+        """The hold counts from before the beat left, never from the ack."""
+        return departed_ms
+
+    def _leadership(self, reign: Reign) -> Leadership:
+        return Leadership(self.node, reign.term, reign.token, reign.hold_from_ms + self.timing.hold_ms)
+
+    def _start_if_ready(self, now_ms: int) -> list[Effect]:
+        """Work starts after the first acked round, the start delay, and with the run lock free; once in a term (G4)."""
+        reign = self.reign
+        if reign is None or reign.ordered or reign.closed or reign.proved == 0:
+            return []
+        if now_ms < reign.start_at_ms or self._work_unconfirmed():
+            return []
+        reign.ordered = True
+        self.work_term = reign.term
+        covered = self.released_term > 0 and all(term <= self.released_term for term, _ in reign.ages.values())
+        return [Start(self._leadership(reign), Release(self.origin, reign.term), covered)]
+
+    def _work_started(self, now_ms: int, term: int) -> list[Effect]:  # noqa: ARG002
+        if self.reign is not None and self.reign.term == term:
+            self.reign.ran = True
+        return []
+
+    def _lose(self, now_ms: int, code: Code, detail: str) -> list[Effect]:
+        """The term is over for this node: stop the work, go silent, and release once the work is confirmed gone."""
+        reign = self.reign
+        assert reign is not None
+        effects: list[Effect] = [Record(Event(code, reign.term, detail=detail))]
+        if self.work_term == reign.term:
+            effects.append(Stop(reign.term, code.value, planned=False))
+            if reign.ran and self._may_release(now_ms, reign):
+                effects.append(OrderRelease(reign.term))
+        self._retire(now_ms)
+        return effects
+
+    def _may_release(self, now_ms: int, reign: Reign) -> bool:  # noqa: ARG002
+        """Only a leader whose work ran may say that all work up to its term is gone (G7)."""
+        return reign.ran
+
+    def _retire(self, now_ms: int) -> None:
+        """Follower of nobody, without a beat; the own beats still bind (Q4)."""
+        self.reign = None
+        self.leader = ""
+        self._settle_role()
+        self.stand_at_ms = self._timeout(now_ms if self.newest_at_ms is None else self.newest_at_ms)
+
+    def _resign(self, now_ms: int, reign: Reign, code: Code, detail: str) -> list[Effect]:
+        """Gives up a term whose work never ran: without a release, for a predecessor may still act (G7)."""
+        effects: list[Effect] = [Record(Event(code, reign.term, detail=detail))]
+        if self.work_term == reign.term:
+            effects.append(Stop(reign.term, code.value, planned=False))
+        if self._may_release(now_ms, reign):
+            effects.append(OrderRelease(reign.term))
+        self._retire(now_ms)
+        return effects
+
+    def _step_down(self, now_ms: int, code: Code, detail: str, successor: str = "") -> list[Effect]:
+        """Stop, confirm, release, in this order; beats go on until the work is confirmed gone (G9)."""
+        reign = self.reign
+        if reign is None:
+            if self.role in (Role.FOLLOWER, Role.CANDIDATE, Role.PAUSED):
+                self.campaign = None
+                self._settle_role()
+            return []
+        if reign.closed:
+            return []
+        if not reign.ran:
+            return self._resign(now_ms, reign, code, detail)
+        reign.closed = True
+        return [
+            Record(Event(code, reign.term, successor, detail)),
+            Stop(reign.term, code.value, planned=True),
+            OrderRelease(reign.term, successor),
+        ]
+
+    def _on_ahead(self, now_ms: int, ahead: Ahead) -> list[Effect]:
+        """A voter is a term ahead and can ack nothing: step down in order, then stand again above its term (Q9)."""
+        reign = self.reign
+        if reign is None or ahead.term <= reign.term or reign.closed or ahead.origin.node not in self._voters:
+            return []
+        if ahead.term - reign.term > TERM_JUMP_MAX:
+            return self._note(Code.TERM_JUMP, ahead.origin.node, f"term {ahead.term} is too far above {reign.term}")
+        reign.ahead_term = ahead.term
+        effects = self._step_down(
+            now_ms, Code.TERM_AHEAD, f"node {ahead.origin.node} is at term {ahead.term}", self.node
+        )
+        if self.reign is None:
+            self._adopt(ahead.term)
+        return effects
+
+    def _health(self, now_ms: int, ok: bool, detail: str) -> list[Effect]:
+        was, self.healthy = self.healthy, ok
+        if ok:
+            return [] if was else self._stand_again(now_ms)
+        return self._step_down(now_ms, Code.UNHEALTHY, detail or "a health probe failed")
+
+    def _stand_again(self, now_ms: int) -> list[Effect]:
+        if self.reign is None and not self.muted:
+            self._settle_role()
+            self.stand_at_ms = max(self.stand_at_ms, now_ms + int(self.seat.random.random() * self.timing.spread_ms))
+        return []
+
+    def _work_gone(self, now_ms: int, term: int, released: bool) -> list[Effect]:
+        """The tree is confirmed gone. If the release has left, it binds us as it binds the others."""
+        if term == self.work_term:
+            self.work_term = 0
+        reign = self.reign
+        ahead_term = 0
+        effects: list[Effect] = []
+        if reign is not None and reign.term == term:
+            if self._reopens(reign):
+                reign.ordered = reign.ran = reign.closed = False
+                return self._start_if_ready(now_ms)
+            ahead_term = reign.ahead_term
+            effects.append(Record(Event(Code.RELEASED, term)))
+            self._retire(now_ms)
+        if released:
+            effects += self._apply_release(now_ms, Release(self.origin, term, self.node if ahead_term else ""))
+        if ahead_term > self.term:
+            self._adopt(ahead_term)
+        return effects
+
+    def _reopens(self, reign: Reign) -> bool:  # noqa: ARG002
+        """Nothing reopens a term (Q8)."""
+        return False
+
+    def _guard_lost(self, now_ms: int, term: int) -> list[Effect]:
+        """The guard is gone, and with it the release; its tree may still be dying, so the run lock decides (Q6, Q8)."""
+        if term != self.work_term:
+            return []
+        reign = self.reign
+        self.work_term = 0
+        self.lock_held = True  # until the driver finds it free
+        if reign is None or reign.term != term:
+            return []
+        self._retire(now_ms)
+        return [Record(Event(Code.GUARD_LOST, term))]
+
+    def _on_release(self, now_ms: int, release: Release, *, evidence: bool = False) -> list[Effect]:
+        origin = release.origin
+        ballot = self.ballot
+        if ballot is None or self.muted or origin.base != ballot.base or origin.config != self.origin.config:
+            return []
+        if origin.node == self.node and self.work_term >= release.term:
+            return []
+        if evidence and not self._release_covers(release.term):
+            return []  # an old one that a candidate carries along
+        return self._apply_release(now_ms, release)
+
+    def _apply_release(self, now_ms: int, release: Release) -> list[Effect]:
+        """Clears acks of terms up to T and nothing above (G6)."""
+        reign = self.reign
+        term = release.term
+        if reign is not None:
+            return self._release_in_delay(now_ms, reign, release) if term < reign.term else []
+        if self.newest_at_ms is None and term <= self.released_term:
+            return []
+        if not self._release_covers(term):
+            return [Record(Event(Code.RELEASE_REFUSED, term, release.origin.node))]
+        self.newest_at_ms = None
+        self.released_term = max(self.released_term, term)
+        self.release = release
+        self.leader = ""
+        self.campaign = None
+        self._settle_role()
+        self.stand_at_ms = now_ms + self._slot_ms(release)
+        return [Record(Event(Code.RELEASE_APPLIED, term, release.origin.node))]
+
+    def _release_covers(self, term: int) -> bool:
+        """At least the newest term acked and, after a restart, at least the ballot's term as it was read (G6)."""
+        return term >= self.newest_term
+
+    def _release_in_delay(self, now_ms: int, reign: Reign, release: Release) -> list[Effect]:
+        """A winner applies a release that arrives during its delay."""
+        if reign.ordered or release.term <= self.released_term:
+            return []
+        self.released_term, self.release = release.term, release
+        reign.ages = {node: age for node, age in reign.ages.items() if age[0] > release.term}
+        shorter = self._start_at(now_ms, reign.ages)
+        effects: list[Effect] = []
+        if shorter < reign.start_at_ms:
+            reign.start_at_ms = shorter
+            effects = [Record(Event(Code.RELEASE_APPLIED, release.term, release.origin.node))]
+        return effects + self._start_if_ready(now_ms)
+
+    def _slot_ms(self, release: Release) -> int:
+        """Who stands when after a release: the named one at once, then the others in turn, the releaser last."""
+        able = [m for m in self.seat.membership.members if m.kind is Kind.VOTER]
+        from_id = release.origin.node
+        able.sort(key=lambda m: (m.id != release.successor, m.id == from_id, -m.priority, m.id <= from_id, m.id))
+        place = next((i for i, m in enumerate(able) if m.id == self.node), len(able))
+        return place * (self.timing.beat_ms // SLOT_PARTS)

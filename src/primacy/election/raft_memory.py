@@ -1,0 +1,262 @@
+"""Starting, meeting others, and the end of muteness: the part of raft that reads and writes whole ballots.
+
+`rollcall.py` decides when a mute node may speak (rules M); here its questions are sent, its answers given, and its
+decisions written into the ballot. Meeting somebody for the first time in a boot is here too: earlier starts and
+copies of a node are recognised by incarnation and boot (Q10), other lists by their hash, other clusters by their
+token base (T1).
+"""
+
+from __future__ import annotations
+
+from primacy.election.effects import Effect, Record, Send
+from primacy.election.events import Code, Event
+from primacy.election.inputs import Init
+from primacy.election.messages import (
+    Beat,
+    FirstBallot,
+    FirstBallotTaken,
+    Message,
+    Origin,
+    Query,
+    Release,
+    Report,
+    Stale,
+)
+from primacy.election.raft_vote import Voting
+
+
+class Remembering(Voting):
+    """What a node does at its start, and while it is mute."""
+
+    def _boot(self, now_ms: int) -> list[Effect]:
+        """Counts this start, enters the own list into the ballot if it is another, and begins silent or mute."""
+        self._booted = True
+        effects: list[Effect] = [Record(Event(Code.STARTED, self.term))]
+        ballot = self.ballot
+        if ballot is not None:
+            lists = ballot.lists
+            if self.roll.own.hash not in [record.hash for record in lists]:
+                lists = (*lists, self.roll.own._replace(confirmed=False))
+            changed = ballot.changed or len(lists) > 1
+            self.ballot = ballot._replace(incarnation=ballot.incarnation + 1, lists=lists, changed=changed)
+        return effects + self._ballot_read(now_ms)
+
+    def _ballot_read(self, now_ms: int) -> list[Effect]:
+        """From here on the node is silent for P, or mute; the end of muteness counts as reading, too (Q4, M1)."""
+        self._read_at_ms = now_ms
+        ballot = self.ballot
+        if ballot is not None:
+            self.origin = self.origin._replace(incarnation=ballot.incarnation, base=ballot.base)
+        self.newest_at_ms, self.newest_term = now_ms, self.term
+        self.released_term = -1
+        self._known.clear()  # everybody is met anew
+        was, self.muted = self.muted, self._why_mute()
+        self._settle_role()
+        self.stand_at_ms = now_ms if self._lock_suffices() else self._timeout(now_ms)
+        if self.muted:
+            self._ask_at_ms = now_ms
+            return [Record(Event(Code.MUTED, self.term, detail=self.muted)), *self._ask(now_ms)]
+        return [Record(Event(Code.UNMUTED, self.term))] if was else []
+
+    def _why_mute(self) -> str:
+        """Empty, or why this node must not speak (M1, M2)."""
+        if self.ballot is None:
+            return "no-memory"
+        if any(record.hash != self.roll.own.hash for record in self.ballot.lists):
+            return "other-list"
+        return ""
+
+    def _ask(self, now_ms: int) -> list[Effect]:
+        """Asks whoever has not answered, then decides. Repeated every beat while mute."""
+        self._ask_at_ms = now_ms + self.timing.beat_ms
+        targets = self.roll.missing(self.ballot)
+        if self.roll.init is not None or self.options.auto:
+            init = self.roll.init or Init(0)
+            targets = tuple(sorted({*targets, *self.roll.first_missing(init)}))
+        asked: list[Effect] = [Send(node, Query(self.origin, self.ballot is not None)) for node in targets]
+        return asked + self._decide_mute(now_ms)
+
+    def _decide_mute(self, now_ms: int) -> list[Effect]:
+        """Has enough been heard to speak again, or for a first start?"""
+        if self._is_blank():
+            first = self._first_start(now_ms)
+            if first:
+                return first
+        if not self.muted:
+            return []
+        heard = self.roll.remembered() if self.ballot is None else self.roll.changed(self.ballot)
+        if heard is None:
+            return []
+        self.ballot = heard._replace(hold_max_ms=max(heard.hold_max_ms, self.timing.hold_ms))
+        return self._ballot_read(now_ms)
+
+    def _is_blank(self) -> bool:
+        """No memory, or a first ballot of this very list that was never used, which counts as none for `init` (M3)."""
+        return self.ballot is None or (self.ballot.term == 0 and self.ballot.lists == (self.roll.own,))
+
+    def _init_said(self, now_ms: int, init: Init) -> list[Effect]:
+        if not self._is_blank():
+            return [Record(Event(Code.INIT_REFUSED, self.term, detail="this node remembers the cluster"))]
+        self.roll.init = init
+        self.roll.reports.clear()  # only answers given after the word count
+        asked: list[Effect] = [
+            Send(n, Query(self.origin, self.ballot is not None)) for n in self.roll.first_missing(init)
+        ]
+        return asked + self._decide_mute(now_ms)
+
+    def _first_start(self, now_ms: int) -> list[Effect]:
+        """M3: all have answered blank, so this node writes the first ballot and hands it to each."""
+        waited = now_ms - self._read_at_ms >= self.timing.promise_ms
+        init = self.roll.wants_first(waited_long=waited, base=self.ballot.base if self.ballot is not None else 0)
+        if init is None or not self._votes:
+            return []
+        refused = self.roll.first_refused(init)
+        if refused:
+            said, self.roll.init = self.roll.init, None
+            return [Record(Event(Code.INIT_REFUSED, self.term, detail=refused))] if said else []
+        if not self.roll.first_complete(init):
+            return []
+        wall_ms = max(init.wall_ms, now_ms + self._wall_offset_ms)
+        base = self.roll.first_base(max(wall_ms, self.ballot.base + 1 if self.ballot is not None else 0))
+        self.ballot = self.roll.first_ballot(base, self.timing.hold_ms, self.ballot)
+        self._offers = self.roll.take_offers(init)
+        effects: list[Effect] = [Record(Event(Code.FIRST_BALLOT, value=base)), *self._ballot_read(now_ms)]
+        return effects + self._offer_first()
+
+    def _offer_first(self) -> list[Effect]:
+        """To the boots that said they are blank; again at each candidacy while it is unused here."""
+        ballot = self.ballot
+        if ballot is None or ballot.term > 0:
+            return []
+        return [Send(node, FirstBallot(self.origin, ballot.base, boot)) for node, boot in sorted(self._offers.items())]
+
+    def _first_start_again(self) -> list[Effect]:
+        """A first start that broke off: the ballot is offered again, and with `auto` all are asked again."""
+        if not self._is_blank():
+            return []
+        effects = self._offer_first()
+        if self.options.auto and self._voters[0] == self.node:
+            effects += [Send(node, Query(self.origin, memory=True)) for node in self._other_voters]
+        return effects
+
+    def _on_first_ballot(self, now_ms: int, message: FirstBallot) -> list[Effect]:
+        """Written before it is confirmed; replaced only by a larger base, and only while it was never used (M3)."""
+        sender = message.origin.node
+        if message.origin.config != self.origin.config or not self._votes or sender not in self._voters:
+            return []
+        if message.echo != self.seat.boot or not self._is_blank():
+            return []
+        effects: list[Effect] = []
+        if self.ballot is None or message.base > self.ballot.base:
+            self.ballot = self.roll.first_ballot(message.base, self.timing.hold_ms, self.ballot)
+            self._offers = {}
+            effects = [Record(Event(Code.FIRST_BALLOT, value=message.base)), *self._ballot_read(now_ms)]
+        if self.ballot.base == message.base:
+            effects.append(Send(sender, FirstBallotTaken(self.origin, message.base)))
+        return effects
+
+    def _on_query(self, query: Query) -> list[Effect]:
+        """Anybody of any list is told: our list (durable in our ballot before this) and what we remember."""
+        ballot = self.ballot
+        asker = query.origin.node
+        seen = dict(ballot.seen).get(asker, 0) if ballot is not None else 0
+        report = Report(
+            self.origin,
+            echo=query.origin.boot,
+            memory=ballot is not None,
+            used=not self._is_blank(),
+            term=self.term,
+            hold_max_ms=ballot.hold_max_ms if ballot is not None else 0,
+            token_max=max(ballot.token_max if ballot is not None else 0, self.options.token_max),
+            confirmed=tuple((r.hash, r.voters) for r in ballot.lists if r.confirmed) if ballot is not None else (),
+            incarnation_seen=max(seen, query.origin.incarnation),
+        )
+        return [Send(asker, report)]
+
+    def _on_report(self, now_ms: int, report: Report) -> list[Effect]:
+        self.roll.hear(report)
+        ballot = self.ballot
+        larger = ballot is not None and report.origin.base > ballot.base and report.origin.config == self.origin.config
+        given_way = self._give_way(report.origin) if larger and self.muted else []
+        return given_way + self._decide_mute(now_ms)
+
+    def _meet(self, message: Message) -> tuple[bool, list[Effect]]:
+        """The first message of a boot, or one that does not fit: is its sender of this cluster and list?"""
+        origin = message.origin
+        about_memory = isinstance(message, Query | Report | FirstBallot | FirstBallotTaken | Stale)
+        effects: list[Effect] = []
+        if self.ballot is not None and origin.incarnation > 0:
+            heard, effects = self._meet_incarnation(message)
+            if not heard:
+                return False, effects
+        if about_memory:
+            return True, effects
+        if origin.config != self.origin.config:
+            return False, effects + self._note(Code.OTHER_LIST, origin.node, "it runs under another list or timing")
+        if origin.base != self.origin.base or self.ballot is None:
+            return False, effects + self._other_base(message)
+        if origin.node not in self._others:
+            return False, effects + self._note(Code.OTHER_LIST, origin.node, "it is not in the list")
+        if not isinstance(message, Release):
+            self._known[origin.node] = origin
+        return True, effects
+
+    def _meet_incarnation(self, message: Message) -> tuple[bool, list[Effect]]:
+        """Q10: an earlier start is dropped and told so; two boots of one start are both muted."""
+        origin = message.origin
+        assert self.ballot is not None
+        seen = dict(self.ballot.seen)
+        newest = seen.get(origin.node, 0)
+        if origin.incarnation > newest:
+            self._twins.discard(origin.node)
+            if origin.node in self._others:
+                seen[origin.node] = origin.incarnation
+                self.ballot = self.ballot._replace(seen=tuple(sorted(seen.items())))
+            return True, []
+        if isinstance(message, Release) or (isinstance(message, Query) and not message.memory):
+            return True, []
+        if origin.incarnation < newest:
+            return False, [Send(origin.node, Stale(self.origin, origin.boot, newest))]
+        known = self._known.get(origin.node)
+        if origin.node in self._twins or (
+            known is not None and known.incarnation == newest and known.boot != origin.boot
+        ):
+            self._twins.add(origin.node)
+            self._known.pop(origin.node, None)
+            return False, self._note(Code.TWO_BOOTS, origin.node, "two starts of one id speak: neither is heard")
+        return True, []
+
+    def _other_base(self, message: Message) -> list[Effect]:
+        """Another token base is another cluster; but a first ballot that was never used gives way to one that is."""
+        origin = message.origin
+        if self.ballot is not None and (isinstance(message, Beat) or origin.base > self.ballot.base):
+            given_way = self._give_way(origin)
+            if given_way:
+                return given_way
+        return self._note(
+            Code.OTHER_CLUSTER, origin.node, "its token base is another: another cluster, or another first start"
+        )
+
+    def _give_way(self, other: Origin) -> list[Effect]:
+        """An unused first ballot binds nobody: it gives way to a larger base, or to one in use (M3)."""
+        if self.term > 0 or other.node not in self._voters:
+            return []
+        self._forget()
+        return [Record(Event(Code.MUTED, 0, other.node, "another first start of this cluster counts"))]
+
+    def _forget(self) -> None:
+        """The ballot counts no longer: mute until the others tell what they remember (M2)."""
+        self.ballot = self._durable = None
+        self.campaign = None
+        self.muted = "no-memory"
+        self.origin = self.origin._replace(incarnation=0, base=0)
+        self._settle_role()
+        self._ask_at_ms = 0
+
+    def _on_stale(self, now_ms: int, message: Stale) -> list[Effect]:
+        """A peer heard a later start of us: this ballot is an old copy, hence no memory (Q10, M2)."""
+        if message.echo != self.seat.boot or self.ballot is None or message.incarnation_seen <= self.origin.incarnation:
+            return []
+        lost = self._lose(now_ms, Code.STALE_INCARNATION, "an old copy of the ballot") if self.reign is not None else []
+        self._forget()
+        return [*lost, Record(Event(Code.STALE_INCARNATION, 0, message.origin.node))]

@@ -1,0 +1,196 @@
+"""What a raft node knows, and the small questions that every part of the strategy asks of it.
+
+The strategy is layered by idea, each layer in its file: this state, then leading (`raft_lead.py`), voting
+(`raft_vote.py`), members and memory (`raft_memory.py`), and at the top the one way in (`raft.py`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from primacy.election.effects import Effect, Record
+from primacy.election.events import Code, Event
+from primacy.election.messages import Origin, Release, VoteReply, VoteRequest
+from primacy.election.model import Ballot, Kind, Role, Seat
+from primacy.election.rollcall import RollCall
+from primacy.settings.timing import Timing
+
+TERM_JUMP_MAX = 1_000_000
+"""A term further above ours than this is a fault or an attack, not an election (Q9)."""
+NOTED_MAX = 64
+"""How many complaints about other nodes are remembered, so that each is recorded once."""
+
+
+class RaftOptions(NamedTuple):
+    """What a node is told besides its seat and its times."""
+
+    auto: bool = False
+    """`cluster.first_start: auto` (M3)."""
+    token_max: int = 0
+    """Largest token that this machine knows of this election, from whatever strategy (T2)."""
+
+
+class Campaign:
+    """The votes for one asked term."""
+
+    def __init__(self, term: int, pre: bool) -> None:
+        self.term = term
+        self.pre = pre
+        self.yes: dict[str, VoteReply] = {}
+        self.no: dict[str, int] = {}
+
+
+class Reign:
+    """What a leader keeps of its term."""
+
+    def __init__(self, now_ms: int, term: int, token: int, start_at_ms: int, ages: dict[str, tuple[int, int]]) -> None:
+        self.term = term
+        self.token = token
+        self.elected_ms = now_ms
+        self.start_at_ms = start_at_ms
+        self.ages = ages
+        """Voter -> (term of its newest beat, when work of that term is surely gone)."""
+        self.number = 0
+        self.departures: dict[int, int] = {}
+        self.acked: dict[str, int] = {}
+        self.proved = 0
+        self.hold_from_ms = now_ms
+        """s of the newest beat that a majority acked; before the first such round, the moment of the election."""
+        self.next_beat_ms = now_ms
+        self.ordered = False
+        """The work of this term was ordered to start."""
+        self.ran = False
+        """The work of this term was seen running."""
+        self.closed = False
+        """TERM was sent for its sake, its guard was lost, or a release was ordered (Q8)."""
+        self.ahead_term = 0
+        """A voter is ahead of us: step down in order and stand again above this term (Q9)."""
+
+
+class RaftState:
+    """All that a raft node keeps in memory."""
+
+    def __init__(self, seat: Seat, timing: Timing, ballot: Ballot | None, options: RaftOptions | None = None) -> None:
+        self.seat = seat
+        self.timing = timing
+        self.options = options or RaftOptions()
+        self.node = seat.node
+        self.ballot = ballot
+        self.deadline_ms: int | None = None
+        self.role = Role.STARTING
+        self.leader = ""
+        self.stand_at_ms = 0
+        self.released_term = -1
+        self.release: Release | None = None
+        self.newest_at_ms: int | None = None
+        """When the newest beat was acked or sent, or the ballot read; None: nothing that still binds."""
+        self.newest_term = 0
+        self.lock_held = False
+        self.work_term = 0
+        """The term whose work was ordered here and is not confirmed gone; 0 for none."""
+        self.paused = False
+        self.healthy = True
+        self.campaign: Campaign | None = None
+        self.reign: Reign | None = None
+        self.heard: dict[str, int] = {}
+        self.muted = ""
+        self.origin = Origin(self.node, 0, seat.boot, seat.membership.hash, 0)
+        self.roll = RollCall(seat, auto=self.options.auto, token_max=self.options.token_max)
+        self._durable = ballot
+        self._earlier = ballot
+        self._starts = False
+        """The last list of effects had a start behind its ballot."""
+        self._known: dict[str, Origin] = {}
+        self._twins: set[str] = set()  # only asked for membership, never walked
+        self._noted: dict[tuple[str, str], bool] = {}
+        self._booted = False
+        self._wall_offset_ms = 0
+        self._ask_at_ms = 0
+        self._read_at_ms = 0
+        self._offers: dict[str, int] = {}
+        """First start: the boots that said they are blank and have not confirmed the first ballot yet."""
+        list_ = seat.membership
+        mine = list_.get(self.node)
+        self._votes = mine is not None and mine.kind is not Kind.OBSERVER
+        self._stands = mine is not None and mine.kind is Kind.VOTER
+        self._voters = list_.voters
+        self._majority = list_.majority
+        self._others = tuple(name for name in list_.ids if name != self.node)
+        self._other_voters = tuple(name for name in self._voters if name != self.node)
+        self._lag = self._priority_lag()
+
+    @property
+    def term(self) -> int:
+        return self.ballot.term if self.ballot is not None else 0
+
+    def _promise_left(self, now_ms: int) -> int:
+        """How long this voter still grants nothing (Q4): P from the newest beat acked or sent, or from reading."""
+        if self.newest_at_ms is None or self._lock_suffices():
+            return 0
+        return max(0, self.newest_at_ms + self.timing.promise_ms - now_ms)
+
+    def _work_unconfirmed(self) -> bool:
+        """The run lock is held: by work of ours that is not confirmed gone, or by an old tree (Q6)."""
+        return self.lock_held or self.work_term > 0
+
+    def _lock_suffices(self) -> bool:
+        """One voter whose ballot never held another list: the free run lock takes the place of P and delay (M4)."""
+        ballot = self.ballot
+        if ballot is None or ballot.changed or self._voters != (self.node,):
+            return False
+        return not self._work_unconfirmed()
+
+    def _age(self, now_ms: int) -> int:
+        """Since the newest beat acked or sent, or the ballot read (Q5); -1 for none that counts."""
+        if self.newest_at_ms is None or self._lock_suffices():
+            return -1
+        return now_ms - self.newest_at_ms
+
+    def _yes(self, now_ms: int, request: VoteRequest) -> VoteReply:
+        ballot = self.ballot
+        assert ballot is not None
+        return VoteReply(
+            self.origin,
+            request.term,
+            request.pre,
+            True,
+            request.origin.boot,
+            ballot.term,
+            self._age(now_ms),
+            self.newest_term,
+            ballot.hold_max_ms,
+            ballot.token_max,
+        )
+
+    def _timeout(self, from_ms: int) -> int:
+        """When to stand if nothing is heard: P after the newest beat, spread at random."""
+        return from_ms + self.timing.promise_ms + self._lag + int(self.seat.random.random() * self.timing.spread_ms)
+
+    def _priority_lag(self) -> int:
+        """A lower priority waits one spread longer per step; it never blocks."""
+        levels = sorted({m.priority for m in self.seat.membership.members if m.kind is Kind.VOTER}, reverse=True)
+        mine = self.seat.membership.get(self.node)
+        if mine is None or mine.priority not in levels:
+            return 0
+        return levels.index(mine.priority) * self.timing.spread_ms
+
+    def _settle_role(self) -> None:
+        if self.muted:
+            self.role = Role.MUTED
+        elif not self._votes:
+            self.role = Role.OBSERVER
+        else:
+            self.role = Role.PAUSED if self.paused else Role.FOLLOWER
+
+    def _adopt(self, term: int) -> None:
+        ballot = self.ballot
+        assert ballot is not None
+        if term > ballot.term:
+            self.ballot = ballot._replace(term=term, voted_for="")
+
+    def _note(self, code: Code, subject: str, detail: str) -> list[Effect]:
+        """Records a complaint about another node once per boot."""
+        if (code, subject) in self._noted or len(self._noted) >= NOTED_MAX:
+            return []
+        self._noted[code, subject] = True
+        return [Record(Event(code, self.term, subject, detail))]
