@@ -66,7 +66,7 @@ class WorkChecker:
 
 
 class TermChecker:
-    """I2: one leader per term. I3: one vote per node and term. I7: nothing leaves before what it relies on is durable."""
+    """I2: one leader per term. I3: one vote per node and term. I7: nothing leaves before it is durable."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
@@ -81,7 +81,7 @@ class TermChecker:
                 other = self.leaders.setdefault(fact.extra, fact.node)
                 if other != fact.node:
                     sentence = f"{other} and {fact.node} both lead term {fact.number}"
-                self.report(Violation(fact.at_ms, "I2", sentence))
+                    self.report(Violation(fact.at_ms, "I2", sentence))
         elif fact.kind is Kind.VOTE:
             first = self.votes.setdefault((fact.node, fact.number), fact.text)
             if first != fact.text:
@@ -95,9 +95,8 @@ class TermChecker:
 class LivenessChecker:
     """L1: a leader within the bound after the calm. L2: its work runs. L3: it stays."""
 
-    def __init__(self, bound_ms: float, work_bound_ms: float) -> None:
+    def __init__(self, bound_ms: float) -> None:
         self.bound_ms = bound_ms
-        self.work_bound_ms = work_bound_ms
         self.calm_ms: float | None = None
         self.core: tuple[str, ...] = ()
         self.leader_after_ms: float | None = None

@@ -7,20 +7,21 @@ replayed with fewer fault classes or fewer nodes, which is how a failing one is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
 from primacy.election.events import Code
 from primacy.election.inputs import Init
-from primacy.election.model import Ballot, ListRecord, Membership, Seat, Strategy
-from primacy.election.raft import RaftOptions, RaftStrategy
-from primacy.settings.timing import PROFILES, RANK_PROFILES, RankTiming, Timing
+from primacy.election.model import Ballot, ListRecord, Membership
+from primacy.election.raft import RaftStrategy
+from primacy.settings.timing import RankTiming, Timing
+from primacy.sim.cast import CASTS, Build, bound_ms, timing_for, unit_ms
 from primacy.sim.checkers import LivenessChecker, TermChecker, Violation, WorkChecker
 from primacy.sim.clock import Clock
 from primacy.sim.facts import Fact, Kind
 from primacy.sim.faults import CLASSES_OF, Change, Faults
+from primacy.sim.store import SimStore
 from primacy.sim.world import Node, World
 
 BASE = 1_700_000_000_000
@@ -73,33 +74,25 @@ class Outcome:
         return sum(1 for violation in self.violations if violation.rule == "I1")
 
 
-Builder = Callable[[Node, Seat, Ballot | None], Strategy]
-
-
-def builder(plan: Plan, auto: bool) -> Builder:
-    """How a node's strategy is made at each start."""
-    return lambda node, seat, ballot: RaftStrategy(seat, node.timing, ballot, RaftOptions(auto=auto))
-
-
 class Life:
     """Builds a world from a plan and a seed, lives it, and judges it."""
 
-    def __init__(self, plan: Plan, seed: int, build: Builder | None = None) -> None:
+    def __init__(self, plan: Plan, seed: int, build: Build | None = None) -> None:
         self.plan = plan
         self.seed = seed
+        self.cast = CASTS[plan.strategy]
         self.chance = Random(f"{plan.strategy}/{seed}")
         self.outcome = Outcome(seed)
-        self.timing = plan.timing or (PROFILES if plan.strategy in ("raft", "lease") else RANK_PROFILES)[plan.profile]
-        self.names = plan.names or tuple(f"n{i + 1}" for i in range(plan.nodes))
-        self.first_start = self.chance.choice(("formed", "formed", "auto", "init"))
-        self.world = World(f"world/{seed}", build or builder(plan, self.first_start == "auto"))
-        assert isinstance(self.timing, Timing)
-        self.unit_ms = float(self.timing.hold_ms)
+        self.timing = plan.timing or timing_for(plan.strategy, plan.profile)
+        self.names = plan.names or tuple(f"n{i + 1:0{len(str(plan.nodes))}}" for i in range(plan.nodes))
+        self.first_start = self.chance.choice(("formed", "formed", "auto", "init")) if plan.strategy == "raft" else ""
+        store = SimStore() if plan.strategy == "lease" else None
+        self.world = World(f"world/{seed}", build or self.cast.build(self.first_start == "auto"), store)
+        self.unit_ms = unit_ms(self.timing)
         self.faults = Faults(self.world, Random(f"faults/{seed}"), self.names, self.unit_ms)
-        self.work = WorkChecker(self._violated)
+        self.work = WorkChecker(self._violated if self.cast.holds else _ignore)
         self.terms = TermChecker(self._violated)
-        bound_ms = self.timing.promise_ms + 2 * self.timing.spread_ms + 1_000
-        self.liveness = LivenessChecker(bound_ms, bound_ms + self.timing.wait_ms + 1_000)
+        self.liveness = LivenessChecker(bound_ms(plan.strategy, self.timing, len(self.names)))
         self.last_trouble_ms = 0.0
         self.world.listeners += [self.work, self.terms, self.liveness, self._count]
         self._populate()
@@ -110,16 +103,19 @@ class Life:
         self.faults.drift = self.plan.drift
         self.faults.memory_left = (len(self.names) - 1) // 2
         membership = Membership.of(self.names, "list-1")
-        change = self.faults.change = self._draw_change()
+        change = self.faults.change = self._draw_change() if self.plan.strategy == "raft" else None
+        failsafe = self.plan.strategy == "lease" and len(self.names) > 1 and self.chance.random() < 0.3
         for name in self.names:
             node = self._add(name, membership)
+            node.failsafe = failsafe
             self.world.after(self.chance.uniform(0, 50), partial(self.world.start, node))
             if self.first_start == "formed":
                 record = ListRecord(membership.hash, membership.voters, confirmed=True)
                 node.disk.ballot = Ballot(BASE, 0, "", node.timing.hold_ms, BASE, 0, (record,))
-        for name in change.membership.ids:
-            if name not in self.names:
-                self._add(name, change.membership).introduced = False
+        if change is not None:
+            for name in change.membership.ids:
+                if name not in self.names:
+                    self._add(name, change.membership).introduced = False
         if self.first_start == "init":
             said = [self.chance.choice(self.names) for _ in range(self.chance.choice((1, 1, 2)))]
             for name in said:
@@ -163,9 +159,8 @@ class Life:
         end_ms = self.plan.minutes * 60_000
         calm_ms = max(end_ms * 0.6, end_ms - 12 * self.liveness.bound_ms)
         self.outcome.classes = self._draw_classes()
-        quiet_ms = self.timing.hold_ms * 2 if isinstance(self.timing, Timing) else 0
         if self.chance.random() < 0.5:
-            self.world.run(quiet_ms)  # half of the lives begin in peace
+            self.world.run(2 * self.unit_ms)  # half of the lives begin in peace
         self.faults.begin(self.outcome.classes, calm_ms)
         self.world.run(calm_ms)
         self._calm()
@@ -212,7 +207,9 @@ class Life:
 
     def _break_for_good(self, name: str) -> None:
         node = self.world.nodes[name]
-        how = self.chance.randrange(4)
+        how = self.chance.randrange(4 if self.cast.holds else 2)
+        if self.world.store is not None:
+            self.world.cut(name, "store")
         if how == 0:
             self.world.crash(node, power=True)
         for other in self.faults.names:
@@ -233,15 +230,25 @@ class Life:
         if self._stuck_by_design():
             self.outcome.rare["memory not healed"] = 1
             return
-        if live.leader_after_ms is None or live.leader_after_ms > 3 * live.bound_ms + 2 * self.unit_ms:
+        leaders = live.leaders()
+        self.outcome.leader_after_ms = live.leader_after_ms
+        if live.leader_after_ms is None or live.leader_after_ms > 3 * live.bound_ms:
             self._violated(Violation(calm_ms, "L1", f"no leader within {3 * live.bound_ms:.0f} ms after the calm"))
-        elif not self.work.running:
-            self._violated(Violation(self.world.now, "L2", "a leader, but its work does not run at the end"))
-        elif len(live.leaders()) != 1:
-            self._violated(Violation(self.world.now, "L1", f"leaders at the end: {live.leaders()}"))
+        elif len(leaders) != 1:
+            self._violated(Violation(self.world.now, "L1", f"leaders at the end: {', '.join(leaders) or 'none'}"))
+        elif leaders[0] not in self.work.running:
+            self._violated(Violation(self.world.now, "L2", f"{leaders[0]} leads, but its work does not run at the end"))
+        elif not self.cast.holds:
+            self._judge_agreement(leaders[0])
         if live.changes_after:
             self._violated(Violation(self.world.now, "L3", f"{live.changes_after} changes of a stable leader"))
-        self.outcome.leader_after_ms = live.leader_after_ms
+
+    def _judge_agreement(self, leader: str) -> None:
+        """After the calm, all nodes of the core follow the one leader (bully, ring)."""
+        for name in self.liveness.core:
+            if self.world.nodes[name].leader != leader:
+                believed = self.world.nodes[name].leader or "nobody"
+                self._violated(Violation(self.world.now, "L1", f"{name} follows {believed} while {leader} leads"))
 
     def _stuck_by_design(self) -> bool:
         """Two voters without memory need an operator's word (M2); nothing moves by itself then."""
@@ -310,6 +317,10 @@ RARE: dict[str, str] = {
 NEEDLESS = (Code.MAJORITY_LOST, Code.LEADER_SILENT, Code.LEASE_LOST, Code.RENEWAL_LATE)
 
 
-def live(plan: Plan, seed: int, build: Builder | None = None) -> Outcome:
+def _ignore(violation: Violation) -> None:
+    """Bully and ring promise one per island, not one in all: their work may overlap in a partition."""
+
+
+def live(plan: Plan, seed: int, build: Build | None = None) -> Outcome:
     """One life, from its seed."""
     return Life(plan, seed, build).live()

@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 from primacy.election.effects import AskStore, Effect, Extend, OrderRelease, Persist, Record, Send, Start, Stop
+from primacy.election.events import Code
 from primacy.election.inputs import (
     DeadlinePassed,
     GuardLost,
@@ -35,6 +36,7 @@ from primacy.sim.clock import Clock
 from primacy.sim.disk import Disk
 from primacy.sim.facts import Fact, Kind
 from primacy.sim.guard import Guard, Phase
+from primacy.sim.plain import PlainWork
 from primacy.sim.store import SimStore
 
 MASK = (1 << 64) - 1
@@ -74,10 +76,11 @@ class Node:
         self.clock = clock
         self.membership = membership
         self.timing = timing
+        self.failsafe = False
+        """Lease only: the nodes keep a holder alive while the store is away (L7)."""
         self.introduced = True
         """False for a machine that nobody has set up yet."""
         self.disk = Disk()
-        self.token_max = 0
         self.machine: Strategy | None = None
         self.boot = 0
         self.boots = 0
@@ -89,8 +92,8 @@ class Node:
         self.doom = -1
         """How many more effects are performed until the agent crashes; -1 for no such plan."""
         self.held: list[tuple[str, Message]] | None = None
-        self.guard: Guard | None = None
-        self.guards: list[Guard] = []
+        self.guard: Guard | PlainWork | None = None
+        self.guards: list[Guard | PlainWork] = []
         self.role = Role.STARTING
         self.leader = ""
         self.timer_ms: int | None = None
@@ -113,7 +116,7 @@ class Node:
     def lock_held(self) -> bool:
         return any(guard.phase is not Phase.GONE for guard in self.guards)
 
-    def guard_finished(self, guard: Guard, released: bool) -> None:
+    def guard_finished(self, guard: Guard | PlainWork, released: bool) -> None:
         """The tree of this guard is gone: the agent that started it hears of it; a later one finds the lock free."""
         if guard in self.guards:
             self.guards.remove(guard)
@@ -366,8 +369,11 @@ class World:
                 if node.guard is not None:
                     node.guard.extend(leadership)
             case Start(leadership, release, _):
-                node.token_max = max(node.token_max, leadership.token)
-                guard = self.guard_class(self, node, leadership, release, self._work_timing(node))
+                guard: Guard | PlainWork
+                if isinstance(node.timing, Timing):
+                    guard = self.guard_class(self, node, leadership, release, node.timing)
+                else:
+                    guard = PlainWork(self, node, leadership)
                 node.guard = guard
                 node.guards.append(guard)
             case Stop(term, _, planned):
@@ -379,10 +385,6 @@ class World:
             case AskStore(number, request):
                 self._ask_store(node, number, request)
         return node.machine is not None
-
-    def _work_timing(self, node: Node) -> Timing:
-        assert isinstance(node.timing, Timing)
-        return node.timing
 
     def _check_order(self, node: Node, to: str, message: Message) -> None:
         """What a vote, an ack or a beat relies on stands on the disk before it leaves (I7); and votes are told (I3)."""
@@ -468,7 +470,8 @@ class World:
             assert self.store is not None
             answer = self.store.perform(request)
             if self.chance.random() < weather.store_answer_lost:
-                self.emit(Kind.FAULT, node.name, 0, "answer-lost")
+                if answer.done:
+                    self.emit(Kind.EVENT, node.name, 0, Code.ANSWER_LOST)
                 self.after(
                     self.draw_ms(1, 20 * weather.store_ms), lambda: self._answer(node, boot, number, StoreAnswer(False))
                 )
@@ -481,7 +484,7 @@ class World:
         if node.machine is not None and node.boot == boot:
             self.give(node, StoreAnswered(number, answer))
 
-    def release_row(self, token: int) -> None:
+    def release_row(self, token: int, successor: str) -> None:
         """What the guard's releaser does: look, and mark the row released if it is still of this token."""
         name = self.lease_name
 
@@ -490,7 +493,7 @@ class World:
                 return
             row = self.store.perform(Look(name)).row
             if row is not None and row.token == token:
-                self.store.perform(ReleaseRow(name, row.holder, row.token, row.seq))
+                self.store.perform(ReleaseRow(name, row.holder, row.token, row.seq, successor))
 
         self.after(self.draw_ms(0.1, 2 * self.weather.store_ms), arrive)
 

@@ -1,0 +1,76 @@
+"""What a life must know of each strategy: how its nodes are made, its pace, and the bound for a leader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from primacy.election.bully import BullyStrategy
+from primacy.election.lease import LeaseOptions, LeaseStrategy
+from primacy.election.model import Ballot, Seat, Strategy
+from primacy.election.raft import RaftOptions, RaftStrategy
+from primacy.election.rank import RankOptions, settle_ms
+from primacy.election.ring import RingStrategy
+from primacy.settings.timing import PROFILES, RANK_PROFILES, RankTiming, Timing
+from primacy.sim.world import Node
+
+Build = Callable[[Node, Seat, Ballot | None], Strategy]
+
+
+class Cast(NamedTuple):
+    """One strategy on the stage."""
+
+    holds: bool
+    """It holds something: its work is guarded and must never overlap."""
+    build: Callable[[bool], Build]
+    """From `first_start: auto` or not, how a node's strategy is made at each start."""
+
+
+def _raft(auto: bool) -> Build:
+    return lambda node, seat, ballot: RaftStrategy(seat, node.timing, ballot, RaftOptions(auto=auto))
+
+
+def _lease(auto: bool) -> Build:  # noqa: ARG001
+    def build(node: Node, seat: Seat, ballot: Ballot | None) -> Strategy:
+        known = ballot.token_max if ballot is not None else 0
+        failsafe = node.membership.ids if node.failsafe else ()
+        return LeaseStrategy(seat, node.timing, LeaseOptions(node.world.lease_name, known, failsafe=failsafe))
+
+    return build
+
+
+def _bully(auto: bool) -> Build:  # noqa: ARG001
+    return lambda node, seat, ballot: BullyStrategy(seat, node.timing, RankOptions())  # noqa: ARG005
+
+
+def _ring(auto: bool) -> Build:  # noqa: ARG001
+    return lambda node, seat, ballot: RingStrategy(seat, node.timing, RankOptions())  # noqa: ARG005
+
+
+CASTS: dict[str, Cast] = {
+    "raft": Cast(True, _raft),
+    "lease": Cast(True, _lease),
+    "bully": Cast(False, _bully),
+    "ring": Cast(False, _ring),
+}
+
+
+def timing_for(strategy: str, profile: str) -> Timing | RankTiming:
+    """The times of a profile, for this strategy."""
+    return PROFILES[profile] if CASTS[strategy].holds else RANK_PROFILES[profile]
+
+
+def unit_ms(timing: Timing | RankTiming) -> float:
+    """The span in which faults are measured: long enough to matter, short enough to pass often."""
+    if isinstance(timing, Timing):
+        return float(timing.hold_ms)
+    return float(timing.misses * timing.beat_ms + timing.answer_ms + timing.coordinator_ms)
+
+
+def bound_ms(strategy: str, timing: Timing | RankTiming, nodes: int) -> float:
+    """How soon after the calm a leader must be there (L1)."""
+    if isinstance(timing, RankTiming):
+        return float(settle_ms(timing, nodes if strategy == "ring" else 0)) + 200
+    if strategy == "lease":
+        return float(timing.wait_ms + 4 * timing.beat_ms + 6_000)
+    return float(timing.promise_ms + 2 * timing.spread_ms + 1_000)
