@@ -33,6 +33,9 @@ class Code(StrEnum):
     LEASE_LOST = "lease-lost"
     LEASE_TAKEN = "lease-taken"
     OUTRANKED = "outranked"
+    OVERSLEPT = "overslept"
+    REMOVED = "removed"
+    WORK_ENDED = "work-ended"
     RELEASED = "released"
     TOKEN_LOW = "token-low"
     # what holds a node back
@@ -64,6 +67,8 @@ class Code(StrEnum):
     WINNER_DEAD = "winner-dead"
     OBSERVATION_RESTARTED = "observation-restarted"
     ANSWER_LOST = "answer-lost"
+    PRUNED = "pruned"
+    RETURNED = "returned"
 
 
 class Event(NamedTuple):

@@ -1,0 +1,294 @@
+"""Being the leader in bully and ring: announcing, yielding, leaving in order, and whether a node may lead at all.
+
+Leading here is a belief that is kept fresh, not a right: no hold, no quorum unless asked for, no token. What it can
+do is to be loud (an announcement every beat, B2), to yield to a higher one at once, and to end in order when it ends
+on purpose: stop the work, have it confirmed, and only then let the next one begin. `follow.py` stands on this.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from primacy.election.effects import Effect, Record, Send, Start, Stop
+from primacy.election.events import Code, Event
+from primacy.election.messages import Coordinator, Election, Handover, Heartbeat, Origin
+from primacy.election.model import Leadership, Seat
+from primacy.election.rank import BACKOFF_MAX, NO_HOLD_MS, RankOptions, detect_ms, wait_ms
+from primacy.election.roster import Roster
+from primacy.settings.timing import RankTiming
+
+
+class Phase(StrEnum):
+    """What a node is about. All but the first have a timer running."""
+
+    IDLE = "idle"
+    """Before the start, after the end, or without a list."""
+    LOOK = "look"
+    """Asks others who leads."""
+    CALL = "call"
+    """Its own round of an election runs."""
+    WAIT = "wait"
+    """Somebody else is to announce itself."""
+    POLL = "poll"
+    """It has won and counts who is there (`require_majority`)."""
+    FOLLOW = "follow"
+    LEAD = "lead"
+
+
+ELECTING = (Phase.CALL, Phase.WAIT, Phase.POLL)
+
+
+class Timer(StrEnum):
+    """Fired in this order when several are due."""
+
+    LIMIT = "limit"
+    """Of the present phase."""
+    BEAT = "beat"
+    """The next look at the leader, or the leader's next announcement."""
+    GONE = "gone"
+    """The last of the looks that may stay unanswered."""
+    ACK = "ack"
+    """Ring: the neighbour has not confirmed the baton."""
+
+
+class RankLeader:
+    """What a node is, and what it does while it leads."""
+
+    def __init__(self, seat: Seat, timing: RankTiming, options: RankOptions) -> None:
+        self.node = seat.node
+        self.timing = timing
+        self.options = options
+        self.deadline_ms: int | None = None
+        self.leader = ""
+        """Whom this node believes to lead; empty for nobody."""
+        self._random = seat.random
+        self._origin = Origin(seat.node, boot=seat.boot, config=seat.membership.hash)
+        self._roster = Roster(seat.node, seat.membership, options.rank, detect_ms(timing) + timing.beat_ms)
+        self._phase = Phase.IDLE
+        self._timers: dict[Timer, int] = {}
+        self._wait_ms = wait_ms(timing)
+        self._rounds = 0
+        """Rounds in a row that brought no leader."""
+        self._round = seat.random.getrandbits(31)
+        """Numbers its rounds and its looks; random at first, so that answers to an earlier start fit none of them."""
+        self._asked: dict[str, int] = {}
+        """The number of the last look at each node."""
+        self._pending: dict[str, None] = {}
+        """Who has still to answer in this phase."""
+        self._awaited = ""
+        """Who is to announce itself."""
+        self._epoch = 0
+        """The largest number of a leadership that it heard of."""
+        self._led = 0
+        """The number of its own leadership; 0 while it does not lead."""
+        self._led_since_ms = 0
+        self._work = 0
+        """The leadership whose work is not confirmed gone."""
+        self._leaving: str | None = None
+        """It ends its leadership in order; in favour of this node, or of the highest if empty."""
+        self._sits_out_ms = 0
+        """After a step-down it does not stand before this moment."""
+        self._joined = False
+        """It has taken part in this cluster since its start; until then a leader of any rank is welcome."""
+        self._up = self._stopping = self._paused = self._lock_held = False
+        self._ill = ""
+
+    # --- what follow.py adds ------------------------------------------------------------------------------------------
+
+    def _look_around(self, now_ms: int) -> list[Effect]:
+        raise NotImplementedError
+
+    def _new_round(self, now_ms: int) -> list[Effect]:
+        raise NotImplementedError
+
+    # --- time and phases ----------------------------------------------------------------------------------------------
+
+    def _arm(self, timer: Timer, now_ms: int, span_ms: int) -> None:
+        self._timers[timer] = now_ms + max(1, span_ms)
+
+    def _jitter(self, span_ms: int) -> int:
+        """Up to a quarter, so that nodes which begin together do not go on together."""
+        return self._random.randrange(span_ms // 4 + 1)
+
+    def _patience_max_ms(self) -> int:
+        return BACKOFF_MAX * self._wait_ms
+
+    def _patience_ms(self) -> int:
+        """How long this round may take: longer after each that failed, with a bound. No storm over a one-way link."""
+        span_ms = min(self._wait_ms << min(self._rounds, 16), self._patience_max_ms())
+        return span_ms + (self._jitter(span_ms) if self._rounds else 0)
+
+    def _enter(self, phase: Phase) -> None:
+        """The timers of a phase end with it; the ring's ack belongs to a baton, not to a phase."""
+        self._phase = phase
+        for timer in (Timer.LIMIT, Timer.BEAT, Timer.GONE):
+            self._timers.pop(timer, None)
+        self._pending.clear()
+        if phase in (Phase.FOLLOW, Phase.LEAD):
+            self._rounds = self._sits_out_ms = 0
+            self._joined = True
+
+    def _await(self, now_ms: int, whom: str) -> list[Effect]:
+        """Somebody else is to announce itself, within the limit (B4)."""
+        self._enter(Phase.WAIT)
+        self._awaited = whom
+        self._arm(Timer.LIMIT, now_ms, self._patience_ms())
+        return []
+
+    def _halt(self) -> None:
+        """Nothing more is done or waited for."""
+        self._enter(Phase.IDLE)
+        self._timers.clear()
+        self._led, self.leader, self._leaving = 0, "", None
+
+    def _ask(self, node: str) -> Effect:
+        number = self._asked.get(node, self._round) + 1
+        self._asked[node] = number
+        return Send(node, Heartbeat(self._origin, number))
+
+    # --- leading ------------------------------------------------------------------------------------------------------
+
+    def _win(self, now_ms: int) -> list[Effect]:
+        if not self.options.require_majority or self._roster.has_majority(now_ms):
+            return self._lead(now_ms)
+        self._enter(Phase.POLL)
+        self._arm(Timer.LIMIT, now_ms, self.timing.answer_ms)
+        return [self._ask(name) for name in self._roster.others]
+
+    def _poll_over(self, now_ms: int) -> list[Effect]:
+        self._rounds += 1
+        self.leader = ""
+        few = Event(Code.MAJORITY_LOST, self._epoch, "", "too few nodes answer to lead")
+        return [Record(few), *self._await(now_ms, "")]
+
+    def _lead(self, now_ms: int) -> list[Effect]:
+        self._enter(Phase.LEAD)
+        self._epoch += 1
+        self._led = self._work = self._epoch
+        self._led_since_ms = now_ms
+        self.leader = self.node
+        return [
+            Record(Event(Code.ELECTED, self._led, self.node)),
+            *self._announce(now_ms),
+            Start(Leadership(self.node, self._led, 0, NO_HOLD_MS)),
+        ]
+
+    def _announcement(self) -> Coordinator:
+        return Coordinator(self._origin, self._led, self._roster.pruned)
+
+    def _announce(self, now_ms: int) -> list[Effect]:
+        """B2: every beat, to the whole list."""
+        beat_ms = self.timing.beat_ms
+        self._arm(Timer.BEAT, now_ms, beat_ms - self._random.randrange(beat_ms // 10 + 1))
+        message = self._announcement()
+        return [Send(name, message) for name in self._roster.others]
+
+    def _leader_beat(self, now_ms: int) -> list[Effect]:
+        effects = self._prune(now_ms)
+        settled = now_ms - self._led_since_ms > self._roster.window_ms
+        if self.options.require_majority and settled and not self._roster.has_majority(now_ms):
+            effects += self._resign(Code.MAJORITY_LOST, "", "fewer than a majority are heard")
+            return effects + self._look_around(now_ms)
+        return effects + self._announce(now_ms)
+
+    def _prune(self, now_ms: int) -> list[Effect]:
+        limit_ms = self.options.prune_after_ms
+        if limit_ms <= 0:
+            return []
+        dead = self._roster.prune(now_ms, self._led_since_ms, limit_ms)
+        return [Record(Event(Code.PRUNED, self._led, name, f"{name} was silent for {limit_ms} ms")) for name in dead]
+
+    def _yields_to(self, rival: str) -> bool:
+        """B2: of two leaders that meet, the lower yields."""
+        return self._roster.outranks(rival, self.node)
+
+    def _resign(self, code: Code, subject: str, detail: str) -> list[Effect]:
+        """Leads no more, at once. What comes next is the caller's to say."""
+        effects: list[Effect] = [Record(Event(code, self._led, subject, detail)), Stop(self._led, code.value, False)]
+        self._halt()
+        self._up = not self._stopping
+        return effects
+
+    # --- leaving in order ---------------------------------------------------------------------------------------------
+
+    def _leave(self, code: Code, detail: str, successor: str = "") -> list[Effect]:
+        """Stop, confirm, hand over: the role is kept until the work is gone, so that no other starts beside it."""
+        if self._phase is not Phase.LEAD or self._leaving is not None:
+            return []
+        self._leaving = successor
+        return [Record(Event(code, self._led, successor, detail)), Stop(self._led, code.value, True)]
+
+    def _work_gone(self, now_ms: int, term: int) -> list[Effect]:
+        if not term or term != self._work:
+            return []
+        self._work = 0
+        if self._phase is not Phase.LEAD:
+            return self._can_lead(now_ms)
+        effects: list[Effect] = []
+        if self._leaving is None:  # the next in line gets a try
+            effects.append(Record(Event(Code.WORK_ENDED, self._led, "", "its work ended by itself")))
+        return effects + self._hand_over(now_ms)
+
+    def _hand_over(self, now_ms: int) -> list[Effect]:
+        """To the named node, if it lives, by telling all; else the highest live node is told to elect."""
+        named = self._leaving or ""
+        to_named = named != self.node and self._roster.may_lead(named) and self._roster.lives(now_ms, named)
+        heir = named if to_named else self._roster.highest_live(now_ms)
+        self._halt()
+        effects: list[Effect] = []
+        if to_named:
+            effects += [Send(name, Handover(self._origin, heir)) for name in self._roster.others]
+        elif heir:
+            effects.append(Send(heir, Election(self._origin)))
+        if self._stopping:
+            self._up = False
+            return effects
+        self._sits_out_ms = now_ms + 2 * self._wait_ms
+        return effects + self._await(now_ms, heir)
+
+    def _shut_down(self) -> list[Effect]:
+        self._stopping = True
+        if self._phase is Phase.LEAD:
+            return self._leave(Code.STOPPING, "the node is stopping")
+        self._halt()
+        self._up = False
+        return []
+
+    # --- able to lead or not ------------------------------------------------------------------------------------------
+
+    def _hindrance(self, now_ms: int) -> str:
+        """Why it cannot lead; empty if it can."""
+        if not self._up:
+            return "it is not running"
+        if not self._roster.eligible:
+            return "it is no voter of the list, so it only follows"
+        if self._paused:
+            return "paused: `primacy resume` ends it"
+        if self._ill:
+            return f"unhealthy: {self._ill}"
+        if self._lock_held or (self._work and self._phase is not Phase.LEAD):
+            return "waits until its old work is gone"
+        return "it stepped down a moment ago" if now_ms < self._sits_out_ms else ""
+
+    def _able(self, now_ms: int) -> bool:
+        return not self._hindrance(now_ms)
+
+    def _cannot_lead(self, now_ms: int, code: Code, detail: str) -> list[Effect]:
+        """A leader leaves, a candidate gives up; the rest changes nothing."""
+        return self._look_around(now_ms) if self._phase in ELECTING else self._leave(code, detail)
+
+    def _can_lead(self, now_ms: int) -> list[Effect]:
+        """What hindered it is over. It stands if it was left without a leader, and changes nothing otherwise."""
+        alone = self._phase is Phase.IDLE and not self._roster.others and not self.options.joining
+        leaderless = self._phase is Phase.LOOK and self._joined
+        return self._new_round(now_ms) if (alone or leaderless) and self._able(now_ms) else []
+
+    def _run_lock(self, now_ms: int, held: bool) -> list[Effect]:
+        """A leader's own work has the lock; for others it is what an earlier start left behind."""
+        if self._phase is Phase.LEAD:
+            return []
+        self._lock_held = held
+        if held:
+            return []
+        self._work = 0
+        return self._can_lead(now_ms)

@@ -1,0 +1,865 @@
+"""Bully, rule by rule (RULES B), and the scenes of seeds 000 and 003.
+
+Where the removal of a rule must be noticed, the same scene runs with a mutant that lacks exactly that rule.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from tests.rank_harness import LAN, Cluster, seat
+
+from primacy.election.bully import BullyStrategy
+from primacy.election.effects import Send, Start, Stop
+from primacy.election.events import Code
+from primacy.election.inputs import (
+    DeadlinePassed,
+    GuardLost,
+    Health,
+    MembersChanged,
+    Pause,
+    Received,
+    Resume,
+    RunLock,
+    Shutdown,
+    Started,
+    StepDown,
+    Unanswered,
+    WorkGone,
+)
+from primacy.election.messages import Alive, Coordinator, Election, Handover, Heartbeat, Okay, Origin, Unable
+from primacy.election.model import Kind, Member, Role
+from primacy.election.rank import NO_HOLD_MS, RankOptions, detect_ms, settle_ms
+from primacy.settings.timing import RANK_PROFILES
+
+BOUND_MS = settle_ms(LAN)
+ALL = [Code.STANDS, Code.ELECTED]
+
+
+def cluster(names: str = "a b c d e", kind: type[BullyStrategy] = BullyStrategy, **more: object) -> Cluster:
+    made = Cluster(kind, names, **more)
+    made.settle(BOUND_MS)
+    made.run(1000)
+    made.forget()
+    return made
+
+
+def machine(node: str = "b", names: str = "a b c", **options: object) -> BullyStrategy:
+    made = BullyStrategy(seat(node, list(names.split())), LAN, RankOptions(**options))
+    made.step(0, Started())
+    return made
+
+
+def follower(node: str = "b", leader: str = "c", names: str = "a b c") -> BullyStrategy:
+    made = machine(node, names)
+    made.step(1, Received(Coordinator(Origin(leader, boot=7), 3)))
+    assert made.leader == leader
+    return made
+
+
+def to(effects: list[object]) -> list[tuple[str, str]]:
+    return [(effect.to, type(effect.message).__name__) for effect in effects if isinstance(effect, Send)]
+
+
+def codes(effects: list[object]) -> list[Code]:
+    return [effect.event.code for effect in effects if hasattr(effect, "event")]
+
+
+# --- the election itself ----------------------------------------------------------------------------------------------
+
+
+def test_the_highest_node_leads() -> None:
+    assert cluster().leader() == "e"
+
+
+def test_call_goes_to_all_higher_nodes_at_once_and_ok_makes_one_wait() -> None:
+    node = machine("b", "a b c d")
+    called = node.step(400, DeadlinePassed()) + node.step(500, DeadlinePassed())
+    assert to(called) == [("c", "Election"), ("d", "Election")]
+    assert node.role is Role.CANDIDATE
+    assert "2 nodes have still to answer" in node.view(500).waits_for
+    number = next(effect.message.round for effect in called if isinstance(effect, Send))
+    node.step(510, Received(Okay(Origin("d"), number)))
+    assert "since d is there" in node.view(510).waits_for
+    assert node.step(520, Received(Coordinator(Origin("d"), 1)))
+    assert (node.role, node.leader) == (Role.FOLLOWER, "d")
+
+
+def test_a_call_is_answered_with_okay_and_an_own_election() -> None:
+    node = follower("b", "c", "a b c")
+    effects = node.step(10, Received(Election(Origin("a"), 5)))
+    assert to(effects) == [("a", "Okay"), ("c", "Election")]
+    assert node.leader == "c", "kept on show until the outcome"
+
+
+def test_nobody_answers_then_it_leads_and_tells_all() -> None:
+    node = machine("b", "a b c")
+    node.step(500, DeadlinePassed())
+    effects = node.step(node.deadline_ms, DeadlinePassed())
+    assert to(effects) == [("a", "Coordinator"), ("c", "Coordinator")]
+    start = next(effect for effect in effects if isinstance(effect, Start))
+    assert start.leadership == ("b", 1, 0, NO_HOLD_MS)
+    assert node.view(700).hold_left_ms == node.view(700).token == 0
+
+
+def test_answers_of_another_round_or_of_nobody_called_do_not_count() -> None:
+    node = machine("b", "a b c")
+    node.step(500, DeadlinePassed())
+    for message in (Okay(Origin("c"), 3), Okay(Origin("a")), Unable(Origin("a")), Unable(Origin("c"), 9)):
+        node.step(501, Received(message))
+    assert "1 nodes" in node.view(501).waits_for
+    assert any(isinstance(effect, Start) for effect in node.step(502, Received(Unable(Origin("c")))))
+
+
+def test_a_refused_call_is_as_good_as_silence() -> None:
+    node = machine("b", "a b c")
+    node.step(500, DeadlinePassed())
+    assert node.step(501, Unanswered("a")) == []
+    assert Code.ELECTED in codes(node.step(502, Unanswered("c")))
+
+
+# --- B1 ---------------------------------------------------------------------------------------------------------------
+
+
+class DeafToLower(BullyStrategy):
+    """Without B1: lower ones take over and nobody says a word."""
+
+    def _answers_lower_announcement(self, now_ms: int, sender: str) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(("kind", "answers"), [(BullyStrategy, True), (DeafToLower, False)])
+def test_B1_a_lower_announcement_is_answered_with_an_election(kind: type[BullyStrategy], answers: bool) -> None:
+    node = kind(seat("c", ["a", "b", "c", "d"]), LAN, RankOptions())
+    node.step(0, Started())
+    node.step(1, Received(Coordinator(Origin("a"), 1)))
+    assert node.leader == "a", "a node that joins takes the leader it finds"
+    effects = node.step(2, Received(Coordinator(Origin("b"), 2)))
+    assert (("d", "Election") in to(effects)) is answers
+
+
+@pytest.mark.parametrize(("kind", "healed"), [(BullyStrategy, True), (DeafToLower, False)])
+def test_B1_a_node_between_two_leaders_takes_both(kind: type[BullyStrategy], healed: bool) -> None:
+    """Leaders a and b cannot hear each other; c, which joined above a, hears both."""
+    made = Cluster(kind, "a b c", start=False)
+    made.cut("a", "b")
+    made.start("a", bootstrap=True)
+    made.run(600)
+    made.start("c")
+    made.run(10)
+    made.start("b", bootstrap=True)
+    made.run(BOUND_MS)
+    assert (made.leader() == "c") is healed
+    assert (made.leaders() == ["a", "b"]) is not healed
+
+
+def test_B1_the_leader_that_it_follows_may_rank_below() -> None:
+    node = follower("c", "a", "a b c")
+    assert node.step(5, Received(Coordinator(Origin("a"), 3))) == []
+    assert node.role is Role.FOLLOWER
+
+
+def test_B1_its_own_higher_leader_deals_with_the_announcer() -> None:
+    node = follower("b", "c", "a b c")
+    assert node.step(5, Received(Coordinator(Origin("a"), 9))) == []
+    assert node.leader == "c"
+
+
+def test_B1_while_an_election_runs_a_lower_announcement_is_merged() -> None:
+    node = machine("b", "a b c")
+    node.step(500, DeadlinePassed())
+    assert node.step(501, Received(Coordinator(Origin("a"), 9))) == []
+    assert node.role is Role.CANDIDATE
+
+
+# --- B2 ---------------------------------------------------------------------------------------------------------------
+
+
+class Stubborn(BullyStrategy):
+    """Without B2's second half: nobody yields."""
+
+    def _yields_to(self, rival: str) -> bool:
+        return False
+
+
+class SaysItOnce(BullyStrategy):
+    """Without B2's first half: announced once, as in seed 000."""
+
+    def _leader_beat(self, now_ms: int) -> list[object]:
+        return []
+
+
+@pytest.mark.parametrize(("kind", "healed"), [(BullyStrategy, True), (Stubborn, False), (SaysItOnce, False)])
+def test_B2_of_two_leaders_that_meet_the_lower_yields(kind: type[BullyStrategy], healed: bool) -> None:
+    made = cluster("a b c d", kind)
+    made.cut("a b", "c d")
+    made.run(3000)
+    assert made.leaders() == ["b", "d"]
+    made.heal()
+    made.run(2 * LAN.beat_ms)
+    assert (made.leader() == "d") is healed
+    if kind is BullyStrategy:
+        assert Code.CROSSED in made.codes("b")
+        assert Code.OUTRANKED in made.codes("b")
+        assert made.working.keys() == {"d"}
+
+
+def test_B2_the_leader_announces_itself_every_beat() -> None:
+    made = cluster("a b c")
+    made.run(10 * LAN.beat_ms)
+    assert 2 * 10 <= made.sent["Coordinator"] <= 2 * 12
+
+
+def test_B2_a_leader_yields_only_on_proof() -> None:
+    """A late announcement of a dead leader costs one look, not the leadership."""
+    made = cluster("a b c")
+    made.crash("c")
+    made.run(2000)
+    assert made.leader() == "b"
+    made.forget()
+    made.give("b", Received(Coordinator(Origin("c", boot=1), 1)))
+    made.give("a", Received(Coordinator(Origin("c", boot=1), 1)))
+    made.run(2000)
+    assert made.leader() == "b"
+    assert made.codes("a") == []
+    assert [code for code in made.codes("b") if code is not Code.CROSSED] == []
+
+
+def test_B2_rivals_are_recorded_once() -> None:
+    node = machine("c", "a b c")
+    node.step(600, DeadlinePassed())
+    assert node.role is Role.LEADER
+    seen = [codes(node.step(601 + at, Received(Coordinator(Origin(who), 1)))) for at, who in enumerate("abab")]
+    assert seen == [[Code.CROSSED], [Code.CROSSED], [], []]
+
+
+# --- B3 ---------------------------------------------------------------------------------------------------------------
+
+
+class Restless(BullyStrategy):
+    """Without B3: every trigger begins another election."""
+
+    def _election_running(self) -> bool:
+        return False
+
+
+def failure_messages(made: Cluster) -> int:
+    made.crash(made.leader())
+    made.forget()
+    while not made.leader():
+        made.run(1)
+    return made.election_messages
+
+
+def test_B3_one_election_at_a_time() -> None:
+    node = follower("b", "c", "a b c d")
+    assert ("d", "Election") in to(node.step(10, Received(Election(Origin("a"), 1))))
+    assert to(node.step(11, Received(Election(Origin("a"), 2)))) == [("a", "Okay")]
+    assert to(node.step(12, Received(Election(Origin(""), 0)))) == [("", "Okay")]
+
+
+def test_B3_without_merging_the_count_explodes() -> None:
+    assert failure_messages(cluster(" ".join("abcdefgh"))) <= 8**2
+    assert failure_messages(cluster(" ".join("abcdefgh"), Restless)) > 8**2
+
+
+# --- B4 ---------------------------------------------------------------------------------------------------------------
+
+
+class Patient(BullyStrategy):
+    """Without B4: it waits for the announcement for ever."""
+
+    def _wait_expired(self, now_ms: int) -> list[object]:
+        return []
+
+
+@pytest.mark.parametrize(("kind", "led"), [(BullyStrategy, "c"), (Patient, "")])
+def test_B4_a_winner_that_dies_before_its_announcement(kind: type[BullyStrategy], led: str) -> None:
+    made = cluster("a b c d e", kind)
+    made.crash("e")
+    made.drops = lambda a, b, message: isinstance(message, Coordinator) and a == "d"
+    while "d" not in made.leaders():
+        made.run(1)
+    made.crash("d")
+    made.run(BOUND_MS)
+    assert made.leader() == led
+    assert (Code.WINNER_DEAD in made.codes()) is bool(led)
+
+
+def test_B4_rounds_back_off_up_to_a_bound() -> None:
+    """A node above answers every call and never announces itself."""
+    made = Cluster(BullyStrategy, "a b")
+    made.drops = lambda a, b, message: a == "b" and isinstance(message, Coordinator | Alive)
+    made.run(20_000)
+    rounds = [at for at, name, event in made.log if name == "a" and event.code is Code.STANDS]
+    gaps = [later - earlier for earlier, later in pairwise(rounds)]
+    assert gaps[0] < gaps[1] < gaps[2]
+    assert max(gaps) <= 4 * 500 * 5 // 4 + LAN.election_ms
+    assert len(rounds) < 15
+
+
+# --- B5 ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["", "zz", "b", "w", "o"])
+def test_B5_no_empty_unknown_or_unfit_id_becomes_leader(name: str) -> None:
+    members = ["a", "b", "c", Member("o", Kind.OBSERVER), Member("w", Kind.WITNESS)]
+    for message in (Coordinator(Origin(name), 5), Alive(Origin(name), 0, name), Alive(Origin("c"), 0, name)):
+        node = BullyStrategy(seat("b", members), LAN, RankOptions())
+        node.step(0, Started())
+        node.step(1, Received(message))
+        assert node.leader == ""
+        follows = BullyStrategy(seat("b", members), LAN, RankOptions())
+        follows.step(0, Started())
+        follows.step(1, Received(Coordinator(Origin("c"), 1)))
+        follows.step(2, Received(Handover(Origin("c"), name)))
+        follows.step(3, Received(message))
+        assert follows.leader in ("c", "", "b")
+
+
+def test_B5_a_leader_that_says_it_does_not_lead_is_a_reason_to_elect() -> None:
+    for named in ("", "zz", "b", "a"):
+        node = follower("b", "c", "a b c")
+        effects = node.step(5, Received(Alive(Origin("c"), 0, named)))
+        assert Code.LEADER_SILENT in codes(effects)
+        assert ("c", "Election") in to(effects)
+
+
+def test_B5_a_better_one_that_it_names_is_asked_first() -> None:
+    node = follower("a", "b", "a b c")
+    effects = node.step(5, Received(Alive(Origin("b"), 0, "c")))
+    assert to(effects) == [("c", "Heartbeat")]
+    number = effects[-1].message.number
+    effects = node.step(6, Received(Alive(Origin("c"), number, "b")))
+    assert to(effects) == [("b", "Election"), ("c", "Election")], "and if that one does not lead either, it elects"
+
+
+def test_B5_two_that_follow_each_other_notice() -> None:
+    made = cluster("a b c")
+    made.machines["c"]._resign(Code.GUARD_LOST, "", "")
+    del made.working["c"]
+    made.machines["c"]._follow(made.now, "b")
+    made.machines["b"]._follow(made.now, "c")
+    made.give("c", WorkGone(1))
+    made.settle(BOUND_MS)
+
+
+def test_B5_no_leader_at_the_start_is_a_reason_to_elect() -> None:
+    made = Cluster(BullyStrategy, "a b c", start=False)
+    made.start("a")
+    made.run(2000)
+    assert made.leader() == "a"
+
+
+# --- B9 ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [3, 4, 5, 7, 10, 20, 50])
+def test_B9_at_most_n_squared_messages_per_failure(count: int) -> None:
+    for seed in range(3 if count < 20 else 1):
+        made = cluster(" ".join(f"n{index:02d}" for index in range(count)), seed=seed)
+        assert failure_messages(made) <= count**2
+        made.forget()
+        made.run(3000)
+        assert set(made.sent) <= {"Heartbeat", "Alive", "Coordinator"}, "and then it is quiet"
+
+
+def test_B9_also_with_several_dead() -> None:
+    made = cluster(" ".join("abcdefghij"))
+    made.crash("h", "i")
+    assert failure_messages(made) <= 100
+
+
+# --- B10 --------------------------------------------------------------------------------------------------------------
+
+
+def test_B10_bare_messages_of_a_real_node_are_enough() -> None:
+    """Heartbeats without number, an answer that says nothing, no epoch, an election whose body nobody reads."""
+    node = machine("b", "a b z")
+    assert to(node.step(1, Received(Heartbeat(Origin(""))))) == [("", "Alive")]
+    node.step(2, Received(Coordinator(Origin("z"))))
+    assert node.leader == "z"
+    look = node.step(node.deadline_ms, DeadlinePassed())
+    assert to(look) == [("z", "Heartbeat")]
+    now_ms = node.deadline_ms
+    for _ in range(5):
+        node.step(now_ms, DeadlinePassed())
+        node.step(now_ms + 5, Received(Alive(Origin("z"))))
+        now_ms = node.deadline_ms
+    assert node.leader == "z"
+    assert to(node.step(now_ms, Received(Election(Origin(""))))) == [("", "Okay"), ("z", "Election")]
+    node.step(now_ms + 1, Received(Okay(Origin("z"))))
+    node.step(now_ms + 2, Received(Coordinator(Origin("z"))))
+    assert (node.role, node.leader) == (Role.FOLLOWER, "z")
+    unavailable = node.step(now_ms + 9, Received(Alive(Origin("z"), able=False)))  # its 503
+    assert ("z", "Election") in to(unavailable)
+
+
+def test_B10_a_leader_yields_to_a_real_node() -> None:
+    node = machine("b", "a b z")
+    node.step(500, DeadlinePassed())
+    node.step(node.deadline_ms, DeadlinePassed())
+    assert node.role is Role.LEADER
+    assert to(node.step(800, Received(Coordinator(Origin("z"))))) == [("z", "Heartbeat")]
+    effects = node.step(801, Received(Alive(Origin("z"))))
+    assert Stop(1, "outranked", False) in effects
+    assert node.leader == "z"
+
+
+def test_B10_the_answer_to_a_join_names_the_leader() -> None:
+    node = machine("c", "c", joining=True)
+    assert node.deadline_ms is None
+    assert "node to join" in node.view(0).waits_for
+    node.step(5, MembersChanged((("a", 0, 0), ("b", 0, 0), ("c", 0, 0))))
+    assert node.role is Role.STARTING
+    node.step(6, Received(Alive(Origin("b"), 0, "a")))
+    assert (node.role, node.leader) == (Role.FOLLOWER, "a")
+
+
+def test_a_stranger_is_kept_quiet_and_moves_nobody() -> None:
+    node = follower("b", "c", "a b c")
+    assert to(node.step(5, Received(Election(Origin("zz"), 1)))) == [("zz", "Okay")]
+    assert to(node.step(6, Received(Heartbeat(Origin("zz"), 1)))) == [("zz", "Alive")]
+    leader = machine("c", "a b c")
+    leader.step(600, DeadlinePassed())
+    assert to(leader.step(601, Received(Election(Origin("zz"), 1)))) == [("zz", "Okay")]
+    assert to(leader.step(602, Received(Election(Origin("a"), 1)))) == [("a", "Okay"), ("a", "Coordinator")]
+    assert leader.role is Role.LEADER
+
+
+def test_two_nodes_with_one_id_are_reported_once() -> None:
+    node = machine("b", "a b c")
+    own = node._origin
+    assert node.step(1, Received(Coordinator(own, 1))) == []
+    assert node.step(2, Received(Coordinator(own._replace(boot=0), 1))) == []
+    assert codes(node.step(3, Received(Coordinator(own._replace(boot=5), 1)))) == [Code.TWO_BOOTS]
+    assert node.step(4, Received(Coordinator(own._replace(boot=6), 1))) == []
+
+
+# --- joining, rejoining, leaving --------------------------------------------------------------------------------------
+
+
+def test_joining_above_a_healthy_leader_changes_nothing() -> None:
+    made = Cluster(BullyStrategy, "a b c", start=False)
+    made.start("a", bootstrap=True)
+    made.run(1000)
+    made.start("b")
+    made.start("c")
+    made.run(5000)
+    assert made.leader() == "a"
+    assert made.codes("a") == [Code.STARTED, Code.ELECTED]
+
+
+def test_rejoin_is_as_a_follower_and_the_next_election_is_won() -> None:
+    made = cluster("a b c d")
+    made.crash("d")
+    made.run(3000)
+    made.start("d")
+    made.run(3000)
+    assert made.leader() == "c"
+    made.crash("c")
+    made.run(3000)
+    assert made.leader() == "d"
+
+
+def test_a_leader_that_restarts_at_once_is_noticed_by_the_next_look() -> None:
+    made = cluster("a b c")
+    made.crash("c")
+    made.start("c")
+    assert made.settle(1000) < detect_ms(LAN)
+
+
+def test_all_restart_together() -> None:
+    made = cluster("a b c d")
+    made.crash(*"abcd")
+    for name in "abcd":
+        made.start(name, bootstrap=name == "a")
+    made.run(3000)
+    assert made.leader() != ""
+
+
+def test_restarted_first_node_asks_before_it_leads() -> None:
+    made = Cluster(BullyStrategy, "a b c", start=False)
+    made.start("a", bootstrap=True)
+    made.run(1000)
+    made.start("b")
+    made.start("c")
+    made.run(1000)
+    made.crash("a")
+    made.run(2000)
+    assert made.leader() == "c"
+    made.start("a", bootstrap=True)
+    made.run(2000)
+    assert made.leader() == "c"
+    assert Code.OUTRANKED not in made.codes()
+
+
+def test_one_node_alone_leads_at_once_unless_it_is_joining() -> None:
+    assert machine("a", "a").role is Role.LEADER
+    joining = machine("a", "a", joining=True)
+    assert joining.role is Role.STARTING
+    assert joining.step(9, Resume()) == []
+
+
+def test_silent_leader_is_noticed_after_the_misses() -> None:
+    made = cluster("a b c")
+    made.cut("c", "a b")
+    began = made.now
+    while made.leaders() != ["b", "c"]:
+        made.run(1)
+    assert made.now - began <= LAN.beat_ms + detect_ms(LAN) + LAN.election_ms
+    made.heal()
+    made.run(1000)
+    assert made.leader() == "c"
+
+
+def test_refused_heartbeats_are_misses_at_once() -> None:
+    node = BullyStrategy(seat("a", ["a", "b"]), RANK_PROFILES["ghoti"], RankOptions())
+    node.step(0, Started())
+    node.step(1, Received(Coordinator(Origin("b"), 1)))
+    assert node.step(2, Unanswered("b")) == [], "nothing was asked yet"
+    now_ms = node.deadline_ms
+    node.step(now_ms, DeadlinePassed())
+    assert Code.LEADER_SILENT in codes(node.step(now_ms + 1, Unanswered("b")))
+    assert node.step(now_ms + 2, Unanswered("b"))
+
+
+def test_late_or_repeated_answers_do_not_keep_a_leader_alive() -> None:
+    node = follower("a", "b", "a b")
+    first = node.step(node.deadline_ms, DeadlinePassed())[-1].message.number
+    for _ in range(2):
+        now_ms = node.deadline_ms
+        node.step(now_ms, DeadlinePassed())
+        node.step(now_ms, Received(Alive(Origin("b"), first - 5, "b")))
+    assert node.role is Role.CANDIDATE
+
+
+def test_removed_leader_and_removed_self() -> None:
+    node = follower("b", "c", "a b c")
+    effects = node.step(9, MembersChanged((("a", 0, 0), ("b", 0, 0)), 2))
+    assert Code.ELECTED in codes(effects), "the leader has left and nobody is above"
+    assert node.step(10, MembersChanged((("a", 0, 0), ("b", 0, 0), ("c", 0, 0)), 1)) == [], "an older list"
+    effects = node.step(11, MembersChanged((("a", 0, 0), ("", 0, 0)), 3))
+    assert Code.REMOVED in codes(effects)
+    assert Stop(4, "removed", False) in effects
+    assert (node.deadline_ms, node.leader) == (None, "")
+    assert node.step(12, Received(Coordinator(Origin("a"), 9))) == []
+    assert to(node.step(13, Received(Election(Origin("a"), 9)))) == [("a", "Unable")]
+    node.step(14, MembersChanged((("a", 0, 0), ("b", 0, 0)), 4))
+    assert node.role is Role.STARTING, "back on the list: as a newcomer"
+
+
+def test_a_list_without_the_leader_on_show_ends_that_belief() -> None:
+    node = follower("b", "c", "a b c d")
+    node.step(9, Received(Election(Origin("a"), 1)))
+    assert (node.role, node.leader) == (Role.CANDIDATE, "c")
+    node.step(10, MembersChanged((("a", 0, 0), ("b", 0, 0), ("d", 0, 0)), 2))
+    assert (node.role, node.leader) == (Role.CANDIDATE, "")
+    node.step(11, MembersChanged((("a", 0, 0), ("d", 0, 0)), 3))
+    assert node.deadline_ms is None
+
+
+def test_long_dead_nodes_are_left_out_and_come_back_by_being_heard() -> None:
+    made = cluster("a b c d", options=RankOptions(prune_after_ms=5000))
+    made.crash("d")
+    made.run(2000)
+    assert made.leader() == "c"
+    assert made.machines["c"].pruned == ()
+    made.run(6000)
+    assert made.machines["c"].pruned == made.machines["a"].pruned == ("d",)
+    assert Code.PRUNED in made.codes("c")
+    made.crash("c")
+    made.forget()
+    made.run(detect_ms(LAN) + LAN.beat_ms + 20)
+    assert made.leader() == "b", "nobody waited for d"
+    made.start("d")
+    made.run(1000)
+    assert Code.RETURNED in made.codes("b")
+    assert made.machines["b"].pruned == made.machines["a"].pruned == ()
+
+
+def test_by_default_nobody_is_left_out() -> None:
+    made = cluster("a b c")
+    made.crash("a")
+    made.run(100_000)
+    assert made.machines["c"].pruned == ()
+
+
+# --- who does not lead ------------------------------------------------------------------------------------------------
+
+
+def test_observers_and_witnesses_follow_and_never_lead() -> None:
+    made = Cluster(BullyStrategy, ["a", "b", Member("x", Kind.OBSERVER), Member("y", Kind.WITNESS)])
+    made.settle(BOUND_MS)
+    assert made.leader() == "b"
+    assert made.machines["x"].role is Role.OBSERVER
+    made.crash("a", "b")
+    made.run(10_000)
+    assert made.leaders() == []
+    assert "only follows" in made.machines["y"].view(made.now).waits_for
+    made.start("a")
+    made.run(4000)
+    assert made.leader() == "a"
+
+
+def test_a_paused_leader_stops_first_and_then_hands_over() -> None:
+    made = cluster("a b c")
+    made.forget()
+    effects = made.give("c", Pause())
+    assert Stop(1, "paused", True) in effects
+    assert made.leaders() == ["c"], "until its work is gone"
+    made.run(10)
+    assert made.leader() == "b"
+    assert made.machines["c"].role is Role.PAUSED
+    assert made.sent["Election"] <= 2, "the highest live node was told to elect"
+    made.run(3000)
+    made.give("c", Resume())
+    made.run(3000)
+    assert made.leader() == "b", "back, above a healthy leader"
+
+
+def test_a_paused_node_does_not_stand_and_says_so() -> None:
+    made = cluster("a b c")
+    made.give("b", Pause())
+    assert to(made.give("b", Received(Election(Origin("a"), 3)))) == [("a", "Unable")]
+    made.crash("c")
+    made.run(detect_ms(LAN) + 2 * LAN.beat_ms + LAN.election_ms)
+    assert made.leader() == "a"
+    made.crash("a")
+    made.run(10_000)
+    assert made.leaders() == []
+    assert "primacy resume" in made.machines["b"].view(made.now).waits_for
+    made.give("b", Resume())
+    made.run(LAN.election_ms)
+    assert made.leader() == "b"
+
+
+def test_a_candidate_that_is_paused_gives_up() -> None:
+    node = machine("b", "a b c")
+    node.step(500, DeadlinePassed())
+    assert node.role is Role.CANDIDATE
+    node.step(501, Pause())
+    assert node.role is Role.PAUSED
+    assert node.step(502, Pause()) == []
+
+
+def test_an_unhealthy_leader_hands_over_and_comes_back_as_a_follower() -> None:
+    made = cluster("a b c")
+    made.give("c", Health(False, "disk full"))
+    made.run(50)
+    assert made.leader() == "b"
+    assert "disk full" in made.machines["c"]._hindrance(made.now)
+    made.give("c", Health(True))
+    made.run(2000)
+    assert made.leader() == "b"
+
+
+def test_step_down_sits_out_and_a_named_successor_leads_below_others() -> None:
+    made = cluster("a b c d")
+    made.give("d", StepDown("b"))
+    made.run(2000)
+    assert made.leader() == "b", "although c ranks higher"
+    made.give("b", StepDown("zz"))
+    made.run(2000)
+    assert made.leader() == "d", "an unknown successor: the highest live node"
+    made.give("d", StepDown())
+    made.run(2000)
+    assert made.leader() == "c"
+    assert made.give("a", StepDown()) == []
+
+
+def test_a_named_successor_that_cannot_lead_leaves_it_to_an_election() -> None:
+    made = cluster("a b c")
+    made.give("a", Pause())
+    made.give("c", StepDown("a"))
+    made.run(3000)
+    assert made.leader() in ("b", "c")
+
+
+def test_handover_counts_from_the_followed_leader_only() -> None:
+    node = follower("b", "c", "a b c")
+    assert node.step(5, Received(Handover(Origin("a"), "b"))) == []
+    node.step(6, Received(Handover(Origin("c"), "a")))
+    assert node.leader == "a"
+
+
+def test_alone_after_step_down_it_leads_again() -> None:
+    made = cluster("a b")
+    made.crash("a")
+    made.run(2000)
+    made.give("b", StepDown())
+    made.run(100)
+    assert made.leaders() == []
+    made.run(5000)
+    assert made.leaders() == ["b"]
+
+
+def test_shutdown_of_a_leader_tells_the_highest_live_node() -> None:
+    made = cluster("a b c d")
+    made.forget()
+    made.give("d", Shutdown())
+    made.run(10)
+    assert made.machines["d"].deadline_ms is None
+    assert made.leaders() == ["c"]
+    assert to(made.give("d", Received(Heartbeat(Origin("a"), 1)))) == [("a", "Alive")]
+    assert to(made.give("d", Received(Election(Origin("a"), 1)))) == [("a", "Unable")]
+    assert made.give("d", Started()) == []
+    made.give("a", Shutdown())
+    assert made.machines["a"].view(made.now).waits_for == ""
+    assert made.machines["a"].role is Role.FOLLOWER
+
+
+def test_a_stopping_leader_that_is_outranked_meanwhile_just_ends() -> None:
+    node = machine("b", "a b c")
+    node.step(500, DeadlinePassed())
+    node.step(node.deadline_ms, DeadlinePassed())
+    node.step(800, Shutdown())
+    assert node.role is Role.LEADER
+    asked = node.step(801, Received(Coordinator(Origin("c"), 9)))[-1].message
+    effects = node.step(802, Received(Alive(Origin("c"), asked.number, "c")))
+    assert Stop(1, "outranked", False) in effects
+    assert node.deadline_ms is None
+    assert node.step(803, Shutdown()) == []
+
+
+# --- work -------------------------------------------------------------------------------------------------------------
+
+
+def test_work_that_ends_by_itself_gives_the_next_node_a_try() -> None:
+    made = cluster("a b c")
+    del made.working["c"]
+    made.give("c", WorkGone(1))
+    made.run(1000)
+    assert made.leader() == "b"
+    assert Code.WORK_ENDED in made.codes("c")
+
+
+def test_lost_guard_ends_the_leadership_and_the_lock_decides_when_it_may_stand() -> None:
+    node = machine("a", "a")
+    effects = node.step(10, GuardLost(1))
+    assert Stop(1, "guard-lost", False) in effects
+    assert node.step(11, GuardLost(1)) == []
+    assert "old work" in node.view(11).waits_for
+    node.step(node.deadline_ms, DeadlinePassed())
+    assert node.role is Role.FOLLOWER
+    now_ms = node.deadline_ms
+    assert node.step(now_ms, RunLock(True)) == []
+    assert node.step(now_ms, RunLock(False))
+    assert node.role is Role.LEADER
+    assert node.step(now_ms, RunLock(True)) == []
+    assert node.step(now_ms, WorkGone(1)) == [], "of an earlier leadership"
+
+
+def test_a_run_lock_held_at_the_start_keeps_it_from_leading() -> None:
+    node = BullyStrategy(seat("a", ["a"]), LAN, RankOptions())
+    node.step(0, Started(lock_held=True))
+    assert node.role is Role.STARTING
+    node.step(5, RunLock(False))
+    assert node.role is Role.LEADER
+
+
+def test_old_work_that_is_slow_to_die_keeps_a_node_from_standing() -> None:
+    node = machine("c", "a b c")
+    node.step(600, DeadlinePassed())
+    node.step(601, GuardLost(1))
+    assert to(node.step(602, Received(Election(Origin("a"), 1)))) == [("a", "Unable")]
+    node.step(603, Received(Coordinator(Origin("b"), 5)))
+    assert node.leader == "b", "cannot lead itself, so anybody's announcement will do"
+    assert node.step(604, WorkGone(1)) == []
+
+
+# --- majority ---------------------------------------------------------------------------------------------------------
+
+
+def test_require_majority_leads_in_no_minority() -> None:
+    made = cluster("a b c d e", options=RankOptions(require_majority=True))
+    assert made.leader() == "e"
+    made.cut("d e", "a b c")
+    made.run(BOUND_MS)
+    assert made.leaders() == ["c"]
+    assert Code.MAJORITY_LOST in made.codes("e")
+    assert made.working.keys() == {"c"}
+    made.run(10_000)
+    assert made.leaders() == ["c"]
+    made.heal()
+    made.run(BOUND_MS)
+    assert made.leader() == "e", "it was standing all the time, and is the highest"
+
+
+def test_require_majority_alone_waits_and_says_so() -> None:
+    made = Cluster(BullyStrategy, "a b c", options=RankOptions(require_majority=True), start=False)
+    made.start("a")
+    words = set()
+    for _ in range(100):
+        made.run(50)
+        words.add(made.machines["a"].view(made.now).waits_for)
+    assert made.leaders() == []
+    assert {"waits until a majority of the list answers", "waits for its next round"} <= words
+    made.start("b")
+    made.settle(BOUND_MS)
+
+
+# --- sleep and one-way ways -------------------------------------------------------------------------------------------
+
+
+def test_a_leader_that_slept_stops_its_work_before_anything_else() -> None:
+    made = cluster("a b c")
+    made.sleep("c")
+    made.run(5000)
+    assert "b" in made.leaders()
+    made.forget()
+    made.wake("c")
+    first = [effect for _, name, effect in made.effects if name == "c"][:2]
+    assert first[1] == Stop(1, "overslept", False)
+    made.run(2000)
+    assert made.leader() == "b"
+
+
+def test_a_follower_that_slept_comes_back_as_a_follower() -> None:
+    made = cluster("a b c d")
+    made.crash("d")
+    made.sleep("c")
+    made.run(5000)
+    assert made.leaders() == ["b"]
+    made.wake("c")
+    made.run(2000)
+    assert made.leader() == "b"
+
+
+def test_alone_it_may_sleep_as_long_as_it_likes() -> None:
+    node = machine("a", "a")
+    assert node.step(10**6, DeadlinePassed()) == []
+    assert node.role is Role.LEADER
+
+
+@pytest.mark.parametrize("bad", ["a", "b", "c", "d"])
+@pytest.mark.parametrize("hears", [True, False])
+def test_one_way_node_makes_no_storm_and_moves_nobody_else(bad: str, hears: bool) -> None:
+    made = cluster("a b c d")
+    rest = " ".join(name for name in "abcd" if name != bad)
+    made.cut(bad, rest, one_way=True) if hears else made.cut(rest, bad, one_way=True)
+    made.run(2 * BOUND_MS)
+    made.forget()
+    made.run(10_000)
+    believed = {made.machines[name].leader for name in rest.split()}
+    assert len(believed) == 1
+    assert believed <= set(rest.split())
+    assert [code for code in made.codes(*rest.split()) if code not in (Code.CROSSED, *ALL)] == []
+    assert made.election_messages / 40 < 16, "per beat"
+    made.heal()
+    made.settle(BOUND_MS)
+
+
+def test_partial_partition_leaves_the_rest_in_peace() -> None:
+    """b cannot reach the leader, everybody else can."""
+    made = cluster("a b c d")
+    made.cut("b", "d")
+    made.run(15_000)
+    made.forget()
+    for _ in range(200):
+        made.run(20)
+        assert {made.machines[name].leader for name in "acd"} == {"d"}
+    made.heal()
+    made.settle(BOUND_MS)
+    assert made.leader() == "d"
