@@ -94,6 +94,7 @@ class Life:
         self.terms = TermChecker(self._violated)
         self.liveness = LivenessChecker(bound_ms(plan.strategy, self.timing, len(self.names)))
         self.last_trouble_ms = 0.0
+        self.broken: dict[str, bool] = {}
         self.world.listeners += [self.work, self.terms, self.liveness, self._count]
         self._populate()
 
@@ -101,6 +102,7 @@ class Life:
 
     def _populate(self) -> None:
         self.faults.drift = self.plan.drift
+        self.faults.walls_agree = self.chance.random() < 0.5
         self.faults.memory_left = (len(self.names) - 1) // 2
         membership = Membership.of(self.names, "list-1")
         change = self.faults.change = self._draw_change() if self.plan.strategy == "raft" else None
@@ -124,7 +126,8 @@ class Life:
     def _add(self, name: str, membership: Membership) -> Node:
         chance = self.chance
         rate = 1 + chance.choice((-1, 1, chance.uniform(-1, 1))) * self.plan.drift
-        clock = Clock(chance.uniform(1e3, 1e9), rate, BASE + int(chance.uniform(-1e7, 1e7)))
+        skew_ms = 0.2 * self.unit_ms if self.faults.walls_agree else 1e7
+        clock = Clock(chance.uniform(1e3, 1e9), rate, BASE + int(chance.uniform(-skew_ms, skew_ms)))
         return self.world.add(name, clock, membership, self.timing)
 
     def _draw_change(self) -> Change:
@@ -207,6 +210,7 @@ class Life:
 
     def _break_for_good(self, name: str) -> None:
         node = self.world.nodes[name]
+        self.broken[name] = True
         how = self.chance.randrange(4 if self.cast.holds else 2)
         if self.world.store is not None:
             self.world.cut(name, "store")
@@ -265,14 +269,16 @@ class Life:
             name = RARE.get(fact.text)
             if name is not None:
                 rare[name] = rare.get(name, 0) + 1
-            if (
-                fact.text in NEEDLESS
-                and not self.faults.active
-                and self.world.now - self.last_trouble_ms > 2 * self.unit_ms
-            ):
+            if fact.text in NEEDLESS and self._is_quiet_for(fact.node):
                 self.outcome.needless += 1
         elif fact.kind in (Kind.FAULT, Kind.CALM, Kind.UP, Kind.DOWN):
             self.last_trouble_ms = fact.at_ms
+
+    def _is_quiet_for(self, node: str) -> bool:
+        """No fault is active or was lately, and the node is not one that stays broken: nothing excuses a loss now."""
+        if self.faults.active or node in self.broken:
+            return False
+        return self.world.now - self.last_trouble_ms > 3 * self.unit_ms
 
     def _finish(self, end_ms: float) -> Outcome:
         outcome = self.outcome
@@ -315,6 +321,7 @@ RARE: dict[str, str] = {
 }
 
 NEEDLESS = (Code.MAJORITY_LOST, Code.LEADER_SILENT, Code.LEASE_LOST, Code.RENEWAL_LATE)
+"""Losses of a role, or of a leader, that a fault should excuse."""
 
 
 def _ignore(violation: Violation) -> None:
