@@ -1,0 +1,239 @@
+"""What a lease node knows: its options, what it saw in the store, its leadership; and the rules for tokens (T).
+
+The theory stands at the head of `lease.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import NamedTuple
+
+from primacy.election.effects import Effect, Persist, Record
+from primacy.election.events import Code, Event
+from primacy.election.messages import Origin
+from primacy.election.model import TOKEN_MAX, Ballot, Kind, Seat
+from primacy.election.store import Row, StoreRequest, Take, holder_id
+from primacy.settings.timing import Timing
+
+TICK_MS = 1
+"""What reading a clock in whole milliseconds may cut off."""
+OUTSTANDING_MAX = 8
+"""Unanswered renewals, and failsafe beats, that may still be proved. Older ones are past TERM in every profile."""
+LATE_MAX = 3
+"""Proofs in a row that came too late to start on; then the row is left to a node whose store answers faster."""
+RETRY_MAX_MS = 5_000
+"""Longest pause between two tries at a store that fails. Longer would only delay the recovery."""
+WALL_MAX_MS = 253_402_300_800_000
+"""The year 10000. A wall clock beyond it would use up the tokens and is not believed."""
+
+
+class LeaseOptions(NamedTuple):
+    """What a lease needs to know besides its timing. A time of 0 means the default named there."""
+
+    name: str
+    """Name of the row; the election's name."""
+    token_max: int = 0
+    """The largest token that this node has ever seen in this election, under whatever strategy (T2)."""
+    single_machine: bool = False
+    """All users of the row run on this machine under one run lock, so that a free lock spares the first wait (L4)."""
+    failsafe: tuple[str, ...] = ()
+    """Fixed list of at least two nodes, this one included, that keep the holder alive while the store is away (L7)."""
+    look_every_ms: int = 0
+    """Between two looks; default the beat. Larger: fewer reads, but a release is noticed later."""
+    answer_ms: int = 0
+    """A watcher's request without an answer for this long is given up; default a third of the hold."""
+    start_within_ms: int = 0
+    """A holder whose work has not started by then gives up; default the hold. Larger where people must approve."""
+
+
+class Sighting(NamedTuple):
+    """What stood in the store, and the moment on the own clock from which on it was seen unchanged (L3)."""
+
+    server: str
+    row: Row | None
+    since_ms: int
+    wait_ms: int
+    """How long it must stay unchanged from then."""
+    jitter_ms: int = 0
+    released_ms: int = 0
+    """When it was first seen released."""
+    first: bool = False
+    """It is what the first answered look of this boot showed."""
+
+
+class Asked(NamedTuple):
+    """The one outstanding request of a node that does not hold the lease."""
+
+    number: int
+    request: StoreRequest
+    asked_ms: int
+
+
+class Round(NamedTuple):
+    """A failsafe beat: when it left, and who acked it."""
+
+    sent_ms: int
+    acked: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Lead:
+    """A leadership from its start to its loss, or to the confirmed end of its work."""
+
+    token: int
+    seq: int
+    server: str
+    proved_ms: int
+    """s: departure of the newest proved renewal, on our clock."""
+    started_ms: int
+    renew_at_ms: int | None
+    """When the next renewal leaves; None once the row is known to be released."""
+    failsafe_at_ms: int
+    answered_ms: int
+    """When the store last answered."""
+    running: bool = False
+    ending: Code | None = None
+    """Why the work was told to stop in order. From then on it is closed, but renewed until the work is gone."""
+    successor: str = ""
+    heard: int = 0
+    """Number of the newest renewal whose answer was used."""
+    renewals: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Unanswered renewals: number to (departure, seq)."""
+    rounds: dict[int, Round] = field(default_factory=dict)
+
+
+class LeaseState:
+    """Everything that a lease node remembers within one boot, and the small questions about it."""
+
+    def __init__(self, seat: Seat, timing: Timing, options: LeaseOptions) -> None:
+        self.seat = seat
+        self.timing = timing
+        self.options = options
+        self.holder = holder_id(seat.node, seat.boot)
+        self.token_max = options.token_max
+        self.deadline_ms: int | None = None
+        self._look_ms = options.look_every_ms or timing.beat_ms
+        self._answer_ms = options.answer_ms or timing.hold_ms // 3
+        self._start_within_ms = options.start_within_ms or timing.hold_ms
+        self._others = tuple(sorted(name for name in set(options.failsafe) if name != seat.node))
+        self._list_hash = list_hash(options.failsafe)
+        self._origin = Origin(seat.node, boot=seat.boot, config=self._list_hash)
+        member = seat.membership.get(seat.node)
+        listed = not options.failsafe or seat.node in options.failsafe
+        self._stands = listed and (member is None or member.kind is Kind.VOTER)
+
+        self._born: tuple[int, int] | None = None
+        """Own clock and wall clock at the start, once started."""
+        self._saved_token = options.token_max
+        self._number = 0
+        self._pending: Asked | None = None
+        self._take: Take | None = None
+        """The newest take that may still be written, answered or not (L7)."""
+        self._sight: Sighting | None = None
+        self._ever_saw = False
+        self._next_ask_ms = 0
+        self._failures = 0
+        self._failure = ""
+        self._lead: Lead | None = None
+        self._work = 0
+        """Token of our work that may be alive."""
+        self._used_token = 0
+        """The highest token of this boot that was started or given up: never started again."""
+        self._owes = False
+        """A row of ours may stand unreleased."""
+        self._heir = ""
+        """Whom a release of ours should name."""
+        self._late = 0
+        self._hold_off_ms = 0
+        self._lock_held = False
+        self._paused = False
+        self._ill = ""
+        self._closing = False
+
+    def _may_lead(self) -> bool:
+        """Nothing that people, probes or the machine itself say holds this node back (Q6 for the run lock)."""
+        held_back = self._paused or self._ill or self._closing or self._lock_held or self._work
+        return self._stands and not held_back
+
+    def _ours(self, sight: Sighting | None) -> Row | None:
+        """The row, if it is ours, unreleased, and was last written on the server that answers.
+
+        One written on an earlier server proves nothing: a leadership after ours may have been lost in the fail-over. It
+        is watched like anybody's.
+        """
+        row = None if sight is None else sight.row
+        if sight is None or row is None or row.holder != self.holder or row.released:
+            return None
+        return row if self._written_here(sight, row) else None
+
+    def _written_here(self, sight: Sighting, row: Row) -> bool:
+        """What a row says of itself counts on the server that it was written on (L3, L4)."""
+        return row.server == sight.server
+
+    # --- tokens (T1, T2) ----------------------------------------------------------------------------------------------
+
+    def _take_token(self, now_ms: int, sight: Sighting) -> int:
+        """A repeated take keeps its token: only one of the two can be written, as both compare the same."""
+        seen = (0, 0) if sight.row is None else (sight.row.token, sight.row.seq)
+        take = self._take
+        if take is not None and (take.server, take.seen_token, take.seen_seq) == (sight.server, *seen):
+            return max(take.row.token, self.token_max + 1)
+        return self._next_token(now_ms, seen[0])
+
+    def _next_token(self, now_ms: int, seen_token: int) -> int:
+        """Above everything known; wall time only ever lifts it (T1).
+
+        It lifts it above a take that was lost in a fail-over before we saw it, as long as the wall clocks agree within
+        the hold, for that is how much later ours comes at least.
+        """
+        started_ms, wall_ms = self._born or (now_ms, 0)
+        wall_now_ms = wall_ms + now_ms - started_ms
+        return max(seen_token + 1, self._largest_known() + 1, 1, wall_now_ms if wall_now_ms < WALL_MAX_MS else 1)
+
+    def _largest_known(self) -> int:
+        """The largest token that this node ever saw (T2)."""
+        return self.token_max
+
+    def _token_grows(self, token: int) -> bool:
+        """No start below the largest token known (T2)."""
+        return token >= self._largest_known()
+
+    def _note_token(self, token: int) -> None:
+        if token <= TOKEN_MAX:
+            self.token_max = max(self.token_max, token)
+
+    def _save(self) -> list[Effect]:
+        """The largest token outlives this boot (T2). Of a ballot's other fields a lease needs none."""
+        if self.token_max <= self._saved_token:
+            return []
+        self._saved_token = self.token_max
+        return [Persist(Ballot(0, self.token_max, "", self.timing.hold_ms, self.token_max, 0, ()))]
+
+    # --- small things -------------------------------------------------------------------------------------------------
+
+    def _own_row(self, token: int, seq: int, server: str) -> Row:
+        timing = self.timing
+        return Row(self.holder, token, seq, timing.hold_ms, timing.wait_ms, False, self._list_hash, server=server)
+
+    def _failed(self, reason: str) -> list[Effect]:
+        """Counted; recorded once until the store answers again, so that an outage makes no storm of events."""
+        self._failures += 1
+        self._failure = reason or "no reason given"
+        return [self._note(Code.STORE_FAILED, detail=self._failure)] if self._failures == 1 else []
+
+    def _answers(self) -> None:
+        self._failures, self._failure = 0, ""
+
+    def _jitter(self, most_ms: int) -> int:
+        return self.seat.random.randrange(max(0, most_ms) + 1)
+
+    def _note(self, code: Code, term: int = 0, subject: str = "", detail: str = "", value: int = 0) -> Record:
+        return Record(Event(code, term, subject, detail, value))
+
+
+def list_hash(members: tuple[str, ...]) -> str:
+    """Names a failsafe list in the row; empty for none."""
+    if not members:
+        return ""
+    return blake2b("\0".join(sorted(set(members))).encode(errors="replace"), digest_size=8).hexdigest()

@@ -1,0 +1,93 @@
+"""What people are told of a lease node: its role, whom it believes to hold, and what it waits for, in one sentence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from primacy.election.model import TOKEN_MAX, Role, View
+from primacy.election.store import Renew, Take, node_of
+
+if TYPE_CHECKING:
+    from primacy.election.lease import LeaseStrategy
+
+
+def view_of(node: LeaseStrategy, now_ms: int) -> View:
+    """A look that changes nothing."""
+    lead = node._lead
+    row = None if node._sight is None else node._sight.row
+    leader = believed(node, now_ms)
+    return View(
+        role=role_of(node),
+        leader=leader,
+        term=lead.token if lead is not None else 0 if row is None else row.token,
+        voted_for="",
+        token=lead.token if lead is not None else 0,
+        hold_left_ms=0 if lead is None else max(0, lead.proved_ms + node.timing.hold_ms - now_ms),
+        alive=tuple(sorted({node.seat.node, leader} - {""})),
+        waits_for=waits_for(node, now_ms),
+    )
+
+
+def role_of(node: LeaseStrategy) -> Role:
+    """One of the closed words."""
+    if node._lead is not None:
+        return Role.LEADER
+    if not node._stands:
+        return Role.OBSERVER
+    if node._paused:
+        return Role.PAUSED
+    if node._pending is not None and isinstance(node._pending.request, Take | Renew):
+        return Role.CANDIDATE
+    return Role.FOLLOWER if node._ever_saw else Role.STARTING
+
+
+def believed(node: LeaseStrategy, now_ms: int | None) -> str:
+    """The row's holder, as long as its hold may last (None: without regard to that)."""
+    if node._lead is not None:
+        return node.seat.node
+    sight = node._sight
+    if sight is None or sight.row is None or sight.row.released or sight.row.holder == node.holder:
+        return ""
+    return node_of(sight.row.holder) if now_ms is None or now_ms < node._ripe_ms(sight) else ""
+
+
+def waits_for(node: LeaseStrategy, now_ms: int) -> str:
+    """Why this node does not lead, or why its leadership does not work."""
+    lead = node._lead
+    if lead is not None and lead.ending is not None:
+        return "waits for its work to end, then releases the lease"
+    if lead is not None:
+        return "" if lead.running else "waits for its work to start"
+    if node._work:
+        return f"waits for its own work of token {node._work} to end; `primacy status` shows it"
+    if node._lock_held:
+        return "waits for the run lock: work of an earlier start is still ending here; `primacy status` shows it"
+    if node._paused:
+        return "is paused; `primacy resume` ends that"
+    if node._ill:
+        return f"waits for its health probes to pass ({node._ill}); `primacy status` shows them"
+    if not node._stands:
+        return ""
+    if node._failures:
+        return f"waits for the store to answer ({node._failure}); `primacy check` shows its address"
+    return waits_for_row(node, now_ms)
+
+
+def waits_for_row(node: LeaseStrategy, now_ms: int) -> str:
+    """What in the store it waits for."""
+    sight = node._sight
+    if sight is None:
+        return "waits for the first look at the store"
+    row, left_ms = sight.row, max(0, node._ripe_ms(sight) - now_ms)
+    if node._ours(sight) is not None:
+        return "waits for the store to prove its row"
+    if node._take_token(now_ms, sight) > TOKEN_MAX:
+        return "the row's token leaves no higher one; choose another `election.name`"
+    if row is None:
+        return f"waits one full hold before the first use of this name, at most {left_ms} ms"
+    if node._at_once(sight, row):
+        left_ms = max(0, (node._take_at_ms(now_ms) or now_ms) - now_ms)
+        return f"leaves the released lease to {row.successor or 'the others'} for {left_ms} ms" if left_ms else ""
+    if not node._list_allows(row):
+        return f"another list of nodes holds the lease; `primacy lease break {node.options.name}` forces it"
+    return f"waits for node {node_of(row.holder)}'s hold to run out, at most {left_ms} ms"
