@@ -1,0 +1,259 @@
+"""`primacy simulate`: many lives of a cluster, with faults, and whether any promise was broken."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from primacy.cli.call import Call, config_option, json_option, print_json
+from primacy.cli.simulate_text import print_classes, print_shrunk, print_summary
+from primacy.errors import InUse, UsageError
+from primacy.settings.schema import STRATEGIES
+from primacy.settings.timing import DEFAULT_PROFILE, PROFILES_OF
+from primacy.sim.campaign import campaign, cores, live_or_raised
+from primacy.sim.faults import CLASSES, CLASSES_OF
+from primacy.sim.life import Outcome, Plan
+from primacy.sim.shrink import Shrunk, command, shrink
+from primacy.sim.summary import Summary
+
+SEEDS_DEFAULT = 100
+SEEDS_MOST = 10**9
+SEED_MOST = 2**63 - 1
+NODES_DEFAULT = 5
+NODES_MOST = 50
+MINUTES_LEAST, MINUTES_MOST = 1, 24 * 60
+"""Below a minute there is no time to see that a leader comes and stays after the faults end."""
+DRIFT_MOST = 0.2
+JOBS_MOST = 256
+EXIT_VIOLATION = 1
+EXIT_INTERRUPTED = 130
+
+
+class Number(click.FloatRange):
+    """A range that also refuses what is no number: it compares with nothing, and so passes every bound."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if number != number:  # noqa: PLR0124  (the definition of not being a number)
+            self.fail(f"{number} is not in the range {self._describe_range()}.", param, ctx)
+        return number
+
+
+@click.command()
+@click.option("--strategy", metavar="S", help=f"{', '.join(STRATEGIES)}. Default: raft.")
+@config_option
+@click.option("--nodes", metavar="N", type=click.IntRange(1, NODES_MOST), help=f"How many. Default: {NODES_DEFAULT}.")
+@click.option("--profile", metavar="P", help=f"Times: lab, fast, lan, wan and others. Default: {DEFAULT_PROFILE}.")
+@click.option(
+    "--seeds", metavar="COUNT", type=click.IntRange(1, SEEDS_MOST), help=f"How many lives. Default: {SEEDS_DEFAULT}."
+)
+@click.option("--first-seed", metavar="K", type=click.IntRange(0, SEED_MOST), help="The first of them. Default: 0.")
+@click.option("--seed", metavar="K", type=click.IntRange(0, SEED_MOST), help="This one life only.")
+@click.option(
+    "--minutes",
+    metavar="M",
+    type=Number(MINUTES_LEAST, MINUTES_MOST),
+    default=2.0,
+    show_default=True,
+    help="Simulated minutes per life.",
+)
+@click.option(
+    "--faults",
+    metavar="LIST",
+    help="Exactly these classes in every life: a,b,c; or none; `help` lists them. Default: drawn for each seed.",
+)
+@click.option(
+    "--drift",
+    metavar="D",
+    type=Number(0, DRIFT_MOST),
+    default=0.01,
+    show_default=True,
+    help="Largest clock rate error. The promises hold up to 0.01; with 0.03, overlaps are to be expected.",
+)
+@click.option(
+    "--jobs", metavar="J", type=click.IntRange(1, JOBS_MOST), help="Processes at a time. Default: one per core."
+)
+@click.option("--trace", metavar="FILE", help="With --seed: write this life as one HTML page to look at.")
+@click.option("--shrink/--no-shrink", "shrinks", default=True, help="Look for the smallest life that fails alike.")
+@json_option
+@click.pass_obj
+def simulate(
+    call: Call,
+    *,
+    strategy: str | None,
+    config: str | None,
+    nodes: int | None,
+    profile: str | None,
+    seeds: int | None,
+    first_seed: int | None,
+    seed: int | None,
+    minutes: float,
+    faults: str | None,
+    drift: float,
+    jobs: int | None,
+    trace: str | None,
+    shrinks: bool,
+    as_json: bool,
+) -> None:
+    """Live many lives of a cluster in a world that loses messages, stops nodes and bends clocks.
+
+    Every life is drawn from its seed: the same seed is the same life, to the byte. Checkers outside look at the work
+    itself, in true time. Exit 0 without a violation, 1 with one.
+    """
+    as_json = as_json or call.json
+    file = _file(call, config, strategy, nodes, profile)
+    plan = _of_file(file, call.node) if file else _of_options(strategy, nodes, profile)
+    if faults is not None and faults.strip() == "help":
+        print_classes(plan.strategy)
+        return
+    plan = _with_faults(replace(plan, minutes=minutes, drift=drift), faults)
+    chosen = _seeds(seed, seeds, first_seed)
+    if trace is None:
+        summary = _lived(plan, chosen, jobs or cores())
+    elif seed is None:
+        raise UsageError(f"--trace {trace} draws one life: say which one with --seed K")
+    else:
+        summary = _traced(plan, seed, trace)
+    shrunk = _shrunk(summary) if summary.found and shrinks and not summary.interrupted else None
+    line = command(shrunk.plan, shrunk.seed, file or "") if shrunk else ""
+    if as_json:
+        print_json({**summary.as_dict(), "shrunk": _as_dict(shrunk, line) if shrunk else None})
+    else:
+        print_summary(summary, file or "", trace or "")
+        if shrunk:
+            print_shrunk(shrunk, line)
+    if summary.interrupted:
+        raise click.exceptions.Exit(EXIT_INTERRUPTED)
+    raise click.exceptions.Exit(EXIT_VIOLATION if summary.violations else 0)
+
+
+# --- what is asked ----------------------------------------------------------------------------------------------------
+
+
+def _file(call: Call, config: str | None, strategy: str | None, nodes: int | None, profile: str | None) -> str | None:
+    """The file that counts. One that merely lies in the working folder counts if no option contradicts it."""
+    said = config or call.config
+    options = {"--strategy": strategy, "--nodes": nodes, "--profile": profile}
+    given = [f"{name} {value}" for name, value in options.items() if value is not None]
+    if said and given:
+        raise UsageError(f"{given[0]} and --config {said} exclude each other: leave out one of them")
+    return None if given else call.file(config)
+
+
+def _of_options(strategy: str | None, nodes: int | None, profile: str | None) -> Plan:
+    strategy, profile = strategy or "raft", profile or DEFAULT_PROFILE
+    if strategy not in STRATEGIES:
+        raise UsageError(f"--strategy {strategy}: there is no such strategy; {_near(strategy, STRATEGIES)}")
+    fitting = PROFILES_OF[strategy]
+    if profile not in fitting:
+        raise UsageError(f"--profile {profile}: {strategy} has no such profile; {_near(profile, fitting)}")
+    return Plan(strategy=strategy, nodes=nodes or NODES_DEFAULT, profile=profile)
+
+
+def _of_file(file: str, node: str | None) -> Plan:
+    """Strategy, nodes and times of the file."""
+    from primacy.settings import load, membership_rows, timing_of
+
+    settings = load(file, node)
+    election = settings.election
+    if election.strategy not in STRATEGIES:
+        raise UsageError(
+            f"{file}: election.strategy = {election.strategy} cannot be simulated; {_near('', STRATEGIES)}"
+        )
+    names = tuple(name for name, _, _ in membership_rows(settings))
+    if len(names) > NODES_MOST:
+        raise UsageError(f"{file}: {len(names)} nodes are too many to simulate; at most {NODES_MOST}")
+    return Plan(election.strategy, len(names), election.profile, timing=timing_of(settings), names=names)
+
+
+def _with_faults(plan: Plan, faults: str | None) -> Plan:
+    """None: drawn for each seed. A list: exactly these, so that a seed can be lived again with fewer."""
+    if faults is None or faults.strip() == "all":
+        return plan
+    fitting = CLASSES_OF[plan.strategy]
+    wanted = () if faults.strip() == "none" else tuple(name.strip() for name in faults.split(","))
+    for name in wanted:
+        if name not in fitting:
+            wrong = f"does not befall {plan.strategy}" if name in CLASSES else "there is no such class"
+            raise UsageError(f"--faults {name or repr(faults)}: {wrong}; {_near(name, fitting)}")
+    return replace(plan, faults=tuple(name for name in fitting if name in wanted), draw=False)
+
+
+def _seeds(seed: int | None, seeds: int | None, first_seed: int | None) -> range:
+    if seed is None:
+        first = first_seed or 0
+        return range(first, first + (seeds or SEEDS_DEFAULT))
+    for option, value in (("--seeds", seeds), ("--first-seed", first_seed)):
+        if value is not None:
+            raise UsageError(f"{option} {value} and --seed {seed} exclude each other: --seed is one life")
+    return range(seed, seed + 1)
+
+
+def _near(name: str, known: tuple[str, ...]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return (f"is {near[0]} meant? " if near else "") + f"There are {', '.join(known)}"
+
+
+# --- doing it ---------------------------------------------------------------------------------------------------------
+
+
+def _lived(plan: Plan, seeds: range, jobs: int) -> Summary:
+    if not sys.stderr.isatty():
+        return campaign(plan, seeds, jobs)
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(f"{plan.strategy}, {len(plan.names) or plan.nodes} nodes", total=len(seeds))
+
+        def told(outcome: Outcome) -> None:
+            progress.advance(task)
+            for violation in outcome.violations[:1]:
+                progress.console.print(f"seed {outcome.seed}: {violation.rule}, {violation.sentence}", markup=False)
+
+        return campaign(plan, seeds, jobs, told=told)
+
+
+def _traced(plan: Plan, seed: int, trace: str) -> Summary:
+    """One life, drawn. The file is opened first: a wrong name is found before the life is lived."""
+    from time import perf_counter
+
+    from primacy.sim.trace import page, recorded
+
+    began = perf_counter()
+    try:
+        with open(trace, "w", encoding="utf-8") as file:
+            story = recorded(plan, seed)
+            file.write(page(story))
+    except OSError as error:
+        raise InUse(f"--trace {trace}: cannot be written: {error.strerror or error}") from None
+    summary = Summary(plan, seed)
+    summary.add(story.outcome)
+    summary.wall_s = perf_counter() - began
+    return summary
+
+
+def _shrunk(summary: Summary) -> Shrunk | None:
+    """The smallest life that fails as the first failing one does."""
+    first = summary.found[0]
+    click.echo(f"seed {first.seed} breaks {first.rule}; looking for the smallest life that does ...", err=True)
+    classes = live_or_raised(summary.plan, first.seed).classes
+    return shrink(summary.plan, first.seed, first.rule, classes)
+
+
+def _as_dict(shrunk: Shrunk, line: str) -> dict[str, object]:
+    return {
+        "seed": shrunk.seed,
+        "nodes": len(shrunk.plan.names) or shrunk.plan.nodes,
+        "faults": list(shrunk.plan.faults or ()),
+        "minutes": shrunk.plan.minutes,
+        "rule": shrunk.violation.rule,
+        "sentence": shrunk.violation.sentence,
+        "command": line,
+    }

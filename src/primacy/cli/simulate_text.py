@@ -1,0 +1,101 @@
+"""What `primacy simulate` says to people."""
+
+from __future__ import annotations
+
+import click
+
+from primacy.sim.faults import CLASSES, CLASSES_OF
+from primacy.sim.shrink import Shrunk
+from primacy.sim.summary import Found, Summary
+
+SHOWN_MAX = 10
+COLUMNS = 3
+
+
+def print_classes(strategy: str) -> None:
+    """The fault classes of a strategy, each with its sentence."""
+    click.echo(f"Fault classes of {strategy}, for --faults:\n")
+    for name in CLASSES_OF[strategy]:
+        text = (CLASSES[name].__doc__ or "").strip().splitlines() or [""]
+        click.echo(f"  {name:<14} {text[0]}")
+
+
+def print_summary(summary: Summary, file: str, trace: str) -> None:
+    """The whole answer."""
+    plan = summary.plan
+    if summary.interrupted:
+        click.echo("stopped early; this covers what was lived", err=True)
+    lives = f"one life, seed {summary.first_seed}" if summary.seeds == 1 else f"{summary.seeds:,} lives"
+    where = f"{file}: " if file else ""
+    click.echo(f"{where}{plan.strategy}, {summary.nodes} nodes, profile {plan.profile}, {lives}\n")
+    for name, value in _rows(summary):
+        click.echo(f"  {name:<30} {value}")
+    _print_faults(summary.faults)
+    _print_rare(summary.rare)
+    click.echo("")
+    _print_verdict(summary)
+    if trace:
+        click.echo(f"  wrote {trace}: open it in a browser")
+
+
+def print_shrunk(shrunk: Shrunk, line: str) -> None:
+    """The smallest failing life, and how to live it again."""
+    plan = shrunk.plan
+    classes = ", ".join(plan.faults or ()) or "none"
+    if plan.draw:
+        classes = "as drawn"
+    click.echo(f"\n  The smallest life that breaks {shrunk.violation.rule}, of {shrunk.lives} lived to find it:")
+    click.echo(f"    {len(plan.names) or plan.nodes} nodes, {plan.minutes:g} minutes, faults: {classes}")
+    click.echo(f"    {shrunk.violation.at_ms / 1000:.3f} s: {shrunk.violation.sentence}")
+    click.echo(f"    {line}")
+    click.echo("    --trace FILE.html behind it draws it.")
+
+
+def _print_verdict(summary: Summary) -> None:
+    if not summary.violations:
+        click.echo(f"  No violation.  trace {summary.trace_hash}")
+        return
+    lives = "one life" if len(summary.failing) == 1 else f"{len(summary.failing):,} lives"
+    count = "1 violation" if summary.violations == 1 else f"{summary.violations:,} violations"
+    click.secho(f"  {count} in {lives}:", bold=True)
+    for found in summary.found[:SHOWN_MAX]:
+        click.echo(f"    {_told(found)}")
+    if summary.violations > SHOWN_MAX:
+        click.echo(f"    and {summary.violations - SHOWN_MAX:,} more")
+    click.echo(f"  trace {summary.trace_hash}")
+
+
+def _told(found: Found) -> str:
+    return f"seed {found.seed}, {found.at_ms / 1000:.3f} s, {found.rule}: {found.sentence}"
+
+
+def _rows(summary: Summary) -> list[tuple[str, str]]:
+    simulated_s = summary.simulated_ms / 1000
+    speed = simulated_s / max(summary.wall_s, 1e-9)
+    p50, p99, most = (summary.failover_ms(share) for share in (0.5, 0.99, 1.0))
+    waits = "none" if p50 is None else f"p50 {p50:,} ms, p99 {p99:,} ms, max {most:,} ms, of {summary.failovers:,}"
+    return [
+        ("simulated", f"{simulated_s:,.0f} s in {summary.wall_s:.1f} s ({speed:,.0f} s per s)"),
+        ("elections", f"{summary.elections:,}"),
+        ("failover (nobody at work)", waits),
+        ("needless failovers", f"{summary.needless:,}"),
+        ("messages per node and second", f"{summary.messages_per_node_s:.1f}"),
+        ("time with the work running", f"{100 * summary.working_share:.1f} %"),
+        ("overlaps", f"{summary.overlaps:,}"),
+        ("faults injected", f"{sum(summary.faults.values()):,}"),
+    ]
+
+
+def _print_faults(counts: dict[str, int]) -> None:
+    names = sorted(counts)
+    rows = -(-len(names) // COLUMNS)
+    for row in range(rows):
+        cells = [f"{counts[name]:>8,}  {name:<14}" for name in names[row::rows]]
+        click.echo(("  " + " ".join(cells)).rstrip())
+
+
+def _print_rare(counts: dict[str, int]) -> None:
+    if counts:
+        click.echo("  rare situations")
+    for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        click.echo(f"  {count:>8,}  {name}")

@@ -1,0 +1,286 @@
+"""One life as one page: lanes per node over true time, roles, work, messages, faults, and what was said about it.
+
+The recorder listens to the world as a checker does and changes nothing: the drawn life is the one that was judged. The
+page is one file without outside parts. Its size is bounded; what was left out is said on it.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any
+
+from primacy.election.messages import (
+    Ack,
+    Alive,
+    Beat,
+    Coordinator,
+    FailsafeAck,
+    FailsafeBeat,
+    Heartbeat,
+    Message,
+    VoteReply,
+    VoteRequest,
+)
+from primacy.sim.facts import Fact, Kind
+from primacy.sim.life import Life, Outcome, Plan
+from primacy.sim.words import sentence
+
+MESSAGES_MAX = 12_000
+"""Of each sort: a page of a few megabytes that a browser still draws at once."""
+MARKS_MAX = 8_000
+SPANS_MAX = 20_000
+BEFORE_MS = 30_000
+"""If a life is too long to draw whole, its drawing begins this long before the first violation."""
+ROUTINE = (Beat, Ack, Heartbeat, Alive, FailsafeBeat, FailsafeAck)
+"""Sent all the time; drawn only when asked for."""
+
+Row = list[Any]
+"""Rows are lists and not objects: the page holds tens of thousands of them."""
+
+
+@dataclass(slots=True)
+class Kept:
+    """A bounded list that counts what it did not take."""
+
+    most: int
+    rows: list[Row] = field(default_factory=list)
+    left_out: int = 0
+
+    def add(self, row: Row) -> None:
+        if len(self.rows) < self.most:
+            self.rows.append(row)
+        else:
+            self.left_out += 1
+
+
+@dataclass(slots=True)
+class Story:
+    """A recorded life."""
+
+    plan: Plan
+    outcome: Outcome
+    names: tuple[str, ...]
+    from_ms: float
+    calm_ms: float | None
+    roles: list[Row]
+    work: list[Row]
+    faults: list[Row]
+    marks: Kept
+    messages: Kept
+    routine: Kept
+    labels: list[str]
+    left_out: int
+
+
+class Recorder:
+    """Listens to one world."""
+
+    def __init__(self, from_ms: float = 0.0) -> None:
+        self.from_ms = from_ms
+        self.names: list[str] = []
+        self.roles = Kept(SPANS_MAX)
+        self.work = Kept(SPANS_MAX)
+        self.faults = Kept(SPANS_MAX)
+        self.marks = Kept(MARKS_MAX)
+        self.messages = Kept(MESSAGES_MAX)
+        self.routine = Kept(MESSAGES_MAX)
+        self.labels: dict[str, int] = {}
+        self._role: dict[str, tuple[float, str]] = {}
+        self._runs: dict[tuple[str, int, int], float] = {}
+        self._open: dict[int, tuple[float, str, str]] = {}
+        self._announced: dict[tuple[str, str], int] = {}
+
+    # --- listening ----------------------------------------------------------------------------------------------------
+
+    def fact(self, fact: Fact) -> None:
+        match fact.kind:
+            case Kind.ROLE:
+                self._change_role(fact.node, fact.at_ms, fact.text)
+            case Kind.UP:
+                self._change_role(fact.node, fact.at_ms, "starting")
+            case Kind.DOWN:
+                self._change_role(fact.node, fact.at_ms, "down")
+            case Kind.WORK_STARTED:
+                self._runs[fact.node, fact.number, fact.extra] = fact.at_ms
+            case Kind.WORK_ENDED:
+                since_ms = self._runs.pop((fact.node, fact.number, fact.extra), fact.at_ms)
+                self.work.add([self._index(fact.node), _ms(since_ms), _ms(fact.at_ms), fact.number, fact.extra])
+            case Kind.FAULT if fact.number:
+                self._open[fact.number] = (fact.at_ms, fact.node, fact.text)
+            case Kind.FAULT:
+                self._add_fault(fact.at_ms, fact.at_ms, fact.node, fact.text)
+            case Kind.CALM:
+                self._end_fault(fact.number, fact.at_ms)
+        self._mark(fact)
+
+    def message(self, now_ms: float, sender: str, to: str, message: Message, delay_ms: float) -> None:
+        if now_ms < self.from_ms:
+            return
+        label = self.labels.setdefault(_label(message), len(self.labels))
+        row = [_ms(now_ms), self._index(sender), self._index(to), _ms(delay_ms), label]
+        (self.routine if self._is_routine(sender, to, message) else self.messages).add(row)
+
+    # --- keeping ------------------------------------------------------------------------------------------------------
+
+    def _index(self, node: str) -> int:
+        if not node:
+            return -1
+        if node not in self.names:
+            self.names.append(node)
+        return self.names.index(node)
+
+    def _mark(self, fact: Fact) -> None:
+        if fact.at_ms < self.from_ms or fact.kind in (Kind.ROLE, Kind.LEADER, Kind.CALM):
+            return
+        text = sentence(fact)
+        if text:
+            self.marks.add([_ms(fact.at_ms), self._index(fact.node), fact.kind.value, text])
+
+    def _change_role(self, node: str, at_ms: float, role: str) -> None:
+        since_ms, before = self._role.get(node, (at_ms, ""))
+        if before and at_ms > since_ms:
+            self.roles.add([self._index(node), _ms(since_ms), _ms(at_ms), before])
+        self._role[node] = (at_ms, role)
+
+    def _add_fault(self, from_ms: float, to_ms: float, node: str, text: str) -> None:
+        self.faults.add([self._index(node), _ms(from_ms), _ms(to_ms), text])
+
+    def _end_fault(self, key: int, at_ms: float) -> None:
+        began = self._open.pop(key, None)
+        if began is not None:
+            self._add_fault(began[0], at_ms, began[1], began[2])
+
+    def _is_routine(self, sender: str, to: str, message: Message) -> bool:
+        """A coordinator's word is news once, and then a heartbeat (B2)."""
+        if not isinstance(message, Coordinator):
+            return isinstance(message, ROUTINE)
+        known = self._announced.get((sender, to))
+        self._announced[sender, to] = message.epoch
+        return known == message.epoch
+
+    def close(self, end_ms: float, calm_ms: float | None) -> None:
+        """What still lasts ends with the page; faults end with the calm."""
+        for node in tuple(self._role):
+            self._change_role(node, end_ms, "")
+        for (node, token, run), since_ms in self._runs.items():
+            self.work.add([self._index(node), _ms(since_ms), _ms(end_ms), token, run])
+        for key, (since_ms, _, _) in tuple(self._open.items()):
+            self._end_fault(key, max(since_ms, end_ms if calm_ms is None else calm_ms))
+
+
+def recorded(plan: Plan, seed: int) -> Story:
+    """Lives the life and records it. One that is too long to draw is lived again and drawn around its violation."""
+    story = _record(plan, seed, 0.0)
+    if story.left_out and story.outcome.violations:
+        from_ms = story.outcome.violations[0].at_ms - BEFORE_MS
+        if from_ms > 0:
+            return _record(plan, seed, from_ms)
+    return story
+
+
+def _record(plan: Plan, seed: int, from_ms: float) -> Story:
+    life = Life(plan, seed)
+    recorder = Recorder(from_ms)
+    for name in life.names:
+        recorder._index(name)
+    life.world.listeners.append(recorder.fact)
+    life.world.watches_messages = recorder.message
+    outcome = life.live()
+    calm_ms = life.liveness.calm_ms
+    recorder.close(outcome.simulated_ms, calm_ms)
+    kept = (recorder.roles, recorder.work, recorder.faults, recorder.marks, recorder.messages, recorder.routine)
+    return Story(
+        plan,
+        outcome,
+        tuple(recorder.names),
+        from_ms,
+        calm_ms,
+        sorted(recorder.roles.rows),
+        sorted(recorder.work.rows, key=lambda row: row[1]),
+        sorted(recorder.faults.rows, key=lambda row: row[1]),
+        recorder.marks,
+        recorder.messages,
+        recorder.routine,
+        list(recorder.labels),
+        sum(part.left_out for part in kept),
+    )
+
+
+def page(story: Story) -> str:
+    """The whole HTML file."""
+    plan, outcome = story.plan, story.outcome
+    title = f"{plan.strategy}, {len(plan.names) or plan.nodes} nodes, seed {outcome.seed}"
+    data = json.dumps(_document(story, title), separators=(",", ":"), ensure_ascii=True)
+    template = files("primacy.sim").joinpath("trace_page.html").read_text(encoding="utf-8")
+    # In a script element only "</" and "<!--" could end the data; no "<" is left at all.
+    return template.replace("{{title}}", html.escape(title)).replace("{{data}}", data.replace("<", "\\u003c"))
+
+
+def _document(story: Story, title: str) -> dict[str, Any]:
+    outcome = story.outcome
+    return {
+        "title": title,
+        "profile": story.plan.profile,
+        "classes": list(outcome.classes),
+        "names": list(story.names),
+        "end": _ms(outcome.simulated_ms),
+        "from": _ms(story.from_ms),
+        "calm": None if story.calm_ms is None else _ms(story.calm_ms),
+        "roles": story.roles,
+        "work": story.work,
+        "overlaps": _overlaps(story.work),
+        "faults": story.faults,
+        "marks": story.marks.rows,
+        "messages": story.messages.rows,
+        "routine": story.routine.rows,
+        "labels": story.labels,
+        "left_out": story.left_out,
+        "violations": [[_ms(v.at_ms), v.rule, v.sentence] for v in outcome.violations],
+        "figures": _figures(outcome),
+    }
+
+
+def _figures(outcome: Outcome) -> list[tuple[str, str]]:
+    gaps = sorted(outcome.gaps_ms)
+    middle = f"{gaps[len(gaps) // 2]:,.0f} ms" if gaps else "none"
+    share = outcome.working_ms / outcome.simulated_ms if outcome.simulated_ms else 0
+    return [
+        ("simulated", f"{outcome.simulated_ms / 1000:,.0f} s"),
+        ("elections", f"{outcome.elections:,}"),
+        ("starts of the work", f"{outcome.starts:,}"),
+        ("failover, median", middle),
+        ("work running", f"{100 * share:.1f} %"),
+        ("overlaps", f"{outcome.overlaps:,}"),
+        ("faults", f"{sum(outcome.faults.values()):,}"),
+        ("messages", f"{outcome.sent:,}"),
+        ("trace", outcome.trace_hash),
+    ]
+
+
+def _overlaps(work: list[Row]) -> list[list[float]]:
+    """Spans of true time in which two runs went on at once. `work` is sorted by start."""
+    found: list[list[float]] = []
+    latest = float("-inf")
+    for _, from_ms, to_ms, _, _ in work:
+        if from_ms < latest:
+            found.append([from_ms, min(to_ms, latest)])
+        latest = max(latest, to_ms)
+    return found
+
+
+def _label(message: Message) -> str:
+    name = type(message).__name__
+    if isinstance(message, VoteRequest):
+        return f"{'would you vote' if message.pre else 'vote request'} (term {message.term})"
+    if isinstance(message, VoteReply):
+        answer = "yes" if message.granted else "no"
+        return f"{'pre-vote' if message.pre else 'vote'}: {answer} (term {message.asked})"
+    term = getattr(message, "term", 0)
+    return f"{name} (term {term})" if term else name
+
+
+def _ms(value: float) -> float:
+    return round(value, 1)

@@ -1,0 +1,199 @@
+"""Many lives: the same summary however they were lived, workers that leave nothing behind, failing lives made small."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from primacy.sim import campaign as campaigns
+from primacy.sim.campaign import CHUNK_MAX, campaign, lives
+from primacy.sim.checkers import Violation
+from primacy.sim.life import Outcome, Plan
+from primacy.sim.shrink import command, shrink
+from primacy.sim.summary import SHOWN_MAX, Summary
+
+SHORT = Plan(nodes=3, minutes=1.0)
+
+
+def fake(plan: Plan, seed: int) -> Outcome:
+    """A life that takes no time: it breaks a rule if `partition` and two more nodes are there, in every third seed."""
+    classes = ("stall", "partition", "link") if plan.faults is None else plan.faults
+    outcome = Outcome(seed, classes, simulated_ms=1000.0, sent=40)
+    outcome.gaps_ms = [float(seed)]
+    outcome.trace_hash = f"{seed:016x}"
+    if "partition" in outcome.classes and plan.nodes >= 3 and seed % 3 == 0:
+        outcome.violations = [Violation(5.0, "I1", "two at once"), Violation(6.0, "L1", "nobody")]
+    return outcome
+
+
+def slow(plan: Plan, seed: int) -> Outcome:
+    """A life that lasts longer than anybody waits."""
+    if seed >= CHUNK_MAX:
+        time.sleep(600)
+    return Outcome(seed)
+
+
+def deadly(plan: Plan, seed: int) -> Outcome:
+    """A life whose worker is killed."""
+    os._exit(9)
+
+
+# --- one summary ------------------------------------------------------------------------------------------------------
+
+
+def test_the_number_of_jobs_does_not_show() -> None:
+    alone = campaign(SHORT, range(10, 19), 1).as_dict()
+    together = campaign(SHORT, range(10, 19), 2).as_dict()
+    assert alone["seeds"] == 9
+    for figures in (alone, together):
+        figures.pop("wall_s")
+    assert alone == together
+
+
+def test_another_seed_is_another_trace() -> None:
+    assert campaign(SHORT, range(2)).trace_hash != campaign(SHORT, range(1, 3)).trace_hash
+
+
+def test_outcomes_come_in_seed_order() -> None:
+    assert [o.seed for o in lives(SHORT, range(7, 60), 2, fake)] == list(range(7, 60))
+
+
+def test_waits_are_folded_exactly() -> None:
+    summary = campaign(SHORT, range(1, 101), live=fake)
+    assert (summary.failover_ms(0.5), summary.failover_ms(0.99), summary.failover_ms(1.0)) == (50, 99, 100)
+    assert Summary(SHORT).failover_ms(0.5) is None
+
+
+def test_figures_are_those_of_the_lives() -> None:
+    summary = campaign(SHORT, range(1, 3), live=fake)
+    assert summary.messages_per_node_s == pytest.approx(80 / 2 / 3)
+    assert summary.violations == 0
+    assert Summary(SHORT).messages_per_node_s == Summary(SHORT).working_share == 0
+
+
+def test_violations_are_counted_all_and_kept_in_part() -> None:
+    summary = campaign(SHORT, range(600), live=fake)
+    assert (summary.violations, summary.overlaps) == (400, 200)
+    assert len(summary.found) == len(summary.failing) == SHOWN_MAX
+    assert summary.found[0] == (0, 5.0, "I1", "two at once")
+
+
+def test_a_life_that_raises_is_a_violation_with_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(campaigns.Life):
+        def live(self) -> Outcome:
+            self.world.run(250)
+            raise AssertionError("a bug")
+
+    monkeypatch.setattr(campaigns, "Life", Broken)
+    summary = campaign(SHORT, range(3, 4))
+    assert summary.found[0][:3] == (3, 250, "raised")
+    assert "AssertionError in test_campaign.py" in summary.found[0].sentence
+
+
+# --- workers ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_interrupt_ends_the_workers_and_gives_what_was_lived() -> None:
+    def told(outcome: Outcome) -> None:
+        raise KeyboardInterrupt
+
+    summary = campaign(SHORT, range(200), 2, live=slow, told=told)
+    assert (summary.interrupted, summary.seeds) == (True, 1)
+    assert not multiprocessing.active_children()
+
+
+def test_an_interrupt_of_a_single_job() -> None:
+    def told(outcome: Outcome) -> None:
+        if outcome.seed == 4:
+            raise KeyboardInterrupt
+
+    summary = campaign(SHORT, range(20), live=fake, told=told)
+    assert (summary.interrupted, summary.seeds) == (True, 5)
+
+
+def test_a_killed_worker_is_one_clear_sentence() -> None:
+    with pytest.raises(campaigns.CannotHere, match=r"a worker was killed from outside.*fewer than 2 jobs"):
+        campaign(SHORT, range(20), 2, live=deadly)
+
+
+def test_workers_end_when_their_parent_is_killed() -> None:
+    program = (
+        "import multiprocessing, sys; sys.path.insert(0, 'tests')\n"
+        "from test_campaign import SHORT, campaign, slow\n"
+        "told = lambda o: print(*(w.pid for w in multiprocessing.active_children()), flush=True)\n"
+        "if __name__ == '__main__': campaign(SHORT, range(200), 2, live=slow, told=told)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        workers = [int(pid) for pid in parent.stdout.readline().split()]
+        parent.kill()
+    assert len(workers) == 2
+    deadline = time.monotonic() + 20
+    while any(_alive(pid) for pid in workers) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not any(_alive(pid) for pid in workers)
+
+
+def _alive(pid: int) -> bool:
+    """A zombie that nobody has reaped yet is dead."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+# --- shrinking --------------------------------------------------------------------------------------------------------
+
+
+def test_a_failing_life_is_shrunk_to_what_matters() -> None:
+    shrunk = shrink(Plan(nodes=7), 3, "I1", ("stall", "partition", "link"), live=fake)
+    assert shrunk is not None
+    assert (shrunk.plan.faults, shrunk.plan.nodes, shrunk.plan.draw) == (("partition",), 3, False)
+    assert shrunk.violation.rule == "I1"
+    assert fake(shrunk.plan, shrunk.seed).overlaps == 1
+
+
+def test_only_the_same_rule_counts() -> None:
+    assert shrink(Plan(), 3, "I2", ("partition",), live=fake) is None
+
+
+def test_a_life_that_does_not_fail_again_is_not_shrunk() -> None:
+    assert shrink(Plan(), 4, "I1", ("partition",), live=fake) is None
+
+
+def test_a_life_that_needs_its_draw_is_told_as_it_is() -> None:
+    def drawn(plan: Plan, seed: int) -> Outcome:
+        return fake(plan, seed) if plan.draw else Outcome(seed)
+
+    shrunk = shrink(Plan(), 3, "I1", ("partition",), live=drawn)
+    assert shrunk is not None
+    assert (shrunk.plan, shrunk.seed) == (Plan(), 3)
+
+
+def test_shrinking_is_bounded() -> None:
+    shrunk = shrink(Plan(nodes=7), 3, "I1", ("stall", "partition", "link"), live=fake, lives_max=5)
+    assert shrunk is not None
+    assert shrunk.lives == 5
+
+
+def test_nodes_of_a_file_are_not_taken_away() -> None:
+    plan = Plan(nodes=5, names=("a", "b", "c", "d", "e"))
+    shrunk = shrink(plan, 3, "I1", ("partition",), live=fake)
+    assert shrunk is not None
+    assert shrunk.plan.names == plan.names
+
+
+def test_the_command_says_everything_that_is_not_default() -> None:
+    assert command(Plan(), 7) == "primacy simulate --strategy raft --nodes 5 --seed 7"
+    plan = replace(Plan("lease", 3, "lab", 1.0, ("stall", "child"), drift=0.03), draw=False)
+    expected = "--strategy lease --nodes 3 --profile lab --minutes 1.0 --drift 0.03 --faults stall,child --seed 7"
+    assert command(plan, 7) == f"primacy simulate {expected}"
+    assert command(replace(plan, faults=()), 7, "my file.yaml").startswith("primacy simulate --config 'my file.yaml'")
+    assert "--faults none" in command(replace(plan, faults=()), 7)
