@@ -313,8 +313,7 @@ class Universe:
         self.slow = self.chance.choice((0.0, 0.02, 0.1))
         when = 0.0
         mean = self.chance.choice((300.0, 800.0, 2000.0))
-        while when < until:
-            when += self.chance.expovariate(1 / mean)
+        while (when := when + self.chance.expovariate(1 / mean)) < until:
             self.at(when, getattr(self, f"_{self.chance.choice(faults)}"))
 
     def _victim(self) -> Node:

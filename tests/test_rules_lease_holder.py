@@ -1,0 +1,502 @@
+"""Failsafe (L7), the guarded work (Q6, Q8, G5, G7 as they concern a lease), giving up in order, and the view."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lease_desk import LAN, TRIO, WALL, Desk, held_by, only, row_of
+from primacy.election.effects import AskStore, Extend, OrderRelease, Record, Send, Start, Stop
+from primacy.election.events import Code
+from primacy.election.inputs import (
+    DeadlinePassed,
+    GuardLost,
+    Health,
+    Pause,
+    Received,
+    Resume,
+    RunLock,
+    Shutdown,
+    Started,
+    StepDown,
+    StoreAnswered,
+    WorkGone,
+    WorkStarted,
+)
+from primacy.election.lease_state import list_hash
+from primacy.election.messages import FailsafeAck, FailsafeBeat, Origin
+from primacy.election.model import TOKEN_MAX, Kind, Member, Membership, Role
+from primacy.election.store import Look, ReleaseRow, Renew, StoreAnswer, Take, holder_id
+
+# --- L7: failsafe -----------------------------------------------------------------------------------------------------
+
+
+def ack(beat: FailsafeBeat, node: str, **more: Any) -> Received:
+    full = {"token": beat.token, "number": beat.number, "holder_boot": beat.origin.boot} | more
+    return Received(FailsafeAck(Origin(node, config=list_hash(TRIO)), **full))
+
+
+def beats(desk: Desk) -> list[Send]:
+    """The store is away; the holder asks the others."""
+    for _ in range(4):
+        desk.asked.clear()
+        sent = only(desk.wake(), Send)
+        if sent:
+            return sent
+    raise AssertionError("no failsafe beat")
+
+
+def test_L7_the_row_carries_the_lists_hash_and_take_compares_it() -> None:
+    desk = Desk(failsafe=TRIO)
+    desk.lead()
+    row = desk.store.rows["job"]
+    assert row.members == list_hash(TRIO) != ""
+    stranger = Desk("d", store=desk.store)
+    stranger.tell(Started(WALL))
+    with pytest.raises(AssertionError):
+        stranger.until(Take)
+    assert "`primacy lease break job`" in stranger.waits()
+    assert not desk.store.perform(Take("job", row.token, row.seq, "server-1", row_of("d"), "")).done
+    assert desk.store.perform(Take("job", row.token, row.seq, "server-1", row_of("d"), row.members)).done
+
+
+def test_L7_after_a_release_anybody_may_take_it() -> None:
+    desk = Desk("d", store=held_by(members="other", released=True))
+    desk.tell(Started(WALL))
+    desk.until(Start)
+    assert desk.now == 0
+
+
+def test_L7_a_node_outside_of_the_list_does_not_stand() -> None:
+    desk = Desk("d", failsafe=TRIO)
+    desk.tell(Started(WALL))
+    with pytest.raises(AssertionError):
+        desk.until(Take)
+    assert desk.machine.role is Role.OBSERVER
+    assert desk.waits() == ""
+
+
+def test_L7_the_hold_counts_from_the_departure_of_the_beat_that_all_acked() -> None:
+    desk = Desk(failsafe=TRIO)
+    desk.lead()
+    to_b, to_c = beats(desk)
+    assert (to_b.to, to_c.to) == ("b", "c")
+    sent_ms = desk.now
+    assert not only(desk.tell(ack(to_b.message, "b"), sent_ms + 5), Extend)
+    assert not only(desk.tell(ack(to_b.message, "b"), sent_ms + 6), Extend), "one node counts once"
+    (extend,) = only(desk.tell(ack(to_c.message, "c"), sent_ms + 30), Extend)
+    assert extend.leadership.valid_until_ms == sent_ms + LAN.hold_ms
+
+
+def test_L7_acks_of_strangers_other_boots_tokens_and_numbers_do_not_count() -> None:
+    desk = Desk(failsafe=TRIO)
+    desk.lead()
+    beat = beats(desk)[0].message
+    desk.tell(ack(beat, "b"))
+    for wrong in (
+        ack(beat, "d"),
+        ack(beat, "c", holder_boot=1),
+        ack(beat, "c", token=1),
+        ack(beat, "c", number=10**6),
+        Received(FailsafeAck(Origin("c", config="other"), beat.token, beat.number, beat.origin.boot)),
+    ):
+        assert not only(desk.tell(wrong), Extend)
+    assert only(desk.tell(ack(beat, "c")), Extend)
+
+
+def test_L7_the_failsafe_keeps_the_leadership_for_the_whole_outage_and_no_longer() -> None:
+    desk = Desk(failsafe=TRIO)
+    term = desk.lead().leadership.term
+    desk.store.stop()
+    while desk.now < 30_000:
+        effects = desk.answer() if desk.asked else desk.wake()
+        for sent in only(effects, Send):
+            desk.tell(ack(sent.message, sent.to))
+    assert not only(desk.log, Stop)
+    desk.store.restart()
+    desk.until(Extend)
+    assert desk.store.rows["job"].token == term
+    desk.store.stop()
+    while not only(desk.log, Stop):
+        desk.answer() if desk.asked else desk.wake()
+
+
+def test_L7_an_ack_counts_for_that_node_as_a_changed_row() -> None:
+    desk = Desk("b", store=held_by("a", members=list_hash(TRIO)), failsafe=TRIO)
+    desk.tell(Started(WALL))
+    while desk.now < 2_900:
+        desk.answer() if desk.asked else desk.wake()
+    beat = FailsafeBeat(Origin("a", boot=9, config=list_hash(TRIO)), WALL, 4)
+    (sent,) = only(desk.tell(Received(beat)), Send)
+    assert (sent.to, sent.message) == ("a", FailsafeAck(Origin("b", boot=7, config=list_hash(TRIO)), WALL, 4, 9))
+    acked_ms = desk.now
+    desk.until(Take)
+    assert desk.now > acked_ms + LAN.wait_ms
+
+
+def test_L7_no_ack_with_a_take_outstanding_that_may_still_be_written() -> None:
+    desk = Desk("b", store=held_by("a", members=list_hash(TRIO)), failsafe=TRIO)
+    beat = Received(FailsafeBeat(Origin("a", boot=9, config=list_hash(TRIO)), WALL, 4))
+    desk.tell(Started(WALL))
+    desk.until(Take)
+    assert not only(desk.tell(beat), Send)
+    desk.asked.clear()
+    desk.wake()
+    assert not only(desk.tell(beat), Send), "unanswered, it may still be on its way"
+    desk.store.perform(Renew("job", holder_id("a", 9), WALL, 1, "server-1"))
+    desk.until(Take, 1_000) if not desk.asked else None
+    desk.answer()
+    assert only(desk.tell(beat), Send), "the row has changed, so the take can no longer match"
+
+
+def test_L7_an_unanswered_take_is_settled_by_a_look_that_shows_another_row() -> None:
+    desk = Desk("b", store=held_by("a", members=list_hash(TRIO)), failsafe=TRIO)
+    desk.tell(Started(WALL))
+    desk.until(Take)
+    desk.asked.clear()
+    desk.store.perform(Renew("job", holder_id("a", 9), WALL, 1, "server-1"))
+    desk.tell(Pause())
+    desk.until(Look)
+    desk.answer()
+    beat = Received(FailsafeBeat(Origin("a", boot=9, config=list_hash(TRIO)), WALL, 4))
+    assert only(desk.tell(beat), Send)
+
+
+def test_L7_no_ack_for_strangers_older_tokens_or_by_a_holder() -> None:
+    desk = Desk("b", store=held_by("a", members=list_hash(TRIO)), failsafe=TRIO)
+    desk.tell(Started(WALL))
+    desk.answer()
+    for origin, token in (
+        (Origin("d", boot=9, config=list_hash(TRIO)), WALL),
+        (Origin("a", boot=9, config="other"), WALL),
+        (Origin("a", boot=9, config=list_hash(TRIO)), WALL - 1),
+    ):
+        assert not only(desk.tell(Received(FailsafeBeat(origin, token, 4))), Send)
+    desk.until(Start)
+    beat = FailsafeBeat(Origin("a", boot=9, config=list_hash(TRIO)), TOKEN_MAX, 4)
+    assert not only(desk.tell(Received(beat)), Send)
+
+
+# --- Q6, Q8, G5, G7 as they concern a lease ---------------------------------------------------------------------------
+
+
+def test_Q6_a_node_whose_run_lock_is_held_takes_nothing() -> None:
+    desk = Desk(store=held_by(released=True))
+    desk.tell(Started(WALL, lock_held=True))
+    with pytest.raises(AssertionError):
+        desk.until(Take)
+    assert "run lock" in desk.waits()
+    desk.tell(RunLock(False))
+    desk.until(Start)
+    other = Desk(store=held_by(released=True))
+    other.tell(Started(WALL))
+    other.tell(RunLock(True))
+    assert not only(other.answer(), AskStore)
+
+
+def test_Q6_a_holder_that_cannot_start_its_work_within_the_hold_gives_up() -> None:
+    desk = Desk()
+    desk.tell(Started(WALL))
+    start = desk.until(Start)
+    began_ms = desk.now
+    assert desk.waits() == "waits for its work to start"
+    stop = desk.until(Stop)
+    assert desk.now == began_ms + LAN.hold_ms
+    assert stop.planned
+    assert Code.CANNOT_START in desk.codes()
+    desk.tell(WorkGone(start.leadership.term))
+    gone_ms = desk.now
+    desk.until(Take)
+    assert desk.now > gone_ms + LAN.wait_ms, "others come first"
+
+
+def test_Q8_a_lost_leadership_is_never_opened_again() -> None:
+    desk = Desk()
+    term = desk.lead().leadership.term
+    desk.wake()
+    renewal = desk.asked.pop(0)
+    while not only(desk.wake(), Stop):
+        desk.asked.clear()
+    desk.asked.clear()
+    late = desk.tell(StoreAnswered(renewal.number, desk.store.perform(renewal.request)))
+    assert not only(late, Extend)
+    desk.tell(WorkStarted(term))
+    assert desk.machine.role is not Role.LEADER
+    desk.tell(WorkGone(term))
+    start = desk.until(Start)
+    assert start.leadership.term > term
+
+
+def test_G5_the_row_is_released_only_when_the_work_is_gone() -> None:
+    desk = Desk()
+    term = desk.lead().leadership.term
+    while not only(desk.wake(), Stop):
+        desk.asked.clear()
+    for _ in range(20):
+        desk.answer() if desk.asked else desk.wake()
+    assert not desk.store.rows["job"].released
+    assert f"work of token {term} to end" in desk.waits()
+    desk.tell(WorkGone(term))
+    desk.until(ReleaseRow)
+    desk.answer()
+    assert Code.RELEASED in desk.codes()
+    assert desk.until(Start).leadership.term > term
+
+
+def test_G5_a_lost_guard_closes_the_leadership_and_the_free_lock_ends_it() -> None:
+    desk = Desk()
+    term = desk.lead().leadership.term
+    assert not desk.tell(GuardLost(term + 1))
+    effects = desk.tell(GuardLost(term))
+    assert only(effects, Stop)
+    assert not only(effects, OrderRelease), "nobody is there to order it from"
+    desk.tell(RunLock(False))
+    assert desk.until(Start).leadership.term > term
+
+
+def test_G5_a_free_lock_says_nothing_while_a_start_is_under_way() -> None:
+    desk = Desk()
+    desk.lead()
+    desk.tell(RunLock(False))
+    desk.tell(StepDown())
+    assert desk.waits() == "waits for its work to end, then releases the lease"
+
+
+def test_G7_a_row_taken_but_never_worked_under_is_released() -> None:
+    """Sound here, and not for raft: the wait stood before the take."""
+    desk = Desk()
+    desk.tell(Started(WALL))
+    desk.until(Take)
+    desk.tell(Pause())
+    assert not only(desk.answer(), Start)
+    desk.answer()
+    assert desk.store.rows["job"].released
+    desk.tell(Resume())
+    assert desk.until(Start).leadership.token > WALL
+
+
+# --- giving up in order -----------------------------------------------------------------------------------------------
+
+
+def test_step_down_stops_in_order_renews_meanwhile_and_lets_others_go_first() -> None:
+    desk = Desk()
+    term = desk.lead().leadership.term
+    effects = desk.tell(StepDown(reason="maintenance"))
+    assert only(effects, Stop) == [Stop(term, "maintenance", planned=True)]
+    assert only(effects, OrderRelease) == [OrderRelease(term)]
+    assert not desk.tell(StepDown()), "once is enough"
+    desk.until(Extend)
+    desk.store.release("job", desk.machine.holder, term)
+    desk.wake()
+    desk.answer()  # the renewal finds the row released: no loss, only the report is missing
+    assert len(only(desk.log, Stop)) == 1
+    desk.tell(WorkGone(term, released=True))
+    gone_ms = desk.now
+    assert Code.RELEASED in desk.codes()
+    desk.answer()
+    assert "leaves the released lease to the others for" in desk.waits()
+    desk.until(Start)
+    assert desk.now >= gone_ms + 3 * LAN.beat_ms
+
+
+def test_transfer_names_the_successor_in_the_row_and_the_others_hold_back() -> None:
+    desk = Desk()
+    term = desk.lead().leadership.term
+    effects = desk.tell(StepDown("c"))
+    assert only(effects, OrderRelease) == [OrderRelease(term, "c")]
+    desk.tell(WorkGone(term))
+    desk.answer()
+    desk.asked.clear()
+    assert desk.store.rows["job"].successor == "c"
+    b, c = Desk("b", store=desk.store), Desk("c", store=desk.store)
+    for other in (b, c):
+        other.tell(Started(WALL))
+        other.answer()
+    assert isinstance(c.asked[0].request, Take)
+    assert not b.asked
+    assert b.waits() == "leaves the released lease to c for 500 ms"
+    b.until(Take)
+    assert b.now >= 2 * LAN.beat_ms
+
+
+def test_a_lease_lost_during_a_planned_stop_is_stopped_at_once_and_not_taken_back_first() -> None:
+    desk = Desk()
+    term = desk.lead().leadership.term
+    desk.tell(StepDown("c"))
+    desk.asked.clear()
+    while True:
+        stops = only(desk.wake(), Stop)
+        desk.asked.clear()
+        if stops:
+            break
+    assert stops == [Stop(term, "no renewal was proved in time", planned=False)]
+    desk.tell(WorkGone(term, released=True))
+    gone_ms = desk.now
+    desk.store.release("job", desk.machine.holder, term)
+    desk.until(Start)
+    assert desk.now > gone_ms + LAN.term_at_ms
+
+
+def test_pause_and_health_step_down_and_keep_from_standing() -> None:
+    for bad, good, role, words in (
+        (Pause(), Resume(), Role.PAUSED, "is paused; `primacy resume` ends that"),
+        (Health(False, "disk"), Health(True), Role.FOLLOWER, "waits for its health probes to pass (disk)"),
+        (Health(False), Health(True), Role.FOLLOWER, "waits for its health probes to pass (unhealthy)"),
+    ):
+        desk = Desk()
+        term = desk.lead().leadership.term
+        assert only(desk.tell(bad), Stop)[0].planned
+        assert not desk.tell(bad) or not only(desk.tell(bad), Stop)
+        desk.tell(WorkGone(term, released=True))
+        desk.store.release("job", desk.machine.holder, term)
+        with pytest.raises(AssertionError):
+            desk.until(Take)
+        assert desk.machine.role is role
+        assert desk.waits().startswith(words)
+        desk.tell(good)
+        desk.tell(Health(True))
+        desk.until(Start)
+
+
+def test_an_unhealthy_follower_says_so_once() -> None:
+    desk = Desk(store=held_by())
+    desk.tell(Started(WALL))
+    desk.tell(Health(False, "x"))
+    desk.tell(Health(False, "x"))
+    assert desk.codes().count(Code.UNHEALTHY) == 1
+
+
+def test_shutdown_hands_over_and_then_asks_nothing_more() -> None:
+    desk = Desk()
+    term = desk.lead().leadership.term
+    assert only(desk.tell(Shutdown()), Stop)[0].planned
+    desk.asked.clear()
+    desk.tell(WorkGone(term))
+    desk.answer()
+    assert desk.store.rows["job"].released
+    assert desk.machine.deadline_ms is None
+    assert not desk.tell(DeadlinePassed())
+    idle = Desk(store=held_by())
+    idle.tell(Started(WALL))
+    idle.answer()
+    idle.tell(Shutdown())
+    assert idle.machine.deadline_ms is None
+
+
+def test_shutdown_with_a_take_under_way_releases_what_it_took() -> None:
+    desk = Desk()
+    desk.tell(Started(WALL))
+    desk.until(Take)
+    desk.tell(Shutdown())
+    desk.answer()
+    desk.answer()
+    assert desk.store.rows["job"].released
+    assert desk.machine.deadline_ms is None
+
+
+def test_work_that_ends_by_itself_frees_the_lease() -> None:
+    desk = Desk()
+    term = desk.lead().leadership.term
+    assert not only(desk.tell(WorkGone(term - 1)), Record), "an older one says nothing of this leadership"
+    desk.tell(WorkGone(term))
+    desk.answer()
+    assert desk.store.rows["job"].released
+    assert Code.STEP_DOWN in desk.codes()
+
+
+def test_a_release_that_missed_a_last_renewal_is_repeated() -> None:
+    desk = Desk()
+    term = desk.lead().leadership.term
+    desk.tell(StepDown())
+    desk.wake()
+    desk.lose()
+    desk.tell(WorkGone(term))
+    desk.answer()
+    assert not desk.store.rows["job"].released
+    desk.until(ReleaseRow)
+    desk.answer()
+    assert desk.store.rows["job"].released
+
+
+# --- the store away, and what people see ------------------------------------------------------------------------------
+
+
+def test_looks_back_off_with_a_bound_while_the_store_fails_and_it_is_recorded_once() -> None:
+    desk = Desk()
+    desk.store.stop()
+    desk.tell(Started(WALL))
+    pauses = []
+    for _ in range(12):
+        desk.answer()
+        before = desk.now
+        desk.wake()
+        pauses.append(desk.now - before)
+    assert pauses[0] <= LAN.beat_ms
+    assert max(pauses) <= LAN.wait_ms
+    assert max(pauses) > 4 * LAN.beat_ms
+    assert desk.codes().count(Code.STORE_FAILED) == 1
+    assert "waits for the store to answer (the store refuses connections)" in desk.waits()
+    desk.store.restart()
+    desk.until(Take)
+
+
+def test_an_unanswered_look_is_given_up_and_its_late_answer_ignored() -> None:
+    desk = Desk(store=held_by())
+    desk.tell(Started(WALL))
+    old = desk.asked.pop(0)
+    desk.wake()
+    assert desk.now == LAN.hold_ms // 3
+    assert Code.STORE_FAILED in desk.codes()
+    desk.tell(StoreAnswered(old.number, desk.store.perform(old.request)))
+    assert desk.machine._sight is None
+    assert not desk.tell(StoreAnswered(999, StoreAnswer(True)))
+
+
+def test_the_view_speaks_the_users_words() -> None:
+    desk = Desk(store=held_by())
+    assert desk.machine.role is Role.STARTING
+    assert desk.machine.deadline_ms is None
+    assert not desk.tell(DeadlinePassed()), "nothing before the start"
+    desk.tell(Started(WALL))
+    assert desk.waits() == "waits for the first look at the store"
+    desk.answer()
+    view = desk.machine.view(desk.now)
+    assert (view.role, view.leader, view.term, view.token) == (Role.FOLLOWER, "b", WALL, 0)
+    assert view.alive == ("a", "b")
+    assert view.waits_for == "waits for node b's hold to run out, at most 3062 ms"
+    assert desk.machine.leader == "b"
+    assert Code.FOLLOWS in desk.codes()
+    desk.until(Take)
+    assert desk.machine.role is Role.CANDIDATE
+    assert desk.machine.view(desk.now).leader == ""
+    desk.answer()
+    desk.tell(WorkStarted(desk.machine.view(desk.now).term))
+    view = desk.machine.view(desk.now)
+    assert (view.role, view.leader, view.waits_for) == (Role.LEADER, "a", "")
+    assert view.hold_left_ms == LAN.hold_ms
+    assert view.token == view.term == desk.store.rows["job"].token
+
+
+def test_the_view_of_a_row_found_ours_and_of_a_plain_release() -> None:
+    desk = Desk()
+    desk.tell(Started(WALL))
+    desk.until(Take)
+    desk.lose()
+    desk.until(Renew)
+    desk.machine._failures = 0
+    assert desk.waits() == "waits for the store to prove its row"
+    assert desk.machine.leader == ""
+    free = Desk(store=held_by(released=True))
+    free.tell(Started(WALL))
+    free.answer()
+    assert free.waits() == ""
+
+
+def test_witnesses_and_observers_never_stand() -> None:
+    for kind in (Kind.WITNESS, Kind.OBSERVER):
+        desk = Desk(membership=Membership.of([Member("a", kind), "b"]))
+        desk.tell(Started(WALL))
+        with pytest.raises(AssertionError):
+            desk.until(Take)
+        assert desk.machine.role is Role.OBSERVER
