@@ -146,7 +146,7 @@ def test_faults_end_when_they_are_calmed_or_with_the_calm() -> None:
 
 def test_overlaps_are_found_in_true_time() -> None:
     work = [[0, 0.0, 10.0, 1, 1], [1, 8.0, 20.0, 2, 1], [2, 9.0, 9.5, 3, 1], [0, 20.0, 30.0, 4, 1]]
-    assert trace._overlaps(work) == [[8.0, 10.0], [9.0, 9.5]]
+    assert trace.overlaps_of(work) == [[8.0, 10.0], [9.0, 9.5]]
 
 
 def test_work_that_still_runs_is_drawn_to_the_end() -> None:

@@ -25,7 +25,7 @@ from primacy.sim.checkers import Violation
 from primacy.sim.life import Life, Outcome, Plan
 from primacy.sim.summary import Summary
 
-CHUNK_MAX = 8
+CHUNK_MAX = 4
 """Lives per errand: enough that handing over costs nothing, few enough that the progress is smooth."""
 AHEAD = 3
 """Errands per worker that are out at a time, so that a slow life does not starve the others."""

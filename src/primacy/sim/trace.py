@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
+from primacy.election.guarantees import OF
 from primacy.election.messages import (
     Ack,
     Alive,
@@ -231,7 +232,8 @@ def _document(story: Story, title: str) -> dict[str, Any]:
         "calm": None if story.calm_ms is None else _ms(story.calm_ms),
         "roles": story.roles,
         "work": story.work,
-        "overlaps": _overlaps(story.work),
+        "islands": not OF[story.plan.strategy].at_most_one,
+        "overlaps": overlaps_of(story.work),
         "faults": story.faults,
         "marks": story.marks.rows,
         "messages": story.messages.rows,
@@ -260,7 +262,7 @@ def _figures(outcome: Outcome) -> list[tuple[str, str]]:
     ]
 
 
-def _overlaps(work: list[Row]) -> list[list[float]]:
+def overlaps_of(work: list[Row]) -> list[list[float]]:
     """Spans of true time in which two runs went on at once. `work` is sorted by start."""
     found: list[list[float]] = []
     latest = float("-inf")

@@ -11,6 +11,7 @@ SAYS: dict[str, str] = {
     Code.ELECTED: "is elected",
     Code.FOLLOWS: "follows {subject}",
     Code.LEADER_SILENT: "has not heard its leader {subject} for too long",
+    Code.LEADER_LEFT: "hears that its leader {subject} leads no more",
     Code.MAJORITY_LOST: "lost its majority and stops its work",
     Code.HIGHER_TERM: "gives way to a higher term",
     Code.TERM_AHEAD: "steps down to stand again above a higher term",
@@ -96,4 +97,7 @@ def _event(fact: Fact) -> str:
 
 
 def _term(term: str) -> str:
-    return f" (term {term})" if term not in ("", "0") else ""
+    """Terms are small; a lease has its token in that place."""
+    if term in ("", "0"):
+        return ""
+    return f" (term {term})" if len(term) < 10 else f" (token {term})"
