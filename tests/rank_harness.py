@@ -146,10 +146,12 @@ class Cluster:
         return {name: machine.leader for name, machine in sorted(self.machines.items())}
 
     def leader(self) -> str:
-        """The one leader that all live nodes agree on, or empty."""
+        """The one leader that all live nodes agree on, none of them standing, or empty."""
         leaders = self.leaders()
-        awake = {machine.leader for name, machine in self.machines.items() if name not in self.asleep}
-        return leaders[0] if len(leaders) == 1 and awake == set(leaders) else ""
+        awake = [machine for name, machine in self.machines.items() if name not in self.asleep]
+        agreed = {machine.leader for machine in awake if machine.role is not Role.CANDIDATE} == set(leaders)
+        stands = any(machine.role is Role.CANDIDATE for machine in awake)
+        return leaders[0] if len(leaders) == 1 and agreed and not stands else ""
 
     def codes(self, *names: str) -> list[Code]:
         return [event.code for _, name, event in self.log if not names or name in names]

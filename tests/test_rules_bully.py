@@ -322,7 +322,7 @@ def test_B5_a_leader_that_says_it_does_not_lead_is_a_reason_to_elect() -> None:
     for named in ("", "zz", "b", "a"):
         node = follower("b", "c", "a b c")
         effects = node.step(5, Received(Alive(Origin("c"), 0, named)))
-        assert Code.LEADER_SILENT in codes(effects)
+        assert Code.LEADER_LEFT in codes(effects)
         assert ("c", "Election") in to(effects)
 
 

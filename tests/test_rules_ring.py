@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.rank_harness import LAN, Cluster, seat
 
-from primacy.election.effects import Effect, Send, Start
-from primacy.election.events import Code
+from primacy.election.effects import Effect, Record, Send, Start
+from primacy.election.events import Code, Event
 from primacy.election.inputs import (
     DeadlinePassed,
     MembersChanged,
@@ -17,6 +17,7 @@ from primacy.election.inputs import (
     Started,
     StepDown,
     Unanswered,
+    WorkGone,
 )
 from primacy.election.messages import Baton, BatonTaken, Coordinator, Election, Okay, Origin, Won
 from primacy.election.model import Kind, Member, Role
@@ -156,6 +157,18 @@ def test_a_starter_that_is_paused_meanwhile_does_not_lead() -> None:
     assert node.leader == ""
 
 
+def test_a_round_that_met_nobody_able_ends_in_the_next() -> None:
+    """A node that just stepped down passes the baton on; then all others are gone and nobody stands on it."""
+    node, now_ms, baton = started("d")
+    node.step(now_ms + 1, Received(Baton(Origin("c"), "d", baton.round, "d", 4)))
+    assert node.role is Role.LEADER
+    node.step(now_ms + 2, StepDown())
+    node.step(now_ms + 3, WorkGone(1))
+    node.step(now_ms + 4, Received(Baton(Origin("c"), "a", 7, "", 3)))
+    assert node.step(now_ms + 5, Unanswered("a")) == [Record(Event(Code.SKIPPED, 1, "a", "a did not take the baton"))]
+    assert node.view(now_ms + 5).waits_for == "waits for its next round"
+
+
 def test_nobody_else_answers_then_it_leads() -> None:
     made = Cluster(RingStrategy, "a b c", start=False)
     made.start("b")
@@ -236,7 +249,18 @@ def test_B4_a_winner_that_dies_before_its_announcement(kind: type[RingStrategy],
     made.drops = lambda a, b, message: False
     made.run(2 * bound_ms(made))
     assert made.leader() == led
-    assert (Code.WINNER_DEAD in made.codes()) is bool(led)
+
+
+def test_B4_the_starter_renews_when_the_winner_is_silent() -> None:
+    starter, now_ms, baton = started("a")
+    starter.step(now_ms + 9, Received(Baton(Origin("d"), "a", baton.round, "d", 4)))
+    effects = starter.step(starter.deadline_ms, DeadlinePassed())
+    assert codes(effects) == [Code.WINNER_DEAD, Code.STANDS]
+    node = waiting("b")
+    now_ms = node.deadline_ms
+    node.step(now_ms, Received(Baton(Origin("a"), "a", 7, "a", 1)))
+    node.step(now_ms, Received(BatonTaken(Origin("c"), "a", 7)))
+    assert codes(node.step(node.deadline_ms, DeadlinePassed())) == [Code.BATON_LOST, Code.STANDS]
 
 
 def test_B5_unknown_ids_never_lead() -> None:
@@ -429,6 +453,13 @@ def test_a_changed_list_changes_the_ring() -> None:
     node.step(2, MembersChanged((("b", 0, 0), ("c", 0, 0)), 1))
     assert node._passed == {}
     assert sends(node.step(3, Received(Baton(Origin("c"), "c", 7, "c", 1)))) == [("c", "BatonTaken"), ("c", "Baton")]
+
+
+def test_a_removed_node_lets_its_baton_go() -> None:
+    node, now_ms, _ = started("c")
+    node.step(now_ms + 1, MembersChanged((("a", 0, 0), ("d", 0, 0)), 1))
+    assert node.step(now_ms + 2, Unanswered("d")) == []
+    assert node.deadline_ms is None
 
 
 def test_long_dead_nodes_are_passed_over() -> None:

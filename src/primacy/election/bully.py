@@ -39,7 +39,7 @@ class BullyStrategy(RankStrategy):
     def _hear_round(self, now_ms: int, sender: str, message: Message) -> list[Effect]:
         match message:
             case Okay(_, number) if self._answers_call(sender, number):
-                return self._await(now_ms, sender)
+                return self._await(now_ms, sender, self._patience_ms())
             case Unable(_, number) if self._answers_call(sender, number):
                 return self._strike(now_ms, sender)
         return []

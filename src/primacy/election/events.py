@@ -19,6 +19,7 @@ class Code(StrEnum):
     ELECTED = "elected"
     FOLLOWS = "follows"
     LEADER_SILENT = "leader-silent"
+    LEADER_LEFT = "leader-left"
     MAJORITY_LOST = "majority-lost"
     HIGHER_TERM = "higher-term"
     TERM_AHEAD = "term-ahead"

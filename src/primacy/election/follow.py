@@ -291,21 +291,21 @@ class RankStrategy(RankLeader):
             self._arm(Timer.GONE, now_ms, self.timing.answer_ms)
         return [self._ask(self.leader)]
 
-    def _leader_gone(self, now_ms: int, why: str) -> list[Effect]:
+    def _leader_gone(self, now_ms: int, why: str, code: Code = Code.LEADER_SILENT) -> list[Effect]:
         """Elects, unless another node above has announced itself just now: then that one is asked first."""
         gone, self.leader = self.leader, ""
         self._gone = gone
         self._silent[gone] = None
         rival, at_ms = self._rival
         recent = now_ms - at_ms <= 2 * self.timing.beat_ms and rival not in self._silent
-        silent = Event(Code.LEADER_SILENT, self._epoch, gone, f"{gone} {why}")
-        return [Record(silent), *self._go_on(now_ms, rival if recent else "")]
+        lost = Event(code, self._epoch, gone, f"{gone} {why}")
+        return [Record(lost), *self._go_on(now_ms, rival if recent else "")]
 
     def _does_not_lead(self, now_ms: int, named: str) -> list[Effect]:
         """Its leader is up and says that another leads, or nobody: two may have come to follow each other."""
         gone, self.leader = self.leader, ""
-        silent = Event(Code.LEADER_SILENT, self._epoch, gone, f"{gone} says that it does not lead")
-        return [Record(silent), *self._go_on(now_ms, named)]
+        left = Event(Code.LEADER_LEFT, self._epoch, gone, f"{gone} says that it does not lead")
+        return [Record(left), *self._go_on(now_ms, named)]
 
     def _go_on(self, now_ms: int, candidate: str) -> list[Effect]:
         """Without a leader: looks at the one said to lead if it is of use (B5), or elects."""
@@ -436,13 +436,14 @@ class RankStrategy(RankLeader):
 
     def _wait_expired(self, now_ms: int) -> list[Effect]:
         """B4: every wait ends in a new round."""
-        effects: list[Effect] = []
-        if self._awaited:
-            sentence = f"{self._awaited} was there and did not announce itself"
-            effects.append(Record(Event(Code.WINNER_DEAD, self._epoch, self._awaited, sentence)))
+        effects = self._in_vain() if self._awaited else []
         self.leader = ""
         self._rounds += 1
         return effects + self._new_round(now_ms)
+
+    def _in_vain(self) -> list[Effect]:
+        sentence = f"{self._awaited} was there and did not announce itself"
+        return [Record(Event(Code.WINNER_DEAD, self._epoch, self._awaited, sentence))]
 
     # --- asking who leads ---------------------------------------------------------------------------------------------
 
@@ -509,7 +510,7 @@ class RankStrategy(RankLeader):
         if self._roster.may_lead(self.leader):
             return []
         if self._phase is Phase.FOLLOW:
-            return self._leader_gone(now_ms, "has left the list")
+            return self._leader_gone(now_ms, "has left the list", Code.LEADER_LEFT)
         self.leader = ""
         return []
 

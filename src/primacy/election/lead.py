@@ -110,12 +110,14 @@ class RankLeader:
         """Up to a quarter, so that nodes which begin together do not go on together."""
         return self._random.randrange(span_ms // 4 + 1)
 
-    def _patience_max_ms(self) -> int:
-        return BACKOFF_MAX * self._wait_ms
+    def _patience_span_ms(self) -> tuple[int, int]:
+        """Of the first round, and of any."""
+        return self._wait_ms, BACKOFF_MAX * self._wait_ms
 
     def _patience_ms(self) -> int:
         """How long this round may take: longer after each that failed, with a bound. No storm over a one-way link."""
-        span_ms = min(self._wait_ms << min(self._rounds, 16), self._patience_max_ms())
+        first_ms, most_ms = self._patience_span_ms()
+        span_ms = min(first_ms << min(self._rounds, 16), most_ms)
         return span_ms + (self._jitter(span_ms) if self._rounds else 0)
 
     def _enter(self, phase: Phase) -> None:
@@ -128,11 +130,11 @@ class RankLeader:
             self._rounds = self._sits_out_ms = 0
             self._joined = True
 
-    def _await(self, now_ms: int, whom: str) -> list[Effect]:
+    def _await(self, now_ms: int, whom: str, span_ms: int) -> list[Effect]:
         """Somebody else is to announce itself, within the limit (B4)."""
         self._enter(Phase.WAIT)
         self._awaited = whom
-        self._arm(Timer.LIMIT, now_ms, self._patience_ms())
+        self._arm(Timer.LIMIT, now_ms, span_ms)
         return []
 
     def _halt(self) -> None:
@@ -159,7 +161,7 @@ class RankLeader:
         self._rounds += 1
         self.leader = ""
         few = Event(Code.MAJORITY_LOST, self._epoch, "", "too few nodes answer to lead")
-        return [Record(few), *self._await(now_ms, "")]
+        return [Record(few), *self._await(now_ms, "", self._patience_ms())]
 
     def _lead(self, now_ms: int) -> list[Effect]:
         self._enter(Phase.LEAD)
@@ -244,7 +246,7 @@ class RankLeader:
             self._up = False
             return effects
         self._sits_out_ms = now_ms + 2 * self._wait_ms
-        return effects + self._await(now_ms, heir)
+        return effects + self._await(now_ms, heir, self._wait_ms)
 
     def _shut_down(self) -> list[Effect]:
         self._stopping = True

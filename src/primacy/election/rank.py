@@ -97,5 +97,5 @@ def settle_ms(timing: RankTiming, nodes: int = 0) -> int:
     the limits of the rounds double until one fits, so that all together take at most twice the last. Where a node waits
     for its own old work to stop, that comes on top.
     """
-    rounds_ms = 2 * patience_max_ms(timing, nodes) if nodes else patience_max_ms(timing)
-    return timing.beat_ms + detect_ms(timing) + rounds_ms + wait_ms(timing) + 2 * (timing.beat_ms + timing.answer_ms)
+    rounds_ms = patience_max_ms(timing, nodes) * (2 if nodes else 1) + wait_ms(timing) * (2 if nodes else 1)
+    return timing.beat_ms + detect_ms(timing) + rounds_ms + 2 * (timing.beat_ms + timing.answer_ms)

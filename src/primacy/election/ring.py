@@ -53,22 +53,26 @@ class RingStrategy(RankStrategy):
             self._carried_until_ms = 0
             self._drop()
 
+    def _halt(self) -> None:
+        super()._halt()
+        self._drop()
+
     def _members_changed(self, now_ms: int, members: tuple[tuple[str, int, int], ...], version: int) -> list[Effect]:
         effects = super()._members_changed(now_ms, members, version)
         self._passed = {name: passed for name, passed in self._passed.items() if name in self._roster}
         return effects
 
-    def _patience_max_ms(self) -> int:
-        """Long enough for a baton that waits at every hop."""
-        at_every_hop_ms = self._wait_ms + len(self._roster.leaders) * self.timing.answer_ms
-        return max(BACKOFF_MAX * self._wait_ms, at_every_hop_ms)
+    def _patience_span_ms(self) -> tuple[int, int]:
+        """The baton may find a quarter of the nodes dead at first, and all of them in the end."""
+        dead_ms = len(self._roster.leaders) * self.timing.answer_ms
+        return self._wait_ms + dead_ms // 4, max(BACKOFF_MAX * self._wait_ms, self._wait_ms + dead_ms)
 
     # --- a round ------------------------------------------------------------------------------------------------------
 
     def _start_round(self, now_ms: int) -> list[Effect]:
         if now_ms < self._carried_until_ms:  # a baton is on its way already (B3)
-            self._carried_until_ms = 0
-            return self._await(now_ms, self._carried)
+            left_ms, self._carried_until_ms = self._carried_until_ms - now_ms, 0
+            return self._await(now_ms, self._carried, left_ms)
         self._enter(Phase.CALL)
         head_start_ms = self._head_start_ms()
         if head_start_ms:
@@ -77,9 +81,9 @@ class RingStrategy(RankStrategy):
         return self._start_baton(now_ms)
 
     def _head_start_ms(self) -> int:
-        """What higher nodes are given: a quarter of an answer each, so that of many who notice together few start."""
+        """What higher nodes are given: half an answer each, so that of many who notice together few start."""
         ahead = sum(name != self._gone and name not in self._roster.pruned for name in self._roster.higher)
-        span_ms = min(ahead * max(1, self.timing.answer_ms // 4), self.timing.coordinator_ms)
+        span_ms = min(ahead * max(1, self.timing.answer_ms // 2), self.timing.coordinator_ms)
         return span_ms + self._jitter(span_ms) if ahead else 0
 
     def _start_baton(self, now_ms: int) -> list[Effect]:
@@ -152,6 +156,13 @@ class RingStrategy(RankStrategy):
             return []
         return self._skip_neighbour(now_ms)
 
+    def _in_vain(self) -> list[Effect]:
+        """It waited for the winner that it told itself, or for the end of a round that it only took part in."""
+        if self._awaited != self._carried:
+            return super()._in_vain()
+        lost = Event(Code.BATON_LOST, self._epoch, self._carried, f"nothing came of {self._carried}'s baton")
+        return [Record(lost)]
+
     # --- hearing ------------------------------------------------------------------------------------------------------
 
     def _hear_round(self, now_ms: int, sender: str, message: Message) -> list[Effect]:
@@ -196,12 +207,12 @@ class RingStrategy(RankStrategy):
         return self._roster.outranks(self.node if self._mine else carried, starter)
 
     def _carry(self, now_ms: int, starter: str) -> None:
-        """It takes part in this round now. Who follows or leads goes on: the outcome will be announced."""
+        """It takes part in this round now. Who follows, leads or asks goes on: the outcome will be announced."""
         self._mine = 0
-        self._carried, self._carried_until_ms = starter, now_ms + self._wait_ms
-        if self._phase is Phase.CALL or (self._phase is Phase.LOOK and self._able(now_ms)):
-            self._joined = True
-            self._await(now_ms, starter)
+        span_ms = self._patience_ms() + self._wait_ms
+        self._carried, self._carried_until_ms = starter, now_ms + span_ms
+        if self._phase is Phase.CALL:
+            self._await(now_ms, starter, span_ms)
 
     # --- the outcome --------------------------------------------------------------------------------------------------
 
@@ -212,8 +223,10 @@ class RingStrategy(RankStrategy):
             return []
         if baton.best == self.node and self._able(now_ms):
             return self._win(now_ms)
-        self._await(now_ms, baton.best)
-        return [Send(baton.best, Won(self._origin, baton.starter, baton.round))]
+        winner = baton.best if baton.best != self.node else ""
+        self._carried = ""
+        self._await(now_ms, winner, self._wait_ms)
+        return [Send(winner, Won(self._origin, baton.starter, baton.round))] if winner else []
 
     def _hear_won(self, now_ms: int, sender: str, starter: str, number: int) -> list[Effect]:
         """Leads, if it took part in that round and follows nobody above; an old word changes nothing."""
