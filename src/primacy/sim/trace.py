@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
+from primacy.election.events import Code
 from primacy.election.guarantees import OF
 from primacy.election.messages import (
     Ack,
@@ -73,7 +74,8 @@ class Story:
     messages: Kept
     routine: Kept
     labels: list[str]
-    left_out: int
+    left_out: dict[str, int]
+    """What was too much to draw, with how many."""
 
 
 class Recorder:
@@ -134,7 +136,7 @@ class Recorder:
         return self.names.index(node)
 
     def _mark(self, fact: Fact) -> None:
-        if fact.at_ms < self.from_ms or fact.kind in (Kind.ROLE, Kind.LEADER, Kind.CALM):
+        if fact.at_ms < self.from_ms or fact.kind in (Kind.ROLE, Kind.LEADER, Kind.CALM) or fact.text == Code.STARTED:
             return
         text = sentence(fact)
         if text:
@@ -175,7 +177,7 @@ class Recorder:
 def recorded(plan: Plan, seed: int) -> Story:
     """Lives the life and records it. One that is too long to draw is lived again and drawn around its violation."""
     story = _record(plan, seed, 0.0)
-    if story.left_out and story.outcome.violations:
+    if any(story.left_out.values()) and story.outcome.violations:
         from_ms = story.outcome.violations[0].at_ms - BEFORE_MS
         if from_ms > 0:
             return _record(plan, seed, from_ms)
@@ -192,7 +194,12 @@ def _record(plan: Plan, seed: int, from_ms: float) -> Story:
     outcome = life.live()
     calm_ms = life.liveness.calm_ms
     recorder.close(outcome.simulated_ms, calm_ms)
-    kept = (recorder.roles, recorder.work, recorder.faults, recorder.marks, recorder.messages, recorder.routine)
+    left_out = {
+        "heartbeats": recorder.routine.left_out,
+        "other messages": recorder.messages.left_out,
+        "events": recorder.marks.left_out,
+        "spans": recorder.roles.left_out + recorder.work.left_out + recorder.faults.left_out,
+    }
     return Story(
         plan,
         outcome,
@@ -206,7 +213,7 @@ def _record(plan: Plan, seed: int, from_ms: float) -> Story:
         recorder.messages,
         recorder.routine,
         list(recorder.labels),
-        sum(part.left_out for part in kept),
+        left_out,
     )
 
 
@@ -222,6 +229,7 @@ def page(story: Story) -> str:
 
 def _document(story: Story, title: str) -> dict[str, Any]:
     outcome = story.outcome
+    islands = not OF[story.plan.strategy].at_most_one  # there, two at work is what was promised
     return {
         "title": title,
         "profile": story.plan.profile,
@@ -232,14 +240,14 @@ def _document(story: Story, title: str) -> dict[str, Any]:
         "calm": None if story.calm_ms is None else _ms(story.calm_ms),
         "roles": story.roles,
         "work": story.work,
-        "islands": not OF[story.plan.strategy].at_most_one,
-        "overlaps": overlaps_of(story.work),
+        "islands": islands,
+        "overlaps": [] if islands else overlaps_of(story.work),
         "faults": story.faults,
         "marks": story.marks.rows,
         "messages": story.messages.rows,
         "routine": story.routine.rows,
         "labels": story.labels,
-        "left_out": story.left_out,
+        "left_out": [f"{count:,} {what}" for what, count in story.left_out.items() if count],
         "violations": [[_ms(v.at_ms), v.rule, v.sentence] for v in outcome.violations],
         "figures": _figures(outcome),
     }
