@@ -6,20 +6,25 @@ until the scene says otherwise. `transcript.py` has the language; this is what i
 
 from __future__ import annotations
 
-from primacy.election.inputs import Init, Input, Pause, Rejoin, Resume, StepDown
+from collections.abc import Callable
+
+from primacy.election.inputs import Init, Input, MembersChanged, Pause, Received, Rejoin, Resume, StepDown
+from primacy.election.messages import Alive, Origin
 from primacy.election.model import Ballot, Kind, ListRecord, Member, Membership
 from primacy.errors import UsageError
-from primacy.settings.timing import PROFILES, PROFILES_OF, RANK_PROFILES, Timing
+from primacy.settings.timing import PROFILES_OF
+from primacy.sim.cast import CASTS, timing_for
 from primacy.sim.checkers import TermChecker, WorkChecker
 from primacy.sim.clock import Clock
 from primacy.sim.guard import Phase
-from primacy.sim.life import BASE, Plan, builder
+from primacy.sim.life import BASE, Plan
+from primacy.sim.store import SimStore
 from primacy.sim.telling import Teller
 from primacy.sim.world import Node, World
 
 RESTART_MS = 20
 """How long a restart with a new file takes."""
-BEGINS = ("formed", "blank", "auto", "off")
+BEGINS = ("formed", "blank", "auto", "off", "failsafe")
 """How a scene may begin, see `Stage.cluster`."""
 ELECT_MAX_MS = 60_000
 """`elect` gives up after this long."""
@@ -39,6 +44,8 @@ class Stage:
         self._world: World | None = None
         self._copies: dict[str, Ballot | None] = {}
         self._twins: dict[str, Node] = {}
+        self._stopped: dict[str, list[Callable[[], None]]] = {}
+        self._version = 0
 
     # --- the cast -----------------------------------------------------------------------------------------------------
 
@@ -65,7 +72,7 @@ class Stage:
         """Builds the world: nodes, options as name=value, and how it begins.
 
         `formed` (the default): with a first ballot on every disk. `blank`: without. `auto`: without, and with
-        `first_start: auto`. `off`: nobody is started yet.
+        `first_start: auto`. `off`: nobody is started yet. `failsafe`: a lease with a fixed list (L7).
         """
         options = dict(word.split("=", 1) for word in words.split() if "=" in word)
         begins = [word for word in words.split() if word in BEGINS]
@@ -74,22 +81,23 @@ class Stage:
         if self.plan.profile not in PROFILES_OF.get(self.plan.strategy, ()):
             raise TranscriptError(f"no profile {self.plan.profile!r} of strategy {self.plan.strategy!r}")
         self.auto = "auto" in begins
-        world = World(f"transcript/{options.pop('seed', '1')}", builder(self.plan, self.auto))
+        cast_ = CASTS[self.plan.strategy]
+        store = SimStore() if self.plan.strategy == "lease" else None
+        world = World(f"transcript/{options.pop('seed', '1')}", cast_.build(self.auto), store)
         if options:
             raise TranscriptError(f"unknown option {', '.join(options)}; there are strategy, profile, seed")
         _calm(world)
         self._world = world
-        self.teller.bases.add(BASE)
-        world.listeners += [
-            self.teller.fact,
-            WorkChecker(self.teller.violation),
-            TermChecker(self.teller.violation),
-        ]
+        self.teller.prepare(self.plan.strategy, BASE)
+        world.listeners.append(self.teller.fact)
+        if cast_.holds:
+            world.listeners += [WorkChecker(self.teller.violation), TermChecker(self.teller.violation)]
         world.watches_messages = self.teller.message
         membership = self._list_of(cast, self.plan.profile)
         for name in membership.ids:
             node = self._add(name, membership)
-            if not self.auto and "blank" not in begins and isinstance(node.timing, Timing):
+            node.failsafe = "failsafe" in begins
+            if self.plan.strategy == "raft" and not self.auto and "blank" not in begins:
                 record = ListRecord(membership.hash, membership.voters, confirmed=True)
                 node.disk.ballot = Ballot(BASE, 0, "", node.timing.hold_ms, BASE, 0, (record,))
         if "off" not in begins:
@@ -97,12 +105,8 @@ class Stage:
 
     def _add(self, name: str, membership: Membership) -> Node:
         place = len(self.world.nodes) + 1
-        return self.world.add(
-            name, Clock(place * 100_000.0, 1.0, BASE + place * 1_000), membership, self._timing(self.plan.profile)
-        )
-
-    def _timing(self, profile: str) -> object:
-        return (PROFILES if self.plan.strategy in ("raft", "lease") else RANK_PROFILES)[profile]
+        clock = Clock(place * 100_000.0, 1.0, BASE + place * 1_000)
+        return self.world.add(name, clock, membership, timing_for(self.plan.strategy, self.plan.profile))
 
     def _list_of(self, words: list[str], profile: str) -> Membership:
         """A list from `a b:witness c:2`; its hash is readable and covers the times."""
@@ -138,9 +142,7 @@ class Stage:
         self.teller.begin(self.world.now)
 
     def _leads(self, node: Node, others: list[Node]) -> bool:
-        working = self.plan.strategy in ("bully", "ring") or (
-            node.guard is not None and node.guard.phase is Phase.RUNNING
-        )
+        working = node.guard is not None and node.guard.phase is Phase.RUNNING
         return node.role == "leader" and working and all(other.leader == node.name for other in others)
 
     # --- processes ----------------------------------------------------------------------------------------------------
@@ -158,13 +160,14 @@ class Stage:
             self.world.crash(node, power=True)
 
     def stop(self, name: str) -> None:
-        self.world.stop_agent(self.node(name))
+        self._stopped.setdefault(name, []).append(self.world.stop_agent(self.node(name)))
 
     def freeze(self, name: str) -> None:
-        self.world.stop_agent(self.node(name), frozen=True)
+        self._stopped.setdefault(name, []).append(self.world.stop_agent(self.node(name), frozen=True))
 
     def go_on(self, name: str) -> None:
-        self.world.resume_agent(self.node(name))
+        for resume in self._stopped.pop(name, []):
+            resume()
 
     def freeze_guard(self, name: str) -> None:
         for guard in self.node(name).guards:
@@ -296,12 +299,55 @@ class Stage:
             raise TranscriptError(f"no profile {profile!r} of strategy {self.plan.strategy!r}")
         for node in self.nodes(names):
             listed = node.membership.hash.split("/")[0]
-            self._restart(node, node.membership._replace(hash=f"{listed}/{profile}"), self._timing(profile))
+            self._restart(
+                node, node.membership._replace(hash=f"{listed}/{profile}"), timing_for(self.plan.strategy, profile)
+            )
 
     def _restart(self, node: Node, membership: Membership, timing: object) -> None:
         self.world.crash(node)
         node.membership, node.timing = membership, timing
         self.world.after(RESTART_MS, lambda: self.world.start(node))
+
+    def join(self, name: str, through: str) -> None:
+        """A new node joins a running cluster (bully, ring): all get the new list, and it is told who leads."""
+        known = [*self.world.nodes, name]
+        membership = Membership.of(known, "")
+        node = self._add(name, membership)
+        self.world.start(node)
+        self._tell_members()
+        leader = self.node(through).leader
+        self.tell(name, Received(Alive(Origin(through), 0, leader)))
+
+    def remove(self, name: str) -> None:
+        """An operator removes a node from the list of a cluster that grows by joining."""
+        del self.world.nodes[self.node(name).name]
+        self._tell_members()
+
+    def _tell_members(self) -> None:
+        self._version += 1
+        members = tuple((name, 0, 0) for name in sorted(self.world.nodes))
+        for node in self.world.nodes.values():
+            self.world.give(node, MembersChanged(members, self._version))
+
+    # --- the store ----------------------------------------------------------------------------------------------------
+
+    @property
+    def store(self) -> SimStore:
+        if self.world.store is None:
+            raise TranscriptError(f"strategy {self.plan.strategy!r} has no store")
+        return self.world.store
+
+    def store_away(self) -> None:
+        self.world.store_up = False
+
+    def store_back(self) -> None:
+        self.world.store_up = True
+
+    def store_cut(self, name: str) -> None:
+        self.node(name).cut["store"] = 1
+
+    def store_fails_over(self, lost: str | None) -> None:
+        self.store.fail_over(int(lost or 0))
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -315,7 +361,7 @@ class Stage:
                 continue
             view = node.machine.view(node.local_ms())
             role = f"{view.role} (stopped)" if node.stopped else str(view.role)
-            rows.append((name, role, view.leader or "-", str(view.term), work, view.waits_for))
+            rows.append((name, role, view.leader or "-", self.teller.term(view.term), work, view.waits_for))
         widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
         return [
             "        " + "  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows

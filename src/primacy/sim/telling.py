@@ -31,31 +31,52 @@ class _Line:
     text: str
 
 
-class Bases:
-    """Names for token bases, in the order of their appearance: A, B, ..."""
+class Tokens:
+    """Names for tokens that do not depend on the wall clock.
+
+    raft: its base (A, B, ... in the order of appearance) and the term, "A+2". lease: a count, "#2". Others have none.
+    """
 
     def __init__(self) -> None:
-        self._known: list[int] = []
+        self.strategy = "raft"
+        self._bases: list[int] = []
+        self._tokens: list[int] = []
 
-    def add(self, base: int) -> str:
-        if base not in self._known:
-            self._known.append(base)
-        return chr(ord("A") + self._known.index(base))
+    def base(self, base: int) -> str:
+        if base not in self._bases:
+            self._bases.append(base)
+        return chr(ord("A") + self._bases.index(base))
 
-    def token(self, token: int) -> str:
-        below = [base for base in self._known if base <= token]
-        return f"{self.add(max(below))}+{token - max(below)}" if below else str(token)
+    def name(self, token: int) -> str:
+        if self.strategy == "lease":
+            if token not in self._tokens:
+                self._tokens.append(token)
+            return f"#{self._tokens.index(token) + 1}"
+        below = [base for base in self._bases if base <= token]
+        return f"{self.base(max(below))}+{token - max(below)}" if below else str(token)
+
+    def with_work(self, token: int) -> str:
+        """To be set behind "work"."""
+        return f": token {self.name(token)}" if self.strategy in ("raft", "lease") else ""
 
 
 class Teller:
     """Listens to a world and keeps the lines since the last `take`."""
 
     def __init__(self) -> None:
-        self.bases = Bases()
+        self.tokens = Tokens()
         self.silent = False
         self._since_ms = 0.0
         self._lines: list[_Line] = []
         self._said: set[object] = set()  # only asked for membership, never walked
+
+    def prepare(self, strategy: str, base: int) -> None:
+        self.tokens.strategy = strategy
+        self.tokens.base(base)
+
+    def term(self, term: int) -> str:
+        """As the table shows it; the lease's is its token."""
+        return self.tokens.name(term) if self.tokens.strategy == "lease" and term else str(term)
 
     def begin(self, now_ms: float) -> None:
         """A new command: times count from here, and what was said may be said again."""
@@ -86,7 +107,7 @@ class Teller:
 
     def _of_message(self, message: m.Message) -> Told:
         if isinstance(message, m.FirstBallot):
-            return f"write this first ballot, token base {self.bases.add(message.base)}", ("first", message.base)
+            return f"write this first ballot, token base {self.tokens.base(message.base)}", ("first", message.base)
         tell = SAID.get(type(message))
         return tell(message) if tell is not None else FIXED[type(message)]
 
@@ -115,11 +136,12 @@ class Teller:
         match fact.kind:
             case Kind.WORK_STARTED:
                 again = f", run {fact.extra}" if fact.extra > 1 else ""
-                return f"'s work starts: token {self.bases.token(fact.number)}{again}"
+                return f"'s work starts{self.tokens.with_work(fact.number)}{again}"
             case Kind.WORK_ENDED:
-                return f"'s work is over: token {self.bases.token(fact.number)}"
+                return f"'s work is over{self.tokens.with_work(fact.number)}"
             case Kind.RELEASE_SENT:
-                return f"'s guard to all: all work up to term {fact.number} is gone"
+                told = f"to all: all work up to term {fact.number} is gone"
+                return f"'s guard {told if self.tokens.strategy == 'raft' else 'marks the row released'}"
             case Kind.UP:
                 return "start{s}" if fact.number == 1 else "start{s} again"
             case Kind.BAD_ORDER:
@@ -131,15 +153,19 @@ class Teller:
     def _of_event(self, fact: Fact) -> str:
         code = Code(fact.text)
         if code is Code.FIRST_BALLOT:
-            return f"write{{s}} a first ballot, token base {self.bases.add(fact.extra)}"
-        if code is Code.ELECTED and fact.extra:
-            return f"lead{{s}} term {fact.number}, token {self.bases.token(fact.extra)}"
+            return f"write{{s}} a first ballot, token base {self.tokens.base(fact.extra)}"
+        if code is Code.ELECTED and self.tokens.strategy == "raft":
+            return f"lead{{s}} term {fact.number}, token {self.tokens.name(fact.extra)}"
+        if code is Code.LEASE_TAKEN:
+            return f"take{{s}} the lease: token {self.tokens.name(fact.extra or fact.number)}"
         pattern = EVENTS.get(code)
+        if self.tokens.strategy != "raft":
+            pattern = TERMLESS.get(code, pattern)
         if pattern is None:
             rest = ", ".join(part for part in (fact.subject, fact.detail, str(fact.extra or "")) if part)
             pattern = f"{code}: {rest}".rstrip(": ")
         pattern = pattern.replace("TERM", str(fact.number)).replace("VALUE", str(fact.extra))
-        return pattern.replace("WHOM", fact.subject).replace("WHY", fact.detail)
+        return pattern.replace("WHOM", fact.subject).replace("WHY", fact.detail or str(code))
 
 
 def _joins(line: _Line, who: str, to: str) -> bool:
@@ -191,8 +217,43 @@ EVENTS: dict[Code, str] = {
     Code.RELEASE_REFUSED: "refuse{s} the release of term TERM by WHOM: a newer one binds",
     Code.LATE_ACK: "get{s} an ack of an old beat from WHOM, too late to count",
     Code.SPLIT_VOTE: "got no majority in term TERM",
+    Code.OUTRANKED: "yield{s} to WHOM, which ranks higher",
+    Code.OVERSLEPT: "give{s} up: it slept past its time",
+    Code.REMOVED: "was removed from the list",
+    Code.WORK_ENDED: "lead{s} no more: its work has ended",
+    Code.RENEWAL_LATE: "give{s} up the lease: it was not proved in time",
+    Code.LEASE_LOST: "lost the lease: WHY",
+    Code.STORE_FAILED: "get{s} no answer from the store",
+    Code.OTHER_SERVER: "find{s} another server behind the store and observes anew",
+    Code.OBSERVATION_RESTARTED: "observe{s} the row anew",
+    Code.ANSWER_LOST: "cannot know whether its last write was done",
+    Code.CROSSED: "meet{s} another leader, WHOM",
+    Code.BATON_LOST: "renew{s} a baton that did not come round",
+    Code.BATON_MERGED: "drop{s} a baton in favour of another",
+    Code.SKIPPED: "skip{s} WHOM, which does not answer",
+    Code.WINNER_DEAD: "waited for an announcement of WHOM that never came",
+    Code.PRUNED: "strike{s} WHOM, silent for too long",
+    Code.RETURNED: "find{s} WHOM back",
+    Code.LOCK_HELD: "find{s} old work still running here",
+    Code.LEADER_LEFT: "lose{s} its leader: WHY",
 }
 """TERM, WHOM, VALUE and WHY stand for the event's fields, {s} for the verb's ending."""
+
+
+TERMLESS: dict[Code, str] = {
+    Code.STANDS: "stand{s}",
+    Code.FOLLOWS: "follow{s} WHOM",
+    Code.RELEASED: "lead{s} no more: its work is confirmed gone",
+    Code.RELEASE_APPLIED: "need{s} not wait: WHOM has released",
+    Code.MAJORITY_LOST: "give{s} up: WHY",
+    Code.CANNOT_START: "resign{s}: WHY",
+    Code.GUARD_LOST: "give{s} up: its guard is lost",
+    Code.TOKEN_LOW: "resign{s}: WHY",
+    Code.PAUSED: "stand{s} back: WHY",
+    Code.UNHEALTHY: "stand{s} back: WHY",
+    Code.STOPPING: "stand{s} back: WHY",
+}
+"""The same where a term says nothing to a reader (bully, ring) or is a token (lease)."""
 
 
 def _vote_request(asked: m.VoteRequest) -> Told:

@@ -117,6 +117,12 @@ COMMANDS: tuple[tuple[str, Callable[..., list[str] | None]], ...] = (
     (rf"shut down {NODE}", _say(Shutdown())),
     (rf"list ([\w:-]+(?: [\w:-]+)*) on {NODES}", Stage.new_list),
     (rf"timing {NODE} on {NODES}", Stage.new_timing),
+    (rf"join {NODE} through {NODE}", Stage.join),
+    (rf"remove {NODE}", Stage.remove),
+    (r"store away", Stage.store_away),
+    (r"store back", Stage.store_back),
+    (rf"cut {NODE} from the store", Stage.store_cut),
+    (r"store fails over(?: losing (\d+) commits?)?", Stage.store_fails_over),
     (r"show", Stage.show),
 )
 """The language: what may stand after `> `, and what it does. The first that fits counts."""
