@@ -17,6 +17,7 @@ from primacy.election.inputs import (
 )
 from primacy.election.messages import Ack, Beat, VoteReply, VoteRequest
 from primacy.election.model import Leadership, Role
+from primacy.election.raft_lead import TICK_MS
 from primacy.settings.timing import stretched
 from raft_bench import BASE, BEAT, LAB, SPREAD, Bench, H, P, ballot, origin
 
@@ -433,7 +434,7 @@ def test_Q5_a_restarted_voter_reports_the_time_since_it_read_its_ballot() -> Non
 def test_Q5_the_winner_waits_for_what_is_left_of_the_longest_hold() -> None:
     bench = Bench()
     term = bench.win(age_ms=100, age_term=0, hold_max_ms=3_000)
-    delay = stretched(3_000, LAB.drift_ppm) - 100
+    delay = stretched(3_000, LAB.drift_ppm) + TICK_MS - 100
     assert bench.events(Code.START_DELAY)[0].value == delay
     won_ms = bench.now
     bench.ack("b")
@@ -452,14 +453,14 @@ def test_Q5_the_candidate_counts_itself_as_a_voter() -> None:
     bench = Bench(kept=ballot(hold_max_ms=3_000))
     read_ms = bench.now
     bench.win(hold_max_ms=H)
-    assert bench.events(Code.START_DELAY)[0].value == stretched(3_000, LAB.drift_ppm) - (bench.now - read_ms)
+    assert bench.events(Code.START_DELAY)[0].value == stretched(3_000, LAB.drift_ppm) + TICK_MS - (bench.now - read_ms)
 
 
 def test_Q5_nothing_is_left_to_wait_for_in_a_normal_failover() -> None:
     bench = Bench()
     bench.win(age_ms=P, age_term=0)
     assert not bench.events(Code.START_DELAY)
-    assert P >= D
+    assert P >= D + TICK_MS
 
 
 def test_Q5_beats_of_an_unsettled_leader_do_not_shorten_the_hold_that_is_remembered() -> None:
