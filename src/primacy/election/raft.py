@@ -132,6 +132,8 @@ class RaftStrategy(Remembering):
                 pass  # not of this strategy
             case _:
                 assert_never(given)
+        if self._offers:
+            effects += self._offer_again(now_ms)
         self._rearm(now_ms)
         return self._with_persist(effects)
 

@@ -15,6 +15,8 @@ from primacy.election.model import Kind, Leadership, Role
 from primacy.election.raft_state import TERM_JUMP_MAX, Campaign, RaftState, Reign
 from primacy.settings.timing import stretched
 
+TICK_MS = 1
+"""Clocks are read in whole milliseconds, so an age may be up to one too large."""
 SLOT_PARTS = 5
 """After a release the k-th node in line stands after k fifths of a beat: time for the one before to be heard."""
 
@@ -35,7 +37,7 @@ class Leading(RaftState):
         ages = {}
         for reply in replies:
             if reply.age_ms >= 0 and reply.age_term > self.released_term:
-                left_ms = stretched(hold_max_ms, self.timing.drift_ppm) - reply.age_ms
+                left_ms = stretched(hold_max_ms, self.timing.drift_ppm) + TICK_MS - reply.age_ms
                 ages[reply.origin.node] = (reply.age_term, now_ms + max(0, left_ms))
         token = ballot.base + ballot.term
         self.campaign = None

@@ -120,24 +120,31 @@ class Remembering(Voting):
         base = self.roll.first_base(max(wall_ms, self.ballot.base + 1 if self.ballot is not None else 0))
         self.ballot = self.roll.first_ballot(base, self.timing.hold_ms, self.ballot)
         self._offers = self.roll.take_offers(init)
+        self._offer_at_ms = now_ms + self.timing.beat_ms
         effects: list[Effect] = [Record(Event(Code.FIRST_BALLOT, value=base)), *self._ballot_read(now_ms)]
         return effects + self._offer_first()
 
     def _offer_first(self) -> list[Effect]:
-        """To the boots that said they are blank; again at each candidacy while it is unused here."""
+        """To the boots that said they are blank, every beat until each has it.
+
+        Late is as good as early: a boot that was blank when it answered has used nothing of this cluster since.
+        """
         ballot = self.ballot
-        if ballot is None or ballot.term > 0:
+        if ballot is None:
             return []
         return [Send(node, FirstBallot(self.origin, ballot.base, boot)) for node, boot in sorted(self._offers.items())]
 
-    def _first_start_again(self) -> list[Effect]:
-        """A first start that broke off: the ballot is offered again, and with `auto` all are asked again."""
-        if not self._is_blank():
+    def _offer_again(self, now_ms: int) -> list[Effect]:
+        if now_ms < self._offer_at_ms:
             return []
-        effects = self._offer_first()
-        if self.options.auto and self._voters[0] == self.node:
-            effects += [Send(node, Query(self.origin, memory=True)) for node in self._other_voters]
-        return effects
+        self._offer_at_ms = now_ms + self.timing.beat_ms
+        return self._offer_first()
+
+    def _first_start_again(self) -> list[Effect]:
+        """A first start that broke off, with `auto`: the lowest id asks all again."""
+        if not (self.options.auto and self._is_blank() and self._voters[:1] == (self.node,)):
+            return []
+        return [Send(node, Query(self.origin, memory=True)) for node in self._other_voters]
 
     def _on_first_ballot(self, now_ms: int, message: FirstBallot) -> list[Effect]:
         """Written before it is confirmed; replaced only by a larger base, and only while it was never used (M3)."""

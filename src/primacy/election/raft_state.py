@@ -107,6 +107,7 @@ class RaftState:
         self._wall_offset_ms = 0
         self._ask_at_ms = 0
         self._read_at_ms = 0
+        self._offer_at_ms = 0
         self._offers: dict[str, int] = {}
         """First start: the boots that said they are blank and have not confirmed the first ballot yet."""
         list_ = seat.membership

@@ -196,15 +196,13 @@ def _bounce(f: Faults, node: Node) -> None:
 def stall(f: Faults) -> None:
     """The agent makes no step for a while; its guard goes on (F04, F05, F08)."""
     node = f.some_node()
-    f.world.stop_agent(node)
-    f.lasting("agent stopped", node.name, lambda: f.world.resume_agent(node), 0.02, 2.5)
+    f.lasting("agent stopped", node.name, f.world.stop_agent(node), 0.02, 2.5)
 
 
 def freeze(f: Faults) -> None:
     """Agent and guard are stopped; only the kernel's dead-man timer acts (F07)."""
     node = f.some_node()
-    f.world.stop_agent(node, frozen=True)
-    f.lasting("agent and guard stopped", node.name, lambda: f.world.resume_agent(node), 0.02, 2.5)
+    f.lasting("agent and guard stopped", node.name, f.world.stop_agent(node, frozen=True), 0.02, 2.5)
 
 
 def child(f: Faults) -> None:
@@ -235,8 +233,8 @@ def _strike_cut(f: Faults, node: Node) -> None:
 
 def _strike_stop(f: Faults, node: Node) -> None:
     if f.world.now < f.end_ms:
-        f.world.stop_agent(node, frozen=f.chance.random() < 0.4)
-        f.lasting("struck: stopped", node.name, lambda: f.world.resume_agent(node), 0.02, 2.5)
+        resume = f.world.stop_agent(node, frozen=f.chance.random() < 0.4)
+        f.lasting("struck: stopped", node.name, resume, 0.02, 2.5)
 
 
 # --- network ----------------------------------------------------------------------------------------------------------
@@ -496,6 +494,8 @@ def _new_list(f: Faults, name: str, membership: Membership, timing: Timing) -> N
     node = f.world.nodes[name]
     if node.introduced and node.membership == membership and node.timing == timing:
         return
+    if f.chance.random() < 0.2 and f.world.now < f.end_ms:  # its old guard is stopped while the agent restarts
+        f.lasting("agent and guard stopped", name, f.world.stop_agent(node, frozen=True), 0.1, 2)
     f.world.crash(node)
     node.membership, node.timing = membership, timing
     node.introduced = True

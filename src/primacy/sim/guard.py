@@ -158,8 +158,13 @@ class Guard:
             self._gone()
         elif self.phase in (Phase.RUNNING, Phase.STOPPING):
             self.phase = Phase.KILLED
-            slowest_ms = (self.timing.hold_ms - self.timing.deadman_at_ms) * 0.9
-            self.world.after(self.world.draw_ms(0.2, max(1.0, slowest_ms * self.world.weather.slow_kill)), self._died)
+            self.world.after(self._dying_ms(), self._died)
+
+    def _dying_ms(self) -> float:
+        """How long a kill takes: within what the hold leaves after the dead-man point, on the fastest clock (A2)."""
+        allowed_ms = (self.timing.hold_ms - self.timing.deadman_at_ms) * 0.985
+        slowest_ms = allowed_ms * self.world.weather.slow_kill
+        return max(0.2, slowest_ms if self.world.chance.random() < 0.5 else self.world.draw_ms(0.2, slowest_ms))
 
     def _died(self) -> None:
         if self.phase in (Phase.STOPPING, Phase.KILLED):

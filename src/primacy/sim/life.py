@@ -95,12 +95,14 @@ class Life:
         self.liveness = LivenessChecker(bound_ms(plan.strategy, self.timing, len(self.names)))
         self.last_trouble_ms = 0.0
         self.broken: dict[str, bool] = {}
+        self.led_since: dict[str, int] = {}
         self.world.listeners += [self.work, self.terms, self.liveness, self._count]
         self._populate()
 
     # --- building -----------------------------------------------------------------------------------------------------
 
     def _populate(self) -> None:
+        self._draw_weather()
         self.faults.drift = self.plan.drift
         self.faults.walls_agree = self.chance.random() < 0.5
         self.faults.memory_left = (len(self.names) - 1) // 2
@@ -123,6 +125,15 @@ class Life:
             for name in said:
                 self.world.after(self.chance.uniform(60, self.unit_ms), partial(self._say_init, name))
 
+    def _draw_weather(self) -> None:
+        """How the work behaves in this life: quick or sluggish, polite or deaf to TERM."""
+        weather = self.world.weather
+        weather.spawn_ms = self.chance.choice((2.0, 20.0, 0.05 * self.unit_ms))
+        weather.stop_ms = self.chance.choice((5.0, 30.0, 0.3 * self.unit_ms))
+        weather.ignores_term = self.chance.choice((0.0, 0.1, 1.0))
+        weather.slow_kill = self.chance.choice((0.05, 0.3, 1.0))
+        weather.planned_stop_ms = int(self.unit_ms * self.chance.choice((0.1, 1.0, 3.0)))
+
     def _add(self, name: str, membership: Membership) -> Node:
         chance = self.chance
         rate = 1 + chance.choice((-1, 1, chance.uniform(-1, 1))) * self.plan.drift
@@ -134,14 +145,18 @@ class Life:
         """What an operator may roll out in this life: other times, or a node more, less, or exchanged."""
         timing = self.timing
         assert isinstance(timing, Timing)
-        kind = self.chance.choice(("slower", "faster", "add", "remove", "replace"))
+        kind = self.chance.choice(("slower", "faster", "add", "add two", "remove", "replace", "leave one"))
         names = list(self.names)
+        if kind == "leave one":
+            names = [self.chance.choice(names)]
         if kind in ("slower", "faster"):
             timing = _scaled(timing, 1.4 if kind == "slower" else 0.7)
         if kind in ("remove", "replace") and len(names) > 1:
             names.remove(self.chance.choice(names))
-        if kind in ("add", "replace"):
+        if kind in ("add", "replace", "add two"):
             names.append("new")
+        if kind == "add two":
+            names.append("new2")
         return Change(kind, Membership.of(names, "list-2"), timing)
 
     def _say_init(self, name: str) -> None:
@@ -165,6 +180,7 @@ class Life:
         if self.chance.random() < 0.5:
             self.world.run(2 * self.unit_ms)  # half of the lives begin in peace
         self.faults.begin(self.outcome.classes, calm_ms)
+        self._look_at_beliefs()
         self.world.run(calm_ms)
         self._calm()
         self.world.run(end_ms)
@@ -182,7 +198,7 @@ class Life:
         core = self._core()
         for name in self._voters():
             if name not in core:
-                self._break_for_good(name)
+                core = tuple(sorted((*core, *self._break_for_good(name, core))))
         self.liveness.begin(self.world.now, core)
 
     def _repeat_init(self) -> None:
@@ -208,10 +224,17 @@ class Life:
         self.chance.shuffle(names)
         return tuple(sorted(names[: self.chance.randrange(size, len(names) + 1)]))
 
-    def _break_for_good(self, name: str) -> None:
+    def _break_for_good(self, name: str, core: tuple[str, ...]) -> tuple[str, ...]:
+        """Down, isolated, one-way, or cut from just one node (F14), which may still lead; returns who may lead."""
         node = self.world.nodes[name]
         self.broken[name] = True
-        how = self.chance.randrange(4 if self.cast.holds else 2)
+        how = self.chance.randrange(6 if self.plan.strategy == "raft" else 2)
+        if how >= 4:
+            leading = [other for other in core if self.world.nodes[other].role == "leader"]
+            other = self.chance.choice(leading or core)
+            self.world.cut(name, other)
+            self.world.cut(other, name)
+            return (name,)
         if self.world.store is not None:
             self.world.cut(name, "store")
         if how == 0:
@@ -221,6 +244,20 @@ class Life:
                 self.world.cut(name, other)
             if other != name and how in (1, 3):
                 self.world.cut(other, name)
+        return ()
+
+    def _look_at_beliefs(self) -> None:
+        """I6, now and then: a node that believes it leads has a hold whose end lies ahead on its own clock."""
+        for name in self.faults.names:
+            node = self.world.nodes[name]
+            if node.machine is None or node.stopped or node.busy is not None or node.role != "leader":
+                continue
+            late_ms = node.local_ms() - self.led_since.get(name, node.local_ms())
+            held = node.machine.view(node.local_ms()).hold_left_ms > 0
+            if not held and late_ms > self.unit_ms:
+                self._violated(Violation(self.world.now, "I6", f"{name} believes it leads, but holds nothing"))
+        if self.cast.holds:
+            self.world.after(self.unit_ms * 0.37, self._look_at_beliefs)
 
     # --- judging ------------------------------------------------------------------------------------------------------
 
@@ -256,8 +293,6 @@ class Life:
 
     def _stuck_by_design(self) -> bool:
         """Two voters without memory need an operator's word (M2); nothing moves by itself then."""
-        if "memory" not in self.world.count.faults and self.faults.final is None:
-            return False
         machines = [self.world.nodes[name].machine for name in self.faults.names]
         blank = [m for m in machines if isinstance(m, RaftStrategy) and m.ballot is None]
         remember = [m for m in machines if isinstance(m, RaftStrategy) and m.ballot is not None]
@@ -271,6 +306,8 @@ class Life:
                 rare[name] = rare.get(name, 0) + 1
             if fact.text in NEEDLESS and self._is_quiet_for(fact.node):
                 self.outcome.needless += 1
+        elif fact.kind is Kind.ROLE:
+            self.led_since[fact.node] = self.world.nodes[fact.node].local_ms()
         elif fact.kind in (Kind.FAULT, Kind.CALM, Kind.UP, Kind.DOWN):
             self.last_trouble_ms = fact.at_ms
 

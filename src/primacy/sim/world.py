@@ -199,6 +199,7 @@ class World:
         if node.machine is None:
             return
         node.machine = None
+        node.stopped = 0
         node.doom = -1
         node.busy = None
         node.inbox.clear()
@@ -293,21 +294,31 @@ class World:
             self.count.delivered += 1
             self.give(node, Received(message))
 
-    def stop_agent(self, node: Node, frozen: bool = False) -> None:
-        """The agent makes no step until it is told to go on; `frozen`: nor does its guard."""
-        node.stopped += 1
-        if frozen:
-            for guard in node.guards:
-                guard.freeze(True)
+    def stop_agent(self, node: Node, frozen: bool = False) -> Callable[[], None]:
+        """The agent makes no step until it is told to go on; `frozen`: nor does its guard. Returns how to end it."""
+        boot = node.boot
+        if node.machine is not None:
+            node.stopped += 1
+        guards = [guard for guard in node.guards if frozen and not guard.frozen]
+        for guard in guards:
+            guard.freeze(True)
+
+        def resume() -> None:
+            if node.boot == boot and node.stopped:  # a later start was never stopped
+                node.stopped -= 1
+                if not node.stopped:
+                    self._drain(node)  # what the agent missed comes before what its guard says now
+            for guard in guards:
+                guard.freeze(False)
+
+        return resume
 
     def resume_agent(self, node: Node) -> None:
-        node.stopped -= 1
-        if node.stopped:
-            return
-        self._drain(node)  # what the agent missed comes before what its guard says now
+        """Whatever stops this node's agent and guards ends now."""
+        node.stopped = 0
+        self._drain(node)
         for guard in tuple(node.guards):
-            if guard.frozen:
-                guard.freeze(False)
+            guard.freeze(False)
 
     def _drain(self, node: Node) -> None:
         waiting, node.inbox = node.inbox, []
