@@ -6,7 +6,6 @@ import json
 import sys
 
 import pytest
-
 from bench import __main__ as entry
 from bench import bare, messages, simulator
 
