@@ -32,8 +32,8 @@ class Send(NamedTuple):
 class Start(NamedTuple):
     """All conditions of the election are met: the work may start now, under this leadership.
 
-    `release` is what the guard will send once the work is confirmed gone (G4). `covered`: a release by a term whose work
-    ran covers all predecessors, so that no fence command is needed (G8).
+    `release` is what the guard will send once the work is confirmed gone (G4). `covered`: a release by a term whose
+    work ran covers all predecessors, so that no fence command is needed (G8).
     """
 
     leadership: Leadership

@@ -113,7 +113,7 @@ class MembersChanged(NamedTuple):
 
 
 class StoreAnswered(NamedTuple):
-    """The store answered request `number`, or failed: then `answer.ok` is False and nothing may be concluded from it."""
+    """The store answered request `number`, or failed: then `answer.ok` is False and nothing follows from it."""
 
     number: int
     answer: StoreAnswer

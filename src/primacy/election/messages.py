@@ -1,7 +1,8 @@
 """What crosses the wire between nodes. Closed; every message starts with its `origin`.
 
-The transport seals a message, binds it to cluster, sender and receiver, and drops what is not whole; a strategy may rely
-on the origin being true, and on nothing else: a message may be lost, repeated, delayed for minutes and reordered.
+The transport seals a message, binds it to cluster, sender and receiver, and drops what is not whole; a strategy may
+rely on the origin being true, and on nothing else: a message may be lost, repeated, delayed for minutes and
+reordered.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Ahead(NamedTuple):
 
 
 class Release(NamedTuple):
-    """All work of terms up to `term` is gone (G6). Sealed beforehand; outside of the replay window; harmless if repeated."""
+    """All work of terms up to `term` is gone (G6). Sealed beforehand; outside the replay window; harmless if repeated."""
 
     origin: Origin
     term: int
@@ -96,7 +97,7 @@ class Query(NamedTuple):
 
 
 class Report(NamedTuple):
-    """The answer (M1, M2). The list is the origin's `config`; it is durable in the reporter's ballot before this leaves."""
+    """The answer (M1, M2). The list is the origin's `config`, durable in the reporter's ballot before this leaves."""
 
     origin: Origin
     echo: int

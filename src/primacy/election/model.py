@@ -57,7 +57,7 @@ class Membership(NamedTuple):
     """Counts changes of a list that grows by joining (bully, ring); 0 for a fixed list."""
 
     @classmethod
-    def of(cls, members: Iterable[Member | str], hash: str = "", version: int = 0) -> Membership:  # noqa: A002
+    def of(cls, members: Iterable[Member | str], hash: str = "", version: int = 0) -> Membership:
         """A list in id order, from members or plain ids."""
         full = {m.id: m for m in (Member(m) if isinstance(m, str) else m for m in members)}
         return cls(tuple(full[name] for name in sorted(full)), hash, version)
@@ -111,8 +111,15 @@ class Ballot(NamedTuple):
     """Every list that this node may have promised anything under; more than one means mute (M1)."""
     changed: bool = False
     """True once the ballot held another list than its first (M4)."""
-    seen: tuple[tuple[str, int], ...] = ()
-    """The highest incarnation heard of each other node (Q10)."""
+    seen: tuple[tuple[str, int, int], ...] = ()
+    """The highest incarnation heard of each other node, and the boot that spoke with it (Q10)."""
+    void: bool = False
+    """It turned out to be an old copy: it counts as no memory (Q10, M2)."""
+
+    @property
+    def token_known(self) -> int:
+        """The largest token that this ballot knows of: a leader of its term would have base + term."""
+        return max(self.token_max, self.base + self.term)
 
 
 class Leadership(NamedTuple):
@@ -160,7 +167,7 @@ class Strategy(Protocol):
     """When the machine next wants to be woken, on the local clock; None for never."""
 
     def step(self, now_ms: int, given: Input) -> list[Effect]:
-        """Takes one input at the local time `now_ms` and returns what is to be done, in order. Never raises on a message."""
+        """Takes one input at the local time `now_ms`, returns what is to be done, in order. Never raises on a message."""
         ...
 
     def view(self, now_ms: int) -> View:

@@ -62,8 +62,8 @@ from primacy.election.messages import (
     VoteRequest,
 )
 from primacy.election.model import Role, View
-from primacy.election.raft_memory import Remembering
-from primacy.election.raft_state import RaftOptions
+from primacy.election.raft_memory import TWO_BOOTS, Remembering
+from primacy.election.raft_state import RaftOptions, Reign
 
 __all__ = ["RaftOptions", "RaftStrategy"]
 
@@ -73,6 +73,7 @@ RELY = (Send, Start)
 """Effects that rely on the ballot of their step."""
 
 
+NEVER_MS = 2**63
 GONE = " (gone for good: primacy rejoin --without NODE)"
 
 
@@ -84,6 +85,8 @@ class RaftStrategy(Remembering):
     def step(self, now_ms: int, given: Input) -> list[Effect]:
         """One input, one ordered list of effects. A leader whose time is over loses before it hears anything else."""
         effects: list[Effect] = []
+        if self._saving and type(given) is not PersistFailed:
+            self._disk_fault = ""
         reign = self.reign
         if reign is not None and self._is_late(now_ms, reign):
             effects = self._lose(now_ms, Code.MAJORITY_LOST, "no majority acked a beat in time")
@@ -140,16 +143,22 @@ class RaftStrategy(Remembering):
     def _with_persist(self, effects: list[Effect]) -> list[Effect]:
         """A changed ballot becomes durable before the first message, or start, of this step (Q1).
 
-        What ends or extends work stands in front: it relies on no ballot, and must not wait for a slow disk.
+        What ends or extends work stands in front: it relies on no ballot, and must not wait for a slow disk. While the
+        disk is in doubt, a node that does not lead saves again before it says anything (F31).
         """
-        self._starts = False
-        if self.ballot is self._durable or self.ballot is None:
+        self._starts = self._saving = False
+        if self.ballot is None:
             return effects
-        self._earlier, self._durable = self._durable, self.ballot
+        if self.ballot is self._durable:
+            if not self._disk_fault or self.reign is not None or not any(type(e) is Send for e in effects):
+                return effects
+        else:
+            self._earlier, self._durable = self._durable, self.ballot
         last = max((place for place, effect in enumerate(effects) if type(effect) in URGENT), default=-1)
         urgent = [effect for effect in effects[: last + 1] if type(effect) not in RELY]
         rest = [effect for place, effect in enumerate(effects) if place > last or type(effect) in RELY]
         self._starts = any(type(effect) is Start for effect in rest)
+        self._saving = True
         return [*urgent, Persist(self.ballot), *rest]
 
     def _persist_failed(self, now_ms: int, reason: str) -> list[Effect]:
@@ -169,7 +178,8 @@ class RaftStrategy(Remembering):
             self.muted = self._why_mute()
             self._settle_role()
             self.stand_at_ms = now_ms + self.timing.promise_ms
-        return [Record(Event(Code.DISK_FAILED, self.term, detail=reason))]
+        was, self._disk_fault = self._disk_fault, reason or "no reason given"
+        return [] if was else [Record(Event(Code.DISK_FAILED, self.term, detail=reason))]
 
     def _rearm(self, now_ms: int) -> None:
         """The next moment at which time alone changes something."""
@@ -178,13 +188,15 @@ class RaftStrategy(Remembering):
             at = min(reign.next_beat_ms, reign.hold_from_ms + self.timing.term_at_ms)
             if now_ms < reign.start_at_ms:
                 at = min(at, reign.start_at_ms)
-            self.deadline_ms = at
         elif self.muted or not self._booted:
-            self.deadline_ms = self._ask_at_ms
-        elif self._stands:
-            self.deadline_ms = self.stand_at_ms
+            at = self._ask_at_ms
+        elif self._stands or self.leader:
+            at = self.stand_at_ms
         else:
-            self.deadline_ms = None
+            at = NEVER_MS
+        if self._offers:
+            at = min(at, self._offer_at_ms)
+        self.deadline_ms = None if at == NEVER_MS else at
 
     def _wake(self, now_ms: int) -> list[Effect]:
         """Time passed; it may be early or late. Each part looks at its own moment."""
@@ -200,12 +212,11 @@ class RaftStrategy(Remembering):
 
     def _receive(self, now_ms: int, message: Message) -> list[Effect]:
         origin = message.origin
-        if not self._booted or origin.node == self.node:
-            return (
-                []
-                if origin.boot == self.seat.boot
-                else self._note(Code.TWO_BOOTS, origin.node, "our own id is used twice")
-            )
+        if not self._booted:
+            return []
+        if origin.node == self.node:
+            same = origin.boot == self.seat.boot
+            return [] if same else self._note(Code.TWO_BOOTS, origin.node, "our own id is used twice")
         effects: list[Effect] = []
         if self._known.get(origin.node) != origin:
             heard, effects = self._meet(message)
@@ -256,34 +267,49 @@ class RaftStrategy(Remembering):
         )
 
     def _waits_for(self, now_ms: int) -> str:
-        reign = self.reign
+        """What this node waits for, in one phrase with the next command in it; empty if nothing is amiss."""
+        if self._disk_fault and self.role is not Role.LEADER:
+            return f"its disk to take the ballot ({self._disk_fault})"
         if self.muted:
             return self._mute_sentence()
-        if reign is not None:
-            if reign.closed:
-                return "its work to end, then it releases the role"
-            if reign.ordered:
-                return "" if reign.ran else "its work to start"
-            if self._work_unconfirmed():
-                return "the run lock: work of an earlier term on this machine is not confirmed gone"
-            if now_ms < reign.start_at_ms:
-                return f"{reign.start_at_ms - now_ms} ms, until any earlier holder's work is surely over"
-            return "the first beat that a majority acks"
+        if self.reign is not None:
+            return self._leader_sentence(now_ms, self.reign)
+        if self._work_unconfirmed():
+            return "the run lock: work of an earlier term on this machine is not confirmed gone"
         if self.paused:
             return "an operator: primacy resume"
         if not self.healthy:
             return "its health probe to pass"
+        if self.leader:
+            return ""
         left_ms = self._promise_left(now_ms)
-        return f"{left_ms} ms of silence before it may vote" if left_ms and not self.leader else ""
+        if left_ms:
+            return f"{left_ms} ms of silence to pass before it may vote"
+        if self.role is Role.CANDIDATE:
+            return f"votes of a majority: {self._majority} of {len(self._voters)} nodes"
+        return "a leader to be elected" if self._votes else ""
+
+    def _leader_sentence(self, now_ms: int, reign: Reign) -> str:
+        if reign.closed:
+            return "its work to end, then it releases the role"
+        if reign.ordered:
+            return "" if reign.ran else "its work to start"
+        if self._work_unconfirmed():
+            return "the run lock: work of an earlier term on this machine is not confirmed gone"
+        if now_ms < reign.start_at_ms:
+            return f"{reign.start_at_ms - now_ms} ms, until any earlier holder's work is surely over"
+        return "the first beat that a majority acks"
 
     def _mute_sentence(self) -> str:
         missing = self.roll.missing(self.ballot)
         names = ", ".join(missing) or "nobody"
+        if self.muted == TWO_BOOTS:
+            return "an operator: another machine speaks with this id; stop it, then restart this node"
         if self.muted == "other-list":
             return f"its list of nodes changed; not yet reported by: {names}{GONE}"
         if any(report.memory for report in self.roll.reports.values()):
             return f"its memory is lost; not yet answered from memory: {names}{GONE}"
-        if self.options.auto:
-            names = ", ".join(self.roll.first_missing(Init(0))) or "nobody"
+        if self.options.auto or self.roll.init is not None:
+            names = ", ".join(self.roll.first_missing(self.roll.init or Init(0))) or "nobody"
             return f"the first start of the cluster; not heard yet: {names}"
         return "the first start of the cluster: primacy init, once, on one node"

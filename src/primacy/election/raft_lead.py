@@ -230,7 +230,7 @@ class Leading(RaftState):
                 reign.ordered = reign.ran = reign.closed = False
                 return self._start_if_ready(now_ms)
             ahead_term = reign.ahead_term
-            effects.append(Record(Event(Code.RELEASED, term)))
+            effects.append(Record(Event(Code.RELEASED if released else Code.WORK_ENDED, term)))
             self._retire(now_ms)
         if released:
             effects += self._apply_release(now_ms, Release(self.origin, term, self.node if ahead_term else ""))

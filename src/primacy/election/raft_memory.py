@@ -8,7 +8,7 @@ token base (T1).
 
 from __future__ import annotations
 
-from primacy.election.effects import Effect, Record, Send
+from primacy.election.effects import Effect, Persist, Record, Send
 from primacy.election.events import Code, Event
 from primacy.election.inputs import Init
 from primacy.election.messages import (
@@ -23,6 +23,9 @@ from primacy.election.messages import (
     Stale,
 )
 from primacy.election.raft_vote import Voting
+
+TWO_BOOTS = "two-boots"
+"""Why a node is mute: another machine speaks with its id."""
 
 
 class Remembering(Voting):
@@ -59,7 +62,9 @@ class Remembering(Voting):
         return [Record(Event(Code.UNMUTED, self.term))] if was else []
 
     def _why_mute(self) -> str:
-        """Empty, or why this node must not speak (M1, M2)."""
+        """Empty, or why this node must not speak (M1, M2, Q10)."""
+        if self.muted == TWO_BOOTS:
+            return TWO_BOOTS
         if self.ballot is None:
             return "no-memory"
         if any(record.hash != self.roll.own.hash for record in self.ballot.lists):
@@ -69,7 +74,9 @@ class Remembering(Voting):
     def _ask(self, now_ms: int) -> list[Effect]:
         """Asks whoever has not answered, then decides. Repeated every beat while mute."""
         self._ask_at_ms = now_ms + self.timing.beat_ms
-        targets = self.roll.missing(self.ballot)
+        if self.muted == TWO_BOOTS:
+            return []  # only a restart helps, after the other machine was stopped
+        targets = self.roll.to_ask(self.ballot)
         if self.roll.init is not None or self.options.auto:
             init = self.roll.init or Init(0)
             targets = tuple(sorted({*targets, *self.roll.first_missing(init)}))
@@ -78,13 +85,16 @@ class Remembering(Voting):
 
     def _decide_mute(self, now_ms: int) -> list[Effect]:
         """Has enough been heard to speak again, or for a first start?"""
+        if self.muted == TWO_BOOTS:
+            return []
         if self._is_blank():
             first = self._first_start(now_ms)
             if first:
                 return first
         if not self.muted:
             return []
-        heard = self.roll.remembered() if self.ballot is None else self.roll.changed(self.ballot)
+        wall_ms = now_ms + self._wall_offset_ms
+        heard = self.roll.remembered(wall_ms) if self.ballot is None else self.roll.changed(self.ballot)
         if heard is None:
             return []
         self.ballot = heard._replace(hold_max_ms=max(heard.hold_max_ms, self.timing.hold_ms))
@@ -95,6 +105,8 @@ class Remembering(Voting):
         return self.ballot is None or (self.ballot.term == 0 and self.ballot.lists == (self.roll.own,))
 
     def _init_said(self, now_ms: int, init: Init) -> list[Effect]:
+        if not self._votes:
+            return [Record(Event(Code.INIT_REFUSED, self.term, detail="this node does not vote"))]
         if not self._is_blank():
             return [Record(Event(Code.INIT_REFUSED, self.term, detail="this node remembers the cluster"))]
         self.roll.init = init
@@ -118,7 +130,7 @@ class Remembering(Voting):
             return []
         wall_ms = max(init.wall_ms, now_ms + self._wall_offset_ms)
         base = self.roll.first_base(max(wall_ms, self.ballot.base + 1 if self.ballot is not None else 0))
-        self.ballot = self.roll.first_ballot(base, self.timing.hold_ms, self.ballot)
+        self.ballot = self.roll.first_ballot(base, self.timing.hold_ms, wall_ms, self.ballot)
         self._offers = self.roll.take_offers(init)
         self._offer_at_ms = now_ms + self.timing.beat_ms
         effects: list[Effect] = [Record(Event(Code.FIRST_BALLOT, value=base)), *self._ballot_read(now_ms)]
@@ -155,7 +167,8 @@ class Remembering(Voting):
             return []
         effects: list[Effect] = []
         if self.ballot is None or message.base > self.ballot.base:
-            self.ballot = self.roll.first_ballot(message.base, self.timing.hold_ms, self.ballot)
+            wall_ms = now_ms + self._wall_offset_ms
+            self.ballot = self.roll.first_ballot(message.base, self.timing.hold_ms, wall_ms, self.ballot)
             self._offers = {}
             effects = [Record(Event(Code.FIRST_BALLOT, value=message.base)), *self._ballot_read(now_ms)]
         if self.ballot.base == message.base:
@@ -166,7 +179,7 @@ class Remembering(Voting):
         """Anybody of any list is told: our list (durable in our ballot before this) and what we remember."""
         ballot = self.ballot
         asker = query.origin.node
-        seen = dict(ballot.seen).get(asker, 0) if ballot is not None else 0
+        seen = self._seen(asker)[0]
         report = Report(
             self.origin,
             echo=query.origin.boot,
@@ -174,7 +187,7 @@ class Remembering(Voting):
             used=not self._is_blank(),
             term=self.term,
             hold_max_ms=ballot.hold_max_ms if ballot is not None else 0,
-            token_max=max(ballot.token_max if ballot is not None else 0, self.options.token_max),
+            token_max=max(ballot.token_known if ballot is not None else 0, self.options.token_max),
             confirmed=tuple((r.hash, r.voters) for r in ballot.lists if r.confirmed) if ballot is not None else (),
             incarnation_seen=max(seen, query.origin.incarnation),
         )
@@ -200,7 +213,9 @@ class Remembering(Voting):
             return True, effects
         if origin.config != self.origin.config:
             return False, effects + self._note(Code.OTHER_LIST, origin.node, "it runs under another list or timing")
-        if origin.base != self.origin.base or self.ballot is None:
+        if self.ballot is None:
+            return False, effects  # without memory it can tell no cluster from another
+        if origin.base != self.origin.base:
             return False, effects + self._other_base(message)
         if origin.node not in self._others:
             return False, effects + self._note(Code.OTHER_LIST, origin.node, "it is not in the list")
@@ -209,29 +224,33 @@ class Remembering(Voting):
         return True, effects
 
     def _meet_incarnation(self, message: Message) -> tuple[bool, list[Effect]]:
-        """Q10: an earlier start is dropped and told so; two boots of one start are both muted."""
+        """Q10: an earlier start is dropped and told so; two boots of one start are both muted, and told so, too."""
         origin = message.origin
         assert self.ballot is not None
-        seen = dict(self.ballot.seen)
-        newest = seen.get(origin.node, 0)
+        newest, boot = self._seen(origin.node)
         if origin.incarnation > newest:
             self._twins.discard(origin.node)
             if origin.node in self._others:
-                seen[origin.node] = origin.incarnation
-                self.ballot = self.ballot._replace(seen=tuple(sorted(seen.items())))
+                known = [record for record in self.ballot.seen if record[0] != origin.node]
+                seen = sorted([*known, (origin.node, origin.incarnation, origin.boot)])
+                self.ballot = self.ballot._replace(seen=tuple(seen))
             return True, []
         if isinstance(message, Release) or (isinstance(message, Query) and not message.memory):
             return True, []
+        told = Send(origin.node, Stale(self.origin, origin.boot, newest))
         if origin.incarnation < newest:
-            return False, [Send(origin.node, Stale(self.origin, origin.boot, newest))]
-        known = self._known.get(origin.node)
-        if origin.node in self._twins or (
-            known is not None and known.incarnation == newest and known.boot != origin.boot
-        ):
+            return False, [told]
+        if origin.boot != boot or origin.node in self._twins:
             self._twins.add(origin.node)
             self._known.pop(origin.node, None)
-            return False, self._note(Code.TWO_BOOTS, origin.node, "two starts of one id speak: neither is heard")
+            sentence = "two starts of one id speak: neither is heard"
+            return False, [told, *self._note(Code.TWO_BOOTS, origin.node, sentence)]
         return True, []
+
+    def _seen(self, node: str) -> tuple[int, int]:
+        """The highest incarnation heard of a node, and the boot that spoke with it."""
+        seen = self.ballot.seen if self.ballot is not None else ()
+        return next(((incarnation, boot) for name, incarnation, boot in seen if name == node), (0, 0))
 
     def _other_base(self, message: Message) -> list[Effect]:
         """Another token base is another cluster; but a first ballot that was never used gives way to one that is."""
@@ -253,17 +272,31 @@ class Remembering(Voting):
 
     def _forget(self) -> None:
         """The ballot counts no longer: mute until the others tell what they remember (M2)."""
-        self.ballot = self._durable = None
-        self.campaign = None
-        self.muted = "no-memory"
+        self.ballot = self._durable = self._earlier = None
+        self.roll.start_over()
+        self._mute("no-memory")
         self.origin = self.origin._replace(incarnation=0, base=0)
+
+    def _mute(self, why: str) -> None:
+        self.campaign = None
+        self.leader = ""
+        self.muted = why
         self._settle_role()
         self._ask_at_ms = 0
 
     def _on_stale(self, now_ms: int, message: Stale) -> list[Effect]:
-        """A peer heard a later start of us: this ballot is an old copy, hence no memory (Q10, M2)."""
-        if message.echo != self.seat.boot or self.ballot is None or message.incarnation_seen <= self.origin.incarnation:
+        """A peer heard a later start of us, or another machine that speaks as this start of us (Q10)."""
+        ballot = self.ballot
+        if message.echo != self.seat.boot or ballot is None or message.incarnation_seen < self.origin.incarnation:
             return []
-        lost = self._lose(now_ms, Code.STALE_INCARNATION, "an old copy of the ballot") if self.reign is not None else []
+        later = message.incarnation_seen > self.origin.incarnation
+        code = Code.STALE_INCARNATION if later else Code.TWO_BOOTS
+        if self.muted == TWO_BOOTS and not later:
+            return []
+        effects = self._lose(now_ms, code, "this node's identity is in doubt") if self.reign is not None else []
+        if not later:
+            self._mute(TWO_BOOTS)
+            return [*effects, Record(Event(code, self.term, message.origin.node, "another machine speaks with our id"))]
         self._forget()
-        return [*lost, Record(Event(Code.STALE_INCARNATION, 0, message.origin.node))]
+        void = Persist(ballot._replace(void=True))  # an old copy: durably no memory, or a restart would trust it again
+        return [*effects, void, Record(Event(code, 0, message.origin.node, "our ballot is an old copy"))]

@@ -75,7 +75,7 @@ class RaftState:
         self.timing = timing
         self.options = options or RaftOptions()
         self.node = seat.node
-        self.ballot = ballot
+        self.ballot = ballot if ballot is not None and not ballot.void else None
         self.deadline_ms: int | None = None
         self.role = Role.STARTING
         self.leader = ""
@@ -96,8 +96,12 @@ class RaftState:
         self.muted = ""
         self.origin = Origin(self.node, 0, seat.boot, seat.membership.hash, 0)
         self.roll = RollCall(seat, auto=self.options.auto, token_max=self.options.token_max)
-        self._durable = ballot
-        self._earlier = ballot
+        self._durable = self.ballot
+        self._earlier = self.ballot
+        self._saving = False
+        """A ballot is on its way to the disk; anything but `PersistFailed` next means that it arrived."""
+        self._disk_fault = ""
+        """Why the last save failed; while it stands, nothing leaves but what a new save lets through (F31)."""
         self._starts = False
         """The last list of effects had a start behind its ballot."""
         self._known: dict[str, Origin] = {}
@@ -160,7 +164,7 @@ class RaftState:
             self._age(now_ms),
             self.newest_term,
             ballot.hold_max_ms,
-            ballot.token_max,
+            ballot.token_known,
         )
 
     def _timeout(self, from_ms: int) -> int:
@@ -176,7 +180,9 @@ class RaftState:
         return levels.index(mine.priority) * self.timing.spread_ms
 
     def _settle_role(self) -> None:
-        if self.muted:
+        if not self._booted:
+            self.role = Role.STARTING
+        elif self.muted:
             self.role = Role.MUTED
         elif not self._votes:
             self.role = Role.OBSERVER

@@ -44,6 +44,7 @@ class Voting(Leading):
             effects = self._lose(now_ms, Code.HIGHER_TERM, f"node {beat.origin.node} leads term {beat.term}")
         self._adopt(beat.term)
         self.campaign = None
+        self.release = None  # of an older term; whoever follows has no use for it
         self.leader = beat.origin.node
         self._settle_role()
         return [*effects, Record(Event(Code.FOLLOWS, beat.term, self.leader))]
@@ -83,6 +84,7 @@ class Voting(Leading):
             return [*effects, Send(candidate, no)]
         if not request.pre:
             self.campaign = None
+            self.leader = ""
             self._settle_role()
             self.ballot = ballot._replace(term=request.term, voted_for=candidate)
             self.stand_at_ms = now_ms + self.timing.spread_ms + int(self.seat.random.random() * self.timing.spread_ms)
@@ -92,9 +94,9 @@ class Voting(Leading):
         """-1 to grant; otherwise after how many milliseconds to ask again (0: this term is not to be had)."""
         ballot = self.ballot
         assert ballot is not None
-        if self._work_unconfirmed():
-            return self.timing.beat_ms
         left_ms = self._promise_left(now_ms)
+        if self._work_unconfirmed():
+            return max(left_ms, self.timing.beat_ms)
         if left_ms > 0:
             return left_ms
         if request.term > ballot.term:
@@ -109,16 +111,15 @@ class Voting(Leading):
 
     def _stand(self, now_ms: int) -> list[Effect]:
         """Nothing was heard for long enough: ask first whether others would vote (Q9), so that no term is burnt."""
-        if not self._may_stand(now_ms):
-            left_ms = self._promise_left(now_ms)
-            self.stand_at_ms = now_ms + max(left_ms, self.timing.beat_ms)
-            return []
         effects: list[Effect] = []
         if self.leader:
             effects = [Record(Event(Code.LEADER_SILENT, self.term, self.leader))]
             self.leader = ""
-        elif self.campaign is not None and not self.campaign.pre:
-            effects += [Record(Event(Code.SPLIT_VOTE, self.term))]
+        if not self._may_stand(now_ms):
+            self.stand_at_ms = now_ms + max(self._promise_left(now_ms), self.timing.beat_ms)
+            return effects
+        if not effects and self.campaign is not None and not self.campaign.pre:
+            effects = [Record(Event(Code.SPLIT_VOTE, self.term))]
         return effects + self._ask_votes(now_ms, self.term + 1, pre=self._asks_first())
 
     def _asks_first(self) -> bool:

@@ -34,6 +34,11 @@ class RollCall:
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
+    def start_over(self) -> None:
+        """The ballot was given up: what was heard and said before concerns it no longer."""
+        self.reports.clear()
+        self.without = ()
+
     def hear(self, report: Report) -> None:
         """Keeps the newest answer of each node, if it answers this boot's question."""
         if report.echo == self.seat.boot:
@@ -44,6 +49,10 @@ class RollCall:
         if ballot is None:
             return tuple(node for node in self._needed(None) if not self._good_for_memory(node))
         return tuple(node for node in self._needed(ballot) if not self._good_for_change(node, ballot.base))
+
+    def to_ask(self, ballot: Ballot | None) -> tuple[str, ...]:
+        """Whom to ask: a changed list needs each answer once; without memory, "blank" may be untrue a moment later."""
+        return self._needed(None) if ballot is None else self.missing(ballot)
 
     def _needed(self, ballot: Ballot | None) -> tuple[str, ...]:
         names = set(self.own.voters)
@@ -93,7 +102,7 @@ class RollCall:
     def _is_confirmed_voter(self, node: str) -> bool:
         return any(node in voters for report in self._reports() for _, voters in report.confirmed)
 
-    def remembered(self) -> Ballot | None:
+    def remembered(self, wall_ms: int) -> Ballot | None:
         """A new ballot from what the others remember (M2), once all have answered; None before."""
         heard = [r for r in self._reports() if r.origin.config == self.own.hash and r.memory]
         if not heard or self.missing(None):
@@ -108,7 +117,7 @@ class RollCall:
             voted_for=CLOSED,
             hold_max_ms=max(r.hold_max_ms for r in heard),
             token_max=max([self.token_max, *(r.token_max for r in heard)]),
-            incarnation=self.incarnation(),
+            incarnation=self._incarnation(wall_ms),
             lists=(self.own,),
             changed=True,
         )
@@ -165,7 +174,7 @@ class RollCall:
         self.init = None
         return offers
 
-    def first_ballot(self, base: int, hold_ms: int, before: Ballot | None) -> Ballot:
+    def first_ballot(self, base: int, hold_ms: int, wall_ms: int, before: Ballot | None) -> Ballot:
         """List, base, term 0; never used yet. It may replace an unused one of a smaller base."""
         return Ballot(
             base=base,
@@ -173,11 +182,11 @@ class RollCall:
             voted_for="",
             hold_max_ms=hold_ms,
             token_max=max(base, self.token_max),
-            incarnation=before.incarnation if before is not None else self.incarnation(),
+            incarnation=before.incarnation if before is not None else self._incarnation(wall_ms),
             lists=(self.own,),
             seen=before.seen if before is not None else (),
         )
 
-    def incarnation(self) -> int:
-        """Above every start of this node that anybody has heard of (Q10)."""
-        return max([0, *(r.incarnation_seen for r in self._reports())]) + 1
+    def _incarnation(self, wall_ms: int) -> int:
+        """Above every start of this node that anybody has heard of; wall time lifts it further (Q10)."""
+        return max([wall_ms, *(r.incarnation_seen + 1 for r in self._reports())])

@@ -93,7 +93,7 @@ class TermChecker:
 
 
 class LivenessChecker:
-    """L1: a leader within the bound after the calm. L2: its work runs. L3: it stays."""
+    """L1: a leader within the bound after the calm. L2: its work runs. L3: it stays. L4: no term begins beside it."""
 
     def __init__(self, bound_ms: float) -> None:
         self.bound_ms = bound_ms
@@ -102,6 +102,7 @@ class LivenessChecker:
         self.leader_after_ms: float | None = None
         self.work_after_ms: float | None = None
         self.changes_after = 0
+        self.candidacies_after = 0
         self._roles: dict[str, str] = {}
         self._working: dict[str, int] = {}
 
@@ -116,6 +117,9 @@ class LivenessChecker:
     def __call__(self, fact: Fact) -> None:
         if fact.kind is Kind.ROLE:
             self._role(fact)
+        elif fact.kind is Kind.EVENT:
+            if fact.text == Code.STANDS and self._is_settled(fact.at_ms):
+                self.candidacies_after += 1
         elif fact.kind is Kind.DOWN:
             self._roles.pop(fact.node, None)
         elif fact.kind is Kind.WORK_STARTED:
@@ -131,8 +135,11 @@ class LivenessChecker:
             return
         if self.leader_after_ms is None:
             self.leader_after_ms = fact.at_ms - self.calm_ms
-        elif fact.at_ms > self.calm_ms + 3 * self.bound_ms:
+        elif self._is_settled(fact.at_ms):
             self.changes_after += 1
+
+    def _is_settled(self, at_ms: float) -> bool:
+        return self.calm_ms is not None and at_ms > self.calm_ms + 3 * self.bound_ms
 
     def leaders(self) -> tuple[str, ...]:
         """Who of the core says that it leads, now."""

@@ -1,7 +1,7 @@
 """The ballot file of one node: what a crash leaves of a save, and the faults of a disk.
 
-A save is a write of a new file, its sync, the exchange of names, and the sync of the folder: after a crash in the middle,
-the old ballot or the new one stands, never a mixture (I8). Lost and torn files read as no memory at all.
+A save is a write of a new file, its sync, the exchange of names, and the sync of the folder: after a crash in the
+middle, the old ballot or the new one stands, never a mixture (I8). Lost and torn files read as no memory at all.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What happened in a simulated life, as the checkers, the trace and the counters see it.
 
-Checkers decide from facts alone, never from a machine's inside: what a node believes plays no role, what its work does in
-true time does. Kinds are closed.
+Checkers decide from facts alone, never from a machine's inside: what a node believes plays no role, what its work
+does in true time does. Kinds are closed.
 """
 
 from __future__ import annotations

@@ -50,6 +50,8 @@ class Faults:
         """Nodes that an operator restarts at the calm, to be heard again after two boots of one id spoke."""
         self.walls_agree = True
         """Wall clocks stay within a fraction of a hold of each other; only then may a store lose commits (T1)."""
+        self.stops_guards = 0.2
+        """How often a guard is stopped while a new list makes its agent restart."""
         self.drift = 0.0
         self.memory_left = 0
         """How many nodes may still lose their memory: the others must stay a majority."""
@@ -353,6 +355,25 @@ def lossy(f: Faults) -> None:
     f.weather(layer, "loss, repetition, delay")
 
 
+def lag(f: Faults) -> None:
+    """The way to a node, or from it, becomes long; the other direction stays short."""
+    node = f.some_node()
+    lag_ms = f.unit_ms * f.chance.uniform(0.02, 0.3)
+    inward = f.chance.random() < 0.6
+    if inward:
+        node.lag_in_ms += lag_ms
+    else:
+        node.lag_out_ms += lag_ms
+
+    def undo() -> None:
+        if inward:
+            node.lag_in_ms -= lag_ms
+        else:
+            node.lag_out_ms -= lag_ms
+
+    f.lasting("long way to it" if inward else "long way from it", node.name, undo)
+
+
 def hold_back(f: Faults) -> None:
     """What a node sends is held back and delivered much later, all at once (F23)."""
     node = f.some_node()
@@ -469,7 +490,7 @@ def relist(f: Faults) -> None:
     f.names = (*f.names, *new_names)
     order = list(f.names)
     f.chance.shuffle(order)
-    span_ms = f.unit_ms * f.chance.uniform(1, 6)
+    span_ms = f.unit_ms * f.chance.choice((0.05, f.chance.uniform(1, 6)))
     back = f.chance.random() < 0.25
     for place, name in enumerate(order):
         if not back or place <= len(order) // 2 or name in new_names:
@@ -494,7 +515,9 @@ def _new_list(f: Faults, name: str, membership: Membership, timing: Timing) -> N
     node = f.world.nodes[name]
     if node.introduced and node.membership == membership and node.timing == timing:
         return
-    if f.chance.random() < 0.2 and f.world.now < f.end_ms:  # its old guard is stopped while the agent restarts
+    if (
+        f.chance.random() < f.stops_guards and f.world.now < f.end_ms
+    ):  # its old guard is stopped while the agent restarts
         f.lasting("agent and guard stopped", name, f.world.stop_agent(node, frozen=True), 0.1, 2)
     f.world.crash(node)
     node.membership, node.timing = membership, timing
@@ -578,6 +601,7 @@ CLASSES: dict[str, Callable[[Faults], None]] = {
     "swizzle": swizzle,
     "flap": flap,
     "lossy": lossy,
+    "lag": lag,
     "hold-back": hold_back,
     "clock": clock,
     "disk-full": disk_full,
@@ -594,7 +618,7 @@ CLASSES: dict[str, Callable[[Faults], None]] = {
 }
 
 _PROCESS = ("aimed", "crash-agent", "crash-node", "crash-between", "storm", "stall", "freeze", "clock", "operator")
-_NETWORK = ("partition", "link", "one-way", "chain", "bridge", "swizzle", "flap", "lossy", "hold-back")
+_NETWORK = ("partition", "link", "one-way", "chain", "bridge", "swizzle", "flap", "lossy", "lag", "hold-back")
 _DISK = ("disk-full", "disk-slow", "memory", "twin", "relist")
 _STORE = ("store-away", "store-slow", "store-answers", "store-cut", "store-other")
 

@@ -95,6 +95,8 @@ class Life:
         self.liveness = LivenessChecker(bound_ms(plan.strategy, self.timing, len(self.names)))
         self.last_trouble_ms = 0.0
         self.broken: dict[str, bool] = {}
+        self.apart: dict[str, bool] = {}
+        """Nodes of the core that one broken node does not hear."""
         self.led_since: dict[str, int] = {}
         self.world.listeners += [self.work, self.terms, self.liveness, self._count]
         self._populate()
@@ -180,7 +182,8 @@ class Life:
         if self.chance.random() < 0.5:
             self.world.run(2 * self.unit_ms)  # half of the lives begin in peace
         self.faults.begin(self.outcome.classes, calm_ms)
-        self._look_at_beliefs()
+        if self.cast.holds:
+            self._look_at_beliefs()
         self.world.run(calm_ms)
         self._calm()
         self.world.run(end_ms)
@@ -234,6 +237,7 @@ class Life:
             other = self.chance.choice(leading or core)
             self.world.cut(name, other)
             self.world.cut(other, name)
+            self.apart[other] = True
             return (name,)
         if self.world.store is not None:
             self.world.cut(name, "store")
@@ -247,17 +251,18 @@ class Life:
         return ()
 
     def _look_at_beliefs(self) -> None:
-        """I6, now and then: a node that believes it leads has a hold whose end lies ahead on its own clock."""
+        """I6, now and then: a node that believes it leads was proved within TERM, on its own clock."""
         for name in self.faults.names:
             node = self.world.nodes[name]
             if node.machine is None or node.stopped or node.busy is not None or node.role != "leader":
                 continue
-            late_ms = node.local_ms() - self.led_since.get(name, node.local_ms())
-            held = node.machine.view(node.local_ms()).hold_left_ms > 0
-            if not held and late_ms > self.unit_ms:
-                self._violated(Violation(self.world.now, "I6", f"{name} believes it leads, but holds nothing"))
-        if self.cast.holds:
-            self.world.after(self.unit_ms * 0.37, self._look_at_beliefs)
+            timing = node.timing
+            led_ms = node.local_ms() - self.led_since.get(name, node.local_ms())
+            unproved_ms = timing.hold_ms - node.machine.view(node.local_ms()).hold_left_ms
+            if min(led_ms, unproved_ms) > timing.term_at_ms + 2 * timing.beat_ms:
+                sentence = f"{name} believes it leads, but nothing was proved for {unproved_ms} ms"
+                self._violated(Violation(self.world.now, "I6", sentence))
+        self.world.after(self.unit_ms * 0.17, self._look_at_beliefs)
 
     # --- judging ------------------------------------------------------------------------------------------------------
 
@@ -279,15 +284,18 @@ class Life:
             self._violated(Violation(self.world.now, "L1", f"leaders at the end: {', '.join(leaders) or 'none'}"))
         elif leaders[0] not in self.work.running:
             self._violated(Violation(self.world.now, "L2", f"{leaders[0]} leads, but its work does not run at the end"))
-        elif not self.cast.holds:
+        elif self.plan.strategy != "lease":
             self._judge_agreement(leaders[0])
         if live.changes_after:
             self._violated(Violation(self.world.now, "L3", f"{live.changes_after} changes of a stable leader"))
+        if live.candidacies_after:
+            sentence = f"{live.candidacies_after} terms were begun beside a stable leader"
+            self._violated(Violation(self.world.now, "L4", sentence))
 
     def _judge_agreement(self, leader: str) -> None:
-        """After the calm, all nodes of the core follow the one leader (bully, ring)."""
+        """After the calm, all nodes of the core follow the one leader."""
         for name in self.liveness.core:
-            if self.world.nodes[name].leader != leader:
+            if self.world.nodes[name].leader != leader and name not in self.broken and name not in self.apart:
                 believed = self.world.nodes[name].leader or "nobody"
                 self._violated(Violation(self.world.now, "L1", f"{name} follows {believed} while {leader} leads"))
 

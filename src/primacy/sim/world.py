@@ -84,6 +84,9 @@ class Node:
         self.machine: Strategy | None = None
         self.boot = 0
         self.boots = 0
+        self.lag_in_ms = 0.0
+        self.lag_out_ms = 0.0
+        """Extra delay of what it receives and of what it sends: routes need not be alike in both directions."""
         self.cut: dict[str, int] = {}
         """Nodes that messages of this one do not reach, with how many faults cut the way."""
         self.stopped = 0
@@ -437,7 +440,7 @@ class World:
         lucky = True
         if (node.cut and to in node.cut) or (weather.loss and chance() < weather.loss):
             lucky = False
-        delay_ms = weather.delay_min_ms + chance() * weather.delay_span_ms
+        delay_ms = weather.delay_min_ms + chance() * weather.delay_span_ms + node.lag_out_ms + target.lag_in_ms
         if self.watches_messages is not None:
             self.watches_messages(self.now, node.name, to, message, delay_ms if lucky else -1.0)
         if not lucky:
