@@ -1,8 +1,9 @@
 """What the simulator is compared with: the same sort of events, and nothing behind them.
 
 `heap` is a heap of tuples and a function that pushes the next one, the least that any simulation of events must do.
-`Cluster` is that heap with five bare nodes: one beats, the others ack and put off a lazy timer, messages take a random
-time. No machine, no clocks, no effects, no faults, no checkers: what is left when all that primacy is about is gone.
+`Cluster` is a bare event loop in the same form as ours: callbacks in a heap of tuples, lazy timers, messages as named
+tuples that are drawn a loss and a delay and handed to a node's handler, which answers with what is to be sent. Its five
+nodes beat and ack. No election, no ballot, no clocks of their own, no work, no faults, no checkers.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heappop, heappush
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 Action = Callable[[Any, Any], None]
 
@@ -39,14 +40,55 @@ def heap(events: int) -> None:
         done += 1
 
 
+class Beat(NamedTuple):
+    """Numbered, as ours."""
+
+    sender: str
+    term: int
+    number: int
+
+
+class Ack(NamedTuple):
+    """Names the beat."""
+
+    sender: str
+    term: int
+    number: int
+
+
+class Out(NamedTuple):
+    """What a handler wants sent."""
+
+    to: str
+    message: Beat | Ack
+
+
 class Node:
-    """Somebody to send to."""
+    """Beats if it leads, acks if it does not."""
 
-    __slots__ = ("acks", "deadline_ms")
-
-    def __init__(self) -> None:
+    def __init__(self, name: str, others: tuple[str, ...], beat_ms: float) -> None:
+        self.name = name
+        self.others = others
+        self.beat_ms = beat_ms
+        self.leads = False
+        self.number = 0
         self.acks = 0
         self.deadline_ms = SILENCE_MS
+        self.timer_ms: float | None = None
+
+    def step(self, now_ms: float, message: Beat | Ack | None) -> list[Out]:
+        match message:
+            case None if self.leads:
+                self.number += 1
+                self.deadline_ms = now_ms + self.beat_ms
+                beat = Beat(self.name, 1, self.number)
+                return [Out(other, beat) for other in self.others]
+            case Beat(sender, term, number):
+                self.deadline_ms = now_ms + SILENCE_MS
+                return [Out(sender, Ack(self.name, term, number))]
+            case Ack():
+                self.acks += 1
+        return []
 
 
 class Cluster:
@@ -54,14 +96,18 @@ class Cluster:
 
     def __init__(self, nodes: int, beat_ms: float) -> None:
         self.now_ms = 0.0
-        self.beat_ms = beat_ms
+        self.loss = 0.0
+        self.sent = 0
         self._chance = Random(1)
         self._waiting: list[tuple[float, int, Action, Any, Any]] = []
         self._sequence = 0
-        self.leader, *self.others = [Node() for _ in range(nodes)]
-        self._push(0.0, self._beat, self.leader, None)
-        for node in self.others:
-            self._push(node.deadline_ms, self._silence, node, None)
+        names = tuple(f"n{i + 1}" for i in range(nodes))
+        self.nodes = {name: Node(name, tuple(n for n in names if n != name), beat_ms) for name in names}
+        self.leader = self.nodes["n1"]
+        self.leader.leads = True
+        self.leader.deadline_ms = 0.0
+        for name in names:
+            self._arm(self.nodes[name])
 
     def run(self, events: int) -> None:
         waiting = self._waiting
@@ -73,21 +119,28 @@ class Cluster:
         self._sequence += 1
         heappush(self._waiting, (at_ms, self._sequence, action, a, b))
 
-    def _send(self, to: Node, message: tuple[str, Node, int]) -> None:
-        self._push(self.now_ms + 0.3 + self._chance.random() * 1.5, self._deliver, to, message)
-
-    def _beat(self, leader: Node, _: Any) -> None:
-        for node in self.others:
-            self._send(node, ("beat", leader, self._sequence))
-        self._push(self.now_ms + self.beat_ms, self._beat, leader, None)
-
-    def _deliver(self, node: Node, message: tuple[str, Node, int]) -> None:
-        what, sender, number = message
-        if what == "ack":
-            node.acks += 1
+    def _send(self, to: str, message: Beat | Ack) -> None:
+        self.sent += 1
+        if self.loss and self._chance.random() < self.loss:
             return
-        node.deadline_ms = self.now_ms + SILENCE_MS
-        self._send(sender, ("ack", node, number))
+        self._push(self.now_ms + 0.3 + self._chance.random() * 1.5, self._deliver, self.nodes[to], message)
 
-    def _silence(self, node: Node, _: Any) -> None:
-        self._push(max(node.deadline_ms, self.now_ms + 1), self._silence, node, None)
+    def _deliver(self, node: Node, message: Beat | Ack | None) -> None:
+        for to, answer in node.step(self.now_ms, message):
+            self._send(to, answer)
+        self._arm(node)
+
+    def _arm(self, node: Node) -> None:
+        """One lazy timer per node: it fires at an old deadline and is put off to the new one."""
+        if node.timer_ms is None or node.deadline_ms < node.timer_ms:
+            node.timer_ms = node.deadline_ms
+            self._push(node.deadline_ms, self._timer, node, node.deadline_ms)
+
+    def _timer(self, node: Node, at_ms: float) -> None:
+        if node.timer_ms != at_ms:
+            return
+        node.timer_ms = None
+        if node.deadline_ms > self.now_ms:
+            self._arm(node)
+        else:
+            self._deliver(node, None)

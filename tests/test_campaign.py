@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 
+from primacy.election.model import Member
 from primacy.sim import campaign as campaigns
 from primacy.sim.campaign import CHUNK_MAX, campaign, lives
 from primacy.sim.checkers import Violation
@@ -184,10 +185,10 @@ def test_shrinking_is_bounded() -> None:
 
 
 def test_nodes_of_a_file_are_not_taken_away() -> None:
-    plan = Plan(nodes=5, names=("a", "b", "c", "d", "e"))
+    plan = Plan(nodes=5, members=tuple(Member(name) for name in "abcde"))
     shrunk = shrink(plan, 3, "I1", ("partition",), live=fake)
     assert shrunk is not None
-    assert shrunk.plan.names == plan.names
+    assert shrunk.plan.members == plan.members
 
 
 def test_the_command_says_everything_that_is_not_default() -> None:

@@ -197,7 +197,7 @@ def test_a_file_gives_strategy_nodes_and_times(
     )
     said = say("--config", str(file))
     plan = lived[0][0]
-    assert (plan.strategy, plan.names, plan.profile) == ("raft", ("x", "y", "z"), "fast")
+    assert (plan.strategy, [m.id for m in plan.members], plan.profile) == ("raft", ["x", "y", "z"], "fast")
     assert plan.timing is not None
     assert plan.timing.spread_ms == 333  # type: ignore[union-attr]
     assert said.out.startswith(f"{file}: raft, 3 nodes, profile fast")

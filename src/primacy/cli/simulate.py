@@ -155,6 +155,7 @@ def _of_options(strategy: str | None, nodes: int | None, profile: str | None) ->
 
 def _of_file(file: str, node: str | None) -> Plan:
     """Strategy, nodes and times of the file."""
+    from primacy.election.model import Kind, Member
     from primacy.settings import load, membership_rows, timing_of
 
     settings = load(file, node)
@@ -163,10 +164,11 @@ def _of_file(file: str, node: str | None) -> Plan:
         raise UsageError(
             f"{file}: election.strategy = {election.strategy} cannot be simulated; {_near('', STRATEGIES)}"
         )
-    names = tuple(name for name, _, _ in membership_rows(settings))
-    if len(names) > NODES_MOST:
-        raise UsageError(f"{file}: {len(names)} nodes are too many to simulate; at most {NODES_MOST}")
-    return Plan(election.strategy, len(names), election.profile, timing=timing_of(settings), names=names)
+    rows = membership_rows(settings)
+    members = tuple(Member(name, Kind(kind), priority) for name, kind, priority in rows)
+    if len(members) > NODES_MOST:
+        raise UsageError(f"{file}: {len(members)} nodes are too many to simulate; at most {NODES_MOST}")
+    return Plan(election.strategy, len(members), election.profile, timing=timing_of(settings), members=members)
 
 
 def _with_faults(plan: Plan, faults: str | None) -> Plan:
@@ -210,7 +212,7 @@ def _lived(plan: Plan, seeds: range, jobs: int) -> Summary:
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(f"{plan.strategy}, {len(plan.names) or plan.nodes} nodes", total=len(seeds))
+        task = progress.add_task(f"{plan.strategy}, {len(plan.members) or plan.nodes} nodes", total=len(seeds))
 
         def told(outcome: Outcome) -> None:
             progress.advance(task)
@@ -250,7 +252,7 @@ def _shrunk(summary: Summary) -> Shrunk | None:
 def _as_dict(shrunk: Shrunk, line: str) -> dict[str, object]:
     return {
         "seed": shrunk.seed,
-        "nodes": len(shrunk.plan.names) or shrunk.plan.nodes,
+        "nodes": len(shrunk.plan.members) or shrunk.plan.nodes,
         "faults": list(shrunk.plan.faults or ()),
         "minutes": shrunk.plan.minutes,
         "rule": shrunk.violation.rule,

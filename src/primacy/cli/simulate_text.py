@@ -45,7 +45,7 @@ def print_shrunk(shrunk: Shrunk, line: str) -> None:
     if plan.draw:
         classes = "as drawn"
     click.echo(f"\n  The smallest life that breaks {shrunk.violation.rule}, of {shrunk.lives} lived to find it:")
-    click.echo(f"    {len(plan.names) or plan.nodes} nodes, {plan.minutes:g} minutes, faults: {classes}")
+    click.echo(f"    {len(plan.members) or plan.nodes} nodes, {plan.minutes:g} minutes, faults: {classes}")
     click.echo(f"    {shrunk.violation.at_ms / 1000:.3f} s: {shrunk.violation.sentence}")
     click.echo(f"    {line}")
     click.echo("    --trace FILE.html behind it draws it.")

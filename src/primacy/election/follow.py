@@ -40,7 +40,7 @@ from primacy.election.inputs import (
     Unanswered,
     WorkGone,
 )
-from primacy.election.lead import ELECTING, Phase, RankLeader, Timer
+from primacy.election.lead import ELECTING, PAUSED, Phase, RankLeader, Timer
 from primacy.election.messages import Alive, Coordinator, Election, Handover, Heartbeat, Message, Okay, Origin, Unable
 from primacy.election.model import Kind, Role, Seat, View
 from primacy.election.rank import EPOCH_JUMP_MAX, RankOptions, detect_ms
@@ -153,19 +153,22 @@ class RankStrategy(RankLeader):
         return View(self.role, self.leader, self._epoch, "", 0, 0, alive, self._waits_for(now_ms))
 
     def _waits_for(self, now_ms: int) -> str:
+        """What belongs behind "waits for"; a paused node says so even while it follows."""
+        if self._paused and self._phase is not Phase.LEAD:
+            return PAUSED
         match self._phase:
             case Phase.IDLE:
-                return "waits for the list of nodes; see that a node to join is up" if self._up else ""
+                return "the list of nodes; see that a node to join is up" if self._up else ""
             case Phase.LOOK:
-                return self._hindrance(now_ms) or "asks the other nodes who leads"
+                return self._hindrance(now_ms) or "the other nodes to say who leads"
             case Phase.CALL:
-                return f"has called an election, {len(self._pending)} nodes have still to answer"
+                return f"the election that it called: {len(self._pending)} nodes have still to answer"
             case Phase.WAIT if self._awaited:
-                return f"waits for an announcement, since {self._awaited} is there"
+                return f"an announcement, since {self._awaited} is there"
             case Phase.WAIT:
-                return "waits for its next round"
+                return "its next round"
             case Phase.POLL:
-                return "waits until a majority of the list answers"
+                return "a majority of the list to answer"
             case _:
                 return ""
 

@@ -36,6 +36,8 @@ class Phase(StrEnum):
 
 
 ELECTING = (Phase.CALL, Phase.WAIT, Phase.POLL)
+PAUSED = "an operator: primacy resume"
+"""What a paused node waits for."""
 
 
 class Timer(StrEnum):
@@ -263,14 +265,14 @@ class RankLeader:
         if not self._up:
             return "it is not running"
         if not self._roster.eligible:
-            return "it is no voter of the list, so it only follows"
+            return "a leader to be elected: no voter of the list, it only follows"
         if self._paused:
-            return "paused: `primacy resume` ends it"
+            return PAUSED
         if self._ill:
-            return f"unhealthy: {self._ill}"
+            return f"its health probe to pass ({self._ill})"
         if self._lock_held or (self._work and self._phase is not Phase.LEAD):
-            return "waits until its old work is gone"
-        return "it stepped down a moment ago" if now_ms < self._sits_out_ms else ""
+            return "the run lock: its old work is not confirmed gone"
+        return "others to lead first, as it stepped down a moment ago" if now_ms < self._sits_out_ms else ""
 
     def _able(self, now_ms: int) -> bool:
         return not self._hindrance(now_ms)

@@ -243,7 +243,7 @@ class LeaseStrategy(LeaseHolder):
                 row = self._own_row(request.token, request.seq + 1, request.server)
                 return self._written(now_ms, row, asked.asked_ms)
             case ReleaseRow() if answer.done:
-                return [self._note(Code.RELEASED, request.token, self._heir), *self._see(now_ms, asked, answer)]
+                return self._note_release(request.token) + self._see(now_ms, asked, answer)
         return self._see(now_ms, asked, answer)
 
     def _release_used(self, take: Take) -> list[Effect]:

@@ -180,10 +180,10 @@ class LeaseHolder(LeaseState):
         effects: list[Effect] = []
         if not lead.ending:
             effects.append(self._note(Code.STEP_DOWN, lead.token, detail="the work ended by itself"))
+        self._heir = lead.successor  # also if the guard released: a look may come first, and release once more
         if released:
             self._owes = False
-            return [*effects, self._note(Code.RELEASED, lead.token, subject=lead.successor)]
-        self._heir = lead.successor
+            return effects + self._note_release(lead.token)
         self._sight = Sighting(lead.server, self._own_row(lead.token, lead.seq, lead.server), now_ms, 0)
         return effects
 

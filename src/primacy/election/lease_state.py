@@ -144,6 +144,8 @@ class LeaseState:
         """A row of ours may stand unreleased."""
         self._heir = ""
         """Whom a release of ours should name."""
+        self._released_token = 0
+        """The highest token whose release was recorded."""
         self._late = 0
         self._hold_off_ms = 0
         self._lock_held = False
@@ -227,6 +229,13 @@ class LeaseState:
 
     def _jitter(self, most_ms: int) -> int:
         return self.seat.random.randrange(max(0, most_ms) + 1)
+
+    def _note_release(self, token: int) -> list[Effect]:
+        """Once per leadership: guard and node may both write the release."""
+        if token <= self._released_token:
+            return []
+        self._released_token = token
+        return [self._note(Code.RELEASED, token, self._heir)]
 
     def _note(self, code: Code, term: int = 0, subject: str = "", detail: str = "", value: int = 0) -> Record:
         return Record(Event(code, term, subject, detail, value))

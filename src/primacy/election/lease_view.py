@@ -52,24 +52,24 @@ def believed(node: LeaseStrategy, now_ms: int | None) -> str:
 
 
 def waits_for(node: LeaseStrategy, now_ms: int) -> str:
-    """Why this node does not lead, or why its leadership does not work."""
+    """Why this node does not lead, or why its leadership does not work: what belongs behind "waits for"."""
     lead = node._lead
     if lead is not None and lead.ending is not None:
-        return "waits for its work to end, then releases the lease"
+        return "its work to end, then it releases the lease"
     if lead is not None:
-        return "" if lead.running else "waits for its work to start"
+        return "" if lead.running else "its work to start"
     if node._work:
-        return f"waits for its own work of token {node._work} to end; `primacy status` shows it"
+        return f"its own work of token {node._work} to end; `primacy status` shows it"
     if node._lock_held:
-        return "waits for the run lock: work of an earlier start is still ending here; `primacy status` shows it"
+        return "the run lock: work of an earlier start is still ending here; `primacy status` shows it"
     if node._paused:
-        return "is paused; `primacy resume` ends that"
+        return "an operator: primacy resume"
     if node._ill:
-        return f"waits for its health probes to pass ({node._ill}); `primacy status` shows them"
+        return f"its health probes to pass ({node._ill}); `primacy status` shows them"
     if not node._stands:
         return ""
     if node._failures:
-        return f"waits for the store to answer ({node._failure}); `primacy check` shows its address"
+        return f"the store to answer ({node._failure}); `primacy check` shows its address"
     return waits_for_row(node, now_ms)
 
 
@@ -77,17 +77,17 @@ def waits_for_row(node: LeaseStrategy, now_ms: int) -> str:
     """What in the store it waits for."""
     sight = node._sight
     if sight is None:
-        return "waits for the first look at the store"
+        return "the first look at the store"
     row, left_ms = sight.row, max(0, node._ripe_ms(sight) - now_ms)
     if node._ours(sight) is not None:
-        return "waits for the store to prove its row"
+        return "the store to prove its row"
     if node._take_token(now_ms, sight) > TOKEN_MAX:
-        return "the row's token leaves no higher one; choose another `election.name`"
+        return "an operator: the row's token leaves no higher one; choose another `election.name`"
     if row is None:
-        return f"waits one full hold before the first use of this name, at most {left_ms} ms"
+        return f"one full hold to pass before the first use of this name, at most {left_ms} ms"
     if node._at_once(sight, row):
         left_ms = max(0, (node._take_at_ms(now_ms) or now_ms) - now_ms)
-        return f"leaves the released lease to {row.successor or 'the others'} for {left_ms} ms" if left_ms else ""
+        return f"{row.successor or 'the others'} to take the released lease, at most {left_ms} ms" if left_ms else ""
     if not node._list_allows(row):
-        return f"another list of nodes holds the lease; `primacy lease break {node.options.name}` forces it"
-    return f"waits for node {node_of(row.holder)}'s hold to run out, at most {left_ms} ms"
+        return f"another list of nodes, which holds the lease; `primacy lease break {node.options.name}` forces it"
+    return f"node {node_of(row.holder)}'s hold to run out, at most {left_ms} ms"

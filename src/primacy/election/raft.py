@@ -91,8 +91,9 @@ class RaftStrategy(Remembering):
         if reign is not None and self._is_late(now_ms, reign):
             effects = self._lose(now_ms, Code.MAJORITY_LOST, "no majority acked a beat in time")
         match given:
-            case Received(message):
-                effects += self._receive(now_ms, message)
+            case Received():
+                heard = self._receive(now_ms, given.message)
+                effects = effects + heard if effects else heard
             case DeadlinePassed():
                 effects += self._wake(now_ms)
             case WorkStarted(term):
@@ -138,6 +139,9 @@ class RaftStrategy(Remembering):
         if self._offers:
             effects += self._offer_again(now_ms)
         self._rearm(now_ms)
+        if self.ballot is self._durable and not self._disk_fault:
+            self._starts = self._saving = False
+            return effects
         return self._with_persist(effects)
 
     def _with_persist(self, effects: list[Effect]) -> list[Effect]:
@@ -218,11 +222,17 @@ class RaftStrategy(Remembering):
             same = origin.boot == self.seat.boot
             return [] if same else self._note(Code.TWO_BOOTS, origin.node, "our own id is used twice")
         effects: list[Effect] = []
-        if self._known.get(origin.node) != origin:
+        known = self._known.get(origin.node)
+        if known is not origin and known != origin:
             heard, effects = self._meet(message)
             if not heard:
                 return effects
         self.heard[origin.node] = now_ms
+        if not effects:  # the two that come all the time
+            if type(message) is Ack:
+                return self._on_ack(now_ms, message)
+            if type(message) is Beat:
+                return self._on_beat(now_ms, message)
         match message:
             case Beat():
                 return effects + self._on_beat(now_ms, message)

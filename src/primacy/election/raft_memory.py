@@ -59,7 +59,7 @@ class Remembering(Voting):
         if self.muted:
             self._ask_at_ms = now_ms
             return [Record(Event(Code.MUTED, self.term, detail=self.muted)), *self._ask(now_ms)]
-        return [Record(Event(Code.UNMUTED, self.term))] if was else []
+        return [Record(Event(Code.UNMUTED, self.term, detail=was))] if was else []
 
     def _why_mute(self) -> str:
         """Empty, or why this node must not speak (M1, M2, Q10)."""

@@ -13,24 +13,24 @@ EPSILON_MS = 1e-4
 class Clock:
     """CLOCK_BOOTTIME of one node, and its wall clock."""
 
-    __slots__ = ("_local0", "_true0", "rate", "wall_offset_ms")
+    __slots__ = ("local0", "true0", "rate", "wall_offset_ms")
 
     def __init__(self, offset_ms: float, rate: float = 1.0, wall_offset_ms: int = 0) -> None:
-        self._true0 = 0.0
-        self._local0 = offset_ms
+        self.true0 = 0.0
+        self.local0 = offset_ms
         self.rate = rate
         self.wall_offset_ms = wall_offset_ms
 
     def local_ms(self, true_ms: float) -> int:
-        return int(self._local0 + (true_ms - self._true0) * self.rate)
+        return int(self.local0 + (true_ms - self.true0) * self.rate)
 
     def true_ms(self, local_ms: float) -> float:
         """The first true moment at which the clock shows `local_ms`, if its rate stays."""
-        return self._true0 + (local_ms - self._local0) / self.rate + EPSILON_MS
+        return self.true0 + (local_ms - self.local0) / self.rate + EPSILON_MS
 
     def set_rate(self, true_ms: float, rate: float) -> None:
-        self._local0 += (true_ms - self._true0) * self.rate
-        self._true0 = true_ms
+        self.local0 += (true_ms - self.true0) * self.rate
+        self.true0 = true_ms
         self.rate = rate
 
     def wall_ms(self, true_ms: float) -> int:

@@ -102,6 +102,7 @@ class Faults:
         while self.active:
             key = next(iter(self.active))
             self.active.pop(key)()
+            self.world.emit(Kind.CALM, "", key, "calm")
         for name in self.names:
             self.world.start(self.world.nodes[name])
         for node in self.restarts.values():

@@ -13,7 +13,8 @@ from random import Random
 
 from primacy.election.events import Code
 from primacy.election.inputs import Init
-from primacy.election.model import Ballot, ListRecord, Membership
+from primacy.election.model import Ballot, ListRecord, Member, Membership
+from primacy.election.model import Kind as MemberKind
 from primacy.election.raft import RaftStrategy
 from primacy.settings.timing import RankTiming, Timing
 from primacy.sim.cast import CASTS, Build, bound_ms, timing_for, unit_ms
@@ -44,8 +45,8 @@ class Plan:
     """False: all allowed classes are used, none is drawn away."""
     drift: float = 0.01
     timing: Timing | RankTiming | None = None
-    names: tuple[str, ...] = ()
-    """Instead of n1, n2, ...; used when a life is shrunk."""
+    members: tuple[Member, ...] = ()
+    """The nodes of a user's file, with their kinds and priorities, instead of n1, n2, ..."""
 
 
 @dataclass(slots=True)
@@ -84,7 +85,9 @@ class Life:
         self.chance = Random(f"{plan.strategy}/{seed}")
         self.outcome = Outcome(seed)
         self.timing = plan.timing or timing_for(plan.strategy, plan.profile)
-        self.names = plan.names or tuple(f"n{i + 1:0{len(str(plan.nodes))}}" for i in range(plan.nodes))
+        width = len(str(plan.nodes))
+        self.members = plan.members or tuple(Member(f"n{i + 1:0{width}}") for i in range(plan.nodes))
+        self.names = tuple(sorted(member.id for member in self.members))
         self.first_start = self.chance.choice(("formed", "formed", "auto", "init")) if plan.strategy == "raft" else ""
         store = SimStore() if plan.strategy == "lease" else None
         self.world = World(f"world/{seed}", build or self.cast.build(self.first_start == "auto"), store)
@@ -108,7 +111,8 @@ class Life:
         self.faults.drift = self.plan.drift
         self.faults.walls_agree = self.chance.random() < 0.5
         self.faults.memory_left = (len(self.names) - 1) // 2
-        membership = Membership.of(self.names, "list-1")
+        membership = Membership.of(self.members, "list-1")
+        self._first_list = membership
         change = self.faults.change = self._draw_change() if self.plan.strategy == "raft" else None
         failsafe = self.plan.strategy == "lease" and len(self.names) > 1 and self.chance.random() < 0.3
         for name in self.names:
@@ -148,29 +152,32 @@ class Life:
         timing = self.timing
         assert isinstance(timing, Timing)
         kind = self.chance.choice(("slower", "faster", "add", "add two", "remove", "replace", "leave one"))
+        able = [member.id for member in self.members if member.kind is MemberKind.VOTER]
         names = list(self.names)
         if kind == "leave one":
-            names = [self.chance.choice(names)]
+            names = [self.chance.choice(able)]
         if kind in ("slower", "faster"):
             timing = _scaled(timing, 1.4 if kind == "slower" else 0.7)
-        if kind in ("remove", "replace") and len(names) > 1:
-            names.remove(self.chance.choice(names))
+        if kind in ("remove", "replace") and len(able) > 1:
+            names.remove(self.chance.choice(able))
         if kind in ("add", "replace", "add two"):
             names.append("new")
         if kind == "add two":
             names.append("new2")
-        return Change(kind, Membership.of(names, "list-2"), timing)
+        members = {member.id: member for member in self.members}
+        return Change(kind, Membership.of([members.get(name, name) for name in names], "list-2"), timing)
 
     def _say_init(self, name: str) -> None:
         node = self.world.nodes[name]
         self.world.give(node, Init(node.clock.wall_ms(self.world.now)))
 
     def _draw_classes(self) -> tuple[str, ...]:
+        """A random subset; drawn in any case, so that a seed lives the same life when its classes are given."""
+        share = self.chance.choice((0.15, 0.3, 0.6))
+        drawn = [name for name in CLASSES_OF[self.plan.strategy] if self.chance.random() < share]
         allowed = self.plan.faults if self.plan.faults is not None else CLASSES_OF[self.plan.strategy]
         if not self.plan.draw:
             return tuple(allowed)
-        share = self.chance.choice((0.15, 0.3, 0.6))
-        drawn = [name for name in CLASSES_OF[self.plan.strategy] if self.chance.random() < share]
         return tuple(name for name in drawn if name in allowed)
 
     # --- living -------------------------------------------------------------------------------------------------------
@@ -213,7 +220,7 @@ class Life:
 
     def _voters(self) -> tuple[str, ...]:
         """Who votes under the list that holds in the end."""
-        return self.faults.final[0].voters if self.faults.final else self.names
+        return self.faults.final[0].voters if self.faults.final else self._first_list.voters
 
     def _core(self) -> tuple[str, ...]:
         """A majority that speaks; all nodes if anybody is mute, for muteness may need all to end."""
@@ -309,7 +316,7 @@ class Life:
     def _count(self, fact: Fact) -> None:
         rare = self.outcome.rare
         if fact.kind is Kind.EVENT:
-            name = RARE.get(fact.text)
+            name = RARE.get(fact.text) or RARE_MUTE.get((fact.text, fact.detail))
             if name is not None:
                 rare[name] = rare.get(name, 0) + 1
             if fact.text in NEEDLESS and self._is_quiet_for(fact.node):
@@ -354,8 +361,6 @@ RARE: dict[str, str] = {
     Code.HIGHER_TERM: "higher term deposed a leader",
     Code.TERM_AHEAD: "voter ahead made the leader step down",
     Code.SPLIT_VOTE: "split vote",
-    Code.MUTED: "node muted",
-    Code.UNMUTED: "node spoke again",
     Code.CROSSED: "crossed coordinators",
     Code.BATON_LOST: "baton lost",
     Code.WINNER_DEAD: "winner dead before its announcement",
@@ -364,6 +369,14 @@ RARE: dict[str, str] = {
     Code.DISK_FAILED: "ballot could not be saved",
     Code.CANNOT_START: "leader could not start its work",
 }
+
+RARE_MUTE: dict[tuple[str, str], str] = {
+    (Code.MUTED, "other-list"): "changed list muted a node",
+    (Code.MUTED, "no-memory"): "node without memory",
+    (Code.UNMUTED, "other-list"): "changed list reported by all",
+    (Code.UNMUTED, "no-memory"): "lost memory healed",
+}
+"""Why a node was mute stands in the event's detail."""
 
 NEEDLESS = (Code.MAJORITY_LOST, Code.LEADER_SILENT, Code.LEASE_LOST, Code.RENEWAL_LATE)
 """Losses of a role, or of a leader, that a fault should excuse."""

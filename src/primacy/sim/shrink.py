@@ -98,7 +98,7 @@ def _smaller_plans(plan: Plan) -> Iterator[Plan]:
         yield replace(plan, faults=classes[half:])
     for name in classes:
         yield replace(plan, faults=tuple(other for other in classes if other != name))
-    if not plan.names:
+    if not plan.members:
         yield from (replace(plan, nodes=nodes) for nodes in range(1, plan.nodes))
     if plan.minutes > MINUTES_LEAST:
         yield replace(plan, minutes=max(MINUTES_LEAST, plan.minutes / 2))

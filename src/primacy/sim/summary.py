@@ -89,7 +89,7 @@ class Summary:
 
     @property
     def nodes(self) -> int:
-        return len(self.plan.names) or self.plan.nodes
+        return len(self.plan.members) or self.plan.nodes
 
     @property
     def failovers(self) -> int:

@@ -15,6 +15,7 @@ from primacy.election import messages as m
 from primacy.election.events import Code
 from primacy.sim.checkers import Violation
 from primacy.sim.facts import Fact, Kind
+from primacy.sim.words import agreed, saying
 
 Told = tuple[str, object]
 """A sentence, and the key under which it is told once per command; None to tell it always."""
@@ -152,20 +153,15 @@ class Teller:
 
     def _of_event(self, fact: Fact) -> str:
         code = Code(fact.text)
+        if code in UNTOLD:
+            return ""
         if code is Code.FIRST_BALLOT:
             return f"write{{s}} a first ballot, token base {self.tokens.base(fact.extra)}"
         if code is Code.ELECTED and self.tokens.strategy == "raft":
             return f"lead{{s}} term {fact.number}, token {self.tokens.name(fact.extra)}"
         if code is Code.LEASE_TAKEN:
             return f"take{{s}} the lease: token {self.tokens.name(fact.extra or fact.number)}"
-        pattern = EVENTS.get(code)
-        if self.tokens.strategy != "raft":
-            pattern = TERMLESS.get(code, pattern)
-        if pattern is None:
-            rest = ", ".join(part for part in (fact.subject, fact.detail, str(fact.extra or "")) if part)
-            pattern = f"{code}: {rest}".rstrip(": ")
-        pattern = pattern.replace("TERM", str(fact.number)).replace("VALUE", str(fact.extra))
-        return pattern.replace("WHOM", fact.subject).replace("WHY", fact.detail or str(code))
+        return saying(fact, term=self.tokens.strategy == "raft")
 
 
 def _joins(line: _Line, who: str, to: str) -> bool:
@@ -177,83 +173,11 @@ def _joins(line: _Line, who: str, to: str) -> bool:
 
 def _sentence(line: _Line) -> str:
     who = ", ".join(line.who)
-    text = line.text.replace("{s}", "s" if len(line.who) == 1 else "")
+    text = agreed(line.text, many=len(line.who) > 1)
     if line.to:
         lost = f" (lost on the way to {', '.join(line.lost)})" if line.lost else ""
         return f"{who} to {', '.join(line.to)}{lost}: {text}"
     return f"{who}{text}" if text.startswith("'") else f"{who} {text}"
-
-
-EVENTS: dict[Code, str] = {
-    Code.STARTED: "",
-    Code.PROMISE_REFUSED: "",  # its refusal says it
-    Code.STANDS: "stand{s} in term TERM",
-    Code.ELECTED: "lead{s}",
-    Code.FOLLOWS: "follow{s} WHOM in term TERM",
-    Code.LEADER_SILENT: "hear{s} nothing of WHOM any more",
-    Code.MAJORITY_LOST: "give{s} up term TERM: WHY",
-    Code.HIGHER_TERM: "give{s} up term TERM: WHY",
-    Code.TERM_AHEAD: "step{s} down in order: WHY",
-    Code.STEP_DOWN: "step{s} down in order: WHY",
-    Code.TRANSFER: "step{s} down in favour of WHOM: WHY",
-    Code.PAUSED: "step{s} down in order: WHY",
-    Code.UNHEALTHY: "step{s} down in order: WHY",
-    Code.STOPPING: "step{s} down in order: WHY",
-    Code.CANNOT_START: "resign{s} term TERM without a release: WHY",
-    Code.GUARD_LOST: "give{s} up term TERM: its guard is lost",
-    Code.STALE_INCARNATION: "forget{s} its ballot: WHOM has heard a later start of it",
-    Code.RELEASED: "lead{s} term TERM no more: its work is confirmed gone",
-    Code.TOKEN_LOW: "resign{s} term TERM: WHY",
-    Code.MUTED: "become{s} mute: WHY",
-    Code.UNMUTED: "speak{s} again, from term TERM",
-    Code.INIT_REFUSED: "refuse{s} to begin a cluster: WHY",
-    Code.OTHER_LIST: "ignore{s} WHOM: WHY",
-    Code.OTHER_CLUSTER: "ignore{s} WHOM: WHY",
-    Code.TWO_BOOTS: "raise{s} an alarm about WHOM: WHY",
-    Code.TERM_JUMP: "refuse{s} to believe WHOM: WHY",
-    Code.DISK_FAILED: "cannot save the ballot: WHY",
-    Code.START_DELAY: "must wait VALUE ms before the work may start",
-    Code.RELEASE_APPLIED: "take{s} the release of term TERM by WHOM",
-    Code.RELEASE_REFUSED: "refuse{s} the release of term TERM by WHOM: a newer one binds",
-    Code.LATE_ACK: "get{s} an ack of an old beat from WHOM, too late to count",
-    Code.SPLIT_VOTE: "got no majority in term TERM",
-    Code.OUTRANKED: "yield{s} to WHOM, which ranks higher",
-    Code.OVERSLEPT: "give{s} up: it slept past its time",
-    Code.REMOVED: "was removed from the list",
-    Code.WORK_ENDED: "lead{s} no more: its work has ended",
-    Code.RENEWAL_LATE: "give{s} up the lease: it was not proved in time",
-    Code.LEASE_LOST: "lost the lease: WHY",
-    Code.STORE_FAILED: "get{s} no answer from the store",
-    Code.OTHER_SERVER: "find{s} another server behind the store and observes anew",
-    Code.OBSERVATION_RESTARTED: "observe{s} the row anew",
-    Code.ANSWER_LOST: "cannot know whether its last write was done",
-    Code.CROSSED: "meet{s} another leader, WHOM",
-    Code.BATON_LOST: "renew{s} a baton that did not come round",
-    Code.BATON_MERGED: "drop{s} a baton in favour of another",
-    Code.SKIPPED: "skip{s} WHOM, which does not answer",
-    Code.WINNER_DEAD: "waited for an announcement of WHOM that never came",
-    Code.PRUNED: "strike{s} WHOM, silent for too long",
-    Code.RETURNED: "find{s} WHOM back",
-    Code.LOCK_HELD: "find{s} old work still running here",
-    Code.LEADER_LEFT: "lose{s} its leader: WHY",
-}
-"""TERM, WHOM, VALUE and WHY stand for the event's fields, {s} for the verb's ending."""
-
-
-TERMLESS: dict[Code, str] = {
-    Code.STANDS: "stand{s}",
-    Code.FOLLOWS: "follow{s} WHOM",
-    Code.RELEASED: "lead{s} no more: its work is confirmed gone",
-    Code.RELEASE_APPLIED: "need{s} not wait: WHOM has released",
-    Code.MAJORITY_LOST: "give{s} up: WHY",
-    Code.CANNOT_START: "resign{s}: WHY",
-    Code.GUARD_LOST: "give{s} up: its guard is lost",
-    Code.TOKEN_LOW: "resign{s}: WHY",
-    Code.PAUSED: "stand{s} back: WHY",
-    Code.UNHEALTHY: "stand{s} back: WHY",
-    Code.STOPPING: "stand{s} back: WHY",
-}
-"""The same where a term says nothing to a reader (bully, ring) or is a token (lease)."""
 
 
 def _vote_request(asked: m.VoteRequest) -> Told:
@@ -282,13 +206,16 @@ def _report(report: m.Report) -> Told:
     return f"I remember term {report.term}, {under}{unused}", ("report", report.term, under, report.used)
 
 
+UNTOLD = (Code.STARTED, Code.PROMISE_REFUSED)
+"""Events that another line tells: the start of the agent, and the refusal itself."""
+
 SILENT = (m.Beat, m.Ack, m.Release, m.Heartbeat, m.Alive, m.BatonTaken)
 """Steady traffic; and releases, which the guard's fact tells."""
 
 FIXED: dict[type, Told] = {
     m.Query: ("what do you remember, and under which list?", "query"),
     m.FirstBallotTaken: ("it is written", "written"),
-    m.Stale: ("I have heard a later start of you", "stale"),
+    m.Stale: ("another start of you was heard, as late as this one or later", "stale"),
     m.Election: ("election!", None),
     m.Okay: ("I am here and call my own", None),
     m.Unable: ("I am here but do not stand", None),

@@ -220,7 +220,7 @@ def _record(plan: Plan, seed: int, from_ms: float) -> Story:
 def page(story: Story) -> str:
     """The whole HTML file."""
     plan, outcome = story.plan, story.outcome
-    title = f"{plan.strategy}, {len(plan.names) or plan.nodes} nodes, seed {outcome.seed}"
+    title = f"{plan.strategy}, {len(plan.members) or plan.nodes} nodes, seed {outcome.seed}"
     data = json.dumps(_document(story, title), separators=(",", ":"), ensure_ascii=True)
     template = files("primacy.sim").joinpath("trace_page.html").read_text(encoding="utf-8")
     # In a script element only "</" and "<!--" could end the data; no "<" is left at all.

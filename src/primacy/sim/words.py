@@ -1,4 +1,4 @@
-"""Facts as sentences, for the trace page and the terminal. One line each; the node that it is about stands first."""
+"""Facts as sentences, for the trace page, the terminal and the scenes. One line each; whom it is about stands first."""
 
 from __future__ import annotations
 
@@ -6,61 +6,62 @@ from primacy.election.events import Code
 from primacy.sim.facts import Fact, Kind
 
 SAYS: dict[str, str] = {
-    Code.STARTED: "starts",
-    Code.STANDS: "stands for election",
-    Code.ELECTED: "is elected",
-    Code.FOLLOWS: "follows {subject}",
-    Code.LEADER_SILENT: "has not heard its leader {subject} for too long",
-    Code.LEADER_LEFT: "hears that its leader {subject} leads no more",
+    Code.STARTED: "start{s}",
+    Code.STANDS: "stand{s} for election",
+    Code.ELECTED: "lead{s}",
+    Code.FOLLOWS: "follow{s} {whom}",
+    Code.LEADER_SILENT: "hear{s} nothing of {whom} any more",
+    Code.LEADER_LEFT: "lose{s} the leader {whom}",
     Code.MAJORITY_LOST: "lost its majority and stops its work",
-    Code.HIGHER_TERM: "gives way to a higher term",
-    Code.TERM_AHEAD: "steps down to stand again above a higher term",
-    Code.STEP_DOWN: "steps down",
-    Code.TRANSFER: "hands over to {subject}",
-    Code.PAUSED: "is paused",
-    Code.UNHEALTHY: "is unhealthy",
-    Code.STOPPING: "is stopping",
-    Code.CANNOT_START: "could not start its work in time and resigns",
-    Code.GUARD_LOST: "lost the guard of its work: this term is closed for it",
-    Code.RENEWAL_LATE: "was too late to renew and stops its work",
-    Code.LEASE_LOST: "lost its lease",
-    Code.LEASE_TAKEN: "took the lease",
-    Code.OUTRANKED: "gives way to {subject}, which ranks higher",
+    Code.HIGHER_TERM: "give{s} way to a higher term",
+    Code.TERM_AHEAD: "step{s} down in order, to stand again above a higher term",
+    Code.STEP_DOWN: "step{s} down",
+    Code.TRANSFER: "step{s} down in favour of {whom}",
+    Code.PAUSED: "{is} paused and stand{s} back",
+    Code.UNHEALTHY: "{is} unhealthy and stand{s} back",
+    Code.STOPPING: "{is} stopping and stand{s} back",
+    Code.CANNOT_START: "resign{s}",
+    Code.GUARD_LOST: "lost the guard of its work and give{s} up",
+    Code.RENEWAL_LATE: "give{s} up the lease",
+    Code.LEASE_LOST: "lost the lease",
+    Code.LEASE_TAKEN: "take{s} the lease",
+    Code.OUTRANKED: "yield{s} to {whom}, which ranks higher",
     Code.OVERSLEPT: "slept past its time",
-    Code.REMOVED: "was removed from the list",
-    Code.WORK_ENDED: "has ended its work",
-    Code.RELEASED: "has released: the next start need not wait",
-    Code.TOKEN_LOW: "knows of a larger token and does not start",
-    Code.MUTED: "is mute",
-    Code.UNMUTED: "speaks again",
-    Code.NO_MEMORY: "has no memory",
-    Code.FIRST_BALLOT: "wrote its first ballot",
-    Code.INIT_REFUSED: "refuses the first start",
-    Code.OTHER_LIST: "hears {subject}, which has another list",
-    Code.OTHER_CLUSTER: "hears {subject}, which is of another cluster",
-    Code.TWO_BOOTS: "hears two starts of {subject} at once",
-    Code.STALE_INCARNATION: "finds that its state is an old copy",
-    Code.TERM_JUMP: "refuses a jump of the term",
-    Code.DISK_FAILED: "could not save its ballot",
-    Code.LOCK_HELD: "finds old work still running on its machine",
-    Code.STORE_FAILED: "got no answer from the store",
-    Code.OTHER_SERVER: "finds another server behind the store and observes anew",
-    Code.START_DELAY: "waits {value} ms before it may start the work",
-    Code.PROMISE_REFUSED: "refuses {subject} its vote: its promise lasts {value} ms more",
-    Code.RELEASE_APPLIED: "heard the release of {subject}: no promise is left",
-    Code.RELEASE_REFUSED: "heard the release of {subject} and has acked a newer term",
-    Code.LATE_ACK: "got an ack of an old beat from {subject}",
-    Code.SPLIT_VOTE: "got no majority and tries again",
-    Code.CROSSED: "meets another coordinator, {subject}",
-    Code.BATON_LOST: "renews a baton that did not come round",
-    Code.BATON_MERGED: "drops a baton in favour of another",
-    Code.SKIPPED: "skips {subject}, which does not answer",
-    Code.WINNER_DEAD: "waited for an announcement that never came",
-    Code.OBSERVATION_RESTARTED: "observes the row anew",
-    Code.ANSWER_LOST: "cannot know whether its last write was done",
-    Code.PRUNED: "removes {subject}, silent for too long",
-    Code.RETURNED: "is back",
+    Code.REMOVED: "{is} no longer in the list",
+    Code.WORK_ENDED: "{has} ended its work and lead{s} no more",
+    Code.RELEASED: "lead{s} no more: its work is confirmed gone and released",
+    Code.TOKEN_LOW: "resign{s}, for a larger token is known",
+    Code.MUTED: "become{s} mute",
+    Code.UNMUTED: "speak{s} again after being mute",
+    Code.NO_MEMORY: "{has} no memory",
+    Code.FIRST_BALLOT: "write{s} a first ballot",
+    Code.INIT_REFUSED: "refuse{s} to begin a cluster",
+    Code.OTHER_LIST: "ignore{s} {whom}",
+    Code.OTHER_CLUSTER: "ignore{s} {whom}",
+    Code.TWO_BOOTS: "hear{s} {whom} and raise{s} an alarm",
+    Code.STALE_INCARNATION: "hear{s} {whom} and forget{s} the ballot",
+    Code.TERM_JUMP: "refuse{s} to believe {whom}",
+    Code.DISK_FAILED: "cannot save to the disk",
+    Code.LOCK_HELD: "find{s} old work still running on this machine",
+    Code.STORE_FAILED: "get{s} no answer from the store",
+    Code.OTHER_SERVER: "find{s} another server behind the store",
+    Code.START_DELAY: "must wait {value} ms before the work may start",
+    Code.PROMISE_REFUSED: "refuse{s} {whom} its vote: the promise lasts {value} ms more",
+    Code.RELEASE_APPLIED: "take{s} the release by {whom}",
+    Code.RELEASE_REFUSED: "{is} bound by a newer term and refuse{s} the release by {whom}",
+    Code.LATE_ACK: "get{s} an answer{of_whom}, too late to count",
+    Code.SPLIT_VOTE: "got no majority of the votes",
+    Code.CROSSED: "meet{s} another leader, {whom}",
+    Code.BATON_LOST: "lost a baton",
+    Code.BATON_MERGED: "drop{s} a baton in favour of another",
+    Code.SKIPPED: "skip{s} {whom}",
+    Code.WINNER_DEAD: "waited in vain for an announcement",
+    Code.OBSERVATION_RESTARTED: "observe{s} the row anew",
+    Code.ANSWER_LOST: "missed an answer of the store",
+    Code.PRUNED: "strike{s} {whom} from the list",
+    Code.RETURNED: "find{s} {whom} back",
 }
+"""What a node does, for every code. {s}, {is} and {has} agree with how many nodes do it: see `agreed`."""
 
 
 def sentence(fact: Fact) -> str:
@@ -68,7 +69,7 @@ def sentence(fact: Fact) -> str:
     name = fact.node
     match fact.kind:
         case Kind.EVENT:
-            return f"{name} {_event(fact)}"
+            return f"{name} {agreed(saying(fact))}"
         case Kind.WORK_STARTED:
             run = f", run {fact.extra}" if fact.extra > 1 else ""
             return f"{name} runs the work{_term(fact.text)}{run}"
@@ -89,11 +90,21 @@ def sentence(fact: Fact) -> str:
     return ""
 
 
-def _event(fact: Fact) -> str:
+def saying(fact: Fact, *, term: bool = True) -> str:
+    """What an event says, without its node: what, in which term, and why. Its verbs are still to agree."""
     says = SAYS.get(fact.text, fact.text.replace("-", " "))
-    text = says.format(subject=fact.subject or "another", value=f"{fact.extra:,}")
-    text += _term(str(fact.number)) if fact.number else ""
-    return f"{text}: {fact.detail}" if fact.detail else text
+    whom = {"{whom}": fact.subject or "another", "{of_whom}": f" of {fact.subject}" if fact.subject else ""}
+    for mark, text in (*whom.items(), ("{value}", f"{fact.extra:,}")):
+        says = says.replace(mark, text)
+    says += _term(str(fact.number)) if term else ""
+    return f"{says}: {fact.detail}" if fact.detail else says
+
+
+def agreed(text: str, *, many: bool = False) -> str:
+    """One node stands, is and has; many stand, are and have."""
+    for mark, one, more in (("{s}", "s", ""), ("{is}", "is", "are"), ("{has}", "has", "have")):
+        text = text.replace(mark, more if many else one)
+    return text
 
 
 def _term(term: str) -> str:

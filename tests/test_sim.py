@@ -1,0 +1,138 @@
+"""Lives of clusters: no violation in thousands, the same history for the same seed, and nothing rare left untried."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from primacy.sim.campaign import live_or_raised
+from primacy.sim.life import Life, Plan
+
+SIZE = os.environ.get("PRIMACY_SIZE", "quick")
+SHARE = {"quick": 10, "test": 1, "proof": 1}[SIZE]
+"""The quick size lives every tenth of the lives."""
+CHUNK = 20
+"""Lives per test: enough to keep two workers busy evenly."""
+
+LIVES: tuple[tuple[Plan, int], ...] = (
+    (Plan("raft", 3), 240),
+    (Plan("raft", 4), 140),
+    (Plan("raft", 5), 240),
+    (Plan("raft", 7), 100),
+    (Plan("raft", 1, "lab", 1.0), 40),
+    (Plan("raft", 2, "lab", 1.0), 40),
+    (Plan("raft", 3, "lab", 1.0), 100),
+    (Plan("raft", 5, "lab", 1.0), 60),
+    (Plan("lease", 3), 200),
+    (Plan("lease", 4), 100),
+    (Plan("lease", 5), 100),
+    (Plan("lease", 7), 60),
+    (Plan("lease", 3, "lab", 1.0), 60),
+    (Plan("bully", 3), 140),
+    (Plan("bully", 4), 80),
+    (Plan("bully", 5), 80),
+    (Plan("bully", 7), 60),
+    (Plan("bully", 20, "lan", 1.0), 20),
+    (Plan("ring", 3), 140),
+    (Plan("ring", 4), 80),
+    (Plan("ring", 5), 80),
+    (Plan("ring", 7), 60),
+    (Plan("ring", 20, "lan", 1.0), 20),
+)
+
+
+def _chunks() -> list[tuple[Plan, range]]:
+    chunks = []
+    for plan, count in LIVES:
+        lives = max(2, count // SHARE)
+        chunks += [(plan, range(first, min(first + CHUNK, lives))) for first in range(0, lives, CHUNK)]
+    return chunks
+
+
+def _name(chunk: object) -> str:
+    if isinstance(chunk, Plan):
+        return f"{chunk.strategy}-{chunk.nodes}-{chunk.profile}"
+    return f"{chunk.start}-{chunk.stop - 1}" if isinstance(chunk, range) else str(chunk)
+
+
+def test_there_are_two_thousand_lives() -> None:
+    assert sum(count for _, count in LIVES) >= 2_000
+
+
+@pytest.mark.parametrize(("plan", "seeds"), _chunks(), ids=_name)
+def test_no_life_breaks_a_promise(plan: Plan, seeds: range) -> None:
+    broken = []
+    for seed in seeds:
+        outcome = live_or_raised(plan, seed)
+        broken += [f"seed {seed}: {violation}" for violation in outcome.violations[:1]]
+    assert not broken, "\n".join(broken)
+
+
+RARE = {
+    "raft": (
+        "winner with a start delay",
+        "voter refused within its promise",
+        "release shortened a failover",
+        "release refused: a newer term was acked",
+        "two boots of one id",
+        "ack of an old beat came late",
+        "higher term deposed a leader",
+        "voter ahead made the leader step down",
+        "split vote",
+        "lost memory healed",
+        "changed list muted a node",
+        "ballot could not be saved",
+        "leader could not start its work",
+    ),
+    "lease": (
+        "store answer lost after the write",
+        "observation restarted by another server",
+        "release shortened a failover",
+    ),
+    "bully": ("crossed coordinators", "winner dead before its announcement"),
+    "ring": ("baton lost", "winner dead before its announcement"),
+}
+
+
+@pytest.mark.parametrize("strategy", RARE)
+def test_rare_situations_are_not_left_to_chance(strategy: str) -> None:
+    """Zero of any of them would mean that the lives prove less than they seem to."""
+    counts: dict[str, int] = {}
+    for seed in range(1_000, 1_120):
+        for name, count in live_or_raised(Plan(strategy, 3 if seed % 2 else 5, "lab", 1.0), seed).rare.items():
+            counts[name] = counts.get(name, 0) + count
+    missing = [name for name in RARE[strategy] if not counts.get(name)]
+    assert not missing, f"never seen: {missing}; seen: {counts}"
+
+
+def test_lost_memory_is_not_always_healed() -> None:
+    """Two voters without memory wait for an operator (M2): the lives must meet that, too."""
+    plan = Plan("raft", 5, "lab", 1.0, ("memory", "crash-node"), draw=False)
+    assert any(live_or_raised(plan, seed).rare.get("memory not healed") for seed in range(40))
+
+
+HISTORY = """
+from primacy.sim.life import Life, Plan
+for strategy in ("raft", "lease", "bully", "ring"):
+    for seed in (3, 4):
+        print(strategy, seed, Life(Plan(strategy, 5, "lab", 1.0), seed).live().trace_hash)
+"""
+
+
+def test_one_seed_is_one_history_under_any_hash_seed() -> None:
+    told = set()
+    for hash_seed in ("0", "1", "4242"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(
+            [sys.executable, "-c", HISTORY], env=environment, check=True, capture_output=True, text=True
+        )
+        told.add(done.stdout)
+    assert len(told) == 1
+
+
+def test_other_seeds_are_other_histories() -> None:
+    hashes = {Life(Plan("raft", 3, "lab", 1.0), seed).live().trace_hash for seed in range(5)}
+    assert len(hashes) == 5
