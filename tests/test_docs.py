@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 import subprocess
 import sys
+from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.mutants import MUTANTS, SAFETY
 
-from primacy import settings
-from primacy.cli.main import COMMANDS
+from primacy import errors, settings
+from primacy.cli.main import EXIT_INTERRUPTED, EXIT_OUR_FAULT
 from primacy.election import guarantees
+from primacy.settings.contract import Contract, contract
 from primacy.settings.page import config_page
+from primacy.settings.timing import DEFAULT_PROFILE, PROFILES
+from primacy.sim.faults import CLASSES
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 SEEDS = (ROOT / "docs/seeds.md").read_text()
+RULES = (ROOT / "docs/rules.md").read_text()
+FAULTS = (ROOT / "docs/faults.md").read_text()
+SOURCES = {file: file.read_text() for file in sorted((ROOT / "src").rglob("*.py"))}
 PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md")] + sorted(
     (ROOT / "docs").glob("*.md")
 )
-TO_COME = "## Test files that are named above and still to come"
 RUN_TAG = re.compile(r"<!-- runnable(: prints)? -->\n```console\n(.*?)```", re.DOTALL)
 
 
@@ -45,8 +52,6 @@ def test_commands_in_the_readme_run(command: str, printed: str, prints: bool, fo
     """In the order of the page, in one folder, as a reader would."""
     program, name, *args = command.split()
     assert program == "primacy"
-    if importlib.util.find_spec(COMMANDS[name].home.partition(":")[0]) is None:
-        pytest.skip(f"`primacy {name}` is still to come")
     call = [sys.executable, "-m", "primacy.cli.main", name, *args]
     result = subprocess.run(call, capture_output=True, text=True, check=False, cwd=folder, timeout=120)
     assert result.returncode == 0, result.stderr
@@ -87,11 +92,43 @@ def test_make_targets_that_are_named_exist() -> None:
     assert "run-demo" in targets
 
 
-def test_every_test_file_that_is_named_exists_or_is_said_to_come() -> None:
-    body, _, rest = SEEDS.partition(TO_COME)
-    to_come = set(re.findall(r"`(tests/[^`]+)`", rest))
-    for name in sorted(set(re.findall(r"`(tests/[^`]+)`", body))):
-        assert name in to_come or list(ROOT.glob(name)), name
+def rows_of(page: str, first: str) -> dict[str, list[str]]:
+    """The cells of all table rows whose first cell is of this form, by that cell."""
+    rows: dict[str, list[str]] = {}
+    for line in page.splitlines():
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if cells and re.fullmatch(first, cells[0]):
+            assert cells[0] not in rows, f"{cells[0]} stands twice"
+            rows[cells[0]] = cells
+    return rows
+
+
+LETTERED, _, JUDGED = RULES.partition("## The judges of the simulator")
+"""L1 to L4 are rules of the lease in one part of the page, and judges of liveness in the other."""
+RULE_ROWS = rows_of(LETTERED, r"[QMGBLTUC][0-9]{1,2}")
+
+
+@cache
+def functions_of(path: Path) -> tuple[str, ...]:
+    return tuple(re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE))
+
+
+def named_tests(text: str) -> list[str]:
+    return sorted(set(re.findall(r"`(tests/[^`]+)`", text)))
+
+
+def check_named_test(name: str) -> None:
+    """A file, a pattern of files, or tests of a file by name or by the beginning of a name."""
+    path, _, function = name.partition("::")
+    assert list(ROOT.glob(path)), f"no file {name}"
+    if function:
+        assert any(fnmatchcase(found, function) for found in functions_of(ROOT / path)), f"no test {name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+def test_every_test_that_is_named_exists(page: Path) -> None:
+    for name in named_tests(page.read_text()):
+        check_named_test(name)
 
 
 def test_every_row_of_the_seeds_says_what_shows_it() -> None:
@@ -101,7 +138,119 @@ def test_every_row_of_the_seeds_says_what_shows_it() -> None:
         cells = [cell.strip() for cell in row.strip("|").split(" | ")]
         assert len(cells) == 3 or row.endswith("** | | |"), row
         if len(cells) == 3:
-            assert cells[2].startswith(("`tests/", "planned: ", "not here")), row
+            assert cells[2].startswith(("`tests/", "comes with ", "not here")), row
+
+
+# --- rules and judges -------------------------------------------------------------------------------------------------
+
+
+def test_every_rule_that_the_code_names_has_a_row() -> None:
+    for file, text in SOURCES.items():
+        named = set(re.findall(r"\b[QMGBLTUC][0-9]{1,2}\b", text))
+        assert named <= RULE_ROWS.keys(), f"{file.name}: {sorted(named - RULE_ROWS.keys())}"
+
+
+def test_the_worked_example_is_that_of_the_default_times() -> None:
+    timing = PROFILES[DEFAULT_PROFILE]
+    made = contract(timing, "raft")
+    assert isinstance(made, Contract)
+    moments_ms = (timing.hold_ms, timing.wait_ms, timing.promise_ms, made.latest_stop_ms, made.earliest_start_ms)
+    example = LETTERED.partition("**In numbers")[2].partition("**Why")[0]
+    for moment_ms in moments_ms:
+        assert f"{moment_ms:,.0f} ms" in example, moment_ms
+    assert f"{made.margin_ms:.0f} ms lie between" in example
+
+
+def test_the_rules_are_numbered_without_a_gap() -> None:
+    numbers = {"Q": 10, "M": 4, "G": 10, "B": 10, "L": 8, "T": 2, "U": 1, "C": 10}
+    assert RULE_ROWS.keys() == {f"{letter}{n}" for letter, most in numbers.items() for n in range(1, most + 1)}
+
+
+def test_every_row_of_a_rule_says_what_shows_it_and_what_its_absence_does() -> None:
+    for rule, cells in RULE_ROWS.items():
+        assert len(cells) == 4, rule
+        assert cells[1].endswith("."), rule
+        assert "`tests/" in cells[2] or "comes with" in cells[2], rule
+        assert cells[3], rule
+
+
+def test_every_test_that_is_named_by_a_rule_stands_in_its_row() -> None:
+    for file in sorted((ROOT / "tests").glob("test_*.py")):
+        for function in functions_of(file):
+            rule = re.match(r"test_([QMGBLTUC][0-9]{1,2})_", function)
+            if rule is not None:
+                named = named_tests(" ".join(RULE_ROWS[rule[1]]))
+                assert any(fnmatchcase(f"tests/{file.name}::{function}", name) for name in named), function
+
+
+def test_every_mutant_stands_in_the_row_of_its_rule() -> None:
+    for mutant in MUTANTS:
+        absence = RULE_ROWS[mutant.rule][3] if mutant.rule != "time" else LETTERED
+        assert f"*{mutant.name}*" in absence, f"{mutant.rule}: {mutant.name}"
+        said = absence.partition(f"*{mutant.name}*")[2].partition(".")[0]
+        judges = set(re.findall(r"\b[IL][0-9]\b", said)) or set(SAFETY)
+        assert judges <= set(mutant.caught_by), f"{mutant.name} is caught by {', '.join(mutant.caught_by)}"
+    names = {mutant.name for mutant in MUTANTS}
+    said = " ".join(cells[3] for cells in RULE_ROWS.values())
+    assert set(re.findall(r"(?<!`)\*([^*`]+)\*", said)) <= names
+
+
+def test_every_mutant_of_lease_bully_and_ring_stands_there_too() -> None:
+    lives = (ROOT / "tests/test_lease_lives.py").read_text()
+    for name in re.findall(r'id="(L[0-9]-[^"]+)"', lives):
+        assert f"`{name}`" in RULE_ROWS[name.partition("-")[0]][3], name
+    ranked = " ".join(cells[3] for rule, cells in RULE_ROWS.items() if rule[0] == "B")
+    for strategy in ("bully", "ring"):
+        text = (ROOT / f"tests/test_rules_{strategy}.py").read_text()
+        for name in re.findall(r"^class (\w+)\((?:Bully|Ring)Strategy\)", text, re.MULTILINE):
+            assert re.search(rf"`{name}` \([^)]*{strategy}", ranked), f"{strategy}: {name}"
+
+
+def test_every_judge_has_a_row() -> None:
+    rows = rows_of(JUDGED, r"[IL][0-9]")
+    judging = [text for file, text in SOURCES.items() if file.parent.name == "sim"]
+    judges = {judge for text in judging for judge in re.findall(r"Violation\([^\"]*\"([IL][0-9])\"", text)}
+    named = {judge for text in SOURCES.values() for judge in re.findall(r"\bI[0-9]\b", text)}
+    assert judges | named == rows.keys()
+    assert judges >= {"I1", "I7", "L1", "L4"}
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_catalogue_of_faults_is_whole() -> None:
+    rows = rows_of(FAULTS, r"F[0-9]{2}")
+    assert list(rows) == [f"F{n:02}" for n in range(1, 61)]
+    for number, cells in rows.items():
+        assert len(cells) == 4, number
+        known = re.findall(r"`([a-z-]+)`", cells[3])
+        assert set(known) <= CLASSES.keys(), number
+        sayings = ("`tests/", "comes with ", "not injected", "drawn for every life")
+        assert known or any(saying in cells[3] for saying in sayings), number
+
+
+def test_every_fault_class_stands_in_the_catalogue() -> None:
+    tables = "\n".join(line for line in FAULTS.splitlines() if line.startswith("|"))
+    for name in CLASSES:
+        assert f"`{name}`" in tables, name
+
+
+def test_every_fault_that_is_named_anywhere_has_a_row() -> None:
+    texts = {**SOURCES, **{file: file.read_text() for file in sorted((ROOT / "tests").rglob("*.txt"))}}
+    rows = rows_of(FAULTS, r"F[0-9]{2}")
+    for file, text in texts.items():
+        for number in re.findall(r"\bF[0-9]{2}\b", text):
+            assert number in rows, f"{file.name}: {number}"
+
+
+def test_the_catalogue_says_of_each_class_what_its_docstring_says() -> None:
+    rows = rows_of(FAULTS, r"F[0-9]{2}")
+    for name, inject in CLASSES.items():
+        for number in re.findall(r"\bF[0-9]{2}\b", inject.__doc__ or ""):
+            assert f"`{name}`" in rows[number][3], f"{number}: {name}"
+
+
+# --- the house --------------------------------------------------------------------------------------------------------
 
 
 def test_links_between_the_documents_lead_somewhere() -> None:
@@ -111,17 +260,20 @@ def test_links_between_the_documents_lead_somewhere() -> None:
 
 
 def test_rooms_that_the_architecture_names_exist() -> None:
+    """Every file that the map names is there, and every file of the four rooms is on the map."""
     text = (ROOT / "ARCHITECTURE.md").read_text()
-    for name in re.findall(r"`(?:settings|cli)/[a-z_]+\.py`", text):
-        assert (ROOT / "src/primacy" / name.strip("`")).exists(), name
+    for name in re.findall(r"`((?:settings|election|sim|cli)/[a-z_]+\.py)`", text):
+        assert (ROOT / "src/primacy" / name).exists(), name
+    for room, following in (("settings", "election"), ("election", "sim"), ("sim", "cli")):
+        here = text.partition(f"\n      {room}/ ")[2].partition(f"\n      {following}/ ")[0]
+        files = {file.name for file in (ROOT / "src/primacy" / room).glob("*.py")} - {"__init__.py"}
+        assert set(re.findall(r"\b[a-z_]+\.py\b", here)) == files, room
 
 
 def test_the_exit_codes_of_the_readme_are_the_errors_own() -> None:
-    from primacy import errors
-
     listed = {int(code) for code in re.findall(r"(?::|·)\s(\d+)\s", README.partition("Exit codes")[2])}
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.PrimacyError)]
-    assert {kind.exit_code for kind in kinds} | {0, 130} == listed
+    assert {kind.exit_code for kind in kinds} | {0, EXIT_INTERRUPTED, EXIT_OUR_FAULT} == listed
 
 
 def test_the_documents_have_lines_of_bounded_length() -> None:
