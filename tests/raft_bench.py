@@ -36,7 +36,7 @@ def ballot(words: str = "a b c", term: int = 0, voted_for: str = "", config: str
     listed = membership(words)
     record = ListRecord(config, listed.voters, confirmed=True)
     fields: dict[str, Any] = {"hold_max_ms": H, "token_max": BASE, "incarnation": 0, "lists": (record,)}
-    fields["seen"] = tuple((name, 1) for name in listed.ids)
+    fields["seen"] = tuple((name, 1, boot_of(name)) for name in listed.ids)
     fields.update(more)
     return Ballot(base=BASE, term=term, voted_for=voted_for, **fields)
 

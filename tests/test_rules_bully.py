@@ -623,6 +623,7 @@ def test_a_paused_node_does_not_stand_and_says_so() -> None:
     made = cluster("a b c")
     made.give("b", Pause())
     assert to(made.give("b", Received(Election(Origin("a"), 3)))) == [("a", "Unable")]
+    assert made.machines["b"].view(made.now).waits_for == "an operator: primacy resume", "also while it follows"
     made.crash("c")
     made.run(detect_ms(LAN) + 2 * LAN.beat_ms + LAN.election_ms)
     assert made.leader() == "a"
@@ -795,7 +796,7 @@ def test_require_majority_alone_waits_and_says_so() -> None:
         made.run(50)
         words.add(made.machines["a"].view(made.now).waits_for)
     assert made.leaders() == []
-    assert {"waits until a majority of the list answers", "waits for its next round"} <= words
+    assert {"a majority of the list to answer", "its next round"} <= words
     made.start("b")
     made.settle(BOUND_MS)
 

@@ -316,7 +316,7 @@ def test_L3_a_missing_row_is_watched_for_a_whole_wait_before_the_insert() -> Non
     desk = Desk()
     desk.tell(Started(WALL))
     desk.answer()
-    assert desk.waits() == "waits one full hold before the first use of this name, at most 3062 ms"
+    assert desk.waits() == "one full hold to pass before the first use of this name, at most 3062 ms"
     take = desk.until(Take)
     assert desk.now > LAN.wait_ms
     assert (take.seen_token, take.seen_seq) == (0, 0)

@@ -200,7 +200,7 @@ def test_Q6_a_holder_that_cannot_start_its_work_within_the_hold_gives_up() -> No
     desk.tell(Started(WALL))
     start = desk.until(Start)
     began_ms = desk.now
-    assert desk.waits() == "waits for its work to start"
+    assert desk.waits() == "its work to start"
     stop = desk.until(Stop)
     assert desk.now == began_ms + LAN.hold_ms
     assert stop.planned
@@ -260,7 +260,7 @@ def test_G5_a_free_lock_says_nothing_while_a_start_is_under_way() -> None:
     desk.lead()
     desk.tell(RunLock(False))
     desk.tell(StepDown())
-    assert desk.waits() == "waits for its work to end, then releases the lease"
+    assert desk.waits() == "its work to end, then it releases the lease"
 
 
 def test_G7_a_row_taken_but_never_worked_under_is_released() -> None:
@@ -295,7 +295,7 @@ def test_step_down_stops_in_order_renews_meanwhile_and_lets_others_go_first() ->
     gone_ms = desk.now
     assert Code.RELEASED in desk.codes()
     desk.answer()
-    assert "leaves the released lease to the others for" in desk.waits()
+    assert "the others to take the released lease, at most" in desk.waits()
     desk.until(Start)
     assert desk.now >= gone_ms + 3 * LAN.beat_ms
 
@@ -315,9 +315,21 @@ def test_transfer_names_the_successor_in_the_row_and_the_others_hold_back() -> N
         other.answer()
     assert isinstance(c.asked[0].request, Take)
     assert not b.asked
-    assert b.waits() == "leaves the released lease to c for 500 ms"
+    assert b.waits() == "c to take the released lease, at most 500 ms"
     b.until(Take)
     assert b.now >= 2 * LAN.beat_ms
+
+
+def test_transfer_holds_if_the_node_looks_before_the_release_of_its_guard_arrives() -> None:
+    desk = Desk()
+    term = desk.lead().leadership.term
+    desk.tell(StepDown("c"))
+    desk.tell(WorkGone(term, released=True))
+    desk.until(ReleaseRow)  # it looked, and found its row unreleased
+    desk.store.release("job", desk.machine.holder, term, "c")
+    desk.answer()
+    assert desk.store.rows["job"].successor == "c"
+    assert desk.codes().count(Code.RELEASED) == 1
 
 
 def test_a_lease_lost_during_a_planned_stop_is_stopped_at_once_and_not_taken_back_first() -> None:
@@ -340,9 +352,9 @@ def test_a_lease_lost_during_a_planned_stop_is_stopped_at_once_and_not_taken_bac
 
 def test_pause_and_health_step_down_and_keep_from_standing() -> None:
     for bad, good, role, words in (
-        (Pause(), Resume(), Role.PAUSED, "is paused; `primacy resume` ends that"),
-        (Health(False, "disk"), Health(True), Role.FOLLOWER, "waits for its health probes to pass (disk)"),
-        (Health(False), Health(True), Role.FOLLOWER, "waits for its health probes to pass (unhealthy)"),
+        (Pause(), Resume(), Role.PAUSED, "an operator: primacy resume"),
+        (Health(False, "disk"), Health(True), Role.FOLLOWER, "its health probes to pass (disk)"),
+        (Health(False), Health(True), Role.FOLLOWER, "its health probes to pass (unhealthy)"),
     ):
         desk = Desk()
         term = desk.lead().leadership.term
@@ -436,7 +448,7 @@ def test_looks_back_off_with_a_bound_while_the_store_fails_and_it_is_recorded_on
     assert max(pauses) <= LAN.wait_ms
     assert max(pauses) > 4 * LAN.beat_ms
     assert desk.codes().count(Code.STORE_FAILED) == 1
-    assert "waits for the store to answer (the store refuses connections)" in desk.waits()
+    assert "the store to answer (the store refuses connections)" in desk.waits()
     desk.store.restart()
     desk.until(Take)
 
@@ -459,12 +471,12 @@ def test_the_view_speaks_the_users_words() -> None:
     assert desk.machine.deadline_ms is None
     assert not desk.tell(DeadlinePassed()), "nothing before the start"
     desk.tell(Started(WALL))
-    assert desk.waits() == "waits for the first look at the store"
+    assert desk.waits() == "the first look at the store"
     desk.answer()
     view = desk.machine.view(desk.now)
     assert (view.role, view.leader, view.term, view.token) == (Role.FOLLOWER, "b", WALL, 0)
     assert view.alive == ("a", "b")
-    assert view.waits_for == "waits for node b's hold to run out, at most 3062 ms"
+    assert view.waits_for == "node b's hold to run out, at most 3062 ms"
     assert desk.machine.leader == "b"
     assert Code.FOLLOWS in desk.codes()
     desk.until(Take)
@@ -485,7 +497,7 @@ def test_the_view_of_a_row_found_ours_and_of_a_plain_release() -> None:
     desk.lose()
     desk.until(Renew)
     desk.machine._failures = 0
-    assert desk.waits() == "waits for the store to prove its row"
+    assert desk.waits() == "the store to prove its row"
     assert desk.machine.leader == ""
     free = Desk(store=held_by(released=True))
     free.tell(Started(WALL))

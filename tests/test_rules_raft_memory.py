@@ -8,7 +8,7 @@ import pytest
 
 from primacy.election.effects import Extend, Persist, Send, Start
 from primacy.election.events import Code
-from primacy.election.inputs import Init, PersistFailed, Rejoin, RunLock, WorkStarted
+from primacy.election.inputs import DeadlinePassed, Init, PersistFailed, Rejoin, RunLock, WorkStarted
 from primacy.election.messages import (
     Ahead,
     Beat,
@@ -184,7 +184,8 @@ def test_M2_it_votes_again_only_above_the_highest_term_heard_and_after_P() -> No
     assert bench.m.role is Role.FOLLOWER
     saved = bench.disk
     assert saved is not None
-    assert (saved.base, saved.term, saved.voted_for, saved.incarnation) == (BASE, 7, CLOSED, 7)
+    assert (saved.base, saved.term, saved.voted_for) == (BASE, 7, CLOSED)
+    assert saved.incarnation >= 7, "above every start that anybody heard of"
     assert (saved.hold_max_ms, saved.token_max, saved.changed) == (3_000, BASE + 9, True)
     bench.now += P - 1
     bench.ask("b", 8)
@@ -234,9 +235,6 @@ def test_M2_two_bases_are_not_settled_yet() -> None:
     assert bench.m.role is Role.MUTED
 
 
-@pytest.mark.xfail(
-    reason="an answer 'no memory' counts for the whole boot: a first start that was missed is never learnt"
-)
 def test_M2_blank_nodes_are_asked_again_for_they_may_get_a_memory() -> None:
     bench = Bench(blank=True)
     bench.report("b", memory=False)
@@ -266,7 +264,7 @@ def test_M3_init_asks_all_and_hands_the_first_ballot_to_each_boot_that_is_blank(
     bench.report("c", memory=False, token_max=6_000_000)
     saved = bench.disk
     assert saved is not None
-    assert (saved.base, saved.term, saved.voted_for, saved.incarnation) == (6_000_001, 0, "", 1)
+    assert (saved.base, saved.term, saved.voted_for) == (6_000_001, 0, "")
     assert bench.order() == ["Persist", "Send", "Send"]
     for node in ("b", "c"):
         (offer,) = bench.sent(FirstBallot, node)
@@ -380,7 +378,7 @@ def test_M3_a_voter_is_left_out_by_name() -> None:
     assert bench.m.role is Role.FOLLOWER
 
 
-def test_M3_an_offer_that_was_not_confirmed_is_repeated_at_the_candidacy() -> None:
+def test_M3_an_offer_that_was_not_confirmed_is_repeated_every_beat() -> None:
     bench = Bench(blank=True)
     bench.give(Init(5_000_000))
     bench.report("b", memory=False)
@@ -389,7 +387,9 @@ def test_M3_an_offer_that_was_not_confirmed_is_repeated_at_the_candidacy() -> No
     base = bench.disk.base
     bench.hear(FirstBallotTaken(origin("b", base=base), base))
     bench.hear(FirstBallotTaken(origin("c", base=base - 1), base - 1))
-    bench.ask_first()
+    bench.now += BEAT
+    assert bench.m.deadline_ms == bench.now
+    bench.give(DeadlinePassed())
     assert bench.sent(FirstBallot, "c")
     assert not bench.sent(FirstBallot, "b")
 

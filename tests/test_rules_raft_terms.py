@@ -448,9 +448,6 @@ def test_Q10_an_equal_incarnation_with_another_boot_mutes_both() -> None:
     assert bench.sent(VoteReply), "a later start is heard again"
 
 
-@pytest.mark.xfail(
-    reason="only the incarnation is durable, not the boot: a restarted peer takes the copy for the original"
-)
 def test_Q10_an_equal_incarnation_is_recognised_after_a_restart_too() -> None:
     bench = Bench()
     bench.hear(Beat(origin("b", incarnation=5, boot=1), 1, 1, H, True))
@@ -475,7 +472,7 @@ def test_Q10_a_node_that_is_an_old_copy_forgets_and_asks() -> None:
     bench.report("c", 5)
     assert bench.m.term == 6
     assert bench.disk is not None
-    assert bench.disk.incarnation == 10
+    assert bench.disk.incarnation >= 10
 
 
 def test_Q10_a_leader_that_is_an_old_copy_stops_its_work() -> None:
@@ -513,7 +510,7 @@ def test_Q10_other_lists_other_clusters_and_strangers_are_not_heard() -> None:
 
 def test_view_tells_what_is_waited_for_in_one_sentence() -> None:
     bench = Bench()
-    assert bench.m.view(bench.now).waits_for == f"{P} ms of silence before it may vote"
+    assert bench.m.view(bench.now).waits_for == f"{P} ms of silence to pass before it may vote"
     bench.beat("b", 1)
     assert bench.m.view(bench.now).waits_for == ""
     bench.give(Pause())
@@ -541,13 +538,11 @@ def test_view_tells_whom_it_heard_lately_and_its_vote() -> None:
     assert (blank.m.view(blank.now).voted_for, blank.m.view(blank.now).term) == ("", 0)
 
 
-@pytest.mark.xfail(reason="a follower does not say that its run lock is held")
 def test_view_of_a_node_beside_its_old_tree_names_the_run_lock() -> None:
     bench = Bench(lock_held=True)
     assert "run lock" in bench.m.view(bench.now).waits_for
 
 
-@pytest.mark.xfail(reason="a candidate without a majority says nothing")
 def test_view_of_a_candidate_says_that_it_waits_for_a_majority() -> None:
     bench = Bench()
     bench.ask_first()

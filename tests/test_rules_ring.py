@@ -166,7 +166,7 @@ def test_a_round_that_met_nobody_able_ends_in_the_next() -> None:
     node.step(now_ms + 3, WorkGone(1))
     node.step(now_ms + 4, Received(Baton(Origin("c"), "a", 7, "", 3)))
     assert node.step(now_ms + 5, Unanswered("a")) == [Record(Event(Code.SKIPPED, 1, "a", "a did not take the baton"))]
-    assert node.view(now_ms + 5).waits_for == "waits for its next round"
+    assert node.view(now_ms + 5).waits_for == "its next round"
 
 
 def test_nobody_else_answers_then_it_leads() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from primacy.election.events import Code
 from primacy.election.messages import Beat, Coordinator, Origin, VoteReply, VoteRequest
+from primacy.election.model import Member
 from primacy.sim import trace
 from primacy.sim.facts import Fact, Kind
 from primacy.sim.life import Plan, live
@@ -66,7 +67,7 @@ def test_roles_of_a_node_neither_overlap_nor_leave_a_gap(story: Story) -> None:
 
 def test_texts_cannot_leave_their_place(story: Story) -> None:
     evil = "</script><script>alert(1)</script><!--"
-    story = trace._record(Plan(nodes=3, minutes=1.0, names=(evil, "b", "c")), 3, 0.0)
+    story = trace._record(Plan(nodes=3, minutes=1.0, members=(Member(evil), Member("b"), Member("c"))), 3, 0.0)
     text = page(story)
     assert evil not in text
     assert data_of(text)["names"] == [evil, "b", "c"]
