@@ -219,11 +219,16 @@ class _BoldRoll(RollCall):
 
 
 class InitWithoutAsking(RaftStrategy):
-    """M3: the first start does not wait until all have answered blank."""
+    """M3: the first start asks nobody, and a ballot in use gives way to it."""
 
     def __init__(self, seat, timing, ballot, options=None):
         super().__init__(seat, timing, ballot, RaftOptions(auto=True))
         self.roll = _BoldRoll(seat, auto=True, token_max=0)
+
+    def _on_first_ballot(self, now_ms, message):
+        if self.ballot is not None and message.base != self.ballot.base:
+            self._forget()
+        return super()._on_first_ballot(now_ms, message)
 
 
 class ReleaseCoversAll(RaftStrategy):

@@ -98,7 +98,7 @@ def test_M1_reports_of_other_boots_other_lists_and_without_memory_do_not_count()
     bench.report("c", 3, config="old")
     bench.report("c", 0, memory=False)
     assert bench.m.role is Role.MUTED
-    assert "not yet reported by: c" in bench.m.view(bench.now).waits_for
+    assert "to be reported by c" in bench.m.view(bench.now).waits_for
     assert "primacy rejoin --without" in bench.m.view(bench.now).waits_for
     bench.report("c", 3, who=origin("c", base=BASE + 1))
     assert bench.m.role is Role.MUTED, "another cluster"
@@ -202,7 +202,7 @@ def test_M2_every_other_voter_must_answer_from_memory() -> None:
     bench.report("b", 7)
     bench.report("c", 0, memory=False)
     assert bench.m.role is Role.MUTED
-    assert "not yet answered from memory: c" in bench.m.view(bench.now).waits_for
+    assert "by c" in bench.m.view(bench.now).waits_for
     bench.give(Rejoin(("c",)))
     assert bench.m.term == 1_007
 

@@ -79,7 +79,7 @@ class Ahead(NamedTuple):
 
 
 class Release(NamedTuple):
-    """All work of terms up to `term` is gone (G6). Sealed beforehand; outside the replay window; harmless if repeated."""
+    """All work of terms up to `term` is gone (G6). Sealed beforehand; outside the replay window; may be repeated."""
 
     origin: Origin
     term: int
@@ -143,9 +143,9 @@ class Stale(NamedTuple):
 
 # --- bully and ring ---------------------------------------------------------------------------------------------------
 #
-# A real node of seed 000 sends and understands the bare form of the first six: every field after the origin has a default
-# that means "not said". Election is POST /election, Okay its 200, Unable its 503; Coordinator is POST /coordinator;
-# Heartbeat is GET /heartbeat, Alive its 200, or its 503 if not `able`.
+# A real node of seed 000 sends and understands the bare form of the first six: every field after the origin has a
+# default that means "not said". Election is POST /election, Okay its 200, Unable its 503; Coordinator is
+# POST /coordinator; Heartbeat is GET /heartbeat, Alive its 200, or its 503 if not `able`.
 
 
 class Election(NamedTuple):

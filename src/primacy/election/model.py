@@ -167,7 +167,7 @@ class Strategy(Protocol):
     """When the machine next wants to be woken, on the local clock; None for never."""
 
     def step(self, now_ms: int, given: Input) -> list[Effect]:
-        """Takes one input at the local time `now_ms`, returns what is to be done, in order. Never raises on a message."""
+        """Takes one input at the local time `now_ms`, returns what is to be done, in order. Never raises."""
         ...
 
     def view(self, now_ms: int) -> View:

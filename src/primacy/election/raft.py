@@ -228,6 +228,8 @@ class RaftStrategy(Remembering):
             if not heard:
                 return effects
         self.heard[origin.node] = now_ms
+        if self._offers and self._offers.get(origin.node, origin.boot) != origin.boot:
+            del self._offers[origin.node]  # the boot that was blank is gone
         if not effects:  # the two that come all the time
             if type(message) is Ack:
                 return self._on_ack(now_ms, message)
@@ -296,7 +298,7 @@ class RaftStrategy(Remembering):
         if left_ms:
             return f"{left_ms} ms of silence to pass before it may vote"
         if self.role is Role.CANDIDATE:
-            return f"votes of a majority: {self._majority} of {len(self._voters)} nodes"
+            return f"votes of a majority: {self._majority} of {len(self._voters)} voting nodes"
         return "a leader to be elected" if self._votes else ""
 
     def _leader_sentence(self, now_ms: int, reign: Reign) -> str:
@@ -311,14 +313,15 @@ class RaftStrategy(Remembering):
         return "the first beat that a majority acks"
 
     def _mute_sentence(self) -> str:
-        missing = self.roll.missing(self.ballot)
-        names = ", ".join(missing) or "nobody"
+        names = ", ".join(self.roll.missing(self.ballot)) or "nobody"
         if self.muted == TWO_BOOTS:
-            return "an operator: another machine speaks with this id; stop it, then restart this node"
+            return (
+                "an operator: another machine speaks with this id, or this disk is a copy; stop one, restart the other"
+            )
         if self.muted == "other-list":
-            return f"its list of nodes changed; not yet reported by: {names}{GONE}"
+            return f"its new list of nodes to be reported by {names}{GONE}"
         if any(report.memory for report in self.roll.reports.values()):
-            return f"its memory is lost; not yet answered from memory: {names}{GONE}"
+            return f"answers from memory, for its own is lost, by {names}{GONE}"
         if self.options.auto or self.roll.init is not None:
             names = ", ".join(self.roll.first_missing(self.roll.init or Init(0))) or "nobody"
             return f"the first start of the cluster; not heard yet: {names}"

@@ -163,6 +163,8 @@ class Remembering(Voting):
         sender = message.origin.node
         if message.origin.config != self.origin.config or not self._votes or sender not in self._voters:
             return []
+        if self.ballot is not None and self.ballot.base == message.base:
+            return [Send(sender, FirstBallotTaken(self.origin, message.base))]  # it has it, by whatever way
         if message.echo != self.seat.boot or not self._is_blank():
             return []
         effects: list[Effect] = []
@@ -273,6 +275,7 @@ class Remembering(Voting):
     def _forget(self) -> None:
         """The ballot counts no longer: mute until the others tell what they remember (M2)."""
         self.ballot = self._durable = self._earlier = None
+        self._offers = {}
         self.roll.start_over()
         self._mute("no-memory")
         self.origin = self.origin._replace(incarnation=0, base=0)
@@ -285,18 +288,23 @@ class Remembering(Voting):
         self._ask_at_ms = 0
 
     def _on_stale(self, now_ms: int, message: Stale) -> list[Effect]:
-        """A peer heard a later start of us, or another machine that speaks as this start of us (Q10)."""
+        """A peer heard a later start of us, or another machine that speaks as this very start (Q10).
+
+        Either way this ballot may be an old copy: durably no memory, or a restart would trust it again. A later start
+        is reason to ask the others at once (M2); with two machines, that waits until an operator has stopped one.
+        """
         ballot = self.ballot
         if message.echo != self.seat.boot or ballot is None or message.incarnation_seen < self.origin.incarnation:
             return []
         later = message.incarnation_seen > self.origin.incarnation
-        code = Code.STALE_INCARNATION if later else Code.TWO_BOOTS
         if self.muted == TWO_BOOTS and not later:
             return []
+        code = Code.STALE_INCARNATION if later else Code.TWO_BOOTS
         effects = self._lose(now_ms, code, "this node's identity is in doubt") if self.reign is not None else []
-        if not later:
+        self.roll.copy = ballot
+        if later:
+            self._forget()
+        else:
             self._mute(TWO_BOOTS)
-            return [*effects, Record(Event(code, self.term, message.origin.node, "another machine speaks with our id"))]
-        self._forget()
-        void = Persist(ballot._replace(void=True))  # an old copy: durably no memory, or a restart would trust it again
-        return [*effects, void, Record(Event(code, 0, message.origin.node, "our ballot is an old copy"))]
+        detail = "our ballot is an old copy" if later else "another machine speaks with our id, or our disk is a copy"
+        return [*effects, Persist(ballot._replace(void=True)), Record(Event(code, ballot.term, detail=detail))]

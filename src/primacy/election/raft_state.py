@@ -96,6 +96,7 @@ class RaftState:
         self.muted = ""
         self.origin = Origin(self.node, 0, seat.boot, seat.membership.hash, 0)
         self.roll = RollCall(seat, auto=self.options.auto, token_max=self.options.token_max)
+        self.roll.copy = ballot if ballot is not None and ballot.void else None
         self._durable = self.ballot
         self._earlier = self.ballot
         self._saving = False

@@ -20,6 +20,10 @@ FLOOR = 1_000
 """Added to the highest term heard when somebody's memory is missing (M2, M3): no lost vote can be that far above."""
 
 
+NOTHING = Ballot(0, 0, "", 0, 0, 0, ())
+"""The lower bound of a node that has not even an old copy."""
+
+
 class RollCall:
     """The answers of one boot, and what follows from them."""
 
@@ -31,6 +35,8 @@ class RollCall:
         self.reports: dict[str, Report] = {}
         self.without: tuple[str, ...] = ()
         self.init: Init | None = None
+        self.copy: Ballot | None = None
+        """A ballot that turned out to be an old copy: what it says is a lower bound, and no memory (Q10)."""
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
@@ -102,6 +108,10 @@ class RollCall:
     def _is_confirmed_voter(self, node: str) -> bool:
         return any(node in voters for report in self._reports() for _, voters in report.confirmed)
 
+    @property
+    def _at_least(self) -> Ballot:
+        return self.copy or NOTHING
+
     def remembered(self, wall_ms: int) -> Ballot | None:
         """A new ballot from what the others remember (M2), once all have answered; None before."""
         heard = [r for r in self._reports() if r.origin.config == self.own.hash and r.memory]
@@ -113,10 +123,10 @@ class RollCall:
         newcomers = any(not self.reports[node].memory for node in asked)
         return Ballot(
             base=heard[0].origin.base,
-            term=max(r.term for r in heard) + (FLOOR if newcomers or self.without else 0),
+            term=max([self._at_least.term, *(r.term for r in heard)]) + (FLOOR if newcomers or self.without else 0),
             voted_for=CLOSED,
-            hold_max_ms=max(r.hold_max_ms for r in heard),
-            token_max=max([self.token_max, *(r.token_max for r in heard)]),
+            hold_max_ms=max([self._at_least.hold_max_ms, *(r.hold_max_ms for r in heard)]),
+            token_max=max([self.token_max, self._at_least.token_known, *(r.token_max for r in heard)]),
             incarnation=self._incarnation(wall_ms),
             lists=(self.own,),
             changed=True,

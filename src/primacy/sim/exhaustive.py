@@ -1,0 +1,224 @@
+"""Every order of events in a small universe: three nodes, two terms, a few disturbances, nothing left to chance.
+
+The walk goes by (disturbances, events). It knows all states that no disturbance is needed for before it looks at the
+first one that needs one, and so on; so the first violation that it finds is a shortest one, and it is told as a story.
+What is free and what counts as a disturbance stands in `small_states.py`.
+
+It says nothing about more disturbances than it finished (it tells how many these are), later moments, more terms, more
+nodes, or clocks of other rates; the random lives of `life.py` go there. What it does cover, it covers whole.
+
+    python -m primacy.sim.exhaustive --strategy raft --states 100000
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from argparse import ArgumentParser
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from primacy.sim.small_settings import CLOCKS, LeaseSetting, RaftSetting
+from primacy.sim.small_states import Event, Next, State, Universe
+from primacy.sim.small_story import story
+from primacy.sim.small_values import Packet, Setting
+from primacy.sim.small_world import SmallWorld
+
+
+class Found(NamedTuple):
+    """What a walk came to."""
+
+    states: int
+    events: int
+    seconds: float
+    finished: int
+    """All histories with up to so many disturbances were walked to their bounds; -1: not even those with none."""
+    wrong: str = ""
+    history: tuple[Event, ...] = ()
+    """From the very first start on."""
+    span: int = 0
+    story: tuple[str, ...] = ()
+
+
+class Walk:
+    """All states in order of (disturbances, events), until a violation or a bound."""
+
+    def __init__(self, universe: Universe, states_max: int) -> None:
+        self.universe = universe
+        self.states_max = states_max
+        self.states: dict[State, int] = {}
+        self.events = 0
+        self.wrong = ""
+        self.history: tuple[Event, ...] = ()
+        self._parents = array("l")
+        self._labels: list[Event] = []
+        self._known: dict[Event, Event] = {}
+
+    def go(self, beginning: list[Next], disturbances: int) -> Found:
+        """From the end of a beginning that leaves no choice."""
+        began = time.perf_counter()
+        for after in beginning:
+            self._keep(len(self.states) - 1, after)
+        self._judge_beginning(beginning)
+        finished = -1
+        level: list[list[State]] = []
+        gc.collect()
+        gc.freeze()
+        gc.disable()  # millions of tuples and not one cycle: there is nothing to look for
+        try:
+            while finished < disturbances and not self._is_over():
+                level = self._level(level, [] if level else [beginning[-1].state])
+                finished += not self._is_over()
+        finally:
+            gc.enable()
+            gc.unfreeze()
+        seconds = time.perf_counter() - began
+        return Found(len(self.states), self.events, seconds, finished, self.wrong, self.history)
+
+    def _judge_beginning(self, beginning: list[Next]) -> None:
+        if beginning[-1].wrong:
+            self.wrong = beginning[-1].wrong
+            self.history = tuple(after.event for after in beginning[1:])
+
+    def _is_over(self) -> bool:
+        return bool(self.wrong) or len(self.states) >= self.states_max
+
+    def _level(self, before: list[list[State]], first: list[State]) -> list[list[State]]:
+        """The states that need one disturbance more than those of the level before, by the number of events."""
+        level: list[list[State]] = [first]
+        universe = self.universe
+        while len(level) <= len(before) or level[-1]:
+            after: list[State] = []
+            for state in level[-1]:
+                if not universe.is_beyond(state):
+                    after += self._new(state, universe.follow(state))
+            for state in before[len(level) - 1] if len(level) <= len(before) else ():
+                if not universe.is_beyond(state):
+                    after += self._new(state, universe.disturb(state))
+            level.append(after)
+            if self._is_over():
+                break
+        return level
+
+    def _new(self, state: State, nexts: Iterator[Next]) -> list[State]:
+        if self._is_over():
+            return []
+        states, number = self.states, self.states[state]
+        found = []
+        for after in nexts:
+            self.events += 1
+            if after.wrong and not self.wrong:
+                self.wrong = after.wrong
+                self.history = (*self._history(number), after.event)
+            if after.state not in states:
+                self._keep(number, after)
+                found.append(after.state)
+        return found
+
+    def _keep(self, parent: int, after: Next) -> None:
+        self.states[after.state] = len(self.states)
+        self._parents.append(parent)
+        self._labels.append(self._known.setdefault(after.event, after.event))
+
+    def _history(self, number: int) -> tuple[Event, ...]:
+        found = []
+        while number > 0:
+            found.append(self._labels[number])
+            number = self._parents[number]
+        return tuple(reversed(found))
+
+
+def led(universe: Universe, leader: int = 0) -> list[Next]:
+    """A beginning after which this node leads and its work runs. The others slept until it stood."""
+    world, numbers = universe.world, universe.numbers
+    path = [Next(("first",), universe.first)]
+
+    def all_asleep(asleep: bool) -> None:
+        for i in world.everybody:
+            state = path[-1].state
+            if i != leader and numbers.nodes[state.nodes[i]].asleep is not asleep:
+                move = world.once(world.sleep, state.nodes[i], asleep)
+                path.append(universe.after(state, i, move, ("asleep" if asleep else "awake", i)))
+
+    all_asleep(True)
+    while not path[-1].wrong:
+        state = path[-1].state
+        works = numbers.nodes[state.nodes[leader]].works
+        if any(isinstance(numbers.items[item], Packet) for item in state.under_way) or any(work.ran for work in works):
+            all_asleep(False)
+        if any(work.ran for work in works) and not path[-1].state.under_way:
+            return path
+        path.append(next(step for step in universe.follow(path[-1].state) if step.event[0] != "awake"))
+    return path
+
+
+def fresh(universe: Universe) -> list[Next]:
+    """The beginning of everything: all three nodes have just been started."""
+    return [Next(("first",), universe.first)]
+
+
+BEGINNINGS = {"led": led, "fresh": fresh}
+
+
+class Bounds(NamedTuple):
+    """How far a walk goes."""
+
+    states: int = 100_000
+    disturbances: int = 3
+    terms: int = 2
+    span: int = 0
+    """Units of time after the beginning; 0: enough for a successor's work to run, and a little more."""
+    begin: str = "led"
+    """`led`: one node's work runs. `fresh`: all have just been started, and the first election is walked over, too."""
+
+
+def explore(setting: Setting, bounds: Bounds, world: SmallWorld | None = None) -> Found:
+    """One walk over the states of a setting; with `world`, over one whose guards were tampered with."""
+    universe = Universe(setting, world, terms=bounds.terms)
+    beginning = BEGINNINGS[bounds.begin](universe)
+    span = bounds.span or setting.span * (2 if bounds.begin == "fresh" else 1)
+    universe.until = beginning[-1].state.now + span
+    found = Walk(universe, bounds.states).go(beginning, bounds.disturbances)
+    return found._replace(span=span, story=tuple(story(universe, found.history)))
+
+
+def report(strategy: str, clocks: str, bounds: Bounds, found: Found) -> list[str]:
+    """What a person is told of a walk."""
+    begin = "its first leader's work runs" if bounds.begin == "led" else "all nodes were started"
+    lines = [
+        f"{strategy}, {clocks} clocks: 3 nodes, {bounds.terms} terms, {found.span} units of time after {begin}",
+        f"distinct states   {found.states:>12,}",
+        f"events            {found.events:>12,}",
+        f"violations        {1 if found.wrong else 0:>12}",
+        f"time              {found.seconds:>10.1f} s",
+    ]
+    if found.finished < 0:
+        lines.append("complete: not even without a disturbance")
+    else:
+        lines.append(f"complete for every history with up to {found.finished} disturbances")
+    if found.wrong:
+        lines += ["", *found.story, f"     VIOLATION {found.wrong}"]
+    return lines
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = ArgumentParser(prog="python -m primacy.sim.exhaustive", description="Walks over every order of events.")
+    parser.add_argument("--strategy", choices=("raft", "lease"), default="raft")
+    parser.add_argument("--clocks", choices=tuple(CLOCKS), default="equal")
+    parser.add_argument("--begin", choices=tuple(BEGINNINGS), default="led")
+    parser.add_argument("--states", type=int, default=100_000, help="stop after this many distinct states")
+    parser.add_argument("--disturbances", type=int, default=3, help="at most so many in one history")
+    parser.add_argument("--terms", type=int, default=2, help="histories end when a node is beyond this term")
+    parser.add_argument("--span", type=int, default=0, help="units of time after the beginning; 0 for a fitting number")
+    given = parser.parse_args(arguments)
+    setting: Setting = RaftSetting(given.clocks) if given.strategy == "raft" else LeaseSetting(given.clocks)
+    bounds = Bounds(given.states, given.disturbances, given.terms, given.span, given.begin)
+    found = explore(setting, bounds)
+    print("\n".join(report(given.strategy, given.clocks, bounds, found)))
+    return 1 if found.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

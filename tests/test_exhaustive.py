@@ -1,0 +1,280 @@
+"""The small universe, walked whole: no violation in the machines, and planted defects found without being looked for."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import pytest
+
+from primacy.election.effects import Persist
+from primacy.election.lease import LeaseStrategy
+from primacy.election.model import Role
+from primacy.election.raft import RaftStrategy
+from primacy.sim import exhaustive, snapshot
+from primacy.sim.exhaustive import Bounds, Found, Walk, explore, fresh, led
+from primacy.sim.small_settings import LeaseSetting, RaftSetting
+from primacy.sim.small_states import Universe
+from primacy.sim.small_story import DISTURBANCES
+from primacy.sim.small_world import SmallWorld
+from primacy.sim.store import SimStore
+
+QUICK = os.environ.get("PRIMACY_SIZE") == "quick"
+STATES = 20_000 if QUICK else 100_000
+HUNT = 1_000_000
+"""A defect must be found within so many states."""
+
+
+# --- the machines as they are -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clocks", ["equal", "drifting"])
+@pytest.mark.parametrize("setting", [RaftSetting, LeaseSetting])
+def test_no_order_of_events_breaks_a_promise(setting, clocks):
+    found = explore(setting(clocks), Bounds(STATES))
+    assert found.wrong == "", "\n".join(found.story)
+    assert found.states >= STATES
+    assert found.finished >= (0 if QUICK else 1)
+
+
+@pytest.mark.parametrize("setting", [RaftSetting, LeaseSetting])
+def test_no_order_of_the_first_election_breaks_a_promise(setting):
+    found = explore(setting(), Bounds(STATES // 4, begin="fresh"))
+    assert found.wrong == "", "\n".join(found.story)
+    assert found.finished >= 0
+
+
+def test_everything_with_one_disturbance_was_walked_and_leads_to_a_second_term():
+    """The bounds are wide enough to matter: successors work, terms end, nodes restart, and every role occurs."""
+    universe = Universe(RaftSetting())
+    beginning = led(universe)
+    universe.until = beginning[-1].state.now + RaftSetting().span
+    walk = Walk(universe, 10_000_000)
+    assert walk.go(beginning, 1).finished == 1
+    ledgers = [universe.ledgers[state.ledger] for state in walk.states]
+    assert {ledger.token for ledger in ledgers} == {0, 1_001, 1_002}
+    assert {node for ledger in ledgers for term, node in ledger.leaders if term == 2} == {0, 1, 2}
+    numbers = universe.numbers
+    roles = {numbers.machines[node.machine].role for node in numbers.nodes if node.machine >= 0}
+    assert roles >= {Role.FOLLOWER, Role.CANDIDATE, Role.LEADER}
+    assert max(node.boots for node in numbers.nodes) == 2
+
+
+def test_the_same_walk_twice_is_the_same():
+    first, second = (explore(RaftSetting(), Bounds(10_000)) for _ in range(2))
+    assert first._replace(seconds=0) == second._replace(seconds=0)
+
+
+def _seen(setting, disturbances: int) -> set[tuple[object, ...]]:
+    """What an outsider can tell of every state: ballots, works, roles, and what was ever promised."""
+    universe = Universe(setting)
+    beginning = led(universe)
+    universe.until = beginning[-1].state.now + 8
+    walk = Walk(universe, 10_000_000)
+    assert walk.go(beginning, disturbances).finished == disturbances
+    numbers = universe.numbers
+    views = {number: _view(numbers, node) for number, node in enumerate(numbers.nodes)}
+    return {
+        (state.now, universe.ledgers[state.ledger], *(views[number] for number in state.nodes)) for state in walk.states
+    }
+
+
+def _view(numbers, node) -> tuple[object, ...]:
+    machine = numbers.machines[node.machine] if node.machine >= 0 else None
+    return (node.ballot, node.works, node.asleep, machine and machine.view(0)._replace(alive=()))
+
+
+@pytest.mark.parametrize("setting", [RaftSetting, LeaseSetting])
+def test_what_is_left_out_of_a_state_decides_nothing(setting, monkeypatch):
+    """States are compared without the fields in `UNSEEN`; with them there are more states, but nothing more happens."""
+    short = _seen(setting(), 1)
+    monkeypatch.setattr(snapshot, "UNSEEN", snapshot.FIXED)
+    assert _seen(setting(), 1) == short
+
+
+def test_a_fork_leaves_its_original_alone():
+    universe = Universe(RaftSetting())
+    machine = universe.numbers.machines[universe.numbers.nodes[universe.first.nodes[0]].machine]
+    before = snapshot.frozen(machine)
+    copy = snapshot.fork(machine)
+    assert snapshot.frozen(copy) == before
+    copy.heard["b"] = 1
+    copy.roll.reports["b"] = None
+    copy.released_term = 7
+    assert snapshot.frozen(machine) == before
+    assert machine.heard == {}
+    assert snapshot.frozen(copy) != before
+
+
+# --- planted defects --------------------------------------------------------------------------------------------------
+
+
+class VoteForgotten(RaftStrategy):
+    """Q1: the vote is not in the ballot that is saved."""
+
+    def _with_persist(self, effects):
+        effects = super()._with_persist(effects)
+        return [Persist(e.ballot._replace(voted_for="")) if isinstance(e, Persist) else e for e in effects]
+
+
+class CountFromAck(RaftStrategy):
+    """Q3: the hold counts from the ack instead of from before the beat left."""
+
+    def _counted_from(self, now_ms, departed_ms):
+        return now_ms
+
+
+class NoSilence(RaftStrategy):
+    """Q4 and Q5: a restarted voter neither keeps silent nor reports an age."""
+
+    def _ballot_read(self, now_ms):
+        effects = super()._ballot_read(now_ms)
+        self.newest_at_ms = None
+        return effects
+
+
+class NoPromise(RaftStrategy):
+    """Q4 off. Still safe, because of Q5: the base on which defects of Q5 show."""
+
+    def _promise_left(self, now_ms):
+        return 0
+
+
+class NoStartDelay(NoPromise):
+    """Q5: the winner does not wait for older holds."""
+
+    def _start_at(self, now_ms, ages):
+        return now_ms
+
+
+class NoDriftRatio(NoPromise):
+    """Q5: the wait is not stretched by the drift ratio."""
+
+    def __init__(self, seat, timing, ballot, options=None):
+        super().__init__(seat, timing._replace(drift_ppm=0), ballot, options)
+
+
+class TermReopens(RaftStrategy):
+    """Q8: after its work is gone, the leader starts again in the same term."""
+
+    def _reopens(self, reign):
+        return True
+
+
+class EarlyRelease(SmallWorld):
+    """G5: the guard releases when it is told to, before the work is gone."""
+
+    def ordered(self, node, work):
+        return self.release_items(node, work) if work.ran else []
+
+
+class TakeWithoutSeq(SimStore):
+    """L1: conditions compare the token alone."""
+
+    def _same(self, row, token, seq):
+        return row.token == token
+
+
+class AnchorAtRequest(LeaseStrategy):
+    """L3: the observation counts from before the look left."""
+
+    def _anchor_ms(self, asked_ms, now_ms):
+        return asked_ms
+
+
+class WaitUnstretched(LeaseStrategy):
+    """L3: the wait is the hold, without the drift ratio."""
+
+    def _wait_ms(self, old, answer):
+        return self.timing.hold_ms
+
+
+@dataclass(frozen=True)
+class Defect:
+    """What is taken out, where it is looked for, and what it must break."""
+
+    name: str
+    breaks: str
+    disturbances: int
+    """How many it needs at least; the walk finds a shortest history."""
+    machine: type | None = None
+    clocks: str = "equal"
+    world: type[SmallWorld] | None = None
+    store: type[SimStore] | None = None
+    lease: bool = False
+    slow: bool = False
+
+    def hunt(self) -> Found:
+        setting = LeaseSetting(self.clocks) if self.lease else RaftSetting(self.clocks)
+        if self.machine is not None:
+            setting.machine = self.machine
+        if self.store is not None:
+            setting.first_store = self.store
+        return explore(setting, Bounds(HUNT), self.world(setting) if self.world is not None else None)
+
+
+DEFECTS = (
+    Defect("raft: vote not kept", "I7", 0, VoteForgotten),
+    Defect("raft: term reopens", "I4", 1, TermReopens),
+    Defect("raft: no start delay, promise off", "I1", 1, NoStartDelay),
+    Defect("raft: no drift ratio, promise off", "I1", 1, NoDriftRatio, clocks="drifting"),
+    Defect("raft: release before the work is gone", "I1", 1, world=EarlyRelease),
+    Defect("raft: hold counted from the ack", "I1", 2, CountFromAck, slow=True),
+    Defect("raft: restarted voter without silence and age", "I1", 2, NoSilence, slow=True),
+    Defect("lease: take without seq", "I1", 1, store=TakeWithoutSeq, lease=True),
+    Defect("lease: wait not stretched", "I1", 1, WaitUnstretched, clocks="drifting", lease=True),
+    Defect("lease: release before the work is gone", "I1", 1, world=EarlyRelease, lease=True),
+)
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
+def test_finds_a_planted_defect_by_itself(defect):
+    if defect.slow and QUICK:
+        pytest.skip("needs half a million states: in `make test`")
+    found = defect.hunt()
+    assert found.wrong.startswith(defect.breaks), found
+    after = [event for event in found.history if event[0] in DISTURBANCES]
+    asleep_in_the_beginning = 2
+    assert len(after) - asleep_in_the_beginning == defect.disturbances
+    assert found.finished == defect.disturbances - 1
+    assert found.story
+
+
+def test_without_the_promise_the_start_delay_still_keeps_works_apart():
+    """So the defects of Q5 above are theirs, not the base's."""
+    for clocks in ("equal", "drifting"):
+        assert explore(RaftSetting(clocks, NoPromise), Bounds(STATES)).wrong == ""
+
+
+# --- what a person sees -----------------------------------------------------------------------------------------------
+
+
+def test_a_violation_is_told_as_a_story():
+    bounds = Bounds(HUNT)
+    found = explore(RaftSetting("equal", TermReopens), bounds)
+    told = exhaustive.report("raft", "equal", bounds, found)
+    assert "violations                   1" in told
+    assert told[-1] == "     VIOLATION I4: work 1001 of a started after work 1001"
+    assert any(line.endswith("! a is asked to step down") for line in told)
+    assert any("a's work of term 1 is gone" in line for line in told)
+
+
+@pytest.mark.parametrize(("setting", "machine"), [(RaftSetting, NoSilence), (LeaseSetting, LeaseStrategy)])
+def test_every_event_can_be_told(setting, machine):
+    universe = Universe(setting("equal", machine))
+    beginning = fresh(universe) if setting is LeaseSetting else led(universe)
+    universe.until = beginning[-1].state.now + 12
+    walk = Walk(universe, 60_000)
+    walk.go(beginning, 2)
+    told = [exhaustive.story(universe, (event,)) for event in walk._known]
+    assert all(len(lines) == 1 and "(" not in lines[0][:8] for lines in told if lines)
+
+
+def test_the_command_prints_its_counts(capsys):
+    assert exhaustive.main(["--strategy", "raft", "--states", "5000"]) == 0
+    out = capsys.readouterr().out
+    assert "distinct states" in out
+    assert "violations                   0" in out
+    with pytest.raises(SystemExit) as wrong:
+        exhaustive.main(["--strategy", "ring"])
+    assert wrong.value.code == 2
