@@ -44,6 +44,7 @@ class RaftSetting:
     """Three voters of a formed cluster: term 0, nobody has voted."""
 
     names: tuple[str, ...] = NAMES
+    phases: tuple[int, ...] = (0, 0, 0)
 
     def __init__(self, clocks: str = "equal", machine: type[RaftStrategy] = RaftStrategy) -> None:
         self.timing, self.periods = CLOCKS[clocks]
@@ -66,6 +67,7 @@ class LeaseSetting:
     """Three nodes and one row, which is not there yet."""
 
     names: tuple[str, ...] = NAMES
+    phases: tuple[int, ...] = (0, 0, 0)
     options = LeaseOptions("main", look_every_ms=4, answer_ms=4)
 
     def __init__(self, clocks: str = "equal", machine: type[LeaseStrategy] = LeaseStrategy) -> None:

@@ -127,6 +127,9 @@ class Setting(Protocol):
 
     names: tuple[str, ...]
     periods: tuple[int, ...]
+    """Units of time per millisecond of each node's clock."""
+    phases: tuple[int, ...]
+    """How many units of the present millisecond each clock had behind it at the beginning."""
     timing: Timing
     span: int
     """Units of time in which a successor's work can run, and a little more."""
@@ -147,8 +150,8 @@ class Setting(Protocol):
 class Numbers:
     """Values and their numbers, with what is asked of them most often in lists beside them."""
 
-    def __init__(self, periods: tuple[int, ...]) -> None:
-        self.periods = periods
+    def __init__(self, setting: Setting) -> None:
+        self.periods, self.phases = setting.periods, setting.phases
         self.machines: list[Strategy] = []
         self.nodes: list[Node] = []
         self.items: list[Item] = []
@@ -173,7 +176,7 @@ class Numbers:
             awake = node.machine != DOWN and not node.asleep
             due_ms = self.machines[node.machine].deadline_ms if awake else None
             self.awake.append(awake)
-            self.due.append(NEVER if due_ms is None else due_ms * self.periods[node.who])
+            self.due.append(NEVER if due_ms is None else due_ms * self.periods[node.who] - self.phases[node.who])
         return number
 
     def item(self, item: Item) -> int:

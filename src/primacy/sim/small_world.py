@@ -7,8 +7,8 @@ each different happening is computed once, however many states it occurs in. The
 
 What is simpler than in `world.py`:
 
-- Time runs in whole units. A clock shows `unit // period`, so that a slow one and a fast one differ by the whole drift
-  ratio; every deadline is met exactly, or late if the agent sleeps.
+- Time runs in whole units. A clock shows whole milliseconds, each of so many units, so that a slow one and a fast one
+  differ by the whole drift ratio; every deadline is met exactly, or late if the agent sleeps.
 - The guard has two points instead of four. From TERM of the hold on the work may end; at the end of the hold it is
   dead. KILL and the kernel's dead-man timer only choose a moment between the two.
 - A disk keeps what it confirmed. A crash may fall between any two effects, and a save may be refused.
@@ -70,7 +70,7 @@ class SmallWorld:
         self.names = setting.names
         self.everybody = tuple(range(len(setting.names)))
         self.index = {name: index for index, name in enumerate(self.names)}
-        self.numbers = Numbers(setting.periods)
+        self.numbers = Numbers(setting)
         self._moves: dict[Any, Move] = {}
 
     def once(self, how: Callable[..., Move], *what: Any) -> Move:
@@ -82,7 +82,7 @@ class SmallWorld:
         return move
 
     def local_ms(self, index: int, now: int) -> int:
-        return now // self.numbers.periods[index]
+        return (now + self.numbers.phases[index]) // self.numbers.periods[index]
 
     def boot(self, node: Node) -> int:
         """The random number of its present start, which is not random here."""
@@ -95,7 +95,7 @@ class SmallWorld:
         node = self.numbers.nodes[number]
         node = node._replace(boots=node.boots + 1, asleep=False)
         machine = self.setting.make(node.who, self.boot(node), node.ballot)
-        return self._step(node, machine, now, Started(0, bool(node.works)), WHOLE, False)
+        return self._step(node, machine, now, Started(now, bool(node.works)), WHOLE, False)
 
     def hear(self, number: int, now: int, item: int, crash_at: int, power: bool) -> Move:
         """Something arrives. With `crash_at`, the agent, or its machine, dies before the effect of that number."""
