@@ -1,0 +1,161 @@
+"""Drives one strategy for real. Small on purpose: it performs, and decides nothing.
+
+One input at a time; its effects are done in their order before the next input is looked at. A ballot that could not
+be made durable drops everything that stood behind it, and the strategy hears of it before anything else (Q1, F31). One
+timer is armed for `deadline_ms`; it may be late, and the strategy knows that.
+
+Everything runs in one thread, in the event loop; saving a ballot holds the loop up, on purpose: a node that has voted
+and cannot remember it has nothing to say meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol, assert_never
+
+from primacy.election.effects import AskStore, Extend, OrderRelease, Persist, Record, Send, Start, Stop
+from primacy.election.events import Event
+from primacy.election.inputs import DeadlinePassed, Input, PersistFailed
+from primacy.election.messages import Message, Release
+from primacy.election.model import Leadership, Strategy
+from primacy.election.store import StoreRequest
+from primacy.node.ballot import Durable
+from primacy.node.clock import Clock
+
+LATEST_S = 3_600.0
+"""A timer is never armed further away than this, so that a clock that jumped is looked at again."""
+
+
+class Transport(Protocol):
+    """Carries messages to other nodes, or loses them."""
+
+    def send(self, to: str, message: Message) -> None: ...
+
+
+class Store(Protocol):
+    """Answers later with `StoreAnswered`, or never."""
+
+    def ask(self, number: int, request: StoreRequest) -> None: ...
+
+
+class Work(Protocol):
+    """The guarded work of this node. It answers with `WorkStarted`, `WorkGone`, `GuardLost` and `RunLock`."""
+
+    def start(self, leadership: Leadership, release: Release | None, covered: bool) -> None: ...
+
+    def extend(self, leadership: Leadership) -> None: ...
+
+    def stop(self, term: int, reason: str, planned: bool) -> None: ...
+
+    def release(self, term: int, successor: str) -> None: ...
+
+
+Listener = Callable[[Sequence[Event]], None]
+"""Told the events of one step together, in order."""
+
+
+class Driver:
+    """One strategy with its ports."""
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        clock: Clock,
+        durable: Durable,
+        work: Work,
+        listener: Listener,
+        transport: Transport | None = None,
+        store: Store | None = None,
+    ) -> None:
+        self.strategy = strategy
+        self.clock = clock
+        self.durable = durable
+        self.work = work
+        self.listener = listener
+        self.transport = transport
+        self.store = store
+        self.stepped: Callable[[], None] = lambda: None
+        """Called after each step whose effects are done: the moment to look at the view."""
+        self._waiting: deque[Input] = deque()
+        self._busy = False
+        self._closed = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed_ms: int | None = None
+
+    def give(self, given: Input) -> None:
+        """Told now, or after the inputs that came before. What a port says while it is used comes after this step."""
+        self._waiting.append(given)
+        if self._busy or self._closed:
+            return
+        self._busy = True
+        try:
+            while self._waiting and not self._closed:
+                self._step(self._waiting.popleft())
+        finally:
+            self._busy = False
+        self._arm()
+
+    def close(self) -> None:
+        """No further step is made."""
+        self._closed = True
+        self._waiting.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _step(self, given: Input) -> None:
+        events: list[Event] = []
+        for effect in self.strategy.step(self.clock.now_ms(), given):
+            match effect:
+                case Persist(ballot):
+                    try:
+                        self.durable.save(ballot)
+                    except OSError as error:
+                        self._waiting.appendleft(PersistFailed(error.strerror or type(error).__name__))
+                        break
+                case Send(to, message):
+                    if self.transport is not None:
+                        self.transport.send(to, message)
+                case Start(leadership, release, covered):
+                    self.work.start(leadership, release, covered)
+                case Extend(leadership):
+                    self.work.extend(leadership)
+                case Stop(term, reason, planned):
+                    self.work.stop(term, reason, planned)
+                case OrderRelease(term, successor):
+                    self.work.release(term, successor)
+                case AskStore(number, request):
+                    if self.store is not None:
+                        self.store.ask(number, request)
+                case Record(event):
+                    events.append(event)
+                case _:
+                    assert_never(effect)
+        if events:
+            self.listener(events)
+        self.stepped()
+
+    def _arm(self) -> None:
+        """One timer, for the moment that the strategy wants; kept if it is the right one already."""
+        if self._closed:
+            return
+        wanted_ms = self.strategy.deadline_ms
+        if wanted_ms == self._armed_ms and self._timer is not None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._armed_ms = wanted_ms
+        if wanted_ms is not None:
+            left_s = max(0.0, (wanted_ms - self.clock.now_ms()) / 1_000)
+            self._timer = asyncio.get_running_loop().call_later(min(left_s, LATEST_S), self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        wanted_ms = self.strategy.deadline_ms
+        if wanted_ms is not None and self.clock.now_ms() < wanted_ms:
+            self._arm()  # a millisecond early, or a timer that was cut short
+            return
+        self.give(DeadlinePassed())
