@@ -83,3 +83,91 @@ class Event(NamedTuple):
     """The rest of the sentence, for people."""
     value: int = 0
     """A number that belongs to the code: a delay in milliseconds, a token, a count."""
+
+
+SAYS: dict[str, str] = {
+    Code.STARTED: "start{s}",
+    Code.STANDS: "stand{s} for election",
+    Code.ELECTED: "lead{s}",
+    Code.FOLLOWS: "follow{s} {whom}",
+    Code.LEADER_SILENT: "hear{s} nothing of {whom} any more",
+    Code.LEADER_LEFT: "lose{s} the leader {whom}",
+    Code.MAJORITY_LOST: "lost its majority and stops its work",
+    Code.HIGHER_TERM: "give{s} way to a higher term",
+    Code.TERM_AHEAD: "step{s} down in order, to stand again above a higher term",
+    Code.STEP_DOWN: "step{s} down",
+    Code.TRANSFER: "step{s} down in favour of {whom}",
+    Code.PAUSED: "{is} paused and stand{s} back",
+    Code.UNHEALTHY: "{is} unhealthy and stand{s} back",
+    Code.STOPPING: "{is} stopping and stand{s} back",
+    Code.CANNOT_START: "resign{s}",
+    Code.GUARD_LOST: "lost the guard of its work and give{s} up",
+    Code.RENEWAL_LATE: "give{s} up the lease",
+    Code.LEASE_LOST: "lost the lease",
+    Code.LEASE_TAKEN: "take{s} the lease",
+    Code.OUTRANKED: "yield{s} to {whom}, which ranks higher",
+    Code.OVERSLEPT: "slept past its time",
+    Code.REMOVED: "{is} no longer in the list",
+    Code.WORK_ENDED: "{has} ended its work and lead{s} no more",
+    Code.RELEASED: "lead{s} no more: its work is confirmed gone and released",
+    Code.TOKEN_LOW: "resign{s}, for a larger token is known",
+    Code.MUTED: "become{s} mute",
+    Code.UNMUTED: "speak{s} again after being mute",
+    Code.NO_MEMORY: "{has} no memory",
+    Code.FIRST_BALLOT: "write{s} a first ballot",
+    Code.INIT_REFUSED: "refuse{s} to begin a cluster",
+    Code.OTHER_LIST: "ignore{s} {whom}",
+    Code.OTHER_CLUSTER: "ignore{s} {whom}",
+    Code.TWO_BOOTS: "raise{s} an alarm about an id that is used twice",
+    Code.STALE_INCARNATION: "forget{s} its ballot",
+    Code.TERM_JUMP: "refuse{s} to believe {whom}",
+    Code.DISK_FAILED: "cannot save to the disk",
+    Code.LOCK_HELD: "find{s} old work still running on this machine",
+    Code.STORE_FAILED: "get{s} no answer from the store",
+    Code.OTHER_SERVER: "find{s} another server behind the store",
+    Code.START_DELAY: "must wait {value} ms before the work may start",
+    Code.PROMISE_REFUSED: "refuse{s} {whom} its vote: the promise lasts {value} ms more",
+    Code.RELEASE_APPLIED: "take{s} the release by {whom}",
+    Code.RELEASE_REFUSED: "{is} bound by a newer term and refuse{s} the release by {whom}",
+    Code.LATE_ACK: "get{s} an answer{of_whom}, too late to count",
+    Code.SPLIT_VOTE: "got no majority of the votes",
+    Code.CROSSED: "meet{s} another leader, {whom}",
+    Code.BATON_LOST: "lost a baton",
+    Code.BATON_MERGED: "drop{s} a baton in favour of another",
+    Code.SKIPPED: "skip{s} {whom}",
+    Code.WINNER_DEAD: "waited in vain for an announcement",
+    Code.OBSERVATION_RESTARTED: "observe{s} the row anew",
+    Code.ANSWER_LOST: "missed an answer of the store",
+    Code.PRUNED: "strike{s} {whom} from the list",
+    Code.RETURNED: "find{s} {whom} back",
+}
+"""What a node does, for every code. {s}, {is} and {has} agree with how many nodes do it: see `agreed`."""
+
+
+def saying(code: str, term: int, subject: str, detail: str, value: int) -> str:
+    """What an event says, without its node: what, in which term (0: left out), and why. Its verbs are to agree."""
+    says = SAYS.get(code, code.replace("-", " "))
+    whom = {"{whom}": subject or "another", "{of_whom}": f" of {subject}" if subject else ""}
+    for mark, text in (*whom.items(), ("{value}", f"{value:,}")):
+        says = says.replace(mark, text)
+    says += in_term(str(term))
+    return f"{says}: {detail}" if detail else says
+
+
+def agreed(text: str, *, many: bool = False) -> str:
+    """One node stands, is and has; many stand, are and have."""
+    for mark, one, more in (("{s}", "s", ""), ("{is}", "is", "are"), ("{has}", "has", "have")):
+        text = text.replace(mark, more if many else one)
+    return text
+
+
+def in_term(term: str) -> str:
+    """Terms are small; a lease has its token in that place."""
+    if term in ("", "0"):
+        return ""
+    return f" (term {term})" if len(term) < 10 else f" (token {term})"
+
+
+def sentence(node: str, event: Event) -> str:
+    """One event as a sentence, whom it is about first."""
+    return f"{node} {agreed(saying(event.code, event.term, event.subject, event.detail, event.value))}"
