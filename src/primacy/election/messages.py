@@ -104,7 +104,8 @@ class Report(NamedTuple):
     """The asker's boot."""
     memory: bool
     used: bool
-    """It has voted or acked under this ballot; an unused first ballot counts as no memory for `init` (M3)."""
+    """It has voted or acked: an unused first ballot counts as no memory for `init` (M3), a used one that is an old copy
+    counts as no memory, but nobody founds a cluster by himself beside it."""
     term: int
     hold_max_ms: int
     token_max: int

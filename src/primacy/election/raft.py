@@ -85,8 +85,8 @@ class RaftStrategy(Remembering):
     def step(self, now_ms: int, given: Input) -> list[Effect]:
         """One input, one ordered list of effects. A leader whose time is over loses before it hears anything else."""
         effects: list[Effect] = []
-        if self._saving and type(given) is not PersistFailed:
-            self._disk_fault = ""
+        if (self._saving or self._voiding) and type(given) is not PersistFailed:
+            self._saved()
         reign = self.reign
         if reign is not None and self._is_late(now_ms, reign):
             effects = self._lose(now_ms, Code.MAJORITY_LOST, "no majority acked a beat in time")
@@ -165,8 +165,17 @@ class RaftStrategy(Remembering):
         self._saving = True
         return [*urgent, Persist(self.ballot), *rest]
 
+    def _saved(self) -> None:
+        """No failure was told: what was on its way to the disk has arrived."""
+        self._disk_fault = ""
+        if self._voiding:
+            self._voiding = self._void_due = False
+
     def _persist_failed(self, now_ms: int, reason: str) -> list[Effect]:
         """Back to what the disk has. Nothing that relied on the lost ballot was done (F31)."""
+        if self._voiding:
+            self._voiding = False
+            return []  # tried again with the next question
         self.ballot = self._durable = self._earlier
         if self._starts and self.reign is not None:
             self.reign.ordered = False

@@ -75,13 +75,13 @@ class Remembering(Voting):
         """Asks whoever has not answered, then decides. Repeated every beat while mute."""
         self._ask_at_ms = now_ms + self.timing.beat_ms
         if self.muted == TWO_BOOTS:
-            return []  # only a restart helps, after the other machine was stopped
+            return self._void()  # only a restart helps, after the other machine was stopped
         targets = self.roll.to_ask(self.ballot)
         if self.roll.init is not None or self.options.auto:
             init = self.roll.init or Init(0)
             targets = tuple(sorted({*targets, *self.roll.first_missing(init)}))
         asked: list[Effect] = [Send(node, Query(self.origin, self.ballot is not None)) for node in targets]
-        return asked + self._decide_mute(now_ms)
+        return self._void() + asked + self._decide_mute(now_ms)
 
     def _decide_mute(self, now_ms: int) -> list[Effect]:
         """Has enough been heard to speak again, or for a first start?"""
@@ -186,20 +186,27 @@ class Remembering(Voting):
             self.origin,
             echo=query.origin.boot,
             memory=ballot is not None,
-            used=not self._is_blank(),
+            used=not self._is_blank() or self.roll.copy is not None,
             term=self.term,
             hold_max_ms=ballot.hold_max_ms if ballot is not None else 0,
-            token_max=max(ballot.token_known if ballot is not None else 0, self.options.token_max),
+            token_max=max(self._token_known(), self.options.token_max),
             confirmed=tuple((r.hash, r.voters) for r in ballot.lists if r.confirmed) if ballot is not None else (),
             incarnation_seen=max(seen, query.origin.incarnation),
         )
         return [Send(asker, report)]
 
+    def _token_known(self) -> int:
+        """The largest token that the ballot, or an old copy of it, knows of."""
+        known = self.ballot or self.roll.copy
+        return known.token_known if known is not None else 0
+
     def _on_report(self, now_ms: int, report: Report) -> list[Effect]:
         self.roll.hear(report)
         ballot = self.ballot
-        larger = ballot is not None and report.origin.base > ballot.base and report.origin.config == self.origin.config
-        given_way = self._give_way(report.origin) if larger and self.muted else []
+        counts = ballot is not None and report.memory and report.origin.base != ballot.base
+        counts = counts and (report.used or report.origin.base > self.origin.base)
+        here = report.origin.config == self.origin.config and self.muted
+        given_way = self._give_way(report.origin) if counts and here else []
         return given_way + self._decide_mute(now_ms)
 
     def _meet(self, message: Message) -> tuple[bool, list[Effect]]:
@@ -307,4 +314,12 @@ class Remembering(Voting):
         else:
             self._mute(TWO_BOOTS)
         detail = "our ballot is an old copy" if later else "another machine speaks with our id, or our disk is a copy"
-        return [*effects, Persist(ballot._replace(void=True)), Record(Event(code, ballot.term, detail=detail))]
+        self._void_due = True
+        return [*effects, *self._void(), Record(Event(code, ballot.term, detail=detail))]
+
+    def _void(self) -> list[Effect]:
+        """Marks the ballot on the disk as an old copy; tried again with every question until it is saved."""
+        if not self._void_due or self.roll.copy is None:
+            return []
+        self._voiding = True
+        return [Persist(self.roll.copy._replace(void=True))]

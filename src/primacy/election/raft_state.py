@@ -101,6 +101,10 @@ class RaftState:
         self._earlier = self.ballot
         self._saving = False
         """A ballot is on its way to the disk; anything but `PersistFailed` next means that it arrived."""
+        self._voiding = False
+        """The mark that the ballot is an old copy is on its way to the disk."""
+        self._void_due = False
+        """That mark has still to be saved."""
         self._disk_fault = ""
         """Why the last save failed; while it stands, nothing leaves but what a new save lets through (F31)."""
         self._starts = False

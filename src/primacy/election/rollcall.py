@@ -141,6 +141,8 @@ class RollCall:
         """
         if self.init is not None:
             return self.init
+        if self.copy is not None or any(report.used for report in self._reports()):
+            return None  # somebody has been in use: only an operator may say that all of it is gone
         if not self.auto or self.own.voters[:1] != (self.seat.node,):
             return None
         if base:
@@ -171,7 +173,11 @@ class RollCall:
 
     def first_base(self, wall_ms: int) -> int:
         """A token base above every token that anybody knows of (T1)."""
-        known = [self.token_max, *(max(r.token_max, r.origin.base) for r in self._reports())]
+        known = [
+            self.token_max,
+            self._at_least.token_known,
+            *(max(r.token_max, r.origin.base) for r in self._reports()),
+        ]
         return max(wall_ms, max(known) + 1)
 
     def _first_asked(self, init: Init) -> tuple[str, ...]:

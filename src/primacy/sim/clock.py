@@ -13,7 +13,7 @@ EPSILON_MS = 1e-4
 class Clock:
     """CLOCK_BOOTTIME of one node, and its wall clock."""
 
-    __slots__ = ("local0", "true0", "rate", "wall_offset_ms")
+    __slots__ = ("local0", "rate", "true0", "wall_offset_ms")
 
     def __init__(self, offset_ms: float, rate: float = 1.0, wall_offset_ms: int = 0) -> None:
         self.true0 = 0.0

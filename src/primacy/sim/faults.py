@@ -564,7 +564,7 @@ def store_other(f: Faults) -> None:
     clock: tokens grow then if wall clocks agree within a hold. Lives with wilder wall clocks lose no commits.
     """
     assert f.world.store is not None
-    f.world.store.fail_over(f.chance.choice((0, 0, 1, 3)) if f.walls_agree else 0)
+    f.world.store.fail_over(f.chance.choice((0, 1, 3, 15)) if f.walls_agree else 0)
     f.world.emit(Kind.FAULT, "", 0, "store failed over")
 
 

@@ -295,7 +295,7 @@ class Life:
             self._judge_agreement(leaders[0])
         if live.changes_after:
             self._violated(Violation(self.world.now, "L3", f"{live.changes_after} changes of a stable leader"))
-        if live.candidacies_after:
+        if live.candidacies_after and self.plan.strategy == "raft":
             sentence = f"{live.candidacies_after} terms were begun beside a stable leader"
             self._violated(Violation(self.world.now, "L4", sentence))
 
@@ -307,11 +307,13 @@ class Life:
                 self._violated(Violation(self.world.now, "L1", f"{name} follows {believed} while {leader} leads"))
 
     def _stuck_by_design(self) -> bool:
-        """Two voters without memory need an operator's word (M2); nothing moves by itself then."""
+        """Two nodes without memory, or a list whose voters have none, need an operator's word (M2, M3)."""
         machines = [self.world.nodes[name].machine for name in self.faults.names]
-        blank = [m for m in machines if isinstance(m, RaftStrategy) and m.ballot is None]
-        remember = [m for m in machines if isinstance(m, RaftStrategy) and m.ballot is not None]
-        return len(blank) > 1 and bool(remember)
+        raft = [m for m in machines if isinstance(m, RaftStrategy)]
+        blank = [m.node for m in raft if m.ballot is None]
+        if not blank or len(blank) == len(raft):
+            return False
+        return len(blank) > 1 or all(name in blank for name in self._voters())
 
     def _count(self, fact: Fact) -> None:
         rare = self.outcome.rare
