@@ -199,4 +199,4 @@ class Bench:
         confirmed = more.pop("confirmed", ((LIST, ("a", "b", "c")),) if memory else ())
         fields: dict[str, Any] = {"hold_max_ms": H, "token_max": BASE, "incarnation_seen": 0, **more}
         echo = fields.pop("echo", self.m.seat.boot)
-        return self.hear(Report(who, echo, memory, used, term, confirmed=confirmed, **fields))
+        return self.hear(Report(who, echo, memory, memory and used, term, confirmed=confirmed, **fields))

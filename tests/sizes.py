@@ -1,7 +1,7 @@
 """The three sizes of test: quick (under two minutes), test (everything once), proof (the counts of a release).
 
-`make quick`, `make test` and `make proof [PART=core]` call this. Each ends with what was skipped and why, and with the
-servers that really ran (none yet: the core needs none).
+`make quick`, `make test` and `make proof [PART=core]` call this. The lives run apart from the rest, without coverage,
+which would slow them down five times. Each size ends with what was skipped and why, and with the servers that ran.
 """
 
 from __future__ import annotations
@@ -13,38 +13,43 @@ import time
 
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", "-p", "no:cacheprovider"]
 COVERAGE = ["--cov=primacy.election", "--cov-branch", "--cov-report=term:skip-covered", "--cov-fail-under=95"]
-PARTS = ("core",)
+LIVES = ("tests/test_sim.py", "tests/test_mutants.py", "tests/test_exhaustive.py", "tests/test_lease_lives.py")
+PARTS = {"core": "tests.proof_core"}
+"""What `make proof PART=...` can be asked for, and the module that does it."""
 
 
-def _run(size: str, *arguments: str) -> int:
+def _pytest(size: str, *arguments: str) -> int:
     environment = {**os.environ, "PRIMACY_SIZE": size}
     return subprocess.run([*PYTEST, *arguments], env=environment, check=False).returncode
 
 
 def quick() -> int:
-    return _run("quick")
+    return _pytest("quick")
 
 
 def test() -> int:
-    return _run("test", *COVERAGE)
+    """The rules with coverage, then the lives."""
+    rest = [f"--ignore={name}" for name in LIVES]
+    return _pytest("test", *COVERAGE, *rest) or _pytest("test", *LIVES)
 
 
 def proof(part: str) -> int:
-    if part not in ("all", *PARTS):
+    if part != "all" and part not in PARTS:
         print(f"make proof: no part named {part!r}; the parts are: all, {', '.join(PARTS)}", file=sys.stderr)
         return 2
-    tested = _run("test", *COVERAGE)
-    if tested:
-        return tested
-    return subprocess.run([sys.executable, "-m", "tests.proof_core"], check=False).returncode
+    code = test()
+    for name, module in PARTS.items():
+        if not code and part in ("all", name):
+            code = subprocess.run([sys.executable, "-m", module], check=False).returncode
+    return code
 
 
 def main() -> int:
     began = time.monotonic()
     size = sys.argv[1] if len(sys.argv) > 1 else "test"
-    code = {"quick": quick, "test": test}[size]() if size != "proof" else proof(*(sys.argv[2:] or ["all"]))
-    print(f"make {size}: {'green' if code == 0 else f'exit {code}'} after {time.monotonic() - began:.0f} s")
-    print("servers that ran: none are needed by the core")
+    code = proof(*(sys.argv[2:] or ["all"])) if size == "proof" else {"quick": quick, "test": test}[size]()
+    print("servers that ran: none (the core needs none)")
+    print(f"make {size}: {'green' if code == 0 else f'failed with {code}'} after {time.monotonic() - began:.0f} s")
     return code
 
 
