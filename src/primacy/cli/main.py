@@ -32,6 +32,7 @@ class Lazy(NamedTuple):
 
 
 COMMANDS: dict[str, Lazy] = {
+    "run": Lazy("primacy.cli.run:run", "Run a command, at most once at a time: started again, and stopped in time."),
     "demo": Lazy("primacy.cli.demo:demo", "Watch a cluster live: leader killed, partition, heal."),
     "simulate": Lazy(
         "primacy.cli.simulate:simulate", "Live many lives of a cluster, with faults, and look for a violation."
@@ -47,6 +48,7 @@ COMMANDS: dict[str, Lazy] = {
 WELCOME = """\
 primacy {version}: of many nodes, exactly one does it.
 
+  primacy run -- CMD    run a command, at most once at a time
   primacy demo          watch five simulated nodes lose their leader, split and heal
   primacy simulate      hundreds of lives of a cluster, with faults; looks for a violation
   primacy contract      what your times promise, as a timeline of a failover

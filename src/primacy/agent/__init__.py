@@ -1,0 +1,6 @@
+"""The agent: one node assembled from one `Settings`, with its duty.
+
+`assemble.py` builds the node, `process_duty.py` is the duty of `primacy run`, `guard_link.py` the pipe to the guard
+process, `child.py` what the command is started with, `lease_file.py` what it can read about its hold, `log.py` the
+lines on standard error, and `run.py` the life of the whole.
+"""

@@ -1,0 +1,88 @@
+"""From settings to a node: which strategy, among whom, with what it remembers.
+
+What the settings ask for and this version cannot do is refused here, before anything is started: a setting that is
+silently left out would be a promise broken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from random import Random
+
+from primacy.election.guarantees import OF
+from primacy.election.model import Kind, Member, Membership, Seat
+from primacy.election.raft import RaftOptions, RaftStrategy
+from primacy.errors import Unsafe, UsageError
+from primacy.node.ballot import Memory
+from primacy.settings import membership_rows, timing_of
+from primacy.settings.schema import Settings
+from primacy.settings.timing import Timing
+
+BOOT_BITS = 62
+HASH_BYTES = 16
+
+
+def refuse(settings: Settings, *, allow_split_brain: bool) -> None:
+    """Raises `UsageError` for what `primacy run` must not do, or cannot do yet."""
+    strategy, run = settings.election.strategy, settings.run
+    known = OF.get(strategy)
+    if known is not None and not known.at_most_one and not allow_split_brain:
+        raise UsageError(
+            f"election.strategy = {strategy} does not promise at most one: each side of a divided network would run "
+            "the command. Use raft, or say --allow-split-brain"
+        )
+    nodes = settings.cluster.manager.nodes
+    if len(nodes) > 1:
+        raise UsageError(
+            f"{settings.source or 'the file'} lists {len(nodes)} nodes, and clusters of several machines come with the "
+            "next version of `primacy run`; this one runs a single node"
+        )
+    if strategy != "raft":
+        raise UsageError(f"election.strategy = {strategy}: this version of `primacy run` knows raft only")
+    later = {
+        "election.mode = manual": settings.election.mode != "automatic",
+        "run.health": bool(run.health),
+        "run.hooks": bool(run.hooks),
+        "run.fence_command": bool(run.fence_command),
+    }
+    asked = [name for name, is_asked in later.items() if is_asked]
+    if asked:
+        raise UsageError(f"{', '.join(asked)}: this version of `primacy run` cannot do that yet; leave it out")
+
+
+def seat_of(settings: Settings) -> Seat:
+    """Who this node is, in this start."""
+    rows = membership_rows(settings)
+    members = [Member(name, Kind(kind), priority) for name, kind, priority in rows]
+    node = settings.node or rows[0][0]
+    boot = secrets.randbits(BOOT_BITS) | 1
+    return Seat(node, boot, Membership.of(members, _alone_hash(settings, node)), Random(secrets.randbits(64)))
+
+
+def _alone_hash(settings: Settings, node: str) -> str:
+    """Of a list with one node: cluster, election and node.
+
+    The times of the hold are left out, for there is nobody to agree with: the run lock takes the place of all waits
+    (M4), and the ballot keeps the largest hold for the day on which others join. So a changed profile is no changed
+    list, and the next start is as quick as the last.
+    """
+    text = "\n".join(("alone", settings.cluster.name, settings.election.name, node))
+    return hashlib.blake2b(text.encode(), digest_size=HASH_BYTES).hexdigest()
+
+
+def holding_times(settings: Settings) -> Timing:
+    timing = timing_of(settings)
+    assert isinstance(timing, Timing), "a strategy that holds nothing"
+    return timing
+
+
+def strategy_of(settings: Settings, seat: Seat, memory: Memory, path: str) -> RaftStrategy:
+    """The strategy of a node that is alone: it starts its cluster by itself (M3), but never after a loss of memory."""
+    if memory.lost or (memory.ballot is not None and memory.ballot.void):
+        why = memory.lost or "it turned out to be an old copy"
+        raise Unsafe(
+            f"the ballot {path} cannot be trusted: {why}. What this node promised is forgotten. It is the only one "
+            f"of its cluster; to begin anew, with tokens above the clock's time: rm {path}"
+        )
+    return RaftStrategy(seat, holding_times(settings), memory.ballot, RaftOptions(auto=True))

@@ -1,0 +1,147 @@
+"""What the guarded command is started with: its words, folder, user, environment and outputs.
+
+Everything that can be known to be wrong is said before anything is started, in one sentence. The command is a list of
+words and never meets a shell.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from primacy.election.model import Leadership
+from primacy.errors import CannotHere, UsageError
+from primacy.settings.schema import Run
+
+OURS = "PRIMACY_"
+"""Variables of this beginning are ours: what the agent itself inherited of them is not passed on."""
+
+
+class User(NamedTuple):
+    """Whom the command runs as, when it is another."""
+
+    name: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    home: str
+
+
+class Child(NamedTuple):
+    """A command, ready to be started."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    environment: dict[str, str]
+    """Without the variables that differ from start to start."""
+    user: User | None
+    umask: int
+    stdout: str | None
+    stderr: str | None
+    stop_signal: int
+
+    def order(self, more: Mapping[str, str]) -> dict[str, Any]:
+        """The part of a start that is the same in every term."""
+        user = self.user
+        return {
+            "argv": list(self.argv),
+            "cwd": self.cwd,
+            "env": {**self.environment, **more},
+            "uid": user.uid if user else None,
+            "gid": user.gid if user else None,
+            "groups": list(user.groups) if user else None,
+            "umask": self.umask,
+            "stdout": self.stdout,
+            "stderr": self.stderr,
+            "stop_signal": self.stop_signal,
+        }
+
+
+def child_of(run: Run, base: str, stdout: str | None, stderr: str | None, around: Mapping[str, str]) -> Child:
+    """The command of the settings. `base`: where relative paths count from; `around`: the environment to start from."""
+    if not run.command:
+        raise UsageError("there is no command: primacy run -- COMMAND ARGUMENTS, or run.command in the file")
+    if any("\0" in word for word in run.command):
+        raise UsageError("the command has a zero byte in one of its words")
+    cwd = os.path.abspath(os.path.join(base, run.cwd) if run.cwd else os.getcwd())
+    if not os.path.isdir(cwd):
+        raise UsageError(f"--cwd {cwd}: there is no such folder")
+    user = _user(run.user)
+    environment = {name: value for name, value in around.items() if not name.startswith(OURS)}
+    if user is not None:
+        environment.update(HOME=user.home, USER=user.name, LOGNAME=user.name)
+    environment.update(run.environment)
+    _check_program(run.command[0], cwd, environment.get("PATH", os.defpath))
+    return Child(
+        argv=run.command,
+        cwd=cwd,
+        environment=environment,
+        user=user,
+        umask=_umask(),
+        stdout=_output(stdout, "--stdout"),
+        stderr=_output(stderr, "--stderr"),
+        stop_signal=signal.Signals[f"SIG{run.stop_signal}"],
+    )
+
+
+def told(election: str, node: str, leadership: Leadership, run: int, lease_file: str) -> dict[str, str]:
+    """What each start of the command is told about its leadership."""
+    return {
+        "PRIMACY_ELECTION": election,
+        "PRIMACY_NODE": node,
+        "PRIMACY_TERM": str(leadership.term),
+        "PRIMACY_TOKEN": str(leadership.token),
+        "PRIMACY_RUN": str(run),
+        "PRIMACY_LEASE_FILE": lease_file,
+    }
+
+
+def _user(name: str) -> User | None:
+    if not name:
+        return None
+    try:
+        found = pwd.getpwnam(name)
+    except KeyError:
+        raise UsageError(f"--user {name}: there is no such user here") from None
+    if found.pw_uid == os.geteuid():
+        return None
+    if os.geteuid() != 0:
+        raise CannotHere(f"--user {name}: only root can run a command as another user; leave it out, or run as root")
+    groups = tuple(os.getgrouplist(name, found.pw_gid))
+    return User(name, found.pw_uid, found.pw_gid, groups, found.pw_dir)
+
+
+def _check_program(word: str, cwd: str, path: str) -> None:
+    """A slip of the pen is told at once; what the disk does later is the guard's to report."""
+    if not word:
+        raise UsageError("the command's first word is empty")
+    if "/" in word:
+        program = os.path.join(cwd, word)
+        if not os.path.exists(program):
+            raise UsageError(f"the command {word} is not there")
+        if os.path.isdir(program) or not os.access(program, os.X_OK):
+            raise UsageError(f"the command {word} cannot be executed")
+    elif shutil.which(word, path=path) is None:
+        raise UsageError(f"there is no command {word} in PATH")
+
+
+def _output(file: str | None, option: str) -> str | None:
+    if file is None:
+        return None
+    path = os.path.abspath(file)
+    if os.path.isdir(path):
+        raise UsageError(f"{option} {file}: this is a folder")
+    if not os.path.isdir(os.path.dirname(path)):
+        raise UsageError(f"{option} {file}: the folder {os.path.dirname(path)} is not there")
+    return path
+
+
+def _umask() -> int:
+    """The system tells it only by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,128 @@
+"""The pipe to one guard process: packets in both directions, and the news of its end.
+
+A guard is started before it is needed, so that no start of an interpreter stands between an election and the work. It
+runs as a plain script, not through this package: what it does not load, it need not carry. Each packet is one JSON
+object; all times in it are absolute milliseconds of CLOCK_BOOTTIME.
+
+Whoever loses either the process or the pipe has lost the guard (Q8).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+SCRIPT = str(Path(__file__).parents[1] / "watchdog" / "guard.py")
+PACKET_BYTES_MAX = 256 * 1024
+BUFFER_BYTES = 2 * PACKET_BYTES_MAX
+UNSENT_MAX = 32
+"""Packets that a guard which reads nothing may be behind. It holds its own deadlines, so it is lost soon anyway."""
+
+Hear = Callable[["GuardLink", dict[str, Any]], None]
+Ended = Callable[["GuardLink"], None]
+
+
+class GuardLink:
+    """One guard. `hear` is told each of its packets, `ended` once that it is gone."""
+
+    def __init__(self, hear: Hear, ended: Ended) -> None:
+        self.hear = hear
+        self.ended = ended
+        self.containment = ""
+        """`strong` or `weak`, once it has said so."""
+        self.why = ""
+        self._loop = asyncio.get_running_loop()
+        self._unsent: deque[bytes] = deque()
+        self._over = False
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            for end in (self.socket, theirs):
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
+            self.process = subprocess.Popen(
+                [sys.executable, "-S", "-E", "-P", SCRIPT, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+                env={},
+                cwd="/",
+            )
+        self.socket.setblocking(False)
+        self._pidfd = os.pidfd_open(self.process.pid)
+        self._loop.add_reader(self._pidfd, self._process_ended)
+        self._loop.add_reader(self.socket, self._readable)
+
+    def send(self, packet: dict[str, Any], *, may_drop: bool = False) -> None:
+        """In order. `may_drop`: a later one will say more, so that nothing is lost if the guard is slow to read."""
+        if self._over:
+            return
+        if self._unsent and may_drop:
+            return
+        self._unsent.append(json.dumps(packet).encode())
+        self._flush()
+        if len(self._unsent) > UNSENT_MAX:
+            self.kill()
+
+    def kill(self) -> None:
+        """Its tree dies with it."""
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
+
+    def _flush(self) -> None:
+        while self._unsent:
+            try:
+                self.socket.send(self._unsent[0])
+            except BlockingIOError:
+                self._loop.add_writer(self.socket, self._flush)
+                return
+            except OSError:  # it is gone, or will be found gone
+                self._unsent.clear()
+                break
+            self._unsent.popleft()
+        self._loop.remove_writer(self.socket)
+
+    def _readable(self) -> None:
+        if not self._read():
+            self._loop.remove_reader(self.socket)
+            self.kill()  # without its pipe it can be told nothing more
+
+    def _read(self) -> bool:
+        """Hears what is there; False at the end of the pipe."""
+        while not self._over:
+            try:
+                data = self.socket.recv(PACKET_BYTES_MAX)
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+            if not data:
+                return False
+            said = json.loads(data)
+            if said.get("is") == "ready":
+                self.containment, self.why = said.get("containment", "weak"), said.get("why", "")
+            self.hear(self, said)
+        return True
+
+    def _process_ended(self) -> None:
+        """What it said last is heard first."""
+        self._loop.remove_reader(self._pidfd)
+        self._loop.remove_reader(self.socket)
+        self._read()
+        self._close()
+        self.ended(self)
+
+    def _close(self) -> None:
+        self._over = True
+        self._unsent.clear()
+        self._loop.remove_writer(self.socket)
+        self.socket.close()
+        os.close(self._pidfd)
+        self.process.wait()

@@ -1,0 +1,97 @@
+"""The file that the guarded command reads its hold from: `PRIMACY_LEASE_FILE`.
+
+One line of JSON that follows every renewal. It is exchanged as a whole, so a reader never sees half of one, and removed
+when the work is gone. It is news, not a promise: whoever must be sure checks the token at the resource.
+
+It stands in a folder that the command's own user may enter, which the state folder is not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Callable, Mapping
+
+from primacy.election.model import Leadership
+from primacy.node.clock import Clock
+
+NAME = "lease"
+ENTERED = 0o711
+"""Others may open what they know the name of, and see nothing else."""
+READ = 0o644
+
+
+class LeaseFile:
+    """Written by the agent alone. A disk that fails costs the news, never the work."""
+
+    def __init__(self, folder: str, election: str, clock: Clock, complain: Callable[[str], None]) -> None:
+        self.folder = folder
+        self.path = os.path.join(folder, NAME)
+        self.election = election
+        self.clock = clock
+        self.complain = complain
+        self._failed = False
+
+    def write(self, leadership: Leadership, run: int) -> None:
+        left_ms = leadership.valid_until_ms - self.clock.now_ms()
+        document = {
+            "election": self.election,
+            "node": leadership.member,
+            "term": leadership.term,
+            "token": leadership.token,
+            "run": run,
+            "valid_until_boottime_ms": leadership.valid_until_ms,
+            "valid_until_unix_ms": self.clock.wall_ms() + left_ms,
+        }
+        fresh = self.path + ".new"
+        try:
+            handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, READ)
+            try:
+                os.fchmod(handle, READ)
+                os.write(handle, json.dumps(document).encode() + b"\n")
+            finally:
+                os.close(handle)
+            os.rename(fresh, self.path)
+            self._failed = False
+        except OSError as error:
+            if not self._failed:
+                self.complain(f"the lease file {self.path} cannot be written: {error.strerror}")
+            self._failed = True
+
+    def remove(self) -> None:
+        for path in (self.path, self.path + ".new"):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+    def close(self) -> None:
+        self.remove()
+        with contextlib.suppress(OSError):
+            os.rmdir(self.folder)
+
+
+def lease_folder(state: str, environment: Mapping[str, str], uid: int) -> str:
+    """A folder for the lease of the election whose state is kept in `state`, made if need be.
+
+    The system's folder for what lives until the next boot (root), or the user's; if neither can be used, the state
+    folder itself, which the command can enter only if it runs as the same user.
+    """
+    base = "/run" if uid == 0 else environment.get("XDG_RUNTIME_DIR", "")
+    if not base or not os.path.isabs(base):
+        return state
+    mark = hashlib.blake2b(state.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+    where = base
+    try:
+        for name in ("primacy", mark):
+            where = os.path.join(where, name)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(where, ENTERED)
+                os.chmod(where, ENTERED)
+            found = os.lstat(where)
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != uid or found.st_mode & 0o022:
+                return state
+    except OSError:
+        return state
+    return where

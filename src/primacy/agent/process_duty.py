@@ -1,0 +1,305 @@
+"""The duty of `primacy run`: a process, held by a guard.
+
+The pure machine of the watchdog decides; here its orders become packets to the guard, and what the guard says becomes
+its inputs. One guard serves one term (G4); a spare one is kept ready, which has no release and holds no lock. Every
+order carries absolute moments, counted from s, the beginning of the hold (G1).
+
+This is the port `Work` of the driver. It must never wait: what takes time is told later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from typing import Any, NamedTuple, Protocol, assert_never
+
+from primacy.agent.child import Child, told
+from primacy.agent.guard_link import GuardLink
+from primacy.agent.lease_file import LeaseFile
+from primacy.election.inputs import Input
+from primacy.election.messages import Release
+from primacy.election.model import Leadership
+from primacy.node.clock import Clock
+from primacy.node.lock import RunLock
+from primacy.settings.timing import Timing
+from primacy.watchdog import machine
+from primacy.watchdog.machine import Note, Phase, State, Watchdog
+
+LOCK_LOOK_S = 0.02
+"""How often a held run lock is looked at: a dying tree is gone in milliseconds."""
+LOCK_LOOK_S_MAX = 0.5
+"""It did not die: no hurry any more."""
+SPARE_AFTER_S = 0.5
+"""After a start the next guard is made ready: not at once, for the command has just got to work."""
+FAREWELL_S = 2.0
+"""How long an idle guard may take to end before it is killed. It holds nothing."""
+
+
+class DutyView(NamedTuple):
+    """How the duty stands, in the words of the state document."""
+
+    kind: str
+    state: State
+    since_ms: int
+    pid: int
+    run: int
+    containment: str
+    containment_why: str
+
+
+class Boss(Protocol):
+    """Whom the duty reports to: the agent."""
+
+    def tell(self, given: Input) -> None:
+        """For the election."""
+        ...
+
+    def note(self, note: Note) -> None:
+        """For the log."""
+        ...
+
+    def complain(self, sentence: str) -> None:
+        """For the log: something that should not be."""
+        ...
+
+    def give_up(self, code: int) -> None:
+        """There will be no further start here."""
+        ...
+
+    def stepped(self) -> None:
+        """After each step: the moment to see whether all is over."""
+        ...
+
+
+class ProcessDuty:
+    """One command under a guard."""
+
+    def __init__(
+        self,
+        election: str,
+        child: Child,
+        watchdog: Watchdog,
+        timing: Timing,
+        clock: Clock,
+        lock: RunLock,
+        lease: LeaseFile,
+        require: str,
+        boss: Boss,
+    ) -> None:
+        self.election = election
+        self.child = child
+        self.watchdog = watchdog
+        self.timing = timing
+        self.clock = clock
+        self.lock = lock
+        self.lease = lease
+        self.require = require
+        self.boss = boss
+        self.guard: GuardLink | None = None
+        self.spare: GuardLink | None = None
+        self.containment = ""
+        self.containment_why = ""
+        self._ready: asyncio.Event = asyncio.Event()
+        self._empty: asyncio.Event | None = None
+        """Set when no guard is left, once that is waited for."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._look: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._waiting: deque[machine.Given] = deque()
+        self._busy = False
+
+    # --- what the driver says -----------------------------------------------------------------------------------------
+
+    def start(self, leadership: Leadership, release: Release | None, covered: bool) -> None:  # noqa: ARG002
+        self._step(machine.Begin(leadership))
+
+    def extend(self, leadership: Leadership) -> None:
+        self._step(machine.Renew(leadership))
+
+    def stop(self, term: int, reason: str, planned: bool) -> None:  # noqa: ARG002
+        self._step(machine.End(term, planned))
+
+    def release(self, term: int, successor: str) -> None:
+        self._step(machine.LetGo(term, successor))
+
+    # --- what the agent says ------------------------------------------------------------------------------------------
+
+    async def prepare(self) -> None:
+        """A guard is ready, and has said how well it can hold a tree."""
+        self._keep_spare()
+        await self._ready.wait()
+
+    def hurry(self) -> None:
+        self._step(machine.Hurry())
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing runs, and nothing is left to be confirmed."""
+        return self.watchdog.phase is Phase.IDLE
+
+    def view(self) -> DutyView:
+        dog = self.watchdog
+        return DutyView("process", dog.state, dog.since_ms, dog.pid, dog.run, self.containment, self.containment_why)
+
+    def watch_lock(self) -> None:
+        """Look until the run lock is free, quickly at first."""
+        if self._look is None:
+            self._look_again(LOCK_LOOK_S)
+
+    async def close(self) -> None:
+        """Guards that hold nothing are sent away, and waited for."""
+        self._closed = True
+        for timer in (self._timer, self._look):
+            if timer is not None:
+                timer.cancel()
+        for link in (self.guard, self.spare):
+            if link is not None:
+                self._send_away(link)
+        if self.guard is not None or self.spare is not None:
+            self._empty = asyncio.Event()
+            await self._empty.wait()
+        self.lease.close()
+
+    # --- one step -----------------------------------------------------------------------------------------------------
+
+    def _step(self, given: machine.Given) -> None:
+        """One input after the other: what is said while an effect is performed comes after it."""
+        self._waiting.append(given)
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            while self._waiting:
+                for effect in self.watchdog.step(self.clock.now_ms(), self._waiting.popleft()):
+                    self._perform(effect)
+        finally:
+            self._busy = False
+        self._arm()
+        self.boss.stepped()
+
+    def _perform(self, effect: machine.Effect) -> None:
+        match effect:
+            case machine.OrderStart(run, leadership):
+                self._order_start(run, leadership)
+            case machine.OrderExtend(leadership):
+                self._send({"do": "extend", **self._points(leadership)}, may_drop=True)
+                self.lease.write(leadership, self.watchdog.run)
+            case machine.OrderStop(kill_at_ms):
+                self._send({"do": "stop", "signal": self.child.stop_signal, "kill_at": kill_at_ms})
+            case machine.OrderLetGo():
+                self._send({"do": "release", "datagrams": []})
+            case machine.Dismiss():
+                self.lease.remove()
+                if self.guard is not None:
+                    self._send_away(self.guard)
+            case machine.WatchLock():
+                self.lease.remove()
+                self.watch_lock()
+            case machine.Tell(given):
+                self.boss.tell(given)
+            case machine.GiveUp(code):
+                self.boss.give_up(code)
+            case machine.Note():
+                self.boss.note(effect)
+            case _:
+                assert_never(effect)
+
+    def _order_start(self, run: int, leadership: Leadership) -> None:
+        if self.guard is None:
+            self._keep_spare()
+            self.guard, self.spare = self.spare, None
+        self.lease.write(leadership, run)
+        more = told(self.election, leadership.member, leadership, run, self.lease.path)
+        order = {"do": "start", "run": run, **self.child.order(more), **self._points(leadership)}
+        self._send({**order, "release": None, "targets": []})
+
+    def _points(self, leadership: Leadership) -> dict[str, int]:
+        """TERM, KILL and dead-man as absolute moments: s is where the hold began."""
+        s_ms = leadership.valid_until_ms - self.timing.hold_ms
+        return {
+            "term_at": s_ms + self.timing.term_at_ms,
+            "kill_at": s_ms + self.timing.kill_at_ms,
+            "deadman_at": s_ms + self.timing.deadman_at_ms,
+        }
+
+    def _send(self, packet: dict[str, Any], *, may_drop: bool = False) -> None:
+        if self.guard is not None:
+            self.guard.send(packet, may_drop=may_drop)
+
+    # --- guards -------------------------------------------------------------------------------------------------------
+
+    def _keep_spare(self) -> None:
+        if self.spare is None and not self._closed:
+            self.spare = GuardLink(self._hear, self._ended)
+            self.spare.send({"do": "hello", "agent": os.getpid(), "lock": self.lock.path, "containment": self.require})
+
+    def _send_away(self, link: GuardLink) -> None:
+        """It holds nothing, so that it may be killed if it does not end by itself."""
+        link.send({"do": "bye"})
+        asyncio.get_running_loop().call_later(FAREWELL_S, link.kill)
+
+    def _hear(self, link: GuardLink, said: dict[str, Any]) -> None:
+        match said:
+            case {"is": "ready"}:
+                self.containment, self.containment_why = link.containment, link.why
+                self._ready.set()
+            case {"is": "error", "why": why}:
+                self.boss.complain(f"the guard says: {why}")
+                self._ready.set()
+            case _ if link is self.guard:
+                self._hear_own(said)
+
+    def _hear_own(self, said: dict[str, Any]) -> None:
+        match said:
+            case {"is": "running", "run": run, "pid": pid}:
+                self._step(machine.Ran(run, pid))
+                asyncio.get_running_loop().call_later(SPARE_AFTER_S, self._keep_spare)
+            case {"is": "failed", "run": run, "why": why}:
+                self._step(machine.NotStarted(run, why))
+            case {"is": "locked"}:
+                self._step(machine.Locked(said.get("by") or 0))
+            case {"is": "exited", "run": run}:
+                self._step(machine.Exited(run, exit_code(said.get("code"), said.get("signal"))))
+            case {"is": "gone", "run": run}:
+                self._step(machine.Gone(run, bool(said.get("released"))))
+
+    def _ended(self, link: GuardLink) -> None:
+        if link is self.spare:
+            self.spare = None
+            self._ready.set()
+        elif link is self.guard:
+            self.guard = None
+            self._step(machine.GuardEnded())
+        if self._empty is not None and self.guard is None and self.spare is None:
+            self._empty.set()
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        wanted_ms = self.watchdog.deadline_ms
+        if wanted_ms is not None and not self._closed:
+            left_s = max(0.0, (wanted_ms - self.clock.now_ms()) / 1_000)
+            self._timer = asyncio.get_running_loop().call_later(left_s, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self._step(machine.Woke())
+
+    def _look_again(self, after_s: float) -> None:
+        self._look = None
+        if self._closed:
+            return
+        if self.lock.is_held():
+            again_s = min(LOCK_LOOK_S_MAX, after_s * 1.2)
+            self._look = asyncio.get_running_loop().call_later(after_s, self._look_again, again_s)
+        else:
+            self._step(machine.LockFree())
+
+
+def exit_code(code: int | None, signal: int | None) -> int:
+    """As a shell says it."""
+    return 128 + signal if signal is not None else code if code is not None else 1

@@ -1,0 +1,256 @@
+"""The life of `primacy run`: take the folder, wait for one's turn, lead, run the command, end in order.
+
+One agent per election and machine; a second one waits and says for whom. It ends when it is told to (a signal), or when
+the command is done and is not to be started again: always stop, confirm, release, in this order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from primacy.agent.assemble import holding_times, seat_of, strategy_of
+from primacy.agent.child import Child
+from primacy.agent.lease_file import LeaseFile, lease_folder
+from primacy.agent.log import Level, Log
+from primacy.agent.process_duty import ProcessDuty
+from primacy.agent.state import open_state
+from primacy.agent.words import of_note
+from primacy.election.events import Code, Event
+from primacy.election.inputs import Input, Shutdown, Started
+from primacy.election.model import Role
+from primacy.errors import CannotHere, Unsafe
+from primacy.node.ballot import FileDurable
+from primacy.node.clock import Clock, SystemClock
+from primacy.node.driver import Driver
+from primacy.node.folder import Folder
+from primacy.node.lock import AgentLock, RunLock
+from primacy.settings.schema import Settings
+from primacy.watchdog.machine import Note, Policy, Restart, Watchdog
+
+EXIT_INTERRUPTED = 130
+TURN_LOOK_S = 0.5
+"""How often a second agent looks whether it is its turn, should the end of the first not be seen at once."""
+STRONGER = "run as root, or let ordinary users make user namespaces (user.max_user_namespaces), to make it strong"
+
+
+class Plan(NamedTuple):
+    """All that a run needs to know, checked."""
+
+    settings: Settings
+    child: Child
+    log: Log
+    clock: Clock
+
+
+def run(plan: Plan) -> int:
+    """Until the end; returns the exit code."""
+    if not sys.platform.startswith("linux"):
+        raise CannotHere("primacy run needs Linux: its guard stands on kernel timers and process namespaces")
+    return asyncio.run(_run(plan))
+
+
+async def _run(plan: Plan) -> int:
+    asked = Asked()
+    with contextlib.ExitStack() as ends:
+        ends.callback(asked.close)
+        folder = open_state(plan.settings, os.environ, os.geteuid())
+        ends.callback(folder.close)
+        lock = AgentLock(folder)
+        ends.callback(lock.close)
+        await _take_turn(lock, plan, asked)
+        if asked.exit_code is not None:
+            return asked.exit_code
+        agent = Agent(plan, folder, asked)
+        try:
+            return await agent.live()
+        finally:
+            await agent.close()
+
+
+async def _take_turn(lock: AgentLock, plan: Plan, asked: Asked) -> None:
+    """One agent per election and machine: whoever comes second says for whom it waits, and goes on after it."""
+    named = -1
+    while not lock.take() and asked.exit_code is None:
+        holder = lock.holder()
+        if holder.pid != named:
+            named = holder.pid
+            plan.log.info(
+                f"waits for {holder}, which holds election {plan.settings.election.name} on this machine; "
+                "goes on when it ends",
+                holder=holder.pid,
+            )
+        await _end_of(holder.pid, asked)
+
+
+async def _end_of(pid: int, asked: Asked) -> None:
+    """Until that process ends, a signal comes, or half a second has passed."""
+    loop = asyncio.get_running_loop()
+    handle = -1
+    with contextlib.suppress(OSError):
+        handle = os.pidfd_open(pid) if pid > 0 else -1
+    if handle >= 0:
+        loop.add_reader(handle, asked.event.set)
+    try:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asked.event.wait(), TURN_LOOK_S)
+    finally:
+        if handle >= 0:
+            loop.remove_reader(handle)
+            os.close(handle)
+        asked.event.clear()
+
+
+class Asked:
+    """The signals that ask the agent to end: Ctrl-C gives 130, TERM and HUP give 0."""
+
+    def __init__(self) -> None:
+        self.exit_code: int | None = None
+        self.times = 0
+        self.event = asyncio.Event()
+        self.agent: Agent | None = None
+        self._loop = asyncio.get_running_loop()
+        self._numbers = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
+            self._numbers.append(signal.SIGHUP)
+        for number in self._numbers:
+            self._loop.add_signal_handler(number, self._hear, number)
+
+    def _hear(self, number: int) -> None:
+        self.times += 1
+        if self.exit_code is None:
+            self.exit_code = EXIT_INTERRUPTED if number == signal.SIGINT else 0
+        self.event.set()
+        if self.agent is not None:
+            self.agent.asked_to_end(self.times)
+
+    def close(self) -> None:
+        for number in self._numbers:
+            self._loop.remove_signal_handler(number)
+
+
+class Agent:
+    """One node that is alone, with its command. The duty's boss, and the driver's listener."""
+
+    def __init__(self, plan: Plan, folder: Folder, asked: Asked) -> None:
+        settings = plan.settings
+        self.log = plan.log
+        self.clock = plan.clock
+        self.asked = asked
+        durable = FileDurable(folder)
+        seat = seat_of(settings)
+        self.node = seat.node
+        self.strategy = strategy_of(settings, seat, durable.load(), durable.path)
+        self.run_lock = RunLock(folder)
+        election = settings.election.name
+        lease = LeaseFile(lease_folder(folder.where, os.environ, os.geteuid()), election, self.clock, self.complain)
+        policy = Policy(Restart(settings.run.restart), settings.run.stop_ms)
+        timing = holding_times(settings)
+        self.duty = ProcessDuty(
+            election,
+            plan.child,
+            Watchdog(timing, policy),
+            timing,
+            self.clock,
+            self.run_lock,
+            lease,
+            settings.run.require_containment,
+            self,
+        )
+        self.driver = Driver(self.strategy, self.clock, durable, self.duty, self.recorded)
+        self.ending = False
+        self.exit_code = 0
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def live(self) -> int:
+        """Until nothing is left to do."""
+        await self.duty.prepare()
+        self._say_containment()
+        held = self.run_lock.is_held()
+        if held:
+            self.log.warn("waits for the run lock: work of an earlier agent on this machine is still ending")
+            self.duty.watch_lock()
+        self.asked.agent = self
+        self.driver.give(Started(self.clock.wall_ms(), held))
+        self._refuse_to_be_mute()
+        if self.asked.exit_code is not None:
+            self.asked_to_end(1)
+        await self._over
+        code = self.asked.exit_code
+        return self.exit_code if code is None else code
+
+    async def close(self) -> None:
+        self.asked.agent = None
+        self.driver.close()
+        await self.duty.close()
+        self.run_lock.close()
+
+    def _say_containment(self) -> None:
+        found, why = self.duty.containment, self.duty.containment_why
+        if not found:
+            raise CannotHere("the guard process could not be started; the lines above say why")
+        if found == "strong":
+            self.log.info(f"containment strong: {why}")
+            return
+        if self.duty.require == "strong":
+            raise CannotHere(f"containment would be weak, and strong is required: {why}; {STRONGER}")
+        self.log.warn(f"containment weak: {why}; {STRONGER}")
+
+    def _refuse_to_be_mute(self) -> None:
+        """Nobody else can answer a node that is alone, so that waiting would be for ever."""
+        view = self.strategy.view(self.clock.now_ms())
+        if view.role is Role.MUTED:
+            raise Unsafe(f"node {self.node} waits for {view.waits_for}")
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def asked_to_end(self, times: int) -> None:
+        """Once: in order, with the command's own stop time. Twice: now."""
+        if times == 1:
+            self.log.info("was asked to end: stops the command, then releases")
+        else:
+            self.log.warn("was asked to end again: kills the command")
+            self.duty.hurry()
+        self._end()
+
+    def give_up(self, code: int) -> None:
+        self.exit_code = code
+        self._end()
+
+    def _end(self) -> None:
+        if not self.ending:
+            self.ending = True
+            self.driver.give(Shutdown())
+            self.stepped()
+
+    def stepped(self) -> None:
+        if self.ending and self.duty.is_over and not self._over.done():
+            self._over.set_result(None)
+
+    # --- what is told -------------------------------------------------------------------------------------------------
+
+    def tell(self, given: Input) -> None:
+        self.driver.give(given)
+
+    def note(self, note: Note) -> None:
+        level, text = of_note(note)
+        self.log.say(level, text, code=note.what, node=self.node, run=note.run)
+
+    def complain(self, sentence: str) -> None:
+        self.log.warn(sentence)
+
+    def recorded(self, events: Sequence[Event]) -> None:
+        """A muteness that ends in the step it began in (the first start) is no news."""
+        brief = {event.code for event in events} >= {Code.MUTED, Code.UNMUTED}
+        for event in events:
+            quiet = brief and event.code in (Code.MUTED, Code.UNMUTED)
+            self.log.event(self.node, event, Level.DEBUG if quiet else None)
+
+
+def system_clock() -> Clock:
+    return SystemClock()

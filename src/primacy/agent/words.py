@@ -1,0 +1,49 @@
+"""What the log says of the work, as sentences."""
+
+from __future__ import annotations
+
+import signal
+
+from primacy.agent.log import Level
+from primacy.watchdog.machine import Happened, Note
+
+
+def of_note(note: Note) -> tuple[Level, str]:
+    """How grave, and a sentence."""
+    number, run = note.number, note.run
+    match note.what:
+        case Happened.RUNNING:
+            return Level.INFO, f"the command runs: process {number}, run {run}"
+        case Happened.NOT_STARTED:
+            return Level.WARN, f"the command could not be started (run {run}): {note.detail}"
+        case Happened.EXITED:
+            return Level.INFO, f"the command ended {of_exit(number)} (run {run})"
+        case Happened.RESTARTS:
+            return Level.INFO, f"starts it again {f'in {number:,} ms' if number else 'at once'} (run {run})"
+        case Happened.GAVE_UP:
+            return Level.ERROR, f"gives up: the command failed {number} times in a row soon after its start"
+        case Happened.DONE:
+            return Level.INFO, "the command is done and is not started again"
+        case Happened.STOPPING:
+            return Level.INFO, f"the command is told to end, and killed in {max(0, number):,} ms"
+        case Happened.GONE:
+            return Level.INFO, f"nothing of the command is left (run {run})"
+        case Happened.LOCKED:
+            whose = f"process {number}" if number else "another process"
+            return Level.WARN, f"cannot start the command: {whose} holds the run lock of this election"
+        case Happened.LOCK_FREE:
+            return Level.INFO, "the run lock is free"
+        case Happened.GUARD_LOST:
+            return Level.ERROR, f"lost the guard of run {run}: what it held dies with it"
+        case Happened.STUCK:
+            return Level.ERROR, f"process {number or '?'} was killed and does not end: the kernel keeps it (a disk?)"
+
+
+def of_exit(code: int) -> str:
+    """An exit code as a shell gives it, in words."""
+    if code > 128:
+        try:
+            return f"by signal {signal.Signals(code - 128).name}"
+        except ValueError:
+            return f"by signal {code - 128}"
+    return f"with code {code}"

@@ -1,0 +1,127 @@
+"""`primacy run -- CMD`: one process, at most one machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import sys
+from typing import Any
+
+import click
+
+from primacy.cli.call import Call, config_option
+from primacy.errors import CannotHere, SettingsError, UsageError
+from primacy.settings.schema import NAME_PATTERN, SPAN_MS_MAX, STRATEGIES, Settings
+from primacy.settings.timing import PROFILES
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] CMD [ARG]...")
+@config_option
+@click.option("--election", metavar="NAME", help="The role to be filled; default: main.")
+@click.option("--state-dir", metavar="DIR", help="Where the node keeps what it must not forget.")
+@click.option("--profile", metavar="P", help=f"Times: {', '.join(PROFILES)}; see `primacy contract`.")
+@click.option("--strategy", type=click.Choice(STRATEGIES), help="How the one is chosen; default: raft.")
+@click.option(
+    "--restart",
+    type=click.Choice(("always", "on-failure", "never")),
+    help="When the command ends by itself; default: always. With `never` this ends with the command's own code.",
+)
+@click.option(
+    "--stop-ms",
+    type=click.IntRange(0, SPAN_MS_MAX),
+    metavar="MS",
+    help="How long a planned stop may take before it is killed; default: 3000.",
+)
+@click.option("--user", metavar="NAME", help="Run the command as this user (root only).")
+@click.option("--cwd", metavar="DIR", help="The folder that the command starts in.")
+@click.option("--stdout", metavar="FILE", help="Append what it prints to this file.")
+@click.option("--stderr", metavar="FILE", help="Append its errors to this file.")
+@click.option(
+    "--require-containment",
+    type=click.Choice(("any", "strong")),
+    help="`strong`: refuse to start where the kernel cannot kill the whole process tree.",
+)
+@click.option("--allow-split-brain", is_flag=True, help="Accept a strategy that may run the command twice.")
+@click.pass_obj
+def run(
+    call: Call,
+    *,
+    command: tuple[str, ...],
+    config: str | None,
+    election: str | None,
+    state_dir: str | None,
+    profile: str | None,
+    strategy: str | None,
+    restart: str | None,
+    stop_ms: int | None,
+    user: str | None,
+    cwd: str | None,
+    stdout: str | None,
+    stderr: str | None,
+    require_containment: str | None,
+    allow_split_brain: bool,
+) -> int:
+    """Run a command, at most once at a time.
+
+    The node that leads runs it; without a file this machine is the only one. It is started again when it ends
+    (--restart), and told to end, then killed, when the leadership does. This runs a service, not a one-time job: in a
+    cluster, another node starts it when this one gives up.
+    """
+    if not sys.platform.startswith("linux"):
+        raise CannotHere("primacy run needs Linux: its guard stands on kernel timers and process namespaces")
+    from primacy.agent.assemble import refuse
+    from primacy.settings import load
+
+    settings = load(call.file(config), call.node)
+    changed = _changed(
+        settings,
+        {"name": election, "profile": profile, "strategy": strategy},
+        {
+            "command": command or None,
+            "restart": restart,
+            "stop_ms": stop_ms,
+            "user": user,
+            "cwd": os.path.abspath(cwd) if cwd is not None else None,
+            "require_containment": require_containment,
+        },
+        state_dir,
+    )
+    refuse(changed, allow_split_brain=allow_split_brain)
+    _check(changed)
+
+    from primacy.agent.child import child_of
+    from primacy.agent.log import Log, level_of
+    from primacy.agent.run import Plan, system_clock
+    from primacy.agent.run import run as live
+
+    child = child_of(changed.run, os.path.dirname(changed.source), stdout, stderr, os.environ)
+    clock = system_clock()
+    log = Log(clock, level_of(changed.log.level, call.verbose), changed.log.format)
+    return live(Plan(changed, child, log, clock))
+
+
+def _changed(settings: Settings, election: dict[str, Any], run: dict[str, Any], state_dir: str | None) -> Settings:
+    """The settings with what was said on the command line put over them."""
+    name = election["name"]
+    if name is not None and not re.fullmatch(NAME_PATTERN, name):
+        raise UsageError(f"--election {name!r}: a name has letters, digits, dots, dashes or underscores, at most 63")
+    said_election = {key: value for key, value in election.items() if value is not None}
+    said_run = {key: value for key, value in run.items() if value is not None}
+    return dataclasses.replace(
+        settings,
+        election=dataclasses.replace(settings.election, **said_election),
+        run=dataclasses.replace(settings.run, **said_run),
+        state_dir=os.path.abspath(state_dir) if state_dir is not None else settings.state_dir,
+    )
+
+
+def _check(settings: Settings) -> None:
+    """The relations between settings, once more: the command line may have changed one side of them."""
+    from primacy.settings.checks import Checks, profile_problem
+
+    wrong = profile_problem(settings.election.strategy, settings.election.profile, "--profile")
+    problems = [wrong] if wrong else list(Checks(settings, {}).problems())
+    if problems:
+        raise SettingsError(problems)

@@ -1,0 +1,515 @@
+"""When the guarded work is started, started again, stopped and given up. Pure.
+
+The election says when work may begin and must end; the guard process does it. Between the two stands this machine, and
+it answers the questions that neither of them can:
+
+- The command ended by itself. Is it started again, here and in this term (G10), and when? The policy says whether
+  (`always`, `on-failure`, `never`); the back-off says when: at once after a steady run, then doubling while it keeps
+  failing quickly; and after a limit of quick failures in a row the node gives up, so that another one may try.
+- It ended because it was told to. Then nothing is started again, whatever the policy says.
+- A planned stop has its own time, `stop_ms`, during which the leadership is kept; after a loss there is only what lies
+  between TERM and KILL of the hold (G9).
+- The guard is lost: the term is closed (Q8), and the run lock decides when the tree is gone (G3, Q6).
+
+A start happens only while the hold has not reached TERM (Q8): a guard that already told the work to stop on its own
+account is never told to start another in the same term.
+
+It knows no clock, process or socket: `step(now_ms, given)` answers with an ordered list of effects, `deadline_ms` says
+when it wants to be woken. What the election must hear stands in `Tell`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple, assert_never
+
+from primacy.election.inputs import GuardLost, RunLock, WorkGone, WorkStarted
+from primacy.election.model import Leadership
+from primacy.settings.timing import Timing
+
+BACK_OFF_MS = 100
+"""Before the second start in a row after a quick failure; doubled each time."""
+BACK_OFF_MS_MAX = 10_000
+"""A command that cannot run costs one start in ten seconds, and is back within ten when its cause is mended."""
+STEADY_MS = 10_000
+"""A run that lasted this long was no failure to start: the count of quick failures begins anew."""
+FAILURES_MAX = 20
+"""Quick failures in a row until the node gives up: over two minutes of trying with the back-off above."""
+STUCK_MS = 2_000
+"""So long after KILL a tree is gone, unless the kernel cannot end it (a disk or network that hangs)."""
+EXIT_NOT_STARTED = 126
+"""A shell's number for a command that was found and could not be started."""
+
+
+class Restart(StrEnum):
+    """What follows when the command ends by itself."""
+
+    ALWAYS = "always"
+    ON_FAILURE = "on-failure"
+    NEVER = "never"
+
+
+class State(StrEnum):
+    """What the duty is doing, in the users' words. Closed."""
+
+    STOPPED = "stopped"
+    WAITING = "waiting"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STUCK = "stuck"
+
+
+class Policy(NamedTuple):
+    """What the settings say about starts and stops."""
+
+    restart: Restart = Restart.ALWAYS
+    stop_ms: int = 3_000
+    failures_max: int = FAILURES_MAX
+
+
+# --- told by the election ---------------------------------------------------------------------------------------------
+
+
+class Begin(NamedTuple):
+    """All conditions are met: the work may start under this leadership."""
+
+    leadership: Leadership
+
+
+class Renew(NamedTuple):
+    """The hold was proved anew."""
+
+    leadership: Leadership
+
+
+class End(NamedTuple):
+    """The work must end: with its own stop time (`planned`), or by the points of the hold."""
+
+    term: int
+    planned: bool
+
+
+class LetGo(NamedTuple):
+    """The guard may release as soon as the tree is confirmed gone (G5)."""
+
+    term: int
+    successor: str = ""
+
+
+# --- told by the guard, the lock and the clock ------------------------------------------------------------------------
+
+
+class Ran(NamedTuple):
+    """The command runs."""
+
+    run: int
+    pid: int
+
+
+class NotStarted(NamedTuple):
+    """It could not be started; nothing is left of it."""
+
+    run: int
+    why: str
+    code: int = EXIT_NOT_STARTED
+
+
+class Locked(NamedTuple):
+    """The run lock is held, so that nothing was started."""
+
+    by: int
+
+
+class Exited(NamedTuple):
+    """The command itself ended; what it left behind is still being cleared."""
+
+    run: int
+    code: int
+    """As a shell says it: 128 and the signal's number after a signal."""
+
+
+class Gone(NamedTuple):
+    """The whole tree is confirmed gone."""
+
+    run: int
+    released: bool
+
+
+class GuardEnded(NamedTuple):
+    """The guard process, or the pipe to it, is gone."""
+
+
+class LockFree(NamedTuple):
+    """The run lock was found free, after it was to be watched."""
+
+
+class Woke(NamedTuple):
+    """`deadline_ms` has passed."""
+
+
+class Hurry(NamedTuple):
+    """Whoever asked for the stop asks again: kill it now."""
+
+
+Given = Begin | Renew | End | LetGo | Ran | NotStarted | Locked | Exited | Gone | GuardEnded | LockFree | Woke | Hurry
+
+
+# --- asked for --------------------------------------------------------------------------------------------------------
+
+
+class OrderStart(NamedTuple):
+    """The guard starts run `run` under this leadership."""
+
+    run: int
+    leadership: Leadership
+
+
+class OrderExtend(NamedTuple):
+    """The guard's points move to those of this leadership."""
+
+    leadership: Leadership
+
+
+class OrderStop(NamedTuple):
+    """The stop signal now, KILL to the whole tree at this moment or at that of the hold, whichever is earlier."""
+
+    kill_at_ms: int
+
+
+class OrderLetGo(NamedTuple):
+    """The guard releases once the tree is gone."""
+
+    successor: str
+
+
+class Dismiss(NamedTuple):
+    """Nothing runs: the guard of this term may end."""
+
+
+class WatchLock(NamedTuple):
+    """Look at the run lock until it is free, then say `LockFree`."""
+
+
+class Tell(NamedTuple):
+    """The election is told."""
+
+    given: WorkStarted | WorkGone | GuardLost | RunLock
+
+
+class GiveUp(NamedTuple):
+    """There will be no further start here: the node hands over, and the agent ends with this code."""
+
+    code: int
+
+
+class Happened(StrEnum):
+    """What the log says of the work. Closed."""
+
+    RUNNING = "running"
+    NOT_STARTED = "not-started"
+    EXITED = "exited"
+    RESTARTS = "restarts"
+    GAVE_UP = "gave-up"
+    DONE = "done"
+    STOPPING = "stopping"
+    GONE = "gone"
+    LOCKED = "locked"
+    LOCK_FREE = "lock-free"
+    GUARD_LOST = "guard-lost"
+    STUCK = "stuck"
+
+
+class Note(NamedTuple):
+    """A fact for the log."""
+
+    what: Happened
+    run: int = 0
+    number: int = 0
+    """A process number, an exit code, a time in milliseconds: what belongs to it."""
+    detail: str = ""
+
+
+Effect = OrderStart | OrderExtend | OrderStop | OrderLetGo | Dismiss | WatchLock | Tell | GiveUp | Note
+
+
+class Phase(StrEnum):
+    """Where the work of a term stands."""
+
+    IDLE = "idle"
+    STARTING = "starting"
+    RUNNING = "running"
+    CLEARING = "clearing"
+    """The command ended by itself; its tree is not gone yet."""
+    RESTING = "resting"
+    """Between two runs of a term, or after the last one: nothing runs, the guard waits."""
+    LOCKED = "locked"
+    """Ordered, but the run lock is held."""
+    ENDING = "ending"
+    CLOSING = "closing"
+    """Nothing runs and the term is over: only the guard is still to end, and with it the run lock to be free."""
+    ORPHANED = "orphaned"
+    """The guard is lost and the lock was not found free yet."""
+
+
+SHOWN = {
+    Phase.IDLE: State.STOPPED,
+    Phase.STARTING: State.STARTING,
+    Phase.RUNNING: State.RUNNING,
+    Phase.CLEARING: State.STARTING,
+    Phase.RESTING: State.WAITING,
+    Phase.LOCKED: State.WAITING,
+    Phase.ENDING: State.STOPPING,
+    Phase.CLOSING: State.STOPPING,
+    Phase.ORPHANED: State.STOPPING,
+}
+
+
+class Watchdog:
+    """The work of one node, over all its terms."""
+
+    def __init__(self, timing: Timing, policy: Policy) -> None:
+        self.timing = timing
+        self.policy = policy
+        self.phase = Phase.IDLE
+        self.deadline_ms: int | None = None
+        self.leadership: Leadership | None = None
+        self.run = 0
+        """Counts the starts of a term: with the token it orders all work (G10)."""
+        self.pid = 0
+        self.since_ms = 0
+        self.failures = 0
+        """Quick failures in a row, over all terms."""
+        self.exit_code = 0
+        self.kill_at_ms = 0
+        self.stuck = False
+        self.let_go = False
+        self.released = False
+
+    @property
+    def state(self) -> State:
+        """In the users' words."""
+        return State.STUCK if self.stuck else SHOWN[self.phase]
+
+    @property
+    def term(self) -> int:
+        return self.leadership.term if self.leadership is not None else 0
+
+    def step(self, now_ms: int, given: Given) -> list[Effect]:
+        """One input, one ordered list of effects."""
+        match given:
+            case Begin(leadership):
+                return self._begin(leadership)
+            case Renew(leadership):
+                return self._renew(leadership)
+            case End(term, planned):
+                return self._end(now_ms, planned) if term == self.term else []
+            case LetGo(term, successor):
+                return self._let_go(successor) if term == self.term else []
+            case Ran(run, pid):
+                return self._ran(now_ms, pid) if run == self.run else []
+            case NotStarted(run, why, code):
+                return self._not_started(now_ms, why, code) if run == self.run else []
+            case Locked(by):
+                return self._locked(by)
+            case Exited(run, code):
+                return self._exited(code) if run == self.run else []
+            case Gone(run, released):
+                return self._gone(now_ms, released) if run == self.run else []
+            case GuardEnded():
+                return self._guard_ended()
+            case LockFree():
+                return self._lock_free(now_ms)
+            case Woke():
+                return self._woke(now_ms)
+            case Hurry():
+                return self._hurry(now_ms)
+            case _:
+                assert_never(given)
+
+    # --- the election's words -----------------------------------------------------------------------------------------
+
+    def _begin(self, leadership: Leadership) -> list[Effect]:
+        assert self.phase is Phase.IDLE, f"a start while {self.phase}"
+        self.leadership = leadership
+        self.run = 0
+        self.let_go = self.released = False
+        return self._start_next(leadership)
+
+    def _start_next(self, leadership: Leadership) -> list[Effect]:
+        self.phase = Phase.STARTING
+        self.deadline_ms = None
+        self.run += 1
+        return [OrderStart(self.run, leadership)]
+
+    def _renew(self, leadership: Leadership) -> list[Effect]:
+        old = self.leadership
+        if old is None or leadership.term != old.term or leadership.valid_until_ms <= old.valid_until_ms:
+            return []
+        self.leadership = leadership
+        return [OrderExtend(leadership)]
+
+    def _end(self, now_ms: int, planned: bool) -> list[Effect]:
+        """A second one may only shorten the first: the role was lost while a planned stop went on."""
+        kill_at_ms = now_ms + self.policy.stop_ms if planned else max(now_ms, self._point(self.timing.kill_at_ms))
+        match self.phase:
+            case Phase.STARTING | Phase.RUNNING | Phase.CLEARING:
+                self.phase = Phase.ENDING
+                self.kill_at_ms = kill_at_ms
+                self.deadline_ms = kill_at_ms + STUCK_MS
+                left_ms = kill_at_ms - now_ms
+                return [Note(Happened.STOPPING, self.run, left_ms), OrderStop(kill_at_ms)]
+            case Phase.ENDING if kill_at_ms < self.kill_at_ms:
+                self.kill_at_ms = kill_at_ms
+                self.deadline_ms = kill_at_ms + STUCK_MS
+                return [OrderStop(kill_at_ms)]
+            case Phase.RESTING | Phase.LOCKED:
+                self._close(released=False)
+                self.deadline_ms = now_ms  # after the word about the release, which follows in the same breath
+        return []
+
+    def _let_go(self, successor: str) -> list[Effect]:
+        if self.phase in (Phase.IDLE, Phase.ORPHANED) or self.let_go:
+            return []
+        self.let_go = True
+        return [OrderLetGo(successor)]
+
+    # --- the guard's words --------------------------------------------------------------------------------------------
+
+    def _ran(self, now_ms: int, pid: int) -> list[Effect]:
+        self.pid = pid
+        self.since_ms = now_ms
+        effects: list[Effect] = [Note(Happened.RUNNING, self.run, pid)]
+        if self.phase is Phase.STARTING:
+            self.phase = Phase.RUNNING
+        if self.run == 1:
+            effects.append(Tell(WorkStarted(self.term)))
+        return effects
+
+    def _not_started(self, now_ms: int, why: str, code: int) -> list[Effect]:
+        self.exit_code = code
+        self.since_ms = now_ms
+        return [Note(Happened.NOT_STARTED, self.run, code, why), *self._gone(now_ms, released=False)]
+
+    def _locked(self, by: int) -> list[Effect]:
+        if self.phase not in (Phase.STARTING, Phase.ENDING):
+            return []
+        effects: list[Effect] = [Note(Happened.LOCKED, self.run, by)]
+        if self.phase is Phase.ENDING:
+            self._close(released=False)  # nothing was started, and nothing will be
+            return [*effects, Dismiss()]
+        self.phase = Phase.LOCKED
+        return [*effects, Tell(RunLock(True)), WatchLock()]
+
+    def _exited(self, code: int) -> list[Effect]:
+        self.exit_code = code
+        self.pid = 0
+        if self.phase in (Phase.STARTING, Phase.RUNNING):
+            self.phase = Phase.CLEARING
+        return [Note(Happened.EXITED, self.run, code)]
+
+    def _gone(self, now_ms: int, released: bool) -> list[Effect]:
+        self.pid = 0
+        match self.phase:
+            case Phase.ENDING:
+                self._close(released)
+                return [Note(Happened.GONE, self.run), Dismiss()]
+            case Phase.STARTING | Phase.RUNNING | Phase.CLEARING:
+                self.phase = Phase.RESTING
+                return self._decide(now_ms)
+        return []
+
+    def _close(self, released: bool) -> None:
+        """Nothing runs any more. The guard still holds the run lock, and frees it by ending."""
+        self.phase = Phase.CLOSING
+        self.released = released
+        self.deadline_ms = None
+        self.stuck = False
+
+    def _forget(self, phase: Phase) -> None:
+        self.phase = phase
+        self.leadership = None
+        self.deadline_ms = None
+        self.pid = 0
+        self.stuck = False
+
+    def _decide(self, now_ms: int) -> list[Effect]:
+        """The command ended by itself, and nothing is left of it."""
+        self.deadline_ms = None
+        if now_ms >= self._point(self.timing.term_at_ms):
+            return []  # the guard ended it, for the hold ran out: the election will say so (Q8)
+        if not self._starts_again():
+            return [Note(Happened.DONE, self.run, self.exit_code), GiveUp(self.exit_code)]
+        self.failures = 0 if now_ms - self.since_ms >= STEADY_MS else self.failures + 1
+        if self.policy.failures_max and self.failures > self.policy.failures_max:
+            return [Note(Happened.GAVE_UP, self.run, self.failures), GiveUp(self.exit_code)]
+        wait_ms = back_off_ms(self.failures)
+        self.deadline_ms = now_ms + wait_ms
+        return [Note(Happened.RESTARTS, self.run + 1, wait_ms)]
+
+    def _starts_again(self) -> bool:
+        restart = self.policy.restart
+        return restart is Restart.ALWAYS or (restart is Restart.ON_FAILURE and self.exit_code != 0)
+
+    def _guard_ended(self) -> list[Effect]:
+        """Nothing ran: the term's work is over. Something may have run: only the lock can tell (Q6)."""
+        match self.phase:
+            case Phase.IDLE | Phase.ORPHANED:
+                return []
+            case Phase.CLOSING:
+                gone = WorkGone(self.term, self.released or self.let_go)
+                self._forget(Phase.IDLE)
+                return [Tell(gone)]
+        effects: list[Effect] = [Note(Happened.GUARD_LOST, self.run), Tell(GuardLost(self.term)), WatchLock()]
+        if self.phase is Phase.CLEARING and not self._starts_again():
+            effects = [Note(Happened.DONE, self.run, self.exit_code), GiveUp(self.exit_code), *effects]
+        self._forget(Phase.ORPHANED)
+        return effects
+
+    def _lock_free(self, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = [Note(Happened.LOCK_FREE), Tell(RunLock(False))]
+        match self.phase:
+            case Phase.ORPHANED:
+                self._forget(Phase.IDLE)
+            case Phase.LOCKED:
+                self.phase = Phase.RESTING
+                self.run -= 1  # that one never was
+                self.deadline_ms = now_ms
+        return effects
+
+    # --- time, and impatience -----------------------------------------------------------------------------------------
+
+    def _woke(self, now_ms: int) -> list[Effect]:
+        if self.deadline_ms is None or now_ms < self.deadline_ms:
+            return []
+        self.deadline_ms = None
+        match self.phase:
+            case Phase.RESTING:
+                assert self.leadership is not None
+                if now_ms >= self._point(self.timing.term_at_ms):
+                    return []
+                return self._start_next(self.leadership)
+            case Phase.CLOSING:
+                return [Dismiss()]
+            case Phase.ENDING if not self.stuck:
+                self.stuck = True
+                return [Note(Happened.STUCK, self.run, self.pid)]
+        return []
+
+    def _hurry(self, now_ms: int) -> list[Effect]:
+        if self.phase is not Phase.ENDING or self.kill_at_ms <= now_ms:
+            return []
+        self.kill_at_ms = now_ms
+        self.deadline_ms = now_ms + STUCK_MS
+        return [OrderStop(now_ms)]
+
+    def _point(self, after_ms: int) -> int:
+        """A point of the hold on the local clock: s is where the hold began."""
+        return self.leadership.valid_until_ms - self.timing.hold_ms + after_ms if self.leadership is not None else 0
+
+
+def back_off_ms(failures: int) -> int:
+    """How long to wait before the next start: not at all after a steady run, then doubling."""
+    if failures <= 0:
+        return 0
+    return min(BACK_OFF_MS_MAX, BACK_OFF_MS << min(failures - 1, 30))
