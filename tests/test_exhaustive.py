@@ -326,9 +326,14 @@ def test_the_command_prints_its_counts(capsys):
     out = capsys.readouterr().out
     assert "distinct states" in out
     assert "violations                   0" in out
+
+
+@pytest.mark.parametrize("nonsense", [["--strategy", "ring"], ["--states", "0"], ["--disturbances", "-1"]])
+def test_nonsense_is_refused(nonsense, capsys):
     with pytest.raises(SystemExit) as wrong:
-        exhaustive.main(["--strategy", "ring"])
+        exhaustive.main(nonsense)
     assert wrong.value.code == 2
+    assert nonsense[0] in capsys.readouterr().err
 
 
 def main() -> int:

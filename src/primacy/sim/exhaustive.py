@@ -197,7 +197,8 @@ def report(strategy: str, clocks: str, bounds: Bounds, found: Found) -> list[str
     if found.finished < 0:
         lines.append("complete: not even without a disturbance")
     else:
-        lines.append(f"complete for every history with up to {found.finished} disturbances")
+        many = "1 disturbance" if found.finished == 1 else f"{found.finished} disturbances"
+        lines.append(f"complete for every history with up to {many}")
     if found.wrong:
         lines += ["", *found.story, f"     VIOLATION {found.wrong}"]
     return lines
@@ -213,6 +214,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--terms", type=int, default=2, help="histories end when a node is beyond this term")
     parser.add_argument("--span", type=int, default=0, help="units of time after the beginning; 0 for a fitting number")
     given = parser.parse_args(arguments)
+    for name, least in (("states", 1), ("disturbances", 0), ("terms", 1), ("span", 0)):
+        if getattr(given, name) < least:
+            parser.error(f"--{name} {getattr(given, name)}: must be at least {least}")
     setting: Setting = RaftSetting(given.clocks) if given.strategy == "raft" else LeaseSetting(given.clocks)
     bounds = Bounds(given.states, given.disturbances, given.terms, given.span, given.begin)
     found = explore(setting, bounds)
