@@ -6,6 +6,7 @@ words and never meets a shell.
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import shutil
@@ -19,6 +20,10 @@ from primacy.settings.schema import Run
 
 OURS = "PRIMACY_"
 """Variables of this beginning are ours: what the agent itself inherited of them is not passed on."""
+
+
+ORDER_BYTES_MAX = 190_000
+"""A start travels to the guard as one packet, which the kernel bounds at about 200,000 bytes."""
 
 
 class User(NamedTuple):
@@ -75,9 +80,9 @@ def child_of(run: Run, base: str, stdout: str | None, stderr: str | None, around
     if user is not None:
         environment.update(HOME=user.home, USER=user.name, LOGNAME=user.name)
     environment.update(run.environment)
-    _check_program(run.command[0], cwd, environment.get("PATH", os.defpath))
-    return Child(
-        argv=run.command,
+    program = _program(run.command[0], cwd, environment.get("PATH", os.defpath))
+    child = Child(
+        argv=(program, *run.command[1:]),
         cwd=cwd,
         environment=environment,
         user=user,
@@ -86,6 +91,13 @@ def child_of(run: Run, base: str, stdout: str | None, stderr: str | None, around
         stderr=_output(stderr, "--stderr"),
         stop_signal=signal.Signals[f"SIG{run.stop_signal}"],
     )
+    size = len(json.dumps(child.order({})))
+    if size > ORDER_BYTES_MAX:
+        raise UsageError(
+            f"the command and its environment take {size:,} bytes, and {ORDER_BYTES_MAX:,} fit; "
+            "start it with a smaller environment (env -i NAME=VALUE … primacy run …)"
+        )
+    return child
 
 
 def told(election: str, node: str, leadership: Leadership, run: int, lease_file: str) -> dict[str, str]:
@@ -115,18 +127,21 @@ def _user(name: str) -> User | None:
     return User(name, found.pw_uid, found.pw_gid, groups, found.pw_dir)
 
 
-def _check_program(word: str, cwd: str, path: str) -> None:
-    """A slip of the pen is told at once; what the disk does later is the guard's to report."""
+def _program(word: str, cwd: str, path: str) -> str:
+    """The program's path. A slip of the pen is told at once; what the disk does later is the guard's to report."""
     if not word:
         raise UsageError("the command's first word is empty")
-    if "/" in word:
-        program = os.path.join(cwd, word)
-        if not os.path.exists(program):
-            raise UsageError(f"the command {word} is not there")
-        if os.path.isdir(program) or not os.access(program, os.X_OK):
-            raise UsageError(f"the command {word} cannot be executed")
-    elif shutil.which(word, path=path) is None:
-        raise UsageError(f"there is no command {word} in PATH")
+    if "/" not in word:
+        found = shutil.which(word, path=path)
+        if found is None:
+            raise UsageError(f"there is no command {word} in PATH")
+        return os.path.join(cwd, found)
+    program = os.path.join(cwd, word)
+    if not os.path.exists(program):
+        raise UsageError(f"the command {word} is not there")
+    if os.path.isdir(program) or not os.access(program, os.X_OK):
+        raise UsageError(f"the command {word} cannot be executed")
+    return word
 
 
 def _output(file: str | None, option: str) -> str | None:

@@ -14,14 +14,12 @@ import contextlib
 import json
 import os
 import socket
-import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-SCRIPT = str(Path(__file__).parents[1] / "watchdog" / "guard.py")
+from primacy.watchdog.containment import start_guard
+
 PACKET_BYTES_MAX = 256 * 1024
 BUFFER_BYTES = 2 * PACKET_BYTES_MAX
 UNSENT_MAX = 32
@@ -43,18 +41,8 @@ class GuardLink:
         self._loop = asyncio.get_running_loop()
         self._unsent: deque[bytes] = deque()
         self._over = False
-        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            for end in (self.socket, theirs):
-                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
-            self.process = subprocess.Popen(
-                [sys.executable, "-S", "-E", "-P", SCRIPT, str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-                env={},
-                cwd="/",
-            )
+        self.process, self.socket = start_guard()
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
         self.socket.setblocking(False)
         self._pidfd = os.pidfd_open(self.process.pid)
         self._loop.add_reader(self._pidfd, self._process_ended)

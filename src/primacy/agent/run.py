@@ -31,12 +31,12 @@ from primacy.node.driver import Driver
 from primacy.node.folder import Folder
 from primacy.node.lock import AgentLock, RunLock
 from primacy.settings.schema import Settings
+from primacy.watchdog.containment import containment_sentence
 from primacy.watchdog.machine import Note, Policy, Restart, Watchdog
 
 EXIT_INTERRUPTED = 130
 TURN_LOOK_S = 0.5
 """How often a second agent looks whether it is its turn, should the end of the first not be seen at once."""
-STRONGER = "run as root, or let ordinary users make user namespaces (user.max_user_namespaces), to make it strong"
 
 
 class Plan(NamedTuple):
@@ -194,12 +194,10 @@ class Agent:
         found, why = self.duty.containment, self.duty.containment_why
         if not found:
             raise CannotHere("the guard process could not be started; the lines above say why")
-        if found == "strong":
-            self.log.info(f"containment strong: {why}")
-            return
-        if self.duty.require == "strong":
-            raise CannotHere(f"containment would be weak, and strong is required: {why}; {STRONGER}")
-        self.log.warn(f"containment weak: {why}; {STRONGER}")
+        sentence = containment_sentence(found, why)
+        if found != "strong" and self.duty.require == "strong":
+            raise CannotHere(f"strong containment is required, and {sentence}")
+        self.log.say(Level.INFO if found == "strong" else Level.WARN, sentence, containment=found)
 
     def _refuse_to_be_mute(self) -> None:
         """Nobody else can answer a node that is alone, so that waiting would be for ever."""
