@@ -1,0 +1,60 @@
+"""Starting a guard process, and saying in one sentence how firmly it holds the command (G2).
+
+The guard runs as a plain script of this folder in an interpreter that reads no environment, no site packages and no
+folder of the user's, so that nothing but its two files can change what it does, and it stays small.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+GUARD = Path(__file__).with_name("guard.py")
+
+STRONG = "if the guard dies, the kernel ends every process of it"
+WEAK = (
+    "if the guard itself is killed, a process that left the command (double fork, session of its own) lives on, "
+    "and keeps the next start away only if it kept the run lock's descriptor"
+)
+CURE = (
+    "to make it strong, run as root (with CAP_SYS_ADMIN in a container), or allow unprivileged user namespaces "
+    "(sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone or the AppArmor restriction of them)"
+)
+PASSED_ON = ("LD_LIBRARY_PATH",)
+"""Without it some interpreters find no library of their own. Nothing else of the agent's environment is passed on."""
+
+
+class GuardProcess(NamedTuple):
+    """A guard that was just started, and our end of the packet socket to it."""
+
+    process: subprocess.Popen[bytes]
+    socket: socket.socket
+
+
+def start_guard(script: Path = GUARD) -> GuardProcess:
+    """Start one, in a session of its own. It does nothing before `hello`, and ends with the agent or the socket.
+
+    The agent must be its parent and must not fork for it in a passing process: the guard checks that the number in
+    `hello` is that of its parent, so that it never takes a stranger's process for the agent.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(script), str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            env={name: os.environ[name] for name in PASSED_ON if name in os.environ},
+            start_new_session=True,
+        )
+    return GuardProcess(process, ours)
+
+
+def containment_sentence(containment: str, why: str) -> str:
+    """For `status`, `contract` and the first line of the log: what holds, why, and what would make it strong."""
+    if containment == "strong":
+        return f"containment is strong: {why}, and {STRONG}"
+    return f"containment is weak: {why}, so that {WEAK}; {CURE}"

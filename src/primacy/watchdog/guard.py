@@ -1,0 +1,367 @@
+"""The guard: a small process that holds the command's process tree and its deadline (rules G1-G5, G9, G10).
+
+The agent starts it as a plain script (`python -I -S guard.py FD`), talks to it over one packet socket in JSON, and may
+then be killed, stopped or stuck: the tree ends in time nevertheless. It must never import the package, wait for
+anything without a limit, or believe a duration: every deadline is an absolute instant of CLOCK_BOOTTIME in ms.
+
+What ends the tree, from the gentle to the certain:
+  the agent says stop; no extension until `term_at` (TERM) and `kill_at` (KILL); the agent is dead (KILL at once);
+  at `deadman_at` a kernel timer kills this process, running or stopped, and the tree dies with it, because
+
+  strong:  guard -- init of a pid namespace -- command -- ...   the init has PR_SET_PDEATHSIG=SIGKILL, and when an init
+                                                                dies the kernel kills all that lives in its namespace;
+  weak:    guard -- command -- ...                              only the command itself is bound to the guard.
+
+The run lock must not be free while anything of the tree lives (G3). Holding it in guard and init is not enough: a dying
+process closes its files *before* the kernel tells its children or empties its namespace. So a third process, the
+keeper, holds the lock until the init (weak: the command) is gone. In `weak` the command inherits the lock as well, so
+that what outlives a killed guard at least keeps a second start away, unless it closed the descriptor.
+
+Each start goes: take the lock, arm the timer, fork, wait until the child has bound itself and says so, look at the
+deadlines once more, and only then let it execute (one byte; end of file means exit, for then the guard is dead).
+"""
+
+from __future__ import annotations
+
+import binascii
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+
+TYPE_CHECKING = False  # as in `typing`, which costs memory
+if TYPE_CHECKING:
+    from typing import Any
+
+    from primacy.watchdog import guard_tree as tree
+else:
+    sys.path.append(os.path.dirname(os.path.abspath(__file__)))
+    import guard_tree as tree
+
+PACKET_BYTES_MAX = 256 * 1024
+"""A start carries the whole environment; the kernel's own limit for a packet is a little below this."""
+ORDERS_MAX = 64
+"""Packets read in a row before the deadlines are looked at again."""
+HUNTS_MAX = 50
+SWEEP_MS = 2
+"""Weak: looks in a row for processes that are still there after KILL, and the pause until the next ones."""
+RELEASE_TIMES = 2
+"""Each release leaves so many times: repeating it does no harm (G6), and a lost one costs the others a whole hold."""
+LINGER_MS = 100
+"""A dying agent closes its socket before its death can be seen; for so long an end of file may turn out to be one."""
+
+
+def may_release(guard: Guard) -> bool:
+    """G5, all three: the agent is dead or ordered it, the tree is confirmed gone, the run lock is held."""
+    return (guard.agent_dead or guard.release_ordered) and guard.run is None and guard.lock_fd >= 0
+
+
+class Guard:
+    """What the agent wants, what the clock says and what the tree does, in one loop."""
+
+    def __init__(self, agent: socket.socket) -> None:
+        self.agent = agent
+        self.agent_fd = -1
+        self.agent_dead = False
+        self.cut_ms = tree.NEVER_MS
+        """When the agent's end of the socket was found closed."""
+        self.leaving = False
+        self.lock_path = ""
+        self.lock_fd = -1
+        """Open means held: from the first start to the end of this process, restarts included."""
+        self.strong = self.strong_only = False
+        self.deadman = tree.make_deadman()
+        self.alarm = tree.make_alarm()
+        self.term_at = self.kill_at = self.stop_kill_at = tree.NEVER_MS
+        self.deadman_at = 0
+        self.stop_signal = int(signal.SIGTERM)
+        self.closed = ""
+        """Why nothing can be started or extended any more (Q8); empty while it can."""
+        self.run: tree.Run | None = None
+        self.last_run = 0
+        self.release_ordered = False
+        self.datagrams: list[list[Any]] = []
+
+    def loop(self) -> None:
+        while not self.finished():
+            tree.set_alarm(self.alarm, self.next_ms())
+            poll = select.poll()
+            for fd in self.watched():
+                poll.register(fd, select.POLLIN)
+            ready = {fd for fd, _ in poll.poll()}
+            if self.agent.fileno() in ready:
+                self.hear_agent()  # before the deadlines: an extension counts by its own instants, however late read
+            if self.agent_fd in ready and not self.agent_dead:
+                self.agent_dead = True
+                self.close("the agent is dead")
+                self.kill()
+                self.release()
+            self.keep_deadlines(tree.now_ms())
+            self.watch_tree(ready)
+
+    def watched(self) -> list[int]:
+        fds = [self.alarm]
+        if self.cut_ms == tree.NEVER_MS:
+            fds.append(self.agent.fileno())
+        if not self.agent_dead:
+            fds.append(self.agent_fd)
+        if self.run is not None:
+            fds += [self.run.line.fileno(), self.run.tell_fd, self.run.root_fd if self.run.root else -1]
+        return [fd for fd in fds if fd >= 0]
+
+    def next_ms(self) -> int:
+        """The earliest instant at which something is due without further news."""
+        run, due = self.run, []
+        if not self.closed:
+            due.append(self.term_at)
+        if run is not None and not run.killed:
+            due.append(min(self.kill_at, self.stop_kill_at))
+        if run is not None and not run.strong and (run.killed or not run.root):
+            due.append(run.swept_ms + SWEEP_MS)
+        if run is None and self.cut_ms < tree.NEVER_MS:
+            due.append(self.cut_ms + LINGER_MS)
+        return min(due, default=tree.NEVER_MS)
+
+    def finished(self) -> bool:
+        if self.run is not None:
+            return False
+        return self.agent_dead or self.leaving or tree.now_ms() >= self.cut_ms + LINGER_MS
+
+    # --- the agent's words
+
+    def tell(self, word: str, **more: object) -> None:
+        with contextlib.suppress(OSError):
+            self.agent.send(json.dumps({"is": word, **more}).encode(), socket.MSG_DONTWAIT)
+
+    def hear_agent(self) -> None:
+        for _ in range(ORDERS_MAX):
+            try:
+                packet = self.agent.recv(PACKET_BYTES_MAX, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            except OSError:
+                packet = b""
+            if not packet:
+                self.cut_ms = tree.now_ms()
+                self.close("the agent closed the socket")
+                self.end()
+                return
+            try:
+                self.obey(json.loads(packet))
+            except (ValueError, KeyError, TypeError, IndexError, OSError) as error:
+                self.tell("error", why=f"{type(error).__name__}: {error}")
+
+    def obey(self, order: dict[str, Any]) -> None:
+        match order["do"]:
+            case "hello" if self.agent_fd < 0:
+                self.hello(order)
+            case "start":
+                self.start(order)
+            case "extend":
+                self.extend(order)
+            case "stop":
+                self.stop_kill_at = min(self.stop_kill_at, order["kill_at"])
+                self.end(order.get("signal", self.stop_signal))
+            case "release":
+                self.release_ordered, self.datagrams = True, order["datagrams"]
+                if self.run is None:
+                    self.tell("gone", run=self.last_run, released=self.release())
+            case "bye" if self.run is None:
+                self.leaving = True
+            case other:
+                self.tell("error", why=f"not now, or never heard of: {other}")
+
+    def hello(self, order: dict[str, Any]) -> None:
+        self.agent_fd = os.pidfd_open(order["agent"])
+        if os.getppid() != order["agent"]:  # it died meanwhile, and its number may belong to somebody else
+            self.leaving = True
+            return
+        self.lock_path, self.strong_only = order["lock"], order.get("containment") == "strong"
+        os.close(self.open_lock())
+        self.strong, why = tree.containment()
+        self.tell("ready", containment="strong" if self.strong else "weak", why=why)
+
+    def start(self, order: dict[str, Any]) -> None:
+        why = self.why_not(order)
+        if why:
+            self.tell("failed", run=order["run"], why=why)
+        elif not self.take_lock():
+            with open(self.lock_path, "rb") as file:
+                holder = file.read(32).strip()
+            self.tell("locked", by=int(holder) if holder.isdigit() else None)
+        else:
+            if self.deadman_at == 0:
+                self.term_at = self.kill_at = 0
+                self.datagrams = order.get("datagrams") or []
+                if order.get("release"):
+                    self.datagrams = [[order["release"], host, port] for host, port in order.get("targets") or []]
+            self.stop_signal, self.stop_kill_at = order.get("stop_signal", self.stop_signal), tree.NEVER_MS
+            self.extend(order, starting=True)
+            try:
+                self.run = tree.Run(order, self.strong, self.lock_fd)
+            except OSError as error:
+                self.tell("failed", run=order["run"], why=f"cannot start: {error.strerror}")
+
+    def why_not(self, order: dict[str, Any]) -> str:
+        """Why nothing may be started now; empty if it may."""
+        if self.agent_fd < 0:
+            return "no hello was said"
+        if self.run is not None:
+            return f"run {self.run.number} is not gone yet"
+        if self.closed or self.release_ordered:
+            return self.closed or "a release was ordered"
+        if self.strong_only and not self.strong:
+            return "strong containment is required and cannot be had here"
+        if not (order["argv"] and order["term_at"] <= order["kill_at"] <= order["deadman_at"]):
+            return "the order makes no sense: no command, or deadlines out of order"
+        return "" if tree.now_ms() < order["term_at"] else "the hold has already run out"
+
+    def extend(self, order: dict[str, Any], starting: bool = False) -> None:
+        """G1: only ever to later instants, and never again once the work was told to end for the hold's sake (Q8)."""
+        if self.closed or (self.deadman_at == 0 and not starting):
+            return
+        self.term_at = max(self.term_at, order["term_at"])
+        self.kill_at = max(self.kill_at, order["kill_at"])
+        if order["deadman_at"] > self.deadman_at:
+            self.deadman_at = order["deadman_at"]
+            tree.arm_deadman(self.deadman, self.deadman_at)
+
+    # --- the run lock
+
+    def open_lock(self) -> int:
+        return os.open(self.lock_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+    def take_lock(self) -> bool:
+        """True if it is ours. A file that was replaced while we took it is not the lock that others will see."""
+        while self.lock_fd < 0:
+            fd = self.open_lock()
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(fd), os.stat(self.lock_path)):
+                    os.ftruncate(fd, 0)
+                    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+                    self.lock_fd = fd
+                    continue
+            except BlockingIOError:
+                os.close(fd)
+                return False
+            os.close(fd)
+        return True
+
+    # --- ending
+
+    def close(self, why: str) -> None:
+        self.closed = self.closed or why
+
+    def end(self, number: int | None = None) -> None:
+        """In order: the command is asked to end, and KILL comes at its instant. One that does not run yet is killed."""
+        if self.run is not None and self.run.phase in ("executing", "running"):
+            self.run.signal(number or self.stop_signal)
+        else:
+            self.kill()
+
+    def kill(self) -> None:
+        if self.run is not None:
+            self.run.kill()
+
+    def keep_deadlines(self, now: int) -> None:
+        if not self.closed and now >= self.term_at:
+            self.close("no extension came in time")
+            self.end()
+        if self.run is not None and not self.run.killed and now >= min(self.kill_at, self.stop_kill_at):
+            self.kill()
+
+    def watch_tree(self, ready: set[int]) -> None:
+        run = self.run
+        if run is None:
+            return
+        self.reap(run)
+        while run.hear_line():
+            if run.phase == "bound" and not run.killed and not self.closed and tree.now_ms() < self.term_at:
+                run.go()
+            elif run.phase == "bound":
+                run.kill()
+            elif run.phase == "running":
+                self.tell("running", run=run.number, pid=run.command)
+        if run.tell_fd in ready or not run.root:
+            self.hear_end(run)
+        if run.strong and not run.root:
+            self.gone(run)
+        elif not run.strong and (run.killed or not run.root):
+            self.hunt(run)
+
+    def hunt(self, run: tree.Run) -> None:
+        """Weak: the tree is looked for until it is not found any more."""
+        for _ in range(HUNTS_MAX):
+            if tree.hunt(run.keeper) == 0:
+                self.gone(run)
+                return
+            self.reap(run)
+        run.swept_ms = tree.now_ms()
+
+    def reap(self, run: tree.Run) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == run.root:
+                    run.root = 0
+                    if not run.strong:
+                        run.status = ended[1]
+                elif ended[0] == run.keeper:
+                    run.renew_keeper()
+
+    def hear_end(self, run: tree.Run) -> None:
+        """Say once how the command ended: by its own status, or with the whole tree."""
+        if run.strong and run.tell_fd >= 0:
+            said = os.read(run.tell_fd, 4)
+            os.close(run.tell_fd)
+            run.tell_fd = -1
+            run.status = struct.unpack("i", said)[0] if said else int(signal.SIGKILL)  # with its init
+        if run.status is not None and run.phase == "running":
+            run.phase = "ended"
+            code = os.waitstatus_to_exitcode(run.status)
+            self.tell("exited", run=run.number, code=None if code < 0 else code, signal=-code if code < 0 else None)
+
+    def gone(self, run: tree.Run) -> None:
+        """Nothing of the run is left. One that never became the command has failed, and that is all there is to say."""
+        self.hear_end(run)
+        run.close()
+        self.run, self.last_run = None, run.number
+        released = self.release()
+        if run.phase == "ended":
+            self.tell("gone", run=run.number, released=released)
+        else:
+            self.tell("failed", run=run.number, why=run.why or "it was ended before it was executed")
+
+    def release(self) -> bool:
+        """Send what the agent sealed, if it may be sent (G5). No names are looked up, nothing is waited for."""
+        if not may_release(self) or not self.datagrams:
+            return False
+        for text, host, port in self.datagrams * RELEASE_TIMES:
+            with contextlib.suppress(OSError, ValueError):
+                family, kind, _, _, address = socket.getaddrinfo(
+                    host.encode(), port, type=socket.SOCK_DGRAM, flags=socket.AI_NUMERICHOST
+                )[0]
+                with socket.socket(family, kind | socket.SOCK_NONBLOCK) as out:
+                    out.sendto(binascii.a2b_base64(text), address)
+        self.datagrams = []
+        return True
+
+
+def main() -> None:
+    agent = socket.socket(fileno=int(sys.argv[1]))
+    agent.set_inheritable(False)
+    tree.be_guard(agent.fileno())
+    guard = Guard(agent)
+    try:
+        guard.loop()
+    finally:
+        guard.kill()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,389 @@
+"""What the guard does to processes: the kernel's timers and bonds, containment, and one run of the command.
+
+A plain file beside `guard.py`, which finds it without importing the package; the theory stands there. It decides
+nothing: when to start and when to end is the guard's affair. Nothing here waits for anything but the kernel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import select
+import signal
+import socket
+import struct
+import time
+
+TYPE_CHECKING = False  # as in `typing`, which costs memory
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, NoReturn
+
+NEVER_MS = 1 << 62
+
+PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
+CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID = 0x00020000, 0x10000000, 0x20000000
+MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_SLAVE = 2, 4, 8, 0x4000, 0x80000
+ABSOLUTE = 1  # TIMER_ABSTIME and TFD_TIMER_ABSTIME alike
+
+# --- the kernel -------------------------------------------------------------------------------------------------------
+
+libc = ctypes.CDLL(None, use_errno=True)
+if not hasattr(libc, "timer_create"):
+    libc = ctypes.CDLL("librt.so.1", use_errno=True)  # glibc before 2.34
+
+
+class TimerSpec(ctypes.Structure):
+    """struct itimerspec: an interval, which we leave at zero, and the instant."""
+
+    _fields_ = (("every", ctypes.c_long * 2), ("at", ctypes.c_long * 2))
+
+
+class SignalEvent(ctypes.Structure):
+    """struct sigevent."""
+
+    _fields_ = (
+        ("value", ctypes.c_void_p),
+        ("signal", ctypes.c_int),
+        ("notify", ctypes.c_int),
+        ("_", ctypes.c_int * 12),
+    )
+
+
+def checked(result: int) -> int:
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+
+def now_ms() -> int:
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
+def instant(at_ms: int) -> TimerSpec:
+    spec = TimerSpec()
+    spec.at[0], spec.at[1] = at_ms // 1_000, at_ms % 1_000 * 1_000_000
+    return spec
+
+
+def make_deadman() -> ctypes.c_void_p:
+    """A timer whose expiry is SIGKILL to this process: no handler, no thread, no luck needed."""
+    timer, event = ctypes.c_void_p(), SignalEvent(signal=signal.SIGKILL)
+    checked(libc.timer_create(time.CLOCK_BOOTTIME, ctypes.byref(event), ctypes.byref(timer)))
+    return timer
+
+
+def arm_deadman(timer: ctypes.c_void_p, at_ms: int) -> None:
+    checked(libc.timer_settime(timer, ABSOLUTE, ctypes.byref(instant(at_ms)), None))
+
+
+def make_alarm() -> int:
+    """A descriptor that can be polled for an instant of CLOCK_BOOTTIME; poll's own timeout sleeps through a suspend."""
+    return checked(libc.timerfd_create(time.CLOCK_BOOTTIME, os.O_CLOEXEC | os.O_NONBLOCK))
+
+
+def set_alarm(alarm: int, at_ms: int) -> None:
+    checked(libc.timerfd_settime(alarm, ABSOLUTE, ctypes.byref(instant(at_ms if at_ms < NEVER_MS else 0)), None))
+
+
+def bind_to_parent() -> None:
+    """The kernel kills this process when its parent ends. Lost by every change of user: call it after that."""
+    checked(libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
+
+
+def call_it(name: bytes) -> None:
+    libc.prctl(PR_SET_NAME, name, 0, 0, 0)
+
+
+def close_but(*kept: int) -> None:
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) not in kept:
+            with contextlib.suppress(OSError):
+                os.close(int(name))
+
+
+def be_guard(agent: int) -> None:
+    """Of what it was started with, the guard keeps the agent's socket and the standard descriptors only.
+
+    It has a session of its own, and only the agent, the deadlines and SIGKILL end it (G9). Orphans of the tree come to
+    it and to nobody else.
+    """
+    call_it(b"primacy-guard")
+    while os.open(os.devnull, os.O_RDWR) <= 2:
+        pass  # a closed standard descriptor would be handed out as something else
+    close_but(agent)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # an agent that ignores it would have our children reap themselves
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    with contextlib.suppress(OSError):
+        os.setsid()
+    os.chdir("/")
+    checked(libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+
+
+# --- containment ------------------------------------------------------------------------------------------------------
+
+
+def enter_namespace() -> None:
+    """The next fork of this process is the init of a new pid namespace (with mounts of its own, for its /proc).
+
+    An ordinary user needs a user namespace around it, in which only the own user and group exist.
+    """
+    uid, gid = os.geteuid(), os.getegid()
+    checked(libc.unshare(CLONE_NEWPID | CLONE_NEWNS | (CLONE_NEWUSER if uid else 0)))
+    if uid:
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+            with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+                file.write(text)
+
+
+def try_namespace() -> int:
+    """Make one and throw it away: 0, or the error number. What a machine allows is known by trying only."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            enter_namespace()
+            init = os.fork()
+            os._exit(0 if init == 0 or os.waitpid(init, 0)[1] == 0 else errno.ECHILD)
+        except OSError as error:
+            os._exit(error.errno or errno.EINVAL)
+        finally:
+            os._exit(errno.EINVAL)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def containment() -> tuple[bool, str]:
+    """Whether the whole tree is bound to the guard, and why, as half a sentence."""
+    number = try_namespace()
+    if number == 0:
+        user = ", inside a user namespace where set-user-ID programs have no effect" if os.geteuid() else ""
+        return True, f"the command runs in a pid namespace of its own{user}"
+    children_of(os.getpid())  # without it, as in a kernel from before 2012, nothing may be started at all
+    whose = "a user namespace is not allowed here" if os.geteuid() else "root lacks CAP_SYS_ADMIN here"
+    return False, f"no pid namespace can be made ({os.strerror(number)}: {whose})"
+
+
+def own_proc() -> None:
+    """A /proc that shows the namespace's own numbers. Where it cannot be mounted, the outer one stays visible."""
+    if libc.mount(b"none", b"/", None, MS_REC | MS_SLAVE, None) == 0:
+        libc.mount(b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, None)
+
+
+def children_of(pid: int) -> list[int]:
+    """As the kernel lists them, dead ones included until they are reaped."""
+    found: list[int] = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file:
+            found.extend(map(int, file.read().split()))
+    return found
+
+
+def hunt(keeper: int) -> int:
+    """Weak: kill all that stems from this process, but the keeper, from the top down; says how many there were.
+
+    None proves that nothing is left: orphans come to this process (it is a subreaper), and its own children, even dead
+    ones, stay listed until it reaps them itself. What forks while it is being looked for is found next time.
+    """
+    found = [pid for pid in children_of(os.getpid()) if pid != keeper]
+    for pid in found:
+        with contextlib.suppress(OSError):
+            found.extend(children_of(pid))
+            os.kill(pid, signal.SIGKILL)
+    return len(found)
+
+
+# --- the processes below the guard ------------------------------------------------------------------------------------
+
+
+def fork(work: Callable[[], object], line: socket.socket) -> int:
+    """Fork a child that does `work` and never comes back; why it could not is told on the line."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+            os._exit(0)
+        except OSError as error:
+            line.send(f"!{error.strerror}".encode())
+        finally:
+            os._exit(127)
+    return pid
+
+
+def be_command(order: dict[str, Any], line: socket.socket, inherited: int) -> NoReturn:
+    """Become the command: descriptors, user, folder, bond, the byte, exec. Nothing of the guard is left in it."""
+    doing = "start"
+    try:
+        for each in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            signal.signal(each, signal.SIG_DFL)
+        os.setsid()
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        for number, name in ((1, "stdout"), (2, "stderr")):
+            if order.get(name) is not None:
+                doing = f"open {order[name]}"
+                flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+                os.dup2(os.open(order[name], flags, 0o600), number)
+        uid, gid, groups = order.get("uid"), order.get("gid"), order.get("groups")
+        doing = f"become user {uid}, group {gid}"
+        if groups is not None or uid not in (None, os.geteuid()):
+            os.setgroups(groups or [])
+        if gid is not None:
+            os.setresgid(gid, gid, gid)
+        if uid is not None:
+            os.setresuid(uid, uid, uid)
+        if order.get("umask") is not None:
+            os.umask(order["umask"])
+        doing = f"enter {order.get('cwd')}"
+        os.chdir(order.get("cwd") or "/")
+        doing = "bind itself to the guard"
+        bind_to_parent()
+        line.send(b"+")
+        if not line.recv(1):
+            os._exit(0)
+        doing = f"execute {order['argv'][0]}"
+        if inherited >= 0:
+            os.set_inheritable(inherited, True)
+        os.execvpe(order["argv"][0], order["argv"], order["env"])
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        line.send(f"!cannot {doing}: {getattr(error, 'strerror', None) or error}".encode())
+    finally:
+        os._exit(127)
+
+
+def be_init(order: dict[str, Any], line: socket.socket, lock: int, tell: int) -> None:
+    """The namespace's init: bound to the guard, it starts the command, reaps, and says how the command ended.
+
+    Its end, whatever the reason, ends everything in the namespace. It passes no signal on.
+    """
+    call_it(b"primacy-init")
+    close_but(line.fileno(), lock, tell)
+    if not line.recv(1):  # now the guard is the parent
+        return
+    bind_to_parent()
+    own_proc()
+    command = fork(lambda: be_command(order, line, -1), line)
+    line.close()
+    while (ended := os.wait())[0] != command:
+        pass
+    os.write(tell, struct.pack("i", ended[1]))
+
+
+def make_init(order: dict[str, Any], line: socket.socket, lock: int, tell: int) -> None:
+    """A passing process, so that the guard itself stays outside: its child is the init, which the guard inherits."""
+    enter_namespace()
+    init = fork(lambda: be_init(order, line, lock, tell), line)
+    line.send(f"={init}".encode())
+
+
+def keep_lock(lock: int, root_fd: int) -> int:
+    """Fork the keeper: it holds the lock until the tree's root is gone, also when the guard is no more."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            call_it(b"primacy-lock")
+            close_but(lock, root_fd)
+            poll = select.poll()
+            poll.register(root_fd, select.POLLIN)
+            poll.poll()
+        finally:
+            os._exit(0)
+    return pid
+
+
+class Run:
+    """One start of the command, from the first fork until its tree is confirmed gone."""
+
+    def __init__(self, order: dict[str, Any], strong: bool, lock: int) -> None:
+        self.number: int = order["run"]
+        self.strong = strong
+        self.phase = "preparing"
+        """preparing, bound (it waits for the byte), executing, running, ended; or failed."""
+        self.why = ""
+        self.killed = False
+        self.status: int | None = None
+        self.swept_ms = 0
+        self.command = self.command_fd = -1
+        self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.line.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self.tell_fd, tell = os.pipe()
+        ours = self.line
+
+        def first() -> None:
+            ours.close()
+            if strong:
+                make_init(order, theirs, lock, tell)
+            else:
+                be_command(order, theirs, lock)
+
+        self.root = fork(first, theirs)
+        theirs.close()
+        os.close(tell)
+        self._lock = lock
+        try:
+            if strong:
+                self.root = self._inherit_init()
+            self.root_fd = os.pidfd_open(self.root)
+            self.keeper = keep_lock(lock, self.root_fd)
+            if strong:
+                self.line.send(b"b")  # from here on the guard is the init's parent, and the init binds itself to it
+        except OSError:
+            self.line.close()  # whatever was forked reads the end of the line and exits
+            raise
+
+    def _inherit_init(self) -> int:
+        """The passing process is gone, so its child the init is ours: this process is a subreaper."""
+        os.waitpid(self.root, 0)
+        said = self.line.recv(1024, socket.MSG_DONTWAIT).decode()
+        if not said.startswith("="):
+            raise OSError(errno.EPERM, f"no pid namespace can be made now: {said[1:]}")
+        return int(said[1:])
+
+    def renew_keeper(self) -> None:
+        """The keeper ended: rightly, because the root is gone, or somebody killed it."""
+        self.keeper = keep_lock(self._lock, self.root_fd) if self.root else 0
+
+    def hear_line(self) -> bool:
+        """True for news: the child is bound and waits, has executed the command (the line is closed), or could not."""
+        if self.line.fileno() < 0:
+            return False
+        try:
+            text, about, _, _ = self.line.recvmsg(1024, socket.CMSG_SPACE(12), socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        if text == b"+":
+            self.command = struct.unpack("3i", about[0][2][:12])[0]  # the kernel gives the number in our namespace
+            self.command_fd = os.pidfd_open(self.command)
+            self.phase = "bound"
+        elif text:
+            self.why = text[1:].decode(errors="replace")
+            self.phase = "failed"
+        else:
+            self.line.close()
+            self.phase = "running" if self.phase == "executing" else "failed"
+        return True
+
+    def go(self) -> None:
+        self.phase = "executing"
+        self.line.send(b"g")
+
+    def signal(self, number: int) -> None:
+        """To the command itself, continued so that a stopped one can obey."""
+        for each in (number, signal.SIGCONT):
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(self.command_fd, each)
+
+    def kill(self) -> None:
+        self.killed = True
+        with contextlib.suppress(OSError):
+            signal.pidfd_send_signal(self.root_fd, signal.SIGKILL)
+
+    def close(self) -> None:
+        if self.keeper:
+            os.kill(self.keeper, signal.SIGKILL)
+            os.waitpid(self.keeper, 0)
+        self.line.close()
+        for fd in (self.root_fd, self.command_fd, self.tell_fd):
+            if fd >= 0:
+                os.close(fd)

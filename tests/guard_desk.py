@@ -1,0 +1,332 @@
+"""A real guard with a stand-in for its agent, in a folder of its own, and eyes to see what they do.
+
+The stand-in is a small process that starts the guard and then only exists, so that it can be killed or stopped; the
+test itself holds the socket. In which way the guard runs is chosen by the mode:
+
+    root     as root: a pid namespace
+    user     as an ordinary user: a pid namespace inside a user namespace
+    weak     as an ordinary user who may make no namespace
+    capless  as root without CAP_SYS_ADMIN, as in a container: weak, but able to change the user
+
+Every process that belongs to a desk has the desk's folder in its arguments; `close` ends them by their numbers.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import functools
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from tests import stamp
+
+from primacy.watchdog.containment import GUARD
+
+NOBODY = 65534
+TERM_MS, KILL_MS, DEADMAN_MS, HOLD_MS = 200, 350, 400, 500
+"""The profile `lab`."""
+BOOT_MS = 400
+"""Added to the first deadlines, so that an interpreter can start on a busy machine before they come."""
+LONG_MS = 10_000
+
+AGENT = """
+import ctypes, os, signal, sys
+mode, uid, fd, python, script = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
+libc = ctypes.CDLL(None, use_errno=True)
+
+def write(path, text):
+    with open(path, "w") as file:
+        file.write(text)
+
+def forbid_namespaces():
+    me, (ask, asked), (done, said) = os.getpid(), os.pipe(), os.pipe()
+    helper = os.fork()
+    if helper == 0:
+        os.close(asked)
+        os.read(ask, 1)
+        many = "0 0 65536" if os.geteuid() == 0 else None
+        write(f"/proc/{me}/setgroups", "allow" if many else "deny")
+        write(f"/proc/{me}/uid_map", many or f"{os.geteuid()} {os.geteuid()} 1")
+        write(f"/proc/{me}/gid_map", many or f"{os.getegid()} {os.getegid()} 1")
+        os._exit(0)
+    if libc.unshare(0x10000000) == 0:
+        os.write(asked, b"x")
+        os.waitpid(helper, 0)
+        write("/proc/sys/user/max_user_namespaces", "0")
+    else:
+        os.kill(helper, signal.SIGKILL)
+
+if mode == "weak":
+    forbid_namespaces()
+if mode == "capless" and libc.prctl(24, 21, 0, 0, 0):
+    sys.exit("cannot drop CAP_SYS_ADMIN")
+if mode in ("user", "weak") and uid != os.geteuid():
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+guard = os.fork()
+if guard == 0:
+    os.execv(python, [python, "-I", "-S", script, str(fd)])
+os.close(fd)
+print(os.getpid(), guard, flush=True)
+while True:
+    signal.pause()
+"""
+
+
+class Ended(AssertionError):
+    """The guard closed its end of the socket."""
+
+
+@functools.cache
+def interpreter_for(uid: int) -> str:
+    """An interpreter that this user may execute (a private one in root's home is none), or empty."""
+    for python in (os.path.realpath(sys.executable), "/usr/bin/python3"):
+        drop: dict[str, Any] = {} if uid == os.geteuid() else {"user": uid, "group": uid, "extra_groups": []}
+        try:
+            subprocess.run([python, "-I", "-S", "-c", "import ctypes, json"], check=True, capture_output=True, **drop)
+        except (OSError, subprocess.CalledProcessError):
+            continue
+        return python
+    return ""
+
+
+def wait_until(condition: Callable[[], object], within_s: float = 5.0) -> None:
+    end = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < end, f"not within {within_s} s"
+        time.sleep(0.001)
+
+
+def boot_ms() -> int:
+    return stamp.now_ns() // 1_000_000
+
+
+def is_alive(pid: int) -> bool:
+    return state_of(pid) not in ("", "Z", "X")
+
+
+def state_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+def status_of(pid: int) -> dict[str, str]:
+    """The lines of its status; none if it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return {}
+    return {name: text.strip() for name, _, text in (line.partition(":") for line in lines)}
+
+
+class Deadlines(NamedTuple):
+    """The points of one hold, absolute."""
+
+    term_at: int
+    kill_at: int
+    deadman_at: int
+    hold_at: int
+
+    @classmethod
+    def after(cls, s_ms: int) -> Deadlines:
+        return cls(s_ms + TERM_MS, s_ms + KILL_MS, s_ms + DEADMAN_MS, s_ms + HOLD_MS)
+
+    def points(self) -> dict[str, int]:
+        return {"term_at": self.term_at, "kill_at": self.kill_at, "deadman_at": self.deadman_at}
+
+
+class Watch:
+    """Processes whose end can be seen without delay: one call to the kernel tells how many are still there."""
+
+    def __init__(self, pids: list[int]) -> None:
+        self.poll = select.poll()
+        self.fds = [os.pidfd_open(pid) for pid in pids if is_alive(pid)]
+        for fd in self.fds:
+            self.poll.register(fd, select.POLLIN)
+
+    def living(self) -> int:
+        return len(self.fds) - len(self.poll.poll(0))
+
+    def close(self) -> None:
+        for fd in self.fds:
+            os.close(fd)
+
+
+class Desk:
+    """One guard, its stand-in agent, and what can be asked of both."""
+
+    def __init__(self, mode: str, lock: Path | None = None, mutant: dict[str, str] | None = None) -> None:
+        self.mode = mode
+        self.folder = Path(tempfile.mkdtemp(prefix="guard-"))
+        self.folder.chmod(0o777)
+        self.lock = lock or self.folder / "run.lock"
+        self.stamps = str(self.folder / "stamps")
+        stamp.make_file(self.stamps)
+        for source in (GUARD, GUARD.with_name("guard_tree.py"), Path(stamp.__file__)):
+            shutil.copy(source, self.folder)
+            (self.folder / source.name).chmod(0o644)
+        for name, text in (mutant or {}).items():
+            mutate(self.folder / name, text)
+        self.uid = NOBODY if os.geteuid() == 0 and mode in ("user", "weak") else os.geteuid()
+        self.python = interpreter_for(self.uid)
+        self.anyones_python = interpreter_for(NOBODY) if os.geteuid() == 0 else self.python
+        self.news: list[dict[str, Any]] = []
+        self.agent, self.agent_pid, self.guard_pid = self._start_agent()
+        self.inbox = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.inbox.bind(("127.0.0.1", 0))
+
+    def _start_agent(self) -> tuple[subprocess.Popen[bytes], int, int]:
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        arguments = [self.mode, str(self.uid), str(theirs.fileno()), self.python, str(self.folder / "guard.py")]
+        with theirs:
+            agent = subprocess.Popen(
+                [os.path.realpath(sys.executable), "-I", "-S", "-c", AGENT, *arguments],
+                pass_fds=[theirs.fileno()],
+                stdout=subprocess.PIPE,
+                stdin=subprocess.DEVNULL,
+            )
+        assert agent.stdout is not None
+        agent_pid, guard_pid = map(int, agent.stdout.readline().split())
+        return agent, agent_pid, guard_pid
+
+    # --- talking
+
+    def say(self, do: str, **more: object) -> None:
+        self.socket.send(json.dumps({"do": do, **more}).encode())
+
+    def hear(self, *words: str, within_s: float = 5.0) -> dict[str, Any]:
+        """The next packet; it must be one of these."""
+        self.socket.settimeout(within_s)
+        packet = self.socket.recv(65536)
+        if not packet:
+            raise Ended
+        news: dict[str, Any] = json.loads(packet)
+        self.news.append(news)
+        assert news["is"] in words, news
+        return news
+
+    def hello(self, containment: str = "any") -> dict[str, Any]:
+        self.say("hello", agent=self.agent_pid, lock=str(self.lock), containment=containment)
+        return self.hear("ready")
+
+    def order(self, *ways: str, run: int = 1, s_ms: int | None = None, **more: object) -> Deadlines:
+        """Order a start of the stamping command."""
+        points = Deadlines.after(boot_ms() + BOOT_MS if s_ms is None else s_ms)
+        port = self.inbox.getsockname()[1]
+        command = {
+            "run": run,
+            "argv": [self.anyones_python, "-I", "-S", str(self.folder / "stamp.py"), self.stamps, *ways],
+            "cwd": str(self.folder),
+            "env": {"PRIMACY_TOKEN": "7", "PRIMACY_RUN": str(run)},
+            "umask": 0o77,
+            "release": base64.b64encode(b"release").decode(),
+            "targets": [["127.0.0.1", port]],
+        }
+        self.say("start", **(command | points.points() | more))
+        return points
+
+    def start(self, *ways: str, expect: int = 1, run: int = 1, long: bool = True, **more: object) -> Deadlines:
+        """Order a start, and wait until `expect` processes have stamped. `long`: no deadline will come."""
+        points = self.order(*ways, run=run, s_ms=boot_ms() + (LONG_MS if long else BOOT_MS), **more)
+        self.hear("running")
+        wait_until(lambda: len([one for one in stamp.read(self.stamps) if one.run == run]) >= expect)
+        return points
+
+    def release_arrived_ns(self, within_s: float = 0.0) -> int | None:
+        """When we saw it, which is not before it arrived; None if it is not there."""
+        self.inbox.settimeout(within_s)
+        try:
+            assert self.inbox.recv(100) == b"release"
+        except (BlockingIOError, TimeoutError):
+            return None
+        return stamp.now_ns()
+
+    # --- looking
+
+    def processes(self) -> list[int]:
+        """All living processes of this desk but the stand-in agent."""
+        found = []
+        for entry in os.listdir("/proc"):
+            if entry.isdigit() and int(entry) != self.agent_pid:
+                try:
+                    arguments = Path(f"/proc/{entry}/cmdline").read_bytes()
+                except OSError:
+                    continue
+                if str(self.folder).encode() in arguments and is_alive(int(entry)):
+                    found.append(int(entry))
+        return found
+
+    def named(self, comm: str) -> list[int]:
+        return [pid for pid in self.processes() if status_of(pid).get("Name") == comm]
+
+    def commands(self) -> list[int]:
+        """Living processes of the tree, without guard, init and keeper."""
+        return [pid for pid in self.processes() if not status_of(pid).get("Name", "").startswith("primacy-")]
+
+    def watch(self) -> Watch:
+        """An eye on all that lives in the tree now."""
+        return Watch(self.commands())
+
+    def lives(self) -> list[stamp.Stamp]:
+        return stamp.read(self.stamps)
+
+    def last_ms(self) -> float:
+        return max(one.last_ns for one in self.lives()) / 1e6
+
+    def lock_is_free(self) -> bool:
+        with open(self.lock, "rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+        return True
+
+    def signal(self, number: signal.Signals, *pids: int) -> None:
+        for pid in pids:
+            os.kill(pid, number)
+
+    def close(self) -> None:
+        self.agent.kill()
+        self.agent.wait()
+        for pid in [self.guard_pid, *self.processes()]:
+            if is_alive(pid):
+                os.kill(pid, signal.SIGKILL)
+        assert self.agent.stdout is not None
+        self.agent.stdout.close()
+        self.socket.close()
+        self.inbox.close()
+        wait_until(lambda: not self.processes())
+        shutil.rmtree(self.folder)
+
+
+def mutate(path: Path, text: str) -> None:
+    """Put another definition behind the one in the file, before anything uses it."""
+    main = 'if __name__ == "__main__":'
+    source = path.read_text()
+    before, found, after = source.partition(main)
+    path.write_text(before + text + "\n\n" + found + after)
+
+
+def need(mode: str) -> str:
+    """The containment that this mode must give; skips, with the reason, what this machine cannot give."""
+    if mode in ("root", "capless") and os.geteuid() != 0:
+        pytest.skip("needs root")
+    if os.geteuid() == 0 and mode in ("user", "weak") and not interpreter_for(NOBODY):
+        pytest.skip("no interpreter that an ordinary user may execute")
+    return "weak" if mode in ("weak", "capless") else "strong"

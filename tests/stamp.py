@@ -1,0 +1,144 @@
+"""A command that says when it lived: every millisecond it stamps CLOCK_BOOTTIME into a mapped file.
+
+    python -I -S stamp.py FILE [ignore-term] [escape] [forking] [hopping] [exit=CODE,MS]
+
+Every process takes a slot of its own in the file (made beforehand by `make_file`) and notes the token and the run of
+its environment, the first and the last instant at which it was alive, and what it is: the command itself, a grandchild
+that left by double fork and setsid (`escape`), or one of a tree that grows (`forking`) or moves (`hopping`). The file
+outlives whatever kills the process, so that overlaps are judged afterwards, from outside, ordered by (token, run).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import signal
+import struct
+import sys
+import time
+
+SLOTS = 512
+SPARE = 100
+"""Slots that a growing tree leaves to others."""
+SLOT = struct.Struct("=QQQQQQ")  # token, run, kind, process number as it sees it, first ns, last ns
+COMMAND, ESCAPED, FORKED = 1, 2, 3
+TICK_S = 0.001
+FORKING_S = 0.002
+
+
+class Stamp:
+    """One process's life, as far as it could write it down."""
+
+    def __init__(self, fields: tuple[int, ...]) -> None:
+        self.token, self.run, self.kind, self.pid, self.first_ns, self.last_ns = fields
+
+    def __repr__(self) -> str:
+        kind = ("", "command", "escaped", "forked")[self.kind]
+        return f"<{kind} {self.token}/{self.run} {self.first_ns / 1e6:.3f}..{self.last_ns / 1e6:.3f} ms>"
+
+
+def make_file(path: str) -> None:
+    with open(path, "wb") as file:
+        file.truncate(SLOTS * SLOT.size)
+    os.chmod(path, 0o666)  # the command may run as somebody else
+
+
+def read(path: str) -> list[Stamp]:
+    """All lives in the file, in the order of (token, run, first instant)."""
+    with open(path, "rb") as file:
+        found = [Stamp(fields) for fields in SLOT.iter_unpack(file.read(SLOTS * SLOT.size))]
+    return sorted((one for one in found if one.last_ns), key=lambda one: (one.token, one.run, one.first_ns))
+
+
+def overlaps(stamps: list[Stamp]) -> list[tuple[Stamp, Stamp]]:
+    """Pairs of different (token, run) where the later one was alive before the earlier one's last stamp."""
+    return [
+        (old, new)
+        for old in stamps
+        for new in stamps
+        if (old.token, old.run) < (new.token, new.run) and new.first_ns <= old.last_ns
+    ]
+
+
+def now_ns() -> int:
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+class Slot:
+    """Our own line of the file."""
+
+    def __init__(self, path: str, kind: int) -> None:
+        with open(path, "r+b") as file:
+            self.map = mmap.mmap(file.fileno(), SLOTS * SLOT.size)
+            fcntl.lockf(file, fcntl.LOCK_EX)  # only while a slot is chosen
+            taken = [fields[3] for fields in SLOT.iter_unpack(self.map[:])]
+            self.at = taken.index(0) * SLOT.size
+            first = now_ns()
+            token, run = (int(os.environ.get(name, "0")) for name in ("PRIMACY_TOKEN", "PRIMACY_RUN"))
+            SLOT.pack_into(self.map, self.at, token, run, kind, os.getpid(), first, first)
+
+    def stamp(self) -> None:
+        struct.pack_into("=Q", self.map, self.at + SLOT.size - 8, now_ns())
+
+
+def live(slot: Slot, until_ns: int) -> None:
+    while now_ns() < until_ns:
+        slot.stamp()
+        time.sleep(TICK_S)
+    slot.stamp()
+
+
+def escape(path: str, until_ns: int) -> None:
+    """Fork twice with a session in between: the grandchild has left the group, the session and the parent."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            live(Slot(path, ESCAPED), until_ns)
+        os._exit(0)
+    os.wait()
+
+
+def forking(path: str, until_ns: int) -> None:
+    """A growing line: each one forks the next, in a session of its own, and lives on."""
+    slot = Slot(path, FORKED)
+    time.sleep(FORKING_S)
+    while slot.at < (SLOTS - SPARE) * SLOT.size and os.fork() == 0:
+        os.setsid()
+        slot = Slot(path, FORKED)
+        time.sleep(FORKING_S)
+    live(slot, until_ns)
+
+
+def hopping(path: str, until_ns: int) -> None:
+    """One that is never where it was: about a thousand times a second it forks, takes a new session, and ends."""
+    slot = Slot(path, FORKED)
+    while now_ns() < until_ns:
+        slot.stamp()
+        if os.fork():
+            os._exit(0)
+        os.setsid()
+        time.sleep(TICK_S / 2)
+
+
+def main(path: str, *ways: str) -> int:
+    until_ns = now_ns() + 20 * 10**9  # nothing of a broken test outlives this
+    if "ignore-term" in ways:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if "escape" in ways:
+        escape(path, until_ns)
+    for name, grow in (("forking", forking), ("hopping", hopping)):
+        if name in ways and os.fork() == 0:
+            grow(path, until_ns)
+            os._exit(0)
+    code = 0
+    for way in ways:
+        if way.startswith("exit="):
+            code, after_ms = map(int, way.removeprefix("exit=").split(","))
+            until_ns = now_ns() + after_ms * 1_000_000
+    live(Slot(path, COMMAND), until_ns)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,634 @@
+"""The guard with real processes (rules G1-G5, G9, G10; faults F02-F06, F09, F10).
+
+Whoever lived, and until when, is read from the stamps in a mapped file, never from what the guard says. What a rule
+demands is in a function `holds_...`, so that the mutants at the end can be shown to break it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import stat
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import stamp
+from tests.guard_desk import (
+    HOLD_MS,
+    LONG_MS,
+    NOBODY,
+    Deadlines,
+    Desk,
+    Ended,
+    boot_ms,
+    interpreter_for,
+    is_alive,
+    need,
+    state_of,
+    status_of,
+    wait_until,
+)
+
+from primacy.watchdog.containment import containment_sentence, start_guard
+
+STRONG = ("root", "user")
+ALL = ("root", "user", "weak", "capless")
+MIB = 1024
+RESIDENT_KIB_MAX = 14 * MIB
+
+OpenDesk = Callable[..., Desk]
+
+
+@pytest.fixture
+def open_desk() -> Iterator[OpenDesk]:
+    """Desks that have said hello, closed at the end with whatever is left of them."""
+    desks: list[Desk] = []
+
+    def opened(mode: str, containment: str = "any", **more: Any) -> Desk:
+        expected = need(mode)
+        desks.append(Desk(mode, **more))
+        ready = desks[-1].hello(containment)
+        if expected == "strong" and ready["containment"] == "weak" and mode == "user":
+            pytest.skip(ready["why"])
+        assert ready["containment"] == expected, ready
+        return desks[-1]
+
+    yield opened
+    for desk in desks:
+        desk.close()
+
+
+def dead_after(desk: Desk) -> None:
+    """Nothing of the tree lives, and nothing stamped after we found that."""
+    wait_until(lambda: not desk.commands())
+    seen = desk.last_ms()
+    assert seen <= boot_ms() + 1
+    assert desk.last_ms() == seen
+
+
+# --- what the mutants break -------------------------------------------------------------------------------------------
+
+
+def holds_when_guard_is_killed(desk: Desk) -> None:
+    """G2, F10: the whole tree dies with the guard; the lock is free only then."""
+    expect = 1 if desk.mode in ("weak", "capless") else 2
+    desk.start(*(["escape"] if expect == 2 else []), "ignore-term", expect=expect)
+    killed_ms = boot_ms()
+    desk.signal(signal.SIGKILL, desk.guard_pid)
+    wait_until(desk.lock_is_free, within_s=1.0)
+    assert desk.commands() == []
+    assert desk.last_ms() - killed_ms < 200
+    assert desk.lives()[-1].run == 1
+    assert len(desk.lives()) == expect
+
+
+def holds_when_both_are_stopped(desk: Desk) -> None:
+    """G1, F04: agent and guard are stopped; the kernel's timer ends the tree within the hold."""
+    expect = 1 if desk.mode in ("weak", "capless") else 2
+    ways = ["escape"] if expect == 2 else []
+    points = desk.start(*ways, "ignore-term", expect=expect, long=False)
+    desk.signal(signal.SIGSTOP, desk.agent_pid, desk.guard_pid)
+    wait_until(lambda: boot_ms() >= points.hold_at)
+    assert desk.commands() == []
+    assert points.term_at < desk.last_ms() <= points.hold_at
+    assert not is_alive(desk.guard_pid)
+    wait_until(desk.lock_is_free)
+
+
+def holds_when_agent_is_killed(desk: Desk) -> None:
+    """G5, F02: the tree dies at once, and only then the release leaves."""
+    desk.start("escape", "forking", "ignore-term", expect=60)
+    tree = desk.watch()
+    killed_ms = boot_ms()
+    desk.signal(signal.SIGKILL, desk.agent_pid)
+    arrived_ns = desk.release_arrived_ns(within_s=5)
+    living = tree.living()
+    tree.close()
+    assert arrived_ns
+    assert living == 0, f"{living} processes lived when the release arrived"
+    assert desk.commands() == []
+    assert desk.last_ms() * 1e6 < arrived_ns
+    assert desk.last_ms() - killed_ms < 200
+    wait_until(lambda: not is_alive(desk.guard_pid))
+    assert desk.lock_is_free()
+
+
+@pytest.mark.parametrize("mode", ALL)
+def test_G2_a_killed_guard_takes_the_tree_with_it(open_desk: OpenDesk, mode: str) -> None:
+    holds_when_guard_is_killed(open_desk(mode))
+
+
+@pytest.mark.parametrize("mode", ALL)
+def test_G1_the_kernel_ends_the_tree_of_a_stopped_guard(open_desk: OpenDesk, mode: str) -> None:
+    holds_when_both_are_stopped(open_desk(mode))
+
+
+@pytest.mark.parametrize("mode", ALL)
+def test_G5_a_killed_agent_is_followed_by_its_tree_and_then_the_release(open_desk: OpenDesk, mode: str) -> None:
+    holds_when_agent_is_killed(open_desk(mode))
+
+
+# --- deadlines --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ALL)
+def test_G1_without_an_extension_TERM_comes_in_time(open_desk: OpenDesk, mode: str) -> None:
+    desk = open_desk(mode)
+    points = desk.start("escape", expect=2, long=False)
+    assert desk.hear("exited") == {"is": "exited", "run": 1, "code": None, "signal": signal.SIGTERM}
+    assert points.term_at <= boot_ms()
+    assert desk.hear("gone") == {"is": "gone", "run": 1, "released": False}
+    assert desk.commands() == []
+    assert desk.last_ms() <= points.kill_at
+    assert desk.release_arrived_ns() is None
+    desk.order(run=2)
+    assert desk.hear("failed")["why"] == "no extension came in time"
+
+
+@pytest.mark.parametrize("mode", ALL)
+def test_F09_a_tree_that_ignores_TERM_is_killed_in_time(open_desk: OpenDesk, mode: str) -> None:
+    desk = open_desk(mode)
+    points = desk.start("ignore-term", "escape", expect=2, long=False)
+    assert desk.hear("exited")["signal"] == signal.SIGKILL
+    desk.hear("gone")
+    assert desk.commands() == []
+    assert points.kill_at - 5 <= desk.last_ms() <= points.hold_at
+
+
+@pytest.mark.parametrize("mode", STRONG)
+def test_F10_a_tree_that_forks_while_it_is_killed(open_desk: OpenDesk, mode: str) -> None:
+    desk = open_desk(mode)
+    points = desk.start("ignore-term", "forking", "hopping", expect=20, long=False)
+    desk.hear("exited")
+    desk.hear("gone")
+    assert desk.commands() == []
+    assert desk.last_ms() <= points.hold_at
+
+
+@pytest.mark.parametrize("mode", ["weak", "capless"])
+def test_F10_weak_a_tree_that_forks_is_hunted_until_nothing_is_left(open_desk: OpenDesk, mode: str) -> None:
+    desk = open_desk(mode)
+    desk.start("ignore-term", "forking", "hopping", "escape", expect=30)
+    desk.say("stop", signal=signal.SIGTERM, kill_at=boot_ms())
+    desk.hear("exited")
+    desk.hear("gone")
+    assert desk.commands() == []
+    dead_after(desk)
+
+
+def test_G1_an_extension_moves_the_deadlines_and_an_earlier_one_does_not(open_desk: OpenDesk) -> None:
+    desk = open_desk("root" if os.geteuid() == 0 else "user")
+    first = desk.start(long=False)
+    later = Deadlines.after(first.hold_at)
+    desk.say("extend", **later.points())
+    desk.say("extend", **first.points())
+    desk.say("extend", **Deadlines.after(0).points())
+    desk.hear("exited")
+    assert boot_ms() >= later.term_at
+    assert desk.last_ms() >= first.hold_at
+    desk.hear("gone")
+
+
+def test_G1_an_extension_counts_by_its_instants_however_late_it_is_read(open_desk: OpenDesk) -> None:
+    """The guard sleeps over TERM with the extension in its socket: it goes on, and not a moment longer than said."""
+    desk = open_desk("root" if os.geteuid() == 0 else "user")
+    first = desk.start(long=False)
+    desk.signal(signal.SIGSTOP, desk.guard_pid)
+    later = Deadlines.after(first.term_at)
+    desk.say("extend", **later.points())
+    wait_until(lambda: boot_ms() > first.term_at + 50)
+    desk.signal(signal.SIGCONT, desk.guard_pid)
+    desk.hear("exited")
+    assert later.term_at <= boot_ms() <= later.kill_at
+    assert first.term_at + 50 < desk.last_ms() <= later.kill_at
+    desk.hear("gone")
+
+
+def test_Q8_no_extension_reopens_a_hold_that_ran_out(open_desk: OpenDesk) -> None:
+    desk = open_desk("root" if os.geteuid() == 0 else "user")
+    points = desk.start("ignore-term", long=False)
+    wait_until(lambda: boot_ms() > points.term_at + 20)
+    desk.say("extend", **Deadlines.after(boot_ms() + LONG_MS).points())
+    desk.hear("exited")
+    assert points.kill_at <= boot_ms()
+    desk.hear("gone")
+    assert desk.last_ms() <= points.hold_at
+
+
+def test_a_start_whose_hold_has_run_out_is_refused(open_desk: OpenDesk) -> None:
+    desk = open_desk("root" if os.geteuid() == 0 else "user")
+    desk.order(s_ms=boot_ms() - HOLD_MS)
+    assert desk.hear("failed")["why"] == "the hold has already run out"
+    desk.start()
+
+
+# --- stops, ends and restarts -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ALL)
+def test_G9_a_planned_stop(open_desk: OpenDesk, mode: str) -> None:
+    """The signal at once; leadership, and with it the deadlines of the hold, go on meanwhile."""
+    desk = open_desk(mode)
+    desk.start("escape", expect=2)
+    desk.say("stop", signal=signal.SIGUSR1, kill_at=boot_ms() + LONG_MS)
+    assert desk.hear("exited") == {"is": "exited", "run": 1, "code": None, "signal": signal.SIGUSR1}
+    assert desk.hear("gone") == {"is": "gone", "run": 1, "released": False}
+    assert desk.commands() == []
+    desk.say("bye")
+    with pytest.raises(Ended):
+        desk.hear()
+    wait_until(desk.lock_is_free)
+
+
+def test_G9_a_planned_stop_has_an_end(open_desk: OpenDesk) -> None:
+    desk = open_desk("root" if os.geteuid() == 0 else "user")
+    desk.start("ignore-term")
+    kill_at = boot_ms() + 100
+    desk.say("stop", signal=signal.SIGTERM, kill_at=kill_at)
+    assert desk.hear("exited")["signal"] == signal.SIGKILL
+    assert kill_at <= boot_ms()
+    desk.hear("gone")
+
+
+@pytest.mark.parametrize("mode", ALL)
+def test_F06_a_stopped_command_can_be_stopped(open_desk: OpenDesk, mode: str) -> None:
+    desk = open_desk(mode)
+    desk.start()
+    (command,) = desk.commands()
+    desk.signal(signal.SIGSTOP, command)
+    wait_until(lambda: state_of(command) == "T")
+    desk.say("stop", signal=signal.SIGTERM, kill_at=boot_ms() + LONG_MS)
+    assert desk.hear("exited")["signal"] == signal.SIGTERM
+    desk.hear("gone")
+    desk.start(run=2)
+    (command,) = desk.commands()
+    desk.signal(signal.SIGSTOP, command)
+    desk.say("stop", signal=signal.SIGTERM, kill_at=boot_ms())
+    assert desk.hear("exited")["signal"] in (signal.SIGTERM, signal.SIGKILL)
+    desk.hear("gone")
+
+
+@pytest.mark.parametrize("mode", ALL)
+def test_G10_a_restart_waits_until_the_whole_old_tree_is_gone(open_desk: OpenDesk, mode: str) -> None:
+    desk = open_desk(mode)
+    desk.start("escape", "exit=3,50", expect=2)
+    desk.order(run=2)
+    assert desk.hear("failed") == {"is": "failed", "run": 2, "why": "run 1 is not gone yet"}
+    assert desk.hear("exited") == {"is": "exited", "run": 1, "code": 3, "signal": None}
+    assert desk.hear("gone") == {"is": "gone", "run": 1, "released": False}
+    assert desk.commands() == []
+    desk.start("escape", expect=2, run=2)
+    assert not desk.lock_is_free()
+    lives = desk.lives()
+    assert [one.run for one in lives] == [1, 1, 2, 2]
+    assert stamp.overlaps(lives) == []
+
+
+def test_the_overlap_checker_sees_an_overlap() -> None:
+    one, two, three = (
+        stamp.Stamp((7, run, 1, 1, first, last)) for run, first, last in ((1, 5, 9), (2, 9, 12), (3, 13, 14))
+    )
+    assert stamp.overlaps([one, two, three]) == [(one, two)]
+
+
+# --- the run lock -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ALL)
+def test_G3_no_second_start_while_the_lock_is_held(open_desk: OpenDesk, mode: str) -> None:
+    one = open_desk(mode)
+    one.start()
+    two = open_desk(mode, lock=one.lock)
+    two.order()
+    assert two.hear("locked") == {"is": "locked", "by": one.guard_pid}
+    one.say("stop", signal=signal.SIGTERM, kill_at=boot_ms() + LONG_MS)
+    one.hear("exited")
+    one.hear("gone")
+    two.order()
+    assert two.hear("locked")["by"] == one.guard_pid
+    one.say("bye")
+    wait_until(one.lock_is_free)
+    two.start()
+
+
+def holds_lock_until_the_last_is_gone(desk: Desk) -> None:
+    """G3: whoever finds the lock free after the guard was killed finds no process of the tree either."""
+    desk.start("forking", "ignore-term", expect=60)
+    tree = desk.watch()
+    desk.signal(signal.SIGKILL, desk.guard_pid)
+    while not desk.lock_is_free():
+        pass
+    living = tree.living()
+    tree.close()
+    assert living == 0, f"{living} processes lived when the lock was free"
+
+
+@pytest.mark.parametrize("mode", STRONG)
+def test_G3_the_lock_is_free_only_when_the_last_descendant_is_gone(open_desk: OpenDesk, mode: str) -> None:
+    holds_lock_until_the_last_is_gone(open_desk(mode))
+
+
+@pytest.mark.parametrize("mode", ["weak", "capless"])
+def test_G3_weak_what_outlives_a_killed_guard_keeps_the_next_start_away(open_desk: OpenDesk, mode: str) -> None:
+    """The named limit of weak: the one that left the command lives on. It has inherited the lock."""
+    one = open_desk(mode)
+    one.start("escape", expect=2)
+    one.signal(signal.SIGKILL, one.guard_pid)
+    wait_until(lambda: len(one.commands()) == 1)
+    two = open_desk(mode, lock=one.lock)
+    two.order()
+    assert two.hear("locked")["by"] == one.guard_pid
+    one.signal(signal.SIGKILL, *one.commands())
+    wait_until(one.lock_is_free)
+    two.start()
+    assert stamp.overlaps(one.lives() + two.lives()) == []
+
+
+def test_G3_a_killed_keeper_is_replaced(open_desk: OpenDesk) -> None:
+    desk = open_desk("root" if os.geteuid() == 0 else "user")
+    points = desk.start()
+    (keeper,) = desk.named("primacy-lock")
+    desk.signal(signal.SIGKILL, keeper)
+
+    def is_replaced() -> bool:
+        desk.say("extend", **points.points())  # as the beats do: the guard looks when it is woken
+        return desk.named("primacy-lock") not in ([], [keeper])
+
+    wait_until(is_replaced)
+    assert desk.commands()
+
+
+def test_a_lock_file_that_was_replaced_is_not_the_lock(open_desk: OpenDesk) -> None:
+    desk = open_desk("root" if os.geteuid() == 0 else "user")
+    desk.lock.unlink()
+    desk.start()
+    assert not desk.lock_is_free()
+    assert stat.S_IMODE(desk.lock.stat().st_mode) == 0o600
+    assert int(desk.lock.read_text()) == desk.guard_pid
+
+
+# --- the release ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ALL)
+def test_G5_a_closed_socket_is_no_dead_agent(open_desk: OpenDesk, mode: str) -> None:
+    """The tree is stopped in order and the guard ends, without a release."""
+    desk = open_desk(mode)
+    desk.start("escape", expect=2)
+    desk.socket.close()
+    wait_until(lambda: not is_alive(desk.guard_pid))
+    assert desk.commands() == []
+    assert is_alive(desk.agent_pid)
+    assert desk.release_arrived_ns() is None
+    assert desk.lock_is_free()
+
+
+def test_G5_an_agent_that_dies_as_agents_do(open_desk: OpenDesk) -> None:
+    """Its socket is closed a moment before its death can be seen; that must not cost the release."""
+    desk = open_desk("root" if os.geteuid() == 0 else "user")
+    desk.start()
+    desk.signal(signal.SIGSTOP, desk.guard_pid)
+    desk.socket.close()
+    desk.signal(signal.SIGCONT, desk.guard_pid)
+    wait_until(lambda: not desk.commands())
+    desk.signal(signal.SIGKILL, desk.agent_pid)
+    wait_until(desk.release_arrived_ns)
+
+
+def test_G5_an_ordered_release_waits_for_the_end_of_the_tree(open_desk: OpenDesk) -> None:
+    desk = open_desk("root" if os.geteuid() == 0 else "user")
+    desk.start("ignore-term")
+    host, port = desk.inbox.getsockname()
+    desk.say("release", datagrams=[[base64.b64encode(b"release").decode(), host, port], ["?", "no.name.here", 9]])
+    desk.say("stop", signal=signal.SIGTERM, kill_at=boot_ms() + 100)
+    while boot_ms() < desk.last_ms() + 50 and desk.commands():
+        assert desk.release_arrived_ns() is None or not desk.commands()
+    desk.hear("exited")
+    assert desk.hear("gone") == {"is": "gone", "run": 1, "released": True}
+    arrived = desk.release_arrived_ns()
+    assert arrived is not None
+    assert desk.last_ms() * 1e6 < arrived
+    desk.order(run=2)
+    assert desk.hear("failed")["why"] == "a release was ordered"
+
+
+def test_G5_a_release_ordered_after_the_end(open_desk: OpenDesk) -> None:
+    desk = open_desk("root" if os.geteuid() == 0 else "user")
+    desk.start("exit=0,20")
+    desk.hear("exited")
+    desk.hear("gone")
+    host, port = desk.inbox.getsockname()
+    desk.say("release", datagrams=[[base64.b64encode(b"release").decode(), host, port]])
+    assert desk.hear("gone") == {"is": "gone", "run": 1, "released": True}
+    assert desk.release_arrived_ns() is not None
+
+
+def test_G4_a_spare_guard_releases_nothing(open_desk: OpenDesk) -> None:
+    one, two = (open_desk("root" if os.geteuid() == 0 else "user") for _ in range(2))
+    host, port = one.inbox.getsockname()
+    one.say("release", datagrams=[[base64.b64encode(b"release").decode(), host, port]])
+    assert one.hear("gone") == {"is": "gone", "run": 0, "released": False}
+    two.signal(signal.SIGKILL, two.agent_pid)
+    wait_until(lambda: not is_alive(two.guard_pid))
+    assert one.release_arrived_ns() is None
+    assert two.release_arrived_ns() is None
+
+
+def test_G5_an_agent_that_dies_between_two_runs_leaves_a_release(open_desk: OpenDesk) -> None:
+    desk = open_desk("root" if os.geteuid() == 0 else "user")
+    desk.start("exit=0,20")
+    desk.hear("exited")
+    desk.hear("gone")
+    desk.signal(signal.SIGKILL, desk.agent_pid)
+    wait_until(desk.release_arrived_ns)
+    wait_until(lambda: not is_alive(desk.guard_pid))
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+REPORT = """
+import json, os, sys
+def mask(name):
+    with open("/proc/self/status") as file:
+        return int([line.split()[1] for line in file if line.startswith(name + ":")][0], 16)
+umask = os.umask(0)
+with open("/proc/self/environ", "rb") as file:
+    env = dict(each.split("=", 1) for each in os.fsdecode(file.read()).split("\\0") if each)
+fds = {fd: os.readlink(f"/proc/self/fd/{fd}") for fd in "0123456789" if os.path.exists(f"/proc/self/fd/{fd}")}
+print(json.dumps({"env": env, "fds": fds, "umask": umask, "cwd": os.getcwd(), "uid": os.getresuid(),
+  "gid": os.getresgid(), "groups": os.getgroups(), "leads": os.getsid(0) == os.getpid(), "ignored": mask("SigIgn"),
+  "blocked": mask("SigBlk"), "pid": os.getpid(), "self": int(os.readlink("/proc/self")), "argv": sys.argv[1:]}))
+"""
+
+
+@pytest.mark.parametrize("mode", ALL)
+def test_the_command_gets_what_was_ordered_and_nothing_else(open_desk: OpenDesk, mode: str) -> None:
+    desk = open_desk(mode)
+    out, err = desk.folder / "out", desk.folder / "err"
+    user = {"uid": NOBODY, "gid": NOBODY, "groups": [NOBODY]} if mode in ("root", "capless") else {}
+    env = {"ONE": "1", "ODD": "\udcff ü\n", "PATH": "/nowhere"}
+    argv = [desk.anyones_python, "-I", "-S", "-X", "utf8", "-c", REPORT, "a b", "$HOME", ""]
+    desk.order(argv=argv, env=env, cwd="/usr", umask=0o27, stdout=str(out), stderr=str(err), **user)
+    desk.hear("running")
+    desk.hear("exited")
+    desk.hear("gone")
+    said = json.loads(out.read_text())
+    fds = said["fds"]
+    assert [fds.pop("0"), fds.pop("1"), fds.pop("2")] == ["/dev/null", str(out), str(err)]
+    assert list(fds.values()) == ([str(desk.lock)] if mode in ("weak", "capless") else [])
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    uid = NOBODY if os.geteuid() == 0 else os.geteuid()
+    gid = NOBODY if os.geteuid() == 0 else os.getegid()
+    assert said["env"] == env
+    assert said["groups"] == [NOBODY] or not user
+    assert said["uid"] == [uid] * 3
+    assert said["gid"] == [gid] * 3
+    assert said["umask"] == 0o27
+    assert said["cwd"] == "/usr"
+    assert said["leads"]
+    assert said["argv"] == ["a b", "$HOME", ""]
+    assert said["blocked"] == 0
+    assert said["pid"] == said["self"], "/proc shows the numbers that the command itself sees"
+    python_ignores = (1 << signal.SIGPIPE - 1) | (1 << signal.SIGXFSZ - 1)
+    assert said["ignored"] & ~python_ignores == 0
+
+
+@pytest.mark.parametrize("mode", ["root", "capless"])
+def test_F10_another_user_is_bound_to_the_guard_all_the_same(open_desk: OpenDesk, mode: str) -> None:
+    """A change of user takes the parent-death signal away, so it is asked for afterwards."""
+    desk = open_desk(mode)
+    desk.start(uid=NOBODY, gid=NOBODY, groups=[])
+    (command,) = desk.commands()
+    assert status_of(command)["Uid"].split() == [str(NOBODY)] * 4
+    assert status_of(command)["Groups"] == ""
+    killed_ms = boot_ms()
+    desk.signal(signal.SIGKILL, desk.guard_pid)
+    dead_after(desk)
+    assert desk.last_ms() - killed_ms < 200
+
+
+@pytest.mark.parametrize("mode", ALL)
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"argv": ["/nowhere/at/all"]}, "cannot execute /nowhere/at/all: No such file or directory"),
+        ({"argv": ["/etc/passwd"]}, "cannot execute /etc/passwd: Permission denied"),
+        ({"cwd": "/nowhere"}, "cannot enter /nowhere: No such file or directory"),
+        ({"stdout": "/nowhere/out"}, "cannot open /nowhere/out: No such file or directory"),
+        ({"argv": []}, "the order makes no sense: no command, or deadlines out of order"),
+    ],
+)
+def test_a_command_that_cannot_be_started(open_desk: OpenDesk, mode: str, wrong: dict[str, Any], why: str) -> None:
+    desk = open_desk(mode)
+    desk.order(**wrong)
+    assert desk.hear("failed") == {"is": "failed", "run": 1, "why": why}
+    assert desk.commands() == []
+    desk.start(run=2)
+
+
+@pytest.mark.parametrize("mode", ["user", "weak"])
+def test_a_user_that_cannot_be_had(open_desk: OpenDesk, mode: str) -> None:
+    desk = open_desk(mode)
+    desk.order(uid=0, gid=0)
+    assert desk.hear("failed")["why"] == "cannot become user 0, group 0: Operation not permitted"
+
+
+# --- the guard itself -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ALL)
+def test_G9_the_guard_stands_alone_and_is_small(open_desk: OpenDesk, mode: str) -> None:
+    desk = open_desk(mode)
+    desk.start("escape", expect=2)
+    assert os.getsid(desk.guard_pid) == desk.guard_pid
+    desk.signal(signal.SIGTERM, desk.guard_pid)
+    desk.signal(signal.SIGINT, desk.guard_pid)
+    desk.signal(signal.SIGHUP, desk.guard_pid)
+    desk.say("nonsense")
+    assert desk.hear("error")["why"] == "not now, or never heard of: nonsense"
+    desk.say("bye")
+    desk.hear("error")
+    desk.socket.send(b"{")
+    desk.hear("error")
+    desk.socket.send(b"[1]")
+    desk.hear("error")
+    assert len(desk.commands()) == 2
+    assert int(status_of(desk.guard_pid)["VmRSS"].split()[0]) <= RESIDENT_KIB_MAX
+
+
+def test_strong_containment_can_be_required(open_desk: OpenDesk) -> None:
+    desk = open_desk("weak", containment="strong")
+    desk.order()
+    assert desk.hear("failed")["why"] == "strong containment is required and cannot be had here"
+
+
+def test_G2_the_sentence_says_what_holds_why_and_the_cure(open_desk: OpenDesk) -> None:
+    (ready,) = open_desk("weak").news
+    sentence = containment_sentence(ready["containment"], ready["why"])
+    assert sentence.startswith("containment is weak: no pid namespace can be made (No space left on device: ")
+    assert "to make it strong, run as root" in sentence
+    assert "\n" not in sentence
+    assert "the kernel ends every process" in containment_sentence("strong", "x")
+
+
+def test_a_guard_refuses_a_stranger_as_agent(open_desk: OpenDesk) -> None:
+    need("root" if os.geteuid() == 0 else "user")
+    desk = Desk("root" if os.geteuid() == 0 else "user")
+    try:
+        desk.say("hello", agent=os.getpid(), lock=str(desk.lock), containment="any")
+        with pytest.raises(Ended):
+            desk.hear()
+    finally:
+        desk.close()
+
+
+def test_start_guard_makes_a_guard_that_ends_with_its_socket(tmp_path: Path) -> None:
+    guard = start_guard()
+    with guard.socket:
+        hello = {"do": "hello", "agent": os.getpid(), "lock": str(tmp_path / "lock"), "containment": "any"}
+        guard.socket.send(json.dumps(hello).encode())
+        assert json.loads(guard.socket.recv(65536))["is"] == "ready"
+        environment = Path(f"/proc/{guard.process.pid}/environ").read_bytes().split(b"\0")
+        assert [each for each in environment if each and not each.startswith(b"LD_LIBRARY_PATH=")] == []
+    assert guard.process.wait(timeout=5) == 0
+
+
+# --- mutants ----------------------------------------------------------------------------------------------------------
+
+MUTANTS: dict[str, tuple[Callable[[Desk], None], dict[str, str]]] = {
+    "the timer is never armed": (
+        holds_when_both_are_stopped,
+        {"guard_tree.py": "def arm_deadman(timer, at_ms):\n    pass"},
+    ),
+    "the parent-death signal is omitted": (
+        holds_when_guard_is_killed,
+        {"guard_tree.py": "def bind_to_parent():\n    pass"},
+    ),
+    "the release leaves before the tree is gone": (
+        holds_when_agent_is_killed,
+        {"guard.py": "def may_release(guard):\n    return guard.agent_dead or guard.release_ordered"},
+    ),
+    "nobody keeps the lock when guard and init die": (
+        holds_lock_until_the_last_is_gone,
+        {"guard_tree.py": "def keep_lock(lock, root_fd):\n    return os.fork() or os._exit(0)"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutant_is_caught(open_desk: OpenDesk, name: str) -> None:
+    holds, mutant = MUTANTS[name]
+    desk = open_desk("root" if os.geteuid() == 0 else "user", mutant=mutant)
+    with pytest.raises(AssertionError):
+        holds(desk)
+
+
+def test_here_as_root_nothing_was_skipped() -> None:
+    if os.geteuid() == 0:
+        assert interpreter_for(NOBODY)
+    assert time.CLOCK_BOOTTIME == 7
