@@ -15,8 +15,8 @@ from primacy.election.model import Kind, Leadership, Role
 from primacy.election.raft_state import TERM_JUMP_MAX, Campaign, RaftState, Reign
 from primacy.settings.timing import stretched
 
-TICK_MS = 1
-"""Clocks are read in whole milliseconds, so an age may be up to one too large."""
+TICK_MS = 2
+"""Two clocks are read in whole milliseconds: a voter's age may be one too large, a winner's wait one too short."""
 SLOT_PARTS = 5
 """After a release the k-th node in line stands after k fifths of a beat: time for the one before to be heard."""
 
