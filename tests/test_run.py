@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,17 +16,19 @@ from typing import Any
 
 import pytest
 
-from primacy.agent.child import ORDER_BYTES_MAX, child_of
+from primacy.agent.child import ORDER_BYTES_MAX, child_of, told
 from primacy.agent.lease_file import lease_folder
 from primacy.agent.log import Level, Log
 from primacy.agent.state import state_root
 from primacy.agent.words import of_exit, of_note
 from primacy.cli import main as entry
+from primacy.cli.run import run as command
+from primacy.election.model import Leadership
 from primacy.errors import CannotHere, UsageError
 from primacy.node.clock import HandClock, SystemClock
 from primacy.settings import of_mapping
 from primacy.settings.schema import Run, Settings
-from primacy.watchdog.machine import Happened, Note
+from primacy.watchdog.machine import BACK_OFF_MS, BACK_OFF_MS_MAX, FAILURES_MAX, STEADY_MS, Happened, Note
 
 FILES = Path(__file__).parent / "files"
 WITHIN_S = 20.0
@@ -36,9 +39,12 @@ TELL = 'echo "$PRIMACY_TOKEN $PRIMACY_RUN $PRIMACY_TERM $PRIMACY_NODE $PRIMACY_E
 class Running:
     """One `primacy run`, its output in files."""
 
-    def __init__(self, folder: Path, number: int, *args: str, state: str = "state") -> None:
+    def __init__(
+        self, folder: Path, number: int, *args: str, state: str = "state", under: tuple[str, ...] = ()
+    ) -> None:
         self.out, self.err = folder / f"out{number}", folder / f"err{number}"
         command = [sys.executable, "-m", "primacy.cli.main", "run", "--state-dir", str(folder / state), *args]
+        command = [*under, *command]
         self.began = time.monotonic()
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=folder)
@@ -86,8 +92,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Starts agents, and leaves none of them behind."""
     started: list[Running] = []
 
-    def begin(*args: str, state: str = "state") -> Running:
-        started.append(Running(tmp_path, len(started), *args, state=state))
+    def begin(*args: str, state: str = "state", under: tuple[str, ...] = ()) -> Running:
+        started.append(Running(tmp_path, len(started), *args, state=state, under=under))
         return started[-1]
 
     yield begin
@@ -410,6 +416,64 @@ def test_a_state_folder_that_is_not_private_is_refused(start: Start, tmp_path: P
     )
 
 
+WEAK = ("setpriv", "--bounding-set=-sys_admin")
+can_be_weak = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv to take a capability away"
+)
+
+
+@can_be_weak
+def test_where_containment_is_weak_it_says_so_and_still_takes_the_tree_along(start: Start) -> None:
+    agent = start("--", "sh", "-c", "setsid sleep 60 & echo up; wait", under=WEAK)
+    agent.lines()
+    assert "warn  containment is weak: " in agent.err.read_text().splitlines()[0]
+    pid = agent.pid()
+    tree = [pid, *children(pid)]
+    agent.process.kill()
+    agent.until(lambda: not any(alive(each) for each in tree), "the end of the tree")
+
+
+@can_be_weak
+def test_strong_containment_may_be_required(start: Start) -> None:
+    agent = start("--require-containment", "strong", "--", "true", under=WEAK)
+    assert agent.ends() == 4
+    said = agent.err.read_text()
+    assert said.startswith("primacy: strong containment is required, and containment is weak: ")
+    assert len(said.splitlines()) == 1
+
+
+@can_be_weak
+def test_what_a_lost_guard_held_keeps_the_next_start_away(start: Start) -> None:
+    """Weak: a process that left the command outlives a killed guard, and has the run lock; nothing starts beside it."""
+    agent = start("--", "sh", "-c", "setsid sleep 60 & echo $!; exec sleep 61", under=WEAK)
+    escaped = int(agent.lines()[0])
+    pid = agent.pid()
+    os.kill(guard_of(agent, pid), signal.SIGKILL)
+    agent.said("lost the guard of run 1")
+    agent.said("waits for the run lock: something of an earlier start still lives")
+    assert alive(escaped)
+    assert len(agent.lines()) == 1
+    os.kill(escaped, signal.SIGKILL)
+    agent.lines(2)
+    agent.signal(signal.SIGTERM)
+    assert agent.ends() == 0
+
+
+def test_a_bug_of_ours_ends_the_agent_and_the_guard_ends_the_command(start: Start, tmp_path: Path) -> None:
+    """Half an agent would be worse than none."""
+    broken = (
+        "import sys; from primacy.cli import main; from primacy.watchdog.machine import Watchdog\n"
+        "def fail(*_): raise AssertionError('planted')\n"
+        "Watchdog._renew = fail\n"
+        f"sys.exit(main.run(['run', '--state-dir', {str(tmp_path / 'state')!r}, '--', 'sleep', '60']))"
+    )
+    agent = start(under=(sys.executable, "-c", broken))
+    pid = agent.pid()
+    assert agent.ends() == 70
+    agent.until(lambda: not alive(pid), "the end of the command")
+    assert "a fault of primacy itself, please report it: AssertionError: planted" in agent.err.read_text()
+
+
 # --- wrong calls ------------------------------------------------------------------------------------------------------
 
 
@@ -577,3 +641,20 @@ def test_the_settings_reach_the_command() -> None:
     assert "PRIMACY_TOKEN" not in child.environment
     assert child.argv[0].endswith("/true")
     assert SystemClock().now_ms() > 0
+
+
+def test_the_page_names_every_option_variable_and_number() -> None:
+    page = (Path(__file__).parents[1] / "docs/run.md").read_text()
+    for option in command.params:
+        if option.name != "command":
+            assert f"`{option.opts[0]}" in page, option.opts
+    told_ = told("main", "a", Leadership("a", 1, 2, 3), 1, "/f")
+    assert sorted(set(re.findall(r"PRIMACY_[A-Z_]+", page))) == sorted(told_)
+    for number in (
+        f"{STEADY_MS // 1_000} s",
+        f"{BACK_OFF_MS} ms",
+        f"{BACK_OFF_MS_MAX // 1_000} s",
+        f"{FAILURES_MAX} quick",
+    ):
+        assert number in page
+    assert f"| `--stop-ms MS` | {Run().stop_ms} |" in page

@@ -10,6 +10,7 @@ This is the port `Work` of the driver. It must never wait: what takes time is to
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections import deque
 from typing import Any, NamedTuple, Protocol, assert_never
@@ -32,6 +33,10 @@ LOCK_LOOK_S_MAX = 0.5
 """It did not die: no hurry any more."""
 SPARE_AFTER_S = 0.5
 """After a start the next guard is made ready: not at once, for the command has just got to work."""
+AGAIN_S = 2.0
+"""Between two tries to have a spare guard."""
+READY_S = 10.0
+"""How long the first guard may take to be ready: an interpreter's start on a machine that is very busy."""
 FAREWELL_S = 2.0
 """How long an idle guard may take to end before it is killed. It holds nothing."""
 
@@ -128,7 +133,8 @@ class ProcessDuty:
     async def prepare(self) -> None:
         """A guard is ready, and has said how well it can hold a tree."""
         self._keep_spare()
-        await self._ready.wait()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._ready.wait(), READY_S)
 
     def hurry(self) -> None:
         self._step(machine.Hurry())
@@ -137,6 +143,11 @@ class ProcessDuty:
     def is_over(self) -> bool:
         """Nothing runs, and nothing is left to be confirmed."""
         return self.watchdog.phase is Phase.IDLE
+
+    @property
+    def is_orphaned(self) -> bool:
+        """The guard is lost and what it held may live: there is nobody left to be told anything."""
+        return self.watchdog.phase is Phase.ORPHANED
 
     def view(self) -> DutyView:
         dog = self.watchdog
@@ -148,11 +159,13 @@ class ProcessDuty:
             self._look_again(LOCK_LOOK_S)
 
     async def close(self) -> None:
-        """Guards that hold nothing are sent away, and waited for."""
+        """Guards that hold nothing are sent away, and waited for. One that does ends its tree when we are gone."""
         self._closed = True
         for timer in (self._timer, self._look):
             if timer is not None:
                 timer.cancel()
+        if not self.is_over:
+            self.guard = None
         for link in (self.guard, self.spare):
             if link is not None:
                 self._send_away(link)
@@ -209,6 +222,9 @@ class ProcessDuty:
         if self.guard is None:
             self._keep_spare()
             self.guard, self.spare = self.spare, None
+        if self.guard is None:
+            self._step(machine.NotStarted(run, "no guard process could be started"))
+            return
         self.lease.write(leadership, run)
         more = told(self.election, leadership.member, leadership, run, self.lease.path)
         order = {"do": "start", "run": run, **self.child.order(more), **self._points(leadership)}
@@ -230,9 +246,19 @@ class ProcessDuty:
     # --- guards -------------------------------------------------------------------------------------------------------
 
     def _keep_spare(self) -> None:
-        if self.spare is None and not self._closed:
+        """If none can be started now (no memory, no processes left), it is tried again later, or when it is needed."""
+        if self.spare is not None or self._closed:
+            return
+        try:
             self.spare = GuardLink(self._hear, self._ended)
-            self.spare.send({"do": "hello", "agent": os.getpid(), "lock": self.lock.path, "containment": self.require})
+        except OSError as error:
+            self.boss.complain(f"no guard process could be started: {error.strerror}")
+            self._spare_later(AGAIN_S)
+            return
+        self.spare.send({"do": "hello", "agent": os.getpid(), "lock": self.lock.path, "containment": self.require})
+
+    def _spare_later(self, after_s: float) -> None:
+        asyncio.get_running_loop().call_later(after_s, self._keep_spare)
 
     def _send_away(self, link: GuardLink) -> None:
         """It holds nothing, so that it may be killed if it does not end by itself."""
@@ -254,7 +280,7 @@ class ProcessDuty:
         match said:
             case {"is": "running", "run": run, "pid": pid}:
                 self._step(machine.Ran(run, pid))
-                asyncio.get_running_loop().call_later(SPARE_AFTER_S, self._keep_spare)
+                self._spare_later(SPARE_AFTER_S)
             case {"is": "failed", "run": run, "why": why}:
                 self._step(machine.NotStarted(run, why))
             case {"is": "locked"}:
@@ -268,6 +294,7 @@ class ProcessDuty:
         if link is self.spare:
             self.spare = None
             self._ready.set()
+            self._spare_later(AGAIN_S)
         elif link is self.guard:
             self.guard = None
             self._step(machine.GuardEnded())
@@ -295,6 +322,8 @@ class ProcessDuty:
             return
         if self.lock.is_held():
             again_s = min(LOCK_LOOK_S_MAX, after_s * 1.2)
+            if after_s < LOCK_LOOK_S_MAX == again_s:
+                self.boss.complain("waits for the run lock: something of an earlier start still lives and holds it")
             self._look = asyncio.get_running_loop().call_later(after_s, self._look_again, again_s)
         else:
             self._step(machine.LockFree())

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from primacy.agent.assemble import holding_times, seat_of, strategy_of
 from primacy.agent.child import Child
@@ -35,6 +35,8 @@ from primacy.watchdog.containment import containment_sentence
 from primacy.watchdog.machine import Note, Policy, Restart, Watchdog
 
 EXIT_INTERRUPTED = 130
+PATIENCE = 2
+"""Asked to end more often than this, the agent leaves; the guard goes on, and the run lock keeps others away."""
 TURN_LOOK_S = 0.5
 """How often a second agent looks whether it is its turn, should the end of the first not be seen at once."""
 
@@ -169,6 +171,7 @@ class Agent:
 
     async def live(self) -> int:
         """Until nothing is left to do."""
+        asyncio.get_running_loop().set_exception_handler(self._broken)
         await self.duty.prepare()
         self._say_containment()
         held = self.run_lock.is_held()
@@ -215,6 +218,8 @@ class Agent:
             self.log.warn("was asked to end again: kills the command")
             self.duty.hurry()
         self._end()
+        if times > PATIENCE or (times > 1 and self.duty.is_orphaned):
+            self._finish(None)
 
     def give_up(self, code: int) -> None:
         self.exit_code = code
@@ -227,8 +232,20 @@ class Agent:
             self.stepped()
 
     def stepped(self) -> None:
-        if self.ending and self.duty.is_over and not self._over.done():
+        if self.ending and self.duty.is_over:
+            self._finish(None)
+
+    def _finish(self, fault: BaseException | None) -> None:
+        if self._over.done():
+            return
+        if fault is not None:
+            self._over.set_exception(fault)
+        else:
             self._over.set_result(None)
+
+    def _broken(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:  # noqa: ARG002
+        """A bug of ours in a callback: half an agent would be worse than none, and the guard sees to the rest."""
+        self._finish(context.get("exception") or RuntimeError(str(context.get("message"))))
 
     # --- what is told -------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ def of_note(note: Note) -> tuple[Level, str]:
         case Happened.RESTARTS:
             return Level.INFO, f"starts it again {f'in {number:,} ms' if number else 'at once'} (run {run})"
         case Happened.GAVE_UP:
-            return Level.ERROR, f"gives up: the command failed {number} times in a row soon after its start"
+            return Level.ERROR, f"gives up: the command ended {number} times in a row soon after its start"
         case Happened.DONE:
             return Level.INFO, "the command is done and is not started again"
         case Happened.STOPPING:

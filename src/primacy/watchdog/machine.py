@@ -41,6 +41,10 @@ EXIT_NOT_STARTED = 126
 """A shell's number for a command that was found and could not be started."""
 
 
+EXIT_GAVE_UP = 1
+"""For a command that ended well every time, and far too soon."""
+
+
 class Restart(StrEnum):
     """What follows when the command ends by itself."""
 
@@ -347,7 +351,7 @@ class Watchdog:
         if old is None or leadership.term != old.term or leadership.valid_until_ms <= old.valid_until_ms:
             return []
         self.leadership = leadership
-        return [OrderExtend(leadership)]
+        return [] if self.phase is Phase.CLOSING else [OrderExtend(leadership)]
 
     def _end(self, now_ms: int, planned: bool) -> list[Effect]:
         """A second one may only shorten the first: the role was lost while a planned stop went on."""
@@ -442,7 +446,7 @@ class Watchdog:
             return [Note(Happened.DONE, self.run, self.exit_code), GiveUp(self.exit_code)]
         self.failures = 0 if now_ms - self.since_ms >= STEADY_MS else self.failures + 1
         if self.policy.failures_max and self.failures > self.policy.failures_max:
-            return [Note(Happened.GAVE_UP, self.run, self.failures), GiveUp(self.exit_code)]
+            return [Note(Happened.GAVE_UP, self.run, self.failures), GiveUp(self.exit_code or EXIT_GAVE_UP)]
         wait_ms = back_off_ms(self.failures)
         self.deadline_ms = now_ms + wait_ms
         return [Note(Happened.RESTARTS, self.run + 1, wait_ms)]
