@@ -39,6 +39,8 @@ PATIENCE = 2
 """Asked to end more often than this, the agent leaves; the guard goes on, and the run lock keeps others away."""
 TURN_LOOK_S = 0.5
 """How often a second agent looks whether it is its turn, should the end of the first not be seen at once."""
+TURN_AGAIN_S = 0.01
+"""The one that is named is gone: either it is our turn now, or another one is just about to write its name."""
 
 
 class Plan(NamedTuple):
@@ -91,16 +93,18 @@ async def _take_turn(lock: AgentLock, plan: Plan, asked: Asked) -> None:
 
 
 async def _end_of(pid: int, asked: Asked) -> None:
-    """Until that process ends, a signal comes, or half a second has passed."""
+    """Until that process ends, a signal comes, or half a second has passed; if it is gone already, a moment."""
     loop = asyncio.get_running_loop()
-    handle = -1
-    with contextlib.suppress(OSError):
+    handle, wait_s = -1, TURN_LOOK_S
+    try:
         handle = os.pidfd_open(pid) if pid > 0 else -1
+    except OSError:
+        wait_s = TURN_AGAIN_S
     if handle >= 0:
         loop.add_reader(handle, asked.event.set)
     try:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asked.event.wait(), TURN_LOOK_S)
+            await asyncio.wait_for(asked.event.wait(), wait_s)
     finally:
         if handle >= 0:
             loop.remove_reader(handle)
