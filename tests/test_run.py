@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import stamp
 
 from primacy.agent.child import ORDER_BYTES_MAX, child_of, told
 from primacy.agent.lease_file import lease_folder
@@ -414,6 +415,45 @@ def test_a_state_folder_that_is_not_private_is_refused(start: Start, tmp_path: P
     assert agent.err.read_text() == (
         f"primacy: the state folder {tmp_path}/open is open to others (mode 0750): chmod 700 {tmp_path}/open\n"
     )
+
+
+def test_no_two_runs_overlap_whatever_is_killed_or_stopped(start: Start, tmp_path: Path) -> None:
+    """Every process of every run stamps the clock into a file each millisecond; (token, run) orders them."""
+    stamps = str(tmp_path / "stamps")
+    stamp.make_file(stamps)
+    command_ = (sys.executable, "-I", "-S", stamp.__file__, stamps, "ignore-term", "escape")
+
+    def runs() -> list[tuple[int, int]]:
+        return sorted({(one.token, one.run) for one in stamp.read(stamps) if one.kind == stamp.ESCAPED})
+
+    def next_run(agent: Running, before: int) -> None:
+        agent.until(lambda: len(runs()) > before, f"run {before + 1}")
+
+    agent = start("--profile", "fast", "--", *command_)
+    next_run(agent, 0)
+    second = start("--profile", "fast", "--", *command_)
+    second.said("waits for process")
+    agent.process.kill()  # the agent
+    next_run(second, 1)
+    os.kill(second.pid(), signal.SIGKILL)  # the command
+    next_run(second, 2)
+    os.kill(guard_of(second, second.pid(run=2)), signal.SIGKILL)  # the guard
+    next_run(second, 3)
+    second.signal(signal.SIGSTOP)  # the agent, longer than the hold
+    last = runs()[-1]
+    second.until(lambda: silent(stamps, last), "the end of the work")
+    second.signal(signal.SIGCONT)
+    next_run(second, 4)
+    second.signal(signal.SIGTERM)
+    second.said("is told to end")
+    second.signal(signal.SIGTERM)
+    assert second.ends() == 0
+    assert stamp.overlaps(stamp.read(stamps)) == []
+
+
+def silent(stamps: str, run: tuple[int, int]) -> bool:
+    """Nobody of this run has stamped for a tenth of a second."""
+    return all(stamp.now_ns() - one.last_ns > 10**8 for one in stamp.read(stamps) if (one.token, one.run) == run)
 
 
 WEAK = ("setpriv", "--bounding-set=-sys_admin")
