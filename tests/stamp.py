@@ -1,11 +1,12 @@
 """A command that says when it lived: every millisecond it stamps CLOCK_BOOTTIME into a mapped file.
 
-    python -I -S stamp.py FILE [ignore-term] [escape] [forking] [hopping] [exit=CODE,MS]
+    python -I -S stamp.py FILE [ignore-term] [escape] [forking] [hopping] [heavy] [exit=CODE,MS]
 
 Every process takes a slot of its own in the file (made beforehand by `make_file`) and notes the token and the run of
 its environment, the first and the last instant at which it was alive, and what it is: the command itself, a grandchild
 that left by double fork and setsid (`escape`), or one of a tree that grows (`forking`) or moves (`hopping`). The file
 outlives whatever kills the process, so that overlaps are judged afterwards, from outside, ordered by (token, run).
+A `heavy` one has much memory, which the kernel takes back page by page before the process counts as gone.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ SPARE = 100
 """Slots that a growing tree leaves to others."""
 SLOT = struct.Struct("=QQQQQQ")  # token, run, kind, process number as it sees it, first ns, last ns
 COMMAND, ESCAPED, FORKED = 1, 2, 3
+BALLAST_BYTES = 192 * 1024 * 1024
 TICK_S = 0.001
 FORKING_S = 0.002
 
@@ -121,6 +123,15 @@ def hopping(path: str, until_ns: int) -> None:
         time.sleep(TICK_S / 2)
 
 
+def heavy() -> mmap.mmap:
+    """Some tens of milliseconds of dying."""
+    ballast = mmap.mmap(-1, BALLAST_BYTES)
+    ballast.madvise(mmap.MADV_NOHUGEPAGE)
+    for at in range(0, BALLAST_BYTES, mmap.PAGESIZE):
+        ballast[at] = 1
+    return ballast
+
+
 def main(path: str, *ways: str) -> int:
     until_ns = now_ns() + 20 * 10**9  # nothing of a broken test outlives this
     if "ignore-term" in ways:
@@ -131,12 +142,14 @@ def main(path: str, *ways: str) -> int:
         if name in ways and os.fork() == 0:
             grow(path, until_ns)
             os._exit(0)
+    ballast = heavy() if "heavy" in ways else None
     code = 0
     for way in ways:
         if way.startswith("exit="):
             code, after_ms = map(int, way.removeprefix("exit=").split(","))
             until_ns = now_ns() + after_ms * 1_000_000
     live(Slot(path, COMMAND), until_ns)
+    del ballast
     return code
 
 

@@ -48,8 +48,9 @@ PACKET_BYTES_MAX = 256 * 1024
 ORDERS_MAX = 64
 """Packets read in a row before the deadlines are looked at again."""
 HUNTS_MAX = 50
-SWEEP_MS = 2
-"""Weak: looks in a row for processes that are still there after KILL, and the pause until the next ones."""
+"""Weak: looks in a row for processes that are still there after KILL, before anything else is attended to."""
+PAUSE_MS_MAX = 100
+"""Weak: the pause until the next looks doubles up to this, for what is still there then may be stuck for long."""
 RELEASE_TIMES = 2
 """Each release leaves so many times: repeating it does no harm (G6), and a lost one costs the others a whole hold."""
 LINGER_MS = 100
@@ -122,7 +123,7 @@ class Guard:
         if run is not None and not run.killed:
             due.append(min(self.kill_at, self.stop_kill_at))
         if run is not None and not run.strong and (run.killed or not run.root):
-            due.append(run.swept_ms + SWEEP_MS)
+            due.append(run.hunt_at)
         if run is None and self.cut_ms < tree.NEVER_MS:
             due.append(self.cut_ms + LINGER_MS)
         return min(due, default=tree.NEVER_MS)
@@ -292,7 +293,7 @@ class Guard:
             self.hear_end(run)
         if run.strong and not run.root:
             self.gone(run)
-        elif not run.strong and (run.killed or not run.root):
+        elif not run.strong and (run.killed or not run.root) and tree.now_ms() >= run.hunt_at:
             self.hunt(run)
 
     def hunt(self, run: tree.Run) -> None:
@@ -302,7 +303,8 @@ class Guard:
                 self.gone(run)
                 return
             self.reap(run)
-        run.swept_ms = tree.now_ms()
+        run.pause_ms = min(2 * run.pause_ms, PAUSE_MS_MAX)
+        run.hunt_at = tree.now_ms() + run.pause_ms
 
     def reap(self, run: tree.Run) -> None:
         with contextlib.suppress(ChildProcessError):

@@ -85,7 +85,9 @@ def make_alarm() -> int:
 
 
 def set_alarm(alarm: int, at_ms: int) -> None:
-    checked(libc.timerfd_settime(alarm, ABSOLUTE, ctypes.byref(instant(at_ms if at_ms < NEVER_MS else 0)), None))
+    checked(
+        libc.timerfd_settime(alarm, ABSOLUTE, ctypes.byref(instant(max(at_ms, 1) if at_ms < NEVER_MS else 0)), None)
+    )
 
 
 def bind_to_parent() -> None:
@@ -120,6 +122,8 @@ def be_guard(agent: int) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     with contextlib.suppress(OSError):
         os.setsid()
+    with contextlib.suppress(OSError):  # where it is allowed, a busy tree cannot delay its own end; not inherited
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
     os.chdir("/")
     checked(libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
@@ -303,7 +307,7 @@ class Run:
         self.why = ""
         self.killed = False
         self.status: int | None = None
-        self.swept_ms = 0
+        self.hunt_at = self.pause_ms = 1
         self.command = self.command_fd = -1
         self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.line.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
