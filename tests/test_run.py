@@ -445,7 +445,7 @@ def test_no_two_runs_overlap_whatever_is_killed_or_stopped(start: Start, tmp_pat
     second.signal(signal.SIGCONT)
     next_run(second, 4)
     second.signal(signal.SIGTERM)
-    second.said("is told to end")
+    second.said("was asked to end: ")
     second.signal(signal.SIGTERM)
     assert second.ends() == 0
     assert stamp.overlaps(stamp.read(stamps)) == []

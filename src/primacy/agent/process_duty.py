@@ -27,7 +27,7 @@ from primacy.settings.timing import Timing
 from primacy.watchdog import machine
 from primacy.watchdog.machine import Note, Phase, State, Watchdog
 
-LOCK_LOOK_S = 0.02
+LOCK_LOOK_S = 0.005
 """How often a held run lock is looked at: a dying tree is gone in milliseconds."""
 LOCK_LOOK_S_MAX = 0.5
 """It did not die: no hurry any more."""

@@ -28,6 +28,10 @@ LATEST_S = 3_600.0
 """A timer is never armed further away than this, so that a clock that jumped is looked at again."""
 
 
+NOTICED = (Start, Stop)
+"""Effects that themselves make news: what led to them is told first."""
+
+
 class Transport(Protocol):
     """Carries messages to other nodes, or loses them."""
 
@@ -53,7 +57,7 @@ class Work(Protocol):
 
 
 Listener = Callable[[Sequence[Event]], None]
-"""Told the events of one step together, in order."""
+"""Told the events of one step together, in order; those before a start or a stop apart."""
 
 
 class Driver:
@@ -108,6 +112,9 @@ class Driver:
     def _step(self, given: Input) -> None:
         events: list[Event] = []
         for effect in self.strategy.step(self.clock.now_ms(), given):
+            if events and type(effect) in NOTICED:
+                self.listener(events)
+                events = []
             match effect:
                 case Persist(ballot):
                     try:
