@@ -16,6 +16,7 @@ from pathlib import Path
 
 from primacy.election.bully import BullyStrategy
 from primacy.election.effects import Persist, Send
+from primacy.election.inputs import Init
 from primacy.election.lease import LeaseOptions, LeaseStrategy
 from primacy.election.messages import Release
 from primacy.election.model import Ballot, Membership
@@ -203,23 +204,23 @@ class AmnesiacVotes(RaftStrategy):
 
 
 class _BoldRoll(RollCall):
-    def first_complete(self, init):
-        return True
+    def wants_first(self, *, waited_long, base):
+        lowest = self.own.voters[0] == self.seat.node
+        return self.init or (Init(0) if lowest and not base else None)
 
     def first_refused(self, init):
         return ""
 
-    def wants_first(self, *, waited_long, base):
-        return super().wants_first(waited_long=True, base=base) if self.init or not base else None
+    def first_complete(self, init):
+        return len(self.reports) + 1 > len(self.own.voters) // 2
 
     def take_offers(self, init):
-        offers = {node: self.reports[node].origin.boot for node in self._first_asked(init) if node in self.reports}
         self.init = None
-        return offers
+        return {node: report.origin.boot for node, report in sorted(self.reports.items())}
 
 
 class InitWithoutAsking(RaftStrategy):
-    """M3: the first start asks nobody, and a ballot in use gives way to it."""
+    """M3: a majority of answers is enough for a first start, whatever they say, and a ballot in use gives way."""
 
     def __init__(self, seat, timing, ballot, options=None):
         super().__init__(seat, timing, ballot, RaftOptions(auto=True))
@@ -433,6 +434,12 @@ def lease(cls):
     )
 
 
+def watchful(node, seat, ballot):
+    """A lease whose watchers look often, so that a take comes at the first moment allowed."""
+    known = ballot.token_max if ballot is not None else 0
+    return LeaseStrategy(seat, node.timing, LeaseOptions(node.world.lease_name, known, look_every_ms=5))
+
+
 def ranked(cls):
     return lambda node, seat, ballot: cls(seat, node.timing, RankOptions())
 
@@ -540,7 +547,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "B7", "nobody skipped", ranked(NobodySkipped), Plan("ring", 5, "lab", 1.0, ("crash-node",), draw=False), ("L1",)
     ),
     Mutant("time", "clocks 3 % off, raft", raft(Eager), only("freeze", "clock", drift=0.03), ("I1",), prepare=sluggish),
-    Mutant("time", "clocks 3 % off, lease", None, leased("freeze", "clock", drift=0.03), ("I1",), prepare=sluggish),
+    Mutant("time", "clocks 3 % off, lease", watchful, leased("freeze", "clock", drift=0.03), ("I1",), prepare=sluggish),
     Mutant("G4", "spare guard releases", raft(Eager), only("aimed", "crash-agent", "freeze"), prepare=spare_release),
     Mutant("G5", "release before the tree is gone", None, only("operator", "stall"), prepare=guard(EarlyReleaseGuard)),
     Mutant(

@@ -21,7 +21,7 @@ SEEDS = 500
 FIRST_SEED = 10_000
 """Other seeds than those of `make test`."""
 SIZES = {"raft": (3, 4, 5, 7), "lease": (3, 4, 5, 7), "bully": (3, 4, 5, 7, 20), "ring": (3, 4, 5, 7, 20)}
-MUTANT_SEEDS = 300
+MUTANT_SEEDS = 600
 STATES = 500_000
 """Distinct states per small world."""
 JOBS = 2
