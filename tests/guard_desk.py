@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import pytest
 from tests import stamp
 
-from primacy.watchdog.containment import GUARD
+from primacy.watchdog.containment import GUARD, guard_argv
 
 NOBODY = 65534
 TERM_MS, KILL_MS, DEADMAN_MS, HOLD_MS = 200, 350, 400, 500
@@ -44,7 +44,7 @@ LONG_MS = 10_000
 
 AGENT = """
 import ctypes, os, signal, sys
-mode, uid, fd, python, script = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
+mode, uid, fd, argv = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
 libc = ctypes.CDLL(None, use_errno=True)
 
 def write(path, text):
@@ -79,7 +79,7 @@ if mode in ("user", "weak") and uid != os.geteuid():
     os.setresuid(uid, uid, uid)
 guard = os.fork()
 if guard == 0:
-    os.execv(python, [python, "-I", "-S", script, str(fd)])
+    os.execv(argv[0], argv)
 os.close(fd)
 print(os.getpid(), guard, flush=True)
 while True:
@@ -193,7 +193,8 @@ class Desk:
 
     def _start_agent(self) -> tuple[subprocess.Popen[bytes], int, int]:
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        arguments = [self.mode, str(self.uid), str(theirs.fileno()), self.python, str(self.folder / "guard.py")]
+        guard = guard_argv(self.python, self.folder, theirs.fileno())
+        arguments = [self.mode, str(self.uid), str(theirs.fileno()), *guard]
         with theirs:
             agent = subprocess.Popen(
                 [os.path.realpath(sys.executable), "-I", "-S", "-c", AGENT, *arguments],
@@ -316,11 +317,8 @@ class Desk:
 
 
 def mutate(path: Path, text: str) -> None:
-    """Put another definition behind the one in the file, before anything uses it."""
-    main = 'if __name__ == "__main__":'
-    source = path.read_text()
-    before, found, after = source.partition(main)
-    path.write_text(before + text + "\n\n" + found + after)
+    """Put another definition behind the one in the file."""
+    path.write_text(path.read_text() + "\n\n" + text + "\n")
 
 
 def need(mode: str) -> str:

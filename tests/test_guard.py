@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import stat
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from tests.guard_desk import (
     Desk,
     Ended,
     boot_ms,
-    interpreter_for,
     is_alive,
     need,
     state_of,
@@ -425,6 +423,10 @@ def test_G5_a_release_ordered_after_the_end(open_desk: OpenDesk) -> None:
     desk.say("release", datagrams=[[base64.b64encode(b"release").decode(), host, port]])
     assert desk.hear("gone") == {"is": "gone", "run": 1, "released": True}
     assert desk.release_arrived_ns() is not None
+    assert desk.release_arrived_ns() is not None, "it is sent twice"
+    desk.signal(signal.SIGKILL, desk.agent_pid)
+    wait_until(lambda: not is_alive(desk.guard_pid))
+    assert desk.release_arrived_ns() is None
 
 
 def test_G4_a_spare_guard_releases_nothing(open_desk: OpenDesk) -> None:
@@ -470,7 +472,7 @@ def test_the_command_gets_what_was_ordered_and_nothing_else(open_desk: OpenDesk,
     desk = open_desk(mode)
     out, err = desk.folder / "out", desk.folder / "err"
     user = {"uid": NOBODY, "gid": NOBODY, "groups": [NOBODY]} if mode in ("root", "capless") else {}
-    env = {"ONE": "1", "ODD": "\udcff ü\n", "PATH": "/nowhere"}
+    env = {"ONE": "1", "ODD": "\udcff ü\n", "PATH": "/nowhere", "BIG": "x" * 100_000}
     argv = [desk.anyones_python, "-I", "-S", "-X", "utf8", "-c", REPORT, "a b", "$HOME", ""]
     desk.order(argv=argv, env=env, cwd="/usr", umask=0o27, stdout=str(out), stderr=str(err), **user)
     desk.hear("running")
@@ -541,7 +543,7 @@ def test_a_user_that_cannot_be_had(open_desk: OpenDesk, mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ALL)
-def test_G9_the_guard_stands_alone_and_is_small(open_desk: OpenDesk, mode: str) -> None:
+def test_G9_the_guard_stands_alone(open_desk: OpenDesk, mode: str) -> None:
     desk = open_desk(mode)
     desk.start("escape", expect=2)
     assert os.getsid(desk.guard_pid) == desk.guard_pid
@@ -558,7 +560,6 @@ def test_G9_the_guard_stands_alone_and_is_small(open_desk: OpenDesk, mode: str) 
     desk.hear("error")
     assert len(desk.commands()) == 2
     assert [os.sched_getscheduler(pid) for pid in desk.commands()] == [os.SCHED_OTHER] * 2
-    assert int(status_of(desk.guard_pid)["VmRSS"].split()[0]) <= RESIDENT_KIB_MAX
 
 
 def test_strong_containment_can_be_required(open_desk: OpenDesk) -> None:
@@ -587,7 +588,7 @@ def test_a_guard_refuses_a_stranger_as_agent(open_desk: OpenDesk) -> None:
         desk.close()
 
 
-def test_start_guard_makes_a_guard_that_ends_with_its_socket(tmp_path: Path) -> None:
+def test_start_guard_makes_a_small_guard_that_ends_with_its_socket(tmp_path: Path) -> None:
     guard = start_guard()
     with guard.socket:
         hello = {"do": "hello", "agent": os.getpid(), "lock": str(tmp_path / "lock"), "containment": "any"}
@@ -595,7 +596,9 @@ def test_start_guard_makes_a_guard_that_ends_with_its_socket(tmp_path: Path) -> 
         assert json.loads(guard.socket.recv(65536))["is"] == "ready"
         environment = Path(f"/proc/{guard.process.pid}/environ").read_bytes().split(b"\0")
         assert [each for each in environment if each and not each.startswith(b"LD_LIBRARY_PATH=")] == []
+        resident_kib = int(status_of(guard.process.pid)["VmRSS"].split()[0])
     assert guard.process.wait(timeout=5) == 0
+    assert resident_kib <= RESIDENT_KIB_MAX
 
 
 # --- mutants ----------------------------------------------------------------------------------------------------------
@@ -626,9 +629,3 @@ def test_mutant_is_caught(open_desk: OpenDesk, name: str) -> None:
     desk = open_desk("root" if os.geteuid() == 0 else "user", mutant=mutant)
     with pytest.raises(AssertionError):
         holds(desk)
-
-
-def test_here_as_root_nothing_was_skipped() -> None:
-    if os.geteuid() == 0:
-        assert interpreter_for(NOBODY)
-    assert time.CLOCK_BOOTTIME == 7

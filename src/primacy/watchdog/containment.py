@@ -1,7 +1,7 @@
 """Starting a guard process, and saying in one sentence how firmly it holds the command (G2).
 
-The guard runs as a plain script of this folder in an interpreter that reads no environment, no site packages and no
-folder of the user's, so that nothing but its two files can change what it does, and it stays small.
+The guard's two files are loaded by themselves, without the package, in an interpreter that reads no environment, no
+site packages and no folder of the user's: nothing else can change what it does, and it stays small.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 GUARD = Path(__file__).with_name("guard.py")
+LAUNCH = "import sys; sys.path.append(sys.argv[1]); import guard; guard.main()"
+"""As a module, not as a script: a script is compiled at every start, and that memory stays with the guard."""
 
 STRONG = "if the guard dies, the kernel ends every process of it"
 WEAK = (
@@ -35,7 +37,12 @@ class GuardProcess(NamedTuple):
     socket: socket.socket
 
 
-def start_guard(script: Path = GUARD) -> GuardProcess:
+def guard_argv(python: str, folder: Path, fd: int) -> list[str]:
+    """How a guard is started from the two files in `folder`, with its end of the socket as `fd`."""
+    return [python, "-I", "-S", "-c", LAUNCH, str(folder), str(fd)]
+
+
+def start_guard() -> GuardProcess:
     """Start one, in a session of its own. It does nothing before `hello`, and ends with the agent or the socket.
 
     The agent must be its parent and must not fork for it in a passing process: the guard checks that the number in
@@ -44,7 +51,7 @@ def start_guard(script: Path = GUARD) -> GuardProcess:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(script), str(theirs.fileno())],
+            guard_argv(sys.executable, GUARD.parent, theirs.fileno()),
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             env={name: os.environ[name] for name in PASSED_ON if name in os.environ},

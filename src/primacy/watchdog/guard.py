@@ -1,8 +1,8 @@
 """The guard: a small process that holds the command's process tree and its deadline (rules G1-G5, G9, G10).
 
-The agent starts it as a plain script (`python -I -S guard.py FD`), talks to it over one packet socket in JSON, and may
-then be killed, stopped or stuck: the tree ends in time nevertheless. It must never import the package, wait for
-anything without a limit, or believe a duration: every deadline is an absolute instant of CLOCK_BOOTTIME in ms.
+The agent starts it (`containment.py`), talks to it over one packet socket in JSON, and may then be killed, stopped or
+stuck: the tree ends in time nevertheless. It must never import the package, wait for anything without a limit, or
+believe a duration: every deadline is an absolute instant of CLOCK_BOOTTIME in ms.
 
 What ends the tree, from the gentle to the certain:
   the agent says stop; no extension until `term_at` (TERM) and `kill_at` (KILL); the agent is dead (KILL at once);
@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 
     from primacy.watchdog import guard_tree as tree
 else:
-    sys.path.append(os.path.dirname(os.path.abspath(__file__)))
-    import guard_tree as tree
+    import guard_tree as tree  # its folder is on the path, the package is not
 
 PACKET_BYTES_MAX = 256 * 1024
 """A start carries the whole environment; the kernel's own limit for a packet is a little below this."""
@@ -169,7 +168,7 @@ class Guard:
                 self.stop_kill_at = min(self.stop_kill_at, order["kill_at"])
                 self.end(order.get("signal", self.stop_signal))
             case "release":
-                self.release_ordered, self.datagrams = True, order["datagrams"]
+                self.release_ordered, self.datagrams = True, order.get("datagrams") or self.datagrams
                 if self.run is None:
                     self.tell("gone", run=self.last_run, released=self.release())
             case "bye" if self.run is None:
@@ -341,7 +340,7 @@ class Guard:
 
     def release(self) -> bool:
         """Send what the agent sealed, if it may be sent (G5). No names are looked up, nothing is waited for."""
-        if not may_release(self) or not self.datagrams:
+        if not may_release(self):
             return False
         for text, host, port in self.datagrams * RELEASE_TIMES:
             with contextlib.suppress(OSError, ValueError):
@@ -355,7 +354,7 @@ class Guard:
 
 
 def main() -> None:
-    agent = socket.socket(fileno=int(sys.argv[1]))
+    agent = socket.socket(fileno=int(sys.argv[-1]))
     agent.set_inheritable(False)
     tree.be_guard(agent.fileno())
     guard = Guard(agent)
@@ -363,7 +362,3 @@ def main() -> None:
         guard.loop()
     finally:
         guard.kill()
-
-
-if __name__ == "__main__":
-    main()
