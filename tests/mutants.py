@@ -18,7 +18,7 @@ from primacy.election.bully import BullyStrategy
 from primacy.election.effects import Persist, Send
 from primacy.election.inputs import Init
 from primacy.election.lease import LeaseOptions, LeaseStrategy
-from primacy.election.messages import Release
+from primacy.election.messages import Release, VoteRequest
 from primacy.election.model import Ballot, Membership
 from primacy.election.raft import RaftOptions, RaftStrategy
 from primacy.election.rank import RankOptions
@@ -57,6 +57,15 @@ class PersistLate(RaftStrategy):
     def _with_persist(self, effects):
         effects = super()._with_persist(effects)
         return [e for e in effects if not isinstance(e, Persist)] + [e for e in effects if isinstance(e, Persist)]
+
+
+class EarlyRequests(RaftStrategy):
+    """Q1: a candidate asks for votes before its own is durable."""
+
+    def _with_persist(self, effects):
+        effects = super()._with_persist(effects)
+        early = [e for e in effects if isinstance(e, Send) and isinstance(e.message, VoteRequest)]
+        return early + [e for e in effects if e not in early]
 
 
 class CountFromAck(Eager):
@@ -482,6 +491,7 @@ def leased(*classes, drift=0.01):
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant("Q1", "ballot durable after its messages", raft(PersistLate), RAFT3),
+    Mutant("Q1", "candidate's vote durable after its requests", raft(EarlyRequests), RAFT3),
     Mutant("Q1", "save not synced", None, only("aimed", "crash-node", "lossy"), prepare=disk(LazyDisk)),
     Mutant("Q3", "hold counted from the ack", raft(CountFromAck), only("lag", "freeze", "clock"), prepare=sluggish),
     Mutant(

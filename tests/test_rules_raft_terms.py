@@ -416,8 +416,16 @@ def test_Q10_the_highest_incarnation_is_durable() -> None:
     bench = Bench()
     bench.hear(Beat(origin("b", incarnation=5), 1, 1, H, True))
     again = Bench(kept=bench.disk, boot=3)
-    again.hear(Beat(origin("b", incarnation=4), 2, 1, H, True))
+    again.hear(Beat(origin("b", incarnation=4, boot=7), 2, 1, H, True))
     assert again.sent(Stale)
+
+
+def test_Q10_a_late_word_of_a_boot_that_has_risen_since_is_no_alarm() -> None:
+    bench = Bench()
+    bench.hear(Beat(origin("b", incarnation=5), 1, 1, H, True))
+    bench.hear(Beat(origin("b", incarnation=4), 1, 1, H, True))
+    assert not bench.sent(Stale)
+    assert not bench.sent(Ack)
 
 
 def test_Q10_releases_and_nodes_without_memory_are_heard_all_the_same() -> None:

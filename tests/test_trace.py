@@ -192,7 +192,7 @@ def test_every_kind_of_fact_can_be_told(kind: Kind) -> None:
     for number in (0, 1, 2):
         text = sentence(Fact(1.0, kind, "a", number, "x", number, "900"))
         assert "{" not in text
-        assert bool(text) == (kind not in (Kind.ROLE, Kind.LEADER, Kind.CALM, Kind.BEAT_TERM))
+        assert bool(text) == (kind not in (Kind.ROLE, Kind.LEADER, Kind.CALM))
 
 
 def test_a_sentence_says_node_what_term_and_why() -> None:

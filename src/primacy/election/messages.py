@@ -113,6 +113,8 @@ class Report(NamedTuple):
     """(hash, voters) of the lists that the reporter was unmuted under."""
     incarnation_seen: int = 0
     """The highest incarnation that the reporter heard of the asker."""
+    gave_way: bool = False
+    """It has no memory because it gave up a first ballot that was never used: it never voted in this cluster."""
 
 
 class FirstBallot(NamedTuple):

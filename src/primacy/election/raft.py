@@ -188,6 +188,8 @@ class RaftStrategy(Remembering):
             self._booted = self.ballot is None or self.ballot.incarnation == self.origin.incarnation
             if self.ballot is None:
                 self.origin = self.origin._replace(incarnation=0, base=0)
+            else:
+                self.origin = self.origin._replace(base=self.ballot.base)
             self.muted = self._why_mute()
             self._settle_role()
             self.stand_at_ms = now_ms + self.timing.promise_ms
@@ -265,6 +267,7 @@ class RaftStrategy(Remembering):
                 return effects + self._on_first_ballot(now_ms, message)
             case FirstBallotTaken() if self.ballot is not None and message.base == self.ballot.base:
                 self._offers.pop(origin.node, None)
+                self.roll.remembers[origin.node] = origin.boot
             case Stale():
                 return effects + self._on_stale(now_ms, message)
         return effects

@@ -44,6 +44,7 @@ class Leading(RaftState):
         self.role = Role.LEADER
         self.leader = self.node
         self.reign = Reign(now_ms, ballot.term, token, self._start_at(now_ms, ages), ages)
+        self.reign.newest_term = 0 if self.newest_at_ms is None else self.newest_term
         effects: list[Effect] = [Record(Event(Code.ELECTED, ballot.term, self.node, value=token))]
         delay_ms = self.reign.start_at_ms - now_ms
         if delay_ms > 0:
@@ -131,7 +132,8 @@ class Leading(RaftState):
             return []
         reign.ordered = True
         self.work_term = reign.term
-        covered = self.released_term > 0 and all(term <= self.released_term for term, _ in reign.ages.values())
+        known = [reign.newest_term, *(term for term, _ in reign.ages.values())]
+        covered = self.released_term > 0 and max(known) <= self.released_term
         return [Start(self._leadership(reign), Release(self.origin, reign.term), covered)]
 
     def _work_started(self, now_ms: int, term: int) -> list[Effect]:  # noqa: ARG002
@@ -146,14 +148,10 @@ class Leading(RaftState):
         effects: list[Effect] = [Record(Event(code, reign.term, detail=detail))]
         if self.work_term == reign.term:
             effects.append(Stop(reign.term, code.value, planned=False))
-            if reign.ran and self._may_release(now_ms, reign):
-                effects.append(OrderRelease(reign.term))
+            if reign.ran:  # only then all work up to its term is known to be gone (G7)
+                effects.append(OrderRelease(reign.term, reign.successor))
         self._retire(now_ms)
         return effects
-
-    def _may_release(self, now_ms: int, reign: Reign) -> bool:  # noqa: ARG002
-        """Only a leader whose work ran may say that all work up to its term is gone (G7)."""
-        return reign.ran
 
     def _retire(self, now_ms: int) -> None:
         """Follower of nobody, without a beat; the own beats still bind (Q4)."""
@@ -167,8 +165,6 @@ class Leading(RaftState):
         effects: list[Effect] = [Record(Event(code, reign.term, detail=detail))]
         if self.work_term == reign.term:
             effects.append(Stop(reign.term, code.value, planned=False))
-        if self._may_release(now_ms, reign):
-            effects.append(OrderRelease(reign.term))
         self._retire(now_ms)
         return effects
 
@@ -185,6 +181,7 @@ class Leading(RaftState):
         if not reign.ran:
             return self._resign(now_ms, reign, code, detail)
         reign.closed = True
+        reign.successor = successor
         return [
             Record(Event(code, reign.term, successor, detail)),
             Stop(reign.term, code.value, planned=True),

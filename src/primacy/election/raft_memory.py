@@ -52,6 +52,7 @@ class Remembering(Voting):
             self.origin = self.origin._replace(incarnation=ballot.incarnation, base=ballot.base)
         self.newest_at_ms, self.newest_term = now_ms, self.term
         self.released_term = -1
+        self.release = None
         self._known.clear()  # everybody is met anew
         was, self.muted = self.muted, self._why_mute()
         self._settle_role()
@@ -75,7 +76,7 @@ class Remembering(Voting):
         """Asks whoever has not answered, then decides. Repeated every beat while mute."""
         self._ask_at_ms = now_ms + self.timing.beat_ms
         if self.muted == TWO_BOOTS:
-            return self._void()  # only a restart helps, after the other machine was stopped
+            return self._doubt()  # only a restart helps, after the other machine was stopped
         targets = self.roll.to_ask(self.ballot)
         if self.roll.init is not None or self.options.auto:
             init = self.roll.init or Init(0)
@@ -165,8 +166,8 @@ class Remembering(Voting):
             return []
         if self.ballot is not None and self.ballot.base == message.base:
             return [Send(sender, FirstBallotTaken(self.origin, message.base))]  # it has it, by whatever way
-        if message.echo != self.seat.boot or not self._is_blank():
-            return []
+        if message.echo != self.seat.boot or not self._is_blank() or self.roll.copy is not None:
+            return []  # also one that this boot used and had to give up must not come back
         effects: list[Effect] = []
         if self.ballot is None or message.base > self.ballot.base:
             wall_ms = now_ms + self._wall_offset_ms
@@ -185,13 +186,14 @@ class Remembering(Voting):
         report = Report(
             self.origin,
             echo=query.origin.boot,
-            memory=ballot is not None,
+            memory=ballot is not None and not ballot.void,
             used=not self._is_blank() or self.roll.copy is not None,
             term=self.term,
             hold_max_ms=ballot.hold_max_ms if ballot is not None else 0,
             token_max=max(self._token_known(), self.options.token_max),
             confirmed=tuple((r.hash, r.voters) for r in ballot.lists if r.confirmed) if ballot is not None else (),
             incarnation_seen=max(seen, query.origin.incarnation),
+            gave_way=self._gave_way,
         )
         return [Send(asker, report)]
 
@@ -201,6 +203,8 @@ class Remembering(Voting):
         return known.token_known if known is not None else 0
 
     def _on_report(self, now_ms: int, report: Report) -> list[Effect]:
+        if not report.memory and self._offers.get(report.origin.node) == report.origin.boot:
+            return []  # it is being offered a first ballot; that it has none yet is no news
         self.roll.hear(report)
         ballot = self.ballot
         counts = ballot is not None and report.memory and report.origin.base != ballot.base
@@ -248,7 +252,7 @@ class Remembering(Voting):
             return True, []
         told = Send(origin.node, Stale(self.origin, origin.boot, newest))
         if origin.incarnation < newest:
-            return False, [told]
+            return False, [] if origin.boot == boot else [told]  # a late word of the very boot that has risen since
         if origin.boot != boot or origin.node in self._twins:
             self._twins.add(origin.node)
             self._known.pop(origin.node, None)
@@ -277,6 +281,7 @@ class Remembering(Voting):
         if self.term > 0 or other.node not in self._voters:
             return []
         self._forget()
+        self._gave_way = True
         return [Record(Event(Code.MUTED, 0, other.node, "another first start of this cluster counts"))]
 
     def _forget(self) -> None:
@@ -301,7 +306,9 @@ class Remembering(Voting):
         is reason to ask the others at once (M2); with two machines, that waits until an operator has stopped one.
         """
         ballot = self.ballot
-        if message.echo != self.seat.boot or ballot is None or message.incarnation_seen < self.origin.incarnation:
+        if message.echo != self.seat.boot or ballot is None or message.origin.node not in self._others:
+            return []
+        if message.incarnation_seen < self.origin.incarnation:
             return []
         later = message.incarnation_seen > self.origin.incarnation
         if self.muted == TWO_BOOTS and not later:
@@ -309,13 +316,22 @@ class Remembering(Voting):
         code = Code.STALE_INCARNATION if later else Code.TWO_BOOTS
         effects = self._lose(now_ms, code, "this node's identity is in doubt") if self.reign is not None else []
         self.roll.copy = ballot
+        voided: list[Effect] = []
         if later:
             self._forget()
+            self._void_due = True
+            voided = self._void()
         else:
             self._mute(TWO_BOOTS)
+            self._doubt()
         detail = "our ballot is an old copy" if later else "another machine speaks with our id, or our disk is a copy"
-        self._void_due = True
-        return [*effects, *self._void(), Record(Event(code, ballot.term, detail=detail))]
+        return [*effects, *voided, Record(Event(code, ballot.term, detail=detail))]
+
+    def _doubt(self) -> list[Effect]:
+        """Whatever is saved from now on bears the mark; tried again while mute, should the disk refuse it."""
+        if self.ballot is not None and not self.ballot.void:
+            self.ballot = self.ballot._replace(void=True)
+        return []
 
     def _void(self) -> list[Effect]:
         """Marks the ballot on the disk as an old copy; tried again with every question until it is saved."""

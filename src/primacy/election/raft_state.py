@@ -63,6 +63,10 @@ class Reign:
         """The work of this term was seen running."""
         self.closed = False
         """TERM was sent for its sake, its guard was lost, or a release was ordered (Q8)."""
+        self.successor = ""
+        """Whom a planned stop is in favour of."""
+        self.newest_term = 0
+        """Term of the newest beat that the winner itself had acked or sent before."""
         self.ahead_term = 0
         """A voter is ahead of us: step down in order and stand again above this term (Q9)."""
 
@@ -101,6 +105,8 @@ class RaftState:
         self._earlier = self.ballot
         self._saving = False
         """A ballot is on its way to the disk; anything but `PersistFailed` next means that it arrived."""
+        self._gave_way = False
+        """This boot gave up a first ballot that was never used (M3)."""
         self._voiding = False
         """The mark that the ballot is an old copy is on its way to the disk."""
         self._void_due = False
@@ -123,6 +129,7 @@ class RaftState:
         mine = list_.get(self.node)
         self._votes = mine is not None and mine.kind is not Kind.OBSERVER
         self._stands = mine is not None and mine.kind is Kind.VOTER
+        self._able = tuple(member.id for member in list_.members if member.kind is Kind.VOTER)
         self._voters = list_.voters
         self._majority = list_.majority
         self._others = tuple(name for name in list_.ids if name != self.node)

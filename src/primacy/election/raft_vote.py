@@ -64,7 +64,7 @@ class Voting(Leading):
 
     def _on_vote_request(self, now_ms: int, request: VoteRequest) -> list[Effect]:
         ballot = self.ballot
-        if ballot is None or self.muted or not self._votes:
+        if ballot is None or self.muted or not self._votes or request.origin.node not in self._able:
             return []
         effects: list[Effect] = []
         if request.evidence is not None:

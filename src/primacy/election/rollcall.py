@@ -33,6 +33,8 @@ class RollCall:
         self.auto = auto
         self.token_max = token_max
         self.reports: dict[str, Report] = {}
+        self.remembers: dict[str, int] = {}
+        """The boots that are known to have a ballot."""
         self.without: tuple[str, ...] = ()
         self.init: Init | None = None
         self.copy: Ballot | None = None
@@ -46,9 +48,15 @@ class RollCall:
         self.without = ()
 
     def hear(self, report: Report) -> None:
-        """Keeps the newest answer of each node, if it answers this boot's question."""
-        if report.echo == self.seat.boot:
-            self.reports[report.origin.node] = report
+        """Keeps the last answer of each node to this boot, but for a late "blank" of a boot that has a memory since."""
+        if report.echo != self.seat.boot:
+            return
+        origin = report.origin
+        blank_late = not report.memory and self.remembers.get(origin.node) == origin.boot
+        if not blank_late:
+            self.reports[origin.node] = report
+        if report.memory:
+            self.remembers[origin.node] = origin.boot
 
     def missing(self, ballot: Ballot | None) -> tuple[str, ...]:
         """The voters whose answer is still needed, in order."""
@@ -101,9 +109,11 @@ class RollCall:
     # --- M2 -----------------------------------------------------------------------------------------------------------
 
     def _good_for_memory(self, node: str) -> bool:
-        """It answered under our list from memory; or it is a second newcomer, in no confirmed list."""
+        """It answered under our list from memory; or it is a newcomer too: in no confirmed list, or never voted."""
         report = self._under_own_list(node)
-        return report is not None and (report.memory or not self._is_confirmed_voter(node))
+        if report is None:
+            return False
+        return report.memory or report.gave_way or not self._is_confirmed_voter(node)
 
     def _is_confirmed_voter(self, node: str) -> bool:
         return any(node in voters for report in self._reports() for _, voters in report.confirmed)

@@ -17,7 +17,6 @@ class Kind(StrEnum):
     WORK_ENDED = "work-ended"
     EVENT = "event"
     VOTE = "vote"
-    BEAT_TERM = "beat-term"
     BAD_ORDER = "bad-order"
     UP = "up"
     DOWN = "down"

@@ -12,7 +12,7 @@ from functools import partial
 from random import Random
 
 from primacy.election.events import Code
-from primacy.election.inputs import Init
+from primacy.election.inputs import Init, Rejoin
 from primacy.election.model import Ballot, ListRecord, Member, Membership
 from primacy.election.model import Kind as MemberKind
 from primacy.election.raft import RaftStrategy
@@ -210,6 +210,7 @@ class Life:
             if name not in core:
                 core = tuple(sorted((*core, *self._break_for_good(name, core))))
         self.liveness.begin(self.world.now, core)
+        self.world.after(self.unit_ms, self._operator_rejoins)
 
     def _repeat_init(self) -> None:
         """A first start that broke off is said again (M3), by an operator who sees that nobody has ever led."""
@@ -306,14 +307,26 @@ class Life:
                 believed = self.world.nodes[name].leader or "nobody"
                 self._violated(Violation(self.world.now, "L1", f"{name} follows {believed} while {leader} leads"))
 
-    def _stuck_by_design(self) -> bool:
-        """Two nodes without memory, or a list whose voters have none, need an operator's word (M2, M3)."""
+    def _blank(self) -> list[str]:
+        """Nodes without memory, if others have one."""
         machines = [self.world.nodes[name].machine for name in self.faults.names]
         raft = [m for m in machines if isinstance(m, RaftStrategy)]
         blank = [m.node for m in raft if m.ballot is None]
-        if not blank or len(blank) == len(raft):
-            return False
-        return len(blank) > 1 or all(name in blank for name in self._voters())
+        return blank if len(blank) < len(raft) else []
+
+    def _operator_rejoins(self) -> None:
+        """Several nodes without memory wait for each other until an operator vouches for the others' loss (M2)."""
+        blank = self._blank()
+        if len(blank) < 2:
+            return
+        self.outcome.rare["memory not healed"] = 1
+        for name in blank:
+            self.world.give(self.world.nodes[name], Rejoin(tuple(other for other in blank if other != name)))
+
+    def _stuck_by_design(self) -> bool:
+        """A list whose voters are all blank, or a new list together with lost memory, needs more than a word (M)."""
+        blank = self._blank()
+        return bool(blank) and (self.faults.final is not None or all(name in blank for name in self._voters()))
 
     def _count(self, fact: Fact) -> None:
         rare = self.outcome.rare
@@ -345,7 +358,7 @@ class Life:
         outcome.faults = dict(sorted(world.count.faults.items()))
         running = sum(end_ms - since for _, _, since in self.work.running.values())
         outcome.working_ms = self.work.running_ms + running
-        outcome.trace_hash = f"{world.digest:016x}"
+        outcome.trace_hash = world.trace_hash
         return outcome
 
 

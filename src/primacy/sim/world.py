@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from heapq import heappop, heappush
 from random import Random
 from typing import Any
+from zlib import crc32
 
 from primacy.election.effects import AskStore, Effect, Extend, OrderRelease, Persist, Record, Send, Start, Stop
 from primacy.election.events import Code
@@ -28,7 +30,7 @@ from primacy.election.inputs import (
     WorkGone,
     WorkStarted,
 )
-from primacy.election.messages import Ack, Beat, Message, VoteReply
+from primacy.election.messages import Ack, Beat, FirstBallotTaken, Message, Report, VoteReply, VoteRequest
 from primacy.election.model import Ballot, Membership, Role, Seat, Strategy
 from primacy.election.store import Look, ReleaseRow, StoreAnswer
 from primacy.settings.timing import Timing
@@ -101,7 +103,6 @@ class Node:
         self.leader = ""
         self.timer_ms: int | None = None
         self.busy: list[Effect] | None = None
-        self.queries: dict[int, bool] = {}
 
     def local_ms(self) -> int:
         return self.clock.local_ms(self.world.now)
@@ -174,6 +175,8 @@ class World:
         self._sequence = 0
         self._draw = self.chance.random
         self._delivers = self._deliver
+        self._told = 0
+        self._ways = 0
 
     # --- building -----------------------------------------------------------------------------------------------------
 
@@ -191,7 +194,6 @@ class World:
         seat = Seat(node.name, node.boot, node.membership, Random(self.chance.getrandbits(64)))
         node.machine = self.maker(node, seat, node.disk.ballot)
         node.inbox.clear()
-        node.queries.clear()
         node.busy = None
         node.timer_ms = None
         node.role, node.leader = Role.STARTING, ""
@@ -201,6 +203,8 @@ class World:
     def crash(self, node: Node, *, power: bool = False) -> None:
         """The agent is killed; with `power`, the whole machine is."""
         if node.machine is None:
+            if power:
+                self._power_lost(node)
             return
         node.machine = None
         node.stopped = 0
@@ -210,12 +214,15 @@ class World:
         node.guard = None
         node.disk.crash(self.chance)
         self.emit(Kind.DOWN, node.name, 1 if power else 0)
+        if power:
+            self._power_lost(node)
         for guard in tuple(node.guards):
-            if power:
-                guard.power_lost()
-                node.guards.remove(guard)
-            else:
-                guard.agent_died()
+            guard.agent_died()
+
+    def _power_lost(self, node: Node) -> None:
+        for guard in tuple(node.guards):
+            guard.power_lost()
+            node.guards.remove(guard)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -245,6 +252,11 @@ class World:
         self.now = max(self.now, until_ms)
         self.digest = digest
         self.count.events += events
+
+    @property
+    def trace_hash(self) -> str:
+        """Of all moments, all facts, and who sent to whom in which order: another history has another one."""
+        return blake2b(f"{self.digest}/{self._told}/{self._ways}".encode(), digest_size=8).hexdigest()
 
     # --- a machine's life ---------------------------------------------------------------------------------------------
 
@@ -433,14 +445,24 @@ class World:
         if kind is Beat or kind is Ack:
             self._check_term(node, message)  # type: ignore[arg-type]
         elif isinstance(message, VoteReply) and message.granted and not message.pre:
+            self._check_vote(node, message.asked, to, message)
+        elif isinstance(message, VoteRequest) and not message.pre:
+            self._check_vote(node, message.term, node.name, message)
+        elif isinstance(message, Report) and message.memory:
             ballot = node.disk.ballot
-            if (
-                ballot is None
-                or ballot.term < message.asked
-                or (ballot.term == message.asked and ballot.voted_for != to)
-            ):
-                self.emit(Kind.BAD_ORDER, node.name, message.asked, "VoteReply")
-            self.emit(Kind.VOTE, node.name, message.origin.base + message.asked, to)
+            if ballot is None or message.origin.config not in [record.hash for record in ballot.lists]:
+                self.emit(Kind.BAD_ORDER, node.name, message.term, "Report")
+        elif isinstance(message, FirstBallotTaken):
+            ballot = node.disk.ballot
+            if ballot is None or ballot.base != message.base:
+                self.emit(Kind.BAD_ORDER, node.name, 0, "FirstBallotTaken")
+
+    def _check_vote(self, node: Node, term: int, candidate: str, message: VoteReply | VoteRequest) -> None:
+        """A vote for another, or for oneself, stands on the disk before anybody hears of it."""
+        ballot = node.disk.ballot
+        if ballot is None or (ballot.term, ballot.voted_for) != (term, candidate):
+            self.emit(Kind.BAD_ORDER, node.name, term, type(message).__name__)
+        self.emit(Kind.VOTE, node.name, message.origin.base + term, candidate)
 
     def _check_term(self, node: Node, message: Ack | Beat) -> None:
         ballot = node.disk.ballot
@@ -479,6 +501,7 @@ class World:
             node.held.append((to, message))
             return
         self._sequence += 1
+        self._ways = (self._ways * STEP + target.index * 64 + node.index) & MASK
         heappush(self._heap, (self.now + delay_ms, self._sequence, self._delivers, target, message))
         if weather.repeat and chance() < weather.repeat:
             self._push(self.now + delay_ms + chance() * 50 * weather.delay_span_ms, self._deliver, target, message)
@@ -555,6 +578,7 @@ class World:
         detail: str = "",
     ) -> None:
         fact = Fact(self.now, kind, node, number, text, extra, subject, detail)
+        self._told = crc32(repr(fact[1:]).encode(), self._told)
         for listener in self.listeners:
             listener(fact)
 
