@@ -1,7 +1,8 @@
 """The three sizes of test: quick (under two minutes), test (everything once), proof (the counts of a release).
 
 `make quick`, `make test` and `make proof [PART=core]` call this. The lives run apart from the rest, without coverage,
-which would slow them down five times. Each size ends with what was skipped and why, and with the servers that ran.
+which would slow them down five times; tests with real processes run one at a time, for they are about moments. Each
+size ends with what was skipped and why, and with the servers that ran.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import subprocess
 import sys
 import time
 
-PYTEST = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", "-p", "no:cacheprovider"]
+PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+TWO_AT_A_TIME = ["-n", "2", "--dist", "worksteal"]
 COVERAGE = ["--cov=primacy.election", "--cov-branch", "--cov-report=term:skip-covered", "--cov-fail-under=95"]
 LIVES = ("tests/test_sim.py", "tests/test_mutants.py", "tests/test_exhaustive.py", "tests/test_lease_lives.py")
+PROCESSES = ("tests/test_guard.py", "tests/test_run.py")
 PARTS = {"core": "tests.proof_core"}
 """What `make proof PART=...` can be asked for, and the module that does it."""
 
@@ -23,14 +26,19 @@ def _pytest(size: str, *arguments: str) -> int:
     return subprocess.run([*PYTEST, *arguments], env=environment, check=False).returncode
 
 
+def _without(*names: str) -> list[str]:
+    return [f"--ignore={name}" for name in names]
+
+
 def quick() -> int:
-    return _pytest("quick")
+    """All but real processes, and a tenth of the lives."""
+    return _pytest("quick", *TWO_AT_A_TIME, *_without(*PROCESSES))
 
 
 def test() -> int:
-    """The rules with coverage, then the lives."""
-    rest = [f"--ignore={name}" for name in LIVES]
-    return _pytest("test", *COVERAGE, *rest) or _pytest("test", *LIVES)
+    """The rules with coverage, then the lives, then the processes."""
+    rules = _pytest("test", *TWO_AT_A_TIME, *COVERAGE, *_without(*LIVES, *PROCESSES))
+    return rules or _pytest("test", *TWO_AT_A_TIME, *LIVES) or _pytest("test", *PROCESSES)
 
 
 def proof(part: str) -> int:
