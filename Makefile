@@ -5,7 +5,7 @@ PART ?= all
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run-demo quick test proof check bench clean lock
+.PHONY: help setup demo run-demo quick packages test proof check bench clean lock
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -27,10 +27,15 @@ run-demo: demo ## the same, by its older name
 quick: setup check ## under two minutes: checks, rules, transcripts, a few lives
 	@$(BIN)/python -m tests.sizes quick
 
-test: setup check ## everything once
+packages: ## what the tests can use of Debian's packages (strace), where this machine lets us install it
+	@command -v strace >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  { apt-get install -y -qq strace >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq strace; } >/dev/null 2>&1; }; } || \
+	  echo "strace is not here and cannot be installed: the tests that need it are skipped, and say so"
+
+test: setup check packages ## everything once
 	@$(BIN)/python -m tests.sizes test
 
-proof: setup check ## the counts and durations that a release must show; PART=core|...
+proof: setup check packages ## the counts and durations that a release must show; PART=core|...
 	@$(BIN)/python -m tests.sizes proof $(PART)
 
 check: setup ## format, lint, strict types, import arrows

@@ -22,6 +22,7 @@ safety rule.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from primacy.election.effects import Effect, Record, Send
 from primacy.election.events import Code, Event
 from primacy.election.inputs import (
@@ -68,25 +69,25 @@ class RankStrategy(RankLeader):
 
     # --- what a strategy of this family adds --------------------------------------------------------------------------
 
+    @abstractmethod
     def _start_round(self, now_ms: int) -> list[Effect]:
         """Begins a round of the election: this node may lead and none is running."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _call_over(self, now_ms: int) -> list[Effect]:
         """The limit of its own round has passed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _hear_round(self, now_ms: int, sender: str, message: Message) -> list[Effect]:
         """A message of a round, from a known node."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _strike(self, now_ms: int, node: str) -> list[Effect]:
         """A call to this node failed at once."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _ack_missing(self, now_ms: int) -> list[Effect]:
         """The ring's; bully passes nothing on."""
-        raise NotImplementedError
 
     # --- the port -----------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ on purpose: stop the work, have it confirmed, and only then let the next one beg
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from enum import StrEnum
 
 from primacy.election.effects import Effect, Record, Send, Start, Stop
@@ -53,7 +54,7 @@ class Timer(StrEnum):
     """Ring: the neighbour has not confirmed the baton."""
 
 
-class RankLeader:
+class RankLeader(ABC):
     """What a node is, and what it does while it leads."""
 
     def __init__(self, seat: Seat, timing: RankTiming, options: RankOptions) -> None:
@@ -97,11 +98,13 @@ class RankLeader:
 
     # --- what follow.py adds ------------------------------------------------------------------------------------------
 
+    @abstractmethod
     def _look_around(self, now_ms: int) -> list[Effect]:
-        raise NotImplementedError
+        """Asks all others whom they follow."""
 
+    @abstractmethod
     def _new_round(self, now_ms: int) -> list[Effect]:
-        raise NotImplementedError
+        """Begins an election, or lets the running one go on."""
 
     # --- time and phases ----------------------------------------------------------------------------------------------
 
