@@ -23,6 +23,7 @@ safety rule.
 from __future__ import annotations
 
 from abc import abstractmethod
+
 from primacy.election.effects import Effect, Record, Send
 from primacy.election.events import Code, Event
 from primacy.election.inputs import (
