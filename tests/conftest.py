@@ -8,9 +8,12 @@ import pytest
 
 
 def pytest_configure() -> None:
-    """A run that was put into the background inherits a deaf ear for Ctrl-C; the commands under test must not."""
+    """A run that was put into the background, or under nohup, is deaf to some signals; what it tests must not be."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
