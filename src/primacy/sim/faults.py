@@ -48,6 +48,8 @@ class Faults:
         """The list that holds after the roll-out, once there was one."""
         self.restarts: dict[str, Node] = {}
         """Nodes that an operator restarts at the calm, to be heard again after two boots of one id spoke."""
+        self.copies_disks = True
+        """Whether a second machine with a copied disk may appear."""
         self.walls_agree = True
         """Wall clocks stay within a fraction of a hold of each other; only then may a store lose commits (T1)."""
         self.stops_guards = 0.2
@@ -443,7 +445,7 @@ def memory(f: Faults) -> None:
 def twin(f: Faults) -> None:
     """A second machine with the same id and a copied disk speaks; what is sent to the id reaches the first (F49)."""
     node = f.some_node()
-    if min(len(f.world.nodes[name].membership.voters) for name in f.names) < 3:
+    if not f.copies_disks or min(len(f.world.nodes[name].membership.voters) for name in f.names) < 3:
         return  # with fewer voters nobody is there who could notice
     ghost = Node(f.world, node.index, node.name, node.clock, node.membership, node.timing)
     ghost.disk.ballot = node.disk.ballot

@@ -114,6 +114,10 @@ class Life:
         membership = Membership.of(self.members, "list-1")
         self._first_list = membership
         change = self.faults.change = self._draw_change() if self.plan.strategy == "raft" else None
+        if change is not None and len(change.membership.voters) < 2:
+            # a list of one node without memory knows of nobody whom it could ask: outside of any rule (docs/faults.md)
+            self.faults.memory_left = 0
+            self.faults.copies_disks = False
         failsafe = self.plan.strategy == "lease" and len(self.names) > 1 and self.chance.random() < 0.3
         for name in self.names:
             node = self._add(name, membership)
