@@ -125,3 +125,10 @@ def transport_of(settings: Settings, seat: Seat, complain: Callable[[str], None]
     own = nodes[seat.node]
     others = {name: Address.of(node.addr) for name, node in nodes.items() if name != seat.node}
     return UdpTransport(seal, Address.of(own.bind or own.addr), others, complain)
+
+
+def addresses(settings: Settings, node: str) -> str:
+    """Where a node of several listens, and whom it speaks to, as a sentence."""
+    nodes = settings.cluster.manager.nodes
+    others = ", ".join(f"{name} at {nodes[name].addr}" for name in sorted(nodes) if name != node)
+    return f"node {node} listens on UDP {nodes[node].bind or nodes[node].addr} and speaks to {others}"

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from primacy.agent.assemble import holding_times, is_alone, seat_of, strategy_of, transport_of
+from primacy.agent.assemble import addresses, holding_times, is_alone, seat_of, strategy_of, transport_of
 from primacy.agent.child import Child
 from primacy.agent.lease_file import LeaseFile, lease_folder
 from primacy.agent.log import Level, Log
@@ -148,7 +148,7 @@ class Agent:
     """One node, alone or of several, with its command. The duty's boss, and the driver's listener."""
 
     def __init__(self, plan: Plan, folder: Folder, asked: Asked) -> None:
-        settings = plan.settings
+        self.settings = settings = plan.settings
         self.log = plan.log
         self.clock = plan.clock
         self.asked = asked
@@ -192,6 +192,7 @@ class Agent:
         self._say_containment()
         if self.transport is not None:
             await self.transport.start(self.hear)
+            self.log.info(addresses(self.settings, self.node), node=self.node)
         held = self.run_lock.is_held()
         if held:
             self.log.warn("waits for the run lock: work of an earlier agent on this machine is still ending")

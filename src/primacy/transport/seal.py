@@ -43,7 +43,9 @@ LEAST_BYTES = HEAD.size + 1 + TAG_BYTES
 WINDOW = 1024
 """Datagrams of one start that may arrive out of order; older ones count as replayed."""
 STARTS_MAX = 8
-"""Starts of one node whose windows are kept; a start that was forgotten cannot know our boot unless it still runs."""
+"""Starts of one node whose windows are kept. What comes from an earlier one, which is over, counts as replayed."""
+STARTS_OVER_MAX = 4_096
+"""Starts of one node, during one of ours, that are remembered to be over."""
 SECRET_BYTES_LEAST = 32
 SECRET_BYTES_MAX = 4_096
 DISTINCT_LEAST = 8
@@ -91,23 +93,30 @@ def read_secret(path: str) -> bytes:
         raise UsageError(f"cluster.secret_file = {path}: it is not there; make one with: primacy keygen") from None
     except OSError as error:
         raise CannotHere(f"cluster.secret_file = {path}: it cannot be read: {error.strerror}") from None
-    with open(handle, "rb", buffering=0) as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise UsageError(f"cluster.secret_file = {path}: it is no plain file")
-        mode = stat.S_IMODE(found.st_mode)
-        if mode & 0o077:
-            raise CannotHere(f"cluster.secret_file = {path}: others can read it (mode {mode:04o}): chmod 600 {path}")
-        if found.st_uid not in (0, os.geteuid()):
-            raise CannotHere(
-                f"cluster.secret_file = {path}: it belongs to user {found.st_uid}, who can change it; "
-                f"chown {os.geteuid()} {path}"
-            )
-        secret = file.read(SECRET_BYTES_MAX + 1) or b""
-    wrong = weakness(secret.strip())
+    try:
+        found = os.fstat(handle)
+        wrong = _exposure(path, found)
+        if wrong:
+            raise CannotHere(f"cluster.secret_file = {path}: {wrong}")
+        secret = os.read(handle, SECRET_BYTES_MAX + 1).strip()
+    finally:
+        os.close(handle)
+    wrong = weakness(secret)
     if wrong:
         raise UsageError(f"cluster.secret_file = {path}: {wrong}; make a secret with: primacy keygen")
-    return secret.strip()
+    return secret
+
+
+def _exposure(path: str, found: os.stat_result) -> str:
+    """Why this file cannot hold a secret, or nothing."""
+    if not stat.S_ISREG(found.st_mode):
+        return "it is no plain file"
+    mode = stat.S_IMODE(found.st_mode)
+    if mode & 0o077:
+        return f"others can read it (mode {mode:04o}): chmod 600 {path}"
+    if found.st_uid not in (0, os.geteuid()):
+        return f"it belongs to user {found.st_uid}, who can change it: chown {os.geteuid()} {path}"
+    return ""
 
 
 def weakness(secret: bytes) -> str:
@@ -228,11 +237,25 @@ class Windows:
 
     def __init__(self) -> None:
         self._of: dict[int, Window] = {}
+        self._over: dict[int, None] = {}
+
+    def knows(self, boot: int) -> bool:
+        """This start was heard before."""
+        return boot in self._of
 
     def is_new(self, boot: int, counter: int) -> bool:
         window = self._of.get(boot)
         if window is None:
+            if boot in self._over:
+                return False
             if len(self._of) >= STARTS_MAX:
-                del self._of[next(iter(self._of))]
+                self._forget_oldest()
             window = self._of[boot] = Window()
         return window.is_new(counter)
+
+    def _forget_oldest(self) -> None:
+        oldest = next(iter(self._of))
+        del self._of[oldest]
+        self._over[oldest] = None
+        if len(self._over) > STARTS_OVER_MAX:
+            del self._over[next(iter(self._over))]

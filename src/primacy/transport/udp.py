@@ -275,6 +275,7 @@ class UdpTransport:
         if peer is None:
             self._drop("stranger")
             return
+        known = peer.windows.knows(opened.boot)
         if opened.sort is not Sort.RELEASE and not self._is_fresh(peer, opened):
             return
         message = None
@@ -284,7 +285,7 @@ class UdpTransport:
                 self._drop("payload")
                 return
         peer.heard_s = self._loop.time()
-        if opened.sort is not Sort.RELEASE:
+        if opened.sort is Sort.GREETING or (opened.sort is Sort.MESSAGE and not known):
             self._meet(peer, opened.boot)
         if message is not None:
             self._count("received")
@@ -309,7 +310,10 @@ class UdpTransport:
             self._put(peer, self.seal.sealed(Sort.GREETING, peer.name, boot, b""))
 
     def _meet(self, peer: Peer, boot: int) -> None:
-        """Its start, as proved by a datagram that knows ours."""
+        """Its start, as proved by a datagram that knows ours: the first one of that start, or a greeting.
+
+        Later ones prove nothing new, and a message of an earlier start may have been long on its way.
+        """
         if peer.boot == boot:
             return
         peer.boot = boot
