@@ -6,6 +6,7 @@ stamps, ordered by (token, run).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import re
@@ -21,9 +22,12 @@ from typing import Any
 import pytest
 from tests import stamp
 
+from primacy.agent.state import claim
 from primacy.cli import main as entry
 from primacy.cli.new import write_secret
 from primacy.election.messages import Beat, Origin, VoteRequest
+from primacy.errors import Unsafe
+from primacy.node.folder import Folder
 from primacy.settings.timing import PROFILES
 from primacy.transport.layout import packed
 from primacy.transport.seal import Seal, Sort
@@ -195,8 +199,10 @@ def kill_agent(agent: Agent) -> None:
 
 
 def kill_all(agent: Agent) -> None:
-    for pid in tree(agent.process.pid):
-        os.kill(pid, signal.SIGKILL)
+    """From the leaves to the agent: no guard outlives it and could still release."""
+    for pid in reversed(tree(agent.process.pid)):
+        with contextlib.suppress(ProcessLookupError):  # gone with the one before
+            os.kill(pid, signal.SIGKILL)
 
 
 def stop_agent(agent: Agent) -> None:
@@ -329,3 +335,14 @@ def test_a_secret_that_others_can_read_and_a_port_in_use(cluster: Cluster) -> No
         cluster.start("a")
         assert cluster.agents["a"].process.wait(WITHIN_S) == 4
     assert f"UDP port 127.0.0.1:{cluster.ports['a']} is in use" in cluster.agents["a"].text
+
+
+def test_a_state_folder_belongs_to_one_node(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path / "state"))
+    try:
+        for _ in range(2):
+            claim(folder, "a")
+        with pytest.raises(Unsafe, match="is that of node a, and this is node b"):
+            claim(folder, "b")
+    finally:
+        folder.close()

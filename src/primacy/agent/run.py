@@ -19,7 +19,7 @@ from primacy.agent.child import Child
 from primacy.agent.lease_file import LeaseFile, lease_folder
 from primacy.agent.log import Level, Log
 from primacy.agent.process_duty import ProcessDuty
-from primacy.agent.state import open_state
+from primacy.agent.state import claim, open_state
 from primacy.agent.words import of_note
 from primacy.election.events import Code, Event
 from primacy.election.inputs import Input, Received, Shutdown, Started
@@ -156,6 +156,8 @@ class Agent:
         seat = seat_of(settings)
         self.node = seat.node
         self.alone = is_alone(settings)
+        if not self.alone:
+            claim(folder, self.node)
         memory = durable.load()
         self.strategy = strategy_of(settings, seat, memory, durable.path)
         if memory.lost:
