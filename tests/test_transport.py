@@ -500,6 +500,49 @@ def test_a_port_in_use_an_address_of_another_machine_and_a_name_that_nobody_know
     play(story)
 
 
+@pytest.mark.parametrize(("listen", "dialled"), [("0.0.0.0", "127.0.0.1"), ("", "localhost"), ("::1", "::1")])
+def test_every_way_to_write_an_address_leads_to_the_other_node(listen: str, dialled: str) -> None:
+    if listen == "::1" and not has_ipv6():
+        pytest.skip("no IPv6 on this machine")
+
+    async def story(pair: Pair) -> None:
+        for node, other in ("ab", "ba"):
+            here, there = Address(listen, pair.ports[node]), Address(dialled, pair.ports[other])
+            pair.ends[node] = UdpTransport(seal_of(node, ord(node)), here, {other: there}, pair.complaints.append)
+            await pair.ends[node].start(pair.heard[node].append)
+        await pair.until(lambda: all(end.ready_release(RELEASE) for end in pair.ends.values()))
+        pair.ends["a"].send("b", beat("a", 1))
+        await pair.until(lambda: pair.heard["b"] == [beat("a", 1)])
+        pair.ends["b"].send("a", beat("b", 1))
+        await pair.until(lambda: pair.heard["a"] == [beat("b", 1)])
+        assert pair.complaints == []
+
+    play(story)
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as tried:
+            tried.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+def test_nobody_else_can_join_the_port() -> None:
+    """Our own sockets share it; afterwards it is closed to whoever asks to share it, too."""
+
+    async def story(pair: Pair) -> None:
+        await pair.start("a", 11)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as thief:
+            for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+                thief.setsockopt(socket.SOL_SOCKET, option, 1)
+            with pytest.raises(OSError, match="in use"):
+                thief.bind(("127.0.0.1", pair.ports["a"]))
+
+    play(story)
+
+
 def test_addresses_as_they_stand_in_the_file() -> None:
     assert Address.of("10.0.0.1:7400") == ("10.0.0.1", 7400)
     assert Address.of("[::1]:7400") == ("::1", 7400)

@@ -110,6 +110,7 @@ class UdpTransport:
         for peer in self.peers.values():
             self._dial(peer, numeric(peer.dialled, family))
         self._resolving = self._loop.create_task(self._resolve())
+        self._resolving.add_done_callback(self._resolved)
 
     def close(self) -> None:
         if self._resolving is not None:
@@ -173,18 +174,25 @@ class UdpTransport:
     # --- names --------------------------------------------------------------------------------------------------------
 
     async def _resolve(self) -> None:
-        """Names at once, and again while there is something to find."""
+        """Names at once, all together, and again while there is something to find."""
         while True:
-            for peer in self.peers.values():
-                silent = self._loop.time() - peer.heard_s > SILENT_S
-                if self._door is None or (peer.socket is not None and not silent):
-                    continue
-                found = await self._looked_up(peer.dialled, family=self._door.family)
-                if found is None:
-                    self._complain_once(peer, f"node {peer.name}: its address {peer.dialled} cannot be resolved yet")
-                else:
-                    self._dial(peer, found[1])
+            await asyncio.gather(*(self._find(peer) for peer in self.peers.values()))
             await asyncio.sleep(RESOLVE_AGAIN_S)
+
+    async def _find(self, peer: Peer) -> None:
+        silent = self._loop.time() - peer.heard_s > SILENT_S
+        if self._door is None or (peer.socket is not None and not silent):
+            return
+        found = await self._looked_up(peer.dialled, family=self._door.family)
+        if found is None:
+            self._complain_once(peer, f"node {peer.name}: its address {peer.dialled} cannot be resolved yet")
+        else:
+            self._dial(peer, found[1])
+
+    def _resolved(self, task: asyncio.Task[None]) -> None:
+        """It never ends by itself: a bug of ours is the loop's to report."""
+        if not task.cancelled():
+            self._loop.call_exception_handler({"message": "names are not looked up", "exception": task.exception()})
 
     async def _looked_up(
         self, address: Address, *, family: int = 0, passive: bool = False
