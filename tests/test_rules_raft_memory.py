@@ -431,6 +431,23 @@ def test_M3_auto_asks_again_while_its_first_ballot_is_unused() -> None:
     assert [q.memory for q in bench.sent(Query)] == [True, True]
 
 
+@pytest.mark.parametrize("lacks", [False, True])
+def test_M3_auto_founds_anew_only_for_one_that_says_now_that_it_has_none(lacks: bool) -> None:
+    """An answer that crossed the first ballot on its way said the same, and is no reason."""
+    bench = Bench(blank=True, options=RaftOptions(auto=True))
+    for other in "bc":
+        bench.report(other, memory=False)
+    bench.wait(P + 2 * BEAT)
+    assert bench.disk is not None
+    base = bench.disk.base
+    bench.report("c", memory=False)
+    bench.ask_first()
+    bench.report("b", used=False, who=origin("b", base=base))
+    assert bench.disk.base == base
+    bench.report("c", memory=not lacks, used=False, who=origin("c", base=0 if lacks else base))
+    assert (bench.disk.base > base) is lacks
+
+
 def test_M3_the_first_ballot_that_cannot_be_saved_is_none() -> None:
     bench = Bench(blank=True)
     bench.hear(FirstBallot(origin("b", base=BASE), BASE, bench.m.seat.boot))

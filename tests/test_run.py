@@ -543,11 +543,7 @@ def test_a_bug_of_ours_ends_the_agent_and_the_guard_ends_the_command(start: Star
         (["--stdout", "nowhere/o", "--", "true"], 2, "--stdout nowhere/o"),
         (["--stderr", ".", "--", "true"], 2, "--stderr .: this is a folder"),
         (["--config", "nowhere.yaml", "--", "true"], 2, "nowhere.yaml: there is no such file"),
-        (
-            ["--config", str(FILES / "complete.yaml"), "--", "true"],
-            2,
-            "clusters of several machines come with the next",
-        ),
+        (["--config", str(FILES / "complete.yaml"), "--", "true"], 2, "--node with one of a, b, c"),
         (["--config", str(FILES / "ghoti_first.yaml"), "--", "true"], 2, "--allow-split-brain"),
         (["--state-dir", "/proc/nowhere", "--", "true"], 4, "the state folder /proc/nowhere cannot be used"),
     ],

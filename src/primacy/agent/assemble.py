@@ -7,7 +7,9 @@ silently left out would be a promise broken.
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
+from collections.abc import Callable
 from random import Random
 
 from primacy.election.guarantees import OF
@@ -15,9 +17,12 @@ from primacy.election.model import Kind, Member, Membership, Seat
 from primacy.election.raft import RaftOptions, RaftStrategy
 from primacy.errors import Unsafe, UsageError
 from primacy.node.ballot import Memory
-from primacy.settings import membership_rows, timing_of
+from primacy.settings import config_hash, membership_rows, timing_of
 from primacy.settings.schema import Settings
 from primacy.settings.timing import Timing
+from primacy.transport import Transport
+from primacy.transport.seal import Seal, read_secrets
+from primacy.transport.udp import Address, UdpTransport
 
 BOOT_BITS = 62
 HASH_BYTES = 16
@@ -32,14 +37,10 @@ def refuse(settings: Settings, *, allow_split_brain: bool) -> None:
             f"election.strategy = {strategy} does not promise at most one: each side of a divided network would run "
             "the command. Use raft, or say --allow-split-brain"
         )
-    nodes = settings.cluster.manager.nodes
-    if len(nodes) > 1:
-        raise UsageError(
-            f"{settings.source or 'the file'} lists {len(nodes)} nodes, and clusters of several machines come with the "
-            "next version of `primacy run`; this one runs a single node"
-        )
     if strategy != "raft":
         raise UsageError(f"election.strategy = {strategy}: this version of `primacy run` knows raft only")
+    if len(settings.cluster.manager.nodes) > 1:
+        _refuse_cluster(settings)
     later = {
         "election.mode = manual": settings.election.mode != "automatic",
         "run.health": bool(run.health),
@@ -51,13 +52,33 @@ def refuse(settings: Settings, *, allow_split_brain: bool) -> None:
         raise UsageError(f"{', '.join(asked)}: this version of `primacy run` cannot do that yet; leave it out")
 
 
+def _refuse_cluster(settings: Settings) -> None:
+    cluster = settings.cluster
+    names = ", ".join(sorted(cluster.manager.nodes))
+    if not settings.node:
+        raise UsageError(f"which node is this? Say --node with one of {names}; the host's name is none of them")
+    if not cluster.secret_file:
+        raise UsageError("cluster.secret_file is missing, and nodes of one cluster need a secret: primacy keygen")
+    if cluster.first_start != "auto":
+        raise UsageError(
+            "cluster.first_start = explicit: this version of `primacy run` has no `primacy init` yet; write "
+            "first_start: auto, and fresh nodes form the cluster by themselves once all of them are up"
+        )
+
+
+def is_alone(settings: Settings) -> bool:
+    """One node, which speaks to nobody."""
+    return len(membership_rows(settings)) == 1
+
+
 def seat_of(settings: Settings) -> Seat:
     """Who this node is, in this start."""
     rows = membership_rows(settings)
     members = [Member(name, Kind(kind), priority) for name, kind, priority in rows]
     node = settings.node or rows[0][0]
     boot = secrets.randbits(BOOT_BITS) | 1
-    return Seat(node, boot, Membership.of(members, _alone_hash(settings, node)), Random(secrets.randbits(64)))
+    digest = _alone_hash(settings, node) if is_alone(settings) else config_hash(settings)
+    return Seat(node, boot, Membership.of(members, digest), Random(secrets.randbits(64)))
 
 
 def _alone_hash(settings: Settings, node: str) -> str:
@@ -78,11 +99,36 @@ def holding_times(settings: Settings) -> Timing:
 
 
 def strategy_of(settings: Settings, seat: Seat, memory: Memory, path: str) -> RaftStrategy:
-    """The strategy of a node that is alone: it starts its cluster by itself (M3), but never after a loss of memory."""
-    if memory.lost or (memory.ballot is not None and memory.ballot.void):
-        why = memory.lost or "it turned out to be an old copy"
+    """A node that is alone starts its cluster by itself (M3), but never after a loss of memory.
+
+    One of several that lost its memory is mute until the others have answered (M2); it founds nothing by itself.
+    """
+    lost = memory.lost or (
+        "it turned out to be an old copy" if memory.ballot is not None and memory.ballot.void else ""
+    )
+    if lost and is_alone(settings):
         raise Unsafe(
-            f"the ballot {path} cannot be trusted: {why}. What this node promised is forgotten. It is the only one "
+            f"the ballot {path} cannot be trusted: {lost}. What this node promised is forgotten. It is the only one "
             f"of its cluster; to begin anew, with tokens above the clock's time: rm {path}"
         )
-    return RaftStrategy(seat, holding_times(settings), memory.ballot, RaftOptions(auto=True))
+    return RaftStrategy(seat, holding_times(settings), memory.ballot, RaftOptions(auto=not lost))
+
+
+def transport_of(settings: Settings, seat: Seat, complain: Callable[[str], None]) -> Transport | None:
+    """How this node speaks to the others; None if there are none."""
+    if is_alone(settings):
+        return None
+    cluster = settings.cluster
+    path = os.path.join(os.path.dirname(settings.source), cluster.secret_file)
+    seal = Seal(cluster.name, settings.election.name, seat.node, seat.boot, read_secrets(path))
+    nodes = cluster.manager.nodes
+    own = nodes[seat.node]
+    others = {name: Address.of(node.addr) for name, node in nodes.items() if name != seat.node}
+    return UdpTransport(seal, Address.of(own.bind or own.addr), others, complain)
+
+
+def addresses(settings: Settings, node: str) -> str:
+    """Where a node of several listens, and whom it speaks to, as a sentence."""
+    nodes = settings.cluster.manager.nodes
+    others = ", ".join(f"{name} at {nodes[name].addr}" for name in sorted(nodes) if name != node)
+    return f"node {node} listens on UDP {nodes[node].bind or nodes[node].addr} and speaks to {others}"

@@ -22,8 +22,9 @@ OURS = "PRIMACY_"
 """Variables of this beginning are ours: what the agent itself inherited of them is not passed on."""
 
 
-ORDER_BYTES_MAX = 190_000
-"""A start travels to the guard as one packet, which the kernel bounds at about 200,000 bytes."""
+ORDER_BYTES_MAX = 160_000
+"""A start travels to the guard as one packet, which the kernel bounds at about 200,000 bytes; the releases for a
+hundred other nodes stand in it as well."""
 
 
 class User(NamedTuple):

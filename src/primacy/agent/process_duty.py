@@ -10,9 +10,11 @@ This is the port `Work` of the driver. It must never wait: what takes time is to
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import os
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, assert_never
 
 from primacy.agent.child import Child, told
@@ -24,6 +26,7 @@ from primacy.election.model import Leadership
 from primacy.node.clock import Clock
 from primacy.node.lock import RunLock
 from primacy.settings.timing import Timing
+from primacy.transport import ReadyDatagram
 from primacy.watchdog import machine
 from primacy.watchdog.machine import Note, Phase, State, Watchdog
 
@@ -39,6 +42,10 @@ READY_S = 10.0
 """How long the first guard may take to be ready: an interpreter's start on a machine that is very busy."""
 FAREWELL_S = 2.0
 """How long an idle guard may take to end before it is killed. It holds nothing."""
+
+
+Ready = Callable[[Release], list[ReadyDatagram]]
+"""Seals a release for every other node, for the guard to send."""
 
 
 class DutyView(NamedTuple):
@@ -91,6 +98,7 @@ class ProcessDuty:
         lease: LeaseFile,
         require: str,
         boss: Boss,
+        ready: Ready = lambda _: [],
     ) -> None:
         self.election = election
         self.child = child
@@ -101,6 +109,9 @@ class ProcessDuty:
         self.lease = lease
         self.require = require
         self.boss = boss
+        self.ready = ready
+        self._release: Release | None = None
+        """Of the term whose work may run: in the guard's hands from its first start on (G4)."""
         self.guard: GuardLink | None = None
         self.spare: GuardLink | None = None
         self.containment = ""
@@ -117,6 +128,7 @@ class ProcessDuty:
     # --- what the driver says -----------------------------------------------------------------------------------------
 
     def start(self, leadership: Leadership, release: Release | None, covered: bool) -> None:  # noqa: ARG002
+        self._release = release
         self._step(machine.Begin(leadership))
 
     def extend(self, leadership: Leadership) -> None:
@@ -200,8 +212,8 @@ class ProcessDuty:
                 self.lease.write(leadership, self.watchdog.run)
             case machine.OrderStop(kill_at_ms):
                 self._send({"do": "stop", "signal": self.child.stop_signal, "kill_at": kill_at_ms})
-            case machine.OrderLetGo():
-                self._send({"do": "release", "datagrams": []})
+            case machine.OrderLetGo(successor):
+                self._send({"do": "release", "datagrams": self._datagrams(successor)})
             case machine.Dismiss():
                 self.lease.remove()
                 if self.guard is not None:
@@ -228,7 +240,14 @@ class ProcessDuty:
         self.lease.write(leadership, run)
         more = told(self.election, leadership.member, leadership, run, self.lease.path)
         order = {"do": "start", "run": run, **self.child.order(more), **self._points(leadership)}
-        self._send({**order, "release": None, "targets": []})
+        self._send({**order, "datagrams": self._datagrams()})
+
+    def _datagrams(self, successor: str = "") -> list[tuple[str, str, int]]:
+        """The release, sealed for each other node, as the guard takes it."""
+        if self._release is None or self._release.term != self.watchdog.term:
+            return []
+        sealed = self.ready(self._release._replace(successor=successor))
+        return [(base64.b64encode(data).decode(), host, port) for data, host, port in sealed]
 
     def _points(self, leadership: Leadership) -> dict[str, int]:
         """TERM, KILL and dead-man as absolute moments: s is where the hold began."""

@@ -14,15 +14,16 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from primacy.agent.assemble import holding_times, seat_of, strategy_of
+from primacy.agent.assemble import addresses, holding_times, is_alone, seat_of, strategy_of, transport_of
 from primacy.agent.child import Child
 from primacy.agent.lease_file import LeaseFile, lease_folder
 from primacy.agent.log import Level, Log
 from primacy.agent.process_duty import ProcessDuty
-from primacy.agent.state import open_state
+from primacy.agent.state import claim, open_state
 from primacy.agent.words import of_note
 from primacy.election.events import Code, Event
-from primacy.election.inputs import Input, Shutdown, Started
+from primacy.election.inputs import Input, Received, Shutdown, Started
+from primacy.election.messages import Message, Release
 from primacy.election.model import Role
 from primacy.errors import CannotHere, Unsafe
 from primacy.node.ballot import FileDurable
@@ -31,6 +32,7 @@ from primacy.node.driver import Driver
 from primacy.node.folder import Folder
 from primacy.node.lock import AgentLock, RunLock
 from primacy.settings.schema import Settings
+from primacy.transport import ReadyDatagram
 from primacy.watchdog.containment import containment_sentence
 from primacy.watchdog.machine import Note, Policy, Restart, Watchdog
 
@@ -41,6 +43,8 @@ TURN_LOOK_S = 0.5
 """How often a second agent looks whether it is its turn, should the end of the first not be seen at once."""
 TURN_AGAIN_S = 0.01
 """The one that is named is gone: either it is our turn now, or another one is just about to write its name."""
+MUTE_LOOK_S = 2.0
+"""How often a node that may not speak looks whether it has something new to say about that."""
 
 
 class Plan(NamedTuple):
@@ -141,17 +145,24 @@ class Asked:
 
 
 class Agent:
-    """One node that is alone, with its command. The duty's boss, and the driver's listener."""
+    """One node, alone or of several, with its command. The duty's boss, and the driver's listener."""
 
     def __init__(self, plan: Plan, folder: Folder, asked: Asked) -> None:
-        settings = plan.settings
+        self.settings = settings = plan.settings
         self.log = plan.log
         self.clock = plan.clock
         self.asked = asked
         durable = FileDurable(folder)
         seat = seat_of(settings)
         self.node = seat.node
-        self.strategy = strategy_of(settings, seat, durable.load(), durable.path)
+        self.alone = is_alone(settings)
+        if not self.alone:
+            claim(folder, self.node)
+        memory = durable.load()
+        self.strategy = strategy_of(settings, seat, memory, durable.path)
+        if memory.lost:
+            self.log.warn(f"the ballot {durable.path} cannot be trusted: {memory.lost}")
+        self.transport = transport_of(settings, seat, self.complain)
         self.run_lock = RunLock(folder)
         election = settings.election.name
         lease = LeaseFile(lease_folder(folder.where, os.environ, os.geteuid()), election, self.clock, self.complain)
@@ -167,8 +178,11 @@ class Agent:
             lease,
             settings.run.require_containment,
             self,
+            self.ready_release,
         )
-        self.driver = Driver(self.strategy, self.clock, durable, self.duty, self.recorded)
+        self.driver = Driver(self.strategy, self.clock, durable, self.duty, self.recorded, self.transport)
+        self._mute_said = ""
+        self._mute_timer: asyncio.TimerHandle | None = None
         self.ending = False
         self.exit_code = 0
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -178,13 +192,19 @@ class Agent:
         asyncio.get_running_loop().set_exception_handler(self._broken)
         await self.duty.prepare()
         self._say_containment()
+        if self.transport is not None:
+            await self.transport.start(self.hear)
+            self.log.info(addresses(self.settings, self.node), node=self.node)
         held = self.run_lock.is_held()
         if held:
             self.log.warn("waits for the run lock: work of an earlier agent on this machine is still ending")
             self.duty.watch_lock()
         self.asked.agent = self
         self.driver.give(Started(self.clock.wall_ms(), held))
-        self._refuse_to_be_mute()
+        if self.alone:
+            self._refuse_to_be_mute()
+        else:
+            self._say_mute()
         if self.asked.exit_code is not None:
             self.asked_to_end(1)
         await self._over
@@ -194,6 +214,10 @@ class Agent:
     async def close(self) -> None:
         self.asked.agent = None
         self.driver.close()
+        if self._mute_timer is not None:
+            self._mute_timer.cancel()
+        if self.transport is not None:
+            self.transport.close()
         await self.duty.close()
         self.run_lock.close()
 
@@ -211,6 +235,14 @@ class Agent:
         view = self.strategy.view(self.clock.now_ms())
         if view.role is Role.MUTED:
             raise Unsafe(f"node {self.node} waits for {view.waits_for}")
+
+    def _say_mute(self) -> None:
+        """What a node that may not speak yet waits for, each time that this changes."""
+        self._mute_timer = asyncio.get_running_loop().call_later(MUTE_LOOK_S, self._say_mute)
+        view = self.strategy.view(self.clock.now_ms())
+        said, self._mute_said = self._mute_said, view.waits_for if view.role is Role.MUTED else ""
+        if self._mute_said and self._mute_said != said:
+            self.log.info(f"node {self.node} waits for {self._mute_said}", node=self.node)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -255,6 +287,12 @@ class Agent:
 
     def tell(self, given: Input) -> None:
         self.driver.give(given)
+
+    def hear(self, message: Message) -> None:
+        self.driver.give(Received(message))
+
+    def ready_release(self, release: Release) -> list[ReadyDatagram]:
+        return self.transport.ready_release(release) if self.transport is not None else []
 
     def note(self, note: Note) -> None:
         level, text = of_note(note)

@@ -19,6 +19,7 @@ from primacy.settings.timing import PROFILES
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] CMD [ARG]...")
 @config_option
+@click.option("--node", metavar="ID", help="Which node of the file's list this is; default: the host's name.")
 @click.option("--election", metavar="NAME", help="The role to be filled; default: main.")
 @click.option("--state-dir", metavar="DIR", help="Where the node keeps what it must not forget.")
 @click.option("--profile", metavar="P", help=f"Times: {', '.join(PROFILES)}; see `primacy contract`.")
@@ -50,6 +51,7 @@ def run(
     *,
     command: tuple[str, ...],
     config: str | None,
+    node: str | None,
     election: str | None,
     state_dir: str | None,
     profile: str | None,
@@ -65,16 +67,16 @@ def run(
 ) -> int:
     """Run a command, at most once at a time.
 
-    The node that leads runs it; without a file this machine is the only one. It is started again when it ends
-    (--restart), and told to end, then killed, when the leadership does. This runs a service, not a one-time job: in a
-    cluster, another node starts it when this one gives up.
+    The node that leads runs it: without a file this machine is the only one, with a list in the file its nodes elect
+    one. It is started again when it ends (--restart), and told to end, then killed, when the leadership does. This runs
+    a service, not a one-time job: in a cluster, another node starts it when this one gives up.
     """
     if not sys.platform.startswith("linux"):
         raise CannotHere("primacy run needs Linux: its guard stands on kernel timers and process namespaces")
     from primacy.agent.assemble import refuse
     from primacy.settings import load
 
-    settings = load(call.file(config), call.node)
+    settings = load(call.file(config), node or call.node)
     changed = _changed(
         settings,
         {"name": election, "profile": profile, "strategy": strategy},

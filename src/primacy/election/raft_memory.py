@@ -154,9 +154,14 @@ class Remembering(Voting):
         return self._offer_first()
 
     def _first_start_again(self) -> list[Effect]:
-        """A first start that broke off, with `auto`: the lowest id asks all again."""
+        """A first start that broke off, with `auto`: the lowest id asks all again.
+
+        Only what is answered now counts: an answer that crossed the first ballot on its way says that its sender has
+        none, and founding anew because of it would leave behind whoever has begun to use the first.
+        """
         if not (self.options.auto and self._is_blank() and self._voters[:1] == (self.node,)):
             return []
+        self.roll.reports.clear()
         return [Send(node, Query(self.origin, memory=True)) for node in self._other_voters]
 
     def _on_first_ballot(self, now_ms: int, message: FirstBallot) -> list[Effect]:

@@ -1,0 +1,93 @@
+"""How nodes speak: the port `Transport`, and its twin in memory.
+
+`layout.py` turns messages into bytes and back, `seal.py` makes and checks datagrams, `udp.py` sends and receives them.
+Nothing here knows a strategy: a message is carried, never judged. What cannot be trusted is dropped, counted by kind
+and never answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from primacy.election.messages import Message, Release
+
+__all__ = ["Hear", "MemoryNet", "MemoryTransport", "ReadyDatagram", "Transport"]
+
+Hear = Callable[[Message], None]
+"""Told each message whose seal was good, or which needs none."""
+ReadyDatagram = tuple[bytes, str, int]
+"""A sealed datagram with the address, in numbers, that it goes to."""
+
+
+class Transport(Protocol):
+    """Carries messages to other nodes, or loses them."""
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """How many of each kind: sent, received, and why others were dropped."""
+        ...
+
+    async def start(self, hear: Hear) -> None:
+        """From here on messages are heard and can be sent. Raises one of ours if that cannot be."""
+        ...
+
+    def send(self, to: str, message: Message) -> None:
+        """Never waits, and never fails: what cannot be sent is lost."""
+        ...
+
+    def ready_release(self, release: Release) -> list[ReadyDatagram]:
+        """The release as datagrams, one for each other node, that whoever is handed them may send later (G4, G6)."""
+        ...
+
+    def close(self) -> None:
+        """Nothing is heard or sent any more. May be said twice."""
+        ...
+
+
+class MemoryNet:
+    """A network in memory: what is sent waits until it is delivered."""
+
+    def __init__(self) -> None:
+        self.heard_by: dict[str, Hear] = {}
+        self.waiting: list[tuple[str, Message]] = []
+
+    def deliver(self) -> None:
+        """What was sent by now. What follows from it waits for the next time."""
+        waiting, self.waiting = self.waiting, []
+        for to, message in waiting:
+            if to in self.heard_by:
+                self.heard_by[to](message)
+
+
+class MemoryTransport:
+    """One node's end of a network in memory."""
+
+    def __init__(self, net: MemoryNet, node: str, others: tuple[str, ...]) -> None:
+        self.net = net
+        self.node = node
+        self.others = others
+        self.counters: dict[str, int] = {}
+
+    async def start(self, hear: Hear) -> None:
+        def receive(message: Message) -> None:
+            self._count("received")
+            hear(message)
+
+        self.net.heard_by[self.node] = receive
+
+    def send(self, to: str, message: Message) -> None:
+        if self.node in self.net.heard_by and to in self.others:
+            self._count("sent")
+            self.net.waiting.append((to, message))
+        else:
+            self._count("unsent")
+
+    def ready_release(self, release: Release) -> list[ReadyDatagram]:
+        return [(str(release.term).encode(), to, 0) for to in self.others]
+
+    def close(self) -> None:
+        self.net.heard_by.pop(self.node, None)
+
+    def _count(self, what: str) -> None:
+        self.counters[what] = self.counters.get(what, 0) + 1

@@ -1,0 +1,150 @@
+"""Messages as bytes: one msgpack array per message, `[kind, incarnation, boot, list, base, field, ...]`.
+
+The sender's name is not in it: it stands in the datagram's head, and the seal proves it. Two versions of primacy may
+meet: fields that are not known here are ignored when they stand behind the known ones, and fields that have a default
+may be missing. What cannot be read that way has another `LAYOUT`, which the datagram's head names, so that it is
+refused before it is misunderstood.
+
+Bytes of any kind may be handed in: `unpacked` returns None for what is no message of ours, and never raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from primacy.election import messages
+from primacy.election.messages import Message, Origin, Release
+
+LAYOUT = 1
+NUMBER_MAX = 2**63 - 1
+TEXT_CHARS_MAX = 64
+"""The longest text is the hash of a list, 32 characters; a name has at most 20."""
+LISTS_MAX = 16
+VOTERS_MAX = 100
+"""As many as a list may have."""
+ORIGIN_FIELDS = 5
+"""Kind included."""
+
+
+class Unreadable(ValueError):
+    """No message of ours. Never leaves this file."""
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or not -1 <= value <= NUMBER_MAX:
+        raise Unreadable("no number of ours")
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if type(value) is not bool:
+        raise Unreadable("neither true nor false")
+    return value
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str or len(value) > TEXT_CHARS_MAX:
+        raise Unreadable("no text of ours")
+    return value
+
+
+def _row(value: Any, most: int) -> list[Any]:
+    if type(value) is not list or len(value) > most:
+        raise Unreadable("no row of ours")
+    return value
+
+
+def _lists(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    found = []
+    for pair in _row(value, LISTS_MAX):
+        digest, voters = _row(pair, 2)
+        found.append((_text(digest), tuple(_text(name) for name in _row(voters, VOTERS_MAX))))
+    return tuple(found)
+
+
+def _evidence(value: Any) -> Release | None:
+    """A release that a candidate passes on: of another node, so that its name is in it."""
+    if value is None:
+        return None
+    node, incarnation, boot, config, base, term, successor = _row(value, 16)[:7]
+    origin = Origin(_text(node), _number(incarnation), _number(boot), _text(config), _number(base))
+    return Release(origin, _number(term), _text(successor))
+
+
+def _plain_evidence(release: Release | None) -> list[Any] | None:
+    return None if release is None else [*release.origin, release.term, release.successor]
+
+
+Read = Callable[[Any], Any]
+
+
+class Kind(NamedTuple):
+    """How one kind of message stands on the wire."""
+
+    number: int
+    made: Callable[..., Message]
+    reads: tuple[Read, ...]
+    """One per field after the origin."""
+    needed: int
+    """Fields that must be there; the others have defaults."""
+
+
+def _kind(number: int, made: Any, *reads: Read) -> Kind:
+    assert len(made._fields) == len(reads) + 1, made
+    return Kind(number, made, reads, len(reads) - len(made._field_defaults))
+
+
+KINDS: tuple[Kind, ...] = (
+    _kind(1, messages.VoteRequest, _number, _flag, _evidence),
+    _kind(
+        2,
+        messages.VoteReply,
+        *(_number, _flag, _flag, _number, _number, _number, _number, _number, _number, _number),
+    ),
+    _kind(3, messages.Beat, _number, _number, _number, _flag),
+    _kind(4, messages.Ack, _number, _number, _number),
+    _kind(5, messages.Ahead, _number),
+    _kind(6, messages.Release, _number, _text),
+    _kind(7, messages.Query, _flag),
+    _kind(8, messages.Report, _number, _flag, _flag, _number, _number, _number, _lists, _number),
+    _kind(9, messages.FirstBallot, _number, _number),
+    _kind(10, messages.FirstBallotTaken, _number),
+    _kind(11, messages.Stale, _number, _number),
+)
+"""Numbers are never used again for something else."""
+_BY_NUMBER = {kind.number: kind for kind in KINDS}
+_NUMBER_OF: dict[Any, int] = {kind.made: kind.number for kind in KINDS}
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder().decode
+
+
+def packed(message: Message) -> bytes:
+    """The message without its sender's name. Only raft's messages have a place on this wire."""
+    number = _NUMBER_OF.get(type(message))
+    assert number is not None, f"{type(message).__name__} does not travel by UDP"
+    fields: list[Any] = list(message[1:])
+    if type(message) is messages.VoteRequest:
+        fields[2] = _plain_evidence(message.evidence)
+    return _encode([number, *message.origin[1:], *fields])
+
+
+def unpacked(sender: str, payload: bytes) -> Message | None:
+    """The message that `sender` sent, or None."""
+    try:
+        row = _decode(payload)
+        if type(row) is not list or len(row) < ORIGIN_FIELDS:
+            return None
+        kind = _BY_NUMBER.get(row[0]) if type(row[0]) is int else None
+        if kind is None:
+            return None
+        incarnation, boot, config, base = row[1:ORIGIN_FIELDS]
+        origin = Origin(sender, _number(incarnation), _number(boot), _text(config), _number(base))
+        fields = row[ORIGIN_FIELDS : ORIGIN_FIELDS + len(kind.reads)]
+        if len(fields) < kind.needed:
+            return None
+        return kind.made(origin, *(read(value) for read, value in zip(kind.reads, fields, strict=False)))
+    except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError):
+        return None

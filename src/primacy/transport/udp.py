@@ -1,0 +1,378 @@
+"""Sealed datagrams between the nodes of a fixed list.
+
+One connected socket per other node, all on our one port: the kernel hands each node's datagrams to its own queue, so
+that a flood of strangers fills another one. That other one, the door, takes what comes from anywhere else: releases,
+which a guard sends from a port of its own, and nodes behind an address that is not the one they are dialled at. Of
+each socket a bounded number of datagrams is read in a turn of the loop, of the door the fewest.
+
+A node that is down answers with "refused", which means nothing here. A name that cannot be resolved is said once and
+tried again; a name whose node is silent is looked up anew, for it may have moved.
+
+What is dropped is counted by kind. Only a datagram with a good seal is ever answered, by a greeting at most, and to the
+address that stands in our own list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import Callable
+from typing import NamedTuple
+
+from primacy.election.messages import Message, Release
+from primacy.errors import CannotHere, InUse
+from primacy.transport import Hear, ReadyDatagram
+from primacy.transport.layout import packed, unpacked
+from primacy.transport.seal import DATAGRAM_BYTES_MAX, Drop, Opened, Seal, Sort, Windows
+
+READS_MAX = 64
+"""Datagrams of one node in a turn: several beats of a hundred nodes, and still only about a millisecond."""
+DOOR_READS_MAX = 16
+RESOLVE_AGAIN_S = 2.0
+SILENT_S = 30.0
+"""A name is looked up again when its node was silent this long."""
+GREETING_S = 0.02
+"""Between two greetings of one node; a restart needs one."""
+SAY_AFTER_S = 1.0
+SAY_AGAIN_S = 60.0
+SAID = ("size", "foreign", "seal", "stranger", "layout", "head", "payload", "replay")
+"""Drops that somebody should look into; the others are a network's daily life."""
+
+
+class Address(NamedTuple):
+    """What stands in the file, `host:port`."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, text: str) -> Address:
+        host, _, port = text.rpartition(":")
+        return cls(host.removeprefix("[").removesuffix("]"), int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+SocketAddress = tuple[str, int] | tuple[str, int, int, int]
+
+
+class Peer:
+    """Another node, as far as datagrams go."""
+
+    def __init__(self, name: str, dialled: Address) -> None:
+        self.name = name
+        self.dialled = dialled
+        self.address: SocketAddress | None = None
+        self.socket: socket.socket | None = None
+        self.boot = 0
+        """Of its start, as it said itself; 0 if nothing was heard."""
+        self.windows = Windows()
+        self.unheard: Message | None = None
+        """The last message that was sent to an unknown start: sent again once that is known."""
+        self.heard_s = 0.0
+        self.greeted_s = 0.0
+        self.complained: set[str] = set()
+
+
+class UdpTransport:
+    """The port `Transport`, for one node. `complain` is told what an operator should know."""
+
+    def __init__(
+        self, seal: Seal, listen: Address, others: dict[str, Address], complain: Callable[[str], None]
+    ) -> None:
+        self.seal = seal
+        self.listen = listen
+        self.complain = complain
+        self.counters: dict[str, int] = {}
+        self.peers = {name: Peer(name, others[name]) for name in sorted(others)}
+        self._hear: Hear = lambda _: None
+        self._door: socket.socket | None = None
+        self._bound: SocketAddress = (listen.host, listen.port)
+        self._resolving: asyncio.Task[None] | None = None
+        self._saying: asyncio.TimerHandle | None = None
+        self._unsaid: dict[str, int] = {}
+        self._loop: asyncio.AbstractEventLoop
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    async def start(self, hear: Hear) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._hear = hear
+        found = await self._looked_up(self.listen, passive=True)
+        if found is None:
+            raise CannotHere(f"the own address {self.listen} cannot be resolved; say `bind` for this node in the file")
+        family, self._bound = found
+        self._door = self._opened_door(family)
+        self._loop.add_reader(self._door, self._read, self._door, None, DOOR_READS_MAX)
+        for peer in self.peers.values():
+            self._dial(peer, numeric(peer.dialled, family))
+        self._resolving = self._loop.create_task(self._resolve())
+        self._resolving.add_done_callback(self._resolved)
+
+    def close(self) -> None:
+        if self._resolving is not None:
+            self._resolving.cancel()
+            self._resolving = None
+        if self._saying is not None:
+            self._saying.cancel()
+            self._saying = None
+        for peer in self.peers.values():
+            self._hang_up(peer)
+        if self._door is not None:
+            self._loop.remove_reader(self._door)
+            self._door.close()
+            self._door = None
+
+    def _opened_door(self, family: int) -> socket.socket:
+        """Bound without sharing, so that a port in use is noticed; shared with our own sockets only, one by one."""
+        door = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        try:
+            door.bind(self._bound)
+        except OSError as error:
+            door.close()
+            if error.errno == errno.EADDRINUSE:
+                raise InUse(f"UDP port {self.listen} is in use on this machine; each node needs its own") from None
+            raise CannotHere(
+                f"cannot listen on UDP {self.listen}: {error.strerror}; is this node's address in the file this "
+                "machine's? If others dial it under another one, say `bind` as well"
+            ) from None
+        return door
+
+    def _dial(self, peer: Peer, address: SocketAddress | None) -> None:
+        """A socket of its own for this node. Sharing the port is allowed just as long as it takes."""
+        if address is None or address == peer.address or self._door is None:
+            return
+        self._hang_up(peer)
+        ours = [self._door, *(other.socket for other in self.peers.values() if other.socket is not None)]
+        fresh = socket.socket(self._door.family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        try:
+            for one in (*ours, fresh):
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            fresh.bind(self._bound)
+            fresh.connect(address)
+        except OSError as error:  # no route: tried again with the names
+            fresh.close()
+            self._complain_once(peer, f"node {peer.name} cannot be dialled at {peer.dialled}: {error.strerror}")
+            return
+        finally:
+            for one in (*ours, fresh):
+                with contextlib.suppress(OSError):
+                    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+        peer.socket, peer.address = fresh, address
+        peer.complained.clear()
+        self._loop.add_reader(fresh, self._read, fresh, peer, READS_MAX)
+
+    def _hang_up(self, peer: Peer) -> None:
+        if peer.socket is not None:
+            self._loop.remove_reader(peer.socket)
+            peer.socket.close()
+            peer.socket = peer.address = None
+
+    # --- names --------------------------------------------------------------------------------------------------------
+
+    async def _resolve(self) -> None:
+        """Names at once, all together, and again while there is something to find."""
+        while True:
+            await asyncio.gather(*(self._find(peer) for peer in self.peers.values()))
+            await asyncio.sleep(RESOLVE_AGAIN_S)
+
+    async def _find(self, peer: Peer) -> None:
+        silent = self._loop.time() - peer.heard_s > SILENT_S
+        if self._door is None or (peer.socket is not None and not silent):
+            return
+        found = await self._looked_up(peer.dialled, family=self._door.family)
+        if found is None:
+            self._complain_once(peer, f"node {peer.name}: its address {peer.dialled} cannot be resolved yet")
+        else:
+            self._dial(peer, found[1])
+
+    def _resolved(self, task: asyncio.Task[None]) -> None:
+        """It never ends by itself: a bug of ours is the loop's to report."""
+        if not task.cancelled():
+            self._loop.call_exception_handler({"message": "names are not looked up", "exception": task.exception()})
+
+    async def _looked_up(
+        self, address: Address, *, family: int = 0, passive: bool = False
+    ) -> tuple[int, SocketAddress] | None:
+        host = address.host or ("0.0.0.0" if passive else "")
+        flat = numeric(Address(host, address.port), family)
+        if flat is not None:
+            return (socket.AF_INET6 if ":" in flat[0] else socket.AF_INET), flat
+        try:
+            found = await self._loop.getaddrinfo(host, address.port, family=family, type=socket.SOCK_DGRAM)
+        except OSError:
+            return None
+        return (found[0][0], found[0][4]) if found else None  # type: ignore[return-value]
+
+    def _complain_once(self, peer: Peer, sentence: str) -> None:
+        if sentence not in peer.complained:
+            peer.complained.add(sentence)
+            self.complain(sentence)
+
+    # --- sending ------------------------------------------------------------------------------------------------------
+
+    def send(self, to: str, message: Message) -> None:
+        peer = self.peers.get(to)
+        if peer is None:
+            self._count("unsent")
+            return
+        if type(message) is Release:
+            self._put(peer, self.seal.sealed(Sort.RELEASE, to, 0, packed(message)))
+            return
+        if not peer.boot:
+            peer.unheard = message
+        self._put(peer, self.seal.sealed(Sort.MESSAGE, to, peer.boot, packed(message)))
+
+    def ready_release(self, release: Release) -> list[ReadyDatagram]:
+        payload = packed(release)
+        return [
+            (self.seal.sealed(Sort.RELEASE, peer.name, 0, payload), peer.address[0], peer.address[1])
+            for peer in self.peers.values()
+            if peer.address is not None
+        ]
+
+    def _put(self, peer: Peer, data: bytes) -> None:
+        if len(data) > DATAGRAM_BYTES_MAX:
+            self._count("too-long")
+            self._complain_once(
+                peer,
+                f"a message to node {peer.name} has {len(data)} bytes, and {DATAGRAM_BYTES_MAX} fit: too many nodes",
+            )
+            return
+        if peer.socket is None:
+            self._count("unsent")
+            return
+        try:
+            peer.socket.send(data)
+        except ConnectionRefusedError:  # of an earlier one: this one was not sent
+            self._count("refused")
+            with contextlib.suppress(OSError):
+                peer.socket.send(data)
+        except OSError:
+            self._count("unsent")
+            return
+        self._count("sent")
+
+    # --- receiving ----------------------------------------------------------------------------------------------------
+
+    def _read(self, from_: socket.socket, peer: Peer | None, most: int) -> None:
+        for _ in range(most):
+            try:
+                data = from_.recv(DATAGRAM_BYTES_MAX + 1)
+            except BlockingIOError:
+                return
+            except ConnectionRefusedError:
+                self._count("refused")
+                continue
+            except OSError:
+                self._count("unread")
+                return
+            self._take(data, peer)
+            if from_.fileno() < 0:  # what was heard made us close
+                return
+
+    def _take(self, data: bytes, dialled: Peer | None) -> None:
+        opened = self.seal.opened(data)
+        if isinstance(opened, Drop):
+            self._dropped(opened, dialled)
+            return
+        peer = self.peers.get(opened.sender)
+        if peer is None:
+            self._drop("stranger")
+            return
+        known = peer.windows.knows(opened.boot)
+        if opened.sort is not Sort.RELEASE and not self._is_fresh(peer, opened):
+            return
+        message = None
+        if opened.sort is not Sort.GREETING:
+            message = unpacked(opened.sender, opened.payload)
+            if message is None or (type(message) is Release) != (opened.sort is Sort.RELEASE):
+                self._drop("payload")
+                return
+        peer.heard_s = self._loop.time()
+        if opened.sort is Sort.GREETING or (opened.sort is Sort.MESSAGE and not known):
+            self._meet(peer, opened.boot)
+        if message is not None:
+            self._count("received")
+            self._hear(message)
+
+    def _is_fresh(self, peer: Peer, opened: Opened) -> bool:
+        """For this start of ours, and not heard before. One that knows another start is told about this one."""
+        if opened.receiver_boot != self.seal.boot:
+            self._count("other-boot")
+            if opened.sort is Sort.MESSAGE:
+                self._greet(peer, opened.boot)
+            return False
+        if not peer.windows.is_new(opened.boot, opened.counter):
+            self._drop("replay")
+            return False
+        return True
+
+    def _greet(self, peer: Peer, boot: int) -> None:
+        now_s = self._loop.time()
+        if now_s - peer.greeted_s >= GREETING_S:
+            peer.greeted_s = now_s
+            self._put(peer, self.seal.sealed(Sort.GREETING, peer.name, boot, b""))
+
+    def _meet(self, peer: Peer, boot: int) -> None:
+        """Its start, as proved by a datagram that knows ours: the first one of that start, or a greeting.
+
+        Later ones prove nothing new, and a message of an earlier start may have been long on its way.
+        """
+        if peer.boot == boot:
+            return
+        peer.boot = boot
+        message, peer.unheard = peer.unheard, None
+        if message is not None:
+            self.send(peer.name, message)
+
+    # --- counting -----------------------------------------------------------------------------------------------------
+
+    def _count(self, what: str) -> None:
+        self.counters[what] = self.counters.get(what, 0) + 1
+
+    def _dropped(self, drop: Drop, dialled: Peer | None) -> None:
+        self._drop(drop.why)
+        sender = self.peers.get(drop.sender)
+        if drop.why == "layout" and sender is not None:
+            self._complain_once(
+                sender,
+                f"node {sender.name} speaks layout {drop.layout}, which this version of primacy does not know: it "
+                "is not heard; upgrade this node",
+            )
+        elif drop.why == "seal" and dialled is not None:
+            self._complain_once(
+                dialled,
+                f"what comes from node {dialled.name} has no good seal: its secret, cluster.name or election.name "
+                "is another",
+            )
+
+    def _drop(self, why: str) -> None:
+        self._count(why)
+        if why in SAID:
+            self._unsaid[why] = self._unsaid.get(why, 0) + 1
+            if self._saying is None:
+                self._saying = self._loop.call_later(SAY_AFTER_S, self._say_drops)
+
+    def _say_drops(self) -> None:
+        """Often enough to be seen, and never a line for each."""
+        self._saying = None
+        if self._unsaid:
+            kinds = ", ".join(f"{count} {why}" for why, count in sorted(self._unsaid.items()))
+            self._unsaid = {}
+            self.complain(f"dropped datagrams: {kinds}")
+            self._saying = self._loop.call_later(SAY_AGAIN_S, self._say_drops)
+
+
+def numeric(address: Address, family: int = 0) -> SocketAddress | None:
+    """The address, if it is one already and no name has to be looked up."""
+    try:
+        found = socket.getaddrinfo(
+            address.host, address.port, family=family, type=socket.SOCK_DGRAM, flags=socket.AI_NUMERICHOST
+        )
+    except (OSError, UnicodeError):
+        return None
+    return found[0][4] if found else None  # type: ignore[return-value]

@@ -1,0 +1,348 @@
+"""Three real agents on loopback, with real commands that stamp when they lived: one at a time, whatever is killed.
+
+The whole life of a cluster is in few tests, for every start costs a second of interpreters. Overlap is judged from the
+stamps, ordered by (token, run).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import stamp
+
+from primacy.agent.state import claim
+from primacy.cli import main as entry
+from primacy.cli.new import write_secret
+from primacy.election.messages import Beat, Origin, VoteRequest
+from primacy.errors import Unsafe
+from primacy.node.folder import Folder
+from primacy.settings.timing import PROFILES
+from primacy.transport.layout import packed
+from primacy.transport.seal import Seal, Sort
+
+STAMP = Path(stamp.__file__)
+WITHIN_S = 15.0
+"""Far more than anything here takes: only a hang reaches it."""
+NAMES = ("a", "b", "c")
+PROFILE = "fast"
+HOLD_MS = PROFILES[PROFILE].hold_ms - PROFILES[PROFILE].beat_ms
+"""What is left of it at least, when a node is lost between two beats."""
+LONGEST_MS = PROFILES[PROFILE].promise_ms + 2 * PROFILES[PROFILE].spread_ms + 1_000
+"""A split vote and a busy machine included."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that are free now; held together, so that they differ."""
+    held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
+    for one in held:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in held]
+    for one in held:
+        one.close()
+    return ports
+
+
+def file_of(ports: dict[str, int], name: str = "lab", profile: str = PROFILE, more: str = "") -> str:
+    nodes = "".join(f'      {node}: {{addr: "127.0.0.1:{port}"}}\n' for node, port in ports.items())
+    return (
+        f"cluster:\n  name: {name}\n  secret_file: secret\n  first_start: auto\n  manager:\n    type: static\n"
+        f"    nodes:\n{nodes}election:\n  profile: {profile}\n{more}"
+    )
+
+
+class Agent:
+    """One `primacy run` of a cluster."""
+
+    def __init__(self, folder: Path, node: str, stamps: Path, number: int) -> None:
+        self.node = node
+        self.err = folder / f"err-{node}-{number}"
+        call = [
+            sys.executable,
+            "-m",
+            "primacy.cli.main",
+            "--node",
+            node,
+            "run",
+            "--config",
+            str(folder / "primacy.yaml"),
+        ]
+        call += [
+            "--state-dir",
+            str(folder / f"state-{node}"),
+            "--",
+            sys.executable,
+            "-I",
+            "-S",
+            str(STAMP),
+            str(stamps),
+        ]
+        with self.err.open("wb") as err:
+            self.process = subprocess.Popen(call, stdin=subprocess.DEVNULL, stdout=err, stderr=err, cwd=folder)
+
+    @property
+    def text(self) -> str:
+        return self.err.read_text()
+
+    @property
+    def guards(self) -> list[int]:
+        """The agent's own children: the guard of its work, and the spare one."""
+        return children(self.process.pid)
+
+
+def children(pid: int) -> list[int]:
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(word) for word in path.read_text().split()] if path.exists() else []
+
+
+def tree(pid: int) -> list[int]:
+    return [pid, *(each for child in children(pid) for each in tree(child))]
+
+
+class Cluster:
+    """Three agents and the file that their commands stamp."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ports = dict(zip(NAMES, free_ports(len(NAMES)), strict=True))
+        self.stamps = folder / "stamps"
+        stamp.make_file(str(self.stamps))
+        (folder / "primacy.yaml").write_text(file_of(self.ports))
+        write_secret(folder / "secret")
+        self.started: list[Agent] = []
+        self.agents: dict[str, Agent] = {}
+
+    def start(self, *names: str) -> None:
+        for name in names:
+            self.agents[name] = Agent(self.folder, name, self.stamps, len(self.started))
+            self.started.append(self.agents[name])
+
+    def until(self, check: Callable[[], Any], what: str) -> Any:
+        last = time.monotonic() + WITHIN_S
+        while time.monotonic() < last:
+            found = check()
+            if found:
+                return found
+            time.sleep(0.003)
+        logs = "\n".join(f"--- {one.err.name}\n{one.text}" for one in self.started)
+        raise AssertionError(f"never came: {what}\n{logs}")
+
+    def lives(self) -> list[stamp.Stamp]:
+        return stamp.read(str(self.stamps))
+
+    def after(self, token: int) -> stamp.Stamp:
+        """The first life with a larger token."""
+        return self.until(lambda: next((s for s in self.lives() if s.token > token), None), f"a token above {token}")
+
+    def leader(self) -> Agent:
+        """Whose command stamps: the agent that said last that its command runs."""
+
+        def look() -> Agent | None:
+            said = [
+                (int(found[-1]), one)
+                for one in self.agents.values()
+                if one.process.poll() is None
+                and (found := re.findall(r"leads \(term (\d+)\)", one.text))
+                and re.search(r"the command runs", one.text)
+            ]
+            return max(said, key=lambda pair: pair[0])[1] if said else None
+
+        return self.until(look, "a leader")  # type: ignore[no-any-return]
+
+    def runs_alone(self) -> None:
+        """No overlap ever, and exactly one command goes on stamping."""
+        before = {(life.token, life.run): life.last_ns for life in self.lives()}
+        time.sleep(0.05)
+        after = self.lives()
+        assert stamp.overlaps(after) == []
+        assert len([life for life in after if life.last_ns > before.get((life.token, life.run), 0)]) == 1, after
+
+    def lose(self, what: str, agent: Agent, harm: Callable[[Agent], None]) -> float:
+        """Does this to the agent that leads; the milliseconds until the next command's first stamp."""
+        old = self.lives()[-1]
+        since_ns = stamp.now_ns()
+        harm(agent)
+        took_ms = (self.after(old.token).first_ns - since_ns) / 1e6
+        print(f"{what}: {took_ms:.0f} ms")
+        assert stamp.overlaps(self.lives()) == []
+        return took_ms
+
+    def end(self) -> None:
+        for one in self.started:
+            if one.process.poll() is None:
+                one.process.send_signal(signal.SIGCONT)
+                one.process.kill()
+        for one in self.started:
+            one.process.wait(WITHIN_S)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(tmp_path)
+    yield made
+    made.end()
+
+
+def kill_agent(agent: Agent) -> None:
+    agent.process.kill()
+
+
+def kill_all(agent: Agent) -> None:
+    """From the leaves to the agent: no guard outlives it and could still release."""
+    for pid in reversed(tree(agent.process.pid)):
+        with contextlib.suppress(ProcessLookupError):  # gone with the one before
+            os.kill(pid, signal.SIGKILL)
+
+
+def stop_agent(agent: Agent) -> None:
+    agent.process.send_signal(signal.SIGSTOP)
+
+
+def stop_agent_and_guards(agent: Agent) -> None:
+    for pid in (agent.process.pid, *agent.guards):
+        os.kill(pid, signal.SIGSTOP)
+
+
+def test_one_command_at_a_time_whatever_is_killed_or_stopped(cluster: Cluster) -> None:
+    cluster.start("a", "b", "c")
+    cluster.after(0)
+
+    # The agent alone: its guard kills the command at once and sends the release that was sealed beforehand.
+    agent = cluster.leader()
+    assert cluster.lose("agent killed", agent, kill_agent) < 1_000
+    cluster.start(agent.node)
+
+    # All of a node at once: nobody is left to release, so that the others wait for the end of the hold.
+    agent = cluster.leader()
+    assert HOLD_MS < cluster.lose("agent, guard and command killed", agent, kill_all) < LONGEST_MS
+    cluster.start(agent.node)
+
+    # The agent stopped: its guard ends the command by the points of the hold, and a stopped agent releases nothing.
+    agent = cluster.leader()
+    assert HOLD_MS < cluster.lose("agent stopped", agent, stop_agent) < LONGEST_MS
+    agent.process.send_signal(signal.SIGCONT)
+
+    # Its guard as well: the kernel's own timer kills the guard, and the command with it.
+    stopped = cluster.leader()
+    assert stopped is not agent
+    assert HOLD_MS < cluster.lose("agent and guard stopped", stopped, stop_agent_and_guards) < LONGEST_MS
+    for pid in (stopped.process.pid, *stopped.guards):
+        os.kill(pid, signal.SIGCONT)
+    time.sleep(2 * HOLD_MS / 1_000)  # they would start again now, if they did not know better
+    cluster.runs_alone()
+
+    # In order: the command ends, is confirmed gone, and the role is released.
+    agent = cluster.leader()
+    assert cluster.lose("agent asked to end", agent, lambda one: one.process.terminate()) < 1_000
+    assert agent.process.wait(WITHIN_S) == 0
+    cluster.runs_alone()
+
+
+def forged(secret: bytes) -> list[bytes]:
+    """Junk, and datagrams that are right but for the seal, the cluster or the receiver."""
+    chance = random.Random(1)
+    take_over = packed(VoteRequest(Origin("b", 9, 9, "f" * 32, 1), 1_000, False))
+    beat = packed(Beat(Origin("b", 9, 9, "f" * 32, 1), 1_000, 1, 1_000, True))
+    found = [chance.randbytes(chance.randrange(1, 512)) for _ in range(300)]
+    for payload in (take_over, beat):
+        found += [Seal("lab", "main", "b", 9, (bytes(range(32)),)).sealed(Sort.MESSAGE, "a", 0, payload)] * 50
+        found += [Seal("other", "main", "b", 9, (secret,)).sealed(Sort.MESSAGE, "a", 0, payload)] * 50
+        found += [Seal("lab", "main", "b", 9, (secret,)).sealed(Sort.MESSAGE, "nobody", 0, payload)] * 50
+    return found
+
+
+def test_all_are_needed_for_the_first_start_a_majority_for_the_next_and_strangers_change_nothing(
+    cluster: Cluster,
+) -> None:
+    cluster.start("a", "b")
+    cluster.until(lambda: "not heard yet: c" in cluster.agents["b"].text, "who is missing")
+    assert cluster.lives() == []
+    cluster.start("c")
+    first = cluster.after(0)
+    leader = cluster.leader()
+
+    # Forged datagrams are counted, and nothing else comes of them.
+    secret = (cluster.folder / "secret").read_bytes().strip()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+        for data in forged(secret):
+            for port in cluster.ports.values():
+                out.sendto(data, ("127.0.0.1", port))
+            time.sleep(0.001)
+    for one in cluster.agents.values():
+        cluster.until(lambda one=one: re.search(r"dropped datagrams: .*\bseal\b", one.text), "the count")  # type: ignore[misc]
+    assert cluster.leader() is leader
+    assert {life.token for life in cluster.lives()} == {first.token}
+    cluster.runs_alone()
+
+    # All machines lose power; two of them come back, and remember.
+    for one in cluster.agents.values():
+        kill_all(one)
+        one.process.wait(WITHIN_S)
+    del cluster.agents["c"]
+    cluster.start("a", "b")
+    assert cluster.after(first.token).token > first.token
+    cluster.runs_alone()
+    logs = "".join(one.text for one in cluster.started)
+    assert secret.decode() not in logs
+    assert "Traceback" not in logs
+
+
+@pytest.mark.parametrize(
+    ("change", "args", "code", "part"),
+    [
+        ("", (), 2, "which node is this? Say --node with one of a, b, c"),
+        ("", ("--node", "x"), 2, "is not in cluster.manager.nodes"),
+        ("secret_file: secret", ("--node", "a"), 2, "cluster.secret_file is missing"),
+        ("first_start: auto", ("--node", "a"), 2, "first_start: auto"),
+        ("", ("--node", "a", "--strategy", "lease"), 2, "knows raft only"),
+    ],
+)
+def test_what_a_cluster_needs_is_said_in_one_sentence(
+    change: str,
+    args: tuple[str, ...],
+    code: int,
+    part: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = file_of(dict.fromkeys(NAMES, 0) | {"a": 7401, "b": 7402, "c": 7403})
+    (tmp_path / "primacy.yaml").write_text(text.replace(f"  {change}\n", "") if change else text)
+    assert entry.run(["run", *args, "--", "true"]) == code
+    assert part in capsys.readouterr().err
+
+
+def test_a_secret_that_others_can_read_and_a_port_in_use(cluster: Cluster) -> None:
+    (cluster.folder / "secret").chmod(0o644)
+    cluster.start("a")
+    assert cluster.agents["a"].process.wait(WITHIN_S) == 4
+    assert "others can read it (mode 0644): chmod 600" in cluster.agents["a"].text
+    (cluster.folder / "secret").chmod(0o600)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", cluster.ports["a"]))
+        cluster.start("a")
+        assert cluster.agents["a"].process.wait(WITHIN_S) == 4
+    assert f"UDP port 127.0.0.1:{cluster.ports['a']} is in use" in cluster.agents["a"].text
+
+
+def test_a_state_folder_belongs_to_one_node(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path / "state"))
+    try:
+        for _ in range(2):
+            claim(folder, "a")
+        with pytest.raises(Unsafe, match="is that of node a, and this is node b"):
+            claim(folder, "b")
+    finally:
+        folder.close()
