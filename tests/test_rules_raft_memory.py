@@ -444,7 +444,9 @@ def test_M3_auto_founds_anew_only_for_one_that_says_now_that_it_has_none(lacks: 
     bench.ask_first()
     bench.report("b", used=False, who=origin("b", base=base))
     assert bench.disk.base == base
-    blank_again = origin("c", base=0, boot=77)  # a later start of c, which was not offered the first ballot
+    blank_again = origin(
+        "c", incarnation=0, base=0, boot=77
+    )  # a later start of c, which was not offered the first ballot
     bench.report("c", memory=not lacks, used=False, who=blank_again if lacks else origin("c", base=base))
     assert (bench.disk.base > base) is lacks
 
