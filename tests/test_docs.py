@@ -260,11 +260,11 @@ def test_links_between_the_documents_lead_somewhere() -> None:
 
 
 def test_rooms_that_the_architecture_names_exist() -> None:
-    """Every file that the map names is there, and every file of the four rooms is on the map."""
+    """Every file that the map names is there, and every file of these rooms is on the map."""
     text = (ROOT / "ARCHITECTURE.md").read_text()
-    for name in re.findall(r"`((?:settings|election|sim|cli)/[a-z_]+\.py)`", text):
+    for name in re.findall(r"`((?:settings|election|sim|control|cli)/[a-z_]+\.py)`", text):
         assert (ROOT / "src/primacy" / name).exists(), name
-    for room, following in (("settings", "election"), ("election", "sim"), ("sim", "cli")):
+    for room, following in (("settings", "election"), ("election", "sim"), ("sim", "control"), ("control", "cli")):
         here = text.partition(f"\n      {room}/ ")[2].partition(f"\n      {following}/ ")[0]
         files = {file.name for file in (ROOT / "src/primacy" / room).glob("*.py")} - {"__init__.py"}
         assert set(re.findall(r"\b[a-z_]+\.py\b", here)) == files, room
