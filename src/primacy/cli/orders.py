@@ -5,6 +5,7 @@ Each is one order to the node of this machine, which refuses what makes no sense
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
@@ -109,7 +110,13 @@ def _confirm(node: Local, yes: bool, risk: str) -> None:
     if yes:
         return
     click.echo(risk, err=True)
-    if click.prompt(f"Election {node.election}: type yes to go on", default="no", err=True).strip() != "yes":
+    try:
+        answer = click.prompt(f"Election {node.election}: type yes to go on", default="no", err=True)
+    except click.Abort:
+        if sys.stdin is not None and sys.stdin.isatty():
+            raise
+        raise Refused("nothing was done: nobody answered; if you are sure, say --yes") from None
+    if answer.strip() != "yes":
         raise Refused("nothing was done: the answer was not yes")
 
 
