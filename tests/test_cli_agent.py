@@ -21,6 +21,7 @@ from primacy.cli.new import write_secret
 from primacy.cli.status import lines as status_lines
 from primacy.cli.why import lines as why_lines
 from primacy.cli.why import took_text
+from primacy.control.orders import ORDERS
 
 WITHIN_S = 15.0
 """Far more than anything here takes: only a hang reaches it."""
@@ -319,6 +320,13 @@ def test_a_chosen_control_port_that_is_taken_ends_with_4(say: Say, tmp_path: Pat
         node = Node(tmp_path)
         assert node.process.wait(WITHIN_S) == 4
     assert f"control.listen = {address}: Address already in use" in node.err.read_text()
+
+
+def test_the_page_for_operators_names_commands_paths_and_options_that_exist() -> None:
+    page = (Path(__file__).parents[1] / "docs/operate.md").read_text()
+    named = set(re.findall(r"primacy (?:--node a )?([a-z-]+)", page)) - {"primacy"}
+    assert named <= entry.COMMANDS.keys(), named - entry.COMMANDS.keys()
+    assert set(re.findall(r"`?/v1/([a-z-]+)`", page)) - {"state", "events"} == ORDERS.keys()
 
 
 # --- screens ----------------------------------------------------------------------------------------------------------
