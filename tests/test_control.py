@@ -527,10 +527,14 @@ def test_the_log_is_bounded_in_memory_and_on_disk(folder: Folder, monkeypatch: p
     assert len(again.entries) >= EVENTS_MAX // 2
 
 
-def test_a_log_that_cannot_be_written_is_complained_of_once(folder: Folder) -> None:
+@pytest.mark.parametrize("kind", ["folder", "link"])
+def test_a_log_that_cannot_be_written_is_complained_of_once(folder: Folder, kind: str) -> None:
     complaints: list[str] = []
     log = EventLog(folder, complaints.append)
-    os.mkdir(folder.path(eventlog.FILE_NAME))
+    if kind == "folder":
+        os.mkdir(folder.path(eventlog.FILE_NAME))
+    else:
+        os.symlink("/dev/null", folder.path(eventlog.FILE_NAME))
     for number in range(3):
         log.add(number, "a", 1, "elected", "sentence")
         log.flush()

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from primacy.control import Files
 from primacy.control.key import write_whole
+from primacy.errors import PrimacyError
 
 EVENTS_MAX = 1_000
 """In memory, and kept when the file is made small again: days of a quiet cluster, an hour of a bad one."""
@@ -83,10 +84,11 @@ class EventLog:
             else:
                 self._bytes += os.write(self._handle, data)
             self._complained = False
-        except OSError as error:
+        except (OSError, PrimacyError) as error:
             if not self._complained:
                 self._complained = True
-                self.complain(f"events are not kept: {self.files.path(FILE_NAME)}: {error.strerror}")
+                why = error.strerror if isinstance(error, OSError) else error
+                self.complain(f"events are not kept: {self.files.path(FILE_NAME)}: {why}")
 
     def close(self) -> None:
         self.flush()
