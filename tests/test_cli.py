@@ -31,7 +31,10 @@ from primacy.errors import (
 )
 
 FILES = Path(__file__).parent / "files"
-OWN = ("contract", "check", "new", "keygen")
+OWN = (
+    *("contract", "check", "new", "keygen"),
+    *("status", "why", "step-down", "transfer", "pause", "resume", "init", "rejoin"),
+)
 
 
 class Said(NamedTuple):

@@ -46,6 +46,9 @@ def refuse(settings: Settings, *, allow_split_brain: bool) -> None:
         "run.health": bool(run.health),
         "run.hooks": bool(run.hooks),
         "run.fence_command": bool(run.fence_command),
+        "control.public": bool(settings.control.public),
+        "control.tls": bool(settings.control.tls.cert),
+        "control.lab": settings.control.lab,
     }
     asked = [name for name, is_asked in later.items() if is_asked]
     if asked:
@@ -59,11 +62,6 @@ def _refuse_cluster(settings: Settings) -> None:
         raise UsageError(f"which node is this? Say --node with one of {names}; the host's name is none of them")
     if not cluster.secret_file:
         raise UsageError("cluster.secret_file is missing, and nodes of one cluster need a secret: primacy keygen")
-    if cluster.first_start != "auto":
-        raise UsageError(
-            "cluster.first_start = explicit: this version of `primacy run` has no `primacy init` yet; write "
-            "first_start: auto, and fresh nodes form the cluster by themselves once all of them are up"
-        )
 
 
 def is_alone(settings: Settings) -> bool:
@@ -111,7 +109,8 @@ def strategy_of(settings: Settings, seat: Seat, memory: Memory, path: str) -> Ra
             f"the ballot {path} cannot be trusted: {lost}. What this node promised is forgotten. It is the only one "
             f"of its cluster; to begin anew, with tokens above the clock's time: rm {path}"
         )
-    return RaftStrategy(seat, holding_times(settings), memory.ballot, RaftOptions(auto=not lost))
+    by_itself = is_alone(settings) or settings.cluster.first_start == "auto"
+    return RaftStrategy(seat, holding_times(settings), memory.ballot, RaftOptions(auto=by_itself and not lost))
 
 
 def transport_of(settings: Settings, seat: Seat, complain: Callable[[str], None]) -> Transport | None:

@@ -16,12 +16,14 @@ from typing import Any, NamedTuple
 
 from primacy.agent.assemble import addresses, holding_times, is_alone, seat_of, strategy_of, transport_of
 from primacy.agent.child import Child
+from primacy.agent.desk import Desk
 from primacy.agent.lease_file import LeaseFile, lease_folder
 from primacy.agent.log import Level, Log
 from primacy.agent.process_duty import ProcessDuty
 from primacy.agent.state import claim, open_state
-from primacy.agent.words import of_note
-from primacy.election.events import Code, Event
+from primacy.agent.words import of_note, of_order
+from primacy.control import Snapshot
+from primacy.election.events import Code, Event, sentence
 from primacy.election.inputs import Input, Received, Shutdown, Started
 from primacy.election.messages import Message, Release
 from primacy.election.model import Role
@@ -181,6 +183,7 @@ class Agent:
             self.ready_release,
         )
         self.driver = Driver(self.strategy, self.clock, durable, self.duty, self.recorded, self.transport)
+        self.desk = Desk(settings, folder, self.node, self)
         self._mute_said = ""
         self._mute_timer: asyncio.TimerHandle | None = None
         self.ending = False
@@ -190,6 +193,7 @@ class Agent:
     async def live(self) -> int:
         """Until nothing is left to do."""
         asyncio.get_running_loop().set_exception_handler(self._broken)
+        self.desk.bind()
         await self.duty.prepare()
         self._say_containment()
         if self.transport is not None:
@@ -201,6 +205,7 @@ class Agent:
             self.duty.watch_lock()
         self.asked.agent = self
         self.driver.give(Started(self.clock.wall_ms(), held))
+        self.desk.serve()
         if self.alone:
             self._refuse_to_be_mute()
         else:
@@ -218,6 +223,7 @@ class Agent:
             self._mute_timer.cancel()
         if self.transport is not None:
             self.transport.close()
+        await self.desk.close()
         await self.duty.close()
         self.run_lock.close()
 
@@ -280,7 +286,14 @@ class Agent:
             self._over.set_result(None)
 
     def _broken(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:  # noqa: ARG002
-        """A bug of ours in a callback: half an agent would be worse than none, and the guard sees to the rest."""
+        """A bug of ours in a callback: half an agent would be worse than none, and the guard sees to the rest.
+
+        A connection that failed is no bug: no more can be accepted just now, or one broke.
+        """
+        fault = context.get("exception")
+        if isinstance(fault, OSError) and ("socket" in context or "transport" in context):
+            self.complain(f"{context.get('message')}: {fault.strerror or type(fault).__name__}")
+            return
         self._finish(context.get("exception") or RuntimeError(str(context.get("message"))))
 
     # --- what is told -------------------------------------------------------------------------------------------------
@@ -297,6 +310,7 @@ class Agent:
     def note(self, note: Note) -> None:
         level, text = of_note(note)
         self.log.say(level, text, code=note.what, node=self.node, run=note.run)
+        self.desk.record(self.clock.wall_ms(), self.duty.watchdog.term, note.what, text, note.number)
 
     def complain(self, sentence: str) -> None:
         self.log.warn(sentence)
@@ -307,6 +321,31 @@ class Agent:
         for event in events:
             quiet = brief and event.code in (Code.MUTED, Code.UNMUTED)
             self.log.event(self.node, event, Level.DEBUG if quiet else None)
+            if not quiet:
+                said = sentence(self.node, event)
+                self.desk.record(self.clock.wall_ms(), event.term, event.code, said, event.value)
+
+    # --- what is asked for --------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        now_ms = self.clock.now_ms()
+        return Snapshot(
+            settings=self.settings,
+            node=self.node,
+            view=self.strategy.view(now_ms),
+            duty=self.duty.view(),
+            heard_ms={name: now_ms - at_ms for name, at_ms in self.strategy.heard.items()},
+            counters=self.transport.counters if self.transport is not None else {},
+            now_ms=now_ms,
+            wall_ms=self.clock.wall_ms(),
+            ending=self.ending,
+        )
+
+    def order(self, given: Input) -> None:
+        text = of_order(self.node, given)
+        self.log.info(text, code="told", node=self.node)
+        self.desk.record(self.clock.wall_ms(), self.strategy.term, "told", text)
+        self.driver.give(given)
 
 
 def system_clock() -> Clock:

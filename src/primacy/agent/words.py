@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 
 from primacy.agent.log import Level
+from primacy.election.inputs import Init, Input, Pause, Rejoin, Resume, StepDown
 from primacy.watchdog.machine import Happened, Note
 
 
@@ -37,6 +38,23 @@ def of_note(note: Note) -> tuple[Level, str]:
             return Level.ERROR, f"lost the guard of run {run}: what it held dies with it"
         case Happened.STUCK:
             return Level.ERROR, f"process {number or '?'} was killed and does not end: the kernel keeps it (a disk?)"
+
+
+def of_order(node: str, given: Input) -> str:
+    """What an operator asked for."""
+    match given:
+        case StepDown(successor, _):
+            what = f"step down in favour of {successor}" if successor else "step down"
+        case Pause():
+            what = "pause"
+        case Resume():
+            what = "resume"
+        case Init(_, without) | Rejoin(without):
+            what = "begin the cluster" if isinstance(given, Init) else "rejoin"
+            what += f" without {', '.join(without)}" if without else ""
+        case _:
+            what = type(given).__name__
+    return f"{node} is told by an operator to {what}"
 
 
 def of_exit(code: int) -> str:

@@ -33,6 +33,14 @@ class Lazy(NamedTuple):
 
 COMMANDS: dict[str, Lazy] = {
     "run": Lazy("primacy.cli.run:run", "Run a command, at most once at a time: started again, and stopped in time."),
+    "status": Lazy("primacy.cli.status:status", "Who leads, where the command runs, and what a node waits for."),
+    "why": Lazy("primacy.cli.why:why", "What changed on this node, why, and how long it took."),
+    "step-down": Lazy("primacy.cli.orders:step_down", "Stop the command here, in order, and elect again."),
+    "transfer": Lazy("primacy.cli.orders:transfer", "Stop the command here, in order, and hand the role to NODE."),
+    "pause": Lazy("primacy.cli.orders:pause", "Keep this node from leading."),
+    "resume": Lazy("primacy.cli.orders:resume", "End `pause`."),
+    "init": Lazy("primacy.cli.orders:init", "Begin a cluster, once, on one node."),
+    "rejoin": Lazy("primacy.cli.orders:rejoin", "Go on without a node that is gone for good."),
     "demo": Lazy("primacy.cli.demo:demo", "Watch a cluster live: leader killed, partition, heal."),
     "simulate": Lazy(
         "primacy.cli.simulate:simulate", "Live many lives of a cluster, with faults, and look for a violation."
@@ -49,6 +57,7 @@ WELCOME = """\
 primacy {version}: of many nodes, exactly one does it.
 
   primacy run -- CMD    run a command, at most once at a time
+  primacy status        who leads, and what this node waits for; primacy why says what changed
   primacy demo          watch five simulated nodes lose their leader, split and heal
   primacy simulate      hundreds of lives of a cluster, with faults; looks for a violation
   primacy contract      what your times promise, as a timeline of a failover

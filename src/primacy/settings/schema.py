@@ -546,7 +546,11 @@ class Tls:
 class Control:
     """Commands, status and dashboard of the running node."""
 
-    listen: str = setting("127.0.0.1:7480", "Where commands and the dashboard reach this node.", check=wrong_listen)
+    listen: str = setting(
+        "127.0.0.1:7480",
+        "Where commands and the dashboard reach this node. If the default is taken, any free port is used.",
+        check=wrong_listen,
+    )
     public: str = setting(
         "", "A second address, anywhere, that serves GET `/leader`, `/healthz` and `/metrics` only.", check=wrong_listen
     )

@@ -1,0 +1,125 @@
+"""The agent's side of the control API: binds early, serves a little later, shows the node as it is, keeps the events.
+
+The port is taken before anything starts, so that a taken one is said at once; aiohttp is loaded beside the running
+node, in a thread, for loading it takes as long as everything else of a start. Who asks meanwhile waits in the queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from primacy.control import ADDRESS_FILE, AgentPort
+from primacy.control.eventlog import EventLog
+from primacy.control.key import own_key, write_whole
+from primacy.errors import CannotHere, InUse
+from primacy.node.folder import Folder
+from primacy.settings.schema import Control, Settings
+
+if TYPE_CHECKING:
+    from primacy.control.server import ControlServer
+
+ANY = "127.0.0.1:0"
+WAITING_MAX = 16
+"""Connections that wait to be taken."""
+
+
+class Desk:
+    """One node's control API and its log of events."""
+
+    def __init__(self, settings: Settings, folder: Folder, node: str, agent: AgentPort) -> None:
+        self.settings = settings
+        self.folder = folder
+        self.node = node
+        self.agent = agent
+        self.key = own_key(folder)
+        self.events = EventLog(folder, agent.complain)
+        self.address = ""
+        self._flush: asyncio.Handle | None = None
+        self._socket: socket.socket | None = None
+        self._serving: asyncio.Task[ControlServer] | None = None
+
+    def bind(self) -> None:
+        """Takes the port and tells the commands of this machine where it is. Raises `InUse`.
+
+        Without a file it is any free one; so it is if the settings leave it at the default and that is taken, for
+        several nodes may share a machine. A port that was chosen is that port.
+        """
+        wanted = self.settings.control.listen if self.settings.source else ANY
+        is_default = wanted == Control().listen
+        try:
+            self._socket = _listening(wanted, else_any=is_default)
+        except OSError as error:
+            raise InUse(
+                f"control.listen = {wanted}: {error.strerror}; end what has it (ss -ltnp shows it), or choose another"
+            ) from None
+        host, port = self._socket.getsockname()[:2]
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        said = {"host": host, "port": port, "pid": os.getpid(), "node": self.node}
+        try:
+            write_whole(self.folder, ADDRESS_FILE, json.dumps(said).encode())
+        except OSError as error:
+            raise CannotHere(f"{self.folder.path(ADDRESS_FILE)} cannot be written: {error.strerror}") from None
+
+    def serve(self) -> None:
+        """From now on, beside the node's own work."""
+        self._serving = asyncio.get_running_loop().create_task(self._serve())
+        self._serving.add_done_callback(self._served)
+
+    def record(self, at_unix_ms: int, term: int, code: str, text: str, value: int = 0) -> None:
+        """One event. It is written after this step: what the step does must not wait for a file."""
+        self.events.add(at_unix_ms, self.node, term, code, text, value)
+        if self._flush is None:
+            self._flush = asyncio.get_running_loop().call_soon(self._flush_now)
+
+    async def close(self) -> None:
+        if self._flush is not None:
+            self._flush.cancel()
+        if self._serving is not None:
+            with contextlib.suppress(Exception):
+                server = await self._serving
+                await server.close()
+        if self._socket is not None:
+            self._socket.close()
+            with contextlib.suppress(OSError):
+                os.unlink(ADDRESS_FILE, dir_fd=self.folder.handle)
+        self.events.close()
+
+    def _flush_now(self) -> None:
+        self._flush = None
+        self.events.flush()
+
+    async def _serve(self) -> ControlServer:
+        assert self._socket is not None, "serve before bind"
+        make = await asyncio.to_thread(_load)
+        server = make(self.agent, self.events, self.key, self._socket.getsockname()[0])
+        await server.start(self._socket)
+        return server
+
+    def _served(self, task: asyncio.Task[ControlServer]) -> None:
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            self.agent.complain(f"the control API could not be started: {type(fault).__name__}: {fault}")
+
+
+def _load() -> Callable[..., ControlServer]:
+    from primacy.control.server import ControlServer  # noqa: PLC0415
+
+    return ControlServer
+
+
+def _listening(address: str, *, else_any: bool) -> socket.socket:
+    """Raises `OSError`."""
+    host, _, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, int(port)), family=family, backlog=WAITING_MAX)
+    except OSError:
+        if not else_any:
+            raise
+        return socket.create_server((host, 0), family=family, backlog=WAITING_MAX)

@@ -1,0 +1,129 @@
+"""The commands that change who leads, and the two that an operator must answer for: `init` and `rejoin`.
+
+Each is one order to the node of this machine, which refuses what makes no sense, with the reason.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from primacy.cli.call import Call, json_option, print_json
+from primacy.cli.local import Local, local, local_options
+from primacy.errors import Refused
+
+yes_option = click.option("--yes", is_flag=True, help="Do not ask: the answer is yes.")
+
+
+@click.command("step-down")
+@local_options
+@json_option
+@click.pass_obj
+def step_down(call: Call, /, *, as_json: bool, **where: str | None) -> None:
+    """Stop the command here, in order, and let the nodes elect again: the same node may win again."""
+    state = local(call, **where).order("step-down")
+    _say(call, as_json, state, f"node {state['node']} steps down: its work is stopped, then the role is free")
+
+
+@click.command()
+@local_options
+@click.argument("node")
+@json_option
+@click.pass_obj
+def transfer(call: Call, /, *, node: str, as_json: bool, **where: str | None) -> None:
+    """Stop the command here, in order, and hand the role to NODE."""
+    state = local(call, **where).order("transfer", to=node)
+    _say(call, as_json, state, f"node {state['node']} steps down in favour of {node}")
+
+
+@click.command()
+@local_options
+@json_option
+@click.pass_obj
+def pause(call: Call, /, *, as_json: bool, **where: str | None) -> None:
+    """Keep this node from leading, until `primacy resume` or its next start. If it leads, it steps down."""
+    state = local(call, **where).order("pause")
+    _say(call, as_json, state, f"node {state['node']} is paused and does not lead; to end this: primacy resume")
+
+
+@click.command()
+@local_options
+@json_option
+@click.pass_obj
+def resume(call: Call, /, *, as_json: bool, **where: str | None) -> None:
+    """End `primacy pause`: this node may lead again."""
+    state = local(call, **where).order("resume")
+    _say(call, as_json, state, f"node {state['node']} may lead again")
+
+
+@click.command()
+@local_options
+@click.option("--without", multiple=True, metavar="NODE", help="A node that cannot answer and has no memory.")
+@yes_option
+@json_option
+@click.pass_obj
+def init(call: Call, /, *, without: tuple[str, ...], yes: bool, as_json: bool, **where: str | None) -> None:
+    """Begin a cluster, once, on one of its nodes (first_start: explicit). All others must answer that they are new."""
+    node = local(call, **where)
+    _confirm(
+        node,
+        yes,
+        "This begins a new cluster."
+        + (
+            f" Nobody asks {_names(without)}: if a node left out here remembers the cluster, or runs its command now, "
+            "the command may run twice, and tokens may repeat."
+            if without
+            else " A node that remembers an older one refuses it."
+        ),
+    )
+    state = node.order("init", without=list(without))
+    _say(call, as_json, state, f"node {state['node']} begins the cluster; see: primacy status")
+
+
+@click.command()
+@local_options
+@click.option("--without", multiple=True, required=True, metavar="NODE", help="A node that is gone for good.")
+@yes_option
+@json_option
+@click.pass_obj
+def rejoin(call: Call, /, *, without: tuple[str, ...], yes: bool, as_json: bool, **where: str | None) -> None:
+    """Let this node speak again although NODE does not answer: you vouch that NODE is gone for good."""
+    node = local(call, **where)
+    _confirm(
+        node,
+        yes,
+        f"You vouch that {_names(without)} is gone for good: its machine is off or wiped, and its command does not "
+        "run. If it lives, behind a broken network perhaps, the command may run twice.",
+    )
+    state = node.order("rejoin", without=list(without))
+    _say(call, as_json, state, f"node {state['node']} goes on without {_names(without)}; see: primacy status")
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return ", ".join(names)
+
+
+def _confirm(node: Local, yes: bool, risk: str) -> None:
+    """What is at risk, and a typed yes. Anything else is a no."""
+    if yes:
+        return
+    click.echo(risk, err=True)
+    try:
+        answer = click.prompt(f"Election {node.election}: type yes to go on", default="no", err=True)
+    except click.Abort:
+        if sys.stdin is not None and sys.stdin.isatty():
+            raise
+        raise Refused("nothing was done: nobody answered; if you are sure, say --yes") from None
+    if answer.strip() != "yes":
+        raise Refused("nothing was done: the answer was not yes")
+
+
+def _say(call: Call, as_json: bool, state: dict[str, Any], sentence: str) -> None:
+    if as_json or call.json:
+        print_json(state)
+        return
+    click.echo(sentence)
+    if state["waits_for"]:
+        click.echo(f"node {state['node']} waits for {state['waits_for']}")

@@ -1,0 +1,83 @@
+"""The node's own desk: HTTP on loopback, for the commands of this machine.
+
+Reading is open to whoever is on this machine; changing needs the control key. Nothing is decided here: a request
+becomes an input of the election, and an answer is made from what the agent shows. The agent assembles it, behind the
+port below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from primacy.election.inputs import Input
+from primacy.election.model import View
+from primacy.settings.schema import Settings
+
+API = 1
+"""The version of the documents and paths."""
+KEY_HEADER = "X-Primacy-Key"
+"""Carries the control key."""
+ORDER_HEADER = "X-Primacy"
+"""Any value: a page of another site cannot send it, so that no browser can be talked into an order."""
+ADDRESS_FILE = "control.json"
+"""In the state folder: where the node listens now."""
+
+
+class Duty(Protocol):
+    """How the work stands, as the agent's duty shows it."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def since_ms(self) -> int: ...
+    @property
+    def pid(self) -> int: ...
+    @property
+    def containment(self) -> str: ...
+
+
+class Snapshot(NamedTuple):
+    """All that is known at one moment; the desk asks for it once per request."""
+
+    settings: Settings
+    node: str
+    view: View
+    duty: Duty
+    heard_ms: Mapping[str, int]
+    """How long ago each other node was heard; those never heard are not in it."""
+    counters: Mapping[str, int]
+    now_ms: int
+    wall_ms: int
+    ending: bool
+    """It was asked to end: no order is taken any more."""
+
+
+class AgentPort(Protocol):
+    """What the desk needs of the agent."""
+
+    def snapshot(self) -> Snapshot: ...
+
+    def order(self, given: Input) -> None:
+        """For the election. Its effects are done when this returns."""
+        ...
+
+    def complain(self, sentence: str) -> None:
+        """For the log."""
+        ...
+
+
+class Files(Protocol):
+    """A private folder: names are plain names in it, and files are ours alone (0600)."""
+
+    def path(self, name: str) -> str: ...
+
+    def open(self, name: str, flags: int) -> int: ...
+
+    def create(self, name: str) -> int: ...
+
+    def read(self, name: str, most_bytes: int) -> bytes: ...
+
+    def rename(self, old: str, new: str) -> None: ...

@@ -1,0 +1,97 @@
+"""How a command reaches the node of this machine: its address and its key stand in the state folder.
+
+Plain `http.client`: a command starts faster than aiohttp loads. The key is sent only to an address that a living
+process of the folder's owner has written.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+from typing import Any, NamedTuple
+
+from primacy.control import ADDRESS_FILE, KEY_HEADER, ORDER_HEADER
+from primacy.control.key import KEY_FILE, key_in
+from primacy.errors import NotReached, Refused, UsageError
+
+TIMEOUT_S = 5.0
+"""The node is on this machine; one that takes longer is stopped or hangs."""
+ANSWER_BYTES_MAX = 4_000_000
+FILE_BYTES_MAX = 4_096
+
+
+class Found(NamedTuple):
+    """A node that says where it listens."""
+
+    host: str
+    port: int
+    key: str
+    """Empty if it cannot be read: then only reading is possible."""
+
+
+def find(folder: str, at: str | None = None) -> Found | None:
+    """The node of this folder, or None if none runs. `at`: listens there, whatever the folder says."""
+    key = key_in(_bytes(os.path.join(folder, KEY_FILE)))
+    if at is not None:
+        return Found(*_address(at), key)
+    try:
+        said = json.loads(_bytes(os.path.join(folder, ADDRESS_FILE)))
+        host, port, pid = said["host"], said["port"], said["pid"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    if not (isinstance(host, str) and isinstance(port, int) and isinstance(pid, int)) or not _lives(pid):
+        return None
+    return Found(host, port, key)
+
+
+def ask(found: Found, path: str, order: dict[str, Any] | None = None) -> Any:
+    """The answer. With an order it is a POST. Raises `NotReached`, `Refused` or `UsageError`."""
+    connection = http.client.HTTPConnection(found.host, found.port, timeout=TIMEOUT_S)
+    headers = {KEY_HEADER: found.key, ORDER_HEADER: "1"} if order is not None else {}
+    body = json.dumps(order) if order is not None else None
+    if order is not None and not found.key:
+        raise Refused("the control key of this node cannot be read; run this as the user that runs the node")
+    try:
+        connection.request("GET" if order is None else "POST", path, body, headers)
+        answer = connection.getresponse()
+        status, data = answer.status, answer.read(ANSWER_BYTES_MAX)
+    except (OSError, http.client.HTTPException) as error:
+        why = str(error) or type(error).__name__
+        raise NotReached(f"the node at {found.host}:{found.port} does not answer: {why}") from None
+    finally:
+        connection.close()
+    try:
+        said = json.loads(data)
+    except ValueError:
+        raise NotReached(f"what answers at {found.host}:{found.port} is no node of primacy") from None
+    if status >= 400:
+        sentence = said.get("error") if isinstance(said, dict) else None
+        wrong_call = status == 400
+        raise (UsageError if wrong_call else Refused)(str(sentence or f"refused with {status}"))
+    return said
+
+
+def _bytes(path: str) -> bytes:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return b""
+    try:
+        return os.read(handle, FILE_BYTES_MAX)
+    except OSError:
+        return b""
+    finally:
+        os.close(handle)
+
+
+def _address(at: str) -> tuple[str, int]:
+    host, _, port = at.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65_536:
+        raise UsageError(f"--at {at[:80]}: an address is HOST:PORT")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _lives(pid: int) -> bool:
+    """A node that was killed leaves its address behind; another program may listen there by now."""
+    return pid > 0 and os.path.exists(f"/proc/{pid}")

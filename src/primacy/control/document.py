@@ -1,0 +1,75 @@
+"""The state document: what one node knows, in the words of every screen. Made from a snapshot, and decides nothing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from primacy import __version__
+from primacy.control import API, Snapshot
+from primacy.election.model import Role
+from primacy.settings import membership_rows
+
+
+def document(shot: Snapshot) -> dict[str, Any]:
+    """`GET /v1/state`."""
+    settings, view = shot.settings, shot.view
+    return {
+        "api": API,
+        "version": __version__,
+        "cluster": settings.cluster.name,
+        "election": settings.election.name,
+        "node": shot.node,
+        "strategy": settings.election.strategy,
+        "mode": settings.election.mode,
+        "role": str(view.role),
+        "term": view.term,
+        "voted_for": view.voted_for or None,
+        "leader": view.leader or None,
+        "token": view.token or None,
+        "hold_left_ms": view.hold_left_ms,
+        "waits_for": view.waits_for or None,
+        "duty": _duty(shot),
+        "health": "ok",
+        "nodes": [_row(shot, name, kind) for name, kind, _ in membership_rows(settings) if name != shot.node],
+        "counters": dict(sorted(shot.counters.items())),
+    }
+
+
+def acts_as_leader(shot: Snapshot) -> bool:
+    """It leads, its hold lasts, and its work runs: what a load balancer wants to know."""
+    running = shot.duty.kind == "none" or shot.duty.state == "running"
+    return shot.view.role is Role.LEADER and shot.view.hold_left_ms > 0 and running
+
+
+def instant(unix_ms: int) -> str:
+    """Wall time for a document: UTC, with milliseconds."""
+    return datetime.fromtimestamp(unix_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _duty(shot: Snapshot) -> dict[str, Any]:
+    """`since` belongs to a run: a duty that has none has no beginning either."""
+    duty = shot.duty
+    has_run = duty.since_ms and duty.state in ("starting", "running")
+    since = instant(shot.wall_ms - (shot.now_ms - duty.since_ms)) if has_run else None
+    return {
+        "kind": duty.kind,
+        "state": str(duty.state),
+        "since": since,
+        "pid": duty.pid or None,
+        "containment": duty.containment,
+    }
+
+
+def _row(shot: Snapshot, name: str, kind: str) -> dict[str, Any]:
+    """Another node, as far as it is known here: when it was heard. What it says of itself is not carried yet."""
+    listed = shot.settings.cluster.manager.nodes.get(name)
+    return {
+        "node": name,
+        "kind": kind,
+        "addr": listed.addr if listed is not None else None,
+        "heard_ms": shot.heard_ms.get(name),
+        "role": "leader" if name == shot.view.leader else None,
+        "leader": None,
+        "duty": None,
+    }

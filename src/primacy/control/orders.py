@@ -1,0 +1,122 @@
+"""From a request to an input of the election, or to the sentence that refuses it. Pure.
+
+What the election itself would silently ignore (a step-down of a node that does not lead) is refused here, with the
+command that would do it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from primacy.control import Snapshot
+from primacy.election.inputs import Init, Input, Pause, Rejoin, Resume, StepDown
+from primacy.election.model import Kind, Role
+from primacy.errors import Refused, UsageError
+from primacy.settings import membership_rows
+from primacy.settings.schema import NAME_PATTERN
+
+NAMES_MAX = 64
+"""Nodes that one order may name: no list of voters is longer."""
+
+
+def order_of(name: str, body: dict[str, Any], shot: Snapshot) -> Input:
+    """Raises `UsageError` for a request that makes no sense, `Refused` for one that cannot be done now."""
+    if shot.ending:
+        raise Refused(f"node {shot.node} is stopping and takes no orders any more")
+    return ORDERS[name](body, shot)
+
+
+def _step_down(body: dict[str, Any], shot: Snapshot) -> Input:
+    _only(body)
+    _must_lead(shot, "step-down")
+    return StepDown(reason="an operator asked for it")
+
+
+def _transfer(body: dict[str, Any], shot: Snapshot) -> Input:
+    _only(body, "to")
+    to = body.get("to")
+    if not isinstance(to, str) or not to:
+        raise UsageError('to: the name of a node, {"to": "b"}')
+    kinds = {name: kind for name, kind, _ in membership_rows(shot.settings)}
+    if to not in kinds:
+        raise UsageError(f"to = {to[:80]}: no node of this cluster; there are {', '.join(kinds)}")
+    if to == shot.node:
+        raise Refused(f"node {to} is this node; name another one")
+    _must_lead(shot, f"transfer {to}")
+    if kinds[to] != Kind.VOTER:
+        raise Refused(f"node {to} is a {kinds[to]}, and cannot lead")
+    if to not in shot.view.alive:
+        raise Refused(f"node {to} is not heard, and cannot take over; see: primacy status")
+    return StepDown(successor=to, reason="an operator asked for it")
+
+
+def _pause(body: dict[str, Any], shot: Snapshot) -> Input:  # noqa: ARG001
+    _only(body)
+    return Pause()
+
+
+def _resume(body: dict[str, Any], shot: Snapshot) -> Input:  # noqa: ARG001
+    _only(body)
+    return Resume()
+
+
+def _init(body: dict[str, Any], shot: Snapshot) -> Input:
+    _only(body, "without")
+    without = _without(body, shot)
+    listed = [name for name, _, _ in membership_rows(shot.settings)]
+    for name in without:
+        if name not in listed:
+            raise UsageError(f"without = {name}: no node of this cluster; there are {', '.join(listed)}")
+    return Init(shot.wall_ms, without)
+
+
+def _rejoin(body: dict[str, Any], shot: Snapshot) -> Input:
+    """The names may be of an older list, which only the ballots know."""
+    _only(body, "without")
+    without = _without(body, shot)
+    if not without:
+        raise UsageError('without: the nodes that are gone for good, {"without": ["c"]}')
+    if shot.view.role is not Role.MUTED:
+        raise Refused(f"node {shot.node} is not muted and waits for nobody's memory; there is nothing to rejoin")
+    return Rejoin(without)
+
+
+ORDERS: dict[str, Callable[[dict[str, Any], Snapshot], Input]] = {
+    "step-down": _step_down,
+    "transfer": _transfer,
+    "pause": _pause,
+    "resume": _resume,
+    "init": _init,
+    "rejoin": _rejoin,
+}
+"""`POST /v1/NAME`."""
+
+
+def _only(body: dict[str, Any], *known: str) -> None:
+    for field in body:
+        if field not in known:
+            there = f"there is {', '.join(known)}" if known else "this order has none"
+            raise UsageError(f"{field[:40]}: no such field; {there}")
+
+
+def _must_lead(shot: Snapshot, command: str) -> None:
+    if shot.view.role is Role.LEADER:
+        return
+    leader = shot.view.leader
+    if leader and leader != shot.node:
+        raise Refused(f"node {shot.node} does not lead, {leader} does; there, say: primacy {command}")
+    raise Refused(f"node {shot.node} does not lead, and knows of nobody who does; see: primacy status")
+
+
+def _without(body: dict[str, Any], shot: Snapshot) -> tuple[str, ...]:
+    names = body.get("without", [])
+    if not isinstance(names, list) or len(names) > NAMES_MAX:
+        raise UsageError('without: a list of names of nodes, ["c"]')
+    for name in names:
+        if not isinstance(name, str) or not re.fullmatch(NAME_PATTERN, name):
+            raise UsageError(f"without: {str(name)[:40]!r} is no name of a node")
+        if name == shot.node:
+            raise UsageError(f"without = {name}: that is this node itself")
+    return tuple(sorted(set(names)))

@@ -1,0 +1,369 @@
+"""The commands that speak to a running node: a real one, alone, started once for all of the tests that it survives."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from primacy.cli import main as entry
+from primacy.cli.new import write_secret
+from primacy.cli.status import lines as status_lines
+from primacy.cli.why import lines as why_lines
+from primacy.cli.why import took_text
+from primacy.control.orders import ORDERS
+
+WITHIN_S = 15.0
+"""Far more than anything here takes: only a hang reaches it."""
+
+
+class Said(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Say = Callable[..., Said]
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Say:
+    """The command line in this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args: str) -> Said:
+        code = entry.run(list(args))
+        out, err = capsys.readouterr()
+        return Said(code, out, err)
+
+    return run
+
+
+class Node:
+    """One `primacy run`, in a state folder of its own."""
+
+    def __init__(self, folder: Path, *args: str, state: str = "state", front: tuple[str, ...] = ()) -> None:
+        self.state, self.err = str(folder / state), folder / f"err-{state}"
+        call = [sys.executable, "-m", "primacy.cli.main", *front, "run", "--state-dir", self.state]
+        call += [*args, "--", "sleep", "300"]
+        with self.err.open("ab") as err:
+            self.process = subprocess.Popen(call, stdin=subprocess.DEVNULL, stdout=err, stderr=err, cwd=folder)
+
+    def document(self, say: Say) -> dict[str, Any]:
+        said = say("status", "--json", "--state-dir", self.state)
+        return json.loads(said.out) if said.code == 0 else {}
+
+    def until(self, say: Say, check: Callable[[dict[str, Any]], Any], what: str) -> dict[str, Any]:
+        last = time.monotonic() + WITHIN_S
+        state: dict[str, Any] = {}
+        while time.monotonic() < last:
+            state = self.document(say)
+            if state and check(state):
+                return state
+            time.sleep(0.01)
+        raise AssertionError(f"never came: {what}\n{state}\n{self.err.read_text()}")
+
+    def runs(self, say: Say) -> dict[str, Any]:
+        return self.until(say, lambda s: s["duty"]["state"] == "running", "a running command")
+
+    def end(self) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(WITHIN_S)
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    made = Node(tmp_path_factory.mktemp("node"))
+    yield made
+    assert made.end() == 0
+    assert not os.path.exists(os.path.join(made.state, "primacy/main/control.json"))
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+# --- looking ----------------------------------------------------------------------------------------------------------
+
+
+def test_status_says_who_leads_and_what_runs(node: Node, say: Say) -> None:
+    state = node.runs(say)
+    assert (state["role"], state["leader"], state["cluster"], state["election"]) == (
+        "leader",
+        state["node"],
+        "primacy",
+        "main",
+    )
+    assert alive(state["duty"]["pid"])
+    said = say("status", "--state-dir", node.state)
+    assert (said.code, said.err) == (0, "")
+    row = next(line for line in said.out.splitlines() if "this node" in line)
+    assert row.startswith(state["node"])
+    assert f"running, process {state['duty']['pid']}, since 20" in row
+    assert re.search(r"[\d,]+ ms +this node$", row)
+    assert f"token: {state['token']}" in said.out
+    assert re.search(r"^containment: (strong|weak)$", said.out, re.MULTILINE)
+
+
+def test_why_says_what_changed_and_how_long_it_took(node: Node, say: Say) -> None:
+    node.runs(say)
+    said = say("why", "--state-dir", node.state, "--last", "1000")
+    assert (said.code, said.err) == (0, "")
+    assert re.search(
+        r"\+[\d,]+ ms  \S+ leads \(term 1\)\n.*\+[\d,]+ ms  the command runs: process \d+, run 1", said.out
+    )
+    said = say("--json", "why", "--state-dir", node.state, "--last", "1")
+    (event,) = json.loads(said.out)["events"]
+    assert {"number", "at_unix_ms", "node", "term", "code", "text", "value"} == event.keys()
+
+
+# --- changing ---------------------------------------------------------------------------------------------------------
+
+
+def test_pause_stops_the_command_and_resume_starts_it_again(node: Node, say: Say) -> None:
+    before = node.runs(say)
+    said = say("pause", "--state-dir", node.state)
+    assert said.code == 0, said.err
+    assert "is paused and does not lead; to end this: primacy resume" in said.out
+    state = node.until(say, lambda s: s["role"] == "paused" and s["duty"]["state"] == "stopped", "a paused node")
+    assert not alive(before["duty"]["pid"])
+    assert state["waits_for"] == "an operator: primacy resume"
+    assert "waits for an operator: primacy resume" in say("status", "--state-dir", node.state).out
+    refused = say("step-down", "--state-dir", node.state)
+    assert (refused.code, refused.out) == (1, "")
+    assert "does not lead" in refused.err
+    assert say("resume", "--state-dir", node.state).code == 0
+    after = node.runs(say)
+    assert after["token"] > before["token"]
+    assert "is told by an operator to resume" in say("why", "--state-dir", node.state).out
+
+
+def test_step_down_ends_the_term_and_the_only_node_leads_the_next(node: Node, say: Say) -> None:
+    before = node.runs(say)
+    said = say("step-down", "--state-dir", node.state, "--json")
+    assert json.loads(said.out)["term"] == before["term"]
+    after = node.until(say, lambda s: s["term"] > before["term"] and s["duty"]["state"] == "running", "the next term")
+    assert (after["token"] > before["token"], alive(before["duty"]["pid"])) == (True, False)
+    assert "an operator asked for it" in say("why", "--state-dir", node.state).out
+
+
+def test_what_makes_no_sense_is_refused_and_changes_nothing(node: Node, say: Say) -> None:
+    before = node.runs(say)
+    name = before["node"]
+    for args, code, part in (
+        (["transfer", "zz"], 2, f"no node of this cluster; there are {name}"),
+        (["transfer", name], 1, "is this node; name another one"),
+        (["transfer"], 2, "Missing argument"),
+        (["pause", "b"], 2, "unexpected extra argument"),
+        (["init", "--yes"], 1, "this node remembers the cluster"),
+        (["init", "--without", "zz", "--yes"], 2, "no node of this cluster"),
+        (["rejoin"], 2, "Missing option '--without'"),
+        (["rejoin", "--without", "zz", "--yes"], 1, "is not muted"),
+        (["rejoin", "--without", "../x", "--yes"], 2, "is no name of a node"),
+        (["why", "--last", "0"], 2, "--last"),
+        (["status", "--election", "../x"], 2, "a name has letters"),
+    ):
+        said = say(*args, "--state-dir", node.state)
+        assert (said.code, part in said.err, said.out) == (code, True, ""), (args, said)
+    assert node.document(say)["token"] == before["token"]
+
+
+def test_orders_with_a_risk_ask_first(node: Node, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.runs(say)
+    for answer in ("no", "y", "YES", ""):
+        monkeypatch.setattr("click.prompt", lambda *_, answer=answer, **__: answer)
+        said = say("rejoin", "--without", "c", "--state-dir", node.state)
+        assert said.code == 1
+        assert "vouch that c is gone for good" in said.err
+        assert "nothing was done" in said.err
+    said = say("init", "--without", "c", "--state-dir", node.state)
+    assert "may run twice" in said.err
+    assert "is told by" not in say("why", "--state-dir", node.state, "--last", "1").out
+    monkeypatch.setattr("click.prompt", lambda *_, **__: "yes")
+    assert "is not muted" in say("rejoin", "--without", "c", "--state-dir", node.state).err
+
+
+def test_at_names_the_node(node: Node, say: Say) -> None:
+    node.runs(say)
+    address = json.loads(Path(node.state, "primacy/main/control.json").read_text())
+    at = f"127.0.0.1:{address['port']}"
+    assert say("--at", at, "status").code == 0
+    said = say("--at", at, "pause")
+    assert (said.code, "run this as the user that runs the node" in said.err) == (1, True)
+    assert say("--at", "127.0.0.1:1", "status").code == 3
+    assert say("--at", "nonsense", "status").code == 2
+
+
+def test_watch_goes_on_until_it_is_stopped(node: Node) -> None:
+    call = [sys.executable, "-m", "primacy.cli.main", "status", "--watch", "--json", "--state-dir", node.state]
+    with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["api"] == 1
+        assert json.loads(process.stdout.readline())["api"] == 1
+        process.send_signal(signal.SIGINT)
+        assert process.wait(WITHIN_S) == 130
+
+
+# --- three nodes ------------------------------------------------------------------------------------------------------
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that are free now; held together, so that they differ."""
+    held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
+    for one in held:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in held]
+    for one in held:
+        one.close()
+    return ports
+
+
+FILE = """
+cluster:
+  name: billing
+  secret_file: secret
+  first_start: explicit
+  manager: {{type: static, nodes: {{{nodes}}}}}
+election: {{profile: fast}}
+"""
+
+
+def test_three_nodes_begin_by_init_and_the_leader_hands_over(say: Say, tmp_path: Path) -> None:
+    """They share a machine, so that two of them find the default control port taken, and use another."""
+    names = ("a", "b", "c")
+    listed = ", ".join(f'{n}: {{addr: "127.0.0.1:{p}"}}' for n, p in zip(names, free_ports(3), strict=True))
+    (tmp_path / "primacy.yaml").write_text(FILE.format(nodes=listed))
+    write_secret(tmp_path / "secret")
+    nodes = {name: Node(tmp_path, state=f"state-{name}", front=("--node", name)) for name in names}
+    try:
+        waiting = nodes["b"].until(say, lambda s: all(row["heard_ms"] is not None for row in s["nodes"]), "all heard")
+        assert (waiting["role"], waiting["term"]) == ("muted", 0)
+        assert "primacy init, once, on one node" in say("status", "--state-dir", nodes["b"].state).out
+        assert say("init", "--yes", "--state-dir", nodes["b"].state).code == 0
+        begun = nodes["b"].until(say, lambda s: s["leader"], "a leader")
+        leader = nodes[begun["leader"]]
+        before = leader.runs(say)
+        follower = next(nodes[name] for name in names if name != before["node"])
+        follower.until(say, lambda s: s["leader"] == before["node"], "a follower")
+        row = next(r for r in follower.document(say)["nodes"] if r["node"] == before["node"])
+        assert row["role"] == "leader"
+        refused = say("step-down", "--state-dir", follower.state)
+        assert (refused.code, f"{before['node']} does; there, say: primacy step-down" in refused.err) == (1, True)
+        to = follower.document(say)["node"]
+        said = say("transfer", to, "--state-dir", leader.state)
+        assert (said.code, f"steps down in favour of {to}" in said.out) == (0, True), said
+        after = follower.runs(say)
+        assert (after["token"] > before["token"], alive(before["duty"]["pid"])) == (True, False)
+        assert f"in favour of {to}" in say("why", "--state-dir", leader.state).out
+    finally:
+        for one in nodes.values():
+            if one.process.poll() is None:
+                one.process.send_signal(signal.SIGTERM)
+        codes = [one.end() for one in nodes.values()]
+    assert codes == [0, 0, 0]
+
+
+# --- nobody there -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("args", [["status"], ["why"], ["pause"], ["step-down"], ["init", "--yes"]])
+def test_not_reached_is_3_with_the_next_command(say: Say, args: list[str], tmp_path: Path) -> None:
+    said = say(*args, "--state-dir", str(tmp_path / "none"))
+    assert (said.code, said.out) == (3, "")
+    assert "no node of election main runs here" in said.err
+    assert "primacy run -- CMD" in said.err
+    assert not (tmp_path / "none").exists()
+
+
+def test_another_election_here_is_named(node: Node, say: Say) -> None:
+    node.runs(say)
+    said = say("status", "--election", "nightly", "--state-dir", node.state)
+    assert said.code == 3
+    assert "there is one of main: primacy status --election main" in said.err
+
+
+def test_a_killed_node_is_not_reached_and_its_events_are_kept(say: Say, tmp_path: Path) -> None:
+    first = Node(tmp_path)
+    token = first.runs(say)["token"]
+    first.process.kill()
+    first.process.wait(WITHIN_S)
+    assert say("status", "--state-dir", first.state).code == 3
+    second = Node(tmp_path)
+    try:
+        assert second.runs(say)["token"] > token
+        events = json.loads(say("--json", "why", "--last", "1000", "--state-dir", first.state).out)["events"]
+        numbers = [event["number"] for event in events]
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert [event["code"] for event in events].count("started") == 2
+    finally:
+        assert second.end() == 0
+
+
+def test_a_chosen_control_port_that_is_taken_ends_with_4(say: Say, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        (tmp_path / "primacy.yaml").write_text(f'control: {{listen: "{address}"}}\n')
+        node = Node(tmp_path)
+        assert node.process.wait(WITHIN_S) == 4
+    assert f"control.listen = {address}: Address already in use" in node.err.read_text()
+
+
+def test_the_page_for_operators_names_commands_paths_and_options_that_exist() -> None:
+    page = (Path(__file__).parents[1] / "docs/operate.md").read_text()
+    named = set(re.findall(r"primacy (?:--node a )?([a-z-]+)", page)) - {"primacy"}
+    assert named <= entry.COMMANDS.keys(), named - entry.COMMANDS.keys()
+    assert set(re.findall(r"`?/v1/([a-z-]+)`", page)) - {"state", "events"} == ORDERS.keys()
+
+
+# --- screens ----------------------------------------------------------------------------------------------------------
+
+
+def test_status_says_who_was_never_heard_and_where_it_should_be() -> None:
+    row = {"kind": "voter", "role": None, "leader": None, "duty": None}
+    state: dict[str, Any] = {
+        "cluster": "billing",
+        "election": "main",
+        "strategy": "raft",
+        "mode": "automatic",
+        "node": "a",
+        "role": "muted",
+        "leader": None,
+        "term": 0,
+        "hold_left_ms": 0,
+        "token": None,
+        "waits_for": "the first start of the cluster: primacy init, once, on one node",
+        "duty": {"state": "stopped", "pid": None, "since": None, "containment": "weak"},
+        "nodes": [
+            {**row, "node": "b", "addr": "h:2", "heard_ms": 41},
+            {**row, "node": "c", "addr": "h:3", "heard_ms": None},
+        ],
+    }
+    text = "\n".join(status_lines(state))
+    assert "node a waits for the first start of the cluster: primacy init, once, on one node" in text
+    assert "node c was never heard; it should be at h:3" in text
+    assert "node b was never" not in text
+    assert re.search(r"^b .* 41 ms ago$", text, re.MULTILINE)
+
+
+def test_durations_are_counted_within_a_term() -> None:
+    events = [
+        {"at_unix_ms": at_ms, "term": term, "text": f"event {term}"}
+        for at_ms, term in ((1_000, 1), (1_020, 1), (9_000, 2), (60_000, 1), (8_000, 2))
+    ]
+    took = [line.split("  ", 1)[1].split("event")[0].strip() for line in why_lines(events)]
+    assert took == ["", "+20 ms", "", "+58 s", "?"]
+    assert took_text(9_999) == "+9,999 ms"

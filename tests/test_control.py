@@ -1,0 +1,628 @@
+"""The control API in one process: every path, who may use it, what is bounded, and the log of events behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import os
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+import pytest
+
+from primacy.agent.desk import Desk
+from primacy.control import KEY_HEADER, ORDER_HEADER, Snapshot, eventlog, server
+from primacy.control.client import Found, ask, find
+from primacy.control.document import acts_as_leader, document, instant
+from primacy.control.eventlog import EVENTS_MAX, EventLog
+from primacy.control.key import KEY_FILE, is_key, own_key
+from primacy.control.orders import NAMES_MAX, ORDERS, order_of
+from primacy.control.server import BODY_BYTES_MAX, ControlServer
+from primacy.election.events import Code
+from primacy.election.inputs import Init, Input, Pause, Rejoin, Resume, StepDown
+from primacy.election.model import Role, View
+from primacy.errors import CannotHere, InUse, NotReached, Refused, UsageError
+from primacy.node.folder import Folder
+from primacy.settings import of_mapping
+from primacy.settings.schema import Settings
+
+KEY = "k" * 64
+MAY = {KEY_HEADER: KEY, ORDER_HEADER: "1"}
+VIEW = View(Role.LEADER, "a", 7, "a", 1_794_700_800_007, 2_410, ("a", "b"), "")
+FOLLOWS = VIEW._replace(role=Role.FOLLOWER, leader="b", token=0, hold_left_ms=0)
+NODES = {"a": {"addr": "h:1"}, "b": {"addr": "h:2"}, "c": {"addr": "h:3"}, "w": {"addr": "h:4", "kind": "witness"}}
+SETTINGS = of_mapping({"cluster": {"name": "billing", "secret_file": "s", "manager": {"nodes": NODES}}}, "a")
+
+
+class Work(NamedTuple):
+    kind: str = "process"
+    state: str = "running"
+    since_ms: int = 4_000
+    pid: int = 4711
+    containment: str = "strong"
+
+
+def shot(view: View = VIEW, work: Work = Work(), *, ending: bool = False) -> Snapshot:  # noqa: B008
+    return Snapshot(SETTINGS, "a", view, work, {"b": 41}, {"sent": 3}, 5_000, 1_700_000_000_000, ending)
+
+
+class FakeAgent:
+    """The agent's port: shows what it is given, remembers what it is told."""
+
+    def __init__(self, log: EventLog) -> None:
+        self.shown = shot()
+        self.told: list[Input] = []
+        self.complaints: list[str] = []
+        self.log = log
+        self.answers: Code | None = None
+        self.breaks = False
+
+    def snapshot(self) -> Snapshot:
+        assert not self.breaks, "a planted bug"
+        return self.shown
+
+    def order(self, given: Input) -> None:
+        self.told.append(given)
+        if self.answers is not None:
+            self.log.add(1, "a", 7, self.answers, "a refuses to begin a cluster")
+
+    def complain(self, sentence: str) -> None:
+        self.complaints.append(sentence)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Folder]:
+    made = Folder(str(tmp_path / "state"))
+    yield made
+    made.close()
+
+
+class Served(NamedTuple):
+    agent: FakeAgent
+    log: EventLog
+    url: str
+    port: int
+    http: aiohttp.ClientSession
+    server: ControlServer
+
+    async def get(self, path: str, **more: Any) -> tuple[int, Any]:
+        async with self.http.get(self.url + path, **more) as answer:
+            return answer.status, await answer.json()
+
+    async def post(self, path: str, body: Any = None, headers: dict[str, str] = MAY, **more: Any) -> tuple[int, Any]:
+        async with self.http.post(self.url + path, json=body, headers=headers, **more) as answer:
+            return answer.status, await answer.json()
+
+
+Play = Callable[[Served], Awaitable[None]]
+
+
+@pytest.fixture
+def serve(folder: Folder) -> Callable[[Play], None]:
+    """Plays one act against a server."""
+
+    async def whole(play: Play) -> None:
+        log = EventLog(folder, lambda _: None)
+        agent = FakeAgent(log)
+        made = ControlServer(agent, log, KEY, "127.0.0.1")
+        listening = socket.create_server(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+        await made.start(listening)
+        try:
+            async with aiohttp.ClientSession() as http:
+                await asyncio.wait_for(play(Served(agent, log, f"http://127.0.0.1:{port}", port, http, made)), 10)
+        finally:
+            await made.close()
+            log.close()
+            listening.close()
+
+    return lambda play: asyncio.run(whole(play))
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_state_document_has_the_fields_of_the_surface() -> None:
+    said = document(shot())
+    assert said["nodes"][0] == {
+        "node": "b",
+        "kind": "voter",
+        "addr": "h:2",
+        "heard_ms": 41,
+        "role": None,
+        "leader": None,
+        "duty": None,
+    }
+    assert said["nodes"][1]["heard_ms"] is None
+    rest = {key: value for key, value in said.items() if key not in ("nodes", "version")}
+    assert rest == {
+        "api": 1,
+        "cluster": "billing",
+        "election": "main",
+        "node": "a",
+        "strategy": "raft",
+        "mode": "automatic",
+        "role": "leader",
+        "term": 7,
+        "voted_for": "a",
+        "leader": "a",
+        "token": 1_794_700_800_007,
+        "hold_left_ms": 2_410,
+        "waits_for": None,
+        "duty": {
+            "kind": "process",
+            "state": "running",
+            "since": "2023-11-14T22:13:19.000Z",
+            "pid": 4711,
+            "containment": "strong",
+        },
+        "health": "ok",
+        "counters": {"sent": 3},
+    }
+    assert instant(0) == "1970-01-01T00:00:00.000Z"
+    stopped = document(shot(FOLLOWS, Work(state="stopped", pid=0)))
+    assert (stopped["duty"]["since"], stopped["duty"]["pid"], stopped["token"]) == (None, None, None)
+    assert stopped["nodes"][0]["role"] == "leader"
+
+
+def test_the_acting_leader_has_a_hold_and_running_work() -> None:
+    assert acts_as_leader(shot())
+    assert acts_as_leader(shot(work=Work(kind="none", state="stopped")))
+    assert not acts_as_leader(shot(work=Work(state="starting")))
+    assert not acts_as_leader(shot(VIEW._replace(hold_left_ms=0)))
+    assert not acts_as_leader(shot(FOLLOWS))
+
+
+def test_reading_needs_no_key(serve: Callable[[Play], None]) -> None:
+    async def play(served: Served) -> None:
+        assert await served.get("/healthz") == (200, {"ok": True})
+        assert await served.get("/v1/state") == (200, document(served.agent.shown))
+        assert await served.get("/leader") == (200, {"leads": True, "node": "a", "leader": "a"})
+        served.agent.shown = shot(FOLLOWS)
+        assert await served.get("/leader") == (503, {"leads": False, "node": "a", "leader": "b"})
+        for number in (1, 2, 3):
+            served.log.add(number, "a", 7, "elected", f"sentence {number}", number)
+        status, events = await served.get("/v1/events")
+        assert (status, [each["text"] for each in events]) == (200, ["sentence 1", "sentence 2", "sentence 3"])
+        assert events[0] == {
+            "number": 1,
+            "at_unix_ms": 1,
+            "node": "a",
+            "term": 7,
+            "code": "elected",
+            "text": "sentence 1",
+            "value": 1,
+        }
+        assert [each["number"] for each in (await served.get("/v1/events?last=1"))[1]] == [3]
+        assert (await served.get("/v1/events?last=0"))[1] == []
+        assert [each["number"] for each in (await served.get("/v1/events?after=1"))[1]] == [2, 3]
+        for wrong in ("last=-1", "last=x", "after=1e3", "after=" + "9" * 40, "last=²"):
+            status, said = await served.get(f"/v1/events?{wrong}")
+            assert status == 400, wrong
+            assert "whole number" in said["error"]
+
+    serve(play)
+
+
+def test_what_is_not_there_and_what_is_not_done_there(serve: Callable[[Play], None]) -> None:
+    async def play(served: Served) -> None:
+        for path in ("/", "/v1", "/v1/state/", "/v2/state", "/v1/../etc/passwd", "/" + "x" * 2_000):
+            status, said = await served.get(path)
+            assert (status, said["error"][:16]) == (404, "there is nothing")
+            assert len(said["error"]) < 120
+        for name in ORDERS:
+            status, said = await served.get(f"/v1/{name}")
+            assert (status, said) == (405, {"error": f"GET is not for /v1/{name}; there is POST"})
+        for path in ("/v1/state", "/v1/events", "/healthz", "/leader"):
+            status, said = await served.post(path)
+            assert status == 405, path
+            assert "there is GET" in said["error"]
+        async with served.http.delete(served.url + "/v1/state", headers=MAY) as answer:
+            assert answer.status == 405
+            assert "GET" in answer.headers["Allow"]
+
+    serve(play)
+
+
+def test_a_bug_of_ours_is_no_end_of_the_node(serve: Callable[[Play], None]) -> None:
+    async def play(served: Served) -> None:
+        served.agent.breaks = True
+        status, said = await served.get("/v1/state")
+        assert status == 500
+        assert "planted" not in said["error"]
+        assert "AssertionError: a planted bug" in served.agent.complaints[0]
+        served.agent.breaks = False
+        assert (await served.get("/v1/state"))[0] == 200
+
+    serve(play)
+
+
+# --- who may ask ------------------------------------------------------------------------------------------------------
+
+
+def test_an_order_needs_key_and_header(serve: Callable[[Play], None]) -> None:
+    async def play(served: Served) -> None:
+        wrong: list[dict[str, str]] = [
+            {},
+            {ORDER_HEADER: "1"},
+            {KEY_HEADER: KEY},
+            {ORDER_HEADER: "1", KEY_HEADER: ""},
+            {ORDER_HEADER: "1", KEY_HEADER: KEY[:-1]},
+            {ORDER_HEADER: "1", KEY_HEADER: "K" * 64},
+            {ORDER_HEADER: "1", KEY_HEADER: "é" * 64},
+            {ORDER_HEADER: "1", "Authorization": f"Bearer {KEY}"},
+        ]
+        for headers in wrong:
+            status, said = await served.post("/v1/pause", headers=headers)
+            assert status == 403, headers
+            assert KEY not in json.dumps(said)
+            assert "needs the" in said["error"]
+        assert served.agent.told == []
+        assert (await served.post("/v1/pause"))[0] == 200
+        assert served.agent.told == [Pause()]
+
+    serve(play)
+
+
+def test_only_loopback_names_lead_here(serve: Callable[[Play], None]) -> None:
+    async def play(served: Served) -> None:
+        for host in ("evil.example", "127.0.0.1.evil.example", "10.0.0.1:7480", "", "[fe80::1]:80", "localhost.evil"):
+            status, said = await served.get("/v1/state", headers={"Host": host})
+            assert status == 403, host
+            assert "loopback" in said["error"]
+            assert (await served.post("/v1/pause", headers={**MAY, "Host": host}))[0] == 403
+        for host in ("localhost", "LOCALHOST:1", "127.0.0.1", f"127.0.0.1:{served.port}", "[::1]:7480", "[::1]"):
+            assert (await served.get("/v1/state", headers={"Host": host}))[0] == 200, host
+        assert served.agent.told == []
+
+    serve(play)
+
+
+# --- bounds -----------------------------------------------------------------------------------------------------------
+
+
+def test_bodies_are_bounded_and_are_objects(serve: Callable[[Play], None]) -> None:
+    async def play(served: Served) -> None:
+        for body in (b"x" * (BODY_BYTES_MAX + 1), b"[" * (BODY_BYTES_MAX + 1)):
+            async with served.http.post(served.url + "/v1/pause", data=body, headers=MAY) as answer:
+                assert answer.status == 413
+                assert "at most 16384 bytes" in (await answer.json())["error"]
+        for body in (b"[]", b"1", b"null", b"{", b"\xff", b'"x"', b"[" * BODY_BYTES_MAX):
+            async with served.http.post(served.url + "/v1/pause", data=body, headers=MAY) as answer:
+                assert answer.status == 400, body
+                assert "no JSON object" in (await answer.json())["error"]
+        assert served.agent.told == []
+
+    serve(play)
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(
+    serve: Callable[[Play], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "READ_S", 0.1)
+
+    async def play(served: Served) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        head = f"POST /v1/pause HTTP/1.1\r\nHost: localhost\r\n{KEY_HEADER}: {KEY}\r\n{ORDER_HEADER}: 1\r\n"
+        writer.write(f"{head}Content-Length: 10\r\n\r\n{{".encode())
+        assert b"408" in await reader.readline()
+        writer.close()
+
+    serve(play)
+
+
+def test_a_connection_that_asks_nothing_is_closed(
+    serve: Callable[[Play], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "READ_S", 0.1)
+
+    async def play(served: Served) -> None:
+        for said in (b"", b"GET /v1/state HTTP/1.1\r\nHost: local"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            writer.write(said)
+            assert await asyncio.wait_for(reader.read(), 3) == b""
+            writer.close()
+
+    serve(play)
+
+
+def test_what_is_no_http_harms_nobody(serve: Callable[[Play], None]) -> None:
+    async def play(served: Served) -> None:
+        for said in (b"\0" * 500 + b"\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"y" * 20_000):
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            writer.write(said + b"\r\n\r\n")
+            assert b" 400 " in await reader.readline()
+            writer.close()
+        assert (await served.get("/healthz"))[0] == 200
+
+    serve(play)
+
+
+# --- the stream -------------------------------------------------------------------------------------------------------
+
+
+async def events_of(answer: aiohttp.ClientResponse, count: int) -> list[tuple[int, str, str]]:
+    """(id, event, text of data) of the first ones."""
+    found: list[tuple[int, str, str]] = []
+    fields: dict[str, str] = {}
+    while len(found) < count:
+        line = (await answer.content.readline()).decode().rstrip("\n")
+        if not line and fields:
+            found.append((int(fields["id"]), fields["event"], json.loads(fields["data"])["text"]))
+            fields = {}
+        elif line and not line.startswith(":"):
+            name, _, value = line.partition(": ")
+            fields[name] = value
+    return found
+
+
+def test_the_stream_goes_on_where_its_reader_left_off(serve: Callable[[Play], None]) -> None:
+    async def play(served: Served) -> None:
+        for number in (1, 2, 3):
+            served.log.add(number, "a", 7, "elected", f"sentence {number}")
+        asks = {"Accept": "text/event-stream"}
+        url = served.url + "/v1/events"
+        async with served.http.get(url, headers={**asks, "Last-Event-ID": "1"}) as answer:
+            assert answer.content_type == "text/event-stream"
+            assert await events_of(answer, 2) == [(2, "elected", "sentence 2"), (3, "elected", "sentence 3")]
+            served.log.add(4, "a", 7, "released", "sentence 4")
+            assert await events_of(answer, 1) == [(4, "released", "sentence 4")]
+        async with served.http.get(url, headers=asks) as answer:
+            await answer.content.readline()
+            served.log.add(5, "a", 7, "elected", "only the new")
+            assert await events_of(answer, 1) == [(5, "elected", "only the new")]
+        async with served.http.get(url, headers={**asks, "Last-Event-ID": "999"}) as answer:
+            assert len(await events_of(answer, 5)) == 5, "a number of another log: all of them"
+        async with served.http.get(url, headers={**asks, "Last-Event-ID": "x"}) as answer:
+            assert answer.status == 400
+
+    serve(play)
+
+
+def test_streams_are_bounded_and_end_with_the_node(
+    serve: Callable[[Play], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "STREAMS_MAX", 1)
+    monkeypatch.setattr(server, "STREAM_BEAT_S", 0.05)
+
+    async def play(served: Served) -> None:
+        asks = {"Accept": "text/event-stream"}
+        async with served.http.get(served.url + "/v1/events", headers=asks) as answer:
+            assert (await served.get("/v1/events", headers=asks))[0] == 503
+            lines = [await answer.content.readline() for _ in range(3)]
+            assert lines == [b": the events of this node\n", b"\n", b": quiet\n"]
+            await served.server.close()
+            await asyncio.wait_for(answer.content.read(), 2)
+        assert served.log.wakers == set()
+
+    serve(play)
+
+
+# --- orders -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_order_becomes_its_input(serve: Callable[[Play], None]) -> None:
+    async def play(served: Served) -> None:
+        wall_ms = served.agent.shown.wall_ms
+        asked = "an operator asked for it"
+        for name, body, given in (
+            ("step-down", None, StepDown(reason=asked)),
+            ("transfer", {"to": "b"}, StepDown("b", asked)),
+            ("pause", {}, Pause()),
+            ("resume", {}, Resume()),
+            ("init", {}, Init(wall_ms)),
+            ("init", {"without": ["c", "b", "c"]}, Init(wall_ms, ("b", "c"))),
+        ):
+            served.agent.told.clear()
+            status, said = await served.post(f"/v1/{name}", body)
+            assert (status, said["node"], served.agent.told) == (200, "a", [given]), name
+        served.agent.shown = shot(FOLLOWS._replace(role=Role.MUTED))
+        assert (await served.post("/v1/rejoin", {"without": ["gone"]}))[0] == 200
+        assert served.agent.told[-1] == Rejoin(("gone",))
+
+    serve(play)
+
+
+def test_what_the_election_refuses_is_said(serve: Callable[[Play], None]) -> None:
+    async def play(served: Served) -> None:
+        served.agent.answers = Code.INIT_REFUSED
+        assert await served.post("/v1/init") == (409, {"error": "a refuses to begin a cluster"})
+        served.agent.shown = shot(ending=True)
+        status, said = await served.post("/v1/resume")
+        assert (status, len(served.agent.told)) == (409, 1)
+        assert "is stopping" in said["error"]
+
+    serve(play)
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "view", "says"),
+    [
+        ("step-down", {}, FOLLOWS, "node a does not lead, b does; there, say: primacy step-down"),
+        ("step-down", {}, FOLLOWS._replace(leader=""), "knows of nobody"),
+        ("transfer", {"to": "a"}, VIEW, "is this node"),
+        ("transfer", {"to": "c"}, VIEW, "is not heard"),
+        ("transfer", {"to": "w"}, VIEW, "is a witness"),
+        ("transfer", {"to": "b"}, FOLLOWS, "there, say: primacy transfer b"),
+        ("rejoin", {"without": ["b"]}, VIEW, "is not muted"),
+    ],
+)
+def test_orders_that_cannot_be_done(name: str, body: dict[str, Any], view: View, says: str) -> None:
+    with pytest.raises(Refused, match=says):
+        order_of(name, body, shot(view))
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "says"),
+    [
+        ("transfer", {}, "the name of a node"),
+        ("transfer", {"to": 7}, "the name of a node"),
+        ("transfer", {"to": "zz"}, "to = zz: no node of this cluster; there are a, b, c"),
+        ("transfer", {"ot": "b"}, "ot: no such field; there is to"),
+        ("pause", {"node": "b"}, "node: no such field"),
+        ("init", {"without": "b"}, "a list of names"),
+        ("init", {"without": ["zz"]}, "no node of this cluster"),
+        ("init", {"without": ["a"]}, "this node itself"),
+        ("init", {"without": ["b"] * (NAMES_MAX + 1)}, "a list of names"),
+        ("rejoin", {}, "gone for good"),
+        ("rejoin", {"without": ["../x"]}, "is no name of a node"),
+        ("rejoin", {"without": [{}]}, "is no name of a node"),
+    ],
+)
+def test_orders_that_make_no_sense(name: str, body: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        order_of(name, body, shot())
+
+
+# --- the log of events ------------------------------------------------------------------------------------------------
+
+
+def nobody(sentence: str) -> None:
+    raise AssertionError(sentence)
+
+
+def test_events_outlive_a_restart_and_their_numbers_go_on(folder: Folder) -> None:
+    log = EventLog(folder, nobody)
+    for number in range(3):
+        log.add(number, "a", 1, "elected", f"sentence {number}", 5)
+    log.close()
+    again = EventLog(folder, nobody)
+    assert list(again.entries) == list(log.entries)
+    again.add(9, "a", 2, "elected", "x" * 9_999)
+    assert (again.newest, len(again.last(1)[0].text)) == (4, eventlog.TEXT_CHARS_MAX)
+    again.close()
+    assert os.stat(folder.path(eventlog.FILE_NAME)).st_mode & 0o777 == 0o600
+
+
+def test_a_damaged_log_costs_its_damaged_lines_only(folder: Folder) -> None:
+    log = EventLog(folder, nobody)
+    log.add(1, "a", 1, "elected", "one")
+    log.close()
+    path = Path(folder.path(eventlog.FILE_NAME))
+    bad = b'{"number": 2\n\xff\xfe\n[]\n{}\n{"number": "3"}\n7\n' + path.read_bytes()
+    path.write_bytes(path.read_bytes() + bad + b'{"number": 9, "at_unix')
+    again = EventLog(folder, nobody)
+    assert [entry.text for entry in again.entries] == ["one"]
+    path.write_bytes(b"x" * (2 * eventlog.FILE_BYTES_MAX + 1))
+    assert list(EventLog(folder, nobody).entries) == []
+
+
+def test_the_log_is_bounded_in_memory_and_on_disk(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eventlog, "FILE_BYTES_MAX", 100_000)
+    log = EventLog(folder, nobody)
+    for number in range(3 * EVENTS_MAX):
+        log.add(number, "a", 1, "elected", "a sentence of some length")
+        log.flush()
+        if number % 100 == 0:
+            assert os.path.getsize(folder.path(eventlog.FILE_NAME)) <= 100_000
+    log.close()
+    assert len(log.entries) == EVENTS_MAX
+    assert log.after(0)[0].number == 2 * EVENTS_MAX + 1
+    again = EventLog(folder, nobody)
+    assert again.newest == log.newest
+    assert len(again.entries) >= EVENTS_MAX // 2
+
+
+@pytest.mark.parametrize("kind", ["folder", "link"])
+def test_a_log_that_cannot_be_written_is_complained_of_once(folder: Folder, kind: str) -> None:
+    complaints: list[str] = []
+    log = EventLog(folder, complaints.append)
+    if kind == "folder":
+        os.mkdir(folder.path(eventlog.FILE_NAME))
+    else:
+        os.symlink("/dev/null", folder.path(eventlog.FILE_NAME))
+    for number in range(3):
+        log.add(number, "a", 1, "elected", "sentence")
+        log.flush()
+    assert len(complaints) == 1
+    assert "events are not kept" in complaints[0]
+    assert log.newest == 3
+
+
+# --- key, address and client ------------------------------------------------------------------------------------------
+
+
+def test_the_key_is_made_once_and_is_private(folder: Folder) -> None:
+    key = own_key(folder)
+    assert (len(key), own_key(folder)) == (64, key)
+    assert os.stat(folder.path(KEY_FILE)).st_mode & 0o777 == 0o600
+    assert is_key(key, key)
+    assert not is_key("", key)
+    Path(folder.path(KEY_FILE)).write_text(key[:30])
+    with pytest.raises(CannotHere, match=r"holds no control key.*rm "):
+        own_key(folder)
+    os.chmod(folder.path(KEY_FILE), 0o644)
+    with pytest.raises(CannotHere, match="chmod 600"):
+        own_key(folder)
+
+
+def desk_of(folder: Folder, listen: str, source: str = "primacy.yaml") -> Desk:
+    settings: Settings = of_mapping({"control": {"listen": listen}})
+    return Desk(dataclasses.replace(settings, source=source), folder, "a", FakeAgent(EventLog(folder, nobody)))
+
+
+def test_a_chosen_port_that_is_taken_ends_with_4_and_the_default_one_gives_way(folder: Folder) -> None:
+    async def play() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            address = f"127.0.0.1:{taken.getsockname()[1]}"
+            desk = desk_of(folder, address)
+            with pytest.raises(InUse, match=f"control.listen = {address}: Address already in use"):
+                desk.bind()
+            await desk.close()
+            for listen, source in (("127.0.0.1:7480", "primacy.yaml"), (address, "")):
+                first, second = desk_of(folder, listen, source), desk_of(folder, listen, source)
+                first.bind()
+                second.bind()
+                assert first.address != second.address
+                await second.close()
+                await first.close()
+        assert InUse.exit_code == 4
+
+    asyncio.run(play())
+
+
+def test_a_command_finds_the_node_of_a_folder_if_it_lives(folder: Folder) -> None:
+    async def play() -> None:
+        desk = desk_of(folder, "127.0.0.1:7480", source="")
+        assert find(folder.where) is None
+        desk.bind()
+        found = find(folder.where)
+        assert found == Found("127.0.0.1", int(desk.address.rpartition(":")[2]), desk.key)
+        assert os.stat(folder.path("control.json")).st_mode & 0o777 == 0o600
+        desk.serve()
+        assert found is not None
+        said = await asyncio.to_thread(ask, found, "/v1/state")
+        assert said["node"] == "a"
+        with pytest.raises(UsageError, match="no such field"):
+            await asyncio.to_thread(ask, found, "/v1/pause", {"x": 1})
+        with pytest.raises(Refused, match="there is nothing"):
+            await asyncio.to_thread(ask, found, "/nowhere")
+        with pytest.raises(Refused, match="run this as the user"):
+            ask(found._replace(key=""), "/v1/pause", {})
+        with pytest.raises(Refused, match="needs the control key"):
+            await asyncio.to_thread(ask, found._replace(key="0" * 64), "/v1/pause", {})
+        await desk.close()
+        assert find(folder.where) is None
+        with pytest.raises(NotReached, match="does not answer"):
+            ask(found, "/v1/state")
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("text", ["", "x", "[]", "{}", '{"host": 1, "port": 2, "pid": 3}', "dead"])
+def test_an_address_that_nobody_stands_behind(folder: Folder, text: str) -> None:
+    if text == "dead":
+        text = json.dumps({"host": "127.0.0.1", "port": 1, "pid": 2**22 + 5})
+    Path(folder.path("control.json")).write_text(text)
+    assert find(folder.where) is None
+
+
+def test_at_names_an_address(folder: Folder) -> None:
+    assert find(folder.where, "[::1]:80") == Found("::1", 80, "")
+    for wrong in ("x", ":80", "h:0", "h:99999", "h:x"):
+        with pytest.raises(UsageError, match="HOST:PORT"):
+            find(folder.where, wrong)
