@@ -304,7 +304,6 @@ def test_all_are_needed_for_the_first_start_a_majority_for_the_next_and_stranger
         ("", (), 2, "which node is this? Say --node with one of a, b, c"),
         ("", ("--node", "x"), 2, "is not in cluster.manager.nodes"),
         ("secret_file: secret", ("--node", "a"), 2, "cluster.secret_file is missing"),
-        ("first_start: auto", ("--node", "a"), 2, "first_start: auto"),
         ("", ("--node", "a", "--strategy", "lease"), 2, "knows raft only"),
     ],
 )

@@ -126,12 +126,12 @@ class Asked:
         self.times = 0
         self.event = asyncio.Event()
         self.agent: Agent | None = None
-        self._loop = asyncio.get_running_loop()
-        self._numbers = [signal.SIGINT, signal.SIGTERM]
+        loop = asyncio.get_running_loop()
+        numbers = [signal.SIGINT, signal.SIGTERM]
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
-            self._numbers.append(signal.SIGHUP)
-        for number in self._numbers:
-            self._loop.add_signal_handler(number, self._hear, number)
+            numbers.append(signal.SIGHUP)
+        for number in numbers:
+            loop.add_signal_handler(number, self._hear, number)
 
     def _hear(self, number: int) -> None:
         self.times += 1
@@ -142,8 +142,8 @@ class Asked:
             self.agent.asked_to_end(self.times)
 
     def close(self) -> None:
-        for number in self._numbers:
-            self._loop.remove_signal_handler(number)
+        """The work is over. Signals are heard until the loop ends, and change nothing any more: the exit code stands."""
+        self.agent = None
 
 
 class Agent:
