@@ -142,7 +142,7 @@ class Asked:
             self.agent.asked_to_end(self.times)
 
     def close(self) -> None:
-        """The work is over. Signals are heard until the loop ends, and change nothing any more: the exit code stands."""
+        """The work is over. Signals are heard until the loop ends, and change nothing: the exit code stands."""
         self.agent = None
 
 
