@@ -319,7 +319,7 @@ def test_what_a_cluster_needs_is_said_in_one_sentence(
     monkeypatch.chdir(tmp_path)
     text = file_of(dict.fromkeys(NAMES, 0) | {"a": 7401, "b": 7402, "c": 7403})
     (tmp_path / "primacy.yaml").write_text(text.replace(f"  {change}\n", "") if change else text)
-    assert entry.run(["run", *args, "--", "true"]) == code
+    assert entry.run(["run", "--state-dir", str(tmp_path / "state"), *args, "--", "true"]) == code
     assert part in capsys.readouterr().err
 
 
