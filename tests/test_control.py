@@ -60,6 +60,7 @@ class FakeAgent:
         self.log = log
         self.answers: Code | None = None
         self.breaks = False
+        self.cuts: dict[str, str] = {}
 
     def snapshot(self) -> Snapshot:
         assert not self.breaks, "a planted bug"
@@ -72,6 +73,12 @@ class FakeAgent:
 
     def complain(self, sentence: str) -> None:
         self.complaints.append(sentence)
+
+    def links(self) -> dict[str, str]:
+        return {name: self.cuts.get(name, "none") for name in ("b", "c", "w")}
+
+    def cut(self, node: str, way: str) -> None:
+        self.cuts = {**self.cuts, node: way} if node else {}
 
 
 @pytest.fixture
@@ -102,12 +109,15 @@ Play = Callable[[Served], Awaitable[None]]
 
 
 @pytest.fixture
-def serve(folder: Folder) -> Callable[[Play], None]:
+def serve(folder: Folder) -> Callable[..., None]:
     """Plays one act against a server."""
 
-    async def whole(play: Play) -> None:
+    async def whole(play: Play, lab: bool) -> None:
         log = EventLog(folder, lambda _: None)
         agent = FakeAgent(log)
+        if lab:
+            control = dataclasses.replace(SETTINGS.control, lab=True)
+            agent.shown = agent.shown._replace(settings=dataclasses.replace(SETTINGS, control=control))
         made = ControlServer(agent, log, KEY, "127.0.0.1")
         listening = socket.create_server(("127.0.0.1", 0))
         port = listening.getsockname()[1]
@@ -120,7 +130,7 @@ def serve(folder: Folder) -> Callable[[Play], None]:
             log.close()
             listening.close()
 
-    return lambda play: asyncio.run(whole(play))
+    return lambda play, lab=False: asyncio.run(whole(play, lab))
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -423,6 +433,43 @@ def test_every_order_becomes_its_input(serve: Callable[[Play], None]) -> None:
         served.agent.shown = shot(FOLLOWS._replace(role=Role.MUTED))
         assert (await served.post("/v1/rejoin", {"without": ["gone"]}))[0] == 200
         assert served.agent.told[-1] == Rejoin(("gone",))
+
+    serve(play)
+
+
+def test_links_are_cut_and_mended_in_lab_mode(serve: Callable[..., None]) -> None:
+    async def play(served: Served) -> None:
+        whole = {"b": "none", "c": "none", "w": "none"}
+        assert await served.get("/v1/links") == (200, {"node": "a", "links": whole})
+        for way in ("in", "out", "both"):
+            said = (200, {"node": "a", "links": {**whole, "b": way}})
+            assert await served.post("/v1/links", {"node": "b", "cut": way}) == said
+        assert (await served.post("/v1/links", {"heal": True}))[1]["links"] == whole
+        wrong: list[Any] = [
+            {},
+            {"node": "b"},
+            {"node": "x", "cut": "in"},
+            {"node": "a", "cut": "in"},
+            {"node": "b", "cut": "up"},
+            {"node": "b", "cut": ["in"]},
+            {"node": ["b"], "cut": "in"},
+            {"heal": False},
+            {"heal": True, "node": "b"},
+            {"node": "b", "cut": "in", "way": 1},
+        ]
+        for body in wrong:
+            assert (await served.post("/v1/links", body))[0] == 400, body
+        assert (await served.post("/v1/links", {"node": "b", "cut": "in"}, headers={}))[0] == 403
+        assert (await served.get("/v1/links"))[1]["links"] == whole
+
+    serve(play, lab=True)
+
+
+def test_outside_of_a_lab_there_are_no_links(serve: Callable[..., None]) -> None:
+    async def play(served: Served) -> None:
+        assert (await served.get("/v1/links"))[0] == 404
+        assert (await served.post("/v1/links", {"node": "b", "cut": "both"}))[0] == 404
+        assert served.agent.cuts == {}
 
     serve(play)
 

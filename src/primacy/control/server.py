@@ -23,6 +23,7 @@ from primacy.control import KEY_HEADER, ORDER_HEADER, AgentPort
 from primacy.control.document import acts_as_leader, document
 from primacy.control.eventlog import EVENTS_MAX, Entry, EventLog
 from primacy.control.key import is_key
+from primacy.control.links import cut_of
 from primacy.control.orders import ORDERS, order_of
 from primacy.election.events import Code
 from primacy.errors import PrimacyError, Refused, UsageError
@@ -67,6 +68,9 @@ class ControlServer:
         app.router.add_get("/leader", self._leader)
         app.router.add_get("/v1/state", self._state)
         app.router.add_get("/v1/events", self._events)
+        if self.port.snapshot().settings.control.lab:
+            app.router.add_get("/v1/links", self._links)
+            app.router.add_post("/v1/links", self._cut)
         for name in ORDERS:
             app.router.add_post(f"/v1/{name}", self._order)
         quiet = logging.Logger("primacy.control")
@@ -200,6 +204,14 @@ class ControlServer:
             if entry.code == Code.INIT_REFUSED:
                 raise Refused(entry.text)
         return web.json_response(document(self.port.snapshot()))
+
+    async def _links(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return web.json_response({"node": self.port.snapshot().node, "links": self.port.links()})
+
+    async def _cut(self, request: web.Request) -> web.Response:
+        cut = cut_of(_object(await asyncio.wait_for(request.read(), READ_S)), self.port.snapshot())
+        self.port.cut(cut.node, cut.way)
+        return await self._links(request)
 
     # --- connections that ask nothing ---------------------------------------------------------------------------------
 

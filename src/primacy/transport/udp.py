@@ -25,6 +25,7 @@ from primacy.election.messages import Message, Release
 from primacy.errors import CannotHere, InUse
 from primacy.transport import Hear, ReadyDatagram
 from primacy.transport.layout import packed, unpacked
+from primacy.transport.links import Links
 from primacy.transport.seal import DATAGRAM_BYTES_MAX, Drop, Opened, Seal, Sort, Windows
 
 READS_MAX = 64
@@ -87,6 +88,7 @@ class UdpTransport:
         self.listen = listen
         self.complain = complain
         self.counters: dict[str, int] = {}
+        self.links = Links()
         self.peers = {name: Peer(name, others[name]) for name in sorted(others)}
         self._hear: Hear = lambda _: None
         self._door: socket.socket | None = None
@@ -231,7 +233,7 @@ class UdpTransport:
         return [
             (self.seal.sealed(Sort.RELEASE, peer.name, 0, payload), peer.address[0], peer.address[1])
             for peer in self.peers.values()
-            if peer.address is not None
+            if peer.address is not None and peer.name not in self.links.dumb_to
         ]
 
     def _put(self, peer: Peer, data: bytes) -> None:
@@ -241,6 +243,9 @@ class UdpTransport:
                 peer,
                 f"a message to node {peer.name} has {len(data)} bytes, and {DATAGRAM_BYTES_MAX} fit: too many nodes",
             )
+            return
+        if peer.name in self.links.dumb_to:
+            self._count("cut")
             return
         if peer.socket is None:
             self._count("unsent")
@@ -282,6 +287,9 @@ class UdpTransport:
         peer = self.peers.get(opened.sender)
         if peer is None:
             self._drop("stranger")
+            return
+        if peer.name in self.links.deaf_to:
+            self._count("cut")
             return
         known = peer.windows.knows(opened.boot)
         if opened.sort is not Sort.RELEASE and not self._is_fresh(peer, opened):
