@@ -15,13 +15,14 @@ import aiohttp
 import pytest
 
 from primacy.agent.desk import Desk
-from primacy.control import KEY_HEADER, ORDER_HEADER, Snapshot, eventlog, server
+from primacy.control import KEY_HEADER, ORDER_HEADER, Snapshot, eventlog, loopback
 from primacy.control.client import Found, ask, find
 from primacy.control.document import acts_as_leader, document, instant
 from primacy.control.eventlog import EVENTS_MAX, EventLog
 from primacy.control.key import KEY_FILE, is_key, own_key
+from primacy.control.loopback import BODY_BYTES_MAX
 from primacy.control.orders import NAMES_MAX, ORDERS, order_of
-from primacy.control.server import BODY_BYTES_MAX, ControlServer
+from primacy.control.server import ControlServer
 from primacy.election.events import Code
 from primacy.election.inputs import Init, Input, Pause, Rejoin, Resume, StepDown
 from primacy.election.model import Role, View
@@ -313,7 +314,7 @@ def test_bodies_are_bounded_and_are_objects(serve: Callable[[Play], None]) -> No
 def test_a_body_that_does_not_come_is_not_waited_for(
     serve: Callable[[Play], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "READ_S", 0.1)
+    monkeypatch.setattr(loopback, "READ_S", 0.1)
 
     async def play(served: Served) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
@@ -328,7 +329,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(
 def test_a_connection_that_asks_nothing_is_closed(
     serve: Callable[[Play], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "READ_S", 0.1)
+    monkeypatch.setattr(loopback, "READ_S", 0.1)
 
     async def play(served: Served) -> None:
         for said in (b"", b"GET /v1/state HTTP/1.1\r\nHost: local"):
@@ -396,8 +397,8 @@ def test_the_stream_goes_on_where_its_reader_left_off(serve: Callable[[Play], No
 def test_streams_are_bounded_and_end_with_the_node(
     serve: Callable[[Play], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "STREAMS_MAX", 1)
-    monkeypatch.setattr(server, "STREAM_BEAT_S", 0.05)
+    monkeypatch.setattr(loopback, "STREAMS_MAX", 1)
+    monkeypatch.setattr(loopback, "STREAM_BEAT_S", 0.05)
 
     async def play(served: Served) -> None:
         asks = {"Accept": "text/event-stream"}
