@@ -42,6 +42,7 @@ COMMANDS: dict[str, Lazy] = {
     "init": Lazy("primacy.cli.orders:init", "Begin a cluster, once, on one node."),
     "rejoin": Lazy("primacy.cli.orders:rejoin", "Go on without a node that is gone for good."),
     "demo": Lazy("primacy.cli.demo:demo", "Watch a cluster live: leader killed, partition, heal."),
+    "dashboard": Lazy("primacy.cli.dashboard:dashboard", "A page that shows the cluster live, in a browser."),
     "simulate": Lazy(
         "primacy.cli.simulate:simulate", "Live many lives of a cluster, with faults, and look for a violation."
     ),
