@@ -326,7 +326,7 @@ def test_the_page_for_operators_names_commands_paths_and_options_that_exist() ->
     page = (Path(__file__).parents[1] / "docs/operate.md").read_text()
     named = set(re.findall(r"primacy (?:--node a )?([a-z-]+)", page)) - {"primacy"}
     assert named <= entry.COMMANDS.keys(), named - entry.COMMANDS.keys()
-    assert set(re.findall(r"`?/v1/([a-z-]+)`", page)) - {"state", "events"} == ORDERS.keys()
+    assert set(re.findall(r"`?/v1/([a-z-]+)`", page)) - {"state", "events", "links"} == ORDERS.keys()
 
 
 # --- screens ----------------------------------------------------------------------------------------------------------

@@ -15,13 +15,14 @@ import aiohttp
 import pytest
 
 from primacy.agent.desk import Desk
-from primacy.control import KEY_HEADER, ORDER_HEADER, Snapshot, eventlog, server
+from primacy.control import KEY_HEADER, ORDER_HEADER, Snapshot, eventlog, loopback
 from primacy.control.client import Found, ask, find
 from primacy.control.document import acts_as_leader, document, instant
 from primacy.control.eventlog import EVENTS_MAX, EventLog
 from primacy.control.key import KEY_FILE, is_key, own_key
+from primacy.control.loopback import BODY_BYTES_MAX
 from primacy.control.orders import NAMES_MAX, ORDERS, order_of
-from primacy.control.server import BODY_BYTES_MAX, ControlServer
+from primacy.control.server import ControlServer
 from primacy.election.events import Code
 from primacy.election.inputs import Init, Input, Pause, Rejoin, Resume, StepDown
 from primacy.election.model import Role, View
@@ -60,6 +61,7 @@ class FakeAgent:
         self.log = log
         self.answers: Code | None = None
         self.breaks = False
+        self.cuts: dict[str, str] = {}
 
     def snapshot(self) -> Snapshot:
         assert not self.breaks, "a planted bug"
@@ -72,6 +74,12 @@ class FakeAgent:
 
     def complain(self, sentence: str) -> None:
         self.complaints.append(sentence)
+
+    def links(self) -> dict[str, str]:
+        return {name: self.cuts.get(name, "none") for name in ("b", "c", "w")}
+
+    def cut(self, node: str, way: str) -> None:
+        self.cuts = {**self.cuts, node: way} if node else {}
 
 
 @pytest.fixture
@@ -102,12 +110,15 @@ Play = Callable[[Served], Awaitable[None]]
 
 
 @pytest.fixture
-def serve(folder: Folder) -> Callable[[Play], None]:
+def serve(folder: Folder) -> Callable[..., None]:
     """Plays one act against a server."""
 
-    async def whole(play: Play) -> None:
+    async def whole(play: Play, lab: bool) -> None:
         log = EventLog(folder, lambda _: None)
         agent = FakeAgent(log)
+        if lab:
+            control = dataclasses.replace(SETTINGS.control, lab=True)
+            agent.shown = agent.shown._replace(settings=dataclasses.replace(SETTINGS, control=control))
         made = ControlServer(agent, log, KEY, "127.0.0.1")
         listening = socket.create_server(("127.0.0.1", 0))
         port = listening.getsockname()[1]
@@ -120,7 +131,7 @@ def serve(folder: Folder) -> Callable[[Play], None]:
             log.close()
             listening.close()
 
-    return lambda play: asyncio.run(whole(play))
+    return lambda play, lab=False: asyncio.run(whole(play, lab))
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -303,7 +314,7 @@ def test_bodies_are_bounded_and_are_objects(serve: Callable[[Play], None]) -> No
 def test_a_body_that_does_not_come_is_not_waited_for(
     serve: Callable[[Play], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "READ_S", 0.1)
+    monkeypatch.setattr(loopback, "READ_S", 0.1)
 
     async def play(served: Served) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
@@ -318,7 +329,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(
 def test_a_connection_that_asks_nothing_is_closed(
     serve: Callable[[Play], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "READ_S", 0.1)
+    monkeypatch.setattr(loopback, "READ_S", 0.1)
 
     async def play(served: Served) -> None:
         for said in (b"", b"GET /v1/state HTTP/1.1\r\nHost: local"):
@@ -386,8 +397,8 @@ def test_the_stream_goes_on_where_its_reader_left_off(serve: Callable[[Play], No
 def test_streams_are_bounded_and_end_with_the_node(
     serve: Callable[[Play], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "STREAMS_MAX", 1)
-    monkeypatch.setattr(server, "STREAM_BEAT_S", 0.05)
+    monkeypatch.setattr(loopback, "STREAMS_MAX", 1)
+    monkeypatch.setattr(loopback, "STREAM_BEAT_S", 0.05)
 
     async def play(served: Served) -> None:
         asks = {"Accept": "text/event-stream"}
@@ -423,6 +434,43 @@ def test_every_order_becomes_its_input(serve: Callable[[Play], None]) -> None:
         served.agent.shown = shot(FOLLOWS._replace(role=Role.MUTED))
         assert (await served.post("/v1/rejoin", {"without": ["gone"]}))[0] == 200
         assert served.agent.told[-1] == Rejoin(("gone",))
+
+    serve(play)
+
+
+def test_links_are_cut_and_mended_in_lab_mode(serve: Callable[..., None]) -> None:
+    async def play(served: Served) -> None:
+        whole = {"b": "none", "c": "none", "w": "none"}
+        assert await served.get("/v1/links") == (200, {"node": "a", "links": whole})
+        for way in ("in", "out", "both"):
+            said = (200, {"node": "a", "links": {**whole, "b": way}})
+            assert await served.post("/v1/links", {"node": "b", "cut": way}) == said
+        assert (await served.post("/v1/links", {"heal": True}))[1]["links"] == whole
+        wrong: list[Any] = [
+            {},
+            {"node": "b"},
+            {"node": "x", "cut": "in"},
+            {"node": "a", "cut": "in"},
+            {"node": "b", "cut": "up"},
+            {"node": "b", "cut": ["in"]},
+            {"node": ["b"], "cut": "in"},
+            {"heal": False},
+            {"heal": True, "node": "b"},
+            {"node": "b", "cut": "in", "way": 1},
+        ]
+        for body in wrong:
+            assert (await served.post("/v1/links", body))[0] == 400, body
+        assert (await served.post("/v1/links", {"node": "b", "cut": "in"}, headers={}))[0] == 403
+        assert (await served.get("/v1/links"))[1]["links"] == whole
+
+    serve(play, lab=True)
+
+
+def test_outside_of_a_lab_there_are_no_links(serve: Callable[..., None]) -> None:
+    async def play(served: Served) -> None:
+        assert (await served.get("/v1/links"))[0] == 404
+        assert (await served.post("/v1/links", {"node": "b", "cut": "both"}))[0] == 404
+        assert served.agent.cuts == {}
 
     serve(play)
 

@@ -48,7 +48,6 @@ def refuse(settings: Settings, *, allow_split_brain: bool) -> None:
         "run.fence_command": bool(run.fence_command),
         "control.public": bool(settings.control.public),
         "control.tls": bool(settings.control.tls.cert),
-        "control.lab": settings.control.lab,
     }
     asked = [name for name, is_asked in later.items() if is_asked]
     if asked:

@@ -359,6 +359,22 @@ class Agent:
             ending=self.ending,
         )
 
+    def links(self) -> dict[str, str]:
+        others = [member.id for member in self.strategy.seat.membership.members if member.id != self.node]
+        return {name: self.transport.links.way(name) for name in others} if self.transport is not None else {}
+
+    def cut(self, node: str, way: str) -> None:
+        if self.transport is None:
+            return
+        if node:
+            self.transport.links.cut(node, way)
+        else:
+            self.transport.links.heal()
+        cut = ", ".join(f"{name} {way}" for name, way in self.links().items() if way != "none")
+        text = f"{self.node} has its links cut: {cut}" if cut else f"{self.node} has all its links again"
+        self.log.info(text, code="links", node=self.node)
+        self.desk.record(self.clock.wall_ms(), self.strategy.term, "links", text)
+
     def order(self, given: Input) -> None:
         """Raises `Refused` if the disk does not take what the order must leave there."""
         if isinstance(given, Resume):

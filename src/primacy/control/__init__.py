@@ -68,6 +68,14 @@ class AgentPort(Protocol):
         """For the log."""
         ...
 
+    def links(self) -> dict[str, str]:
+        """How the link to each other node stands: none, in, out, both."""
+        ...
+
+    def cut(self, node: str, way: str) -> None:
+        """Lab mode: cuts or mends a link; an empty name mends all."""
+        ...
+
 
 class Files(Protocol):
     """A private folder: names are plain names in it, and files are ours alone (0600)."""

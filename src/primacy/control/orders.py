@@ -29,13 +29,13 @@ def order_of(name: str, body: dict[str, Any], shot: Snapshot) -> Input:
 
 
 def _step_down(body: dict[str, Any], shot: Snapshot) -> Input:
-    _only(body)
+    only(body)
     _must_lead(shot, "step-down")
     return StepDown(reason="an operator asked for it")
 
 
 def _transfer(body: dict[str, Any], shot: Snapshot) -> Input:
-    _only(body, "to")
+    only(body, "to")
     to = body.get("to")
     if not isinstance(to, str) or not to:
         raise UsageError('to: the name of a node, {"to": "b"}')
@@ -53,17 +53,17 @@ def _transfer(body: dict[str, Any], shot: Snapshot) -> Input:
 
 
 def _pause(body: dict[str, Any], shot: Snapshot) -> Input:  # noqa: ARG001
-    _only(body)
+    only(body)
     return Pause()
 
 
 def _resume(body: dict[str, Any], shot: Snapshot) -> Input:  # noqa: ARG001
-    _only(body)
+    only(body)
     return Resume()
 
 
 def _init(body: dict[str, Any], shot: Snapshot) -> Input:
-    _only(body, "without")
+    only(body, "without")
     without = _without(body, shot)
     listed = [name for name, _, _ in membership_rows(shot.settings)]
     for name in without:
@@ -74,7 +74,7 @@ def _init(body: dict[str, Any], shot: Snapshot) -> Input:
 
 def _rejoin(body: dict[str, Any], shot: Snapshot) -> Input:
     """The names may be of an older list, which only the ballots know."""
-    _only(body, "without")
+    only(body, "without")
     without = _without(body, shot)
     if not without:
         raise UsageError('without: the nodes that are gone for good, {"without": ["c"]}')
@@ -94,7 +94,8 @@ ORDERS: dict[str, Callable[[dict[str, Any], Snapshot], Input]] = {
 """`POST /v1/NAME`."""
 
 
-def _only(body: dict[str, Any], *known: str) -> None:
+def only(body: dict[str, Any], *known: str) -> None:
+    """No field but these: a misspelt one must not be left out in silence."""
     for field in body:
         if field not in known:
             there = f"there is {', '.join(known)}" if known else "this order has none"

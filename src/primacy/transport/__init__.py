@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from primacy.election.messages import Message, Release
+from primacy.transport.links import Links
 
 __all__ = ["Hear", "MemoryNet", "MemoryTransport", "ReadyDatagram", "Transport"]
 
@@ -26,6 +27,11 @@ class Transport(Protocol):
     @property
     def counters(self) -> dict[str, int]:
         """How many of each kind: sent, received, and why others were dropped."""
+        ...
+
+    @property
+    def links(self) -> Links:
+        """What was cut on purpose."""
         ...
 
     async def start(self, hear: Hear) -> None:
@@ -68,23 +74,29 @@ class MemoryTransport:
         self.node = node
         self.others = others
         self.counters: dict[str, int] = {}
+        self.links = Links()
 
     async def start(self, hear: Hear) -> None:
         def receive(message: Message) -> None:
+            if message.origin.node in self.links.deaf_to:
+                self._count("cut")
+                return
             self._count("received")
             hear(message)
 
         self.net.heard_by[self.node] = receive
 
     def send(self, to: str, message: Message) -> None:
-        if self.node in self.net.heard_by and to in self.others:
+        if to in self.links.dumb_to:
+            self._count("cut")
+        elif self.node in self.net.heard_by and to in self.others:
             self._count("sent")
             self.net.waiting.append((to, message))
         else:
             self._count("unsent")
 
     def ready_release(self, release: Release) -> list[ReadyDatagram]:
-        return [(str(release.term).encode(), to, 0) for to in self.others]
+        return [(str(release.term).encode(), to, 0) for to in self.others if to not in self.links.dumb_to]
 
     def close(self) -> None:
         self.net.heard_by.pop(self.node, None)

@@ -25,6 +25,7 @@ from primacy.election.messages import Message, Release
 from primacy.errors import CannotHere, InUse
 from primacy.transport import Hear, ReadyDatagram
 from primacy.transport.layout import packed, unpacked
+from primacy.transport.links import Links
 from primacy.transport.seal import DATAGRAM_BYTES_MAX, Drop, Opened, Seal, Sort, Windows
 
 READS_MAX = 64
@@ -70,8 +71,9 @@ class Peer:
         self.boot = 0
         """Of its start, as it said itself; 0 if nothing was heard."""
         self.windows = Windows()
-        self.unheard: Message | None = None
-        """The last message that was sent to an unknown start: sent again once that is known."""
+        self.last: Message | None = None
+        """The last message that was sent: again, once, if it turns out that its receiver has started anew."""
+        self.last_counter = 0
         self.heard_s = 0.0
         self.greeted_s = 0.0
         self.complained: set[str] = set()
@@ -87,6 +89,7 @@ class UdpTransport:
         self.listen = listen
         self.complain = complain
         self.counters: dict[str, int] = {}
+        self.links = Links()
         self.peers = {name: Peer(name, others[name]) for name in sorted(others)}
         self._hear: Hear = lambda _: None
         self._door: socket.socket | None = None
@@ -222,16 +225,16 @@ class UdpTransport:
         if type(message) is Release:
             self._put(peer, self.seal.sealed(Sort.RELEASE, to, 0, packed(message)))
             return
-        if not peer.boot:
-            peer.unheard = message
-        self._put(peer, self.seal.sealed(Sort.MESSAGE, to, peer.boot, packed(message)))
+        data = self.seal.sealed(Sort.MESSAGE, to, peer.boot, packed(message))
+        peer.last, peer.last_counter = message, self.seal.counter
+        self._put(peer, data)
 
     def ready_release(self, release: Release) -> list[ReadyDatagram]:
         payload = packed(release)
         return [
             (self.seal.sealed(Sort.RELEASE, peer.name, 0, payload), peer.address[0], peer.address[1])
             for peer in self.peers.values()
-            if peer.address is not None
+            if peer.address is not None and peer.name not in self.links.dumb_to
         ]
 
     def _put(self, peer: Peer, data: bytes) -> None:
@@ -241,6 +244,9 @@ class UdpTransport:
                 peer,
                 f"a message to node {peer.name} has {len(data)} bytes, and {DATAGRAM_BYTES_MAX} fit: too many nodes",
             )
+            return
+        if peer.name in self.links.dumb_to:
+            self._count("cut")
             return
         if peer.socket is None:
             self._count("unsent")
@@ -283,6 +289,9 @@ class UdpTransport:
         if peer is None:
             self._drop("stranger")
             return
+        if peer.name in self.links.deaf_to:
+            self._count("cut")
+            return
         known = peer.windows.knows(opened.boot)
         if opened.sort is not Sort.RELEASE and not self._is_fresh(peer, opened):
             return
@@ -294,7 +303,7 @@ class UdpTransport:
                 return
         peer.heard_s = self._loop.time()
         if opened.sort is Sort.GREETING or (opened.sort is Sort.MESSAGE and not known):
-            self._meet(peer, opened.boot)
+            self._meet(peer, opened)
         if message is not None:
             self._count("received")
             self._hear(message)
@@ -304,29 +313,33 @@ class UdpTransport:
         if opened.receiver_boot != self.seal.boot:
             self._count("other-boot")
             if opened.sort is Sort.MESSAGE:
-                self._greet(peer, opened.boot)
+                self._greet(peer, opened)
             return False
         if not peer.windows.is_new(opened.boot, opened.counter):
             self._drop("replay")
             return False
         return True
 
-    def _greet(self, peer: Peer, boot: int) -> None:
+    def _greet(self, peer: Peer, heard: Opened) -> None:
+        """Says which datagram it answers, so that a question that came too late for one start reaches the next."""
         now_s = self._loop.time()
         if now_s - peer.greeted_s >= GREETING_S:
             peer.greeted_s = now_s
-            self._put(peer, self.seal.sealed(Sort.GREETING, peer.name, boot, b""))
+            self._put(peer, self.seal.sealed(Sort.GREETING, peer.name, heard.boot, heard.counter.to_bytes(8, "big")))
 
-    def _meet(self, peer: Peer, boot: int) -> None:
+    def _meet(self, peer: Peer, heard: Opened) -> None:
         """Its start, as proved by a datagram that knows ours: the first one of that start, or a greeting.
 
-        Later ones prove nothing new, and a message of an earlier start may have been long on its way.
+        Later ones prove nothing new, and a message of an earlier start may have been long on its way. Two followers
+        may not have spoken since one of them started anew: what was just said to it is said again, once, or the first
+        question of an election would be lost.
         """
-        if peer.boot == boot:
+        if peer.boot == heard.boot:
             return
-        peer.boot = boot
-        message, peer.unheard = peer.unheard, None
-        if message is not None:
+        unknown, peer.boot = not peer.boot, heard.boot
+        message, peer.last = peer.last, None
+        answers = heard.sort is Sort.GREETING and heard.payload == peer.last_counter.to_bytes(8, "big")
+        if message is not None and (unknown or answers):
             self.send(peer.name, message)
 
     # --- counting -----------------------------------------------------------------------------------------------------
