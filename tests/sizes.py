@@ -23,6 +23,7 @@ PROCESSES = (
     "tests/test_cluster.py",
     "tests/test_manual.py",
     "tests/test_lab.py",
+    "tests/test_chain.py",
     "tests/test_canary.py",
     "tests/test_faults_process.py",
     "tests/test_faults_links.py",
