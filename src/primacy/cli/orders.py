@@ -43,7 +43,7 @@ def transfer(call: Call, /, *, node: str, as_json: bool, **where: str | None) ->
 @json_option
 @click.pass_obj
 def pause(call: Call, /, *, as_json: bool, **where: str | None) -> None:
-    """Keep this node from leading, until `primacy resume` or its next start. If it leads, it steps down."""
+    """Keep this node from leading, over restarts too, until `primacy resume`. If it leads, it steps down."""
     state = local(call, **where).order("pause")
     _say(call, as_json, state, f"node {state['node']} is paused and does not lead; to end this: primacy resume")
 

@@ -71,8 +71,9 @@ class Peer:
         self.boot = 0
         """Of its start, as it said itself; 0 if nothing was heard."""
         self.windows = Windows()
-        self.unheard: Message | None = None
-        """The last message that was sent to an unknown start: sent again once that is known."""
+        self.last: Message | None = None
+        """The last message that was sent: again, once, if it turns out that its receiver has started anew."""
+        self.last_counter = 0
         self.heard_s = 0.0
         self.greeted_s = 0.0
         self.complained: set[str] = set()
@@ -224,9 +225,9 @@ class UdpTransport:
         if type(message) is Release:
             self._put(peer, self.seal.sealed(Sort.RELEASE, to, 0, packed(message)))
             return
-        if not peer.boot:
-            peer.unheard = message
-        self._put(peer, self.seal.sealed(Sort.MESSAGE, to, peer.boot, packed(message)))
+        data = self.seal.sealed(Sort.MESSAGE, to, peer.boot, packed(message))
+        peer.last, peer.last_counter = message, self.seal.counter
+        self._put(peer, data)
 
     def ready_release(self, release: Release) -> list[ReadyDatagram]:
         payload = packed(release)
@@ -302,7 +303,7 @@ class UdpTransport:
                 return
         peer.heard_s = self._loop.time()
         if opened.sort is Sort.GREETING or (opened.sort is Sort.MESSAGE and not known):
-            self._meet(peer, opened.boot)
+            self._meet(peer, opened)
         if message is not None:
             self._count("received")
             self._hear(message)
@@ -312,29 +313,33 @@ class UdpTransport:
         if opened.receiver_boot != self.seal.boot:
             self._count("other-boot")
             if opened.sort is Sort.MESSAGE:
-                self._greet(peer, opened.boot)
+                self._greet(peer, opened)
             return False
         if not peer.windows.is_new(opened.boot, opened.counter):
             self._drop("replay")
             return False
         return True
 
-    def _greet(self, peer: Peer, boot: int) -> None:
+    def _greet(self, peer: Peer, heard: Opened) -> None:
+        """Says which datagram it answers, so that a question that came too late for one start reaches the next."""
         now_s = self._loop.time()
         if now_s - peer.greeted_s >= GREETING_S:
             peer.greeted_s = now_s
-            self._put(peer, self.seal.sealed(Sort.GREETING, peer.name, boot, b""))
+            self._put(peer, self.seal.sealed(Sort.GREETING, peer.name, heard.boot, heard.counter.to_bytes(8, "big")))
 
-    def _meet(self, peer: Peer, boot: int) -> None:
+    def _meet(self, peer: Peer, heard: Opened) -> None:
         """Its start, as proved by a datagram that knows ours: the first one of that start, or a greeting.
 
-        Later ones prove nothing new, and a message of an earlier start may have been long on its way.
+        Later ones prove nothing new, and a message of an earlier start may have been long on its way. Two followers
+        may not have spoken since one of them started anew: what was just said to it is said again, once, or the first
+        question of an election would be lost.
         """
-        if peer.boot == boot:
+        if peer.boot == heard.boot:
             return
-        peer.boot = boot
-        message, peer.unheard = peer.unheard, None
-        if message is not None:
+        unknown, peer.boot = not peer.boot, heard.boot
+        message, peer.last = peer.last, None
+        answers = heard.sort is Sort.GREETING and heard.payload == peer.last_counter.to_bytes(8, "big")
+        if message is not None and (unknown or answers):
             self.send(peer.name, message)
 
     # --- counting -----------------------------------------------------------------------------------------------------
