@@ -1,7 +1,7 @@
 """A feed for the dashboard's tests: speaks the documents of nodes, lab and chain, and obeys like them.
 
-It invents a cluster of any size with any names, so that load and hostile names can be shown; what it cannot show, a real
-lab does. It runs in a thread of its own, and so does the dashboard that reads it.
+It invents a cluster of any size with any names, so that load and hostile names can be shown; what it cannot
+show, a real lab does. It runs in a thread of its own, and so does the dashboard that reads it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 from aiohttp import web
 
 from primacy.control import KEY_HEADER
+from primacy.control.client import Found
 from primacy.dashboard.server import Dashboard, DashboardPlan
 from primacy.dashboard.source import LabAt, now_ms
 
@@ -95,7 +96,6 @@ class Feed:
         app.router.add_get("/v1/events", self._events)
         app.router.add_get("/v1/config", self._config)
         app.router.add_get("/v1/lab", self._lab)
-        app.router.add_get("/v1/chain", self._chain)
         app.router.add_post("/{path:.*}", self._order)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
         await self._runner.setup()
@@ -219,22 +219,19 @@ class Feed:
         return web.json_response({**FILE, "cluster": cluster})
 
     async def _lab(self, request: web.Request) -> web.Response:
-        nodes = [
-            {
-                "node": name,
-                "state": "stopped" if name in self.down else "frozen" if name in self.frozen else "running",
-                "control": self.address,
-                "pid": 4_000 + at,
-            }
-            for at, name in enumerate(self.names)
-        ]
-        links = [{"from": a, "to": b} for a, b in sorted(self.cut)]
-        return web.json_response({"api": 1, "nodes": nodes, "links": links, "chain": f"http://{self.address}"})
+        nodes = []
+        for at, name in enumerate(self.names):
+            process = "stopped" if name in self.down else "frozen" if name in self.frozen else "running"
+            head = {"cluster": "billing", "election": "scheduler", "strategy": "raft", "mode": "automatic"}
+            state = {**head, **self.row(name, name)} if process == "running" else None
+            nodes.append({"node": name, "process": process, "pid": 4_000 + at, "exit_code": None, "state": state})
+        cuts = [list(way) for way in sorted(self.cut)]
+        said = {"api": 1, "strategy": "raft", "profile": "fast", "nodes": nodes, "cuts": cuts}
+        return web.json_response({**said, "chain": self.chain()})
 
-    async def _chain(self, request: web.Request) -> web.Response:
+    def chain(self) -> dict[str, Any]:
         counters = {"signatures": len(self.signatures), "doubles": len(self.doubles)}
-        said = {"api": 1, "counters": counters, "alarms": self.doubles, "signatures": self.signatures[-20:]}
-        return web.json_response(said)
+        return {"api": 1, "counters": counters, "alarms": self.doubles, "signatures": self.signatures[-20:]}
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         if "text/event-stream" not in request.headers.get("Accept", ""):
@@ -289,7 +286,7 @@ class Feed:
         elif what == "lab/heal":
             self.cut.clear()
         elif what == "lab/links":
-            a, b = body["node"], body["other"]
+            a, b = body["node"], body["with"]
             self.cut -= {(a, b), (b, a)}
             self.cut |= {(a, b)} if body["cut"] in ("out", "both") else set()
             self.cut |= {(b, a)} if body["cut"] in ("in", "both") else set()
@@ -355,7 +352,9 @@ class Served:
 def served(feed: Feed, **changes: Any) -> Iterator[Served]:
     """A dashboard that reads this feed."""
     lab = LabAt(f"http://{feed.address}", KEY) if feed.is_lab else None
-    plan = DashboardPlan((feed.address,), KEY, lab=lab)._replace(**changes)
+    desk = Found("127.0.0.1", feed.port, KEY)
+    addresses = () if feed.is_lab else (feed.address,)
+    plan = DashboardPlan(addresses, KEY, lab=lab, desk_of=lambda _: desk)._replace(**changes)
     one = Served(plan).start()
     try:
         yield one

@@ -7,6 +7,8 @@ import contextlib
 import os
 import signal
 import socket
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 LISTEN = "127.0.0.1:8081"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 WAITING_MAX = 128
+EXIT_INTERRUPTED = 130
 
 
 class Said(NamedTuple):
@@ -39,6 +42,7 @@ class Said(NamedTuple):
 @click.command()
 @local_options
 @click.option("--at", "addresses", metavar="HOST:PORT", multiple=True, help="The node to read; may be said again.")
+@click.option("--lab", "lab_folder", metavar="DIR", is_flag=False, flag_value="", help="Show a lab: its folder.")
 @click.option("--listen", metavar="HOST:PORT", help=f"Where the page is served; default: {LISTEN}, or a free port.")
 @click.option("--host", "hosts", metavar="NAME", multiple=True, help="A name by which browsers reach it, if not HOST.")
 @click.option("--tls-cert", metavar="FILE", type=click.Path(), help="Needed, with its key, to listen off loopback.")
@@ -52,6 +56,7 @@ def dashboard(
     election: str | None,
     state_dir: str | None,
     addresses: tuple[str, ...],
+    lab_folder: str | None,
     listen: str | None,
     hosts: tuple[str, ...],
     tls_cert: str | None,
@@ -63,20 +68,45 @@ def dashboard(
     On loopback everybody of this machine may look; to change something, sign in with the control key or with the link
     that is printed here and works once. Ends with Ctrl-C, and the cluster does not notice.
     """
+    from primacy.control.client import Found
     from primacy.dashboard.server import DashboardPlan
 
     host, port = _address(listen or LISTEN, "--listen")
     secure = _tls(tls_cert, tls_key)
     loopback = host in LOOPBACK
-    found_at, key = _node(call, config, election, state_dir, addresses)
-    if not loopback and (secure is None or not key):
+    if lab_folder is not None:
+        plan = lab_plan(Path(lab_folder).absolute() if lab_folder else None)
+    else:
+        found_at, key = _node(call, config, election, state_dir, addresses)
+        desk = Found(*_address(found_at[0], "--at"), key)
+        plan = DashboardPlan(found_at, key, desk_of=lambda _: desk)
+    if not loopback and (secure is None or not plan.key):
         raise UsageError(
             f"--listen {listen}: off loopback everybody must sign in and nobody may listen in: it needs --tls-cert, "
             "--tls-key and a control key that can be read; or listen on 127.0.0.1 and come through an SSH tunnel"
         )
-    plan = DashboardPlan(found_at, key, hosts=(host, *hosts), loopback=loopback, secure=secure is not None)
+    plan = plan._replace(hosts=(host, *hosts), loopback=loopback, secure=secure is not None)
     said = Said(host, port, listen is None, secure, not no_browser)
     return serve(plan, said)
+
+
+def lab_plan(where: Path | None) -> DashboardPlan:
+    """A dashboard of the lab in this folder, or of the one in the usual folder."""
+    from primacy.control.client import Found, find
+    from primacy.dashboard.server import DashboardPlan
+    from primacy.dashboard.source import LabAt
+    from primacy.errors import NotReached
+    from primacy.lab.place import CLUSTER, NODES, default_folder
+
+    folder = where or default_folder()
+    found = find(str(folder))
+    if found is None:
+        raise NotReached(f"no lab is up in {folder}; start one: primacy lab up")
+
+    def desk_of(node: str) -> Found | None:
+        return find(str(folder / NODES / node / CLUSTER / "main")) if "/" not in node else None
+
+    return DashboardPlan((), found.key, LabAt(f"http://{found.host}:{found.port}", found.key), desk_of)
 
 
 def serve(plan: DashboardPlan, said: Said) -> int:
@@ -89,23 +119,35 @@ async def _serve(plan: DashboardPlan, said: Said, taken: socket.socket) -> int:
     from primacy.dashboard.server import Dashboard
     from primacy.dashboard.source import now_ms
 
-    over = asyncio.Event()
-    codes: list[int] = []
-    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 0), (signal.SIGHUP, 0)):
-        asyncio.get_running_loop().add_signal_handler(number, lambda code=code: (codes.append(code), over.set()))
+    over = Over()
     board = Dashboard(plan, lambda sentence: click.echo(f"primacy: {sentence}", err=True))
-    if said.secure is not None:
-        board.tls = said.secure
+    board.tls = said.secure
     await board.start(taken)
-    link = page_address(said, taken.getsockname()[1])
-    code = board.access.new_code(now_ms()) if plan.key else ""
-    for line in greeting(link, code, taken.getsockname()[1], os.environ):
+    port = taken.getsockname()[1]
+    link = page_address(said, port)
+    code = board.access.new_code(now_ms()) if plan.key and plan.lab is None else ""
+    for line in greeting(link, code, port, os.environ, lab=plan.lab is not None):
         click.echo(line)
     if said.open_browser and not os.environ.get("SSH_CONNECTION"):
-        _open_browser(f"{link}#enter={code}" if code else link)
-    await over.wait()
+        open_browser(f"{link}#enter={code}" if code else link)
+    await over.event.wait()
     await board.close()
-    return codes[0]
+    return over.code
+
+
+class Over:
+    """The signals that end it: Ctrl-C gives 130, the others 0."""
+
+    def __init__(self) -> None:
+        self.code = 0
+        self.event = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, self._hear, number)
+
+    def _hear(self, number: int) -> None:
+        if not self.event.is_set():
+            self.code = EXIT_INTERRUPTED if number == signal.SIGINT else 0
+        self.event.set()
 
 
 def page_address(said: Said, port: int) -> str:
@@ -113,10 +155,12 @@ def page_address(said: Said, port: int) -> str:
     return f"{'https' if said.secure is not None else 'http'}://{f'[{host}]' if ':' in host else host}:{port}/dashboard"
 
 
-def greeting(link: str, code: str, port: int, environment: os._Environ[str] | dict[str, str]) -> list[str]:
+def greeting(link: str, code: str, port: int, environment: Mapping[str, str], *, lab: bool) -> list[str]:
     """What is printed: the page, the link that signs in, and over SSH the tunnel."""
     lines = [f"dashboard: {link}"]
-    if code:
+    if lab:
+        lines.append("it shows a lab: whoever is on this machine may break it and mend it there")
+    elif code:
         lines.append(f"sign in, once, within 15 minutes: {link}#enter={code}")
     else:
         lines.append("read only: no control key can be read here")
@@ -125,7 +169,7 @@ def greeting(link: str, code: str, port: int, environment: os._Environ[str] | di
         there = environment["SSH_CONNECTION"].split()
         host = there[2] if len(there) > 2 else "HOST"
         lines.append(f"from your own machine: ssh -L {port}:127.0.0.1:{port} {user}@{host}, then open the page there")
-    lines.append("Ctrl-C ends it; the cluster does not notice.")
+    lines.append("Ctrl-C ends the page; the cluster does not notice.")
     return lines
 
 
@@ -179,7 +223,7 @@ def _listening(said: Said) -> socket.socket:
     raise InUse(f"--listen {said.host}:{said.port}: cannot listen there; choose another address, or port 0 for any")
 
 
-def _open_browser(link: str) -> None:
+def open_browser(link: str) -> None:
     import webbrowser
 
     if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):

@@ -12,6 +12,7 @@ import contextlib
 import json
 import logging
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -64,6 +65,8 @@ class LoopbackServer:
         self.key = key
         self.hosts = {*LOOPBACK, host}
         self.complain = complain
+        self.tls: ssl.SSLContext | None = None
+        """Set before the start, if it is to be reached from elsewhere."""
         self._streams: set[asyncio.Event] = set()
         self._ending = False
         self._busy: set[Any] = set()
@@ -88,7 +91,7 @@ class LoopbackServer:
             app, handle_signals=False, access_log=None, logger=quiet, keepalive_timeout=READ_S, shutdown_timeout=END_S
         )
         await self._runner.setup()
-        await web.SockSite(self._runner, listening).start()
+        await web.SockSite(self._runner, listening, ssl_context=self.tls).start()
         self._sweep_later()
 
     async def close(self) -> None:

@@ -6,7 +6,7 @@ the lab supervisor, and a sentence of what was done.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from primacy.errors import Refused, UsageError
@@ -18,7 +18,12 @@ PROCESS_ORDERS = {
     "freeze": "The agent of {node} is frozen (SIGSTOP).",
     "thaw": "The agent of {node} goes on (SIGCONT).",
 }
-SHAPES = ("leader-alone", "halves", "2/3")
+SHAPES = {
+    "leader-alone": "the leader is alone",
+    "halves": "two halves, neither of them a majority",
+    "2/3": "the leader is on the smaller side",
+}
+"""The lab's own words."""
 PICTURES = ("stop-leader", "cut-leader", "mend")
 
 
@@ -110,22 +115,9 @@ def _partition(body: Mapping[str, Any], scene: Scene) -> Done:
     shape = body.get("shape")
     if shape not in SHAPES:
         raise UsageError(f"shape = {str(shape)[:40]}: one of {', '.join(SHAPES)}")
-    groups = islands(str(shape), scene.names, scene.leader)
-    said = " | ".join(" ".join(group) for group in groups)
-    return Done((Call("lab", "/v1/lab/partition", {"groups": groups}),), f"The network is divided: {said}.")
-
-
-def islands(shape: str, names: Sequence[str], leader: str) -> list[list[str]]:
-    """The groups of a shape. The leader stands first, on the smaller side, where there is something to see."""
-    if len(names) < 2:
-        raise Refused("one node alone cannot be divided")
-    if shape == "leader-alone" and not leader:
+    if shape == "leader-alone" and not scene.leader:
         raise Refused("nobody leads now; wait for a leader, or choose another shape")
-    line = [leader, *(name for name in names if name != leader)] if leader else list(names)
-    small = {"leader-alone": 1, "halves": len(line) // 2, "2/3": max(1, len(line) // 3)}[shape]
-    if shape == "halves" and len(line) % 2:
-        small = len(line) // 2
-    return [line[:small], line[small:]]
+    return Done((Call("lab", "/v1/lab/partition", {"shape": shape}),), f"The network is divided: {SHAPES[str(shape)]}.")
 
 
 def _picture(body: Mapping[str, Any], scene: Scene) -> Done:
@@ -154,7 +146,7 @@ def _process(node: str, do: str) -> Call:
 
 
 def _link(a: str, b: str, cut: str) -> Call:
-    return Call("lab", "/v1/lab/links", {"node": a, "other": b, "cut": cut})
+    return Call("lab", "/v1/lab/links", {"node": a, "with": b, "cut": cut})
 
 
 def _name(body: Mapping[str, Any], field: str, scene: Scene) -> str:

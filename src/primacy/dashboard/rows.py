@@ -76,11 +76,11 @@ class LabNode(NamedTuple):
     """A process of the lab."""
 
     node: str
-    state: str
-    """running | stopped | frozen"""
-    control: str = ""
-    """HOST:PORT of its control API."""
+    process: str
+    """running | stopped | frozen | ended"""
     pid: int = 0
+    said: Said | None = None
+    """Its own state document; None if it does not answer."""
 
 
 class Lab(NamedTuple):
@@ -89,9 +89,8 @@ class Lab(NamedTuple):
     nodes: tuple[LabNode, ...] = ()
     cuts: tuple[tuple[str, str], ...] = ()
     """(from, to): what `from` sends does not reach `to`."""
-    chain: str = ""
-    """Where the chain answers, if there is one."""
-    note: str = ""
+    strategy: str = ""
+    profile: str = ""
 
 
 class Signature(NamedTuple):
@@ -164,15 +163,8 @@ def cluster_of(raw: object) -> Cluster | None:
         return None
     rows = tuple(row for row in (_said(each) for each in list_of(found["nodes"], NODES_MAX)) if row is not None)
     alarms = tuple(text for text in map(text_of, list_of(found.get("alarms"), ALARMS_MAX)) if text)
-    return Cluster(
-        cluster=text_of(found.get("cluster"), NAME_CHARS_MAX),
-        election=text_of(found.get("election"), NAME_CHARS_MAX),
-        strategy=text_of(found.get("strategy"), NAME_CHARS_MAX),
-        mode=text_of(found.get("mode"), NAME_CHARS_MAX),
-        seen_from=text_of(found.get("seen_from"), NAME_CHARS_MAX),
-        rows=rows,
-        alarms=alarms,
-    )
+    seen_from = text_of(found.get("seen_from"), NAME_CHARS_MAX)
+    return _head(found)._replace(seen_from=seen_from, rows=rows, alarms=alarms)
 
 
 def _said(raw: object) -> Said | None:
@@ -214,21 +206,37 @@ def _cuts(raw: object) -> tuple[tuple[str, str], ...]:
 
 
 def lab_of(raw: object) -> Lab | None:
-    """The lab supervisor's `/v1/lab`; None if it is none."""
+    """The lab supervisor's `/v1/lab`; None if it is something else."""
     found = object_of(raw)
     if not isinstance(found.get("nodes"), list):
         return None
     nodes = []
     for each in map(object_of, list_of(found["nodes"], NODES_MAX)):
-        name, state = text_of(each.get("node"), NAME_CHARS_MAX), text_of(each.get("state"), NAME_CHARS_MAX)
+        name, process = text_of(each.get("node"), NAME_CHARS_MAX), text_of(each.get("process"), NAME_CHARS_MAX)
+        state = object_of(each.get("state"))
+        said = _said({**state, "node": name, "heard_ms": 0, "told_ms": 0, "links": None}) if state else None
         if name:
-            nodes.append(LabNode(name, state, text_of(each.get("control"), NAME_CHARS_MAX), number_of(each.get("pid"))))
-    cuts = []
-    for each in map(object_of, list_of(found.get("links"), NODES_MAX * NODES_MAX)):
-        sender, receiver = text_of(each.get("from"), NAME_CHARS_MAX), text_of(each.get("to"), NAME_CHARS_MAX)
-        if sender and receiver:
-            cuts.append((sender, receiver))
-    return Lab(tuple(nodes), tuple(sorted(cuts)), text_of(found.get("chain")), text_of(found.get("note")))
+            nodes.append(LabNode(name, process, number_of(each.get("pid")), said))
+    ways = [way for way in list_of(found.get("cuts"), NODES_MAX * NODES_MAX) if isinstance(way, list) and len(way) == 2]
+    cuts = sorted((str(sender)[:NAME_CHARS_MAX], str(receiver)[:NAME_CHARS_MAX]) for sender, receiver in ways)
+    strategy, profile = (text_of(found.get(key), NAME_CHARS_MAX) for key in ("strategy", "profile"))
+    return Lab(tuple(nodes), tuple(cuts), strategy, profile)
+
+
+def head_of(raw: object) -> Cluster | None:
+    """What a node's own state document says of its cluster."""
+    found = object_of(raw)
+    said = _head(found)
+    return said._replace(seen_from=text_of(found.get("node"), NAME_CHARS_MAX)) if said.cluster else None
+
+
+def _head(found: Mapping[str, Any]) -> Cluster:
+    return Cluster(
+        cluster=text_of(found.get("cluster"), NAME_CHARS_MAX),
+        election=text_of(found.get("election"), NAME_CHARS_MAX),
+        strategy=text_of(found.get("strategy"), NAME_CHARS_MAX),
+        mode=text_of(found.get("mode"), NAME_CHARS_MAX),
+    )
 
 
 def chain_of(raw: object) -> Chain | None:

@@ -12,19 +12,20 @@ import mimetypes
 import socket
 from collections.abc import Callable
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from aiohttp import web
 
+from primacy.control.client import Found
 from primacy.control.loopback import LOOPBACK, Handler, LoopbackServer, body_of
 from primacy.dashboard import PATH
 from primacy.dashboard.access import COOKIE, SESSION_MS, Access
 from primacy.dashboard.hub import WATCHERS_MAX, Hub
 from primacy.dashboard.orders import Scene, steps_of
 from primacy.dashboard.rows import text_of
-from primacy.dashboard.source import LabAt, Source, now_ms, wall_ms
+from primacy.dashboard.source import DeskOf, LabAt, Source, now_ms, wall_ms
 from primacy.dashboard.view import Model, view
-from primacy.errors import NotReached, UsageError
+from primacy.errors import NotReached, Refused, UsageError
 
 TICK_S = 0.2
 """Frames per second at most: five. Between them the page moves by itself."""
@@ -46,6 +47,11 @@ SAFE_HEADERS = {
 }
 
 
+def nobody(node: str) -> Found | None:  # noqa: ARG001
+    """Orders can be given to nobody."""
+    return None
+
+
 class DashboardPlan(NamedTuple):
     """All that a dashboard needs to know."""
 
@@ -54,7 +60,8 @@ class DashboardPlan(NamedTuple):
     key: str = ""
     """The control key, for orders; empty: read only."""
     lab: LabAt | None = None
-    chain_url: str = ""
+    desk_of: DeskOf = nobody
+    """Where a node takes orders, by its name, and its key."""
     hosts: tuple[str, ...] = ()
     """Names under which it may be asked, besides those of loopback."""
     loopback: bool = True
@@ -77,7 +84,7 @@ class Dashboard(LoopbackServer):
         self.hosts = {*LOOPBACK, *(host.lower() for host in plan.hosts)}
         self.plan = plan
         self.access = Access(plan.key, loopback=plan.loopback, lab=plan.lab is not None)
-        self.source = Source(plan.addresses, plan.lab, plan.chain_url, lambda: bool(self.hub.watchers))
+        self.source = Source(plan.addresses, plan.lab, plan.desk_of)
         self.hub = Hub(self.source.record)
         self.model: Model = {}
         self.files = static_files()
@@ -172,15 +179,17 @@ class Dashboard(LoopbackServer):
     async def _tick(self) -> None:
         """Makes a frame, five times a second while somebody watches, and seldom when nobody does."""
         while True:
-            news = self.source.take_news()
-            known = self.source.known()
-            self.model = view(known)
-            self.hub.publish(self.model, news, known.now_ms, wall_ms())
+            self._show()
             await asyncio.sleep(TICK_S)
             waited_s = TICK_S
             while not self.hub.watchers and waited_s < IDLE_TICK_S:
                 await asyncio.sleep(TICK_S)
                 waited_s += TICK_S
+
+    def _show(self) -> None:
+        known = self.source.known()
+        self.model = view(known)
+        self.hub.publish(self.model, self.source.take_news(), known.now_ms, wall_ms())
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         self._must_read(request)
@@ -194,6 +203,8 @@ class Dashboard(LoopbackServer):
         news = asyncio.Event()
         self.hub.watchers.add(news)
         try:
+            await self.source.attend(watched=True)
+            self._show()
             await answer.prepare(request)
             seen = self.hub.seen_by(request.headers.get("Last-Event-ID", ""))
             if seen is None:
@@ -217,6 +228,7 @@ class Dashboard(LoopbackServer):
             pass  # it left
         finally:
             self.hub.watchers.discard(news)
+            await self.source.attend(watched=bool(self.hub.watchers))
         return answer
 
     # --- one node, raw ------------------------------------------------------------------------------------------------
@@ -225,9 +237,10 @@ class Dashboard(LoopbackServer):
         """The state document of a node whose own API is read here, else what was last heard of it."""
         self._must_read(request)
         name = request.query.get("node", "")
-        address = self.source.homes.get(name)
-        if address is not None and not self.source.reads[address].error:
-            return web.json_response({"from": "itself", "document": await self.source.document(address)})
+        with contextlib.suppress(NotReached, Refused):
+            document = await self.source.document(name[:80])
+            if document is not None:
+                return web.json_response({"from": "itself", "document": document})
         part = self.model.get(f"node:{name[:80]}")
         if part is None:
             raise UsageError(f"node = {name[:80]}: no node of this cluster")
@@ -263,25 +276,12 @@ class Dashboard(LoopbackServer):
         if not self.access.may_change(request.cookies.get(COOKIE, ""), now_ms()):
             raise web.HTTPForbidden(text="sign in first: changing needs the control key")
         done = steps_of(await body_of(request), self._scene())
-        answers: list[Any] = []
         for call in done.calls:
             if call.where == "lab":
-                assert self.plan.lab is not None
-                url, key = f"{self.plan.lab.url}{call.path}", self.plan.lab.key
+                await self.source.order_lab(call.path, dict(call.body))
             else:
-                url, key = f"http://{self._desk_of(call.node)}{call.path}", self.plan.key
-            answers.append(await self.source.order(url, dict(call.body), key))
+                await self.source.order_node(call.node, call.path, dict(call.body))
         return web.json_response({"ok": True, "said": done.said})
-
-    def _desk_of(self, node: str) -> str:
-        """Where to say an order for this node: to itself if its API is read here, else to any that answers."""
-        own = self.source.homes.get(node)
-        answering = [read.at for read in self.source.reads.values() if not read.error and read.document is not None]
-        if own in answering:
-            return own
-        if not answering:
-            raise NotReached("no node answers, so that nobody can be told")
-        return answering[0]
 
     def _scene(self) -> Scene:
         nodes = [self.model[f"node:{name}"] for name in self.model.get("order", [])]

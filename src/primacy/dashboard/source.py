@@ -10,16 +10,29 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
 import aiohttp
 
 from primacy.control import KEY_HEADER, ORDER_HEADER
+from primacy.control.client import Found
 from primacy.dashboard.claims import Claims
 from primacy.dashboard.plan import plan_of
 from primacy.dashboard.record import Record
-from primacy.dashboard.rows import Chain, Lab, Row, chain_of, cluster_of, event_row, lab_of, number_of
+from primacy.dashboard.rows import (
+    Chain,
+    Lab,
+    Row,
+    chain_of,
+    cluster_of,
+    event_row,
+    head_of,
+    lab_of,
+    list_of,
+    number_of,
+    object_of,
+)
 from primacy.dashboard.view import Known, Plan, Read, statements
 from primacy.errors import NotReached, Refused
 
@@ -27,6 +40,8 @@ LOOK_S = 0.25
 """How often a node is asked while somebody watches."""
 IDLE_LOOK_S = 2.0
 """The same when nobody does."""
+FIRST_LOOK_MS = 800
+"""Whoever opens the page waits at most this long for a fresh look at the cluster."""
 AGAIN_S = 0.5
 """After an answer that did not come."""
 PLAN_AGAIN_S = 30.0
@@ -46,6 +61,10 @@ class LabAt(NamedTuple):
     key: str = ""
 
 
+DeskOf = Callable[[str], Found | None]
+"""Where a node, by its name, takes orders now; None if nobody knows."""
+
+
 def now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
@@ -57,13 +76,10 @@ def wall_ms() -> int:
 class Source:
     """What was read so far."""
 
-    def __init__(
-        self, addresses: tuple[str, ...], lab_at: LabAt | None, chain_url: str, is_watched: Callable[[], bool]
-    ):
+    def __init__(self, addresses: tuple[str, ...], lab_at: LabAt | None, desk_of: DeskOf) -> None:
         self.addresses = addresses
         self.lab_at = lab_at
-        self.chain_url = chain_url
-        self.is_watched = is_watched
+        self.desk_of = desk_of
         self.record = Record()
         self.claims = Claims()
         self.reads: dict[str, Read] = {}
@@ -71,41 +87,50 @@ class Source:
         self.lab: Lab | None = None
         self.chain: Chain | None = None
         self.homes: dict[str, str] = {}
-        """Which node answers at which address: address by node."""
+        """The address at which a node itself answers, by its name."""
+        self.is_watched = False
+        self._hurry = asyncio.Event()
         self._news: list[Row] = []
-        self._tasks: dict[str, list[asyncio.Task[None]]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
         self._session: aiohttp.ClientSession | None = None
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         limit = aiohttp.ClientTimeout(total=ASK_S)
-        self._session = aiohttp.ClientSession(timeout=limit, trust_env=False, auto_decompress=False)
+        self._session = aiohttp.ClientSession(timeout=limit, trust_env=False)
+        work: list[Coroutine[Any, Any, None]] = [self._keep_plan()]
         if self.lab_at is not None:
-            self._tasks["the lab"] = [_task(self._follow_lab(self.lab_at))]
-        if self.chain_url or self.lab_at is not None:
-            self._tasks["the chain"] = [_task(self._follow_chain())]
+            work += [self._look_lab(self.lab_at), self._listen(self.lab_at.url)]
         for address in self.addresses:
-            self._follow(address)
+            self.reads[address] = Read(address, None, now_ms())
+            work += [self._look(address), self._listen(f"http://{address}")]
+        self._tasks = [asyncio.get_running_loop().create_task(each) for each in work]
 
     async def close(self) -> None:
-        tasks = [task for each in self._tasks.values() for task in each]
-        self._tasks.clear()
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._session is not None:
             await self._session.close()
 
-    def _follow(self, address: str) -> None:
-        if address not in self._tasks:
-            self.reads[address] = Read(address, None, now_ms())
-            self._tasks[address] = [_task(self._look(address)), _task(self._listen(address))]
+    async def attend(self, *, watched: bool) -> None:
+        """Somebody watches from now on, or nobody any more. Who comes first waits for a fresh look, but not long."""
+        if watched and not self.is_watched:
+            self.is_watched = True
+            self._hurry.set()
+            began_ms = now_ms()
+            while now_ms() - began_ms < FIRST_LOOK_MS and not any(r.read_ms >= began_ms for r in self.reads.values()):
+                await asyncio.sleep(0.02)
+        self.is_watched = watched
 
-    def _leave(self, address: str) -> None:
-        for task in self._tasks.pop(address, []):
-            task.cancel()
-        self.reads.pop(address, None)
+    async def _rest(self, seconds: float = LOOK_S) -> None:
+        if self.is_watched:
+            await asyncio.sleep(seconds)
+            return
+        self._hurry.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._hurry.wait(), IDLE_LOOK_S)
 
     # --- what was read ------------------------------------------------------------------------------------------------
 
@@ -125,7 +150,6 @@ class Source:
     # --- a node -------------------------------------------------------------------------------------------------------
 
     async def _look(self, address: str) -> None:
-        planned_at = -PLAN_AGAIN_S
         while True:
             try:
                 document = cluster_of(await self._get(f"http://{address}/v1/cluster"))
@@ -133,36 +157,49 @@ class Source:
                     raise NotReached(f"what answers at {address} is no node of primacy")
                 self.reads[address] = Read(address, document, now_ms())
                 self.homes[document.seen_from] = address
-                if time.monotonic() - planned_at > PLAN_AGAIN_S:
-                    planned_at = time.monotonic()
-                    await self._read_plan(address, document.seen_from)
             except (NotReached, Refused) as error:
-                before = self.reads[address]
-                since = before.failing_since_unix_ms or wall_ms()
-                self.reads[address] = before._replace(failing_since_unix_ms=since, error=str(error))
+                self._missed(address, str(error))
                 await asyncio.sleep(AGAIN_S)
-            await asyncio.sleep(LOOK_S if self.is_watched() else IDLE_LOOK_S)
+            await self._rest()
 
-    async def _read_plan(self, address: str, node: str) -> None:
-        """The file changes with a restart only; whoever cannot tell it is asked again later."""
-        with contextlib.suppress(NotReached, Refused):
-            self.plan = plan_of(await self._get(f"http://{address}/v1/config"), node) or self.plan
+    def _missed(self, name: str, error: str) -> None:
+        before = self.reads.get(name) or Read(name, None, now_ms())
+        since = before.failing_since_unix_ms or wall_ms()
+        self.reads[name] = before._replace(failing_since_unix_ms=since, error=error)
 
-    async def _listen(self, address: str) -> None:
-        """The events of one node: all that it has, then as they come; after a break from where it broke."""
+    async def _keep_plan(self) -> None:
+        """The file changes with a restart only; it is asked for again now and then, for a node may have another."""
+        while True:
+            for name in sorted(self._names()):
+                desk = self.desk_of(name)
+                if desk is None:
+                    continue
+                with contextlib.suppress(NotReached, Refused):
+                    found = plan_of(await self._get(f"http://{_at(desk)}/v1/config"), name)
+                    if found is not None:
+                        self.plan = found
+                        break
+            await asyncio.sleep(PLAN_AGAIN_S if self.plan.text else AGAIN_S)
+
+    def _names(self) -> set[str]:
+        return {read.document.seen_from for read in self.reads.values() if read.document is not None and not read.error}
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    async def _listen(self, url: str) -> None:
+        """All events that there are, then as they come; after a break, from where it broke."""
         seen = 0
         while True:
-            with contextlib.suppress(NotReached, aiohttp.ClientError, OSError, TimeoutError, ValueError):
-                async for raw in self._events(address, seen):
+            with contextlib.suppress(NotReached, Refused, aiohttp.ClientError, OSError, TimeoutError, ValueError):
+                async for raw in self._events(url, seen):
                     seen = number_of(raw.get("number")) or seen
                     row = event_row(raw)
                     if row is not None and len(self._news) < NEWS_MAX:
                         self._news += self.record.add((row,))
             await asyncio.sleep(AGAIN_S)
 
-    async def _events(self, address: str, after: int) -> AsyncIterator[dict[str, Any]]:
-        """What the log has after this number, then the stream from there."""
-        earlier = await self._get(f"http://{address}/v1/events?after={after}")
+    async def _events(self, url: str, after: int) -> AsyncIterator[dict[str, Any]]:
+        earlier = await self._get(f"{url}/v1/events?after={after}")
         for raw in earlier if isinstance(earlier, list) else []:
             if isinstance(raw, dict):
                 after = number_of(raw.get("number")) or after
@@ -170,47 +207,67 @@ class Source:
         assert self._session is not None
         headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
         limit = aiohttp.ClientTimeout(total=None, sock_connect=ASK_S, sock_read=60)
-        async with self._session.get(f"http://{address}/v1/events", headers=headers, timeout=limit) as answer:
+        async with self._session.get(f"{url}/v1/events", headers=headers, timeout=limit) as answer:
             if answer.status != 200:
-                raise NotReached(f"no events from {address}: {answer.status}")
+                raise NotReached(f"no events from {url}: {answer.status}")
             async for line in answer.content:
                 if line.startswith(b"data:") and len(line) <= LINE_BYTES_MAX:
                     found = json.loads(line[5:])
                     if isinstance(found, dict):
                         yield found
 
-    # --- lab and chain ------------------------------------------------------------------------------------------------
+    # --- the lab ------------------------------------------------------------------------------------------------------
 
-    async def _follow_lab(self, lab_at: LabAt) -> None:
+    async def _look_lab(self, lab_at: LabAt) -> None:
+        """The lab asks all of its nodes itself: each that answers is a statement by itself."""
         while True:
             try:
-                found = lab_of(await self._get(f"{lab_at.url}/v1/lab"))
-            except (NotReached, Refused):
-                found = None
-            if found is not None:
-                self.lab = found
-                self.chain_url = found.chain or self.chain_url
-                wanted = {each.control for each in found.nodes if each.control}
-                for address in wanted:
-                    self._follow(address)
-                for address in [each for each in self.reads if each not in wanted and each not in self.addresses]:
-                    self._leave(address)
-            await asyncio.sleep(LOOK_S if self.is_watched() else IDLE_LOOK_S)
+                raw = object_of(await self._get(f"{lab_at.url}/v1/lab"))
+                found = lab_of(raw)
+                if found is None:
+                    raise NotReached(f"what answers at {lab_at.url} is no lab of primacy")
+                self._take_lab(found, raw)
+            except (NotReached, Refused) as error:
+                for name in tuple(self.reads) or ("the lab",):
+                    self._missed(name, str(error))
+                await asyncio.sleep(AGAIN_S)
+            await self._rest()
 
-    async def _follow_chain(self) -> None:
-        while True:
-            if self.chain_url:
-                with contextlib.suppress(NotReached, Refused):
-                    self.chain = chain_of(await self._get(f"{self.chain_url}/v1/chain")) or self.chain
-            await asyncio.sleep(LOOK_S if self.is_watched() else IDLE_LOOK_S)
+    def _take_lab(self, lab: Lab, raw: Mapping[str, Any]) -> None:
+        self.lab = lab
+        self.chain = chain_of(raw.get("chain")) or self.chain
+        self.reads.pop("the lab", None)
+        for node, each in zip(lab.nodes, list_of(raw.get("nodes"), len(lab.nodes)), strict=False):
+            head = head_of(object_of(each).get("state"))
+            name = f"node {node.node} of the lab"
+            if node.said is not None and head is not None:
+                self.reads[name] = Read(name, head._replace(rows=(node.said,)), now_ms())
+            else:
+                self._missed(name, f"node {node.node} does not answer")
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
-    async def document(self, address: str) -> Any:
-        """One node's own state document, with its counters."""
+    async def document(self, node: str) -> Any:
+        """A node's own state document, with its counters; None if its API is not read here."""
+        desk = self.desk_of(node) if self.lab_at is not None else None
+        address = _at(desk) if desk is not None else self.homes.get(node)
+        if address is None or (address in self.reads and self.reads[address].error):
+            return None
         return await self._get(f"http://{address}/v1/state")
 
-    async def order(self, url: str, body: dict[str, Any], key: str) -> Any:
+    async def order_node(self, node: str, path: str, body: dict[str, Any]) -> Any:
+        """Said to the node itself if it can be, else to one that answers and passes it on."""
+        for name in (node, *sorted(self._names())):
+            desk = self.desk_of(name) if name else None
+            if desk is not None:
+                return await self._order(f"http://{_at(desk)}{path}", body, desk.key)
+        raise NotReached("no node answers, so that nobody can be told")
+
+    async def order_lab(self, path: str, body: dict[str, Any]) -> Any:
+        assert self.lab_at is not None
+        return await self._order(f"{self.lab_at.url}{path}", body, self.lab_at.key)
+
+    async def _order(self, url: str, body: dict[str, Any], key: str) -> Any:
         """Raises `NotReached`, or `Refused` with the sentence of whoever refused."""
         assert self._session is not None
         headers = {ORDER_HEADER: "1", **({KEY_HEADER: key} if key else {})}
@@ -247,5 +304,5 @@ def _why(error: BaseException) -> str:
     return str(getattr(system, "strerror", None) or type(error).__name__)
 
 
-def _task(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    return asyncio.get_running_loop().create_task(work)
+def _at(desk: Found) -> str:
+    return f"[{desk.host}]:{desk.port}" if ":" in desk.host else f"{desk.host}:{desk.port}"

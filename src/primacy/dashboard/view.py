@@ -121,10 +121,10 @@ def _younger(age_ms: int | None, than_ms: int | None) -> bool:
 
 
 def _there(known: Known, seen: Seen) -> str:
-    """here | silent | never, or in the lab what was done to its process: stopped | frozen."""
+    """here | silent | never, or in the lab what became of its process: stopped | frozen."""
     process = next((each for each in known.lab.nodes if each.node == seen.said.node), None) if known.lab else None
-    if process is not None and process.state not in ("", "running"):
-        return process.state
+    if process is not None and process.process != "running":
+        return "frozen" if process.process == "frozen" else "stopped"
     if seen.fresh:
         return "here"
     return "never" if seen.heard_ms is None else "silent"
@@ -139,7 +139,8 @@ def _head(known: Known) -> Model:
         "mode": first.mode,
         "seen_from": [read.document.seen_from for read in known.reads if read.document is not None and not read.error],
         "lab": known.lab is not None,
-        "note": known.lab.note if known.lab is not None else "",
+        "processes": len(known.lab.nodes) if known.lab is not None else 0,
+        "profile": known.lab.profile if known.lab is not None else "",
         "beat_ms": known.plan.beat_ms,
         "hold_ms": known.plan.hold_ms,
         "term_at_ms": known.plan.term_at_ms,

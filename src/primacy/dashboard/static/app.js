@@ -80,7 +80,7 @@ function warn() {
     replace(banners.alarms, alarms.map((alarm) => h("div", { class: "banner alarm" }, h("strong", {}, "Alarm. "), h("span", {}, alarm.text))));
   }
   const it = store.parts.head;
-  say(banners.note, it && it.lab ? "This is a lab." : "", it && it.lab ? it.note || "Real processes on this machine; nothing else was touched." : "");
+  say(banners.note, it && it.lab ? "This is a lab." : "", it && it.lab ? `${it.processes} real processes on this machine, profile ${it.profile}; nothing else was touched.` : "");
 }
 
 // --- tools -----------------------------------------------------------------------------------------------------------

@@ -1,29 +1,33 @@
 // The drawing of the network: nodes on a circle, their links, whom each believes in, and beats on their way.
 
-import { attr, h, keyed, s, show, text } from "./dom.js";
-import { ACTING, ms, standing } from "./format.js";
+import { attr, h, keyed, s, text } from "./dom.js";
+import { ACTING, standing } from "./format.js";
 
-const WIDTH = 1000, HEIGHT = 720;
 const BEATS_MAX = 24;
 const BEAT_EVERY_MS = 900;
 const BEAT_TAKES_MS = 650;
 
 export function drawing(store, on) {
   const links = s("g"), beliefs = s("g"), beats = s("g"), knots = s("g");
-  const svg = s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "group", "aria-label": "Nodes and links. Each node is a button; the panel beside lists its links." },
+  const svg = s("svg", { role: "group", "aria-label": "Nodes and links. Each node is a button; the panel beside lists its links." },
     s("defs", {}, s("marker", { id: "belief-head", viewBox: "0 0 10 10", refX: 8, refY: 5, markerWidth: 9, markerHeight: 9, orient: "auto-start-reverse", markerUnits: "userSpaceOnUse" },
       s("path", { d: "M0 1 9 5 0 9z", class: "belief-head" }))),
     links, beliefs, beats, knots);
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
-  let spots = new Map(), radius = 46, flying = [], beatAt = 0;
+  const root = h("section", { class: "card map", "aria-label": "Topology" }, svg);
+  let spots = new Map(), radius = 40, width = 0, height = 0, flying = [], beatAt = 0;
 
+  // One unit is one pixel, so that words have the same size on every screen. The circle fills what there is.
   function place(order) {
-    const many = order.length;
-    radius = many <= 7 ? 46 : many <= 12 ? 36 : 26;
-    const rx = WIDTH / 2 - radius - 90, ry = HEIGHT / 2 - radius - 62;
+    const many = order.length, small = width < 560;
+    height = small ? Math.round(width * 1.12) : Math.round(Math.min(width * .66, 660));
+    svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    radius = many <= 7 ? (small ? 28 : 42) : many <= 12 ? (small ? 22 : 34) : small ? 15 : 25;
+    const aside = small ? 34 : 70, above = radius + 58;
+    const rx = width / 2 - radius - aside, ry = height / 2 - above;
     spots = new Map(order.map((name, index) => {
       const angle = -Math.PI / 2 + (2 * Math.PI * index) / Math.max(1, many);
-      return [name, many === 1 ? { x: WIDTH / 2, y: HEIGHT / 2 } : { x: WIDTH / 2 + rx * Math.cos(angle), y: HEIGHT / 2 + ry * Math.sin(angle) }];
+      return [name, many === 1 ? { x: width / 2, y: height / 2 } : { x: width / 2 + rx * Math.cos(angle), y: height / 2 + ry * Math.sin(angle) }];
     }));
   }
 
@@ -97,13 +101,13 @@ export function drawing(store, on) {
       show2(item.work, acts);
       attr(item.work, "cx", radius * .72);
       attr(item.work, "cy", -radius * .72);
-      const top = spot.y < HEIGHT / 2 - 20 && store.order.length <= 7;
-      const base = top ? -(radius + 34) : radius + 26;
+      const top = spot.y < height / 2 - 20;
+      const base = top ? -(radius + 38) : radius + 29;
       attr(item.role, "y", base);
       attr(item.more, "y", base + 17);
       text(item.role, store.order.length > 12 ? (it.tone === "leader" ? "leader" : "") : it.word);
-      const believes = node.there === "here" ? (node.leader === name ? "" : node.leader ? ` · follows ${short(node.leader, 9)}` : " · follows nobody") : "";
-      text(item.more, store.order.length > 12 || node.there === "never" || node.there === "stopped" ? "" : `term ${node.term}${acts ? " · runs the work" : believes}`);
+      const believes = width < 560 ? "" : node.there === "here" ? (node.leader === name ? "" : node.leader ? ` · follows ${short(node.leader, 9)}` : " · follows nobody") : "";
+      text(item.more, store.order.length > 12 || (width < 560 && store.order.length > 7) || node.there === "never" || node.there === "stopped" ? "" : `term ${node.term}${acts ? (width < 560 ? "" : " · runs the work") : believes}`);
       attr(item.root, "aria-label", `Node ${name}, ${it.word}, term ${node.term}${acts ? ", runs the work" : ""}${node.leader && node.leader !== name ? `, believes in ${node.leader}` : ""}`);
     });
   }
@@ -164,16 +168,19 @@ export function drawing(store, on) {
   }
 
   let known = "";
+  const resized = new ResizeObserver(() => on.resized());
+  resized.observe(root);
   return {
-    root: h("section", { class: "card map", "aria-label": "Topology" }, svg),
+    root,
     update(chosen, can) {
-      const key = store.order.join("\n");
-      if (key !== known) { known = key; place(store.order); }
+      const room = Math.max(300, Math.round(root.clientWidth - 16)), key = JSON.stringify([room, store.order]);
+      if (key !== known) { known = key; width = room; place(store.order); }
       drawLinks(chosen, can);
       drawBeliefs();
       drawKnots(chosen);
     },
     tick(now) { drawHolds(); moveBeats(now); },
+    close() { resized.disconnect(); },
   };
 }
 
@@ -185,4 +192,3 @@ export function linkWord(link) {
 }
 
 const short = (name, most) => (name.length <= most ? name : `${name.slice(0, most - 1)}…`);
-export const holdWord = (left) => (left > 0 ? ms(left) : "none");

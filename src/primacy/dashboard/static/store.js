@@ -88,21 +88,21 @@ export class Store {
   node(name) { return this.parts[`node:${name}`]; }
   now() { return Date.now() + this.skew; }
 
-  // A holder renews several times between two looks of ours, and others hear of it about once a second. While the
-  // samples stay up it is renewing, and the bar stays where they are; when they keep falling, or none comes, it runs down.
+  // A holder renews several times between two looks of ours, and others hear of it about once a second. So a sample
+  // stands for a moment before it runs down by our own clock, and the best of the last ones is shown: the bar is calm
+  // while the hold is renewed, and at most that moment late when it is not.
   sampleHold(node) {
-    const now = performance.now(), before = this.holds.get(node.node), patience = node.told === "itself" ? 600 : 1500;
-    const renewed = !before || node.there !== "here" ? node.there === "here" : node.hold_left_ms > before.left - 0.6 * (now - before.at);
-    const top = renewed || !before ? { left: node.hold_left_ms, at: now } : before.top;
-    this.holds.set(node.node, { left: node.hold_left_ms, at: now, top, patience, frozen: node.there === "frozen" });
+    const now = performance.now(), grace = node.there !== "here" ? 0 : node.told === "itself" ? 300 : 1300;
+    const before = (this.holds.get(node.node) || []).filter((sample) => now - sample.at < 2000);
+    const lost = node.role !== "leader" || !node.hold_left_ms;
+    this.holds.set(node.node, [...(lost ? [] : before), { left: node.hold_left_ms, at: now, grace }].slice(-12));
   }
 
   holdLeft(name) {
-    const sample = this.holds.get(name);
-    if (!sample) return 0;
-    const now = performance.now(), waited = now - sample.top.at;
-    if (sample.left > 0 && !sample.frozen && waited < sample.patience) return sample.top.left;
-    return Math.max(0, sample.left - (now - sample.at));
+    const now = performance.now();
+    let best = 0;
+    for (const sample of this.holds.get(name) || []) best = Math.max(best, sample.left - Math.max(0, now - sample.at - sample.grace));
+    return best;
   }
 }
 

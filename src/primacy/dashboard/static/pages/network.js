@@ -13,7 +13,7 @@ const DULL = ["promise-refused", "late-ack"];
 let chosen = "";
 
 function build({ store, desk }) {
-  const map = drawing(store, { node: (name) => { chosen = name; draw(); }, link: (link) => toggle(link) });
+  const map = drawing(store, { node: (name) => { chosen = name; draw(); }, link: (link) => toggle(link), resized: () => draw() });
   const stage = pictures(store, desk);
   const panel = nodePanel(store, desk);
   const shapes = partitions(desk);
@@ -37,7 +37,7 @@ function build({ store, desk }) {
     shapes.update();
   }
 
-  return { root, update(news) { draw(); told.update(news); }, tick(now) { map.tick(now); panel.tick(now); } };
+  return { root, update(news) { draw(); told.update(news); }, tick(now) { map.tick(now); panel.tick(now); }, close() { map.close(); } };
 }
 
 // --- the three pictures ------------------------------------------------------------------------------------------------

@@ -24,8 +24,8 @@ function build({ store }) {
   const holds = h("div", { class: "node-hold" }, h("div", { class: "label" }, "Hold left"), bar.root);
   const list = facts(FACTS);
   const differs = h("p", { class: "mark-differs", hidden: true });
-  const counters = h("tbody");
-  const count = h("section", { class: "card" }, h("h2", { class: "card-title" }, "Counters"), h("div", { class: "scroll" }, h("table", { class: "table counters" }, counters)));
+  const counters = h("dl", { class: "facts" });
+  const count = h("section", { class: "card" }, h("h2", { class: "card-title" }, "Counters"), counters);
   const pre = h("pre", { class: "code", tabindex: "0", "aria-label": "The state document" });
   const from = h("p", { class: "quiet" });
   const raw = h("details", {}, h("summary", {}, "Raw state document"), from, pre);
@@ -113,7 +113,7 @@ function build({ store }) {
     const key = JSON.stringify(rows);
     if (counters.dataset.key === key) return;
     counters.dataset.key = key;
-    replace(counters, rows.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name.replaceAll("_", " ")), h("td", { class: "num" }, number(value)))));
+    replace(counters, rows.map(([name, value]) => h("div", { class: "fact" }, h("dt", {}, name.replaceAll("_", " ")), h("dd", {}, number(value)))));
   }
 
   show(count, false);

@@ -82,7 +82,7 @@ function lastChange(store) {
       if (key === drawn) return;
       drawn = key;
       replace(steps, it ? it.steps.map((step) => h("li", {},
-        h("span", { class: "step-after" }, took(step.after_ms)), h("span", { class: "step-node" }, step.node), h("span", { class: "step-text" }, step.text))) : []);
+        h("span", { class: "step-after" }, took(step.after_ms)), h("span", { class: "step-text" }, !step.text.startsWith(`${step.node} `) && h("b", {}, `${step.node}: `), step.text))) : []);
     },
     tick(now) { if (now - second > 1000) { second = now; age(); } },
   };
@@ -120,12 +120,12 @@ function contract(store) {
 function health(store) {
   const body = h("tbody");
   const root = card("Nodes", h("div", { class: "scroll" }, h("table", { class: "table" },
-    h("thead", {}, h("tr", {}, ["Node", "Role", "Follows", "Work", "Health"].map((name) => h("th", { scope: "col" }, name)))), body)));
+    h("thead", {}, h("tr", {}, ["Node", "Role", "Follows", "Work", "Health"].map((name) => h("th", { scope: "col", class: name === "Follows" ? "wide-only" : null }, name)))), body)));
   return {
     root,
     update() {
       keyed(body, store.order, (name) => {
-        const role = chip(), follows = h("td"), duty = h("td"), well = h("td");
+        const role = chip(), follows = h("td", { class: "wide-only" }), duty = h("td"), well = h("td");
         return { role, follows, duty, well, root: h("tr", { data: { node: name } }, h("th", { scope: "row" }, name), h("td", {}, role.root), follows, duty, well) };
       }, (item, name) => {
         const node = store.node(name);
@@ -146,7 +146,7 @@ function signatures(store) {
   const list = h("tbody");
   const sum = h("p", { class: "quiet" });
   const root = card("Signatures at the chain", sum, h("div", { class: "scroll" }, h("table", { class: "table signatures" },
-    h("thead", {}, h("tr", {}, ["Height", "Node", "Token", "Gap", "Time"].map((name) => h("th", { scope: "col" }, name)))), list)));
+    h("thead", {}, h("tr", {}, ["Height", "Node", "Token", "Gap", "Time"].map((name) => h("th", { scope: "col", class: name === "Gap" ? "wide-only" : null }, name)))), list)));
   let drawn = "";
   return {
     root,
@@ -160,7 +160,7 @@ function signatures(store) {
       if (key === drawn) return;
       drawn = key;
       replace(list, it.newest.map((row) => h("tr", {},
-        h("td", { class: "num" }, number(row.height)), h("td", {}, row.node), h("td", { class: "mono" }, row.token), h("td", { class: "num" }, ms(row.gap_ms)), h("td", { class: "num" }, timeMs(row.at_unix_ms)))));
+        h("td", { class: "num" }, number(row.height)), h("td", {}, row.node), h("td", { class: "mono" }, row.token), h("td", { class: "num wide-only" }, ms(row.gap_ms)), h("td", { class: "num" }, timeMs(row.at_unix_ms)))));
     },
   };
 }
