@@ -62,18 +62,24 @@ class FakeAgent:
         self.answers: Code | None = None
         self.breaks = False
         self.cuts: dict[str, str] = {}
+        self.passed: list[tuple[str, str, dict[str, Any]]] = []
+        self.pass_answer: Callable[[], str] = lambda: ""
 
     def snapshot(self) -> Snapshot:
         assert not self.breaks, "a planted bug"
         return self.shown
 
-    def order(self, given: Input) -> None:
+    def order(self, given: Input, said_at: str = "") -> None:
         self.told.append(given)
         if self.answers is not None:
             self.log.add(1, "a", 7, self.answers, "a refuses to begin a cluster")
 
     def complain(self, sentence: str) -> None:
         self.complaints.append(sentence)
+
+    async def pass_on(self, to: str, name: str, body: dict[str, Any]) -> str:
+        self.passed.append((to, name, body))
+        return self.pass_answer()
 
     def links(self) -> dict[str, str]:
         return {name: self.cuts.get(name, "none") for name in ("b", "c", "w")}
