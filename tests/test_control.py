@@ -234,7 +234,7 @@ def test_what_is_not_there_and_what_is_not_done_there(serve: Callable[[Play], No
         for name in ORDERS:
             status, said = await served.get(f"/v1/{name}")
             assert (status, said) == (405, {"error": f"GET is not for /v1/{name}; there is POST"})
-        for path in ("/v1/state", "/v1/events", "/healthz", "/leader"):
+        for path in ("/v1/state", "/v1/cluster", "/v1/events", "/healthz", "/leader"):
             status, said = await served.post(path)
             assert status == 405, path
             assert "there is GET" in said["error"]
@@ -517,7 +517,8 @@ def test_orders_that_cannot_be_done(name: str, body: dict[str, Any], view: View,
         ("transfer", {"to": 7}, "the name of a node"),
         ("transfer", {"to": "zz"}, "to = zz: no node of this cluster; there are a, b, c"),
         ("transfer", {"ot": "b"}, "ot: no such field; there is to"),
-        ("pause", {"node": "b"}, "node: no such field"),
+        ("pause", {"node": "b"}, "node = b: this is node a"),
+        ("resume", {"nod": "b"}, "nod: no such field; there is node"),
         ("init", {"without": "b"}, "a list of names"),
         ("init", {"without": ["zz"]}, "no node of this cluster"),
         ("init", {"without": ["a"]}, "this node itself"),
@@ -645,7 +646,7 @@ def test_a_command_finds_the_node_of_a_folder_if_it_lives(folder: Folder) -> Non
         assert find(folder.where) is None
         desk.bind()
         found = find(folder.where)
-        assert found == Found("127.0.0.1", int(desk.address.rpartition(":")[2]), desk.key)
+        assert found == Found("127.0.0.1", int(desk.address.rpartition(":")[2]), desk.key, os.getpid())
         assert os.stat(folder.path("control.json")).st_mode & 0o777 == 0o600
         desk.serve()
         assert found is not None

@@ -465,6 +465,22 @@ def test_A03_A04_nothing_recorded_is_heard_again_neither_in_this_start_nor_in_th
     play(story)
 
 
+def test_the_first_word_to_a_node_that_started_anew_is_not_lost() -> None:
+    """Two followers do not speak for hours; then one asks the other, which was restarted meanwhile, for its vote."""
+
+    async def story(pair: Pair) -> None:
+        a, b = await pair.start("a", 11), await pair.start("b", 12)
+        a.send("b", beat("a", 1))
+        await pair.until(lambda: pair.heard["b"] == [beat("a", 1)])
+        b.close()
+        b = await pair.start("b", 13)
+        a.send("b", beat("a", 2))
+        await pair.until(lambda: pair.heard["b"] == [beat("a", 1), beat("a", 2)])
+        assert b.counters["other-boot"] == 1
+
+    play(story)
+
+
 def test_A01_A09_strangers_are_counted_by_kind_and_never_answered() -> None:
     async def story(pair: Pair) -> None:
         a, b = await pair.start("a", 11), await pair.start("b", 12)

@@ -75,10 +75,12 @@ class LeaseFile:
 def lease_folder(state: str, environment: Mapping[str, str], uid: int) -> str:
     """A folder for the lease of the election whose state is kept in `state`, made if need be.
 
-    The system's folder for what lives until the next boot (root), or the user's; if neither can be used, the state
-    folder itself, which the command can enter only if it runs as the same user.
+    The folder that a service was given for this (RUNTIME_DIRECTORY, as systemd says it), the system's folder for what
+    lives until the next boot (root), or the user's; if none can be used, the state folder itself, which the command can
+    enter only if it runs as the same user.
     """
-    base = "/run" if uid == 0 else environment.get("XDG_RUNTIME_DIR", "")
+    given = environment.get("RUNTIME_DIRECTORY", "").partition(":")[0]
+    base = given or ("/run" if uid == 0 else environment.get("XDG_RUNTIME_DIR", ""))
     if not base or not os.path.isabs(base):
         return state
     mark = hashlib.blake2b(state.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()

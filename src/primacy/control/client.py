@@ -28,6 +28,8 @@ class Found(NamedTuple):
     port: int
     key: str
     """Empty if it cannot be read: then only reading is possible."""
+    pid: int = 0
+    """Who listens there; 0 if only the address was given."""
 
 
 def find(folder: str, at: str | None = None) -> Found | None:
@@ -42,7 +44,7 @@ def find(folder: str, at: str | None = None) -> Found | None:
         return None
     if not (isinstance(host, str) and isinstance(port, int) and isinstance(pid, int)) or not _lives(pid):
         return None
-    return Found(host, port, key)
+    return Found(host, port, key, pid)
 
 
 def ask(found: Found, path: str, order: dict[str, Any] | None = None) -> Any:

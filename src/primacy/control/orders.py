@@ -81,13 +81,13 @@ def _transfer(body: dict[str, Any], shot: Snapshot) -> Input:
     return StepDown(successor=to, reason="an operator asked for it")
 
 
-def _pause(body: dict[str, Any], shot: Snapshot) -> Input:  # noqa: ARG001
-    only(body, "node")
+def _pause(body: dict[str, Any], shot: Snapshot) -> Input:
+    _for_this_node(body, shot)
     return Pause()
 
 
-def _resume(body: dict[str, Any], shot: Snapshot) -> Input:  # noqa: ARG001
-    only(body, "node")
+def _resume(body: dict[str, Any], shot: Snapshot) -> Input:
+    _for_this_node(body, shot)
     return Resume()
 
 
@@ -129,6 +129,13 @@ def only(body: dict[str, Any], *known: str) -> None:
         if field not in known:
             there = f"there is {', '.join(known)}" if known else "this order has none"
             raise UsageError(f"{field[:40]}: no such field; {there}")
+
+
+def _for_this_node(body: dict[str, Any], shot: Snapshot) -> None:
+    only(body, "node")
+    node = body.get("node", shot.node)
+    if node != shot.node:
+        raise UsageError(f"node = {str(node)[:80]}: this is node {shot.node}")
 
 
 def _must_lead(shot: Snapshot, command: str) -> None:

@@ -133,6 +133,9 @@ class MemoryTransport:
     def tell(self, to: str, row: list[Any], only: int = 0) -> int:  # noqa: ARG002
         if to not in self.net.overheard_by or to not in self.others:
             return 0
+        if to in self.links.dumb_to:
+            self._count("cut")
+            return 1
         self.net.words.append((to, self.node, row))
         return 1
 

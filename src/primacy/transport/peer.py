@@ -38,8 +38,9 @@ class Peer:
         self.boot = 0
         """Of its start, as it said itself; 0 if nothing was heard."""
         self.windows = Windows()
-        self.unheard: Message | None = None
-        """The last message that was sent to an unknown start: sent again once that is known."""
+        self.last: Message | None = None
+        """The last message that was sent: again, once, if it turns out that its receiver has started anew."""
+        self.last_counter = 0
         self.heard_s = 0.0
         self.greeted_s = 0.0
         self.complained: set[str] = set()

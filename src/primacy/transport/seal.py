@@ -12,8 +12,8 @@ Four sorts:
 
 - a message belongs to this start of the receiver, and comes once: the receiver's boot must be ours, the counter must be
   new in the window of its sender's start. So nothing that was recorded before a restart is ever heard after it.
-- a greeting says "this is my boot" to a node that did not know it, and carries nothing. It answers a datagram whose
-  seal was good, and is bound to the boot that this one came from.
+- a greeting says "this is my boot" to a node that did not know it, and carries nothing but the counter of the datagram
+  that it answers. That one's seal was good, and the greeting is bound to the boot that it came from.
 - a release stands outside of both (G6): it is sealed beforehand, for whoever the receiver is by then, and may be
   repeated. Its term and its sender's boot are in it.
 - a word is what nodes tell each other beside the election (how they stand, what happened, orders of an operator): as

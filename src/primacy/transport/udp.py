@@ -225,9 +225,9 @@ class UdpTransport:
         if type(message) is Release:
             self._put(peer, self.seal.sealed(Sort.RELEASE, to, 0, packed(message)))
             return
-        if not peer.boot:
-            peer.unheard = message
-        self._put(peer, self.seal.sealed(Sort.MESSAGE, to, peer.boot, packed(message)))
+        data = self.seal.sealed(Sort.MESSAGE, to, peer.boot, packed(message))
+        peer.last, peer.last_counter = message, self.seal.counter
+        self._put(peer, data)
 
     def tell(self, to: str, row: list[Any], only: int = 0) -> int:
         peer = self.peers.get(to)
@@ -322,7 +322,7 @@ class UdpTransport:
                 return
         peer.heard_s = self._loop.time()
         if opened.sort is Sort.GREETING or (opened.sort is not Sort.RELEASE and not known):
-            self._meet(peer, opened.boot)
+            self._meet(peer, opened)
         elif opened.boot != peer.boot and opened.sort is not Sort.RELEASE:
             self.doubles.note(peer.heard_s, peer.name, opened.boot, opened.counter, source)
         peer.trouble = ""
@@ -343,30 +343,34 @@ class UdpTransport:
                 return False
             if opened.boot != peer.boot or now_s - peer.heard_s > FORGOTTEN_S:
                 self.doubles.note(now_s, peer.name, opened.boot, opened.counter, source)
-            self._greet(peer, opened.boot)
+            self._greet(peer, opened)
             return False
         if not peer.windows.is_new(opened.boot, opened.counter):
             self._drop("replay")
             return False
         return True
 
-    def _greet(self, peer: Peer, boot: int) -> None:
+    def _greet(self, peer: Peer, heard: Opened) -> None:
+        """Says which datagram it answers, so that a question that came too late for one start reaches the next."""
         now_s = self._loop.time()
         if now_s - peer.greeted_s >= GREETING_S:
             peer.greeted_s = now_s
-            self._put(peer, self.seal.sealed(Sort.GREETING, peer.name, boot, b""))
+            self._put(peer, self.seal.sealed(Sort.GREETING, peer.name, heard.boot, heard.counter.to_bytes(8, "big")))
 
-    def _meet(self, peer: Peer, boot: int) -> None:
+    def _meet(self, peer: Peer, heard: Opened) -> None:
         """Its start, as proved by a datagram that knows ours: the first one of that start, or a greeting.
 
-        Later ones prove nothing new, and a message of an earlier start may have been long on its way.
+        Later ones prove nothing new, and a message of an earlier start may have been long on its way. Two followers
+        may not have spoken since one of them started anew: what was just said to it is said again, once, or the first
+        question of an election would be lost.
         """
-        if peer.boot == boot:
+        if peer.boot == heard.boot:
             return
-        peer.boot = boot
-        self.doubles.forget(peer.name, boot)
-        message, peer.unheard = peer.unheard, None
-        if message is not None:
+        unknown, peer.boot = not peer.boot, heard.boot
+        self.doubles.forget(peer.name, heard.boot)
+        message, peer.last = peer.last, None
+        answers = heard.sort is Sort.GREETING and heard.payload == peer.last_counter.to_bytes(8, "big")
+        if message is not None and (unknown or answers):
             self.send(peer.name, message)
 
     # --- counting -----------------------------------------------------------------------------------------------------
