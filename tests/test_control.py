@@ -17,12 +17,13 @@ import pytest
 from primacy.agent.desk import Desk
 from primacy.control import KEY_HEADER, ORDER_HEADER, Snapshot, eventlog, loopback
 from primacy.control.client import Found, ask, find
-from primacy.control.document import acts_as_leader, document, instant
+from primacy.control.document import acts_as_leader, document
 from primacy.control.eventlog import EVENTS_MAX, EventLog
 from primacy.control.key import KEY_FILE, is_key, own_key
 from primacy.control.loopback import BODY_BYTES_MAX
 from primacy.control.orders import NAMES_MAX, ORDERS, order_of
 from primacy.control.server import ControlServer
+from primacy.control.when import instant
 from primacy.election.events import Code
 from primacy.election.inputs import Init, Input, Pause, Rejoin, Resume, StepDown
 from primacy.election.model import Role, View

@@ -21,13 +21,13 @@ from primacy.agent.desk import Desk
 from primacy.agent.lease_file import LeaseFile, lease_folder
 from primacy.agent.log import Level, Log
 from primacy.agent.process_duty import ProcessDuty
-from primacy.agent.state import claim, open_state
+from primacy.agent.state import claim, forget_pause, is_paused, keep_pause, open_state
 from primacy.agent.words import of_note, of_order
 from primacy.control import Snapshot
 from primacy.control.orders import carry_out
 from primacy.control.post import Happened
 from primacy.election.events import Code, Event, sentence
-from primacy.election.inputs import Input, Received, Shutdown, Started
+from primacy.election.inputs import Input, Pause, Received, Resume, Shutdown, Started
 from primacy.election.messages import Message, Release
 from primacy.election.model import Role
 from primacy.errors import CannotHere, Unsafe
@@ -70,8 +70,14 @@ def run(plan: Plan) -> int:
 
 async def _run(plan: Plan) -> int:
     asked = Asked()
+    try:
+        return await _live(plan, asked)
+    finally:
+        await asked.settle()
+
+
+async def _live(plan: Plan, asked: Asked) -> int:
     with contextlib.ExitStack() as ends:
-        ends.callback(asked.close)
         folder = open_state(plan.settings, os.environ, os.geteuid())
         ends.callback(folder.close)
         lock = AgentLock(folder)
@@ -130,11 +136,13 @@ class Asked:
         self.event = asyncio.Event()
         self.agent: Agent | None = None
         loop = asyncio.get_running_loop()
-        numbers = [signal.SIGINT, signal.SIGTERM]
+        self.numbers = [signal.SIGINT, signal.SIGTERM]
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
-            numbers.append(signal.SIGHUP)
-        for number in numbers:
+            self.numbers.append(signal.SIGHUP)
+        for number in self.numbers:
             loop.add_signal_handler(number, self._hear, number)
+        # a storm of signals fills the loop's pipe: the interpreter would complain from inside its handler, and may hang
+        signal.set_wakeup_fd(signal.set_wakeup_fd(-1), warn_on_full_buffer=False)
 
     def _hear(self, number: int) -> None:
         self.times += 1
@@ -144,9 +152,15 @@ class Asked:
         if self.agent is not None:
             self.agent.asked_to_end(self.times)
 
-    def close(self) -> None:
-        """The work is over. Signals are heard until the loop ends, and change nothing: the exit code stands."""
+    async def settle(self) -> None:
+        """The work is over and the exit code stands: from here to the end of the process no signal changes it.
+
+        They are blocked, not only unheard: the loop gives them back their deadly default when it closes. For that, no
+        other thread may be left that would take them.
+        """
         self.agent = None
+        await asyncio.get_running_loop().shutdown_default_executor()
+        signal.pthread_sigmask(signal.SIG_BLOCK, self.numbers)
 
 
 class Agent:
@@ -157,6 +171,7 @@ class Agent:
         self.log = plan.log
         self.clock = plan.clock
         self.asked = asked
+        self.folder = folder
         durable = FileDurable(folder)
         seat = seat_of(settings)
         self.node = seat.node
@@ -213,6 +228,9 @@ class Agent:
             self.log.warn("waits for the run lock: work of an earlier agent on this machine is still ending")
             self.duty.watch_lock()
         self.asked.agent = self
+        if is_paused(self.folder):
+            self.log.info(f"node {self.node} was paused before this start and stays so: primacy resume")
+            self.driver.give(Pause())  # before it could stand
         self.driver.give(Started(self.clock.wall_ms(), held))
         self.desk.serve()
         if self.alone:
@@ -405,10 +423,15 @@ class Agent:
         self.record(self.strategy.term, "links", text)
 
     def order(self, given: Input, said_at: str = "") -> None:
+        """Raises `Refused` if the disk does not take what the order must leave there."""
+        if isinstance(given, Resume):
+            forget_pause(self.folder)
         text = of_order(self.node, given, said_at)
         self.log.info(text, code="told", node=self.node)
         self.record(self.strategy.term, "told", text)
         self.driver.give(given)
+        if isinstance(given, Pause):
+            keep_pause(self.folder)
 
     def carry_out(self, name: str, body: dict[str, Any], said_at: str) -> None:
         carry_out(name, body, self, self.desk.events, said_at)

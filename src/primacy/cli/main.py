@@ -41,6 +41,7 @@ COMMANDS: dict[str, Lazy] = {
     "resume": Lazy("primacy.cli.orders:resume", "End `pause`."),
     "init": Lazy("primacy.cli.orders:init", "Begin a cluster, once, on one node."),
     "rejoin": Lazy("primacy.cli.orders:rejoin", "Go on without a node that is gone for good."),
+    "lab": Lazy("primacy.cli.lab:lab", "A real cluster on this machine, to try things and to break them."),
     "demo": Lazy("primacy.cli.demo:demo", "Watch a cluster live: leader killed, partition, heal."),
     "simulate": Lazy(
         "primacy.cli.simulate:simulate", "Live many lives of a cluster, with faults, and look for a violation."

@@ -47,7 +47,7 @@ def transfer(call: Call, /, *, node: str, as_json: bool, **where: str | None) ->
 @json_option
 @click.pass_obj
 def pause(call: Call, /, *, node: str | None, as_json: bool, **where: str | None) -> None:
-    """Keep NODE, or this node, from leading, until `primacy resume` or its next start. If it leads, it steps down."""
+    """Keep NODE, or this node, from leading, over restarts too, until `primacy resume`. If it leads, it steps down."""
     state = local(call, **where).order("pause", **_named(node))
     whose = _whose(state)
     end = f"primacy resume {whose}" if "passed_to" in state else "primacy resume"
