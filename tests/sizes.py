@@ -21,7 +21,12 @@ PROCESSES = (
     "tests/test_run.py",
     "tests/test_cli_agent.py",
     "tests/test_cluster.py",
+    "tests/test_manual.py",
     "tests/test_lab.py",
+    "tests/test_chain.py",
+    "tests/test_canary.py",
+    "tests/test_faults_process.py",
+    "tests/test_faults_links.py",
 )
 PARTS = {"core": "tests.proof_core"}
 """What `make proof PART=...` can be asked for, and the module that does it."""

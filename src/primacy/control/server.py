@@ -9,13 +9,12 @@ from __future__ import annotations
 from aiohttp import web
 
 from primacy.control import AgentPort
+from primacy.control.cluster import cluster
 from primacy.control.document import acts_as_leader, document
 from primacy.control.eventlog import EVENTS_MAX, Entry, EventLog
 from primacy.control.links import cut_of
 from primacy.control.loopback import LoopbackServer, body_of, number_of, sent_event, wants_stream
-from primacy.control.orders import ORDERS, order_of
-from primacy.election.events import Code
-from primacy.errors import Refused
+from primacy.control.orders import ORDERS, carry_out, target_of
 
 
 class ControlServer(LoopbackServer):
@@ -30,6 +29,7 @@ class ControlServer(LoopbackServer):
         router.add_get("/healthz", self.healthz)
         router.add_get("/leader", self._leader)
         router.add_get("/v1/state", self._state)
+        router.add_get("/v1/cluster", self._cluster)
         router.add_get("/v1/events", self._events)
         if self.port.snapshot().settings.control.lab:
             router.add_get("/v1/links", self._links)
@@ -48,6 +48,9 @@ class ControlServer(LoopbackServer):
     async def _state(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return web.json_response(document(self.port.snapshot()))
 
+    async def _cluster(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return web.json_response(cluster(self.port.snapshot()))
+
     async def _events(self, request: web.Request) -> web.StreamResponse:
         if wants_stream(request):
             return await self.stream(request, self.events, event_of, "the events of this node")
@@ -62,12 +65,13 @@ class ControlServer(LoopbackServer):
     async def _order(self, request: web.Request) -> web.Response:
         body = await body_of(request)
         name = request.path.rpartition("/")[2]
-        before = self.events.newest
-        self.port.order(order_of(name, body, self.port.snapshot()))
-        for entry in self.events.after(before):
-            if entry.code == Code.INIT_REFUSED:
-                raise Refused(entry.text)
-        return web.json_response(document(self.port.snapshot()))
+        target = target_of(name, body, self.port.snapshot())
+        if not target:
+            carry_out(name, body, self.port, self.events)
+            return web.json_response(document(self.port.snapshot()))
+        said = await self.port.pass_on(target, name, body)
+        passed = {"passed_to": target, "passed_waits_for": said or None}
+        return web.json_response({**document(self.port.snapshot()), **passed})
 
     async def _links(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return web.json_response({"node": self.port.snapshot().node, "links": self.port.links()})
