@@ -290,36 +290,36 @@ class UdpTransport:
             except OSError:
                 self._count("unread")
                 return
-            self._take(data, peer, source)
-            if from_.fileno() < 0:  # what was heard made us close
-                return
+            if self._take(data, peer, source):
+                return  # mostly it is the only one: to be woken again costs less than to look each time
 
-    def _take(self, data: bytes, dialled: Peer | None, source: str) -> None:
+    def _take(self, data: bytes, dialled: Peer | None, source: str) -> bool:
+        """True if something was heard."""
         opened = self.seal.opened(data)
         if isinstance(opened, Drop):
             self._dropped(opened, dialled)
-            return
+            return False
         peer = self.peers.get(opened.sender)
         if peer is None:
             self._drop("stranger")
-            return
+            return False
         if peer.name in self.links.deaf_to:
             self._count("cut")
-            return
+            return False
         known = peer.windows.knows(opened.boot)
         if opened.sort is not Sort.RELEASE and not self._is_fresh(peer, opened, source):
-            return
+            return False
         message = word = None
         if opened.sort is Sort.WORD:
             word = unpacked_word(opened.payload)
             if word is None:
                 self._drop("payload")
-                return
+                return False
         elif opened.sort is not Sort.GREETING:
             message = unpacked(opened.sender, opened.payload)
             if message is None or (type(message) is Release) != (opened.sort is Sort.RELEASE):
                 self._drop("payload")
-                return
+                return False
         peer.heard_s = self._loop.time()
         if opened.sort is Sort.GREETING or (opened.sort is not Sort.RELEASE and not known):
             self._meet(peer, opened)
@@ -332,6 +332,7 @@ class UdpTransport:
         elif word is not None:
             self._count("received")
             self._overhear(peer.name, opened.boot, word)
+        return opened.sort is not Sort.GREETING
 
     def _is_fresh(self, peer: Peer, opened: Opened, source: str) -> bool:
         """For this start of ours, and not heard before. One that knows another start is told about this one."""
