@@ -1,37 +1,26 @@
-"""The last change of who leads, told with its cause and how long each step took. Pure."""
+"""The last change of who leads, with its cause and its steps. Pure.
+
+The cause and the gap are those of `primacy why`: one record for all screens. Here the steps are added, and what `why`
+cannot say yet: that the role was lost since, and nobody has it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from primacy.control.changes import CAUSES, ELECTED, changes
 from primacy.dashboard.rows import Row
 
-WON = ("elected", "lease-taken")
-LOST = (
-    "transfer",
-    "step-down",
-    "unhealthy",
-    "guard-lost",
-    "majority-lost",
-    "lease-lost",
-    "renewal-late",
-    "work-ended",
-    "cannot-start",
-    "outranked",
-    "higher-term",
-    "term-ahead",
-    "overslept",
-    "removed",
-    "stopping",
-    "paused",
-    "leader-left",
-    "leader-silent",
+STEPS = (
+    *(str(code) for code in (*ELECTED, *CAUSES)),
+    *("leader-silent", "leader-left", "release-applied", "released", "stands", "start-delay"),
+    *("exited", "gone", "running", "not-started"),
 )
-"""Causes, the most telling first: that the others heard nothing any more is what remains when nobody says more."""
-STEPS = (*WON, *LOST, "stands", "released", "running", "start-delay", "gone", "exited", "not-started")
-STEPS_MAX = 10
-LOOK_BACK_MAX = 600
+OWN = ("leader-silent", "leader-left", "release-applied")
+"""Everybody notices the end of a leader; the winner's own word is enough."""
+STEPS_MAX = 12
+LOOK_BACK_MAX = 400
 """Events to look at: a change is near the end of the list, and this runs several times a second."""
 SETTLE_MS = 10_000
 """What a winner does later than this is no part of the change."""
@@ -40,45 +29,43 @@ SETTLE_MS = 10_000
 def last_change(rows: Sequence[Row]) -> dict[str, Any] | None:
     """None if nobody was ever seen to lead."""
     recent = sorted(list(rows)[-LOOK_BACK_MAX:], key=lambda row: row.at_unix_ms)
-    wins = [index for index, row in enumerate(recent) if row.code in WON]
-    if not wins:
+    told = changes([{**row._asdict(), "number": at} for at, row in enumerate(recent)])
+    if not told:
         return None
-    newest = wins[-1]
-    after = _cause(recent[newest + 1 :], recent[newest].node)
-    if after is not None:  # it was lost since, and nobody has won
-        return _told(after, None, recent)
-    before = [index for index in wins if recent[index].term < recent[newest].term]
-    cause = _cause(recent[before[-1] + 1 : newest], "") if before else None
-    return _told(cause, recent[newest], recent)
-
-
-def _cause(rows: Sequence[Row], leader: str) -> Row | None:
-    """The most telling of them, and of equals the first. With a leader: only what that one says of itself."""
-    causes = [row for row in rows if row.code in LOST and (not leader or row.node == leader)]
-    if leader:
-        causes = [row for row in causes if row.code not in ("leader-left", "leader-silent")]
-    return min(causes, key=lambda row: (LOST.index(row.code), row.at_unix_ms), default=None)
-
-
-def _told(cause: Row | None, win: Row | None, recent: Sequence[Row]) -> dict[str, Any]:
-    head = win or cause
-    assert head is not None
-    begins_ms = min(row.at_unix_ms for row in (cause, win) if row is not None)
-    ends_ms = head.at_unix_ms + SETTLE_MS
-    terms = {row.term for row in (cause, win) if row is not None}
-    steps = [
+    newest = told[-1]
+    win = next(row for row in reversed(recent) if row.code in ELECTED and row.node == newest.leader)
+    lost = [
         row
         for row in recent
-        if row.code in STEPS and begins_ms <= row.at_unix_ms <= ends_ms and (row.term in terms or row is head)
+        if row.code in CAUSES
+        and row.node == win.node
+        and row.at_unix_ms > win.at_unix_ms
+        and row.text.startswith(f"{row.node} ")
     ]
-    ran = next((row for row in steps if win is not None and row.code == "running" and row.node == win.node), None)
+    if lost:
+        return _told(lost[0], "", None, lost[0].at_unix_ms, recent, {win.term, lost[0].term})
+    spans = [newest.noticed_ms or 0, newest.elected_ms or 0]
+    begins_ms = newest.at_unix_ms - sum(spans)
+    return _told(win, newest.reason, newest.gap_ms, begins_ms, recent, {win.term, _term_before(recent, win)})
+
+
+def _term_before(rows: Sequence[Row], win: Row) -> int:
+    return max((row.term for row in rows if row.term < win.term), default=0)
+
+
+def _told(
+    head: Row, because: str, gap_ms: int | None, begins_ms: int, recent: Sequence[Row], terms: set[int]
+) -> dict[str, Any]:
+    ends_ms = head.at_unix_ms + SETTLE_MS
+    near = [row for row in recent if row.term in terms and begins_ms <= row.at_unix_ms <= ends_ms]
+    steps = [row for row in near if row.code in STEPS and (row.code not in OWN or row.node == head.node)]
     return {
         "text": head.text,
         "node": head.node,
         "term": head.term,
         "at_unix_ms": head.at_unix_ms,
-        "because": cause.text if cause is not None and cause is not head else "",
-        "took_ms": ran.at_unix_ms - cause.at_unix_ms if ran is not None and cause is not None else None,
+        "because": because,
+        "gap_ms": gap_ms,
         "steps": [
             {"after_ms": row.at_unix_ms - begins_ms, "node": row.node, "text": row.text, "code": row.code}
             for row in steps[:STEPS_MAX]

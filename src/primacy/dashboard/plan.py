@@ -11,6 +11,7 @@ from primacy.dashboard.view import Plan
 from primacy.errors import PrimacyError
 from primacy.settings import membership_rows, of_mapping, timing_of
 from primacy.settings.contract import Contract, contract
+from primacy.settings.schema import Settings
 from primacy.settings.timing import Timing
 
 TEXT_CHARS_MAX = 20_000
@@ -25,12 +26,23 @@ def plan_of(raw: object, node: str) -> Plan | None:
     text = yaml.safe_dump(dict(found), sort_keys=False, allow_unicode=True, width=100)[:TEXT_CHARS_MAX]
     plan = Plan(text=text, source=node)
     try:
-        settings = of_mapping(dict(found))
-        timing = timing_of(settings)
-        voters = [name for name, kind, _ in membership_rows(settings) if kind != "observer"]
-        made = contract(timing, settings.election.strategy, settings.run.stop_ms, max(1, len(voters)))
+        return _promised(plan, of_mapping(dict(found)))
     except PrimacyError:
         return plan  # a newer node's file may say what this version does not know; then it is shown as a text
+
+
+def plan_of_profile(strategy: str, profile: str) -> Plan:
+    """As far as the name of a profile tells it: for a lab whose nodes have not told their file yet."""
+    try:
+        return _promised(Plan(), of_mapping({"election": {"strategy": strategy, "profile": profile}}))
+    except PrimacyError:
+        return Plan()
+
+
+def _promised(plan: Plan, settings: Settings) -> Plan:
+    timing = timing_of(settings)
+    voters = [name for name, kind, _ in membership_rows(settings) if kind != "observer"]
+    made = contract(timing, settings.election.strategy, settings.run.stop_ms, max(1, len(voters)))
     if isinstance(timing, Timing) and isinstance(made, Contract):
         return plan._replace(
             beat_ms=timing.beat_ms, hold_ms=timing.hold_ms, term_at_ms=timing.term_at_ms, contract=_shown(timing, made)

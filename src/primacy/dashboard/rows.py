@@ -148,7 +148,8 @@ def object_of(value: object) -> Mapping[str, Any]:
 def event_row(raw: object) -> Row | None:
     """An event of `/v1/events`."""
     found = object_of(raw)
-    code, node = text_of(found.get("code"), NAME_CHARS_MAX), text_of(found.get("node"), NAME_CHARS_MAX)
+    code = text_of(found.get("code"), NAME_CHARS_MAX)
+    node = text_of(found.get("node"), NAME_CHARS_MAX) or ("lab" if code == "lab" else "")
     at_unix_ms = instant_of(found.get("at_unix_ms", found.get("at")))
     if not code or not node or at_unix_ms <= 0:
         return None

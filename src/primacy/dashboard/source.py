@@ -18,7 +18,7 @@ import aiohttp
 from primacy.control import KEY_HEADER, ORDER_HEADER
 from primacy.control.client import Found
 from primacy.dashboard.claims import Claims
-from primacy.dashboard.plan import plan_of
+from primacy.dashboard.plan import plan_of, plan_of_profile
 from primacy.dashboard.record import Record
 from primacy.dashboard.rows import (
     Chain,
@@ -234,6 +234,8 @@ class Source:
             await self._rest()
 
     def _take_lab(self, lab: Lab, raw: Mapping[str, Any]) -> None:
+        if self.lab is None and not self.plan.text:
+            self.plan = plan_of_profile(lab.strategy, lab.profile)
         self.lab = lab
         self.chain = chain_of(raw.get("chain")) or self.chain
         self.reads.pop("the lab", None)

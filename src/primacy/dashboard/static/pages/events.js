@@ -6,6 +6,7 @@ import { date, number, timeMs } from "../format.js";
 export const events = { id: "events", title: "Events", build };
 
 const STEP = 250;
+const LATE_MAX = 60;
 const WON = ["elected", "lease-taken"];
 const TONES = {
   elected: "leader", "lease-taken": "leader", running: "ok", "majority-lost": "bad", "guard-lost": "bad", "lease-lost": "bad", "gave-up": "bad", stuck: "bad",
@@ -78,10 +79,13 @@ function build({ store }) {
     return body;
   }
 
-  // The newest of a group stands first, below its heading.
+  // The newest of a group stands first, below its heading; one that comes late finds its place by its time.
   function insert(row) {
     const body = bodyFor(row.term), element = rowOf(row);
-    body.root.insertBefore(element, body.root.children[grouped.checked ? 1 : 0] || null);
+    let before = body.root.children[grouped.checked ? 1 : 0] || null;
+    for (let steps = 0; before && before.at > row.at && steps < LATE_MAX; steps += 1) before = before.nextElementSibling;
+    element.at = row.at;
+    body.root.insertBefore(element, before);
     body.count += 1;
     drawn.push({ element, body });
   }

@@ -9,7 +9,7 @@ import { QUESTIONS } from "../desk.js";
 export const network = { id: "network", title: "Network", build };
 
 const FEED = 8;
-const DULL = ["promise-refused", "late-ack"];
+const DULL = ["promise-refused", "late-ack", "links"];
 let chosen = "";
 
 function build({ store, desk }) {
@@ -45,7 +45,7 @@ function build({ store, desk }) {
 const PICTURES = [
   { name: "stop-leader", title: "1. Stop the leader", look: "Look at its ring: the work is stopped, confirmed gone and released, and another node leads a moment later. The chain sees a short gap and never two signers.",
     ask: "The leader's agent is told to end. Its work stops and another node takes over." },
-  { name: "cut-leader", title: "2. Cut the leader off", look: "Look at the ring of the leader: without a majority nothing renews it. It runs down and the work is dead before the others elect a new one.",
+  { name: "cut-leader", title: "2. Cut the leader off", look: "Look at its ring: without a majority nothing renews the hold. When too little is left the work is stopped and confirmed gone; only then another node leads. It may still believe in nobody, or in the new one.",
     ask: "Links of the leader are broken until it has lost its majority." },
   { name: "mend", title: "3. Mend everything", look: "Look at the old leader: it comes back as a follower and disturbs nobody. The term does not change." },
 ];
@@ -120,7 +120,7 @@ function nodePanel(store, desk) {
       text(item.name, other);
       item.word.set(linkWord(link), { open: "ok", cut: "bad", down: "plain", "one-way": "warn" }[link.state]);
       for (const button of [item.cut, item.one, item.mend]) { show(button, may); button.disabled = desk.busy; }
-      if (may) { show(item.cut, link.state !== "cut"); show(item.one, link.state === "open" || link.state === "down"); show(item.mend, link.state === "cut" || link.state === "one-way"); }
+      if (may) { show(item.cut, link.state === "open" || link.state === "one-way"); show(item.one, link.state === "open"); show(item.mend, link.state === "cut" || link.state === "one-way"); }
     });
   }
 
@@ -189,8 +189,9 @@ function feed(store, desk) {
       if (last) { text(outcome, last.text); attr(outcome, "class", last.bad ? "outcome bad" : "outcome"); }
       if (!news.whole && !news.events.length) return;
       const rows = [];
-      for (let at = store.events.length - 1; at >= 0 && rows.length < FEED; at -= 1) if (!DULL.includes(store.events[at].code)) rows.push(store.events[at]);
-      replace(list, rows.map((row) => h("li", {}, h("time", {}, timeMs(row.at)), h("span", {}, row.text))));
+      for (let at = store.events.length - 1; at >= 0 && rows.length < 4 * FEED; at -= 1) if (!DULL.includes(store.events[at].code)) rows.push(store.events[at]);
+      rows.sort((one, other) => other.at - one.at);
+      replace(list, rows.slice(0, FEED).map((row) => h("li", {}, h("time", {}, timeMs(row.at)), h("span", {}, !row.text.startsWith(`${row.node} `) && row.code !== "lab" && h("b", {}, `${row.node}: `), row.text))));
     },
   };
 }

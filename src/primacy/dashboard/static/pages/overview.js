@@ -68,7 +68,7 @@ function lastChange(store) {
   let second = 0, drawn = "";
   const age = () => {
     const it = store.parts.change;
-    text(when, it ? `${timeMs(it.at_unix_ms)}, ${span(store.now() - it.at_unix_ms)} ago${it.took_ms !== null ? `; from the cause to the running work ${ms(it.took_ms)}` : ""}` : "");
+    text(when, it ? `${timeMs(it.at_unix_ms)}, ${span(store.now() - it.at_unix_ms)} ago${it.gap_ms !== null ? `; for ${ms(it.gap_ms)} nothing ran` : ""}` : "");
   };
   return {
     root,
@@ -169,13 +169,15 @@ function configuration(store) {
   const pre = h("pre", { class: "code", tabindex: "0", "aria-label": "The file" });
   const from = h("p", { class: "quiet" });
   const differs = h("div");
-  const root = card("Configuration", from, differs, h("details", {}, h("summary", {}, "Show the file, without its secrets"), pre));
+  const file = h("details", {}, h("summary", {}, "Show the file, without its secrets"), pre);
+  const root = card("Configuration", from, differs, file);
   return {
     root,
     update() {
       const it = store.parts.config;
       if (!it) return;
       text(from, it.text ? `As node ${it.source} has it.` : "The node has not told its configuration.");
+      show(file, Boolean(it.text));
       text(pre, it.text);
       const key = JSON.stringify(it.differs);
       if (differs.dataset.key === key) return;
