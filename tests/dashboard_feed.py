@@ -79,6 +79,7 @@ class Feed:
         self.port = 0
         self._runner: web.AppRunner | None = None
         self._streams: set[asyncio.Event] = set()
+        self._ending = False
         self.now_streaming = 0
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -86,6 +87,7 @@ class Feed:
     def start(self) -> Feed:
         taken = socket.create_server(("127.0.0.1", self.port))
         self.port = taken.getsockname()[1]
+        self._ending = False
         self.loop.do(self._start(taken))
         return self
 
@@ -103,6 +105,7 @@ class Feed:
 
     def stop(self) -> None:
         async def end() -> None:
+            self._ending = True
             for stream in self._streams:
                 stream.set()
             if self._runner is not None:
@@ -244,7 +247,7 @@ class Feed:
         self._streams.add(news)
         self.now_streaming += 1
         try:
-            while self._runner is not None:
+            while not self._ending:
                 news.clear()
                 rows = self.events[seen:]
                 seen += len(rows)

@@ -47,7 +47,6 @@ class Scene(NamedTuple):
     lab: bool
     down: tuple[str, ...] = ()
     frozen: tuple[str, ...] = ()
-    kinds: Mapping[str, str] = {}
 
 
 class Done(NamedTuple):
@@ -59,14 +58,14 @@ class Done(NamedTuple):
 
 def steps_of(body: Mapping[str, Any], scene: Scene) -> Done:
     """Raises `UsageError` for an order that makes no sense, `Refused` for one that cannot be done now."""
-    do = body.get("do")
+    do = _word(body, "do")
     if do in ("step-down", "transfer", "pause", "resume", "approve"):
-        return _election(str(do), body, scene)
+        return _election(do, body, scene)
     if do in PROCESS_ORDERS or do in ("link", "partition", "heal", "picture"):
         if not scene.lab:
             raise Refused("processes and links can be changed in a lab only; this is no lab")
-        return _lab(str(do), body, scene)
-    raise UsageError(f"do = {str(do)[:40]}: no such order")
+        return _lab(do, body, scene)
+    raise UsageError(f"do = {do}: no such order")
 
 
 def _election(do: str, body: Mapping[str, Any], scene: Scene) -> Done:
@@ -101,35 +100,35 @@ def _lab(do: str, body: Mapping[str, Any], scene: Scene) -> Done:
     a, b = _name(body, "a", scene), _name(body, "b", scene)
     if a == b:
         raise UsageError(f"a link has two ends, and {a} is one of them twice")
-    how = body.get("how")
+    how = _word(body, "how")
     if how == "break":
         return Done((_link(a, b, "both"),), f"{a} and {b} do not hear each other any more.")
     if how == "one-way":
         return Done((_link(a, b, "in"),), f"{b} still hears {a}; {a} does not hear {b} any more.")
     if how == "mend":
         return Done((_link(a, b, "none"),), f"{a} and {b} hear each other again.")
-    raise UsageError(f"how = {str(how)[:40]}: one of break, one-way, mend")
+    raise UsageError(f"how = {how}: one of break, one-way, mend")
 
 
 def _partition(body: Mapping[str, Any], scene: Scene) -> Done:
-    shape = body.get("shape")
+    shape = _word(body, "shape")
     if shape not in SHAPES:
-        raise UsageError(f"shape = {str(shape)[:40]}: one of {', '.join(SHAPES)}")
+        raise UsageError(f"shape = {shape}: one of {', '.join(SHAPES)}")
     if shape == "leader-alone" and not scene.leader:
         raise Refused("nobody leads now; wait for a leader, or choose another shape")
-    return Done((Call("lab", "/v1/lab/partition", {"shape": shape}),), f"The network is divided: {SHAPES[str(shape)]}.")
+    return Done((Call("lab", "/v1/lab/partition", {"shape": shape}),), f"The network is divided: {SHAPES[shape]}.")
 
 
 def _picture(body: Mapping[str, Any], scene: Scene) -> Done:
     """The three pictures of seed 004."""
-    name = body.get("name")
+    name = _word(body, "name")
     if name == "mend":
         starts = tuple(_process(node, "start") for node in scene.down)
         thaws = tuple(_process(node, "thaw") for node in scene.frozen)
         heal = Call("lab", "/v1/lab/heal", {})
         return Done((*thaws, *starts, heal), "All links are mended and all nodes run again.")
     if name not in PICTURES:
-        raise UsageError(f"name = {str(name)[:40]}: one of {', '.join(PICTURES)}")
+        raise UsageError(f"name = {name}: one of {', '.join(PICTURES)}")
     if not scene.leader:
         raise Refused("nobody leads now; wait for a leader")
     if name == "stop-leader":
@@ -147,6 +146,13 @@ def _process(node: str, do: str) -> Call:
 
 def _link(a: str, b: str, cut: str) -> Call:
     return Call("lab", "/v1/lab/links", {"node": a, "with": b, "cut": cut})
+
+
+def _word(body: Mapping[str, Any], field: str) -> str:
+    word = body.get(field)
+    if not isinstance(word, str):
+        raise UsageError(f"{field} = {str(word)[:40]}: a word")
+    return word[:40]
 
 
 def _name(body: Mapping[str, Any], field: str, scene: Scene) -> str:
