@@ -285,7 +285,7 @@ def test_a_refusal_of_the_node_comes_back_as_its_sentence(feed: Feed, board: Ser
     feed.refuse = ""
     feed.stop()
     gone = ask(board, "POST", "/dashboard/order", {"do": "transfer", "node": "b"}, session(board, key=KEY))
-    assert gone.status == 409
+    assert gone.status == 504
     assert "nothing answers" in gone.json()["error"]
     feed.start()
     stream.close()
