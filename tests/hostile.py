@@ -1,6 +1,6 @@
 """What a stranger, a listener and a traitor can send to a node: real datagrams, and what they are counted as.
 
-    python -I -S hostile.py SECONDS PORT ...      floods these ports of this machine with junk, as fast as it goes
+python -I -S hostile.py SECONDS PORT ...      floods these ports of this machine with junk, as fast as it goes
 """
 
 from __future__ import annotations
