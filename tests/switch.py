@@ -7,8 +7,9 @@ stands in the head of every datagram in clear text, a guard's release included, 
 what is passed on leaves from the port under which its sender is listed, as if it came from there. What has no such
 head is passed on from a port of nobody's. It ends with its standard input.
 
-Orders: {"nodes": {NAME: [listed port, real port, ...]}}, several where several machines have one name · {"cut": [[FROM, TO], ...]} all that is cut from now on ·
-{"loss": 0.1, "double": 0.2} · {"recorded": FILE} the last datagrams, as lines `TO HEX`.
+Orders: {"nodes": {NAME: [listed port, real port, ...]}}, several where several machines have one name;
+{"cut": [[FROM, TO], ...]}, all that is cut from now on; {"loss": 0.1, "double": 0.2}; {"recorded": FILE}, the last
+datagrams as lines `TO HEX`.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def test_M1_lists_change_while_the_old_leader_runs(tmp_path: Path) -> None:
             lambda: change(tmp_path / "grow", "a", "abc", leader_last, nothing),
             lambda: change(tmp_path / "five", "abc", "abcde", leader_last, nothing),
             lambda: change(tmp_path / "first", "abc", "abcde", leader_first, nothing),
-            lambda: change(tmp_path / "replace", "abc", "abd", lambda c, leader: leader_last(c, leader), vouch("c")),
+            lambda: change(tmp_path / "replace", "abc", "abd", leader_last, vouch("c")),
         ]
     )
 
