@@ -40,8 +40,8 @@ def of_note(note: Note) -> tuple[Level, str]:
             return Level.ERROR, f"process {number or '?'} was killed and does not end: the kernel keeps it (a disk?)"
 
 
-def of_order(node: str, given: Input) -> str:
-    """What an operator asked for."""
+def of_order(node: str, given: Input, said_at: str = "") -> str:
+    """What an operator asked for, and at which other node, if that was so."""
     match given:
         case StepDown(successor, _):
             what = f"step down in favour of {successor}" if successor else "step down"
@@ -54,7 +54,7 @@ def of_order(node: str, given: Input) -> str:
             what += f" without {', '.join(without)}" if without else ""
         case _:
             what = type(given).__name__
-    return f"{node} is told by an operator to {what}"
+    return f"{node} is told by an operator to {what}" + (f" (said at {said_at})" if said_at else "")
 
 
 def of_exit(code: int) -> str:

@@ -25,9 +25,9 @@ from typing import Any, TypeVar
 from primacy import __version__
 from primacy.control import ADDRESS_FILE
 from primacy.control.client import Found, ask
-from primacy.control.document import instant
 from primacy.control.eventlog import EventLog
 from primacy.control.key import own_key, write_whole
+from primacy.control.when import instant
 from primacy.errors import NotReached, PrimacyError
 from primacy.lab.cluster import Lab, leader_of
 from primacy.lab.place import free_ports
