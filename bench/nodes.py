@@ -66,7 +66,9 @@ class Nodes:
         self.agents[node].wait(processes.ENDS_S)
         self.start_one(node)
         source = f"{self.name}-{node}"
-        self.watch.until(lambda line: line.source == source and bool(FOLLOWS.search(line.text)), since, f"{source} back")
+        self.watch.until(
+            lambda line: line.source == source and bool(FOLLOWS.search(line.text)), since, f"{source} is back"
+        )
         self.watch.rest(SPARE_S)
 
     def elected(self, line: Line) -> bool:

@@ -27,6 +27,7 @@ PROCESSES = (
     "tests/test_canary.py",
     "tests/test_faults_process.py",
     "tests/test_faults_links.py",
+    "tests/test_bench_failover.py",
 )
 PARTS = {"core": "tests.proof_core"}
 """What `make proof PART=...` can be asked for, and the module that does it."""
