@@ -128,9 +128,10 @@ def test_why_says_what_changed_and_how_long_it_took(node: Node, say: Say) -> Non
     assert re.search(
         r"\+[\d,]+ ms  \S+ leads \(term 1\)\n.*\+[\d,]+ ms  the command runs: process \d+, run 1", said.out
     )
+    assert re.search(r"leads term 1, because: nobody led before \(started \+[\d,]+ ms\)\n", said.out)
     said = say("--json", "why", "--state-dir", node.state, "--last", "1")
     (event,) = json.loads(said.out)["events"]
-    assert {"number", "at_unix_ms", "node", "term", "code", "text", "value"} == event.keys()
+    assert {"number", "at_unix_ms", "at", "node", "term", "code", "text", "value"} == event.keys()
 
 
 # --- changing ---------------------------------------------------------------------------------------------------------
@@ -341,6 +342,14 @@ def test_a_killed_node_is_not_reached_and_its_events_are_kept(say: Say, tmp_path
     first.process.kill()
     first.process.wait(WITHIN_S)
     assert say("status", "--state-dir", first.state).code == 3
+    said = say("why", "--state-dir", first.state)
+    assert (said.code, "the command runs" in said.out, "no node runs here" in said.err) == (0, True, True)
+    for code, part in ((0, "events are in"), (2, "it is there already")):
+        said = say("why", "--state-dir", first.state, "--export", str(tmp_path / "told.json"))
+        assert (said.code, part in said.out + said.err) == (code, True)
+    told = json.loads((tmp_path / "told.json").read_text())
+    assert [(change["term"], change["reason"]) for change in told["changes"]] == [(1, "nobody led before")]
+    assert say("why", "--state-dir", first.state, "--export", str(tmp_path / "no/such/folder")).code == 4
     second = Node(tmp_path)
     try:
         assert second.runs(say)["token"] > token
@@ -420,7 +429,7 @@ def test_status_says_who_was_never_heard_and_where_it_should_be() -> None:
 
 def test_durations_are_counted_within_a_term() -> None:
     events = [
-        {"at_unix_ms": at_ms, "term": term, "text": f"event {term}"}
+        {"at_unix_ms": at_ms, "term": term, "text": f"event {term}", "node": "a"}
         for at_ms, term in ((1_000, 1), (1_020, 1), (9_000, 2), (60_000, 1), (8_000, 2))
     ]
     took = [line.split("  ", 1)[1].split("event")[0].strip() for line in why_lines(events)]

@@ -13,7 +13,9 @@ from tests.test_control import FOLLOWS, SETTINGS, VIEW, Work, shot
 
 from primacy.agent import correspondence
 from primacy.agent.correspondence import Correspondence
+from primacy.cli.why import change_line
 from primacy.control import Heard, Snapshot, post
+from primacy.control.changes import changes
 from primacy.control.cluster import CLAIM_MS, cluster
 from primacy.control.document import document
 from primacy.control.news import Summary, row_of, short, summary_in, summary_of
@@ -234,6 +236,52 @@ def test_two_of_one_id_and_another_configuration_are_alarms_with_the_next_comman
     assert cluster(seen(("b", told, 9_000), config="11" * 16))["alarms"] == [], "old news are no alarm"
     quiet = Trouble("c", "node c: its address h:3 cannot be resolved yet")
     assert cluster(seen(troubles=[quiet]))["alarms"] == []
+
+
+# --- changes of leadership --------------------------------------------------------------------------------------------
+
+
+def happenings(*rows: tuple[int, str, int, str, str]) -> list[dict[str, Any]]:
+    """(when, node, term, code, text), numbered as they arrived here."""
+    fields = ("at_unix_ms", "node", "term", "code", "text")
+    return [{**dict(zip(fields, row, strict=True)), "number": n, "value": 0} for n, row in enumerate(rows)]
+
+
+def test_a_handover_is_told_with_its_reason_and_its_phases() -> None:
+    rows = happenings(
+        (100, "a", 1, "elected", "a leads (term 1)"),
+        (105, "a", 1, "running", "the command runs: process 7, run 1"),
+        (5_000, "b", 1, "follows", "b follows a (term 1)"),
+        (9_000, "a", 1, "step-down", "a steps down (term 1): an operator asked for it"),
+        (9_010, "a", 1, "gone", "nothing of the command is left (run 1)"),
+        (9_018, "c", 1, "release-applied", "c takes the release by a (term 1)"),
+        (9_012, "b", 1, "release-applied", "b takes the release by a (term 1)"),
+        (9_020, "b", 2, "elected", "b leads (term 2)"),
+        (9_035, "b", 2, "running", "the command runs: process 8, run 1"),
+        (9_030, "c", 2, "follows", "c follows b (term 2)"),
+    )
+    first, second = changes(rows)
+    assert first == (1, "a", 100, "nobody led before", None, None, 5, None)
+    assert second[:3] == (2, "b", 9_020)
+    assert second.reason == "a steps down (term 1): an operator asked for it"
+    assert second[4:] == (12, 8, 15, 25)
+    told = change_line(second)
+    assert "b leads term 2, because: a steps down" in told
+    assert "noticed +12 ms, elected +8 ms, started +15 ms; the command stood still for 25 ms" in told
+
+
+def test_a_silent_death_is_told_by_who_noticed_it_and_clocks_that_differ_tell_nothing() -> None:
+    rows = happenings(
+        (100, "a", 1, "elected", "a leads (term 1)"),
+        (5_000, "b", 1, "leader-silent", "b hears nothing of a any more (term 1)"),
+        (5_010, "b", 2, "elected", "b leads (term 2)"),
+        (5_005, "b", 2, "running", "the command runs"),
+        (7_000, "c", 3, "elected", "c leads (term 3)"),
+    )
+    _, silent, unknown = changes(rows)
+    assert silent == (2, "b", 5_010, "b hears nothing of a any more (term 1)", None, 10, None, None)
+    assert unknown.reason == "not known here"
+    assert changes([]) == []
 
 
 # --- two starts of one id ---------------------------------------------------------------------------------------------

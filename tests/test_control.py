@@ -209,6 +209,7 @@ def test_reading_needs_no_key(serve: Callable[[Play], None]) -> None:
         assert events[0] == {
             "number": 1,
             "at_unix_ms": 1,
+            "at": "1970-01-01T00:00:00.001Z",
             "node": "a",
             "term": 7,
             "code": "elected",

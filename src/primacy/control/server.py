@@ -6,6 +6,8 @@ shares the event loop with the election, so that nothing here may take long.
 
 from __future__ import annotations
 
+from typing import Any
+
 from aiohttp import web
 
 from primacy.control import AgentPort
@@ -15,6 +17,7 @@ from primacy.control.eventlog import EVENTS_MAX, Entry, EventLog
 from primacy.control.links import cut_of
 from primacy.control.loopback import LoopbackServer, body_of, number_of, sent_event, wants_stream
 from primacy.control.orders import ORDERS, carry_out, target_of
+from primacy.control.when import instant
 
 
 class ControlServer(LoopbackServer):
@@ -58,7 +61,7 @@ class ControlServer(LoopbackServer):
             entries = self.events.after(number_of(request.query["after"], "after"))
         else:
             entries = self.events.last(number_of(request.query.get("last", str(EVENTS_MAX)), "last"))
-        return web.json_response([entry._asdict() for entry in entries])
+        return web.json_response([row_of_event(entry) for entry in entries])
 
     # --- changing -----------------------------------------------------------------------------------------------------
 
@@ -82,5 +85,9 @@ class ControlServer(LoopbackServer):
         return await self._links(request)
 
 
+def row_of_event(entry: Entry) -> dict[str, Any]:
+    return {**entry._asdict(), "at": instant(entry.at_unix_ms)}
+
+
 def event_of(entry: Entry) -> bytes:
-    return sent_event(entry.number, entry.code, entry._asdict())
+    return sent_event(entry.number, entry.code, row_of_event(entry))
