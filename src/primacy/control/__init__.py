@@ -39,6 +39,18 @@ class Duty(Protocol):
     def containment(self) -> str: ...
 
 
+class Approve(NamedTuple):
+    """An operator lets the work of this node start in this term (G8)."""
+
+    term: int
+    by: str
+    """Who says so, as the request has it: whoever has the control key may."""
+
+
+Order = Input | Approve
+"""What a request may become: for the election, or for what stands between it and the work."""
+
+
 class Snapshot(NamedTuple):
     """All that is known at one moment; the desk asks for it once per request."""
 
@@ -53,6 +65,8 @@ class Snapshot(NamedTuple):
     wall_ms: int
     ending: bool
     """It was asked to end: no order is taken any more."""
+    approval_term: int = 0
+    """The term whose start waits for an approval here; 0 for none."""
 
 
 class AgentPort(Protocol):
@@ -60,8 +74,8 @@ class AgentPort(Protocol):
 
     def snapshot(self) -> Snapshot: ...
 
-    def order(self, given: Input) -> None:
-        """For the election. Its effects are done when this returns."""
+    def order(self, given: Order) -> None:
+        """Its effects are done when this returns."""
         ...
 
     def complain(self, sentence: str) -> None:
