@@ -196,9 +196,11 @@ class Crowd:
             self.switch(nodes={name: [self.listed[name], self.ports[name]] for name in names})
         self.file("primacy.yaml")
 
-    def file(self, name: str, profile: str = "", cluster: str = CLUSTER) -> Path:
+    def file(self, name: str, profile: str = "", cluster: str = CLUSTER, **bound: int) -> Path:
+        """The same file but for what is said here: `bound` gives a node another port of its own."""
+        ports = {**self.ports, **bound}
         nodes = "".join(
-            f'      {one}: {{addr: "127.0.0.1:{self.listed[one]}", bind: "127.0.0.1:{self.ports[one]}"}}\n'
+            f'      {one}: {{addr: "127.0.0.1:{self.listed[one]}", bind: "127.0.0.1:{ports[one]}"}}\n'
             for one in self.names
         )
         (self.folder / name).write_text(

@@ -24,9 +24,13 @@ PROCESSES = (
     "tests/test_manual.py",
     "tests/test_child.py",
     "tests/test_lab.py",
+    "tests/test_chain.py",
     "tests/test_canary.py",
     "tests/test_faults_process.py",
     "tests/test_faults_links.py",
+    "tests/test_faults_members.py",
+    "tests/test_faults_ballot.py",
+    "tests/test_faults_calm.py",
 )
 PARTS = {"core": "tests.proof_core"}
 """What `make proof PART=...` can be asked for, and the module that does it."""

@@ -17,12 +17,13 @@ import pytest
 from primacy.agent.desk import Desk
 from primacy.control import KEY_HEADER, ORDER_HEADER, Snapshot, eventlog, loopback
 from primacy.control.client import Found, ask, find
-from primacy.control.document import acts_as_leader, document, instant
+from primacy.control.document import acts_as_leader, document
 from primacy.control.eventlog import EVENTS_MAX, EventLog
 from primacy.control.key import KEY_FILE, is_key, own_key
 from primacy.control.loopback import BODY_BYTES_MAX
 from primacy.control.orders import NAMES_MAX, ORDERS, order_of
 from primacy.control.server import ControlServer
+from primacy.control.when import instant
 from primacy.election.events import Code
 from primacy.election.inputs import Init, Input, Pause, Rejoin, Resume, StepDown
 from primacy.election.model import Role, View
@@ -62,18 +63,24 @@ class FakeAgent:
         self.answers: Code | None = None
         self.breaks = False
         self.cuts: dict[str, str] = {}
+        self.passed: list[tuple[str, str, dict[str, Any]]] = []
+        self.pass_answer: Callable[[], str] = lambda: ""
 
     def snapshot(self) -> Snapshot:
         assert not self.breaks, "a planted bug"
         return self.shown
 
-    def order(self, given: Input) -> None:
+    def order(self, given: Input, said_at: str = "") -> None:
         self.told.append(given)
         if self.answers is not None:
             self.log.add(1, "a", 7, self.answers, "a refuses to begin a cluster")
 
     def complain(self, sentence: str) -> None:
         self.complaints.append(sentence)
+
+    async def pass_on(self, to: str, name: str, body: dict[str, Any]) -> str:
+        self.passed.append((to, name, body))
+        return self.pass_answer()
 
     def links(self) -> dict[str, str]:
         return {name: self.cuts.get(name, "none") for name in ("b", "c", "w")}
@@ -202,6 +209,7 @@ def test_reading_needs_no_key(serve: Callable[[Play], None]) -> None:
         assert events[0] == {
             "number": 1,
             "at_unix_ms": 1,
+            "at": "1970-01-01T00:00:00.001Z",
             "node": "a",
             "term": 7,
             "code": "elected",
@@ -228,7 +236,7 @@ def test_what_is_not_there_and_what_is_not_done_there(serve: Callable[[Play], No
         for name in ORDERS:
             status, said = await served.get(f"/v1/{name}")
             assert (status, said) == (405, {"error": f"GET is not for /v1/{name}; there is POST"})
-        for path in ("/v1/state", "/v1/events", "/healthz", "/leader"):
+        for path in ("/v1/state", "/v1/cluster", "/v1/events", "/healthz", "/leader"):
             status, said = await served.post(path)
             assert status == 405, path
             assert "there is GET" in said["error"]
@@ -511,7 +519,8 @@ def test_orders_that_cannot_be_done(name: str, body: dict[str, Any], view: View,
         ("transfer", {"to": 7}, "the name of a node"),
         ("transfer", {"to": "zz"}, "to = zz: no node of this cluster; there are a, b, c"),
         ("transfer", {"ot": "b"}, "ot: no such field; there is to"),
-        ("pause", {"node": "b"}, "node: no such field"),
+        ("pause", {"node": "b"}, "node = b: this is node a"),
+        ("resume", {"nod": "b"}, "nod: no such field; there is node"),
         ("init", {"without": "b"}, "a list of names"),
         ("init", {"without": ["zz"]}, "no node of this cluster"),
         ("init", {"without": ["a"]}, "this node itself"),
@@ -639,7 +648,7 @@ def test_a_command_finds_the_node_of_a_folder_if_it_lives(folder: Folder) -> Non
         assert find(folder.where) is None
         desk.bind()
         found = find(folder.where)
-        assert found == Found("127.0.0.1", int(desk.address.rpartition(":")[2]), desk.key)
+        assert found == Found("127.0.0.1", int(desk.address.rpartition(":")[2]), desk.key, os.getpid())
         assert os.stat(folder.path("control.json")).st_mode & 0o777 == 0o600
         desk.serve()
         assert found is not None

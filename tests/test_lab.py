@@ -5,17 +5,22 @@ Overlap is judged from the stamps of the commands, ordered by (token, run), what
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests import stamp
 
+from primacy.cli import main as entry
+from primacy.control.client import ask, find
 from primacy.errors import InUse, NotReached, Refused, UsageError
 from primacy.lab.cluster import Lab
 from primacy.lab.leash import Held, ended
@@ -236,3 +241,129 @@ def test_a_node_that_cannot_start_says_why_and_another_thread_may_not_start_one(
         thread.start()
         thread.join()
         assert "the thread that made it" in str(wrong[0])
+
+
+# --- the supervisor ---------------------------------------------------------------------------------------------------
+
+
+class Up:
+    """`primacy lab up` as a process, with handles of everything below it."""
+
+    def __init__(self, where: Path) -> None:
+        self.where = where
+        call = [sys.executable, "-m", "primacy.cli.main", "lab", "up", "--nodes", "3", "--profile", "lab"]
+        self.process = subprocess.Popen(
+            [*call, "--dir", str(where)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        assert self.process.stdout is not None
+        self.line = self.process.stdout.readline()
+        self.held = Held()
+        self.held.take_tree(self.process.pid)
+
+    def ask(self, path: str, order: dict[str, Any] | None = None) -> Any:
+        found = find(str(self.where))
+        assert found is not None
+        return ask(found, path, order)
+
+    def until(self, check: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        last_s = time.monotonic() + WITHIN_S
+        while not check(said := self.ask("/v1/lab")):
+            assert time.monotonic() < last_s, said
+        return said  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+        self.held.send(signal.SIGKILL)
+        self.held.close()
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[Up]:
+    made = Up(tmp_path / "lab")
+    yield made
+    made.close()
+
+
+def test_the_api_shows_the_lab_and_does_what_it_is_told(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "3 nodes are up" in up.line
+    said = up.until(lambda said: said["leader"] and said["chain"]["height"] > 2)
+    leader = said["leader"]
+    assert said["acting"] == [leader]
+    assert [row["process"] for row in said["nodes"]] == ["running"] * 3
+
+    assert up.ask(f"/v1/lab/{leader}/kill", {"whole": True})["acting"] == []
+    said = up.until(lambda said: said["leader"] not in (None, leader) and said["chain"]["counters"]["handovers"] == 1)
+    up.ask(f"/v1/lab/{leader}/start", {})
+    up.ask("/v1/lab/partition", {"shape": "leader-alone"})
+    assert len(up.ask("/v1/lab")["cuts"]) == 4
+    up.until(lambda now: now["leader"] not in (None, said["leader"]))
+    assert up.ask("/v1/lab/heal", {})["cuts"] == []
+    assert up.ask("/v1/lab/links", {"node": "a", "with": "b", "cut": "in"})["cuts"] == [["b", "a"]]
+    assert up.ask("/v1/lab/partition", {"islands": [["a", "b", "c"]]})["cuts"] == []
+
+    # All nodes' events and the lab's own, in one log with one numbering.
+    until_s = time.monotonic() + WITHIN_S
+    while "the lab kills" not in str(events := up.ask("/v1/events")) or len({e["node"] for e in events}) < 4:
+        assert time.monotonic() < until_s
+    assert [event["number"] for event in events] == list(range(1, len(events) + 1))
+
+    for order, body, kind, part in (
+        ("nobody/kill", {}, UsageError, "there is no node nobody in this lab"),
+        (f"{leader}/thaw", {}, Refused, "is running, not frozen"),
+        ("a/kill", {"hard": True}, UsageError, "there is whole"),
+        ("a/freeze", {"guard": "yes"}, UsageError, "true or false"),
+        ("a/explode", {}, Refused, "there is nothing at"),
+        ("links", {"node": "a", "with": 7, "cut": "in"}, UsageError, "with = 7: a word"),
+        ("partition", {}, UsageError, "say either"),
+        ("partition", {"islands": "ab"}, UsageError, "a list of lists"),
+    ):
+        with pytest.raises(kind, match=part):
+            up.ask(f"/v1/lab/{order}", body)
+    found = find(str(up.where))
+    assert found is not None
+    with pytest.raises(Refused, match="needs the control key"):
+        ask(found._replace(key="0" * 64), "/v1/lab/a/kill", {})
+
+    assert entry.run(["lab", "status", "--dir", str(up.where)]) == 0
+    assert "doubles" in capsys.readouterr().out
+    assert entry.run(["lab", "up", "--dir", str(up.where)]) == 4
+    assert f"by process {up.process.pid}" in capsys.readouterr().err
+    assert up.ask("/v1/lab")["chain"]["counters"]["doubles"] == 0
+    assert entry.run(["lab", "down", "--dir", str(up.where)]) == 0
+    assert up.process.wait(WITHIN_S) == 0
+    assert entry.run(["lab", "down", "--dir", str(up.where)]) == 3
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGHUP, 0), (signal.SIGKILL, -9)], ids=["ctrl-c", "hup", "kill"]
+)
+def test_however_it_ends_nothing_stays_behind(up: Up, number: signal.Signals, code: int) -> None:
+    up.until(lambda said: bool(said["leader"]))
+    up.held.take_tree(up.process.pid)
+    assert len(up.held.handles) >= 3 * 2 + 1
+    up.process.send_signal(number)
+    assert up.process.wait(WITHIN_S) == code
+    for pid, handle in up.held.handles.items():
+        assert ended(handle, WITHIN_S), f"process {pid} lives on"
+
+
+def test_a_lab_in_the_background(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    where = str(tmp_path / "lab")
+    assert (
+        entry.run(["lab", "up", "--nodes", "1", "--profile", "lab", "--dir", where, "--detach", "--", "sleep", "60"])
+        == 0
+    )
+    try:
+        assert "1 nodes are up" in capfd.readouterr().out
+        assert entry.run(["lab", "status", "--dir", where, "--json"]) == 0
+        assert json.loads(capfd.readouterr().out)["command"] == ["sleep", "60"]
+    finally:
+        assert entry.run(["lab", "down", "--dir", where]) == 0
+    for call, code, part in (
+        (["up", "--profile", "nonsense"], 2, "raft has lab, fast"),
+        (["up", "--nodes", "0"], 2, "not in the range"),
+        (["kill", "a", "--dir", where], 3, "no lab is up"),
+    ):
+        assert entry.run(["lab", *call]) == code
+        assert part in capfd.readouterr().err

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.test_cli_agent import Node, Say, alive, say  # noqa: F401
+from tests.test_cli_agent import FILE, Node, Say, alive, free_ports, say, write_secret  # noqa: F401
 
 from primacy.agent.process_duty import DutyView
 from primacy.agent.state import forget_pause, is_paused, keep_pause
@@ -227,3 +227,30 @@ def test_G8_a_fence_command_that_hangs_is_killed_with_its_group_and_so_it_is_at_
     for pid in pids.read_text().split():
         while alive(int(pid)):
             assert time.monotonic() < last, "it lives on"
+
+
+def test_G8_any_node_shows_who_waits_and_passes_the_approval_on(say: Say, tmp_path: Path) -> None:  # noqa: F811
+    names = ("a", "b", "c")
+    listed = ", ".join(f'{n}: {{addr: "127.0.0.1:{p}"}}' for n, p in zip(names, free_ports(3), strict=True))
+    whole = (
+        FILE.format(nodes=listed).replace("explicit", "auto").replace("profile: fast", "profile: fast, mode: manual")
+    )
+    (tmp_path / "primacy.yaml").write_text(whole)
+    write_secret(tmp_path / "secret")
+    nodes = {name: Node(tmp_path, state=f"state-{name}", front=("--node", name)) for name in names}
+    try:
+        leader = nodes["a"].until(say, lambda s: s["leader"], "a leader")["leader"]
+        follower = next(nodes[name] for name in names if name != leader)
+        sentence = f"an approval: primacy approve {leader} --term "
+        seen = follower.until(
+            say, lambda s: any(sentence in (r["waits_for"] or "") for r in s["rows"]), "who waits, seen elsewhere"
+        )
+        assert seen["acting"] == []
+        said = say("approve", "--state-dir", follower.state)
+        assert (said.code, f"a start of node {leader} in term" in said.out) == (0, True), said
+        ran = nodes[leader].runs(say)
+        follower.until(say, lambda s: s["acting"] == [leader], "who acts, seen elsewhere")
+        assert ran["leader"] == leader
+    finally:
+        codes = [node.end() for node in nodes.values()]
+    assert codes == [0, 0, 0]

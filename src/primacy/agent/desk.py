@@ -73,7 +73,11 @@ class Desk:
 
     def record(self, at_unix_ms: int, term: int, code: str, text: str, value: int = 0) -> None:
         """One event. It is written after this step: what the step does must not wait for a file."""
-        self.events.add(at_unix_ms, self.node, term, code, text, value)
+        self.record_of(self.node, at_unix_ms, term, code, text, value)
+
+    def record_of(self, node: str, at_unix_ms: int, term: int, code: str, text: str, value: int = 0) -> None:
+        """One event of any node."""
+        self.events.add(at_unix_ms, node, term, code, text, value)
         if self._flush is None:
             self._flush = asyncio.get_running_loop().call_soon(self._flush_now)
 

@@ -124,6 +124,8 @@ class ProcessDuty:
         self._empty: asyncio.Event | None = None
         """Set when no guard is left, once that is waited for."""
         self._timer: asyncio.TimerHandle | None = None
+        self._armed_ms = 0
+        """When that one goes off."""
         self._look: asyncio.TimerHandle | None = None
         self._closed = False
         self._waiting: deque[machine.Given] = deque()
@@ -224,8 +226,9 @@ class ProcessDuty:
             case machine.OrderStart(run, leadership):
                 self._order_start(run, leadership)
             case machine.OrderExtend(leadership):
-                self._send({"do": "extend", **self._points(leadership)}, may_drop=True)
-                self.lease.write(leadership, self.watchdog.run)
+                if self.guard is not None:
+                    self.guard.extend(self._points(leadership))
+                self.lease.follow(leadership, self.watchdog.run, self.timing.hold_ms)
             case machine.OrderStop(kill_at_ms):
                 self._send({"do": "stop", "signal": self.child.stop_signal, "kill_at": kill_at_ms})
             case machine.OrderLetGo(successor):
@@ -274,9 +277,9 @@ class ProcessDuty:
             "deadman_at": s_ms + self.timing.deadman_at_ms,
         }
 
-    def _send(self, packet: dict[str, Any], *, may_drop: bool = False) -> None:
+    def _send(self, packet: dict[str, Any]) -> None:
         if self.guard is not None:
-            self.guard.send(packet, may_drop=may_drop)
+            self.guard.send(packet)
 
     # --- guards -------------------------------------------------------------------------------------------------------
 
@@ -339,17 +342,25 @@ class ProcessDuty:
     # --- waiting ------------------------------------------------------------------------------------------------------
 
     def _arm(self) -> None:
+        """One timer. One that goes off before the machine wants it is kept, and looks again then."""
+        wanted_ms = None if self._closed else self.watchdog.deadline_ms
         if self._timer is not None:
+            if wanted_ms is not None and self._armed_ms <= wanted_ms:
+                return
             self._timer.cancel()
             self._timer = None
-        wanted_ms = self.watchdog.deadline_ms
-        if wanted_ms is not None and not self._closed:
+        if wanted_ms is not None:
+            self._armed_ms = wanted_ms
             left_s = max(0.0, (wanted_ms - self.clock.now_ms()) / 1_000)
             self._timer = asyncio.get_running_loop().call_later(left_s, self._wake)
 
     def _wake(self) -> None:
         self._timer = None
-        self._step(machine.Woke())
+        wanted_ms = self.watchdog.deadline_ms
+        if wanted_ms is not None and self.clock.now_ms() < wanted_ms:
+            self._arm()
+        else:
+            self._step(machine.Woke())
 
     def _look_again(self, after_s: float) -> None:
         self._look = None

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from primacy.agent.assemble import addresses, holding_times, is_alone, seat_of, strategy_of, transport_of
 from primacy.agent.child import Child, told
+from primacy.agent.correspondence import Correspondence
 from primacy.agent.desk import Desk
 from primacy.agent.errand import outer_environment
 from primacy.agent.gatekeeper import GateKeeper
@@ -25,6 +26,8 @@ from primacy.agent.process_duty import ProcessDuty
 from primacy.agent.state import claim, forget_pause, is_paused, keep_pause, open_state
 from primacy.agent.words import of_note, of_order
 from primacy.control import Approve, Order, Snapshot
+from primacy.control.orders import carry_out
+from primacy.control.post import Happened as Told
 from primacy.election.events import Code, Event, sentence
 from primacy.election.inputs import Input, Pause, Received, Resume, Shutdown, Started
 from primacy.election.messages import Message, Release
@@ -209,6 +212,11 @@ class Agent:
         )
         self.driver = Driver(self.strategy, self.clock, durable, self.duty, self.recorded, self.transport)
         self.desk = Desk(settings, folder, self.node, self)
+        self.correspondence: Correspondence | None = None
+        if self.transport is not None:
+            names = seat.membership.ids
+            self.correspondence = Correspondence(self.node, names, self.transport, self.clock, self)
+            self.driver.stepped = self.correspondence.stepped
         self._mute_said = ""
         self._mute_timer: asyncio.TimerHandle | None = None
         self.ending = False
@@ -221,8 +229,9 @@ class Agent:
         self.desk.bind()
         await self.duty.prepare()
         self._say_containment()
-        if self.transport is not None:
-            await self.transport.start(self.hear)
+        if self.transport is not None and self.correspondence is not None:
+            await self.transport.start(self.hear, self.correspondence.hear)
+            self.correspondence.start()
             self.log.info(addresses(self.settings, self.node), node=self.node)
         held = self.run_lock.is_held()
         if held:
@@ -249,6 +258,8 @@ class Agent:
         self.driver.close()
         if self._mute_timer is not None:
             self._mute_timer.cancel()
+        if self.correspondence is not None:
+            self.correspondence.close()
         if self.transport is not None:
             self.transport.close()
         await self.desk.close()
@@ -302,6 +313,8 @@ class Agent:
             self.stepped()
 
     def stepped(self) -> None:
+        if self.correspondence is not None:
+            self.correspondence.stepped()
         if self.ending and self.duty.is_over:
             self._finish(None)
 
@@ -343,8 +356,7 @@ class Agent:
     def note(self, note: Note) -> None:
         level, text = of_note(note)
         self.log.say(level, text, code=note.what, node=self.node, run=note.run)
-        term = self.duty.watchdog.term or self.gate.gate.term
-        self.desk.record(self.clock.wall_ms(), term, note.what, text, note.number)
+        self.record(self.duty.watchdog.term or self.gate.gate.term, note.what, text, note.number)
         if note.what is Happened.RUNNING:
             self.predecessor = self.node
 
@@ -361,23 +373,58 @@ class Agent:
             self.log.event(self.node, event, Level.DEBUG if quiet else None)
             if not quiet:
                 said = sentence(self.node, event)
-                self.desk.record(self.clock.wall_ms(), event.term, event.code, said, event.value)
+                self.record(event.term, event.code, said, event.value)
+
+    def record(self, term: int, code: str, text: str, value: int = 0) -> None:
+        """Into the log of events, and to the other nodes."""
+        at_ms = self.clock.wall_ms()
+        self.desk.record(at_ms, term, code, text, value)
+        if self.correspondence is not None:
+            self.correspondence.happened(Told(at_ms, term, code, text, value))
+
+    def heard_event(self, node: str, event: Told) -> None:
+        self.desk.record_of(node, *event)
+
+    def alarm(self, sentence: str) -> None:
+        self.log.error(sentence, code="alarm", node=self.node)
+        self.desk.record(self.clock.wall_ms(), self.strategy.term, "alarm", sentence)
 
     # --- what is asked for --------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
         now_ms = self.clock.now_ms()
+        talk, transport = self.correspondence, self.transport
         return Snapshot(
             settings=self.settings,
             node=self.node,
             view=self.strategy.view(now_ms),
             duty=self.duty.view(),
             heard_ms={name: now_ms - at_ms for name, at_ms in self.strategy.heard.items()},
-            counters=self.transport.counters if self.transport is not None else {},
+            counters=transport.counters if transport is not None else {},
             now_ms=now_ms,
             wall_ms=self.clock.wall_ms(),
             ending=self.ending,
             approval_term=self.gate.approval_term,
+            others=talk.others if talk is not None else {},
+            troubles=transport.troubles if transport is not None else (),
+            config=self.strategy.seat.membership.hash,
+            boot=self.strategy.seat.boot,
+            links=self.links(),
+        )
+
+    def changing(self) -> tuple[Any, ...]:
+        """What is worth telling the others soon, without the cost of a snapshot."""
+        strategy, dog = self.strategy, self.duty.watchdog
+        return (
+            strategy.role,
+            strategy.term,
+            strategy.leader,
+            strategy.muted,
+            strategy.paused,
+            strategy.healthy,
+            dog.state,
+            dog.pid,
+            self.gate.gate.phase,
         )
 
     def links(self) -> dict[str, str]:
@@ -394,21 +441,28 @@ class Agent:
         cut = ", ".join(f"{name} {way}" for name, way in self.links().items() if way != "none")
         text = f"{self.node} has its links cut: {cut}" if cut else f"{self.node} has all its links again"
         self.log.info(text, code="links", node=self.node)
-        self.desk.record(self.clock.wall_ms(), self.strategy.term, "links", text)
+        self.record(self.strategy.term, "links", text)
 
-    def order(self, given: Order) -> None:
+    def order(self, given: Order, said_at: str = "") -> None:
         """Raises `Refused` if the disk does not take what the order must leave there."""
         if isinstance(given, Resume):
             forget_pause(self.folder)
-        text = of_order(self.node, given)
+        text = of_order(self.node, given, said_at)
         self.log.info(text, code="told", node=self.node)
-        self.desk.record(self.clock.wall_ms(), self.strategy.term, "told", text)
+        self.record(self.strategy.term, "told", text)
         if isinstance(given, Approve):
             self.gate.approve(given.term, given.by)
             return
         self.driver.give(given)
         if isinstance(given, Pause):
             keep_pause(self.folder)
+
+    def carry_out(self, name: str, body: dict[str, Any], said_at: str) -> None:
+        carry_out(name, body, self, self.desk.events, said_at)
+
+    async def pass_on(self, to: str, name: str, body: dict[str, Any]) -> str:
+        assert self.correspondence is not None, "alone, and another node is listed"
+        return await self.correspondence.pass_on(to, name, body)
 
 
 def system_clock() -> Clock:

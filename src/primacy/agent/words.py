@@ -54,8 +54,8 @@ def of_note(note: Note) -> tuple[Level, str]:
             )
 
 
-def of_order(node: str, given: Order) -> str:
-    """What an operator asked for."""
+def of_order(node: str, given: Order, said_at: str = "") -> str:
+    """What an operator asked for, and at which other node, if that was so."""
     match given:
         case StepDown(successor, _):
             what = f"step down in favour of {successor}" if successor else "step down"
@@ -64,13 +64,14 @@ def of_order(node: str, given: Order) -> str:
         case Resume():
             what = "resume"
         case Approve(term, by):
-            return f"{by} approves a start of {node} in term {term}"
+            said = f"{by} approves a start of {node} in term {term}"
+            return said + (f" (said at {said_at})" if said_at else "")
         case Init(_, without) | Rejoin(without):
             what = "begin the cluster" if isinstance(given, Init) else "rejoin"
             what += f" without {', '.join(without)}" if without else ""
         case _:
             what = type(given).__name__
-    return f"{node} is told by an operator to {what}"
+    return f"{node} is told by an operator to {what}" + (f" (said at {said_at})" if said_at else "")
 
 
 def of_exit(code: int) -> str:

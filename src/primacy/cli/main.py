@@ -34,14 +34,15 @@ class Lazy(NamedTuple):
 COMMANDS: dict[str, Lazy] = {
     "run": Lazy("primacy.cli.run:run", "Run a command, at most once at a time: started again, and stopped in time."),
     "status": Lazy("primacy.cli.status:status", "Who leads, where the command runs, and what a node waits for."),
-    "why": Lazy("primacy.cli.why:why", "What changed on this node, why, and how long it took."),
-    "step-down": Lazy("primacy.cli.orders:step_down", "Stop the command here, in order, and elect again."),
-    "transfer": Lazy("primacy.cli.orders:transfer", "Stop the command here, in order, and hand the role to NODE."),
-    "pause": Lazy("primacy.cli.orders:pause", "Keep this node from leading."),
+    "why": Lazy("primacy.cli.why:why", "What changed in the cluster, why, and how long it took."),
+    "step-down": Lazy("primacy.cli.orders:step_down", "Stop the command, in order, and elect again."),
+    "transfer": Lazy("primacy.cli.orders:transfer", "Stop the command, in order, and hand the role to NODE."),
+    "pause": Lazy("primacy.cli.orders:pause", "Keep this node, or NODE, from leading."),
     "resume": Lazy("primacy.cli.orders:resume", "End `pause`."),
     "approve": Lazy("primacy.cli.orders:approve", "Let the elected node start the command (manual mode)."),
     "init": Lazy("primacy.cli.orders:init", "Begin a cluster, once, on one node."),
     "rejoin": Lazy("primacy.cli.orders:rejoin", "Go on without a node that is gone for good."),
+    "lab": Lazy("primacy.cli.lab:lab", "A real cluster on this machine, to try things and to break them."),
     "demo": Lazy("primacy.cli.demo:demo", "Watch a cluster live: leader killed, partition, heal."),
     "simulate": Lazy(
         "primacy.cli.simulate:simulate", "Live many lives of a cluster, with faults, and look for a violation."

@@ -27,9 +27,12 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask: the answer is
 @json_option
 @click.pass_obj
 def step_down(call: Call, /, *, as_json: bool, **where: str | None) -> None:
-    """Stop the command here, in order, and let the nodes elect again: the same node may win again."""
+    """Stop the command, in order, and let the nodes elect again: the same node may win again.
+
+    May be said on any node: the leader is told.
+    """
     state = local(call, **where).order("step-down")
-    _say(call, as_json, state, f"node {state['node']} steps down: its work is stopped, then the role is free")
+    _say(call, as_json, state, f"node {_whose(state)} steps down: its work is stopped, then the role is free")
 
 
 @click.command()
@@ -38,29 +41,33 @@ def step_down(call: Call, /, *, as_json: bool, **where: str | None) -> None:
 @json_option
 @click.pass_obj
 def transfer(call: Call, /, *, node: str, as_json: bool, **where: str | None) -> None:
-    """Stop the command here, in order, and hand the role to NODE."""
+    """Stop the command where it runs, in order, and hand the role to NODE. May be said on any node."""
     state = local(call, **where).order("transfer", to=node)
-    _say(call, as_json, state, f"node {state['node']} steps down in favour of {node}")
+    _say(call, as_json, state, f"node {_whose(state)} steps down in favour of {node}")
 
 
 @click.command()
 @local_options
+@click.argument("node", required=False)
 @json_option
 @click.pass_obj
-def pause(call: Call, /, *, as_json: bool, **where: str | None) -> None:
-    """Keep this node from leading, over restarts too, until `primacy resume`. If it leads, it steps down."""
-    state = local(call, **where).order("pause")
-    _say(call, as_json, state, f"node {state['node']} is paused and does not lead; to end this: primacy resume")
+def pause(call: Call, /, *, node: str | None, as_json: bool, **where: str | None) -> None:
+    """Keep NODE, or this node, from leading, over restarts too, until `primacy resume`. If it leads, it steps down."""
+    state = local(call, **where).order("pause", **_named(node))
+    whose = _whose(state)
+    end = f"primacy resume {whose}" if "passed_to" in state else "primacy resume"
+    _say(call, as_json, state, f"node {whose} is paused and does not lead; to end this: {end}")
 
 
 @click.command()
 @local_options
+@click.argument("node", required=False)
 @json_option
 @click.pass_obj
-def resume(call: Call, /, *, as_json: bool, **where: str | None) -> None:
-    """End `primacy pause`: this node may lead again."""
-    state = local(call, **where).order("resume")
-    _say(call, as_json, state, f"node {state['node']} may lead again")
+def resume(call: Call, /, *, node: str | None, as_json: bool, **where: str | None) -> None:
+    """End `primacy pause`: NODE, or this node, may lead again."""
+    state = local(call, **where).order("resume", **_named(node))
+    _say(call, as_json, state, f"node {_whose(state)} may lead again")
 
 
 @click.command()
@@ -147,6 +154,16 @@ def _whoever() -> str:
         return f"user {os.getuid()} on {socket.gethostname()}"
 
 
+def _named(node: str | None) -> dict[str, str]:
+    """The node that is meant; none: that of this machine."""
+    return {} if node is None else {"node": node}
+
+
+def _whose(state: dict[str, Any]) -> str:
+    """The node that did it: another one, if the order was passed on."""
+    return str(state.get("passed_to") or state["node"])
+
+
 def _names(names: tuple[str, ...]) -> str:
     return ", ".join(names)
 
@@ -171,5 +188,6 @@ def _say(call: Call, as_json: bool, state: dict[str, Any], sentence: str) -> Non
         print_json(state)
         return
     click.echo(sentence)
-    if state["waits_for"]:
-        click.echo(f"node {state['node']} waits for {state['waits_for']}")
+    waits = state.get("passed_waits_for") if "passed_to" in state else state["waits_for"]
+    if waits:
+        click.echo(f"node {_whose(state)} waits for {waits}")

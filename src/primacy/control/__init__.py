@@ -7,12 +7,15 @@ port below.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from primacy.election.inputs import Input
 from primacy.election.model import View
 from primacy.settings.schema import Settings
+
+if TYPE_CHECKING:
+    from primacy.control.news import Summary
 
 API = 1
 """The version of the documents and paths."""
@@ -51,6 +54,26 @@ Order = Input | Approve
 """What a request may become: for the election, or for what stands between it and the work."""
 
 
+class Trouble(Protocol):
+    """What stands between this node and another, for people."""
+
+    @property
+    def node(self) -> str: ...
+    @property
+    def sentence(self) -> str: ...
+    @property
+    def alarm(self) -> bool: ...
+
+
+class Heard(NamedTuple):
+    """What another node said of itself last."""
+
+    summary: Summary
+    boot: int
+    at_ms: int
+    """When it was heard, on our clock."""
+
+
 class Snapshot(NamedTuple):
     """All that is known at one moment; the desk asks for it once per request."""
 
@@ -67,6 +90,15 @@ class Snapshot(NamedTuple):
     """It was asked to end: no order is taken any more."""
     approval_term: int = 0
     """The term whose start waits for an approval here; 0 for none."""
+    others: Mapping[str, Heard] = {}
+    """What the other nodes said of themselves."""
+    troubles: Sequence[Trouble] = ()
+    health: str = "ok"
+    config: str = ""
+    """The configuration hash."""
+    boot: int = 0
+    links: Mapping[str, str] = {}
+    """Lab mode: how the link to each other node stands."""
 
 
 class AgentPort(Protocol):
@@ -74,8 +106,12 @@ class AgentPort(Protocol):
 
     def snapshot(self) -> Snapshot: ...
 
-    def order(self, given: Order) -> None:
-        """Its effects are done when this returns."""
+    def order(self, given: Order, said_at: str = "") -> None:
+        """Its effects are done when this returns. `said_at`: the node that passed it on."""
+        ...
+
+    async def pass_on(self, to: str, name: str, body: dict[str, Any]) -> str:
+        """An order for another node; returns what that one says to it. Raises `NotReached`, or its refusal."""
         ...
 
     def complain(self, sentence: str) -> None:

@@ -69,8 +69,8 @@ def ask(found: Found, path: str, order: dict[str, Any] | None = None) -> Any:
         raise NotReached(f"what answers at {found.host}:{found.port} is no node of primacy") from None
     if status >= 400:
         sentence = said.get("error") if isinstance(said, dict) else None
-        wrong_call = status == 400
-        raise (UsageError if wrong_call else Refused)(str(sentence or f"refused with {status}"))
+        kind = {400: UsageError, 504: NotReached}.get(status, Refused)
+        raise kind(str(sentence or f"refused with {status}"))
     return said
 
 

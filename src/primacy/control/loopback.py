@@ -19,7 +19,7 @@ from aiohttp import web
 
 from primacy.control import KEY_HEADER, ORDER_HEADER
 from primacy.control.key import is_key
-from primacy.errors import PrimacyError, UsageError
+from primacy.errors import NotReached, PrimacyError, UsageError
 
 BODY_BYTES_MAX = 16_384
 """The largest order names 64 nodes of 63 letters."""
@@ -120,6 +120,8 @@ class LoopbackServer:
             return refusal(error.status, error.text or error.reason)
         except UsageError as error:
             return refusal(400, str(error))
+        except NotReached as error:
+            return refusal(504, str(error))
         except PrimacyError as error:
             return refusal(409, str(error))
         except TimeoutError:

@@ -10,17 +10,46 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from primacy.control import Approve, Order, Snapshot
+from primacy.control import AgentPort, Approve, Order, Snapshot
+from primacy.control.eventlog import EventLog
+from primacy.election.events import Code
 from primacy.election.inputs import Init, Input, Pause, Rejoin, Resume, StepDown
 from primacy.election.model import Kind, Role
 from primacy.errors import Refused, UsageError
 from primacy.settings import membership_rows
 from primacy.settings.schema import NAME_PATTERN
 
+TO_LEADER = ("step-down", "transfer")
+TO_NODE = ("pause", "resume", "approve")
+PASSED = (*TO_LEADER, *TO_NODE)
+"""Orders that a node takes from another one, for its operator: by its role, or named in `node`."""
 NAMES_MAX = 64
 """Nodes that one order may name: no list of voters is longer."""
 BY_CHARS_MAX = 100
 """A user's name, with the machine's."""
+
+
+def target_of(name: str, body: dict[str, Any], shot: Snapshot) -> str:
+    """The other node that this order is for; empty if it is for this one. Raises `UsageError` for one not listed."""
+    if name in TO_LEADER:
+        leads = shot.view.role is Role.LEADER
+        return "" if leads or shot.view.leader == shot.node else shot.view.leader
+    node = body.get("node")
+    if name not in TO_NODE or node is None or node == shot.node:
+        return ""
+    listed = [each for each, _, _ in membership_rows(shot.settings)]
+    if node not in listed:
+        raise UsageError(f"node = {str(node)[:80]}: no node of this cluster; there are {', '.join(listed)}")
+    return str(node)
+
+
+def carry_out(name: str, body: dict[str, Any], port: AgentPort, events: EventLog, said_at: str = "") -> None:
+    """Does it on this node. `said_at`: the node that passed it on. Raises `UsageError` or `Refused`."""
+    before = events.newest
+    port.order(order_of(name, body, port.snapshot()), said_at)
+    for entry in events.after(before):
+        if entry.code == Code.INIT_REFUSED and entry.node == port.snapshot().node:
+            raise Refused(entry.text)
 
 
 def order_of(name: str, body: dict[str, Any], shot: Snapshot) -> Order:
@@ -54,13 +83,13 @@ def _transfer(body: dict[str, Any], shot: Snapshot) -> Input:
     return StepDown(successor=to, reason="an operator asked for it")
 
 
-def _pause(body: dict[str, Any], shot: Snapshot) -> Input:  # noqa: ARG001
-    only(body)
+def _pause(body: dict[str, Any], shot: Snapshot) -> Input:
+    _for_this_node(body, shot)
     return Pause()
 
 
-def _resume(body: dict[str, Any], shot: Snapshot) -> Input:  # noqa: ARG001
-    only(body)
+def _resume(body: dict[str, Any], shot: Snapshot) -> Input:
+    _for_this_node(body, shot)
     return Resume()
 
 
@@ -126,6 +155,13 @@ def only(body: dict[str, Any], *known: str) -> None:
         if field not in known:
             there = f"there is {', '.join(known)}" if known else "this order has none"
             raise UsageError(f"{field[:40]}: no such field; {there}")
+
+
+def _for_this_node(body: dict[str, Any], shot: Snapshot) -> None:
+    only(body, "node")
+    node = body.get("node", shot.node)
+    if node != shot.node:
+        raise UsageError(f"node = {str(node)[:80]}: this is node {shot.node}")
 
 
 def _must_lead(shot: Snapshot, command: str) -> None:

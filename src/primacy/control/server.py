@@ -6,16 +6,18 @@ shares the event loop with the election, so that nothing here may take long.
 
 from __future__ import annotations
 
+from typing import Any
+
 from aiohttp import web
 
 from primacy.control import AgentPort
+from primacy.control.cluster import cluster
 from primacy.control.document import acts_as_leader, document
 from primacy.control.eventlog import EVENTS_MAX, Entry, EventLog
 from primacy.control.links import cut_of
 from primacy.control.loopback import LoopbackServer, body_of, number_of, sent_event, wants_stream
-from primacy.control.orders import ORDERS, order_of
-from primacy.election.events import Code
-from primacy.errors import Refused
+from primacy.control.orders import ORDERS, carry_out, target_of
+from primacy.control.when import instant
 
 
 class ControlServer(LoopbackServer):
@@ -30,6 +32,7 @@ class ControlServer(LoopbackServer):
         router.add_get("/healthz", self.healthz)
         router.add_get("/leader", self._leader)
         router.add_get("/v1/state", self._state)
+        router.add_get("/v1/cluster", self._cluster)
         router.add_get("/v1/events", self._events)
         if self.port.snapshot().settings.control.lab:
             router.add_get("/v1/links", self._links)
@@ -48,6 +51,9 @@ class ControlServer(LoopbackServer):
     async def _state(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return web.json_response(document(self.port.snapshot()))
 
+    async def _cluster(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return web.json_response(cluster(self.port.snapshot()))
+
     async def _events(self, request: web.Request) -> web.StreamResponse:
         if wants_stream(request):
             return await self.stream(request, self.events, event_of, "the events of this node")
@@ -55,19 +61,20 @@ class ControlServer(LoopbackServer):
             entries = self.events.after(number_of(request.query["after"], "after"))
         else:
             entries = self.events.last(number_of(request.query.get("last", str(EVENTS_MAX)), "last"))
-        return web.json_response([entry._asdict() for entry in entries])
+        return web.json_response([row_of_event(entry) for entry in entries])
 
     # --- changing -----------------------------------------------------------------------------------------------------
 
     async def _order(self, request: web.Request) -> web.Response:
         body = await body_of(request)
         name = request.path.rpartition("/")[2]
-        before = self.events.newest
-        self.port.order(order_of(name, body, self.port.snapshot()))
-        for entry in self.events.after(before):
-            if entry.code == Code.INIT_REFUSED:
-                raise Refused(entry.text)
-        return web.json_response(document(self.port.snapshot()))
+        target = target_of(name, body, self.port.snapshot())
+        if not target:
+            carry_out(name, body, self.port, self.events)
+            return web.json_response(document(self.port.snapshot()))
+        said = await self.port.pass_on(target, name, body)
+        passed = {"passed_to": target, "passed_waits_for": said or None}
+        return web.json_response({**document(self.port.snapshot()), **passed})
 
     async def _links(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return web.json_response({"node": self.port.snapshot().node, "links": self.port.links()})
@@ -78,5 +85,9 @@ class ControlServer(LoopbackServer):
         return await self._links(request)
 
 
+def row_of_event(entry: Entry) -> dict[str, Any]:
+    return {**entry._asdict(), "at": instant(entry.at_unix_ms)}
+
+
 def event_of(entry: Entry) -> bytes:
-    return sent_event(entry.number, entry.code, entry._asdict())
+    return sent_event(entry.number, entry.code, row_of_event(entry))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import signal
 import socket
 import sys
@@ -23,6 +22,7 @@ from primacy.errors import NotReached, PrimacyError, Refused, UsageError
 from primacy.lab.leash import Held, Leashed, children
 from primacy.lab.links import Links, islands_of
 from primacy.lab.place import Place, free_ports, names_of
+from primacy.lab.tail import Tail, merged
 
 UP_S = 30.0
 """How long a node may take to answer: an interpreter and a guard on a machine that is very busy."""
@@ -94,6 +94,10 @@ class Lab:
         self.place.write(dict(zip(self.names, ports, strict=True)), profile, command, more or {})
         self.nodes = {name: Node(name) for name in self.names}
         self.links = Links(self.names)
+        self.helpers: dict[str, Leashed] = {}
+        """Other processes of this lab, such as the chain."""
+        self.on_wait: Callable[[], None] = lambda: None
+        """Called at every look of a wait; may raise to end it."""
         self._thread = threading.get_ident()
 
     def __enter__(self) -> Lab:
@@ -122,6 +126,12 @@ class Lab:
             for node in chosen:
                 self.until(lambda node=node: self._answers(node), f"an answer of node {node.name}", UP_S)  # type: ignore[misc]
                 self._tell_links(node)
+
+    def assist(self, name: str, argv: Sequence[str]) -> None:
+        """Starts a process that is no node; it lives as long as the lab."""
+        assert threading.get_ident() == self._thread, "a lab's processes are started by the thread that made it"
+        with self.place.log(name).open("ab") as log:
+            self.helpers[name] = Leashed(argv, self.place.path, log, {})
 
     def stop(self, *names: str) -> None:
         """In order: its command ends, then it releases. These nodes at the same time, or all, the leader last."""
@@ -180,10 +190,16 @@ class Lab:
         """All of it ends, in order if it can, and nothing stays behind."""
         with contextlib.suppress(PrimacyError):
             self.stop()
+        for helper in self.helpers.values():
+            helper.send(signal.SIGTERM)
+        for helper in self.helpers.values():
+            helper.wait(STOP_S)
         self.drop()
 
     def drop(self) -> None:
         """All of it ends, now."""
+        for helper in self.helpers.values():
+            helper.close()
         for node in self.nodes.values():
             if node.lives:
                 self._kill_whole(node)
@@ -243,8 +259,11 @@ class Lab:
 
     def events(self) -> list[dict[str, Any]]:
         """What all nodes wrote down, oldest first; also those that are down now."""
-        found = [row for name in self.names for row in self._events_of(name)]
-        return sorted(found, key=lambda row: (row["at_unix_ms"], row["node"], row["number"]))
+        return merged(self.tails())
+
+    def tails(self) -> dict[str, Tail]:
+        """To follow the events, from the beginning."""
+        return {name: Tail(name, self.place.own_folder(name)) for name in self.names}
 
     def log(self, name: str) -> str:
         return self.place.log(name).read_text(encoding="utf-8", errors="replace")
@@ -253,6 +272,7 @@ class Lab:
         """Looks until it is so. Raises `NotReached` with the last lines of all logs if it never is."""
         last_s = time.monotonic() + within_s
         while not (found := check()):
+            self.on_wait()
             if time.monotonic() > last_s:
                 raise NotReached(f"waited {within_s:g} s for {what}, in vain\n{self._logs()}")
             time.sleep(LOOK_S)
@@ -287,17 +307,6 @@ class Lab:
         agent = node.agent
         pid, code = (agent.pid if node.lives else None, agent.exit_code) if agent is not None else (None, None)
         return Row(node.name, node.process, pid, code, self.state(node.name))
-
-    def _events_of(self, name: str) -> list[dict[str, Any]]:
-        """From its file, so that a node need not live. Its own events only: each tells of others what it heard."""
-        rows = []
-        with contextlib.suppress(FileNotFoundError):
-            for line in (self.place.own_folder(name) / "events.jsonl").read_bytes().splitlines():
-                with contextlib.suppress(ValueError):  # the last line may be half written
-                    row = json.loads(line)
-                    if row["node"] == name:
-                        rows.append(row)
-        return rows
 
     def _tell_all(self) -> None:
         for node in self.nodes.values():

@@ -24,7 +24,7 @@ SECRET_BYTES = 32
 NODES, LOGS, RUN = "nodes", "logs", "run"
 LOCK = "agent.lock"
 """As in a node's folder: who holds it, holds the lab. It is also how a folder is known to be a lab's."""
-MADE = (FILE, SECRET, NODES, LOGS, RUN, "events.jsonl", "control.json", "control.key", "lab.log")
+MADE = (FILE, SECRET, NODES, LOGS, RUN, "events.jsonl", "control.json", "control.key")
 """What a lab makes, and what the next one in the same folder removes."""
 NODES_MAX = 25
 
