@@ -19,8 +19,8 @@ setup: .venv/.ready ## make .venv from the pinned, hashed requirements (quick wh
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@
 
-demo: setup ## a cluster you can watch: leader killed, partition, heal
-	@$(BIN)/primacy demo
+demo: setup ## five real nodes to watch and to break; ARGS="--scenario tour" does it for you
+	@$(BIN)/primacy demo $(ARGS)
 
 run-demo: demo ## the same, by its older name
 

@@ -65,7 +65,8 @@ class Node:
 
     @property
     def lives(self) -> bool:
-        return self.agent is not None and self.agent.exit_code is None
+        agent = self.agent  # once: another thread may be looking while this one is exchanged
+        return agent is not None and agent.exit_code is None
 
     @property
     def process(self) -> str:
@@ -305,7 +306,8 @@ class Lab:
 
     def _row(self, node: Node) -> Row:
         agent = node.agent
-        pid, code = (agent.pid if node.lives else None, agent.exit_code) if agent is not None else (None, None)
+        code = agent.exit_code if agent is not None else None
+        pid = agent.pid if agent is not None and code is None else None
         return Row(node.name, node.process, pid, code, self.state(node.name))
 
     def _tell_all(self) -> None:
