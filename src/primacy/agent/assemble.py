@@ -44,8 +44,6 @@ def refuse(settings: Settings, *, allow_split_brain: bool) -> None:
     later = {
         "run.health": bool(run.health),
         "run.hooks": bool(run.hooks),
-        "control.public": bool(settings.control.public),
-        "control.tls": bool(settings.control.tls.cert),
     }
     asked = [name for name, is_asked in later.items() if is_asked]
     if asked:

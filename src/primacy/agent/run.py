@@ -22,6 +22,7 @@ from primacy.agent.errand import outer_environment
 from primacy.agent.gatekeeper import GateKeeper
 from primacy.agent.lease_file import LeaseFile, lease_folder
 from primacy.agent.log import Level, Log
+from primacy.agent.meter import Meter, MeteredDurable
 from primacy.agent.process_duty import ProcessDuty
 from primacy.agent.state import claim, forget_pause, is_paused, keep_pause, open_state
 from primacy.agent.words import of_note, of_order
@@ -210,7 +211,9 @@ class Agent:
             self.gate,
             self.ready_release,
         )
-        self.driver = Driver(self.strategy, self.clock, durable, self.duty, self.recorded, self.transport)
+        self.meter = Meter()
+        metered = MeteredDurable(durable, self.meter)
+        self.driver = Driver(self.strategy, self.clock, metered, self.duty, self.recorded, self.transport)
         self.desk = Desk(settings, folder, self.node, self)
         self.correspondence: Correspondence | None = None
         if self.transport is not None:
@@ -238,6 +241,7 @@ class Agent:
             self.log.warn("waits for the run lock: work of an earlier agent on this machine is still ending")
             self.duty.watch_lock()
         self.asked.agent = self
+        self.meter.start()
         if is_paused(self.folder):
             self.log.info(f"node {self.node} was paused before this start and stays so: primacy resume")
             self.driver.give(Pause())  # before it could stand
@@ -258,6 +262,7 @@ class Agent:
         self.driver.close()
         if self._mute_timer is not None:
             self._mute_timer.cancel()
+        self.meter.close()
         if self.correspondence is not None:
             self.correspondence.close()
         if self.transport is not None:
@@ -369,6 +374,7 @@ class Agent:
         for event in events:
             if event.code is Code.FOLLOWS:
                 self.predecessor = event.subject
+            self.meter.recorded(event)
             quiet = brief and event.code in (Code.MUTED, Code.UNMUTED)
             self.log.event(self.node, event, Level.DEBUG if quiet else None)
             if not quiet:
@@ -410,6 +416,7 @@ class Agent:
             config=self.strategy.seat.membership.hash,
             boot=self.strategy.seat.boot,
             links=self.links(),
+            meters=self.meter.readings(),
         )
 
     def changing(self) -> tuple[Any, ...]:

@@ -99,6 +99,8 @@ class Snapshot(NamedTuple):
     boot: int = 0
     links: Mapping[str, str] = {}
     """Lab mode: how the link to each other node stands."""
+    meters: Mapping[str, float] = {}
+    """What the node measures of itself."""
 
 
 class AgentPort(Protocol):
