@@ -32,6 +32,7 @@ PROCESSES = (
     "tests/test_faults_members.py",
     "tests/test_faults_ballot.py",
     "tests/test_faults_calm.py",
+    "tests/test_faults_mutants.py",
 )
 PARTS = {"core": "tests.proof_core"}
 """What `make proof PART=...` can be asked for, and the module that does it."""
