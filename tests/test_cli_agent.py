@@ -416,7 +416,9 @@ def test_the_page_for_operators_names_commands_paths_and_options_that_exist() ->
     page = (Path(__file__).parents[1] / "docs/operate.md").read_text()
     named = set(re.findall(r"primacy (?:--node a )?([a-z-]+)", page)) - {"primacy"}
     assert named <= entry.COMMANDS.keys(), named - entry.COMMANDS.keys()
-    assert set(re.findall(r"`?/v1/([a-z-]+)`", page)) - {"state", "cluster", "config", "events", "links"} == ORDERS.keys()
+    assert (
+        set(re.findall(r"`?/v1/([a-z-]+)`", page)) - {"state", "cluster", "config", "events", "links"} == ORDERS.keys()
+    )
 
 
 # --- screens ----------------------------------------------------------------------------------------------------------

@@ -418,10 +418,7 @@ def test_from_another_machine_even_reading_needs_the_key(
     ("host", "is_one"),
     [
         *[(host, True) for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost", "::ffff:127.0.0.1", "::1%lo")],
-        *[
-            (host, False)
-            for host in ("0.0.0.0", "::", "10.0.0.1", "", "::ffff:10.0.0.1", "localhost.x", "fe80::1%x")
-        ],
+        *[(host, False) for host in ("0.0.0.0", "::", "10.0.0.1", "", "::ffff:10.0.0.1", "localhost.x", "fe80::1%x")],
     ],
 )
 def test_which_addresses_are_this_machine(host: str, is_one: bool) -> None:
