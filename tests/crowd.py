@@ -295,6 +295,8 @@ class Crowd:
         for node in self.started:
             node.process.wait(WITHIN_S)
         tell_all(signal.SIGCONT, pids)
+        if self.plant:
+            tell_all(signal.SIGKILL, self.commands())  # of a guard that was made worse on purpose
         until(lambda: not self.commands() and not any(map(is_alive, pids)), "the end of all")
         if self.wires:
             self.wires.communicate(timeout=WITHIN_S)
@@ -380,6 +382,7 @@ class Crowd:
         since_ns = stamp.now_ns()
         harm(node)
         new = self.acting(old.token)
+        time.sleep(FRESH_NS / 1e9)  # so that an old one that goes on has stamped beside it
         self.one_at_a_time()
         return Handover(old, new, node, (new.first_ns - since_ns) / 1e6)
 
