@@ -414,7 +414,7 @@ def test_a_chosen_control_port_that_is_taken_ends_with_4(say: Say, tmp_path: Pat
 
 def test_the_page_for_operators_names_commands_paths_and_options_that_exist() -> None:
     page = (Path(__file__).parents[1] / "docs/operate.md").read_text()
-    named = set(re.findall(r"primacy (?:--node a )?([a-z-]+)", page)) - {"primacy"}
+    named = set(re.findall(r"primacy (?:--node a )?([a-z-]+)", page)) - {"primacy", "layout"}
     assert named <= entry.COMMANDS.keys(), named - entry.COMMANDS.keys()
     assert (
         set(re.findall(r"`?/v1/([a-z-]+)`", page)) - {"state", "cluster", "config", "events", "links"} == ORDERS.keys()
