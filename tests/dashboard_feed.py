@@ -219,7 +219,8 @@ class Feed:
     async def _config(self, request: web.Request) -> web.Response:
         nodes = {name: {"addr": f"10.0.0.{at + 1}:7400"} for at, name in enumerate(self.names) if name.isalnum()}
         cluster = {**FILE["cluster"], "manager": {"type": "static", "nodes": nodes}}
-        return web.json_response({**FILE, "cluster": cluster})
+        settings = {**FILE, "cluster": cluster}
+        return web.json_response({"api": 1, "node": self.names[0], "hash": "c0ffee", "settings": settings})
 
     async def _lab(self, request: web.Request) -> web.Response:
         nodes = []

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -317,6 +318,47 @@ def test_three_nodes_begin_by_init_and_the_leader_hands_over(say: Say, tmp_path:
     assert sorted(codes) == [-9, 0, 0]
 
 
+# --- open to others ---------------------------------------------------------------------------------------------------
+
+
+def test_a_node_behind_tls_is_found_by_its_certificate_and_serves_the_public_apart(say: Say, tmp_path: Path) -> None:
+    """On all addresses of this machine; the commands here know it by the fingerprint in its folder."""
+    made = ["-subj", "/CN=primacy", "-days", "2", "-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "c.pem")]
+    openssl = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", *made]
+    subprocess.run(openssl, check=True, capture_output=True)
+    (tmp_path / "key.pem").chmod(0o600)
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        listen, public = one.getsockname()[1], other.getsockname()[1]
+    tls = "tls: {cert: c.pem, key: key.pem, ca: c.pem}"
+    control = f'listen: "0.0.0.0:{listen}", public: "127.0.0.1:{public}", {tls}'
+    (tmp_path / "primacy.yaml").write_text(f"control: {{{control}}}\n")
+    node = Node(tmp_path)
+    try:
+        node.runs(say)
+        assert say("pause", "--state-dir", node.state).code == 0
+        assert say("--at", f"localhost:{listen}", "status", "--state-dir", node.state).code == 0
+        with pytest.raises(OSError, match=r"."):
+            urllib.request.urlopen(f"http://127.0.0.1:{listen}/healthz", timeout=5)
+        with urllib.request.urlopen(f"http://127.0.0.1:{public}/metrics", timeout=5) as answer:
+            assert b'primacy_role{role="paused"} 1.0' in answer.read()
+        address = Path(node.state, "primacy/main/control.json")
+        said = json.loads(address.read_text())
+        assert (said["host"], len(said["certificate"])) == ("127.0.0.1", 64)
+        address.write_text(json.dumps({**said, "certificate": "0" * 64}))
+        refused = say("resume", "--state-dir", node.state)
+        assert (refused.code, "another certificate" in refused.err) == (3, True)
+    finally:
+        assert node.end() == 0
+    (tmp_path / "key.pem").chmod(0o644)
+    assert (Node(tmp_path).process.wait(WITHIN_S), "chmod 600" in node.err.read_text()) == (4, True)
+    (tmp_path / "key.pem").chmod(0o600)
+    (tmp_path / "key.pem").write_text("nonsense")
+    assert (Node(tmp_path).process.wait(WITHIN_S), "no certificate and its key" in node.err.read_text()) == (
+        2,
+        True,
+    )
+
+
 # --- nobody there -----------------------------------------------------------------------------------------------------
 
 
@@ -372,9 +414,11 @@ def test_a_chosen_control_port_that_is_taken_ends_with_4(say: Say, tmp_path: Pat
 
 def test_the_page_for_operators_names_commands_paths_and_options_that_exist() -> None:
     page = (Path(__file__).parents[1] / "docs/operate.md").read_text()
-    named = set(re.findall(r"primacy (?:--node a )?([a-z-]+)", page)) - {"primacy"}
+    named = set(re.findall(r"primacy (?:--node a )?([a-z-]+)", page)) - {"primacy", "layout"}
     assert named <= entry.COMMANDS.keys(), named - entry.COMMANDS.keys()
-    assert set(re.findall(r"`?/v1/([a-z-]+)`", page)) - {"state", "cluster", "events", "links"} == ORDERS.keys()
+    assert (
+        set(re.findall(r"`?/v1/([a-z-]+)`", page)) - {"state", "cluster", "config", "events", "links"} == ORDERS.keys()
+    )
 
 
 # --- screens ----------------------------------------------------------------------------------------------------------

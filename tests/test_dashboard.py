@@ -131,6 +131,8 @@ def test_what_the_lab_did_to_a_process_is_how_its_node_stands() -> None:
 def test_differences_between_nodes_are_marked() -> None:
     model = view(known(LEADER._replace(version="0.1.0"), FOLLOWER._replace(version="0.2.0")))
     assert model["config"]["differs"] == [{"what": "version of primacy", "of": {"a": "0.1.0", "b": "0.2.0"}}]
+    other = view(known(LEADER, FOLLOWER, plan=PLAN._replace(hashes={"a": "c0ffee", "b": "facade"})))
+    assert other["config"]["differs"] == [{"what": "configuration", "of": {"a": "c0ffee", "b": "facade"}}]
 
 
 def test_nothing_that_changes_with_every_look_makes_a_part_change() -> None:
@@ -291,11 +293,11 @@ def test_texts_and_lists_from_outside_are_bounded() -> None:
 
 
 def test_the_file_is_shown_with_its_promise_and_a_strange_one_as_text() -> None:
-    plan = plan_of({"cluster": {"name": "x"}, "election": {"profile": "fast"}}, "a")
+    plan = plan_of({"settings": {"cluster": {"name": "x"}, "election": {"profile": "fast"}}}, "a")
     assert plan is not None
     assert plan.contract is not None
     assert (plan.hold_ms, plan.contract["margin_ms"]) == (1_000, 20)
-    strange = plan_of({"cluster": {"name": "x"}, "future": {"a": 1}}, "a")
+    strange = plan_of({"settings": {"cluster": {"name": "x"}, "future": {"a": 1}}}, "a")
     assert strange is not None
     assert (strange.contract, "future" in strange.text) == (None, True)
     assert plan_of_profile("raft", "lab").hold_ms == 500

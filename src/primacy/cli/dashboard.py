@@ -121,8 +121,7 @@ async def _serve(plan: DashboardPlan, said: Said, taken: socket.socket) -> int:
 
     over = Over()
     board = Dashboard(plan, lambda sentence: click.echo(f"primacy: {sentence}", err=True))
-    board.tls = said.secure
-    await board.start(taken)
+    await board.start(taken, said.secure)
     port = taken.getsockname()[1]
     link = page_address(said, port)
     code = board.access.new_code(now_ms()) if plan.key and plan.lab is None else ""

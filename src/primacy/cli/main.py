@@ -39,11 +39,16 @@ COMMANDS: dict[str, Lazy] = {
     "transfer": Lazy("primacy.cli.orders:transfer", "Stop the command, in order, and hand the role to NODE."),
     "pause": Lazy("primacy.cli.orders:pause", "Keep this node, or NODE, from leading."),
     "resume": Lazy("primacy.cli.orders:resume", "End `pause`."),
+    "approve": Lazy("primacy.cli.orders:approve", "Let the elected node start the command (manual mode)."),
     "init": Lazy("primacy.cli.orders:init", "Begin a cluster, once, on one node."),
     "rejoin": Lazy("primacy.cli.orders:rejoin", "Go on without a node that is gone for good."),
     "lab": Lazy("primacy.cli.lab:lab", "A real cluster on this machine, to try things and to break them."),
+<<<<<<< HEAD
     "demo": Lazy("primacy.cli.demo:demo", "Watch a cluster live: leader killed, partition, heal."),
     "dashboard": Lazy("primacy.cli.dashboard:dashboard", "A page that shows the cluster live, in a browser."),
+=======
+    "demo": Lazy("primacy.cli.demo:demo", "Watch a real cluster on this machine, and break it."),
+>>>>>>> 2c6680142c99b0531fb887dfa7cbf8162da89c31
     "simulate": Lazy(
         "primacy.cli.simulate:simulate", "Live many lives of a cluster, with faults, and look for a violation."
     ),
@@ -60,7 +65,7 @@ primacy {version}: of many nodes, exactly one does it.
 
   primacy run -- CMD    run a command, at most once at a time
   primacy status        who leads, and what this node waits for; primacy why says what changed
-  primacy demo          watch five simulated nodes lose their leader, split and heal
+  primacy demo          watch five real nodes on this machine, and break them; primacy lab does more
   primacy simulate      hundreds of lives of a cluster, with faults; looks for a violation
   primacy contract      what your times promise, as a timeline of a failover
   primacy new           write a starter file and a secret

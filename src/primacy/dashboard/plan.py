@@ -19,8 +19,7 @@ TEXT_CHARS_MAX = 20_000
 
 def plan_of(raw: object, node: str) -> Plan | None:
     """From `/v1/config`: the canonical form of the file. None if it is something else."""
-    found = object_of(raw)
-    found = object_of(found.get("config", found))
+    found = object_of(object_of(raw).get("settings"))
     if "cluster" not in found:
         return None
     text = yaml.safe_dump(dict(found), sort_keys=False, allow_unicode=True, width=100)[:TEXT_CHARS_MAX]

@@ -54,8 +54,6 @@ class Said(NamedTuple):
     containment: str = ""
     health: str = ""
     version: str = ""
-    config: str = ""
-    """The hash by which nodes know that they agree, where it is told."""
     cuts: tuple[tuple[str, str], ...] = ()
     """In the lab: (other node, both | in | out)."""
 
@@ -196,7 +194,6 @@ def _said(raw: object) -> Said | None:
         containment=text_of(duty.get("containment"), NAME_CHARS_MAX),
         health=text_of(found.get("health")),
         version=text_of(found.get("version"), NAME_CHARS_MAX),
-        config=text_of(found.get("config"), NAME_CHARS_MAX),
         cuts=_cuts(found.get("links")),
     )
 

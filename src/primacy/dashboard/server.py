@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import mimetypes
 import socket
+import ssl
 from collections.abc import Callable
 from importlib import resources
 from typing import NamedTuple
@@ -90,10 +91,10 @@ class Dashboard(LoopbackServer):
         self.files = static_files()
         self._ticking: asyncio.Task[None] | None = None
 
-    async def start(self, listening: socket.socket) -> None:
+    async def start(self, listening: socket.socket, tls: ssl.SSLContext | None = None) -> None:
         await self.source.start()
         self._ticking = asyncio.get_running_loop().create_task(self._tick())
-        await super().start(listening)
+        await super().start(listening, tls)
 
     async def close(self) -> None:
         if self._ticking is not None:

@@ -21,6 +21,7 @@ from primacy.dashboard.claims import Claims
 from primacy.dashboard.plan import plan_of, plan_of_profile
 from primacy.dashboard.record import Record
 from primacy.dashboard.rows import (
+    NAME_CHARS_MAX,
     Chain,
     Lab,
     Row,
@@ -32,6 +33,7 @@ from primacy.dashboard.rows import (
     list_of,
     number_of,
     object_of,
+    text_of,
 )
 from primacy.dashboard.view import Known, Plan, Read, statements
 from primacy.errors import NotReached, Refused
@@ -44,7 +46,7 @@ FIRST_LOOK_MS = 800
 """Whoever opens the page waits at most this long for a fresh look at the cluster."""
 AGAIN_S = 0.5
 """After an answer that did not come."""
-PLAN_AGAIN_S = 30.0
+PLAN_AGAIN_S = 10.0
 ASK_S = 2.0
 ORDER_S = 15.0
 """A planned stop may take a while; the node or the lab answers when it is taken, not when it is over."""
@@ -170,15 +172,15 @@ class Source:
     async def _keep_plan(self) -> None:
         """The file changes with a restart only; it is asked for again now and then, for a node may have another."""
         while True:
-            for name in sorted(self._names()):
-                desk = self.desk_of(name)
-                if desk is None:
-                    continue
+            plan, hashes = None, {}
+            for desk in sorted({found for name in self._names() if (found := self.desk_of(name)) is not None}):
                 with contextlib.suppress(NotReached, Refused):
-                    found = plan_of(await self._get(f"http://{_at(desk)}/v1/config"), name)
-                    if found is not None:
-                        self.plan = found
-                        break
+                    raw = object_of(await self._get(f"http://{_at(desk)}/v1/config"))
+                    node = text_of(raw.get("node"), NAME_CHARS_MAX)
+                    plan = plan or plan_of(raw, node)
+                    hashes[node] = text_of(raw.get("hash"), NAME_CHARS_MAX)
+            if plan is not None:
+                self.plan = plan._replace(hashes=hashes)
             await asyncio.sleep(PLAN_AGAIN_S if self.plan.text else AGAIN_S)
 
     def _names(self) -> set[str]:

@@ -44,6 +44,8 @@ class Plan(NamedTuple):
     hold_ms: int = 0
     term_at_ms: int = 0
     contract: Mapping[str, Any] | None = None
+    hashes: Mapping[str, str] = {}
+    """By node: the hash of what must agree, of those that were asked."""
 
 
 class Known(NamedTuple):
@@ -252,7 +254,6 @@ def _node(known: Known, seen: Seen, there: str) -> Model:
         "containment": said.containment,
         "health": said.health,
         "version": said.version,
-        "config": said.config,
         "agent_pid": process.pid if process is not None else 0,
     }
 
@@ -260,8 +261,8 @@ def _node(known: Known, seen: Seen, there: str) -> Model:
 def _config(known: Known, seen: Mapping[str, Seen]) -> Model:
     """The file, and who has another one: versions and, where they are told, the hashes of what must agree."""
     marks = []
-    for field, name in (("config", "configuration"), ("version", "version of primacy")):
-        values = {each.said.node: getattr(each.said, field) for each in seen.values() if getattr(each.said, field)}
+    versions = {each.said.node: each.said.version for each in seen.values() if each.said.version}
+    for name, values in (("configuration", dict(known.plan.hashes)), ("version of primacy", versions)):
         if len(set(values.values())) > 1:
             marks.append({"what": name, "of": values})
     return {"text": known.plan.text, "source": known.plan.source, "differs": marks}
