@@ -43,12 +43,8 @@ COMMANDS: dict[str, Lazy] = {
     "init": Lazy("primacy.cli.orders:init", "Begin a cluster, once, on one node."),
     "rejoin": Lazy("primacy.cli.orders:rejoin", "Go on without a node that is gone for good."),
     "lab": Lazy("primacy.cli.lab:lab", "A real cluster on this machine, to try things and to break them."),
-<<<<<<< HEAD
-    "demo": Lazy("primacy.cli.demo:demo", "Watch a cluster live: leader killed, partition, heal."),
-    "dashboard": Lazy("primacy.cli.dashboard:dashboard", "A page that shows the cluster live, in a browser."),
-=======
     "demo": Lazy("primacy.cli.demo:demo", "Watch a real cluster on this machine, and break it."),
->>>>>>> 2c6680142c99b0531fb887dfa7cbf8162da89c31
+    "dashboard": Lazy("primacy.cli.dashboard:dashboard", "A page that shows the cluster live, in a browser."),
     "simulate": Lazy(
         "primacy.cli.simulate:simulate", "Live many lives of a cluster, with faults, and look for a violation."
     ),
