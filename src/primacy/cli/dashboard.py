@@ -163,13 +163,19 @@ def greeting(link: str, code: str, port: int, environment: Mapping[str, str], *,
         lines.append(f"sign in, once, within 15 minutes: {link}#enter={code}")
     else:
         lines.append("read only: no control key can be read here")
-    if environment.get("SSH_CONNECTION"):
-        user = environment.get("USER") or "USER"
-        there = environment["SSH_CONNECTION"].split()
-        host = there[2] if len(there) > 2 else "HOST"
-        lines.append(f"from your own machine: ssh -L {port}:127.0.0.1:{port} {user}@{host}, then open the page there")
+    lines += [said] if (said := tunnel(port, environment)) else []
     lines.append("Ctrl-C ends the page; the cluster does not notice.")
     return lines
+
+
+def tunnel(port: int, environment: Mapping[str, str]) -> str:
+    """Over SSH: the line that brings the page to one's own machine. Else empty."""
+    there = environment.get("SSH_CONNECTION", "").split()
+    if not there:
+        return ""
+    host = there[2] if len(there) > 2 else "HOST"
+    user = environment.get("USER") or "USER"
+    return f"from your own machine: ssh -L {port}:127.0.0.1:{port} {user}@{host}, then open the page there"
 
 
 def _node(

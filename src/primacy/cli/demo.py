@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -50,6 +52,8 @@ EXIT_DOUBLE, EXIT_INTERRUPTED = 1, 130
     type=float,
     help="End by itself after so long. Default: by Ctrl-C, or by the end of the tour.",
 )
+@click.option("--no-browser", is_flag=True, help="Serve the page, and open no browser.")
+@click.option("--tui", is_flag=True, help="The terminal alone: no page is served.")
 @click.option("--dir", "folder", metavar="D", help="The folder, which is then kept. Default: a private one, removed.")
 @json_option
 @click.pass_obj
@@ -61,6 +65,8 @@ def demo(
     strategy: str,
     scenario: str | None,
     seconds: float | None,
+    no_browser: bool,
+    tui: bool,
     folder: str | None,
     as_json: bool,
 ) -> int:
@@ -83,7 +89,8 @@ def demo(
     chosen = scenario or ("calm" if terminal else "tour")
     where, is_ours = _where(folder)
     show = Screen(where) if terminal else Plain(quiet=as_json)
-    result = _play(where, nodes, profile, chosen, seconds, show)
+    page = None if tui else Page(open_browser=terminal and not no_browser)
+    result = _play(where, nodes, profile, chosen, seconds, show, page)
     if as_json:
         print_json(result)
     else:
@@ -109,7 +116,42 @@ def _where(folder: str | None) -> tuple[Path, bool]:
     return Path(tempfile.mkdtemp(prefix="primacy-demo-")), True
 
 
-def _play(where: Path, nodes: int, profile: str, chosen: str, seconds: float | None, show: Show) -> dict[str, Any]:
+class Page(NamedTuple):
+    """The dashboard of the demo: a process of its own, which ends with the lab."""
+
+    open_browser: bool
+
+    def serve(self, up: Supervisor, show: Show) -> None:
+        """At the usual port, or at any that is free."""
+        from primacy.cli.dashboard import LISTEN, open_browser, tunnel
+        from primacy.lab.place import free_ports
+
+        host, _, usual = LISTEN.rpartition(":")
+        port = int(usual)
+        try:
+            socket.create_server((host, port)).close()
+        except OSError:
+            (port,) = free_ports(1, socket.SOCK_STREAM)
+        call = [sys.executable, "-m", "primacy.cli.main", "dashboard", "--lab", str(up.lab.place.path)]
+        up.lab.assist("dashboard", [*call, "--listen", f"{host}:{port}", "--no-browser"])
+        link = f"http://localhost:{port}/dashboard"
+        up.lab.until(lambda: _answers(host, port), "an answer of the dashboard")
+        show.page(link, tunnel(port, os.environ))
+        if self.open_browser and not os.environ.get("SSH_CONNECTION"):
+            open_browser(f"{link}#/network")
+
+
+def _answers(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _play(
+    where: Path, nodes: int, profile: str, chosen: str, seconds: float | None, show: Show, page: Page | None
+) -> dict[str, Any]:
     from primacy.lab.supervisor import Ended, Supervisor
     from primacy.lab.tour import Stage
 
@@ -121,6 +163,8 @@ def _play(where: Path, nodes: int, profile: str, chosen: str, seconds: float | N
         with show.open(up, f"{nodes} real nodes, raft, profile {profile}"), up:
             if seconds is not None:
                 up.end_s = time.monotonic() + seconds
+            if page is not None:
+                page.serve(up, show)
             stage = Stage(up, show)
             failovers = stage.failovers
             try:
@@ -210,6 +254,12 @@ class Plain:
             say(f"{title}, in {up.lab.place.path}")
         yield
 
+    def page(self, link: str, tunnel: str) -> None:
+        if not self.quiet:
+            say(f"the page: {link}")
+            if tunnel:
+                say(tunnel)
+
     def scene(self, title: str, look: str) -> None:
         if not self.quiet:
             say(f"\n{title} {look}")
@@ -234,8 +284,12 @@ class Screen:
         self.where = where
         self.began_s = time.monotonic()
         self.title = ""
+        self.link = ""
         self.at = ("The nodes start.", "")
         self.told: list[tuple[float, str]] = []
+
+    def page(self, link: str, tunnel: str) -> None:
+        self.link = f"{link}   {tunnel}".rstrip()
 
     def scene(self, title: str, look: str) -> None:
         self.at = (title, look)
@@ -276,6 +330,8 @@ class Screen:
 
         text = Text(no_wrap=True, overflow="ellipsis")
         text.append(f"\n  {self.title}", "bold").append(f"   {time.monotonic() - self.began_s:5.1f} s\n\n")
+        if self.link:
+            text.append(f"  the page: {self.link}\n\n", "bold")
         text.append(f"  {self.at[0]}\n", "bold cyan").append(f"  {self.at[1]}\n\n", "cyan")
         for line in lines({**document, "chain": None}):
             text.append(f"  {line}\n", _style(line))
