@@ -240,7 +240,7 @@ class Feed:
     async def _events(self, request: web.Request) -> web.StreamResponse:
         if "text/event-stream" not in request.headers.get("Accept", ""):
             after = int(request.query.get("after", "0"))
-            return web.json_response([row for row in self.events[-1_000:] if row["number"] > after])
+            return web.json_response([row for row in self.events[-5_000:] if row["number"] > after])
         seen = int(request.headers.get("Last-Event-ID", "0"))
         answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await answer.prepare(request)

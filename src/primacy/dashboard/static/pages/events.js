@@ -5,7 +5,7 @@ import { date, number, timeMs } from "../format.js";
 
 export const events = { id: "events", title: "Events", build };
 
-const STEP = 250;
+const STEP = 200;
 const LATE_MAX = 60;
 const WON = ["elected", "lease-taken"];
 const TONES = {
