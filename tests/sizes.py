@@ -35,8 +35,12 @@ PROCESSES = (
     "tests/test_faults_ballot.py",
     "tests/test_faults_calm.py",
     "tests/test_faults_mutants.py",
+    "tests/test_dashboard_server.py",
+    "tests/test_dashboard_browser.py",
+    "tests/test_dashboard_load.py",
+    "tests/test_dashboard_lab.py",
 )
-PARTS = {"core": "tests.proof_core"}
+PARTS = {"core": "tests.proof_core", "dashboard": "tests.proof_dashboard"}
 """What `make proof PART=...` can be asked for, and the module that does it."""
 
 

@@ -102,12 +102,12 @@ export function drawing(store, on) {
       attr(item.work, "cx", radius * .72);
       attr(item.work, "cy", -radius * .72);
       const top = spot.y < height / 2 - 20;
-      const base = top ? -(radius + 38) : radius + 29;
-      attr(item.role, "y", base);
-      attr(item.more, "y", base + 17);
       text(item.role, store.order.length > 12 ? (it.tone === "leader" ? "leader" : "") : it.word);
       const believes = width < 560 ? "" : node.there === "here" ? (node.leader === name ? "" : node.leader ? ` · follows ${short(node.leader, 9)}` : " · follows nobody") : "";
       text(item.more, store.order.length > 12 || (width < 560 && store.order.length > 7) || node.there === "never" || node.there === "stopped" ? "" : `term ${node.term}${acts ? (width < 560 ? "" : " · runs the work") : believes}`);
+      const base = top ? -(radius + (item.more.textContent ? 38 : 21)) : radius + 29;
+      attr(item.role, "y", base);
+      attr(item.more, "y", base + 17);
       attr(item.root, "aria-label", `Node ${name}, ${it.word}, term ${node.term}${acts ? ", runs the work" : ""}${node.leader && node.leader !== name ? `, believes in ${node.leader}` : ""}`);
     });
   }

@@ -55,7 +55,7 @@ function pictures(store, desk) {
     picture,
     button: h("button", { type: "button", class: "button primary", data: { picture: picture.name }, onclick: () => desk.order({ do: "picture", name: picture.name }, picture.ask && QUESTIONS.picture(picture.ask)) }, picture.title),
   }));
-  const root = h("section", { class: "card", "aria-label": "Three things to try" }, h("div", { class: "pictures" },
+  const root = h("section", { class: "card pictures-card", "aria-label": "Three things to try" }, h("div", { class: "pictures" },
     buttons.map(({ picture, button }) => h("div", { class: "picture" }, button, h("p", {}, picture.look)))));
   return {
     root,
@@ -180,7 +180,7 @@ function partitions(desk) {
 function feed(store, desk) {
   const outcome = h("p", { class: "outcome", hidden: true, id: "outcome" });
   const list = h("ol", { class: "feed", "aria-label": "The newest events" });
-  const root = h("section", { class: "card" }, h("h2", { class: "card-title" }, "What happens"), outcome, list);
+  const root = h("section", { class: "card feed-card" }, h("h2", { class: "card-title" }, "What happens"), outcome, list);
   return {
     root,
     update(news) {

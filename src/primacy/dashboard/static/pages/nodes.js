@@ -33,7 +33,7 @@ function build({ store }) {
     h("section", { class: "card" }, h("div", { class: "node-head" }, title, state.root), wait, next, holds, list.root, differs),
     count, card("", raw));
   const root = h("div", { class: "nodes" }, tabs, panel);
-  let asked = 0, asking = false, closed = false;
+  let asked = 0, asking = false, closed = false, shown = "";
 
   function choose(name, focus) {
     chosen = name;
@@ -64,6 +64,7 @@ function build({ store }) {
       const node = store.node(name);
       if (node) item.small.node(node);
     });
+    if (shown !== chosen && tabs.known.get(chosen)) { shown = chosen; tabs.scrollLeft = tabs.known.get(chosen).root.offsetLeft - 40; }
     const node = store.node(chosen);
     show(panel, Boolean(node));
     if (!node) return;
