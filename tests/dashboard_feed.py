@@ -21,7 +21,7 @@ from aiohttp import web
 from primacy.control import KEY_HEADER
 from primacy.control.client import Found
 from primacy.dashboard.server import Dashboard, DashboardPlan
-from primacy.dashboard.source import LabAt, now_ms
+from primacy.dashboard.source import now_ms
 
 KEY = "5a" * 32
 FILE = {
@@ -117,10 +117,6 @@ class Feed:
     def close(self) -> None:
         self.stop()
         self.loop.close()
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
@@ -355,10 +351,9 @@ class Served:
 @contextlib.contextmanager
 def served(feed: Feed, **changes: Any) -> Iterator[Served]:
     """A dashboard that reads this feed."""
-    lab = LabAt(f"http://{feed.address}", KEY) if feed.is_lab else None
     desk = Found("127.0.0.1", feed.port, KEY)
-    addresses = () if feed.is_lab else (feed.address,)
-    plan = DashboardPlan(addresses, KEY, lab=lab, desk_of=lambda _: desk)._replace(**changes)
+    nodes = () if feed.is_lab else (lambda: desk,)
+    plan = DashboardPlan(nodes, KEY, lab=desk if feed.is_lab else None, desk_of=lambda _: desk)._replace(**changes)
     one = Served(plan).start()
     try:
         yield one

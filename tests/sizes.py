@@ -36,6 +36,7 @@ PROCESSES = (
     "tests/test_faults_calm.py",
     "tests/test_faults_mutants.py",
     "tests/test_dashboard_server.py",
+    "tests/test_dashboard_command.py",
     "tests/test_dashboard_browser.py",
     "tests/test_dashboard_load.py",
     "tests/test_dashboard_lab.py",

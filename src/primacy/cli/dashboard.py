@@ -20,7 +20,9 @@ from primacy.errors import CannotHere, InUse, UsageError
 if TYPE_CHECKING:
     import ssl
 
+    from primacy.control.client import Found
     from primacy.dashboard.server import DashboardPlan
+    from primacy.dashboard.source import Where
 
 LISTEN = "127.0.0.1:8081"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -37,6 +39,7 @@ class Said(NamedTuple):
     """The port was not asked for: if it is taken, any other does."""
     secure: ssl.SSLContext | None
     open_browser: bool
+    until_eof: bool = False
 
 
 @click.command()
@@ -48,6 +51,7 @@ class Said(NamedTuple):
 @click.option("--tls-cert", metavar="FILE", type=click.Path(), help="Needed, with its key, to listen off loopback.")
 @click.option("--tls-key", metavar="FILE", type=click.Path(), help="The key of the certificate.")
 @click.option("--no-browser", is_flag=True, help="Do not open a browser.")
+@click.option("--until-eof", is_flag=True, hidden=True, help="End when standard input does: for whoever starts it.")
 @click.pass_obj
 def dashboard(
     call: Call,
@@ -62,13 +66,13 @@ def dashboard(
     tls_cert: str | None,
     tls_key: str | None,
     no_browser: bool,
+    until_eof: bool,
 ) -> int:
     """A page that shows the cluster live: who runs the job, for how long that is promised, what changed and why.
 
     On loopback everybody of this machine may look; to change something, sign in with the control key or with the link
     that is printed here and works once. Ends with Ctrl-C, and the cluster does not notice.
     """
-    from primacy.control.client import Found
     from primacy.dashboard.server import DashboardPlan
 
     host, port = _address(listen or LISTEN, "--listen")
@@ -77,24 +81,22 @@ def dashboard(
     if lab_folder is not None:
         plan = lab_plan(Path(lab_folder).absolute() if lab_folder else None)
     else:
-        found_at, key = _node(call, config, election, state_dir, addresses)
-        desk = Found(*_address(found_at[0], "--at"), key)
-        plan = DashboardPlan(found_at, key, desk_of=lambda _: desk)
+        nodes, key = _nodes(call, config, election, state_dir, addresses)
+        plan = DashboardPlan(nodes, key, desk_of=lambda _: nodes[0]())
     if not loopback and (secure is None or not plan.key):
         raise UsageError(
             f"--listen {listen}: off loopback everybody must sign in and nobody may listen in: it needs --tls-cert, "
             "--tls-key and a control key that can be read; or listen on 127.0.0.1 and come through an SSH tunnel"
         )
     plan = plan._replace(hosts=(host, *hosts), loopback=loopback, secure=secure is not None)
-    said = Said(host, port, listen is None, secure, not no_browser)
+    said = Said(host, port, listen is None, secure, not no_browser, until_eof)
     return serve(plan, said)
 
 
 def lab_plan(where: Path | None) -> DashboardPlan:
     """A dashboard of the lab in this folder, or of the one in the usual folder."""
-    from primacy.control.client import Found, find
+    from primacy.control.client import find
     from primacy.dashboard.server import DashboardPlan
-    from primacy.dashboard.source import LabAt
     from primacy.errors import NotReached
     from primacy.lab.place import CLUSTER, NODES, default_folder
 
@@ -106,7 +108,7 @@ def lab_plan(where: Path | None) -> DashboardPlan:
     def desk_of(node: str) -> Found | None:
         return find(str(folder / NODES / node / CLUSTER / "main")) if "/" not in node else None
 
-    return DashboardPlan((), found.key, LabAt(f"http://{found.host}:{found.port}", found.key), desk_of)
+    return DashboardPlan((), found.key, found, desk_of)
 
 
 def serve(plan: DashboardPlan, said: Said) -> int:
@@ -129,6 +131,8 @@ async def _serve(plan: DashboardPlan, said: Said, taken: socket.socket) -> int:
         click.echo(line)
     if said.open_browser and not os.environ.get("SSH_CONNECTION"):
         open_browser(f"{link}#enter={code}" if code else link)
+    if said.until_eof:
+        asyncio.get_running_loop().add_reader(0, over.event.set)
     await over.event.wait()
     await board.close()
     return over.code
@@ -178,24 +182,29 @@ def tunnel(port: int, environment: Mapping[str, str]) -> str:
     return f"from your own machine: ssh -L {port}:127.0.0.1:{port} {user}@{host}, then open the page there"
 
 
-def _node(
+def _nodes(
     call: Call, config: str | None, election: str | None, state_dir: str | None, addresses: tuple[str, ...]
-) -> tuple[tuple[str, ...], str]:
-    """Which nodes to read, and the control key if it can be read. A node that is named need not run yet."""
+) -> tuple[tuple[Where, ...], str]:
+    """Where the nodes are that are read, and the control key. A node that is named need not run yet."""
     from primacy.cli.local import local
+    from primacy.control.client import Found, find
     from primacy.errors import NotReached
 
     named = addresses or ((call.at,) if call.at is not None else ())
-    for address in named:
-        _address(address, "--at")
+    places = [_address(address, "--at") for address in named]
     try:
-        found = local(call._replace(at=named[0] if named else None), config, election, state_dir).found
+        here = local(call._replace(at=named[0] if named else None), config, election, state_dir)
     except NotReached:
-        if named:
-            return named, ""
-        raise
-    host = f"[{found.host}]" if ":" in found.host else found.host
-    return named or (f"{host}:{found.port}",), found.key
+        if not named:
+            raise
+        return tuple(_fixed(Found(*place, "")) for place in places), ""
+    if not named:
+        return (lambda: find(here.folder),), here.found.key
+    return tuple(_fixed(here.found._replace(host=host, port=port)) for host, port in places), here.found.key
+
+
+def _fixed(found: Found) -> Where:
+    return lambda: found
 
 
 def _address(text: str, option: str) -> tuple[str, int]:

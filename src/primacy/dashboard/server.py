@@ -24,7 +24,7 @@ from primacy.dashboard.access import COOKIE, SESSION_MS, Access
 from primacy.dashboard.hub import WATCHERS_MAX, Hub
 from primacy.dashboard.orders import Scene, steps_of
 from primacy.dashboard.rows import text_of
-from primacy.dashboard.source import DeskOf, LabAt, Source, now_ms, wall_ms
+from primacy.dashboard.source import DeskOf, Source, Where, now_ms, wall_ms
 from primacy.dashboard.view import Model, view
 from primacy.errors import NotReached, Refused, UsageError
 
@@ -56,11 +56,12 @@ def nobody(node: str) -> Found | None:  # noqa: ARG001
 class DashboardPlan(NamedTuple):
     """All that a dashboard needs to know."""
 
-    addresses: tuple[str, ...] = ()
-    """HOST:PORT of the nodes to read."""
+    nodes: tuple[Where, ...] = ()
+    """Where the nodes are that are read; one is enough. None in a lab, which reads them all."""
     key: str = ""
     """The control key, for orders; empty: read only."""
-    lab: LabAt | None = None
+    lab: Found | None = None
+    """The lab's supervisor."""
     desk_of: DeskOf = nobody
     """Where a node takes orders, by its name, and its key."""
     hosts: tuple[str, ...] = ()
@@ -85,7 +86,7 @@ class Dashboard(LoopbackServer):
         self.hosts = {*LOOPBACK, *(host.lower() for host in plan.hosts)}
         self.plan = plan
         self.access = Access(plan.key, loopback=plan.loopback, lab=plan.lab is not None)
-        self.source = Source(plan.addresses, plan.lab, plan.desk_of)
+        self.source = Source(plan.nodes, plan.lab, plan.desk_of)
         self.hub = Hub(self.source.record)
         self.model: Model = {}
         self.files = static_files()

@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 import aiohttp
 
@@ -56,13 +56,8 @@ NEWS_MAX = 5_000
 """Events that were read and not yet shown: at 200 a second this is 25 seconds."""
 
 
-class LabAt(NamedTuple):
-    """Where the lab supervisor listens, and its key."""
-
-    url: str
-    key: str = ""
-
-
+Where = Callable[[], Found | None]
+"""Where a node answers now; None if it does not run. Asked again after every failure, for a restart may move it."""
 DeskOf = Callable[[str], Found | None]
 """Where a node, by its name, takes orders now; None if nobody knows."""
 
@@ -78,8 +73,8 @@ def wall_ms() -> int:
 class Source:
     """What was read so far."""
 
-    def __init__(self, addresses: tuple[str, ...], lab_at: LabAt | None, desk_of: DeskOf) -> None:
-        self.addresses = addresses
+    def __init__(self, nodes: Sequence[Where], lab_at: Found | None, desk_of: DeskOf) -> None:
+        self.nodes = nodes
         self.lab_at = lab_at
         self.desk_of = desk_of
         self.record = Record()
@@ -88,8 +83,8 @@ class Source:
         self.plan = Plan()
         self.lab: Lab | None = None
         self.chain: Chain | None = None
-        self.homes: dict[str, str] = {}
-        """The address at which a node itself answers, by its name."""
+        self.homes: dict[str, Found] = {}
+        """Where a node itself answers, by its name."""
         self.is_watched = False
         self._hurry = asyncio.Event()
         self._news: list[Row] = []
@@ -103,10 +98,10 @@ class Source:
         self._session = aiohttp.ClientSession(timeout=limit, trust_env=False)
         work: list[Coroutine[Any, Any, None]] = [self._keep_plan()]
         if self.lab_at is not None:
-            work += [self._look_lab(self.lab_at), self._listen(self.lab_at.url)]
-        for address in self.addresses:
-            self.reads[address] = Read(address, None, now_ms())
-            work += [self._look(address), self._listen(f"http://{address}")]
+            lab_at = self.lab_at
+            work += [self._look_lab(lab_at), self._listen(lambda: lab_at)]
+        for where in self.nodes:
+            work += [self._look(where), self._listen(where)]
         self._tasks = [asyncio.get_running_loop().create_task(each) for each in work]
 
     async def close(self) -> None:
@@ -151,18 +146,28 @@ class Source:
 
     # --- a node -------------------------------------------------------------------------------------------------------
 
-    async def _look(self, address: str) -> None:
+    async def _look(self, where: Where) -> None:
+        found, name = where(), "the node"
         while True:
             try:
-                document = cluster_of(await self._get(f"http://{address}/v1/cluster"))
+                if found is None:
+                    raise NotReached("no node runs here; primacy run starts one")
+                self._renamed(name, name := _at(found))
+                document = cluster_of(await self._get(found, "/v1/cluster"))
                 if document is None:
-                    raise NotReached(f"what answers at {address} is no node of primacy")
-                self.reads[address] = Read(address, document, now_ms())
-                self.homes[document.seen_from] = address
+                    raise NotReached(f"what answers at {name} is no node of primacy")
+                self.reads[name] = Read(name, document, now_ms())
+                self.homes[document.seen_from] = found
             except (NotReached, Refused) as error:
-                self._missed(address, str(error))
+                self._missed(name, str(error))
                 await asyncio.sleep(AGAIN_S)
+                found = where()
             await self._rest()
+
+    def _renamed(self, before: str, now: str) -> None:
+        """It answers elsewhere now: what was read of it is not read by anybody else."""
+        if before != now and before in self.reads:
+            self.reads[now] = self.reads.pop(before)._replace(at=now)
 
     def _missed(self, name: str, error: str) -> None:
         before = self.reads.get(name) or Read(name, None, now_ms())
@@ -175,7 +180,7 @@ class Source:
             plan, hashes = None, {}
             for desk in sorted({found for name in self._names() if (found := self.desk_of(name)) is not None}):
                 with contextlib.suppress(NotReached, Refused):
-                    raw = object_of(await self._get(f"http://{_at(desk)}/v1/config"))
+                    raw = object_of(await self._get(desk, "/v1/config"))
                     node = text_of(raw.get("node"), NAME_CHARS_MAX)
                     plan = plan or plan_of(raw, node)
                     hashes[node] = text_of(raw.get("hash"), NAME_CHARS_MAX)
@@ -188,20 +193,23 @@ class Source:
 
     # --- events -------------------------------------------------------------------------------------------------------
 
-    async def _listen(self, url: str) -> None:
+    async def _listen(self, where: Where) -> None:
         """All events that there are, then as they come; after a break, from where it broke."""
         seen = 0
         while True:
             with contextlib.suppress(NotReached, Refused, aiohttp.ClientError, OSError, TimeoutError, ValueError):
-                async for raw in self._events(url, seen):
+                found = where()
+                if found is None:
+                    raise NotReached("nobody is there")
+                async for raw in self._events(found, seen):
                     seen = number_of(raw.get("number")) or seen
                     row = event_row(raw)
                     if row is not None and len(self._news) < NEWS_MAX:
                         self._news += self.record.add((row,))
             await asyncio.sleep(AGAIN_S)
 
-    async def _events(self, url: str, after: int) -> AsyncIterator[dict[str, Any]]:
-        earlier = await self._get(f"{url}/v1/events?after={after}")
+    async def _events(self, found: Found, after: int) -> AsyncIterator[dict[str, Any]]:
+        earlier = await self._get(found, f"/v1/events?after={after}")
         for raw in earlier if isinstance(earlier, list) else []:
             if isinstance(raw, dict):
                 after = number_of(raw.get("number")) or after
@@ -209,25 +217,26 @@ class Source:
         assert self._session is not None
         headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
         limit = aiohttp.ClientTimeout(total=None, sock_connect=ASK_S, sock_read=60)
-        async with self._session.get(f"{url}/v1/events", headers=headers, timeout=limit) as answer:
+        url = f"{_url(found)}/v1/events"
+        async with self._session.get(url, headers=headers, timeout=limit, ssl=_trusted(found)) as answer:
             if answer.status != 200:
                 raise NotReached(f"no events from {url}: {answer.status}")
             async for line in answer.content:
                 if line.startswith(b"data:") and len(line) <= LINE_BYTES_MAX:
-                    found = json.loads(line[5:])
-                    if isinstance(found, dict):
-                        yield found
+                    told = json.loads(line[5:])
+                    if isinstance(told, dict):
+                        yield told
 
     # --- the lab ------------------------------------------------------------------------------------------------------
 
-    async def _look_lab(self, lab_at: LabAt) -> None:
+    async def _look_lab(self, lab_at: Found) -> None:
         """The lab asks all of its nodes itself: each that answers is a statement by itself."""
         while True:
             try:
-                raw = object_of(await self._get(f"{lab_at.url}/v1/lab"))
+                raw = object_of(await self._get(lab_at, "/v1/lab"))
                 found = lab_of(raw)
                 if found is None:
-                    raise NotReached(f"what answers at {lab_at.url} is no lab of primacy")
+                    raise NotReached(f"what answers at {_at(lab_at)} is no lab of primacy")
                 self._take_lab(found, raw)
             except (NotReached, Refused) as error:
                 for name in tuple(self.reads) or ("the lab",):
@@ -253,37 +262,35 @@ class Source:
 
     async def document(self, node: str) -> Any:
         """A node's own state document, with its counters; None if its API is not read here."""
-        desk = self.desk_of(node) if self.lab_at is not None else None
-        address = _at(desk) if desk is not None else self.homes.get(node)
-        if address is None or (address in self.reads and self.reads[address].error):
-            return None
-        return await self._get(f"http://{address}/v1/state")
+        found = self.desk_of(node) if self.lab_at is not None else self.homes.get(node)
+        return await self._get(found, "/v1/state") if found is not None else None
 
     async def order_node(self, node: str, path: str, body: dict[str, Any]) -> Any:
         """Said to the node itself if it can be, else to one that answers and passes it on."""
         for name in (node, *sorted(self._names())):
             desk = self.desk_of(name) if name else None
             if desk is not None:
-                return await self._order(f"http://{_at(desk)}{path}", body, desk.key)
+                return await self._order(desk, path, body)
         raise NotReached("no node answers, so that nobody can be told")
 
     async def order_lab(self, path: str, body: dict[str, Any]) -> Any:
         assert self.lab_at is not None
-        return await self._order(f"{self.lab_at.url}{path}", body, self.lab_at.key)
+        return await self._order(self.lab_at, path, body)
 
-    async def _order(self, url: str, body: dict[str, Any], key: str) -> Any:
+    async def _order(self, found: Found, path: str, body: dict[str, Any]) -> Any:
         """Raises `NotReached`, or `Refused` with the sentence of whoever refused."""
         assert self._session is not None
-        headers = {ORDER_HEADER: "1", **({KEY_HEADER: key} if key else {})}
+        headers = {ORDER_HEADER: "1", **({KEY_HEADER: found.key} if found.key else {})}
         limit = aiohttp.ClientTimeout(total=ORDER_S)
-        return await self._answer(self._session.post(url, json=body, headers=headers, timeout=limit), url)
+        url, trust = f"{_url(found)}{path}", _trusted(found)
+        return await self._answer(self._session.post(url, json=body, headers=headers, timeout=limit, ssl=trust), found)
 
-    async def _get(self, url: str) -> Any:
+    async def _get(self, found: Found, path: str) -> Any:
         assert self._session is not None
-        return await self._answer(self._session.get(url), url)
+        return await self._answer(self._session.get(f"{_url(found)}{path}", ssl=_trusted(found)), found)
 
-    async def _answer(self, request: Any, url: str) -> Any:
-        where = url.removeprefix("http://").partition("/")[0]
+    async def _answer(self, request: Any, found: Found) -> Any:
+        where = _at(found)
         try:
             async with request as answer:
                 data = await answer.content.read(ANSWER_BYTES_MAX)
@@ -308,5 +315,14 @@ def _why(error: BaseException) -> str:
     return str(getattr(system, "strerror", None) or type(error).__name__)
 
 
-def _at(desk: Found) -> str:
-    return f"[{desk.host}]:{desk.port}" if ":" in desk.host else f"{desk.host}:{desk.port}"
+def _at(found: Found) -> str:
+    return f"[{found.host}]:{found.port}" if ":" in found.host else f"{found.host}:{found.port}"
+
+
+def _url(found: Found) -> str:
+    return f"{'https' if found.certificate else 'http'}://{_at(found)}"
+
+
+def _trusted(found: Found) -> aiohttp.Fingerprint | bool:
+    """A node with TLS must show the very certificate that its state folder names."""
+    return aiohttp.Fingerprint(bytes.fromhex(found.certificate)) if found.certificate else True
