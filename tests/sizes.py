@@ -22,6 +22,7 @@ PROCESSES = (
     "tests/test_cli_agent.py",
     "tests/test_cluster.py",
     "tests/test_manual.py",
+    "tests/test_view.py",
     "tests/test_child.py",
     "tests/test_lab.py",
     "tests/test_chain.py",
