@@ -116,7 +116,7 @@ def tests(*arguments: str) -> bool:
 def members(options: argparse.Namespace) -> bool:
     """First starts and changed lists in every order, and the failing disk."""
     names = ("tests/test_faults_members.py", "tests/test_faults_ballot.py")
-    return all([tests(*names) for _ in range(min(REPEATS, options.rounds))])
+    return all(tests(*names) for _ in range(min(REPEATS, options.rounds)))
 
 
 def calm(_: argparse.Namespace) -> bool:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, assert_never
 
 from primacy.agent.child import Child, told
+from primacy.agent.gatekeeper import GateKeeper
 from primacy.agent.guard_link import GuardLink
 from primacy.agent.lease_file import LeaseFile
 from primacy.election.inputs import Input
@@ -98,6 +99,7 @@ class ProcessDuty:
         lease: LeaseFile,
         require: str,
         boss: Boss,
+        gate: GateKeeper,
         ready: Ready = lambda _: [],
     ) -> None:
         self.election = election
@@ -110,6 +112,8 @@ class ProcessDuty:
         self.require = require
         self.boss = boss
         self.ready = ready
+        self.gate = gate
+        gate.let_in, gate.tell, gate.note = self._begin, boss.tell, boss.note
         self._release: Release | None = None
         """Of the term whose work may run: in the guard's hands from its first start on (G4)."""
         self.guard: GuardLink | None = None
@@ -129,15 +133,25 @@ class ProcessDuty:
 
     # --- what the driver says -----------------------------------------------------------------------------------------
 
-    def start(self, leadership: Leadership, release: Release | None, covered: bool) -> None:  # noqa: ARG002
+    def start(self, leadership: Leadership, release: Release | None, covered: bool) -> None:
         self._release = release
+        self.gate.ask(leadership, covered)
+
+    def _begin(self, leadership: Leadership) -> None:
         self._step(machine.Begin(leadership))
 
     def extend(self, leadership: Leadership) -> None:
-        self._step(machine.Renew(leadership))
+        if self.gate.waits:
+            self.gate.renew(leadership)
+        else:
+            self._step(machine.Renew(leadership))
 
     def stop(self, term: int, reason: str, planned: bool) -> None:  # noqa: ARG002
-        self._step(machine.End(term, planned))
+        if self.gate.waits:
+            self.gate.end(term)
+            self.boss.stepped()
+        else:
+            self._step(machine.End(term, planned))
 
     def release(self, term: int, successor: str) -> None:
         self._step(machine.LetGo(term, successor))
@@ -156,7 +170,7 @@ class ProcessDuty:
     @property
     def is_over(self) -> bool:
         """Nothing runs, and nothing is left to be confirmed."""
-        return self.watchdog.phase is Phase.IDLE
+        return self.watchdog.phase is Phase.IDLE and not self.gate.waits
 
     @property
     def is_orphaned(self) -> bool:
@@ -165,7 +179,8 @@ class ProcessDuty:
 
     def view(self) -> DutyView:
         dog = self.watchdog
-        return DutyView("process", dog.state, dog.since_ms, dog.pid, dog.run, self.containment, self.containment_why)
+        state = State.WAITING if self.gate.waits else dog.state
+        return DutyView("process", state, dog.since_ms, dog.pid, dog.run, self.containment, self.containment_why)
 
     def watch_lock(self) -> None:
         """Look until the run lock is free, quickly at first."""
@@ -175,6 +190,7 @@ class ProcessDuty:
     async def close(self) -> None:
         """Guards that hold nothing are sent away, and waited for. One that does ends its tree when we are gone."""
         self._closed = True
+        self.gate.close()
         for timer in (self._timer, self._look):
             if timer is not None:
                 timer.cancel()

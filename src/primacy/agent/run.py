@@ -15,22 +15,24 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from primacy.agent.assemble import addresses, holding_times, is_alone, seat_of, strategy_of, transport_of
-from primacy.agent.child import Child
+from primacy.agent.child import Child, told
 from primacy.agent.correspondence import Correspondence
 from primacy.agent.desk import Desk
+from primacy.agent.errand import outer_environment
+from primacy.agent.gatekeeper import GateKeeper
 from primacy.agent.lease_file import LeaseFile, lease_folder
 from primacy.agent.log import Level, Log
 from primacy.agent.meter import Meter, MeteredDurable
 from primacy.agent.process_duty import ProcessDuty
 from primacy.agent.state import claim, forget_pause, is_paused, keep_pause, open_state
 from primacy.agent.words import of_note, of_order
-from primacy.control import Snapshot
+from primacy.control import Approve, Order, Snapshot
 from primacy.control.orders import carry_out
-from primacy.control.post import Happened
+from primacy.control.post import Happened as Told
 from primacy.election.events import Code, Event, sentence
 from primacy.election.inputs import Input, Pause, Received, Resume, Shutdown, Started
 from primacy.election.messages import Message, Release
-from primacy.election.model import Role
+from primacy.election.model import Leadership, Role
 from primacy.errors import CannotHere, Unsafe
 from primacy.node.ballot import FileDurable
 from primacy.node.clock import Clock, SystemClock
@@ -40,7 +42,8 @@ from primacy.node.lock import AgentLock, RunLock
 from primacy.settings.schema import Settings
 from primacy.transport import ReadyDatagram
 from primacy.watchdog.containment import containment_sentence
-from primacy.watchdog.machine import Note, Policy, Restart, Watchdog
+from primacy.watchdog.gate import Gate, Rule
+from primacy.watchdog.machine import Happened, Note, Policy, Restart, Watchdog
 
 EXIT_INTERRUPTED = 130
 PATIENCE = 2
@@ -187,8 +190,14 @@ class Agent:
         self.run_lock = RunLock(folder)
         election = settings.election.name
         lease = LeaseFile(lease_folder(folder.where, os.environ, os.geteuid()), election, self.clock, self.complain)
-        policy = Policy(Restart(settings.run.restart), settings.run.stop_ms)
+        policy = Policy(Restart(settings.run.restart), settings.run.stop_ms, settings.run.restart_limit)
         timing = holding_times(settings)
+        rule = Rule(settings.election.mode == "manual", bool(settings.run.fence_command), settings.run.fence_ms)
+        self.gate = GateKeeper(
+            Gate(timing, rule, self.node), self.clock, settings.run.fence_command, plan.child.cwd, self.fence_told
+        )
+        self.predecessor = ""
+        """Who led before, as far as this node has heard since it started."""
         self.duty = ProcessDuty(
             election,
             plan.child,
@@ -199,6 +208,7 @@ class Agent:
             lease,
             settings.run.require_containment,
             self,
+            self.gate,
             self.ready_release,
         )
         self.meter = Meter()
@@ -343,10 +353,17 @@ class Agent:
     def ready_release(self, release: Release) -> list[ReadyDatagram]:
         return self.transport.ready_release(release) if self.transport is not None else []
 
+    def fence_told(self, leadership: Leadership) -> dict[str, str]:
+        """What a fence command is told: for whom it fences, and, if that is known, against whom."""
+        more = told(self.settings.election.name, self.node, leadership)
+        return {**outer_environment(os.environ), **more, "PRIMACY_PREDECESSOR": self.predecessor}
+
     def note(self, note: Note) -> None:
         level, text = of_note(note)
         self.log.say(level, text, code=note.what, node=self.node, run=note.run)
-        self.record(self.duty.watchdog.term, note.what, text, note.number)
+        self.record(self.duty.watchdog.term or self.gate.gate.term, note.what, text, note.number)
+        if note.what is Happened.RUNNING:
+            self.predecessor = self.node
 
     def complain(self, sentence: str) -> None:
         self.log.warn(sentence)
@@ -355,6 +372,8 @@ class Agent:
         """A muteness that ends in the step it began in (the first start) is no news."""
         brief = {event.code for event in events} >= {Code.MUTED, Code.UNMUTED}
         for event in events:
+            if event.code is Code.FOLLOWS:
+                self.predecessor = event.subject
             self.meter.recorded(event)
             quiet = brief and event.code in (Code.MUTED, Code.UNMUTED)
             self.log.event(self.node, event, Level.DEBUG if quiet else None)
@@ -367,9 +386,9 @@ class Agent:
         at_ms = self.clock.wall_ms()
         self.desk.record(at_ms, term, code, text, value)
         if self.correspondence is not None:
-            self.correspondence.happened(Happened(at_ms, term, code, text, value))
+            self.correspondence.happened(Told(at_ms, term, code, text, value))
 
-    def heard_event(self, node: str, event: Happened) -> None:
+    def heard_event(self, node: str, event: Told) -> None:
         self.desk.record_of(node, *event)
 
     def alarm(self, sentence: str) -> None:
@@ -391,6 +410,7 @@ class Agent:
             now_ms=now_ms,
             wall_ms=self.clock.wall_ms(),
             ending=self.ending,
+            approval_term=self.gate.approval_term,
             others=talk.others if talk is not None else {},
             troubles=transport.troubles if transport is not None else (),
             config=self.strategy.seat.membership.hash,
@@ -411,6 +431,7 @@ class Agent:
             strategy.healthy,
             dog.state,
             dog.pid,
+            self.gate.gate.phase,
         )
 
     def links(self) -> dict[str, str]:
@@ -429,13 +450,16 @@ class Agent:
         self.log.info(text, code="links", node=self.node)
         self.record(self.strategy.term, "links", text)
 
-    def order(self, given: Input, said_at: str = "") -> None:
+    def order(self, given: Order, said_at: str = "") -> None:
         """Raises `Refused` if the disk does not take what the order must leave there."""
         if isinstance(given, Resume):
             forget_pause(self.folder)
         text = of_order(self.node, given, said_at)
         self.log.info(text, code="told", node=self.node)
         self.record(self.strategy.term, "told", text)
+        if isinstance(given, Approve):
+            self.gate.approve(given.term, given.by)
+            return
         self.driver.give(given)
         if isinstance(given, Pause):
             keep_pause(self.folder)

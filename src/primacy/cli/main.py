@@ -39,6 +39,7 @@ COMMANDS: dict[str, Lazy] = {
     "transfer": Lazy("primacy.cli.orders:transfer", "Stop the command, in order, and hand the role to NODE."),
     "pause": Lazy("primacy.cli.orders:pause", "Keep this node, or NODE, from leading."),
     "resume": Lazy("primacy.cli.orders:resume", "End `pause`."),
+    "approve": Lazy("primacy.cli.orders:approve", "Let the elected node start the command (manual mode)."),
     "init": Lazy("primacy.cli.orders:init", "Begin a cluster, once, on one node."),
     "rejoin": Lazy("primacy.cli.orders:rejoin", "Go on without a node that is gone for good."),
     "lab": Lazy("primacy.cli.lab:lab", "A real cluster on this machine, to try things and to break them."),

@@ -5,6 +5,11 @@ Each is one order to the node of this machine, which refuses what makes no sense
 
 from __future__ import annotations
 
+import contextlib
+import getpass
+import os
+import re
+import socket
 import sys
 from typing import Any
 
@@ -67,6 +72,30 @@ def resume(call: Call, /, *, node: str | None, as_json: bool, **where: str | Non
 
 @click.command()
 @local_options
+@click.argument("node", required=False)
+@click.option(
+    "--term", type=click.IntRange(1), metavar="N", help="The term that is approved; `primacy status` says it."
+)
+@json_option
+@click.pass_obj
+def approve(call: Call, /, *, node: str | None, term: int | None, as_json: bool, **where: str | None) -> None:
+    """Let the elected node start the command (election.mode: manual). It is for this node and this term only.
+
+    Without NODE and --term it is what `primacy status` shows to be waiting.
+    """
+    here = local(call, **where)
+    if node is None or term is None:
+        waiting = [found for found in _waiting(here) if node in (None, found[0]) and term in (None, found[1])]
+        if not waiting:
+            whose = f"node {node}" if node else "no node"
+            raise Refused(f"as far as this node knows, {whose} waits for {'no' if node else 'an'} approval")
+        node, term = waiting[0]
+    state = here.order("approve", node=node, term=term, by=_whoever())
+    _say(call, as_json, state, f"a start of node {node} in term {term} is approved")
+
+
+@click.command()
+@local_options
 @click.option("--without", multiple=True, metavar="NODE", help="A node that cannot answer and has no memory.")
 @yes_option
 @json_option
@@ -106,6 +135,23 @@ def rejoin(call: Call, /, *, without: tuple[str, ...], yes: bool, as_json: bool,
     )
     state = node.order("rejoin", without=list(without))
     _say(call, as_json, state, f"node {state['node']} goes on without {_names(without)}; see: primacy status")
+
+
+def _waiting(here: Local) -> list[tuple[str, int]]:
+    """Which nodes wait for an approval of which term, as the node of this machine knows it: itself first."""
+    said = [str(here.get("/v1/state")["waits_for"])]
+    with contextlib.suppress(Refused):  # a node of an older version knows of itself only
+        said += [str(row["waits_for"]) for row in here.get("/v1/cluster")["nodes"]]
+    found = [re.search(r"primacy approve (\S+) --term (\d+)", sentence) for sentence in said]
+    return list(dict.fromkeys((match[1], int(match[2])) for match in found if match))
+
+
+def _whoever() -> str:
+    """For the record; what counts is the control key."""
+    try:
+        return f"{getpass.getuser()} on {socket.gethostname()}"
+    except (KeyError, OSError):
+        return f"user {os.getuid()} on {socket.gethostname()}"
 
 
 def _named(node: str | None) -> dict[str, str]:

@@ -42,6 +42,18 @@ class Duty(Protocol):
     def containment(self) -> str: ...
 
 
+class Approve(NamedTuple):
+    """An operator lets the work of this node start in this term (G8)."""
+
+    term: int
+    by: str
+    """Who says so, as the request has it: whoever has the control key may."""
+
+
+Order = Input | Approve
+"""What a request may become: for the election, or for what stands between it and the work."""
+
+
 class Trouble(Protocol):
     """What stands between this node and another, for people."""
 
@@ -76,6 +88,8 @@ class Snapshot(NamedTuple):
     wall_ms: int
     ending: bool
     """It was asked to end: no order is taken any more."""
+    approval_term: int = 0
+    """The term whose start waits for an approval here; 0 for none."""
     others: Mapping[str, Heard] = {}
     """What the other nodes said of themselves."""
     troubles: Sequence[Trouble] = ()
@@ -94,8 +108,8 @@ class AgentPort(Protocol):
 
     def snapshot(self) -> Snapshot: ...
 
-    def order(self, given: Input, said_at: str = "") -> None:
-        """For the election. Its effects are done when this returns. `said_at`: the node that passed it on."""
+    def order(self, given: Order, said_at: str = "") -> None:
+        """Its effects are done when this returns. `said_at`: the node that passed it on."""
         ...
 
     async def pass_on(self, to: str, name: str, body: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from primacy.control import AgentPort, Snapshot
+from primacy.control import AgentPort, Approve, Order, Snapshot
 from primacy.control.eventlog import EventLog
 from primacy.election.events import Code
 from primacy.election.inputs import Init, Input, Pause, Rejoin, Resume, StepDown
@@ -25,6 +25,8 @@ PASSED = (*TO_LEADER, *TO_NODE)
 """Orders that a node takes from another one, for its operator: by its role, or named in `node`."""
 NAMES_MAX = 64
 """Nodes that one order may name: no list of voters is longer."""
+BY_CHARS_MAX = 100
+"""A user's name, with the machine's."""
 
 
 def target_of(name: str, body: dict[str, Any], shot: Snapshot) -> str:
@@ -50,7 +52,7 @@ def carry_out(name: str, body: dict[str, Any], port: AgentPort, events: EventLog
             raise Refused(entry.text)
 
 
-def order_of(name: str, body: dict[str, Any], shot: Snapshot) -> Input:
+def order_of(name: str, body: dict[str, Any], shot: Snapshot) -> Order:
     """Raises `UsageError` for a request that makes no sense, `Refused` for one that cannot be done now."""
     if shot.ending:
         raise Refused(f"node {shot.node} is stopping and takes no orders any more")
@@ -112,11 +114,35 @@ def _rejoin(body: dict[str, Any], shot: Snapshot) -> Input:
     return Rejoin(without)
 
 
-ORDERS: dict[str, Callable[[dict[str, Any], Snapshot], Input]] = {
+def _approve(body: dict[str, Any], shot: Snapshot) -> Order:
+    """Names node and term, so that what was decided for one leadership never starts another (G8)."""
+    only(body, "node", "term", "by")
+    node, term, by = body.get("node"), body.get("term"), body.get("by", "")
+    if not isinstance(node, str) or type(term) is not int or term < 1:
+        raise UsageError('node and term: what is approved, {"node": "a", "term": 7}')
+    if not isinstance(by, str) or len(by) > BY_CHARS_MAX or not by.isprintable():
+        raise UsageError(f"by: a name of at most {BY_CHARS_MAX} characters")
+    if shot.settings.election.mode != "manual":
+        raise Refused("election.mode is automatic: nothing waits for an approval")
+    if node != shot.node:
+        raise Refused(f"this is node {shot.node}; an approval of node {node[:80]} is given there")
+    if not shot.approval_term:
+        waits = f"; it waits for {shot.view.waits_for}" if shot.view.waits_for else ""
+        raise Refused(f"node {node} does not wait for an approval{waits}")
+    if term != shot.approval_term:
+        raise Refused(
+            f"node {node} waits for an approval of term {shot.approval_term}, not {term}: "
+            f"primacy approve {node} --term {shot.approval_term}"
+        )
+    return Approve(term, by or "a holder of the control key")
+
+
+ORDERS: dict[str, Callable[[dict[str, Any], Snapshot], Order]] = {
     "step-down": _step_down,
     "transfer": _transfer,
     "pause": _pause,
     "resume": _resume,
+    "approve": _approve,
     "init": _init,
     "rejoin": _rejoin,
 }

@@ -25,7 +25,7 @@ from primacy.election.messages import Message, Release
 from primacy.errors import CannotHere, InUse
 from primacy.transport import Hear, Overhear, ReadyDatagram, Trouble, ignored
 from primacy.transport.doubles import FORGOTTEN_S, Doubles
-from primacy.transport.layout import packed, packed_word, unpacked, unpacked_word
+from primacy.transport.layout import LAYOUT, packed, packed_word, unpacked, unpacked_word
 from primacy.transport.links import Links
 from primacy.transport.peer import Address, Peer, SocketAddress, numeric
 from primacy.transport.seal import DATAGRAM_BYTES_MAX, Drop, Opened, Seal, Sort
@@ -385,8 +385,8 @@ class UdpTransport:
         if drop.why == "layout" and sender is not None:
             self._complain_once(
                 sender,
-                f"node {sender.name} speaks layout {drop.layout}, which this version of primacy does not know: it "
-                "is not heard; upgrade this node",
+                f"node {sender.name} speaks layout {drop.layout}, and this version of primacy layout {LAYOUT}: they do "
+                f"not hear each other; upgrade {'this node' if drop.layout > LAYOUT else f'node {sender.name}'}",
             )
         elif drop.why == "seal" and dialled is not None:
             self._complain_once(
