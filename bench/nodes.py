@@ -67,7 +67,7 @@ class Nodes:
         self.start_one(node)
         source = f"{self.name}-{node}"
         self.watch.until(
-            lambda line: line.source == source and bool(FOLLOWS.search(line.text)), since, f"{source} back"
+            lambda line: line.source == source and bool(FOLLOWS.search(line.text)), since, f"{source} is back"
         )
         self.watch.rest(SPARE_S)
 

@@ -1,4 +1,4 @@
-"""The peers: etcd with `etcdctl lock`, and PySyncObj. On free ports of loopback, in private folders."""
+"""The peers: etcd with `etcdctl lock`, and PySyncObj. On free ports of loopback, in folders of their own."""
 
 from __future__ import annotations
 

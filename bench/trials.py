@@ -24,6 +24,8 @@ class Took(NamedTuple):
     command_ms: float = 0.0
     gap_ms: float = 0.0
     """From the end of the old command to the start of the next."""
+    notice_ms: float = 0.0
+    """From SIGKILL until the death of the agent could be seen: what nobody who watches it can beat."""
 
 
 def since_ms(began_ns: int, at_ns: int) -> float:
@@ -36,11 +38,13 @@ def since_ms(began_ns: int, at_ns: int) -> float:
 def agent_killed(nodes: Nodes) -> Took:
     """Its guard ends the command and releases."""
     old, since = nodes.runs_on, len(nodes.watch.lines)
-    began_ns = time.monotonic_ns()
-    nodes.agents[old].kill()
+    with Ending(nodes.agents[old].pid) as ending:
+        began_ns = time.monotonic_ns()
+        ending.ask(signal.SIGKILL)
+        noticed_ns = ending.wait(nodes.watch)
     took = _next(nodes, since, began_ns)
     nodes.back(old)
-    return took
+    return took._replace(notice_ms=since_ms(began_ns, noticed_ns))
 
 
 def node_lost(nodes: Nodes) -> Took:
@@ -121,8 +125,8 @@ class Ending:
     def __exit__(self, *_: object) -> None:
         os.close(self.handle)
 
-    def ask(self) -> None:
-        signal.pidfd_send_signal(self.handle, signal.SIGTERM)
+    def ask(self, number: int = signal.SIGTERM) -> None:
+        signal.pidfd_send_signal(self.handle, number)
 
     def wait(self, watch: Watch) -> int:
         """When it ended."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -123,12 +124,15 @@ def test_one_command_at_a_time_whatever_is_done_to_the_nodes(lab: Lab, stamps: P
     lab.restart(fifth)
     lab.until_acting()
 
+    seen = lab.until(lambda: (said := lab.cluster("a"))["acting"] and said, "who acts, as a knows it")
+    assert [row["node"] for row in seen["nodes"]] == list(lab.names)
+    assert seen["alarms"] == []
+
     events = lab.events()
     assert {row["node"] for row in events} == set(lab.names)
     assert [row["at_unix_ms"] for row in events] == sorted(row["at_unix_ms"] for row in events)
-    lives = stamp.read(str(stamps))
-    assert len({life.token for life in lives}) >= 6
-    assert stamp.overlaps(lives) == []
+    lab.until(lambda: len({life.token for life in stamp.read(str(stamps))}) >= 6, "the stamps of six leaders")
+    assert stamp.overlaps(stamp.read(str(stamps))) == []
 
 
 def test_every_shape_of_a_divided_network_and_a_cut_that_outlives_a_restart(lab: Lab, stamps: Path) -> None:
@@ -196,6 +200,14 @@ def test_a_killed_maker_leaves_nothing_behind_not_even_what_is_frozen(tmp_path: 
         maker.communicate()
         held.send(signal.SIGKILL)
         held.close()
+
+
+def test_the_example_of_the_document_runs(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs/lab.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    call = [sys.executable, "-c", example]
+    said = subprocess.run(call, capture_output=True, text=True, cwd=tmp_path, timeout=4 * WITHIN_S, check=True)
+    assert re.fullmatch("[abc] runs it now\n", said.stdout)
 
 
 # --- the folder -------------------------------------------------------------------------------------------------------
@@ -286,7 +298,7 @@ def up(tmp_path: Path) -> Iterator[Up]:
 
 
 def test_the_api_shows_the_lab_and_does_what_it_is_told(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "3 nodes are up" in up.line
+    assert "3 nodes, profile lab" in up.line
     said = up.until(lambda said: said["leader"] and said["chain"]["height"] > 2)
     leader = said["leader"]
     assert said["acting"] == [leader]
@@ -355,7 +367,7 @@ def test_a_lab_in_the_background(tmp_path: Path, capfd: pytest.CaptureFixture[st
         == 0
     )
     try:
-        assert "1 nodes are up" in capfd.readouterr().out
+        assert "1 node, profile lab" in capfd.readouterr().out
         assert entry.run(["lab", "status", "--dir", where, "--json"]) == 0
         assert json.loads(capfd.readouterr().out)["command"] == ["sleep", "60"]
     finally:

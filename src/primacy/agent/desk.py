@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from primacy.control.server import ControlServer, PublicServer
 
 ANY = "127.0.0.1:0"
+FLUSH_S = 0.1
+"""Events are written when an election is over, not during it: a disk that is just syncing a vote would hold it up."""
 ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Where a command of this machine finds a node that listens on all addresses."""
 WAITING_MAX = 16
@@ -89,14 +91,14 @@ class Desk:
         self._serving.add_done_callback(self._served)
 
     def record(self, at_unix_ms: int, term: int, code: str, text: str, value: int = 0) -> None:
-        """One event. It is written after this step: what the step does must not wait for a file."""
+        """One event. It is written a little later: what led to it, and what follows, must not wait for a file."""
         self.record_of(self.node, at_unix_ms, term, code, text, value)
 
     def record_of(self, node: str, at_unix_ms: int, term: int, code: str, text: str, value: int = 0) -> None:
         """One event of any node."""
         self.events.add(at_unix_ms, node, term, code, text, value)
         if self._flush is None:
-            self._flush = asyncio.get_running_loop().call_soon(self._flush_now)
+            self._flush = asyncio.get_running_loop().call_later(FLUSH_S, self._flush_now)
 
     async def close(self) -> None:
         if self._flush is not None:

@@ -250,6 +250,11 @@ class Lab:
             return None
         return said
 
+    def cluster(self, name: str) -> dict[str, Any]:
+        """All nodes, as this one knows them. Raises `NotReached`."""
+        said: dict[str, Any] = self.get(name, "/v1/cluster")
+        return said
+
     def look(self) -> list[Row]:
         """All nodes, now."""
         return [self._row(node) for node in self.nodes.values()]
@@ -381,6 +386,11 @@ def leader_of(rows: Iterable[Row]) -> str:
         if row.state is not None and row.state["role"] == "leader" and row.state["duty"]["state"] == "running"
     ]
     return max(acting)[1] if acting else ""
+
+
+def acts(state: dict[str, Any] | None) -> bool:
+    """Whether a node says that something of its command may live."""
+    return state is not None and state["duty"]["state"] in ("starting", "running", "stopping", "stuck")
 
 
 def _is_free(handle: int) -> bool:

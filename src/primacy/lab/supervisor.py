@@ -29,7 +29,7 @@ from primacy.control.eventlog import EventLog
 from primacy.control.key import own_key, write_whole
 from primacy.control.when import instant
 from primacy.errors import NotReached, PrimacyError
-from primacy.lab.cluster import Lab, leader_of
+from primacy.lab.cluster import Lab, Row, acts, leader_of
 from primacy.lab.place import free_ports
 from primacy.lab.server import Act, LabServer, serve
 
@@ -176,7 +176,6 @@ class Supervisor:
 
     def document(self) -> dict[str, Any]:
         rows = self.lab.look()
-        states = [row.state for row in rows if row.state is not None]
         return {
             "api": API,
             "version": __version__,
@@ -188,10 +187,16 @@ class Supervisor:
             "command": list(self.lab.command),
             "nodes": [row._asdict() for row in rows],
             "leader": leader_of(rows) or None,
-            "acting": [s["node"] for s in states if s["duty"]["state"] in ("starting", "running", "stopping")],
+            "acting": self.acting(rows),
             "cuts": self.lab.links.listed(),
             "chain": {"address": self.chain_at, **(self.chain() or {})} if self.chain_at else None,
         }
+
+    def acting(self, rows: list[Row]) -> list[str]:
+        """Who claims to run the command. The nodes are asked one after the other, so that a handover in between looks
+        like two: only those that still claim it when they are asked once more do."""
+        claim = [row.node for row in rows if acts(row.state)]
+        return claim if len(claim) < 2 else [name for name in claim if acts(self.lab.state(name))]
 
     def chain(self) -> dict[str, Any] | None:
         """What the chain shows; None if there is none, or it does not answer."""
