@@ -87,12 +87,15 @@ class HealthCare:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        tasks = [asked for asked in self._asked.values() if isinstance(asked, asyncio.Task)]
+        asked = tuple(self._asked.values())
         for place in tuple(self._asked):
             self._drop(place)
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        for one in asked:
+            if isinstance(one, Errand):
+                await one.killed()
+            else:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await one
         if self._session is not None:
             await self._session.close()
 

@@ -55,10 +55,10 @@ class Hooks:
                 self.say(False, f"the hook {kind} is killed: the agent ends")
         for waiting in self._waiting.values():
             waiting.clear()
-        for kind in tuple(self._running):
-            self._running.pop(kind).kill()
         for limit in self._limits.values():
             limit.cancel()
+        for kind in tuple(self._running):
+            await self._running.pop(kind).killed()
 
     def _next(self, kind: str) -> None:
         if kind in self._running or not self._waiting[kind]:

@@ -194,7 +194,7 @@ class ProcessDuty:
     async def close(self) -> None:
         """Guards that hold nothing are sent away, and waited for. One that does ends its tree when we are gone."""
         self._closed = True
-        self.gate.close()
+        await self.gate.close()
         for timer in (self._timer, self._look):
             if timer is not None:
                 timer.cancel()
