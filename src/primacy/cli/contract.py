@@ -134,7 +134,7 @@ def _print_holding(timing: Timing, made: Contract) -> None:
     )
     for name, value in rows:
         click.echo(f"  {name:<46} {value}")
-    click.echo(f"\n  {_containment(made)}")
+    click.echo("\n" + click.wrap_text(_containment(made), DRAWN_COLUMNS + 14, "  ", "  "))
     if made.stop_planned_ms > made.stop_after_loss_ms:
         click.echo(
             f"\n  After a loss the work has {made.stop_after_loss_ms:,} ms, not {made.stop_planned_ms:,} ms. "
