@@ -50,7 +50,16 @@ class Approve(NamedTuple):
     """Who says so, as the request has it: whoever has the control key may."""
 
 
-Order = Input | Approve
+class MonitorSays(NamedTuple):
+    """A monitor outside says whether this node is well. `within_ms`: it will speak again before so long; 0: perhaps."""
+
+    monitor: str
+    ok: bool
+    detail: str = ""
+    within_ms: int = 0
+
+
+Order = Input | Approve | MonitorSays
 """What a request may become: for the election, or for what stands between it and the work."""
 
 

@@ -70,7 +70,7 @@ class UdpTransport:
         self._bound: SocketAddress = (listen.host, listen.port)
         self._resolving: asyncio.Task[None] | None = None
         self._saying: asyncio.TimerHandle | None = None
-        self._carrying: asyncio.TimerHandle | None = None
+        self._carrying: asyncio.Handle | None = None
         self._unsaid: dict[str, int] = {}
         self._loop: asyncio.AbstractEventLoop
 
@@ -156,12 +156,15 @@ class UdpTransport:
     async def _resolve(self) -> None:
         """Names at once, all together, and again while there is something to find."""
         while True:
-            await asyncio.gather(*(self._find(peer) for peer in self.peers.values()))
+            if sought := [peer for peer in self.peers.values() if self._is_sought(peer)]:
+                await asyncio.gather(*(self._find(peer) for peer in sought))
             await asyncio.sleep(RESOLVE_AGAIN_S)
 
+    def _is_sought(self, peer: Peer) -> bool:
+        return peer.socket is None or self._loop.time() - peer.heard_s > SILENT_S
+
     async def _find(self, peer: Peer) -> None:
-        silent = self._loop.time() - peer.heard_s > SILENT_S
-        if self._door is None or (peer.socket is not None and not silent):
+        if self._door is None:
             return
         found = await self._looked_up(peer.dialled, family=self._door.family)
         if found is None:
@@ -236,6 +239,7 @@ class UdpTransport:
         if peer.word and len(payload) + len(peer.word) <= CARRIED_BYTES_MAX:
             payload, sort = len(payload).to_bytes(2, "big") + payload + peer.word, Sort.CARRIES
             peer.word = b""
+            self._carry_on()
         data = self.seal.sealed(sort, to, peer.boot, payload)
         peer.last, peer.last_counter = message, self.seal.counter
         self._put(peer, data)
@@ -252,6 +256,12 @@ class UdpTransport:
             if self._carrying is None:
                 self._carrying = self._loop.call_later(CARRY_S, self._put_words)
         return peer.boot
+
+    def _carry_on(self) -> None:
+        """This node is awake: words for others leave in this turn, too, after the messages that may carry them."""
+        if self._carrying is not None:
+            self._carrying.cancel()
+        self._carrying = self._loop.call_soon(self._put_words) if any(p.word for p in self.peers.values()) else None
 
     def _put_words(self) -> None:
         """Those that found nobody to carry them."""
@@ -334,7 +344,7 @@ class UdpTransport:
         if peer.name in self.links.deaf_to:
             self._count("cut")
             return False
-        known = peer.windows.knows(opened.boot)
+        known = opened.boot == peer.boot or peer.windows.knows(opened.boot)
         if opened.sort is not Sort.RELEASE and not self._is_fresh(peer, opened, source):
             return False
         content = self._content(peer, opened)
@@ -371,7 +381,8 @@ class UdpTransport:
                 return None
             if sort is Sort.WORD:
                 return None, word
-        if is_short(payload) and sort is not Sort.RELEASE:
+        short = is_short(payload) and sort is not Sort.RELEASE
+        if short:
             message = peer.short.unpacked(payload, opened.boot, self.seal.boot)
             if message is Lost.UNKNOWN:
                 self._count("origin-unknown")
@@ -382,7 +393,7 @@ class UdpTransport:
         if isinstance(message, Lost) or (type(message) is Release) != (sort is Sort.RELEASE):
             self._drop("payload")
             return None
-        if sort is not Sort.RELEASE and not is_short(payload):
+        if sort is not Sort.RELEASE and not short:
             peer.short.learn(opened.boot, message.origin)
         return message, word
 
