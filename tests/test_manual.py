@@ -327,4 +327,4 @@ def test_G8_a_leader_that_loses_its_majority_while_it_fences_starts_nothing(say:
     finally:
         codes = [node.end() for node in nodes.values()]
     assert codes == [0, 0, 0]
-    assert not [name for name in names if "the command runs" in (tmp_path / f"err-state-{name}").read_text()]
+    assert not [name for name in names if "the command runs: process" in (tmp_path / f"err-state-{name}").read_text()]
