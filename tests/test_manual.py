@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -289,8 +290,11 @@ def test_G8_a_successor_fences_the_one_that_was_lost_and_not_the_one_that_releas
         second = next_after(nodes[first["node"]], first["term"])
         assert int(fenced()[-1][0]) < second["term"], "released, and fenced nevertheless"
         lost = nodes.pop(second["node"])
-        for pid in tree(lost.process.pid):  # agent, guards and command together: nobody is left to release
-            os.kill(pid, signal.SIGKILL)
+        doomed = tree(lost.process.pid)
+        lost.process.send_signal(signal.SIGSTOP)
+        for pid in (*doomed[1:], doomed[0]):  # guards, command and agent together: nobody is left to release
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         lost.process.wait(WITHIN_S)
         third = next_after(next(iter(nodes.values())), second["term"])
         assert fenced()[-1] == [str(third["term"]), third["node"], second["node"]]
