@@ -117,6 +117,9 @@ def test_status_says_who_leads_and_what_runs(node: Node, say: Say) -> None:
     assert f"running, process {state['duty']['pid']}, since 20" in row
     assert re.search(r"[\d,]+ ms +(strong|weak) +ok +this node$", row)
     assert f"token: {state['token']}" in said.out
+    assert re.search(
+        rf"^node {state['node']}: containment is (strong: .*kernel|weak: .*to make it strong)", said.out, re.M
+    )
     assert f"the command runs on {state['node']}, for " in said.out
     assert (state["acting"], state["alarms"], len(state["rows"])) == ([state["node"]], [], 1)
     assert "versions: " in say("-v", "status", "--state-dir", node.state).out
@@ -463,6 +466,13 @@ def test_status_says_who_was_never_heard_and_where_it_should_be() -> None:
     assert "node e was last heard 1 min ago" in text
     assert "node e: failing: http" in text
     assert "the command runs nowhere" in text
+    killed = {**said, "node": "f", "addr": "h:6", "heard_ms": 900, "told_ms": 900, "role": "leader"}
+    killed["duty"] = {**duty, "state": "running", "pid": 7}
+    assert re.search(
+        r"^f +was leader +nobody +0 +was running, process 7",
+        "\n".join(status_lines({**state, "rows": [killed]})),
+        re.MULTILINE,
+    )
     state["acting"], state["alarms"] = ["a", "b"], ["nodes a and b both say that they run the command"]
     red = status_lines(state)
     assert "ALARM: nodes a and b both say" in red[0]
