@@ -115,7 +115,7 @@ def test_the_three_pictures_of_the_seed(browser: Browser, tmp_path: Path) -> Non
             page.wait_for_selector(f'.knot[data-node="{second}"][data-tone="leader"]')
             until(lambda: lab.signer() == second, "a signature by the new one")
             until(lambda: "gone" in lab.codes(first, mark), "the confirmed end of the old work")
-            assert "elected" in lab.codes(second, mark)
+            until(lambda: "elected" in lab.codes(second, mark), "the election, as an event")
 
             # 3. Mend: it comes back as a follower, and the leader stays.
             page.wait_for_selector('[data-picture="mend"]:not(:disabled)')
@@ -130,7 +130,7 @@ def test_the_three_pictures_of_the_seed(browser: Browser, tmp_path: Path) -> Non
             page.click("dialog button[type=submit]")
             third = until(lambda: lab.leader() if lab.leader() != second else "", "a third leader")
             until(lambda: "majority-lost" in lab.codes(second, mark), "the lost majority")
-            assert "gone" in lab.codes(second, mark)
+            until(lambda: "gone" in lab.codes(second, mark), "the confirmed end of its work")
             until(lambda: lab.signer() == third, "a signature by the third")
             page.wait_for_selector('.map .link[data-state="cut"]')
             assert page.locator('.map .link[data-state="cut"]').count() == 3
