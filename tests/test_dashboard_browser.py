@@ -276,6 +276,22 @@ def test_the_printed_link_signs_in_once_and_leaves_no_trace(browser: Browser, bo
     other.close()
 
 
+def test_a_winner_that_waits_for_a_person_is_approved_here(browser: Browser, feed: Feed, board: Served) -> None:
+    duty = {"kind": "process", "state": "waiting", "since": None, "pid": None, "containment": "strong"}
+    feed.extra["a"] = {"waits_for": "an approval: primacy approve a --term 7", "duty": duty}
+    tab = Tab(browser, board.url)
+    tab.page.goto(f"{board.url}#enter={board.code()}")
+    tab.page.wait_for_selector("text=Sign out")
+    page = tab.open("nodes")
+    expect(page, ".next", "Next: primacy approve a --term 7")
+    page = tab.open("network")
+    page.click('[data-act="Approve"]')
+    page.click("dialog button[type=submit]")
+    expect(page, "#outcome", "a was approved for term 7")
+    assert feed.orders == [("/v1/approve", {"node": "a", "term": 7})]
+    tab.close()
+
+
 # --- controls ---------------------------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ COMMANDS = (
     ("answers from memory", "start those nodes; gone for good: primacy rejoin --without NODE"),
     ("another machine speaks", "stop one of the two, start the other anew"),
     ("primacy resume", "primacy resume {node}"),
-    ("approv", "primacy approve"),
+    ("approv", "primacy approve {node} --term {term}"),
     ("disk", "make room on its disk, or mend it"),
     ("run lock", "see its log, which names the process that still lives"),
     ("votes of a majority", "start more nodes, or mend the network: a majority must answer"),
@@ -33,4 +33,4 @@ def next_step(row: Said, *, heard: bool) -> str:
     if not row.waits_for:
         return ""
     said = next((command for words, command in COMMANDS if words in row.waits_for), "")
-    return said.format(node=row.node)
+    return said.format(node=row.node, term=row.term)

@@ -89,10 +89,12 @@ class Dashboard(LoopbackServer):
         self.source = Source(plan.nodes, plan.lab, plan.desk_of)
         self.hub = Hub(self.source.record)
         self.model: Model = {}
+        self.cookie = COOKIE
         self.files = static_files()
         self._ticking: asyncio.Task[None] | None = None
 
     async def start(self, listening: socket.socket, tls: ssl.SSLContext | None = None) -> None:
+        self.cookie = f"{COOKIE}_{listening.getsockname()[1]}"  # cookies know no ports, and two may be open at once
         await self.source.start()
         self._ticking = asyncio.get_running_loop().create_task(self._tick())
         await super().start(listening, tls)
@@ -139,7 +141,7 @@ class Dashboard(LoopbackServer):
                 raise web.HTTPForbidden(text="an order must come from this page")
 
     def _must_read(self, request: web.Request) -> None:
-        if not self.access.may_read(request.cookies.get(COOKIE, ""), now_ms()):
+        if not self.access.may_read(request.cookies.get(self.cookie, ""), now_ms()):
             raise web.HTTPUnauthorized(text="sign in first, with the control key or the link that the command printed")
 
     # --- the page -----------------------------------------------------------------------------------------------------
@@ -165,7 +167,7 @@ class Dashboard(LoopbackServer):
 
     async def _me(self, request: web.Request) -> web.Response:
         """What this browser may do."""
-        name = request.cookies.get(COOKIE, "")
+        name = request.cookies.get(self.cookie, "")
         return web.json_response(
             {
                 "may_read": self.access.may_read(name, now_ms()),
@@ -258,7 +260,7 @@ class Dashboard(LoopbackServer):
             raise web.HTTPForbidden(text="this is not the control key, or the link was used or is too old")
         answer = web.json_response({"ok": True})
         answer.set_cookie(
-            COOKIE,
+            self.cookie,
             name,
             path=PATH,
             max_age=SESSION_MS // 1_000,
@@ -269,13 +271,13 @@ class Dashboard(LoopbackServer):
         return answer
 
     async def _logout(self, request: web.Request) -> web.Response:
-        self.access.leave(request.cookies.get(COOKIE, ""))
+        self.access.leave(request.cookies.get(self.cookie, ""))
         answer = web.json_response({"ok": True})
-        answer.del_cookie(COOKIE, path=PATH, httponly=True, samesite="Strict")
+        answer.del_cookie(self.cookie, path=PATH, httponly=True, samesite="Strict")
         return answer
 
     async def _order(self, request: web.Request) -> web.Response:
-        if not self.access.may_change(request.cookies.get(COOKIE, ""), now_ms()):
+        if not self.access.may_change(request.cookies.get(self.cookie, ""), now_ms()):
             raise web.HTTPForbidden(text="sign in first: changing needs the control key")
         done = steps_of(await body_of(request), self._scene())
         for call in done.calls:

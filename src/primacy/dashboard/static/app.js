@@ -41,10 +41,10 @@ function menu() {
 // --- head, banners ---------------------------------------------------------------------------------------------------
 
 const where = { name: h("strong"), rest: h("span", { class: "quiet" }), live: h("span", { class: "live", data: { state: "wait" } }) };
-const banners = { lost: banner("bad"), source: banner("warn"), alarms: h("div"), note: banner("info") };
+const banners = { lost: banner("bad"), source: banner("warn"), alarms: h("div", { role: "alert" }), note: banner("info") };
 
 function banner(tone) {
-  const root = h("div", { class: `banner ${tone}`, hidden: true }, h("strong"), " ", h("span"));
+  const root = h("div", { class: `banner ${tone}`, hidden: true }, h("strong", { role: tone === "info" ? null : "alert" }), " ", h("span"));
   return { root, strong: root.children[0], span: root.children[1] };
 }
 
