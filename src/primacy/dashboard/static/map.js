@@ -104,7 +104,7 @@ export function drawing(store, on) {
       const top = spot.y < height / 2 - 20;
       text(item.role, store.order.length > 12 ? (it.tone === "leader" ? "leader" : "") : it.word);
       const believes = width < 560 ? "" : node.there === "here" ? (node.leader === name ? "" : node.leader ? ` · follows ${short(node.leader, 9)}` : " · follows nobody") : "";
-      text(item.more, store.order.length > 12 || (width < 560 && store.order.length > 7) || node.there === "never" || node.there === "stopped" ? "" : `term ${node.term}${acts ? (width < 560 ? "" : " · runs the work") : believes}`);
+      text(item.more, store.order.length > 12 || (width < 560 && store.order.length > 7) || node.there === "never" || node.there === "stopped" || !node.role ? "" : `term ${node.term}${acts ? (width < 560 ? "" : " · runs the work") : believes}`);
       const base = top ? -(radius + (item.more.textContent ? 38 : 21)) : radius + 29;
       attr(item.role, "y", base);
       attr(item.more, "y", base + 17);
@@ -174,7 +174,7 @@ export function drawing(store, on) {
     root,
     update(chosen, can) {
       const room = Math.max(300, Math.round(root.clientWidth - 16)), key = JSON.stringify([room, store.order]);
-      if (key !== known) { known = key; width = room; place(store.order); }
+      if (key !== known) { known = key; width = room; place(store.order); attr(root, "data-many", store.order.length > 9); }
       drawLinks(chosen, can);
       drawBeliefs();
       drawKnots(chosen);
