@@ -36,6 +36,7 @@ PROCESSES = (
     "tests/test_canary.py",
     "tests/test_faults_process.py",
     "tests/test_faults_links.py",
+    "tests/test_faults_chaos.py",
     "tests/test_bench_failover.py",
     "tests/test_faults_members.py",
     "tests/test_faults_ballot.py",

@@ -353,6 +353,7 @@ class Agent:
             wall_ms=self.clock.wall_ms(),
             ending=self.ending,
             health=self.care.health.sentence,
+            containment=containment_sentence(self.duty.containment, self.duty.containment_why),
             approval_term=self.gate.approval_term,
             others=talk.others if talk is not None else {},
             troubles=transport.troubles if transport is not None else (),

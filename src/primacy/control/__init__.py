@@ -97,6 +97,8 @@ class Snapshot(NamedTuple):
     wall_ms: int
     ending: bool
     """It was asked to end: no order is taken any more."""
+    containment: str = ""
+    """How firmly the work is held here, why, and what would make it stronger: one sentence."""
     approval_term: int = 0
     """The term whose start waits for an approval here; 0 for none."""
     others: Mapping[str, Heard] = {}
