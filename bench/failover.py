@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench import busy, idle, peers, trials
+from bench import busy, idle, peers, processes, trials
 from bench.floor import Floor, measure
 from bench.nodes import Nodes
 from bench.report import Row, document, missed, spread, table
@@ -283,9 +283,10 @@ def main(words: list[str] | None = None) -> int:
         print(f"bench: {why}", file=sys.stderr)
         return 4
     try:
-        rows, raw = compare(
-            parts, args.rounds, args.idle_s, args.busy_s, lambda text: print(text, file=sys.stderr, flush=True)
-        )
+        with processes.ended_in_order():
+            rows, raw = compare(
+                parts, args.rounds, args.idle_s, args.busy_s, lambda text: print(text, file=sys.stderr, flush=True)
+            )
     except KeyboardInterrupt:
         print("stopped.", file=sys.stderr)
         return 130
