@@ -44,7 +44,7 @@ peers: setup ## what the benchmarks compare with: etcd from Debian's packages (u
 test: setup check packages peers ## everything once
 	@$(BIN)/python -m tests.sizes test
 
-proof: setup check packages peers ## the counts and durations that a release must show; PART=core|...
+proof: setup check packages peers ## the counts and durations that a release must show; PART=core|run
 	@$(BIN)/python -m tests.sizes proof $(PART)
 
 check: setup ## format, lint, strict types, import arrows
