@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import shutil
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -122,31 +122,22 @@ class Page(NamedTuple):
     open_browser: bool
 
     def serve(self, up: Supervisor, show: Show) -> None:
-        """At the usual port, or at any that is free."""
-        from primacy.cli.dashboard import LISTEN, open_browser, tunnel
-        from primacy.lab.place import free_ports
+        """At the usual port, or at any that is free: it says itself where."""
+        from primacy.cli.dashboard import open_browser, tunnel
 
-        host, _, usual = LISTEN.rpartition(":")
-        port = int(usual)
-        try:
-            socket.create_server((host, port)).close()
-        except OSError:
-            (port,) = free_ports(1, socket.SOCK_STREAM)
-        call = [sys.executable, "-m", "primacy.cli.main", "dashboard", "--lab", str(up.lab.place.path)]
-        up.lab.assist("dashboard", [*call, "--listen", f"{host}:{port}", "--no-browser"])
-        link = f"http://localhost:{port}/dashboard"
-        up.lab.until(lambda: _answers(host, port), "an answer of the dashboard")
-        show.page(link, tunnel(port, os.environ))
+        place = up.lab.place
+        call = [sys.executable, "-m", "primacy.cli.main", "dashboard", "--lab", str(place.path), "--no-browser"]
+        up.lab.assist("dashboard", call)
+
+        def address() -> re.Match[str] | None:
+            text = place.log("dashboard").read_text(encoding="utf-8", errors="replace")
+            return re.search(r"^dashboard: (http://localhost:(\d+)/dashboard)$", text, re.MULTILINE)
+
+        found = up.lab.until(address, "the address of the dashboard")
+        assert found is not None
+        show.page(found[1], tunnel(int(found[2]), os.environ))
         if self.open_browser and not os.environ.get("SSH_CONNECTION"):
-            open_browser(f"{link}#/network")
-
-
-def _answers(host: str, port: int) -> bool:
-    try:
-        socket.create_connection((host, port), timeout=1).close()
-    except OSError:
-        return False
-    return True
+            open_browser(f"{found[1]}#/network")
 
 
 def _play(
