@@ -61,6 +61,7 @@ primacy {version}: of many nodes, exactly one does it.
 
   primacy run -- CMD    run a command, at most once at a time
   primacy status        who leads, and what this node waits for; primacy why says what changed
+  primacy dashboard     the cluster live, as a page in the browser
   primacy demo          watch five real nodes on this machine, and break them; primacy lab does more
   primacy simulate      hundreds of lives of a cluster, with faults; looks for a violation
   primacy contract      what your times promise, as a timeline of a failover
