@@ -253,6 +253,7 @@ def test_a_handover_is_told_with_its_reason_and_its_phases() -> None:
         (105, "a", 1, "running", "the command runs: process 7, run 1"),
         (5_000, "b", 1, "follows", "b follows a (term 1)"),
         (9_000, "a", 1, "step-down", "a steps down (term 1): an operator asked for it"),
+        (9_001, "a", 1, "stopping", "the command is told to end, and killed in 3,000 ms"),
         (9_010, "a", 1, "gone", "nothing of the command is left (run 1)"),
         (9_018, "c", 1, "release-applied", "c takes the release by a (term 1)"),
         (9_012, "b", 1, "release-applied", "b takes the release by a (term 1)"),
@@ -277,8 +278,11 @@ def test_a_silent_death_is_told_by_who_noticed_it_and_clocks_that_differ_tell_no
         (5_010, "b", 2, "elected", "b leads (term 2)"),
         (5_005, "b", 2, "running", "the command runs"),
         (7_000, "c", 3, "elected", "c leads (term 3)"),
+        (8_000, "a", 3, "release-applied", "a takes the release by c (term 3)"),
+        (8_004, "a", 4, "elected", "a leads (term 4)"),
     )
-    _, silent, unknown = changes(rows)
+    _, silent, unknown, killed = changes(rows)
+    assert killed.reason.startswith("a takes the release by c (term 3); it said nothing before: its agent was killed")
     assert silent == (2, "b", 5_010, "b hears nothing of a any more (term 1)", None, 10, None, None)
     assert unknown.reason == "not known here"
     assert changes([]) == []
@@ -501,3 +505,22 @@ def test_whom_an_order_is_for() -> None:
 def test_the_row_is_plain_msgpack() -> None:
     """So that another program could read it."""
     assert msgspec.msgpack.decode(packed_word(row_of(RUNS)))[0] == 1
+
+
+def test_a_node_that_goes_wrong_does_not_push_others_out_of_the_log_and_the_last_words_are_told() -> None:
+    async def story(a: Desk, b: Desk, _: MemoryNet) -> None:
+        row = happened_row(Happened(1, 0, "x", "", 0))
+        for _ in range(500):
+            a.talk.hear("b", 1, row)
+        assert len(a.events) == correspondence.EVENTS_MAX
+        a.clock.ms += 4 * correspondence.EVENT_EVERY_MS
+        for _ in range(500):
+            a.talk.hear("b", 1, row)
+        assert len(a.events) == correspondence.EVENTS_MAX + 4
+        a.events.clear()
+        a.clock.ms += 60_000
+        b.talk.happened(Happened(2, 7, "stopping", "b is stopping", 0))
+        b.talk.close()
+        await until(lambda: ("b", Happened(2, 7, "stopping", "b is stopping", 0)) in a.events)
+
+    together(story)

@@ -42,6 +42,8 @@ SOON_S = 0.05
 """After a change or an event: what it came from is finished first."""
 EVENTS_MAX = 64
 """That wait to be told; more within a moment are lost."""
+EVENT_EVERY_MS = 250
+"""More than one event of a node in this time, but for `EVENTS_MAX` at once, are not taken into our log."""
 TRIES = 16
 TRY_S = 0.2
 """An order is given up after about three seconds, before a command gives up on its node."""
@@ -88,12 +90,15 @@ class Correspondence:
         self._asked: dict[int, asyncio.Future[Answer]] = {}
         self._done: dict[tuple[str, int, int], tuple[int, Answer]] = {}
         self._alarmed: dict[str, int] = {}
+        self._allowed: dict[str, tuple[float, int]] = {}
         self._closed = False
 
     def start(self) -> None:
         self._tell_in(SOON_S)
 
     def close(self) -> None:
+        """What happened last is still told: why this node went is what the others will be asked."""
+        self._tell_events()
         self._closed = True
         for timer in (self._timer, self._event_timer):
             if timer is not None:
@@ -165,13 +170,22 @@ class Correspondence:
             return
         match read(row):
             case Happened() as event:
-                self.office.heard_event(sender, event)
+                if self._may_tell(sender):
+                    self.office.heard_event(sender, event)
             case Order() as order:
                 self._on_order(sender, boot, order)
             case Answer() as answer:
                 waiting = self._asked.get(answer.number)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(answer)
+
+    def _may_tell(self, sender: str) -> bool:
+        """A node that goes wrong must not push what happened elsewhere out of our log."""
+        now_ms = self.clock.now_ms()
+        left, last_ms = self._allowed.get(sender, (float(EVENTS_MAX), now_ms))
+        left = min(EVENTS_MAX, left + (now_ms - last_ms) / EVENT_EVERY_MS)
+        self._allowed[sender] = (left - 1 if left >= 1 else left, now_ms)
+        return left >= 1
 
     # --- orders -------------------------------------------------------------------------------------------------------
 
