@@ -10,7 +10,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
+
+from tests.canary import NOTES
 
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 TWO_AT_A_TIME = ["-n", "2", "--dist", "worksteal"]
@@ -36,7 +39,7 @@ PROCESSES = (
     "tests/test_faults_calm.py",
     "tests/test_faults_mutants.py",
 )
-PARTS = {"core": "tests.proof_core"}
+PARTS = {"core": "tests.proof_core", "run": "tests.proof_run"}
 """What `make proof PART=...` can be asked for, and the module that does it."""
 
 
@@ -55,9 +58,22 @@ def quick() -> int:
 
 
 def test() -> int:
-    """The rules with coverage, then the lives, then the processes."""
-    rules = _pytest("test", *TWO_AT_A_TIME, *COVERAGE, *_without(*LIVES, *PROCESSES))
-    return rules or _pytest("test", *TWO_AT_A_TIME, *LIVES) or _pytest("test", *PROCESSES)
+    """The rules with coverage, then the lives, then the processes, then some of these as an ordinary user."""
+    phases = {
+        "rules": lambda: _pytest("test", *TWO_AT_A_TIME, *COVERAGE, *_without(*LIVES, *PROCESSES)),
+        "lives": lambda: _pytest("test", *TWO_AT_A_TIME, *LIVES),
+        "processes": lambda: _pytest("test", *PROCESSES),
+        "ordinary user": lambda: subprocess.run([sys.executable, "-m", "tests.ordinary"], check=False).returncode,
+    }
+    for name, phase in phases.items():
+        began = time.monotonic()
+        code = phase()
+        print(
+            f"phase {name}: {'green' if code == 0 else f'failed with {code}'} after {time.monotonic() - began:.0f} s\n"
+        )
+        if code:
+            return code
+    return 0
 
 
 def proof(part: str) -> int:
@@ -71,10 +87,27 @@ def proof(part: str) -> int:
     return code
 
 
+def say_notes(path: str) -> None:
+    """What was void or skipped in any phase, and why."""
+    with open(path) as file:
+        lines = file.read().splitlines()
+    for kind in ("void", "skipped"):
+        found = [line for line in lines if line.startswith(kind)]
+        print(f"{kind}: {len(found) or 'none'}")
+        for line in found:
+            print(f"  {line}")
+
+
 def main() -> int:
     began = time.monotonic()
     size = sys.argv[1] if len(sys.argv) > 1 else "test"
+    handle, notes = tempfile.mkstemp(prefix="notes-")
+    os.close(handle)
+    os.chmod(notes, 0o666)  # the ordinary user's run writes here, too
+    os.environ[NOTES] = notes
     code = proof(*(sys.argv[2:] or ["all"])) if size == "proof" else {"quick": quick, "test": test}[size]()
+    say_notes(notes)
+    os.unlink(notes)
     print("servers that ran: none (the core needs none)")
     print(f"make {size}: {'green' if code == 0 else f'failed with {code}'} after {time.monotonic() - began:.0f} s")
     return code

@@ -127,7 +127,7 @@ class Correspondence:
         self._told_ms = shot.now_ms
         row = row_of(summary)
         for name in self.names:
-            self.transport.tell(name, row)
+            self.transport.tell(name, row, later=True)
         self._look_for_alarms(shot)
         period_ms = NEWS_MS
         if summary.hold_left_ms:

@@ -219,7 +219,8 @@ class ProcessDuty:
         finally:
             self._busy = False
         self._arm()
-        self.boss.stepped()
+        if type(given) is not machine.Renew:  # which changes nothing but the hold
+            self.boss.stepped()
 
     def _perform(self, effect: machine.Effect) -> None:
         match effect:

@@ -28,9 +28,12 @@ from primacy.transport.doubles import FORGOTTEN_S, Doubles
 from primacy.transport.layout import LAYOUT, packed, packed_word, unpacked, unpacked_word
 from primacy.transport.links import Links
 from primacy.transport.peer import Address, Peer, SocketAddress, numeric
-from primacy.transport.seal import DATAGRAM_BYTES_MAX, Drop, Opened, Seal, Sort
+from primacy.transport.seal import DATAGRAM_BYTES_MAX, HEAD, NAME_BYTES_MAX, TAG_BYTES, Drop, Opened, Seal, Sort
+from primacy.transport.short import Lost, is_short
 
 __all__ = ["Address", "UdpTransport"]
+
+CARRIED_BYTES_MAX = DATAGRAM_BYTES_MAX - HEAD.size - NAME_BYTES_MAX - TAG_BYTES - 2
 
 READS_MAX = 64
 """Datagrams of one node in a turn: several beats of a hundred nodes, and still only about a millisecond."""
@@ -40,6 +43,8 @@ SILENT_S = 30.0
 """A name is looked up again when its node was silent this long."""
 GREETING_S = 0.02
 """Between two greetings of one node; a restart needs one."""
+CARRY_S = 0.3
+"""So long a word that is in no hurry waits for a message to carry it: a beat of most profiles."""
 SAY_AFTER_S = 1.0
 SAY_AGAIN_S = 60.0
 SAID = ("size", "foreign", "seal", "stranger", "layout", "head", "payload", "replay")
@@ -65,6 +70,7 @@ class UdpTransport:
         self._bound: SocketAddress = (listen.host, listen.port)
         self._resolving: asyncio.Task[None] | None = None
         self._saying: asyncio.TimerHandle | None = None
+        self._carrying: asyncio.TimerHandle | None = None
         self._unsaid: dict[str, int] = {}
         self._loop: asyncio.AbstractEventLoop
 
@@ -88,9 +94,10 @@ class UdpTransport:
         if self._resolving is not None:
             self._resolving.cancel()
             self._resolving = None
-        if self._saying is not None:
-            self._saying.cancel()
-            self._saying = None
+        for timer in (self._saying, self._carrying):
+            if timer is not None:
+                timer.cancel()
+        self._saying = self._carrying = None
         for peer in self.peers.values():
             self._hang_up(peer)
         if self._door is not None:
@@ -225,18 +232,39 @@ class UdpTransport:
         if type(message) is Release:
             self._put(peer, self.seal.sealed(Sort.RELEASE, to, 0, packed(message)))
             return
-        data = self.seal.sealed(Sort.MESSAGE, to, peer.boot, packed(message))
+        payload, sort = peer.short.packed(message, peer.boot), Sort.MESSAGE
+        if peer.word and len(payload) + len(peer.word) <= CARRIED_BYTES_MAX:
+            payload, sort = len(payload).to_bytes(2, "big") + payload + peer.word, Sort.CARRIES
+            peer.word = b""
+        data = self.seal.sealed(sort, to, peer.boot, payload)
         peer.last, peer.last_counter = message, self.seal.counter
         self._put(peer, data)
 
-    def tell(self, to: str, row: list[Any], only: int = 0) -> int:
+    def tell(self, to: str, row: list[Any], only: int = 0, *, later: bool = False) -> int:
         peer = self.peers.get(to)
         if peer is None or (only and peer.boot != only):
             return peer.boot if peer is not None else 0
-        data = self.seal.sealed(Sort.WORD, to, peer.boot, packed_word(row))
+        word = packed_word(row)
+        if not later:
+            self._put_word(peer, word)
+        elif word:
+            peer.word = word
+            if self._carrying is None:
+                self._carrying = self._loop.call_later(CARRY_S, self._put_words)
+        return peer.boot
+
+    def _put_words(self) -> None:
+        """Those that found nobody to carry them."""
+        self._carrying = None
+        for peer in self.peers.values():
+            word, peer.word = peer.word, b""
+            if word:
+                self._put_word(peer, word)
+
+    def _put_word(self, peer: Peer, word: bytes) -> None:
+        data = self.seal.sealed(Sort.WORD, peer.name, peer.boot, word)
         assert len(data) <= DATAGRAM_BYTES_MAX, "whoever makes a word bounds it"
         self._put(peer, data)
-        return peer.boot
 
     def ready_release(self, release: Release) -> list[ReadyDatagram]:
         payload = packed(release)
@@ -309,30 +337,54 @@ class UdpTransport:
         known = peer.windows.knows(opened.boot)
         if opened.sort is not Sort.RELEASE and not self._is_fresh(peer, opened, source):
             return False
-        message = word = None
-        if opened.sort is Sort.WORD:
-            word = unpacked_word(opened.payload)
-            if word is None:
-                self._drop("payload")
-                return False
-        elif opened.sort is not Sort.GREETING:
-            message = unpacked(opened.sender, opened.payload)
-            if message is None or (type(message) is Release) != (opened.sort is Sort.RELEASE):
-                self._drop("payload")
-                return False
+        content = self._content(peer, opened)
+        if content is None:
+            return False
+        message, word = content
         peer.heard_s = self._loop.time()
         if opened.sort is Sort.GREETING or (opened.sort is not Sort.RELEASE and not known):
             self._meet(peer, opened)
         elif opened.boot != peer.boot and opened.sort is not Sort.RELEASE:
             self.doubles.note(peer.heard_s, peer.name, opened.boot, opened.counter, source)
         peer.trouble = ""
+        if opened.sort is Sort.GREETING:
+            return False
+        self._count("received")
         if message is not None:
-            self._count("received")
             self._hear(message)
-        elif word is not None:
-            self._count("received")
+        if word is not None:
             self._overhear(peer.name, opened.boot, word)
-        return opened.sort is not Sort.GREETING
+        return True
+
+    def _content(self, peer: Peer, opened: Opened) -> tuple[Message | None, list[Any] | None] | None:
+        """The message and the word in it; None, and counted, if it cannot be read."""
+        sort, payload = opened.sort, opened.payload
+        word = None
+        if sort is Sort.GREETING:
+            return None, None
+        if sort is Sort.WORD or sort is Sort.CARRIES:
+            end = 2 + int.from_bytes(payload[:2], "big") if sort is Sort.CARRIES else 0
+            word = unpacked_word(payload[end:])
+            payload = payload[2:end]
+            if word is None:
+                self._drop("payload")
+                return None
+            if sort is Sort.WORD:
+                return None, word
+        if is_short(payload) and sort is not Sort.RELEASE:
+            message = peer.short.unpacked(payload, opened.boot, self.seal.boot)
+            if message is Lost.UNKNOWN:
+                self._count("origin-unknown")
+                self._greet(peer, opened)
+                return None
+        else:
+            message = unpacked(opened.sender, payload) or Lost.WRONG
+        if isinstance(message, Lost) or (type(message) is Release) != (sort is Sort.RELEASE):
+            self._drop("payload")
+            return None
+        if sort is not Sort.RELEASE and not is_short(payload):
+            peer.short.learn(opened.boot, message.origin)
+        return message, word
 
     def _is_fresh(self, peer: Peer, opened: Opened, source: str) -> bool:
         """For this start of ours, and not heard before. One that knows another start is told about this one."""
@@ -363,14 +415,17 @@ class UdpTransport:
 
         Later ones prove nothing new, and a message of an earlier start may have been long on its way. Two followers
         may not have spoken since one of them started anew: what was just said to it is said again, once, or the first
-        question of an election would be lost.
+        question of an election would be lost. So it is said again to one that knows no origin for what was said short.
         """
-        if peer.boot == heard.boot:
-            return
-        unknown, peer.boot = not peer.boot, heard.boot
-        self.doubles.forget(peer.name, heard.boot)
-        message, peer.last = peer.last, None
+        is_new, unknown = peer.boot != heard.boot, not peer.boot
         answers = heard.sort is Sort.GREETING and heard.payload == peer.last_counter.to_bytes(8, "big")
+        if is_new:
+            peer.boot = heard.boot
+            self.doubles.forget(peer.name, heard.boot)
+        elif not answers:
+            return
+        peer.short.say_whole()
+        message, peer.last = peer.last, None
         if message is not None and (unknown or answers):
             self.send(peer.name, message)
 
