@@ -1,6 +1,6 @@
 """The proof of `primacy run`: every fault of real processes and links many times, and ten minutes on a busy machine.
 
-    python -m tests.proof_run [--rounds 20] [--busy-s 600] [--only processes,links,members,calm,busy,mutants,ordinary]
+    python -m tests.proof_run [--rounds 20] [--busy-s 600] [--only processes,links,chaos,...]
 
 Takes about 25 minutes on two cores (`make proof PART=run`) and prints a summary that belongs into a release's notes:
 rounds, handovers, durations, voids. Exit 1 if two commands ever ran at once, if nobody ran, or if a planted defect was
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import secrets
 import statistics
 import subprocess
 import sys
@@ -23,12 +24,14 @@ from tests import test_faults_links, test_faults_process
 from tests.canary import NOTES, Canary
 from tests.crowd import HANG, Crowd, burning, crowd_in
 from tests.sizes import PYTEST, say_notes
+from tests.test_faults_chaos import case_chaos
 
 LONG_ROUNDS = {"F47 restart storm": 0.5, "F12 busy machine": 0.5}
 """A fraction of the rounds, for cases that are many faults each."""
 FRESH = ("F10 tree that forks",)
 """It fills the file of stamps: every round has a crowd of its own."""
 WINDOW_S = 60
+CHAOS_S = 30
 REPEATS = 3
 """Of the tests of members and ballots."""
 
@@ -43,7 +46,7 @@ def rounds_of(name: str, case: Case, rounds: int, folder: Path, names: str, swit
         for number in range(rounds if name in FRESH else 1):
             where = folder / f"{number}"
             where.mkdir(parents=True)
-            with crowd_in(where, names, plant="" if switched else HANG, switched=switched) as crowd:
+            with crowd_in(where, names, plant=HANG, switched=switched) as crowd:
                 for _ in range(1 if name in FRESH else rounds):
                     began = time.monotonic()
                     case(crowd)
@@ -79,6 +82,16 @@ def links(options: argparse.Namespace) -> bool:
     held = faults(test_faults_links.CASES, options.rounds, "abcde", True)
     four = {"F18 two and two of four": test_faults_links.case_two_and_two}
     return faults(four, max(1, options.rounds // 2), "abcd", True) and held
+
+
+def chaos(options: argparse.Namespace) -> bool:
+    """Faults that meet, with seeds that nobody chose."""
+    seeds = [secrets.randbelow(10**6) for _ in range(max(1, options.rounds // 4))]
+    cases = {f"chaos {seed}": lambda crowd, seed=seed: case_chaos(crowd, seed, CHAOS_S) for seed in seeds}
+    with tempfile.TemporaryDirectory(prefix="proof-") as folder:
+        return all(
+            [rounds_of(name, case, 1, Path(folder) / name, "abcde", True) for name, case in cases.items()]  # noqa: C419
+        )
 
 
 def busy(options: argparse.Namespace) -> bool:
@@ -135,6 +148,7 @@ def ordinary(_: argparse.Namespace) -> bool:
 PARTS: dict[str, Callable[[argparse.Namespace], bool]] = {
     "processes": processes,
     "links": links,
+    "chaos": chaos,
     "members": members,
     "calm": calm,
     "mutants": mutants,

@@ -58,7 +58,7 @@ def size(row: list[Any]) -> int:
 
 
 def test_the_longest_words_fit_one_datagram_and_come_back() -> None:
-    assert size(row_of(LONGEST)) <= DATAGRAM_BYTES_MAX
+    assert size(row_of(LONGEST, BIG)) <= DATAGRAM_BYTES_MAX
     back = summary_in(row_of(LONGEST))
     assert back is not None
     assert back[:5] == LONGEST[:5]
@@ -79,7 +79,7 @@ def test_the_longest_words_fit_one_datagram_and_come_back() -> None:
 def test_a_quiet_node_says_little() -> None:
     """Once a second to each other node: it must not cost what the beats cost."""
     quiet = summary_of(shot(FOLLOWS, Work(state="stopped", pid=0))._replace(config="0123456789abcdef" * 2))
-    assert size(row_of(quiet)) - len(NAME) <= 90
+    assert size(row_of(quiet, 86_400_000)) - len(NAME) <= 95
 
 
 def test_words_of_a_later_version_are_read_as_far_as_they_are_known() -> None:
@@ -312,6 +312,33 @@ def test_a_second_start_that_goes_on_speaking_is_found_and_a_restart_or_recordin
     for boot in range(1_000):
         doubles.note(5.0, "c", boot, 1, "")
     assert len(doubles._seconds) <= 16
+
+
+def test_news_that_waited_while_we_stood_still_are_as_old_as_they_are() -> None:
+    """The last word of a killed leader, read after a pause of our own, is no claim of now."""
+
+    async def story(a: Desk, _b: Desk, _: MemoryNet) -> None:
+        a.clock.ms = 100_000
+        for number in range(30):  # another clock, another start of counting
+            a.clock.ms += 1_000
+            a.talk.hear("b", 5, row_of(RUNS, 7_000_000 + 1_000 * number))
+            assert a.talk.others["b"].at_ms == a.clock.ms
+        last_ms = 7_000_000 + 29_000
+        a.clock.ms += 5_000  # we stood still; b said one more thing a second after its last, and was killed
+        a.talk.hear("b", 5, row_of(RUNS, last_ms + 1_000))
+        assert a.clock.ms - a.talk.others["b"].at_ms == 4_000
+        c = RUNS._replace(token=9, run_ms=3_500)
+        a.talk.hear("c", 6, row_of(c, 50))
+        said = cluster(a.snapshot())
+        assert (said["acting"], said["alarms"]) == (["c"], [])
+        a.talk.hear("b", 6, row_of(RUNS, 10))  # a new start has a new clock
+        assert a.talk.others["b"].at_ms == a.clock.ms
+        for wrong in (None, "x", -1, 0, True, 2**80):
+            a.talk.hear("b", 6, [*row_of(RUNS)[:-1], wrong])
+            assert a.talk.others["b"].at_ms == a.clock.ms
+        a.talk.hear("b", 6, row_of(RUNS)[:-1])
+
+    together(story)
 
 
 # --- orders -----------------------------------------------------------------------------------------------------------

@@ -265,6 +265,7 @@ class Pair:
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.heard: dict[str, list[Message]] = {"a": [], "b": []}
+        self.words: dict[str, list[tuple[str, list[Any]]]] = {"a": [], "b": []}
         self.complaints: list[str] = []
         self.net = MemoryNet()
         self.ends: dict[str, Transport] = {}
@@ -280,7 +281,8 @@ class Pair:
 
     async def start(self, node: str, boot: int = 1, secrets: tuple[bytes, ...] = (SECRET,)) -> Any:
         self.ends[node] = self.make(node, boot, secrets)
-        await self.ends[node].start(self.heard[node].append)
+        words = self.words[node]
+        await self.ends[node].start(self.heard[node].append, lambda sender, boot, row: words.append((sender, row)))
         return self.ends[node]
 
     async def until(self, check: Callable[[], Any]) -> None:
@@ -523,6 +525,8 @@ def test_A08_a_short_message_that_is_none_of_ours_is_dropped() -> None:
     encode = msgspec.msgpack.encode
     assert short.unpacked(encode((0x43, mark, 1, 2, 3, True)), 5, 9) == Beat(ORIGIN, 1, 2, 3, True)
     assert short.unpacked(encode((0x44, mark, 1, 2, 0)), 5, 9) == Ack(ORIGIN, 1, 2, 9)
+    assert short.unpacked(encode((0x43, mark, 1, 2, 3, True, "later", {})), 5, 9) == Beat(ORIGIN, 1, 2, 3, True)
+    assert short.unpacked(encode((0x44, mark, 1, 2, 0, "later")), 5, 9) == Ack(ORIGIN, 1, 2, 9)
     assert short.unpacked(encode((0x44, mark, 1, 2, 0)), 6, 9) is Lost.UNKNOWN
     assert short.unpacked(encode((0x44, mark ^ 1, 1, 2, 0)), 5, 9) is Lost.UNKNOWN
     for row in [(0x43, mark, 1, 2, 3), (0x43, mark, 1, 2, 3, 1), (0x44, mark, -1, 2, 0), (0x44, mark, 2**63, 2, 0)]:
@@ -558,6 +562,70 @@ def test_a_word_in_no_hurry_is_carried_along_or_goes_alone() -> None:
         a.send("b", beat("a", 6))
         await pair.until(lambda: len(words) == 3)
         assert pair.heard["b"][-1] == beat("a", 6)
+
+    play(story)
+
+
+@pytest.mark.parametrize("kind", ["memory", "udp"])
+def test_a_word_reaches_the_other_node_and_no_strategy(kind: str) -> None:
+    async def story(pair: Pair) -> None:
+        a, b = await pair.start("a", 11), await pair.start("b", 12)
+        a.send("b", beat("a", 1))
+        b.send("a", beat("b", 1))
+        await pair.until(lambda: pair.heard["a"] and pair.heard["b"])
+        start = a.tell("b", [1, "x", None, {"y": [2]}])
+        assert start
+        await pair.until(lambda: pair.words["b"] == [("a", [1, "x", None, {"y": [2]}])])
+        assert len(pair.heard["b"]) == 1
+        assert a.tell("nobody", [1]) == 0
+        a.links.cut("b", "out")
+        a.tell("b", [2])
+        a.links.heal()
+        a.tell("b", [3])
+        await pair.until(lambda: pair.words["b"][1:] == [("a", [3])])
+        if kind == "udp":
+            assert a.tell("b", [4], only=start + 1) == start, "not told to another start"
+            a.tell("b", [5], only=start)
+            await pair.until(lambda: pair.words["b"][2:] == [("a", [5])])
+
+    play(story, kind)
+
+
+def test_A03_A04_no_recorded_word_is_heard_again_neither_in_this_start_nor_in_the_next() -> None:
+    """An order that was recorded cannot be given a second time."""
+
+    async def story(pair: Pair) -> None:
+        a, b = await pair.start("a", 11), await pair.start("b", 12)
+        a.send("b", beat("a", 1))
+        b.send("a", beat("b", 1))
+        await pair.until(lambda: pair.heard["a"] and pair.heard["b"])
+        wire = Recorded(a)
+        for number in range(20):
+            a.tell("b", [3, number, "pause", "{}"])
+        await pair.until(lambda: len(pair.words["b"]) == 20)
+        thrown(wire.datagrams, pair.ports["b"])
+        await pair.until(lambda: b.counters.get("replay", 0) >= 20)
+        b.close()
+        b = await pair.start("b", 13)
+        thrown(wire.datagrams, pair.ports["b"])
+        await pair.until(lambda: b.counters.get("other-boot", 0) >= 20)
+        assert len(pair.words["b"]) == 20
+
+    play(story)
+
+
+def test_a_word_that_cannot_be_read_and_a_sort_of_tomorrow_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(pair: Pair) -> None:
+        a, b = await pair.start("a", 11), await pair.start("b", 12)
+        b.send("a", beat("b", 1))
+        a.send("b", beat("a", 1))
+        await pair.until(lambda: pair.heard["a"] and pair.heard["b"])
+        for number, payload in enumerate((b"", b"\xc1", b"\x90", b"\x91\xa1x", b"\x81\x01\x02")):
+            thrown([seal_of("a", 70 + number).sealed(Sort.WORD, "b", 12, payload)], pair.ports["b"])
+        thrown([seal_of("a", 80).sealed(9, "b", 12, b"\x91\x01")], pair.ports["b"])  # type: ignore[arg-type]
+        await pair.until(lambda: (b.counters.get("payload"), b.counters.get("unknown")) == (5, 1))
+        assert pair.words["b"] == []
+        assert len(pair.heard["b"]) == 1
 
     play(story)
 

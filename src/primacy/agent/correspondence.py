@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from primacy.control import Heard, Snapshot
 from primacy.control.cluster import alarms
-from primacy.control.news import SUMMARY, row_of, summary_in, summary_of
+from primacy.control.news import SUMMARY, Delays, row_of, sent_in, summary_in, summary_of
 from primacy.control.orders import PASSED
 from primacy.control.post import (
     DONE,
@@ -91,6 +91,7 @@ class Correspondence:
         self._done: dict[tuple[str, int, int], tuple[int, Answer]] = {}
         self._alarmed: dict[str, int] = {}
         self._allowed: dict[str, tuple[float, int]] = {}
+        self._delays: dict[str, tuple[int, Delays]] = {}
         self._closed = False
 
     def start(self) -> None:
@@ -125,7 +126,7 @@ class Correspondence:
         shot = self.office.snapshot()
         summary = summary_of(shot)
         self._told_ms = shot.now_ms
-        row = row_of(summary)
+        row = row_of(summary, shot.now_ms)
         for name in self.names:
             self.transport.tell(name, row, later=True)
         self._look_for_alarms(shot)
@@ -166,7 +167,7 @@ class Correspondence:
         if row[0] == SUMMARY:
             summary = summary_in(row)
             if summary is not None:
-                self.others[sender] = Heard(summary, boot, self.clock.now_ms())
+                self.others[sender] = Heard(summary, boot, self._said_ms(sender, boot, row))
             return
         match read(row):
             case Happened() as event:
@@ -178,6 +179,17 @@ class Correspondence:
                 waiting = self._asked.get(answer.number)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(answer)
+
+    def _said_ms(self, sender: str, boot: int, row: list[Any]) -> int:
+        """When this was said, on our clock: earlier than now if it waited for us."""
+        now_ms, sent_ms = self.clock.now_ms(), sent_in(row)
+        if sent_ms is None:
+            return now_ms
+        known_boot, delays = self._delays.get(sender, (0, Delays()))
+        if known_boot != boot:
+            delays = Delays()
+        self._delays[sender] = (boot, delays)
+        return now_ms - delays.delay_ms(now_ms, sent_ms)
 
     def _may_tell(self, sender: str) -> bool:
         """A node that goes wrong must not push what happened elsewhere out of our log."""

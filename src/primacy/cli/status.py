@@ -73,6 +73,8 @@ def lines(state: dict[str, Any], *, verbose: bool = False) -> list[str]:
     token = max((row["token"] or 0 for row in state["rows"]), default=0)
     if token:
         said.append(f"token: {token}")
+    if state.get("containment"):
+        said.append(f"node {state['node']}: {state['containment']}")
     said += [sentence for row in state["rows"] for sentence in sentences(row, state["node"])]
     if not state["waits_for"] and not state["leader"]:
         said.append(f"node {state['node']} knows of no leader; primacy why says what happened")

@@ -70,7 +70,7 @@ class Sort(IntEnum):
     CARRIES = 4
 
 
-_SORTS = frozenset(Sort)
+_SORTS = {int(sort): sort for sort in Sort}
 
 
 class Drop(NamedTuple):
@@ -211,7 +211,7 @@ class Seal:
             return Drop("head", sender)
         if sort not in _SORTS:
             return Drop("unknown", sender)
-        return Opened(Sort(sort), sender, boot, receiver_boot, counter, body[HEAD.size + length :])
+        return Opened(_SORTS[sort], sender, boot, receiver_boot, counter, body[HEAD.size + length :])
 
     def _is_good(self, body: bytes, tag: bytes) -> bool:
         good = False

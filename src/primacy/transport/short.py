@@ -6,13 +6,14 @@ that goes with a mark, for each start of a sender. One that does not know it (th
 greeting, and the last message is said again, whole: nothing is ever guessed, and nothing waits.
 
 An ack names the boot of the leader that it is for: nearly always that of its receiver, which stands in the datagram's
-head. Then it is left out, too.
+head. Then it is left out, too. As in the layout, what a later version says behind the known fields is ignored.
 """
 
 from __future__ import annotations
 
 import hashlib
 from enum import Enum
+from typing import Any
 
 import msgspec
 
@@ -27,8 +28,7 @@ STARTS_MAX = 8
 """Starts of one sender that are remembered."""
 
 _encode = msgspec.msgpack.Encoder().encode
-_beat = msgspec.msgpack.Decoder(tuple[int, int, int, int, int, bool]).decode
-_ack = msgspec.msgpack.Decoder(tuple[int, int, int, int, int]).decode
+_decode = msgspec.msgpack.Decoder(list[Any]).decode
 
 
 class Lost(Enum):
@@ -83,15 +83,18 @@ class Shorthand:
     def unpacked(self, payload: bytes, boot: int, own_boot: int) -> Message | Lost:
         """A short message of this start."""
         known_mark, origin = self._heard.get(boot, (-1, None))
-        settled = False
+        settled: Any = False
         try:
+            row = _decode(payload)
             if payload[1] == BEAT:
-                _, mark, term, number, last, settled = _beat(payload)
+                _, mark, term, number, last, settled = row[:6]
             else:
-                _, mark, term, number, last = _ack(payload)
-        except msgspec.MsgspecError:
+                _, mark, term, number, last = row[:5]
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             return Lost.WRONG
-        if min(term, number, last) < 0 or max(term, number, last) > NUMBER_MAX:
+        if type(settled) is not bool or not all(
+            type(each) is int and 0 <= each <= NUMBER_MAX for each in (mark, term, number, last)
+        ):
             return Lost.WRONG
         if origin is None or mark != known_mark:
             return Lost.UNKNOWN

@@ -23,13 +23,14 @@ from typing import Any
 
 from primacy.election.messages import Message, Release
 from primacy.errors import CannotHere, InUse
-from primacy.transport import Hear, Overhear, ReadyDatagram, Trouble, ignored
+from primacy.transport import Hear, Overhear, ReadyDatagram, Trouble, ignored, says
 from primacy.transport.doubles import FORGOTTEN_S, Doubles
 from primacy.transport.layout import LAYOUT, packed, packed_word, unpacked, unpacked_word
 from primacy.transport.links import Links
 from primacy.transport.peer import Address, Peer, SocketAddress, numeric
 from primacy.transport.seal import DATAGRAM_BYTES_MAX, HEAD, NAME_BYTES_MAX, TAG_BYTES, Drop, Opened, Seal, Sort
 from primacy.transport.short import Lost, is_short
+from primacy.transport.tally import Tally
 
 __all__ = ["Address", "UdpTransport"]
 
@@ -45,10 +46,6 @@ GREETING_S = 0.02
 """Between two greetings of one node; a restart needs one."""
 CARRY_S = 0.3
 """So long a word that is in no hurry waits for a message to carry it: a beat of most profiles."""
-SAY_AFTER_S = 1.0
-SAY_AGAIN_S = 60.0
-SAID = ("size", "foreign", "seal", "stranger", "layout", "head", "payload", "replay")
-"""Drops that somebody should look into; the others are a network's daily life."""
 
 
 class UdpTransport:
@@ -60,7 +57,7 @@ class UdpTransport:
         self.seal = seal
         self.listen = listen
         self.complain = complain
-        self.counters: dict[str, int] = {}
+        self.tally = Tally(complain)
         self.links = Links()
         self.doubles = Doubles()
         self.peers = {name: Peer(name, others[name]) for name in sorted(others)}
@@ -69,10 +66,12 @@ class UdpTransport:
         self._door: socket.socket | None = None
         self._bound: SocketAddress = (listen.host, listen.port)
         self._resolving: asyncio.Task[None] | None = None
-        self._saying: asyncio.TimerHandle | None = None
-        self._carrying: asyncio.TimerHandle | None = None
-        self._unsaid: dict[str, int] = {}
+        self._carrying: asyncio.Handle | None = None
         self._loop: asyncio.AbstractEventLoop
+
+    @property
+    def counters(self) -> dict[str, int]:
+        return self.tally.counters
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -94,10 +93,10 @@ class UdpTransport:
         if self._resolving is not None:
             self._resolving.cancel()
             self._resolving = None
-        for timer in (self._saying, self._carrying):
-            if timer is not None:
-                timer.cancel()
-        self._saying = self._carrying = None
+        self.tally.close()
+        if self._carrying is not None:
+            self._carrying.cancel()
+            self._carrying = None
         for peer in self.peers.values():
             self._hang_up(peer)
         if self._door is not None:
@@ -134,7 +133,7 @@ class UdpTransport:
             fresh.connect(address)
         except OSError as error:  # no route: tried again with the names
             fresh.close()
-            self._complain_once(peer, f"node {peer.name} cannot be dialled at {peer.dialled}: {error.strerror}")
+            self._complain_once(peer, says.no_route(peer.name, str(peer.dialled), error.strerror or ""))
             return
         finally:
             for one in (*ours, fresh):
@@ -156,16 +155,19 @@ class UdpTransport:
     async def _resolve(self) -> None:
         """Names at once, all together, and again while there is something to find."""
         while True:
-            await asyncio.gather(*(self._find(peer) for peer in self.peers.values()))
+            if sought := [peer for peer in self.peers.values() if self._is_sought(peer)]:
+                await asyncio.gather(*(self._find(peer) for peer in sought))
             await asyncio.sleep(RESOLVE_AGAIN_S)
 
+    def _is_sought(self, peer: Peer) -> bool:
+        return peer.socket is None or self._loop.time() - peer.heard_s > SILENT_S
+
     async def _find(self, peer: Peer) -> None:
-        silent = self._loop.time() - peer.heard_s > SILENT_S
-        if self._door is None or (peer.socket is not None and not silent):
+        if self._door is None:
             return
         found = await self._looked_up(peer.dialled, family=self._door.family)
         if found is None:
-            self._complain_once(peer, f"node {peer.name}: its address {peer.dialled} cannot be resolved yet")
+            self._complain_once(peer, says.unresolved(peer.name, str(peer.dialled)))
         else:
             self._dial(peer, found[1])
 
@@ -192,29 +194,12 @@ class UdpTransport:
         found = [Trouble(peer.name, peer.trouble) for peer in self.peers.values() if peer.trouble]
         now_s = self._loop.time()
         for name, source in self.doubles.found(now_s).items():
-            found.append(self._unheard(name, source, now_s))
+            peer = self.peers.get(name)
+            if peer is None or now_s - peer.heard_s <= FORGOTTEN_S:  # this node itself, or one that is heard
+                found.append(says.twins(name, source))
+            else:
+                found.append(says.unheard(name, source, str(peer.dialled)))
         return found
-
-    def _unheard(self, name: str, source: str, now_s: float) -> Trouble:
-        """Something with a good seal says that it is this node, and is not the start that is heard."""
-        peer = self.peers.get(name)
-        if peer is None or now_s - peer.heard_s <= FORGOTTEN_S:
-            place = f", one of them from {source}" if source else ""
-            return Trouble(
-                name,
-                f"two machines speak as node {name} at the same time{place}: two have this id, or a disk was copied; "
-                "stop one of them",
-                alarm=True,
-            )
-        if source:
-            return Trouble(
-                name,
-                f"node {name} speaks from {source}, and answers go to {peer.dialled}, where it does not get them: "
-                f"correct cluster.manager.nodes.{name}.addr in the file",
-            )
-        return Trouble(
-            name, f"node {name} is heard and does not hear this node: look at the firewall for UDP to {peer.dialled}"
-        )
 
     def _complain_once(self, peer: Peer, sentence: str) -> None:
         peer.trouble = sentence
@@ -227,7 +212,7 @@ class UdpTransport:
     def send(self, to: str, message: Message) -> None:
         peer = self.peers.get(to)
         if peer is None:
-            self._count("unsent")
+            self.tally.count("unsent")
             return
         if type(message) is Release:
             self._put(peer, self.seal.sealed(Sort.RELEASE, to, 0, packed(message)))
@@ -236,6 +221,7 @@ class UdpTransport:
         if peer.word and len(payload) + len(peer.word) <= CARRIED_BYTES_MAX:
             payload, sort = len(payload).to_bytes(2, "big") + payload + peer.word, Sort.CARRIES
             peer.word = b""
+            self._carry_on()
         data = self.seal.sealed(sort, to, peer.boot, payload)
         peer.last, peer.last_counter = message, self.seal.counter
         self._put(peer, data)
@@ -252,6 +238,12 @@ class UdpTransport:
             if self._carrying is None:
                 self._carrying = self._loop.call_later(CARRY_S, self._put_words)
         return peer.boot
+
+    def _carry_on(self) -> None:
+        """This node is awake: words for others leave in this turn, too, after the messages that may carry them."""
+        if self._carrying is not None:
+            self._carrying.cancel()
+        self._carrying = self._loop.call_soon(self._put_words) if any(p.word for p in self.peers.values()) else None
 
     def _put_words(self) -> None:
         """Those that found nobody to carry them."""
@@ -276,28 +268,28 @@ class UdpTransport:
 
     def _put(self, peer: Peer, data: bytes) -> None:
         if len(data) > DATAGRAM_BYTES_MAX:
-            self._count("too-long")
+            self.tally.count("too-long")
             self._complain_once(
                 peer,
                 f"a message to node {peer.name} has {len(data)} bytes, and {DATAGRAM_BYTES_MAX} fit: too many nodes",
             )
             return
         if peer.name in self.links.dumb_to:
-            self._count("cut")
+            self.tally.count("cut")
             return
         if peer.socket is None:
-            self._count("unsent")
+            self.tally.count("unsent")
             return
         try:
             peer.socket.send(data)
         except ConnectionRefusedError:  # of an earlier one: this one was not sent
-            self._count("refused")
+            self.tally.count("refused")
             with contextlib.suppress(OSError):
                 peer.socket.send(data)
         except OSError:
-            self._count("unsent")
+            self.tally.count("unsent")
             return
-        self._count("sent")
+        self.tally.count("sent")
 
     # --- receiving ----------------------------------------------------------------------------------------------------
 
@@ -313,10 +305,10 @@ class UdpTransport:
             except BlockingIOError:
                 return
             except ConnectionRefusedError:
-                self._count("refused")
+                self.tally.count("refused")
                 continue
             except OSError:
-                self._count("unread")
+                self.tally.count("unread")
                 return
             if self._take(data, peer, source):
                 return  # mostly it is the only one: to be woken again costs less than to look each time
@@ -329,12 +321,12 @@ class UdpTransport:
             return False
         peer = self.peers.get(opened.sender)
         if peer is None:
-            self._drop("stranger")
+            self.tally.drop("stranger")
             return False
         if peer.name in self.links.deaf_to:
-            self._count("cut")
+            self.tally.count("cut")
             return False
-        known = peer.windows.knows(opened.boot)
+        known = opened.boot == peer.boot or peer.windows.knows(opened.boot)
         if opened.sort is not Sort.RELEASE and not self._is_fresh(peer, opened, source):
             return False
         content = self._content(peer, opened)
@@ -349,7 +341,7 @@ class UdpTransport:
         peer.trouble = ""
         if opened.sort is Sort.GREETING:
             return False
-        self._count("received")
+        self.tally.count("received")
         if message is not None:
             self._hear(message)
         if word is not None:
@@ -367,29 +359,30 @@ class UdpTransport:
             word = unpacked_word(payload[end:])
             payload = payload[2:end]
             if word is None:
-                self._drop("payload")
+                self.tally.drop("payload")
                 return None
             if sort is Sort.WORD:
                 return None, word
-        if is_short(payload) and sort is not Sort.RELEASE:
+        short = is_short(payload) and sort is not Sort.RELEASE
+        if short:
             message = peer.short.unpacked(payload, opened.boot, self.seal.boot)
             if message is Lost.UNKNOWN:
-                self._count("origin-unknown")
+                self.tally.count("origin-unknown")
                 self._greet(peer, opened)
                 return None
         else:
             message = unpacked(opened.sender, payload) or Lost.WRONG
         if isinstance(message, Lost) or (type(message) is Release) != (sort is Sort.RELEASE):
-            self._drop("payload")
+            self.tally.drop("payload")
             return None
-        if sort is not Sort.RELEASE and not is_short(payload):
+        if sort is not Sort.RELEASE and not short:
             peer.short.learn(opened.boot, message.origin)
         return message, word
 
     def _is_fresh(self, peer: Peer, opened: Opened, source: str) -> bool:
         """For this start of ours, and not heard before. One that knows another start is told about this one."""
         if opened.receiver_boot != self.seal.boot:
-            self._count("other-boot")
+            self.tally.count("other-boot")
             now_s = self._loop.time()
             if opened.sort is Sort.GREETING:  # to somebody else who says that he is this node
                 self.doubles.note(now_s, self.seal.node, opened.receiver_boot, opened.counter, "")
@@ -399,7 +392,7 @@ class UdpTransport:
             self._greet(peer, opened)
             return False
         if not peer.windows.is_new(opened.boot, opened.counter):
-            self._drop("replay")
+            self.tally.drop("replay")
             return False
         return True
 
@@ -431,37 +424,10 @@ class UdpTransport:
 
     # --- counting -----------------------------------------------------------------------------------------------------
 
-    def _count(self, what: str) -> None:
-        self.counters[what] = self.counters.get(what, 0) + 1
-
     def _dropped(self, drop: Drop, dialled: Peer | None) -> None:
-        self._drop(drop.why)
+        self.tally.drop(drop.why)
         sender = self.peers.get(drop.sender)
         if drop.why == "layout" and sender is not None:
-            self._complain_once(
-                sender,
-                f"node {sender.name} speaks layout {drop.layout}, and this version of primacy layout {LAYOUT}: they do "
-                f"not hear each other; upgrade {'this node' if drop.layout > LAYOUT else f'node {sender.name}'}",
-            )
+            self._complain_once(sender, says.other_layout(sender.name, drop.layout, LAYOUT))
         elif drop.why == "seal" and dialled is not None:
-            self._complain_once(
-                dialled,
-                f"what comes from node {dialled.name} has no good seal: its secret, cluster.name or election.name "
-                "is another",
-            )
-
-    def _drop(self, why: str) -> None:
-        self._count(why)
-        if why in SAID:
-            self._unsaid[why] = self._unsaid.get(why, 0) + 1
-            if self._saying is None:
-                self._saying = self._loop.call_later(SAY_AFTER_S, self._say_drops)
-
-    def _say_drops(self) -> None:
-        """Often enough to be seen, and never a line for each."""
-        self._saying = None
-        if self._unsaid:
-            kinds = ", ".join(f"{count} {why}" for why, count in sorted(self._unsaid.items()))
-            self._unsaid = {}
-            self.complain(f"dropped datagrams: {kinds}")
-            self._saying = self._loop.call_later(SAY_AGAIN_S, self._say_drops)
+            self._complain_once(dialled, says.no_seal(dialled.name))
