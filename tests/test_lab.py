@@ -380,6 +380,7 @@ signal.signal(signal.SIGALRM, lambda *_: None)
 signal.setitimer(signal.ITIMER_REAL, 0.0007, 0.0007)
 for _ in range(2_000):
     up.rest(0.001)
+signal.setitimer(signal.ITIMER_REAL, 0)
 """
 
 
