@@ -128,6 +128,23 @@ def test_what_the_lab_did_to_a_process_is_how_its_node_stands() -> None:
     assert states["a", "c"]["state"] == "down"
 
 
+def test_kind_and_address_are_known_of_every_node_of_a_lab_that_any_other_lists() -> None:
+    """A node's own document says its own; of one that is stopped, or older, another node's list does."""
+    rows = [{"node": "a", "kind": "voter", "addr": "h:1"}, {"node": "c", "kind": "witness", "addr": "h:3"}]
+    states = {
+        "a": {"role": "follower", "addr": "h:1"},
+        "b": {"role": "leader", "addr": "h:2", "nodes": rows},
+        "c": None,
+    }
+    lab = lab_of({"nodes": [{"node": name, "process": "running", "state": state} for name, state in states.items()]})
+    assert lab is not None
+    assert [(each.said.kind, each.said.addr) for each in lab.nodes if each.said] == [("voter", "h:1"), ("voter", "h:2")]
+    reads = tuple(Read(each.node, Cluster(rows=(each.said,)), 0) for each in lab.nodes if each.said)
+    model = view(known(reads=reads, lab=lab))
+    assert [model[f"node:{name}"]["addr"] for name in "abc"] == ["h:1", "h:2", "h:3"]
+    assert model["node:c"]["kind"] == "witness"
+
+
 def test_differences_between_nodes_are_marked() -> None:
     model = view(known(LEADER._replace(version="0.1.0"), FOLLOWER._replace(version="0.2.0")))
     assert model["config"]["differs"] == [{"what": "version of primacy", "of": {"a": "0.1.0", "b": "0.2.0"}}]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
+import yaml
 from tests.browser import Tab, real_browser
 
 from primacy.control.client import find
@@ -71,6 +72,10 @@ class Lab:
         signatures = self.get("/v1/lab")["chain"]["signatures"]
         return signatures[-1]["node"] if signatures else ""
 
+    def address(self, node: str) -> str:
+        file = yaml.safe_load((self.folder / "primacy.yaml").read_text())
+        return str(file["cluster"]["manager"]["nodes"][node]["addr"])
+
     def doubles(self) -> int:
         found = self.get("/v1/lab")["chain"]["counters"]["doubles"]
         assert isinstance(found, int)
@@ -105,6 +110,14 @@ def test_the_three_pictures_of_the_seed(browser: Browser, tmp_path: Path) -> Non
             tab = Tab(browser, url)
             page = tab.open("network")
             page.wait_for_selector(f'.knot[data-node="{first}"][data-tone="leader"]')
+
+            # Where each node listens, as its own file says.
+            page.goto(f"{url}#/nodes")
+            for name in "abcde":
+                page.click(f'.tab[data-node="{name}"]')
+                page.wait_for_selector(f".node-title >> text=Node {name}")
+                page.wait_for_selector(f'.fact:has(dt:text-is("Address")) dd >> text={lab.address(name)}')
+            page.goto(f"{url}#/network")
 
             # 1. Stop the leader: another one leads, and signs.
             mark = lab.newest()
@@ -148,10 +161,11 @@ def test_the_three_pictures_of_the_seed(browser: Browser, tmp_path: Path) -> Non
 
             # An order for the election, and the end of everything while the page is open.
             page.goto(f"{url}#/network")
-            page.click(f'.knot[data-node="{first}"]')
+            heir = next(name for name in "abcde" if name != third)
+            page.click(f'.knot[data-node="{heir}"]')
             page.click('[data-act="Transfer here"]')
             page.click("dialog button[type=submit]")
-            until(lambda: lab.leader() == first, "the one to whom it was handed")
+            until(lambda: lab.leader() == heir, "the one to whom it was handed")
             lab.down()
             ended = True
             page.wait_for_selector("text=The cluster is not seen")
@@ -215,9 +229,11 @@ def test_the_demo_serves_its_page_and_takes_it_along_when_it_ends(browser: Brows
             process.send_signal(signal.SIGTERM)
             page.wait_for_selector("text=The dashboard's server does not answer", timeout=40_000)
             tab.close()
-        finally:
-            process.send_signal(signal.SIGTERM)
             assert process.wait(40) == 0
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                process.wait(40)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=1)
     assert _left_behind(str(tmp_path)) == []

@@ -29,22 +29,53 @@ if TYPE_CHECKING:
     from primacy.lab.tour import Failover
 
 SECONDS_MOST = 86_400
-NAMES = ("tour", "calm", "stop", "kill", "links", "freeze", "halves", "power")
-KEYS = {"s": "stop", "k": "kill", "l": "links", "f": "freeze", "h": "halves", "p": "power", "t": "tour"}
+SCENARIOS = {
+    "tour": "all of them, one after the other",
+    "calm": "nothing: whoever watches breaks it",
+    "stop": "the leader is stopped in order, and started again",
+    "kill": "the leader's agent is killed; its guard ends the signer",
+    "child": "the signer alone is killed: it starts again, without election",
+    "links": "the leader's links are cut until it has no majority; mended",
+    "one-way": "the leader is heard and hears nobody; mended",
+    "minority": "the leader is on the smaller side of a split; mended",
+    "halves": "no side has a majority: nobody signs until it is mended",
+    "freeze": "the leader's agent and guard are frozen, later thawed",
+    "power": "the leader's agent, guard and signer die at one stroke",
+}
+"""What is done to the cluster. `stop` and `links` are the pictures of seed 004; docs/lab.md names the faults."""
+KEYS = {
+    "s": "stop",
+    "k": "kill",
+    "c": "child",
+    "l": "links",
+    "o": "one-way",
+    "m": "minority",
+    "h": "halves",
+    "f": "freeze",
+    "p": "power",
+    "t": "tour",
+}
 FRAMES_PER_S = 5
 LINES_SHOWN = 6
 STRIP_MOST = 50
 EXIT_DOUBLE, EXIT_INTERRUPTED = 1, 130
 
 
-@click.command()
+def _scenarios() -> str:
+    """One line each, below the options."""
+    width = max(map(len, SCENARIOS))
+    return "\b\nScenarios:\n" + "\n".join(f"  {name:<{width}}  {what}" for name, what in SCENARIOS.items())
+
+
+@click.command(epilog=_scenarios())
 @click.option("--nodes", metavar="N", type=click.IntRange(3, 9), default=5, show_default=True, help="How many nodes.")
 @click.option("--profile", metavar="P", default="fast", show_default=True, help="Times: lab, fast, lan, wan, executor.")
 @click.option("--strategy", type=click.Choice(STRATEGIES), default="raft", show_default=True, help="Which strategy.")
 @click.option(
     "--scenario",
-    type=click.Choice(NAMES),
-    help="What is done to it; tour: all of them. Default: calm in a terminal, where keys do it; else tour.",
+    metavar="NAME",
+    type=click.Choice(list(SCENARIOS)),
+    help="What is done to it, see below. Default: calm in a terminal, where keys do it; else tour.",
 )
 @click.option(
     "--seconds",
@@ -187,15 +218,15 @@ def _play(
 
 def _scenes(stage: Any, chosen: str, show: Show, *, stays: bool) -> None:
     """The chosen scenario, then whatever keys ask for, until the end. Raises `Ended`."""
-    from primacy.lab.tour import SCENARIOS
+    from primacy.lab.tour import SCENARIOS as SCENES
 
     def play(name: str) -> None:
         try:
-            SCENARIOS[name](stage)
+            SCENES[name](stage)
         except Refused as error:  # somebody else broke it meanwhile, from another terminal
             show.line(f"the scene ends here: {error}")
         if name != "calm" and show.is_live:
-            SCENARIOS["calm"](stage)
+            SCENES["calm"](stage)
 
     stage.until(lambda: stage.chain()["height"], "the first signature")
     show.line(f"{stage.leader()} leads, and its signer signs")

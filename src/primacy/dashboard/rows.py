@@ -6,7 +6,7 @@ Nothing is escaped here, for nothing here becomes markup: the page sets text, ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -79,6 +79,9 @@ class LabNode(NamedTuple):
     pid: int = 0
     said: Said | None = None
     """Its own state document; None if it does not answer."""
+    kind: str = "voter"
+    addr: str = ""
+    """As the other nodes' list says: known of a node that never answered, too."""
 
 
 class Lab(NamedTuple):
@@ -208,17 +211,32 @@ def lab_of(raw: object) -> Lab | None:
     found = object_of(raw)
     if not isinstance(found.get("nodes"), list):
         return None
+    listed = [object_of(each) for each in list_of(found["nodes"], NODES_MAX)]
+    known = _neighbours(object_of(each.get("state")) for each in listed)
     nodes = []
-    for each in map(object_of, list_of(found["nodes"], NODES_MAX)):
+    for each in listed:
         name, process = text_of(each.get("node"), NAME_CHARS_MAX), text_of(each.get("process"), NAME_CHARS_MAX)
+        kind, addr = known.get(name, ("voter", ""))
         state = object_of(each.get("state"))
-        said = _said({**state, "node": name, "heard_ms": 0, "told_ms": 0, "links": None}) if state else None
+        sure = {"node": name, "heard_ms": 0, "told_ms": 0, "links": None}
+        said = _said({"kind": kind, "addr": addr, **state, **sure}) if state else None
         if name:
-            nodes.append(LabNode(name, process, number_of(each.get("pid")), said))
+            nodes.append(LabNode(name, process, number_of(each.get("pid")), said, kind, addr))
     ways = [way for way in list_of(found.get("cuts"), NODES_MAX * NODES_MAX) if isinstance(way, list) and len(way) == 2]
     cuts = sorted((str(sender)[:NAME_CHARS_MAX], str(receiver)[:NAME_CHARS_MAX]) for sender, receiver in ways)
     strategy, profile = (text_of(found.get(key), NAME_CHARS_MAX) for key in ("strategy", "profile"))
     return Lab(tuple(nodes), tuple(cuts), strategy, profile)
+
+
+def _neighbours(states: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
+    """(kind, address) of every node that another one lists: so it is known of those that do not answer as well."""
+    rows = [object_of(row) for state in states for row in list_of(state.get("nodes"), NODES_MAX)]
+    named = {text_of(row.get("node"), NAME_CHARS_MAX): row for row in rows}
+    return {
+        name: (text_of(row.get("kind"), NAME_CHARS_MAX) or "voter", text_of(row.get("addr"), NAME_CHARS_MAX))
+        for name, row in named.items()
+        if name
+    }
 
 
 def head_of(raw: object) -> Cluster | None:

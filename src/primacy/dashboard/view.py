@@ -114,7 +114,7 @@ def statements(known: Known) -> dict[str, Seen]:
             fresh = told_ms is not None and heard_ms is not None and min(told_ms, heard_ms) <= limit_ms
             best[said.node] = Seen(said, told_ms, heard_ms, fresh)
     for each in known.lab.nodes if known.lab is not None else ():
-        best.setdefault(each.node, Seen(Said(each.node), None, None, fresh=False))
+        best.setdefault(each.node, Seen(Said(each.node, each.kind, each.addr), None, None, fresh=False))
     return dict(sorted(best.items()))
 
 
