@@ -33,6 +33,7 @@ PROCESSES = (
     "tests/test_lab.py",
     "tests/test_chain.py",
     "tests/test_demo.py",
+    "tests/test_demo_leaves.py",
     "tests/test_canary.py",
     "tests/test_faults_process.py",
     "tests/test_faults_links.py",
