@@ -46,6 +46,7 @@ PROCESSES = (
     "tests/test_dashboard_server.py",
     "tests/test_dashboard_command.py",
     "tests/test_dashboard_browser.py",
+    "tests/test_dashboard_access.py",
     "tests/test_dashboard_load.py",
     "tests/test_dashboard_lab.py",
 )
