@@ -76,7 +76,8 @@ class Load(NamedTuple):
             f"frame {self.frame_ms:.1f} ms (empty page {self.empty_frame_ms:.1f} ms); memory over the second half: "
             f"heap {grown.heap_bytes / 1e6:.2f} MB {grown.heap_rise / 1e6:+.2f} MB "
             f"({grown.heap_rise / grown.events:+.1f} bytes an event), "
-            f"elements {grown.nodes:,} {grown.nodes_rise:+.0f}, listeners {grown.listeners:,} {grown.listeners_rise:+.0f}"
+            f"elements {grown.nodes:,} {grown.nodes_rise:+.0f}, "
+            f"listeners {grown.listeners:,} {grown.listeners_rise:+.0f}"
         )
 
 
