@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 README = {"overview": "dark", "network": "light"}
-README_SIZE = (1200, 860)
+README_SIZE = (1440, 960)
 README_BYTES_MAX = 150_000
 SIZES = {"wide": (1440, 900), "narrow": (380, 800)}
 
