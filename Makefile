@@ -5,7 +5,7 @@ PART ?= all
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run-demo quick packages peers test proof check bench clean lock
+.PHONY: help setup setup-browser screenshots demo run-demo quick packages peers test proof check bench clean lock
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -32,6 +32,14 @@ packages: ## what the tests can use of Debian's packages (strace), where this ma
 	  { apt-get install -y -qq strace >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq strace; } >/dev/null 2>&1; }; } || \
 	  echo "strace is not here and cannot be installed: the tests that need it are skipped, and say so"
 
+setup-browser: ## Chromium of the distribution, for the tests of the dashboard, where this machine lets us install it
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  { apt-get install -y -qq chromium >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq chromium; } >/dev/null 2>&1; }; } || \
+	  echo "Chromium is not here and cannot be installed: the tests that need it are skipped, and say so"
+
+screenshots: setup setup-browser ## a picture of each page, light and dark, wide and narrow, into screenshots/
+	@$(BIN)/python -m tests.screenshots screenshots
+
 peers: setup ## what the benchmarks compare with: etcd from Debian's packages (unpacked, not installed), PySyncObj
 	@[ -x .venv/peers/usr/bin/etcdctl ] || { command -v etcd && command -v etcdctl; } >/dev/null || { mkdir -p .venv/peers/deb && cd .venv/peers/deb && \
 	  { apt-get download -qq etcd-server etcd-client 2>/dev/null || { apt-get update -qq && apt-get download -qq etcd-server etcd-client; } >/dev/null 2>&1; } && \
@@ -41,10 +49,10 @@ peers: setup ## what the benchmarks compare with: etcd from Debian's packages (u
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.txt || \
 	  echo "PySyncObj cannot be installed: what compares with it is skipped, and says so"
 
-test: setup check packages peers ## everything once
+test: setup check packages peers setup-browser ## everything once
 	@$(BIN)/python -m tests.sizes test
 
-proof: setup check packages peers ## the counts and durations that a release must show; PART=core|run
+proof: setup check packages peers setup-browser ## the counts and durations that a release must show; PART=core|run|dashboard
 	@$(BIN)/python -m tests.sizes proof $(PART)
 
 check: setup ## format, lint, strict types, import arrows
@@ -62,5 +70,5 @@ lock: ## renew both requirements from pyproject.toml (needs uv; names no registr
 	@env -u UV_INDEX -u UV_DEFAULT_INDEX -u UV_INDEX_URL uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --group bench --python-version 3.11 -o requirements-bench.txt
 
 clean: ## remove what make made
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build .coverage htmlcov .import_linter_cache
+	rm -rf .venv screenshots .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build .coverage htmlcov .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -33,6 +33,7 @@ PROCESSES = (
     "tests/test_lab.py",
     "tests/test_chain.py",
     "tests/test_demo.py",
+    "tests/test_demo_leaves.py",
     "tests/test_canary.py",
     "tests/test_faults_process.py",
     "tests/test_faults_links.py",
@@ -42,8 +43,13 @@ PROCESSES = (
     "tests/test_faults_ballot.py",
     "tests/test_faults_calm.py",
     "tests/test_faults_mutants.py",
+    "tests/test_dashboard_server.py",
+    "tests/test_dashboard_command.py",
+    "tests/test_dashboard_browser.py",
+    "tests/test_dashboard_load.py",
+    "tests/test_dashboard_lab.py",
 )
-PARTS = {"core": "tests.proof_core", "run": "tests.proof_run"}
+PARTS = {"core": "tests.proof_core", "run": "tests.proof_run", "dashboard": "tests.proof_dashboard"}
 """What `make proof PART=...` can be asked for, and the module that does it."""
 
 

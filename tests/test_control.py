@@ -163,6 +163,8 @@ def test_the_state_document_has_the_fields_of_the_surface() -> None:
         "cluster": "billing",
         "election": "main",
         "node": "a",
+        "kind": "voter",
+        "addr": "h:1",
         "strategy": "raft",
         "mode": "automatic",
         "role": "leader",

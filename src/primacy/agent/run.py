@@ -24,8 +24,9 @@ from primacy.agent.lease_file import LeaseFile, lease_folder
 from primacy.agent.log import Level, Log
 from primacy.agent.meter import Meter, MeteredDurable
 from primacy.agent.notify import Notifier
+from primacy.agent.page import Page
 from primacy.agent.process_duty import ProcessDuty
-from primacy.agent.state import claim, forget_pause, is_paused, keep_pause, open_state
+from primacy.agent.state import claim, forget_pause, is_paused, keep_pause, open_state, state_root
 from primacy.agent.words import of_note, of_order
 from primacy.control import Approve, MonitorSays, Order, Snapshot
 from primacy.control.orders import carry_out
@@ -141,6 +142,7 @@ class Agent:
         metered = MeteredDurable(durable, self.meter)
         self.driver = Driver(self.strategy, self.clock, metered, self.duty, self.recorded, self.transport)
         self.desk = Desk(settings, folder, self.node, self)
+        self.page = Page(settings, self.node, state_root(settings, os.environ, os.geteuid()), self)
         self.correspondence: Correspondence | None = None
         if self.transport is not None:
             names = seat.membership.ids
@@ -173,6 +175,7 @@ class Agent:
             self.driver.give(Pause())  # before it could stand
         self.driver.give(Started(self.clock.wall_ms(), held))
         self.desk.serve()
+        self.page.serve()
         self.care.start()
         if self.alone:
             self._refuse_to_be_mute()
@@ -194,6 +197,7 @@ class Agent:
             self.correspondence.close()
         if self.transport is not None:
             self.transport.close()
+        await self.page.close()
         await self.desk.close()
         await self.duty.close()
         await self.care.close()

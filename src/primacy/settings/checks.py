@@ -277,6 +277,13 @@ class Checks:
                 "is open to others, and control.tls.cert is not given; listen on 127.0.0.1, or give a certificate and "
                 "its key, or use control.public for what anybody may read",
             )
+        if control.dashboard and not LOOPBACK.fullmatch(control.dashboard) and not control.tls.cert:
+            yield _p(
+                "control.dashboard",
+                control.dashboard,
+                "is open to others, and control.tls.cert is not given; listen on 127.0.0.1, or give a certificate and "
+                "its key",
+            )
         if control.public and control.public == control.listen:
             yield _p("control.public", control.public, f"is the same as control.listen = {control.listen}")
 
