@@ -119,6 +119,10 @@ class StoreAnswered(NamedTuple):
     answer: StoreAnswer
 
 
+class StoreNews(NamedTuple):
+    """The store says that the row was released: worth a look now. A hint only; the next look would find it, later."""
+
+
 Input = (
     Started
     | DeadlinePassed
@@ -138,4 +142,5 @@ Input = (
     | Rejoin
     | MembersChanged
     | StoreAnswered
+    | StoreNews
 )
