@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.servers import kinds
+from tests.servers import KINDS, kinds, server
 from tests.store_desk import Desk, Place, place, row
 
 from primacy.election.store import Look, ReleaseRow, Renew, Row, StoreAnswer, StoreRequest, Take
@@ -27,6 +27,13 @@ def here(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 @pytest.fixture
 def desk(here: Place) -> Desk:
     return here.desk()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_server_is_here(kind: str) -> None:
+    if reason := KINDS[kind].missing():
+        pytest.skip(reason)
+    assert server(kind).version()
 
 
 def test_an_empty_store_has_no_row_and_says_who_answers(desk: Desk) -> None:
@@ -65,7 +72,8 @@ def test_L7_a_take_compares_the_list(desk: Desk) -> None:
 
 def test_L2_a_renewal_compares_holder_token_seq_and_release(desk: Desk) -> None:
     desk.take()
-    for wrong in ({"holder": "A#1"}, {"holder": "a#1 "}, {"token": 11}, {"seq": 2}, {"seq": 0}):
+    assert not desk.renew(holder="a#1 ").ok, "MySQL would find the row"
+    for wrong in ({"holder": "A#1"}, {"token": 11}, {"seq": 2}, {"seq": 0}):
         assert not desk.renew(**wrong).done  # type: ignore[arg-type]
     answer = desk.renew()
     assert answer.done

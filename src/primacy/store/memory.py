@@ -11,9 +11,10 @@ import os
 import threading
 from collections.abc import Sequence
 
-from primacy.election.store import Look, ReleaseRow, Renew, Row, StoreAnswer, Take
+from primacy.election.store import Look, ReleaseRow, Renew, Row, StoreAnswer, StoreRequest, Take
 from primacy.errors import NotReached
-from primacy.store.port import LIST_MAX, Sheet, check_name
+from primacy.store.conditions import after
+from primacy.store.port import LIST_MAX, Sheet, check_request
 
 _SHARED: dict[str, MemoryTable] = {}
 _LOCK = threading.Lock()
@@ -54,19 +55,19 @@ class MemoryStore:
 
     def look(self, requests: Sequence[Look]) -> list[StoreAnswer]:
         with self._asked():
-            return [self._answer(check_name(request.name), False) for request in requests]
+            return [self._perform(request) for request in requests]
 
     def take(self, requests: Sequence[Take]) -> list[StoreAnswer]:
         with self._asked():
-            return [self._take(request) for request in requests]
+            return [self._perform(request) for request in requests]
 
     def renew(self, requests: Sequence[Renew]) -> list[StoreAnswer]:
         with self._asked():
-            return [self._renew(request) for request in requests]
+            return [self._perform(request) for request in requests]
 
     def release(self, requests: Sequence[ReleaseRow]) -> list[StoreAnswer]:
         with self._asked():
-            answers = [self._release(request) for request in requests]
+            answers = [self._perform(request) for request in requests]
             released = [r.name for r, answer in zip(requests, answers, strict=True) if answer.done]
             for watcher in self.table.watchers if released else ():
                 watcher._tell(released)
@@ -120,26 +121,9 @@ class MemoryStore:
     def _answer(self, name: str, done: bool) -> StoreAnswer:
         return StoreAnswer(ok=True, done=done, row=self.table.rows.get(name), server=self.table.server)
 
-    def _take(self, take: Take) -> StoreAnswer:
-        row = self.table.rows.get(check_name(take.name))
-        seen = (0, 0, take.seen_members) if row is None else (row.token, row.seq, row.members)
-        done = (take.seen_token, take.seen_seq, take.seen_members) == seen and take.server == self.table.server
-        if done:
-            self.table.write(take.name, take.row)
-        return self._answer(take.name, done)
-
-    def _renew(self, renew: Renew) -> StoreAnswer:
-        row = self.table.rows.get(check_name(renew.name))
-        mine = row is not None and (row.holder, row.token, row.seq) == (renew.holder, renew.token, renew.seq)
-        done = mine and row is not None and not row.released and renew.server == self.table.server
-        if done and row is not None:
-            self.table.write(renew.name, row._replace(seq=row.seq + 1))
-        return self._answer(renew.name, done)
-
-    def _release(self, release: ReleaseRow) -> StoreAnswer:
-        row = self.table.rows.get(check_name(release.name))
-        mine = row is not None and (row.holder, row.token, row.seq) == (release.holder, release.token, release.seq)
-        done = mine and row is not None and row.server == self.table.server
-        if done and row is not None:
-            self.table.write(release.name, row._replace(released=True, successor=release.successor))
-        return self._answer(release.name, done)
+    def _perform(self, request: StoreRequest) -> StoreAnswer:
+        check_request(request)
+        new = after(self.table.rows.get(request.name), request, self.table.server)
+        if new is not None:
+            self.table.write(request.name, new)
+        return self._answer(request.name, new is not None)

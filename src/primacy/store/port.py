@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from primacy.election.model import TOKEN_MAX
-from primacy.election.store import Look, ReleaseRow, Renew, Row, StoreAnswer, Take
+from primacy.election.store import Look, ReleaseRow, Renew, Row, StoreAnswer, StoreRequest, Take
 from primacy.errors import Refused, UsageError
 
 NAME_MAX = 120
@@ -32,6 +32,7 @@ LIMIT_MS_LEAST = 50
 """Below this every second statement would fail on a busy machine."""
 
 _NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._:/@+-]{{0,{NAME_MAX - 1}}}")
+_WORD = re.compile(rf"[!-~]{{0,{HOLDER_MAX}}}")
 _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
@@ -101,6 +102,29 @@ def check_name(name: str) -> str:
     if wrong := wrong_lease(name):
         raise UsageError(wrong)
     return name
+
+
+def check_request(request: StoreRequest) -> None:
+    """Raises if a text in it could be compared otherwise than byte by byte, or be cut off, by any of the stores.
+
+    MySQL's binary collations, for instance, still ignore blanks at the end.
+    """
+    check_name(request.name)
+    texts: tuple[str, ...]
+    match request:
+        case Take(row=row):
+            texts = (row.holder, row.members, request.server, request.seen_members)
+        case Renew():
+            texts = (request.holder, request.server)
+        case ReleaseRow():
+            texts = (request.holder, request.successor)
+        case Look():
+            return
+    for text in texts:
+        if not _WORD.fullmatch(text):
+            raise UsageError(
+                f"a name in a lease has at most {HOLDER_MAX} printable characters, no blanks: {text[:40]!r}"
+            )
 
 
 def check_table(table: str) -> str:

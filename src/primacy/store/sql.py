@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from primacy.election.store import Look, ReleaseRow, Renew, Row, StoreAnswer, StoreRequest, Take
 from primacy.errors import NotReached
-from primacy.store.port import LIST_MAX, Sheet, check_name, checked_row
+from primacy.store.port import LIST_MAX, Sheet, check_name, check_request, checked_row
 from primacy.store.sql_text import Texts
 
 Result = TypeVar("Result")
@@ -85,8 +85,8 @@ class SqlStore(ABC):
 
     def _take_one(self, take: Take) -> Seen:
         self._check([take])
-        text = self.texts.take if take.seen_token or take.seen_seq else self.texts.first
-        return self._with_table(lambda: self._take(text, take))
+        is_first = not take.seen_token and not take.seen_seq
+        return self._with_table(lambda: self._take(self.texts.first if is_first else self.texts.take, take))
 
     def _seen(self, names: Sequence[str]) -> Seen:
         for name in names:
@@ -106,7 +106,7 @@ class SqlStore(ABC):
 
     def _check(self, requests: Sequence[StoreRequest]) -> None:
         for request in requests:
-            check_name(request.name)
+            check_request(request)
 
     def _with_table(self, statement: Callable[[], Result]) -> Result:
         """Runs it; if the table is missing, makes it, and runs it once more."""

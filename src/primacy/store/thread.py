@@ -171,8 +171,11 @@ class StoreThread:
 
     def _rest(self) -> None:
         """Until somebody asks, or the store has news."""
-        waited = [self._wake] if self._news_fd < 0 else [self._wake, self._news_fd]
-        ready, _, _ = select.select(waited, [], [])
+        poller = select.poll()
+        for descriptor in (self._wake, self._news_fd):
+            if descriptor >= 0:
+                poller.register(descriptor, select.POLLIN)
+        ready = [descriptor for descriptor, _ in poller.poll()]
         if self._news_fd in ready:
             self._hear_news()
         if self._wake not in ready:
@@ -189,6 +192,8 @@ class StoreThread:
         for (port, (number, _)), answer in zip(batch.items(), answers, strict=True):
             if port in self._ports:
                 port.deliver(StoreAnswered(number, answer))
+        if self._news_fd >= 0:
+            self._hear_news()  # what came along with an answer wakes nobody
         looked = any(isinstance(request, Look) and port.news is not None for port, (_, request) in batch.items())
         if looked and isinstance(self.store, Notifies) and any(answer.ok for answer in answers):
             self._listen(self.store)
