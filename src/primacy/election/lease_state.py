@@ -45,6 +45,8 @@ class LeaseOptions(NamedTuple):
     """A watcher's request without an answer for this long is given up; default a third of the hold."""
     start_within_ms: int = 0
     """A holder whose work has not started by then gives up; default the hold. Larger where people must approve."""
+    rest_ms: int = 0
+    """After its work ended in order a node lets the others go first for so long; default three looks."""
 
 
 class Sighting(NamedTuple):
