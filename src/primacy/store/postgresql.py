@@ -233,6 +233,11 @@ def options_of(url: str) -> Options:
     except psycopg.Error as error:
         said = str(error).strip().replace(url, "the address")
         raise UsageError(f"not an address of PostgreSQL, such as postgresql://host/db: {said}") from None
+    for port in str(found.get("port") or "").split(","):
+        if port and not port.isdigit():
+            raise UsageError(
+                f"not an address of PostgreSQL, such as postgresql://host:5432/db: {port[:20]!r} is no port"
+            )
     return lambda: dict(found)
 
 
