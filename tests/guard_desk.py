@@ -36,6 +36,10 @@ from tests import stamp
 from primacy.watchdog.containment import GUARD, guard_argv
 
 NOBODY = 65534
+ORDINARY = "PRIMACY_ORDINARY" in os.environ
+"""This whole run is that of an ordinary user who may make no namespace (tests/ordinary.py)."""
+OWN = "root" if os.geteuid() == 0 else "weak" if ORDINARY else "user"
+"""The mode of the one who runs the tests."""
 TERM_MS, KILL_MS, DEADMAN_MS, HOLD_MS = 200, 350, 400, 500
 """The profile `lab`."""
 BOOT_MS = 400

@@ -16,7 +16,26 @@ PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 TWO_AT_A_TIME = ["-n", "2", "--dist", "worksteal"]
 COVERAGE = ["--cov=primacy.election", "--cov-branch", "--cov-report=term:skip-covered", "--cov-fail-under=95"]
 LIVES = ("tests/test_sim.py", "tests/test_mutants.py", "tests/test_exhaustive.py", "tests/test_lease_lives.py")
-PROCESSES = ("tests/test_guard.py", "tests/test_run.py", "tests/test_cli_agent.py", "tests/test_cluster.py")
+PROCESSES = (
+    "tests/test_guard.py",
+    "tests/test_run.py",
+    "tests/test_cli_agent.py",
+    "tests/test_cluster.py",
+    "tests/test_manual.py",
+    "tests/test_view.py",
+    "tests/test_child.py",
+    "tests/test_lab.py",
+    "tests/test_chain.py",
+    "tests/test_demo.py",
+    "tests/test_canary.py",
+    "tests/test_faults_process.py",
+    "tests/test_faults_links.py",
+    "tests/test_bench_failover.py",
+    "tests/test_faults_members.py",
+    "tests/test_faults_ballot.py",
+    "tests/test_faults_calm.py",
+    "tests/test_faults_mutants.py",
+)
 PARTS = {"core": "tests.proof_core"}
 """What `make proof PART=...` can be asked for, and the module that does it."""
 

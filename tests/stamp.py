@@ -1,12 +1,13 @@
 """A command that says when it lived: every millisecond it stamps CLOCK_BOOTTIME into a mapped file.
 
-    python -I -S stamp.py FILE [ignore-term] [escape] [forking] [hopping] [heavy] [exit=CODE,MS]
+    python -I -S stamp.py FILE [ignore-term] [escape] [forking] [hopping] [heavy] [exit=CODE,MS] [for=S] [@WAYS]
 
-Every process takes a slot of its own in the file (made beforehand by `make_file`) and notes the token and the run of
+Every process takes a slot of its own in the file (made beforehand by `make_file`) and notes the node, token and run of
 its environment, the first and the last instant at which it was alive, and what it is: the command itself, a grandchild
 that left by double fork and setsid (`escape`), or one of a tree that grows (`forking`) or moves (`hopping`). The file
 outlives whatever kills the process, so that overlaps are judged afterwards, from outside, ordered by (token, run).
-A `heavy` one has much memory, which the kernel takes back page by page before the process counts as gone.
+A `heavy` one has much memory, which the kernel takes back page by page before the process counts as gone. It lives for
+20 seconds, or as long as `for` says. `@WAYS` is a file with further words: what the next start is to be like.
 """
 
 from __future__ import annotations
@@ -22,22 +23,26 @@ import time
 SLOTS = 512
 SPARE = 100
 """Slots that a growing tree leaves to others."""
-SLOT = struct.Struct("=QQQQQQ")  # token, run, kind, process number as it sees it, first ns, last ns
+SLOT = struct.Struct("=8sQQQQQQ")  # node, token, run, kind, process number as it sees it, first ns, last ns
 COMMAND, ESCAPED, FORKED = 1, 2, 3
 BALLAST_BYTES = 192 * 1024 * 1024
 TICK_S = 0.001
+LIFE_S = 20
+"""Nothing of a broken test outlives this."""
 FORKING_S = 0.002
 
 
 class Stamp:
     """One process's life, as far as it could write it down."""
 
-    def __init__(self, fields: tuple[int, ...]) -> None:
-        self.token, self.run, self.kind, self.pid, self.first_ns, self.last_ns = fields
+    def __init__(self, node: bytes, token: int, run: int, kind: int, pid: int, first_ns: int, last_ns: int) -> None:
+        self.node = node.rstrip(b"\0").decode()
+        self.token, self.run, self.kind, self.pid = token, run, kind, pid
+        self.first_ns, self.last_ns = first_ns, last_ns
 
     def __repr__(self) -> str:
         kind = ("", "command", "escaped", "forked")[self.kind]
-        return f"<{kind} {self.token}/{self.run} {self.first_ns / 1e6:.3f}..{self.last_ns / 1e6:.3f} ms>"
+        return f"<{self.node} {kind} {self.token}/{self.run} {self.first_ns / 1e6:.3f}..{self.last_ns / 1e6:.3f} ms>"
 
 
 def make_file(path: str) -> None:
@@ -49,7 +54,7 @@ def make_file(path: str) -> None:
 def read(path: str) -> list[Stamp]:
     """All lives in the file, in the order of (token, run, first instant)."""
     with open(path, "rb") as file:
-        found = [Stamp(fields) for fields in SLOT.iter_unpack(file.read(SLOTS * SLOT.size))]
+        found = [Stamp(*fields) for fields in SLOT.iter_unpack(file.read(SLOTS * SLOT.size))]
     return sorted((one for one in found if one.last_ns), key=lambda one: (one.token, one.run, one.first_ns))
 
 
@@ -74,11 +79,12 @@ class Slot:
         with open(path, "r+b") as file:
             self.map = mmap.mmap(file.fileno(), SLOTS * SLOT.size)
             fcntl.lockf(file, fcntl.LOCK_EX)  # only while a slot is chosen
-            taken = [fields[3] for fields in SLOT.iter_unpack(self.map[:])]
+            taken = [fields[4] for fields in SLOT.iter_unpack(self.map[:])]
             self.at = taken.index(0) * SLOT.size
             first = now_ns()
             token, run = (int(os.environ.get(name, "0")) for name in ("PRIMACY_TOKEN", "PRIMACY_RUN"))
-            SLOT.pack_into(self.map, self.at, token, run, kind, os.getpid(), first, first)
+            node = os.environ.get("PRIMACY_NODE", "").encode()[:8]
+            SLOT.pack_into(self.map, self.at, node, token, run, kind, os.getpid(), first, first)
 
     def stamp(self) -> None:
         struct.pack_into("=Q", self.map, self.at + SLOT.size - 8, now_ns())
@@ -133,7 +139,12 @@ def heavy() -> mmap.mmap:
 
 
 def main(path: str, *ways: str) -> int:
-    until_ns = now_ns() + 20 * 10**9  # nothing of a broken test outlives this
+    for each in ways:
+        if each.startswith("@"):
+            with open(each[1:]) as file:
+                ways += tuple(file.read().split())
+    seconds = [int(way.removeprefix("for=")) for way in ways if way.startswith("for=")]
+    until_ns = now_ns() + (seconds or [LIFE_S])[-1] * 10**9
     if "ignore-term" in ways:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if "escape" in ways:

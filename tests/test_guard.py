@@ -19,8 +19,11 @@ import pytest
 from tests import stamp
 from tests.guard_desk import (
     HOLD_MS,
+    KILL_MS,
     LONG_MS,
     NOBODY,
+    OWN,
+    TERM_MS,
     Deadlines,
     Desk,
     Ended,
@@ -179,7 +182,7 @@ def test_F10_weak_a_tree_that_forks_is_hunted_until_nothing_is_left(open_desk: O
 
 
 def test_G1_an_extension_moves_the_deadlines_and_an_earlier_one_does_not(open_desk: OpenDesk) -> None:
-    desk = open_desk("root" if os.geteuid() == 0 else "user")
+    desk = open_desk(OWN)
     first = desk.start(long=False)
     later = Deadlines.after(first.hold_at)
     desk.say("extend", **later.points())
@@ -191,14 +194,13 @@ def test_G1_an_extension_moves_the_deadlines_and_an_earlier_one_does_not(open_de
     desk.hear("gone")
 
 
-def test_G1_an_extension_counts_by_its_instants_however_late_it_is_read(open_desk: OpenDesk) -> None:
+def holds_extension_counts_by_its_instants(desk: Desk) -> None:
     """The guard sleeps over TERM with the extension in its socket: it goes on, and not a moment longer than said."""
-    desk = open_desk("root" if os.geteuid() == 0 else "user")
     first = desk.start(long=False)
     desk.signal(signal.SIGSTOP, desk.guard_pid)
     later = Deadlines.after(first.term_at)
     desk.say("extend", **later.points())
-    wait_until(lambda: boot_ms() > first.term_at + 50)
+    wait_until(lambda: boot_ms() > first.term_at + KILL_MS - TERM_MS + 10)
     desk.signal(signal.SIGCONT, desk.guard_pid)
     desk.hear("exited")
     assert later.term_at <= boot_ms() <= later.kill_at
@@ -206,8 +208,12 @@ def test_G1_an_extension_counts_by_its_instants_however_late_it_is_read(open_des
     desk.hear("gone")
 
 
+def test_G1_an_extension_counts_by_its_instants_however_late_it_is_read(open_desk: OpenDesk) -> None:
+    holds_extension_counts_by_its_instants(open_desk(OWN))
+
+
 def test_Q8_no_extension_reopens_a_hold_that_ran_out(open_desk: OpenDesk) -> None:
-    desk = open_desk("root" if os.geteuid() == 0 else "user")
+    desk = open_desk(OWN)
     points = desk.start("ignore-term", long=False)
     wait_until(lambda: boot_ms() > points.term_at + 20)
     desk.say("extend", **Deadlines.after(boot_ms() + LONG_MS).points())
@@ -218,7 +224,7 @@ def test_Q8_no_extension_reopens_a_hold_that_ran_out(open_desk: OpenDesk) -> Non
 
 
 def test_a_start_whose_hold_has_run_out_is_refused(open_desk: OpenDesk) -> None:
-    desk = open_desk("root" if os.geteuid() == 0 else "user")
+    desk = open_desk(OWN)
     desk.order(s_ms=boot_ms() - HOLD_MS)
     assert desk.hear("failed")["why"] == "the hold has already run out"
     desk.start()
@@ -243,7 +249,7 @@ def test_G9_a_planned_stop(open_desk: OpenDesk, mode: str) -> None:
 
 
 def test_G9_a_planned_stop_has_an_end(open_desk: OpenDesk) -> None:
-    desk = open_desk("root" if os.geteuid() == 0 else "user")
+    desk = open_desk(OWN)
     desk.start("ignore-term")
     kill_at = boot_ms() + 100
     desk.say("stop", signal=signal.SIGTERM, kill_at=kill_at)
@@ -288,7 +294,7 @@ def test_G10_a_restart_waits_until_the_whole_old_tree_is_gone(open_desk: OpenDes
 
 def test_the_overlap_checker_sees_an_overlap() -> None:
     one, two, three = (
-        stamp.Stamp((7, run, 1, 1, first, last)) for run, first, last in ((1, 5, 9), (2, 9, 12), (3, 13, 14))
+        stamp.Stamp(b"a", 7, run, 1, 1, first, last) for run, first, last in ((1, 5, 9), (2, 9, 12), (3, 13, 14))
     )
     assert stamp.overlaps([one, two, three]) == [(one, two)]
 
@@ -347,7 +353,7 @@ def test_G3_weak_what_outlives_a_killed_guard_keeps_the_next_start_away(open_des
 
 
 def test_G3_a_killed_keeper_is_replaced(open_desk: OpenDesk) -> None:
-    desk = open_desk("root" if os.geteuid() == 0 else "user")
+    desk = open_desk(OWN)
     points = desk.start()
     (keeper,) = desk.named("primacy-lock")
     desk.signal(signal.SIGKILL, keeper)
@@ -361,7 +367,7 @@ def test_G3_a_killed_keeper_is_replaced(open_desk: OpenDesk) -> None:
 
 
 def test_a_lock_file_that_was_replaced_is_not_the_lock(open_desk: OpenDesk) -> None:
-    desk = open_desk("root" if os.geteuid() == 0 else "user")
+    desk = open_desk(OWN)
     desk.lock.unlink()
     desk.start()
     assert not desk.lock_is_free()
@@ -387,7 +393,7 @@ def test_G5_a_closed_socket_is_no_dead_agent(open_desk: OpenDesk, mode: str) -> 
 
 def test_G5_an_agent_that_dies_as_agents_do(open_desk: OpenDesk) -> None:
     """Its socket is closed a moment before its death can be seen; that must not cost the release."""
-    desk = open_desk("root" if os.geteuid() == 0 else "user")
+    desk = open_desk(OWN)
     desk.start()
     desk.signal(signal.SIGSTOP, desk.guard_pid)
     desk.socket.close()
@@ -398,7 +404,7 @@ def test_G5_an_agent_that_dies_as_agents_do(open_desk: OpenDesk) -> None:
 
 
 def test_G5_an_ordered_release_waits_for_the_end_of_the_tree(open_desk: OpenDesk) -> None:
-    desk = open_desk("root" if os.geteuid() == 0 else "user")
+    desk = open_desk(OWN)
     desk.start("ignore-term")
     host, port = desk.inbox.getsockname()
     desk.say("release", datagrams=[[base64.b64encode(b"release").decode(), host, port], ["?", "no.name.here", 9]])
@@ -415,7 +421,7 @@ def test_G5_an_ordered_release_waits_for_the_end_of_the_tree(open_desk: OpenDesk
 
 
 def test_G5_a_release_ordered_after_the_end(open_desk: OpenDesk) -> None:
-    desk = open_desk("root" if os.geteuid() == 0 else "user")
+    desk = open_desk(OWN)
     desk.start("exit=0,20")
     desk.hear("exited")
     desk.hear("gone")
@@ -429,19 +435,22 @@ def test_G5_a_release_ordered_after_the_end(open_desk: OpenDesk) -> None:
     assert desk.release_arrived_ns() is None
 
 
+def holds_spare_releases_nothing(desk: Desk) -> None:
+    """G4: it holds no lock, so that neither an order nor its agent's death gets a release out of it."""
+    host, port = desk.inbox.getsockname()
+    desk.say("release", datagrams=[[base64.b64encode(b"release").decode(), host, port]])
+    assert desk.hear("gone") == {"is": "gone", "run": 0, "released": False}
+    desk.signal(signal.SIGKILL, desk.agent_pid)
+    wait_until(lambda: not is_alive(desk.guard_pid))
+    assert desk.release_arrived_ns() is None
+
+
 def test_G4_a_spare_guard_releases_nothing(open_desk: OpenDesk) -> None:
-    one, two = (open_desk("root" if os.geteuid() == 0 else "user") for _ in range(2))
-    host, port = one.inbox.getsockname()
-    one.say("release", datagrams=[[base64.b64encode(b"release").decode(), host, port]])
-    assert one.hear("gone") == {"is": "gone", "run": 0, "released": False}
-    two.signal(signal.SIGKILL, two.agent_pid)
-    wait_until(lambda: not is_alive(two.guard_pid))
-    assert one.release_arrived_ns() is None
-    assert two.release_arrived_ns() is None
+    holds_spare_releases_nothing(open_desk(OWN))
 
 
 def test_G5_an_agent_that_dies_between_two_runs_leaves_a_release(open_desk: OpenDesk) -> None:
-    desk = open_desk("root" if os.geteuid() == 0 else "user")
+    desk = open_desk(OWN)
     desk.start("exit=0,20")
     desk.hear("exited")
     desk.hear("gone")
@@ -579,8 +588,8 @@ def test_G2_the_sentence_says_what_holds_why_and_the_cure(open_desk: OpenDesk) -
 
 
 def test_a_guard_refuses_a_stranger_as_agent(open_desk: OpenDesk) -> None:
-    need("root" if os.geteuid() == 0 else "user")
-    desk = Desk("root" if os.geteuid() == 0 else "user")
+    need(OWN)
+    desk = Desk(OWN)
     try:
         desk.say("hello", agent=os.getpid(), lock=str(desk.lock), containment="any")
         with pytest.raises(Ended):
@@ -604,6 +613,18 @@ def test_start_guard_makes_a_small_guard_that_ends_with_its_socket(tmp_path: Pat
 
 # --- mutants ----------------------------------------------------------------------------------------------------------
 
+RELATIVE = f"""
+absolute = Guard.extend
+
+def extend(self, order, starting=False):
+    late = tree.now_ms() + {TERM_MS} - order["term_at"]
+    points = {{name: order[name] + (0 if starting else late) for name in ("term_at", "kill_at", "deadman_at")}}
+    absolute(self, points, starting)
+
+Guard.extend = extend
+"""
+"""Counted from when it is read, as if every renewal had left just then."""
+
 MUTANTS: dict[str, tuple[Callable[[Desk], None], dict[str, str]]] = {
     "the timer is never armed": (
         holds_when_both_are_stopped,
@@ -617,6 +638,14 @@ MUTANTS: dict[str, tuple[Callable[[Desk], None], dict[str, str]]] = {
         holds_when_agent_is_killed,
         {"guard.py": "def may_release(guard):\n    return guard.agent_dead or guard.release_ordered"},
     ),
+    "a spare guard releases": (
+        holds_spare_releases_nothing,
+        {"guard.py": "def may_release(guard):\n    return guard.run is None"},
+    ),
+    "deadlines in the pipe are durations": (
+        holds_extension_counts_by_its_instants,
+        {"guard.py": RELATIVE},
+    ),
     "nobody keeps the lock when guard and init die": (
         holds_lock_until_the_last_is_gone,
         {"guard_tree.py": "def keep_lock(lock, root_fd):\n    return os.fork() or os._exit(0)"},
@@ -627,6 +656,6 @@ MUTANTS: dict[str, tuple[Callable[[Desk], None], dict[str, str]]] = {
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutant_is_caught(open_desk: OpenDesk, name: str) -> None:
     holds, mutant = MUTANTS[name]
-    desk = open_desk("root" if os.geteuid() == 0 else "user", mutant=mutant)
+    desk = open_desk(OWN, mutant=mutant)
     with pytest.raises(AssertionError):
         holds(desk)

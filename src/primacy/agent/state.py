@@ -1,6 +1,6 @@
 """Where a node keeps what it must not forget: STATE/CLUSTER/ELECTION/, with `ballot`, `agent.lock` and `run.lock`.
 
-In a cluster of several, `node` besides: whose ballot it is.
+In a cluster of several, `node` besides: whose ballot it is. While the node is paused, `paused`.
 """
 
 from __future__ import annotations
@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from primacy.errors import CannotHere, Unsafe
+from primacy.errors import CannotHere, Refused, Unsafe
 from primacy.node.folder import Folder
 from primacy.settings.schema import Settings
 
 SYSTEM = "/var/lib/primacy"
 USERS = ".local/state"
 NODE = "node"
+PAUSED = "paused"
 NODE_BYTES_MAX = 256
 
 
@@ -53,17 +54,52 @@ def claim(folder: Folder, node: str) -> None:
     except FileNotFoundError:
         owner = ""
     if not owner:
-        handle = folder.create(NODE + ".new")
-        try:
-            os.write(handle, f"{node}\n".encode())
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        folder.rename(NODE + ".new", NODE)
-        folder.sync()
+        _keep(folder, NODE, f"{node}\n".encode())
     elif owner != node:
         raise Unsafe(
             f"the state folder {folder.where} is that of node {owner}, and this is node {node}: what {owner} promised "
             "must not be forgotten. Start it with the id that it had, or give this one a folder of its own with "
             "--state-dir"
         )
+
+
+def is_paused(folder: Folder) -> bool:
+    """Whether an operator has paused this node, now or before an earlier end of it. That the file is there says it."""
+    try:
+        os.stat(PAUSED, dir_fd=folder.handle, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def keep_pause(folder: Folder) -> None:
+    """The pause outlives the agent. Raises `Refused` if the disk does not take it."""
+    try:
+        _keep(folder, PAUSED, b"primacy resume ends this\n")
+    except OSError as error:
+        raise Refused(
+            f"the node is paused, but only until its next start: {folder.path(PAUSED)}: {error.strerror}"
+        ) from None
+
+
+def forget_pause(folder: Folder) -> None:
+    """Raises `Refused` if the file cannot be removed: the next start would be paused again."""
+    try:
+        os.unlink(PAUSED, dir_fd=folder.handle)
+        folder.sync()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise Refused(f"the node stays paused: {folder.path(PAUSED)} cannot be removed: {error.strerror}") from None
+
+
+def _keep(folder: Folder, name: str, data: bytes) -> None:
+    """A small file, exchanged as a whole, and durable when this returns."""
+    handle = folder.create(name + ".new")
+    try:
+        os.write(handle, data)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    folder.rename(name + ".new", name)
+    folder.sync()
