@@ -234,8 +234,8 @@ class MysqlStore(SqlStore):
         return super()._with_table(statement)
 
 
-class _Duplicate(Exception):
-    """The row is there already. Never leaves the store."""
+class _Duplicate(Refused):
+    """The row is there already."""
 
 
 def _quadruples(requests: Sequence[Renew] | Sequence[ReleaseRow]) -> list[tuple[str, str, int, int]]:
