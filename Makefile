@@ -5,7 +5,7 @@ PART ?= all
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run-demo quick packages test proof check bench clean lock
+.PHONY: help setup demo run-demo quick packages peers test proof check bench clean lock
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -19,23 +19,40 @@ setup: .venv/.ready ## make .venv from the pinned, hashed requirements (quick wh
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@
 
-demo: setup ## a cluster you can watch: leader killed, partition, heal
-	@$(BIN)/primacy demo
+demo: setup ## five real nodes to watch and to break; ARGS="--scenario tour" does it for you
+	@$(BIN)/primacy demo $(ARGS)
 
 run-demo: demo ## the same, by its older name
 
 quick: setup check ## under two minutes: checks, rules, transcripts, a few lives
 	@$(BIN)/python -m tests.sizes quick
 
-packages: ## what the tests can use of Debian's packages (strace), where this machine lets us install it
-	@command -v strace >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-	  { apt-get install -y -qq strace >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq strace; } >/dev/null 2>&1; }; } || \
-	  echo "strace is not here and cannot be installed: the tests that need it are skipped, and say so"
+packages: ## what the tests can use of Debian's packages (strace, servers), where this machine lets us install it
+	@$(call debian,strace,command -v strace)
+	@$(call debian,postgresql,ls /usr/lib/postgresql/*/bin/postgres)
+	@$(call debian,mariadb-server,test -x /usr/sbin/mariadbd)
+	@$(call debian,etcd-server,command -v etcd)
+	@$(call debian,pgbouncer,test -x /usr/sbin/pgbouncer)
 
-test: setup check packages ## everything once
+# $(call debian,PACKAGE,TEST): installs it unless the test succeeds. No service of it is started.
+debian = { $(2); } >/dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+  { RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(1) || \
+    { apt-get update -qq && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(1); }; } >/dev/null 2>&1; } || \
+  echo "$(1) is not here and cannot be installed: the tests that need it are skipped, and say so"
+
+peers: setup ## what the benchmarks compare with: etcd from Debian's packages (unpacked, not installed), PySyncObj
+	@[ -x .venv/peers/usr/bin/etcd ] || command -v etcd >/dev/null || { mkdir -p .venv/peers/deb && cd .venv/peers/deb && \
+	  { apt-get download -qq etcd-server etcd-client 2>/dev/null || { apt-get update -qq && apt-get download -qq etcd-server etcd-client; } >/dev/null 2>&1; } && \
+	  for package in *.deb; do dpkg -x "$$package" ..; done; } || \
+	  echo "etcd is not here and cannot be had: what compares with it is skipped, and says so"
+	@$(BIN)/python -c 'import pysyncobj' 2>/dev/null || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.txt || \
+	  echo "PySyncObj cannot be installed: what compares with it is skipped, and says so"
+
+test: setup check packages peers ## everything once
 	@$(BIN)/python -m tests.sizes test
 
-proof: setup check packages ## the counts and durations that a release must show; PART=core|...
+proof: setup check packages peers ## the counts and durations that a release must show; PART=core|...
 	@$(BIN)/python -m tests.sizes proof $(PART)
 
 check: setup ## format, lint, strict types, import arrows
@@ -44,11 +61,13 @@ check: setup ## format, lint, strict types, import arrows
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-cache > .venv/lint-imports.log 2>&1 || { cat .venv/lint-imports.log; exit 1; }
 
-bench: setup ## speed, as ratios
+bench: setup peers ## speed, as ratios: the simulator, then failover and idleness beside the peers (docs/speed.md)
 	@$(BIN)/python -m bench
+	@$(BIN)/python -m bench.failover
 
-lock: ## renew requirements.txt from pyproject.toml (needs uv; names no registry)
+lock: ## renew both requirements from pyproject.toml (needs uv; names no registry)
 	@env -u UV_INDEX -u UV_DEFAULT_INDEX -u UV_INDEX_URL uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --group test --python-version 3.11 pyproject.toml -o requirements.txt
+	@env -u UV_INDEX -u UV_DEFAULT_INDEX -u UV_INDEX_URL uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --group bench --python-version 3.11 -o requirements-bench.txt
 
 clean: ## remove what make made
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build .coverage htmlcov .import_linter_cache

@@ -196,9 +196,11 @@ class Crowd:
             self.switch(nodes={name: [self.listed[name], self.ports[name]] for name in names})
         self.file("primacy.yaml")
 
-    def file(self, name: str, profile: str = "", cluster: str = CLUSTER) -> Path:
+    def file(self, name: str, profile: str = "", cluster: str = CLUSTER, **bound: int) -> Path:
+        """The same file but for what is said here: `bound` gives a node another port of its own."""
+        ports = {**self.ports, **bound}
         nodes = "".join(
-            f'      {one}: {{addr: "127.0.0.1:{self.listed[one]}", bind: "127.0.0.1:{self.ports[one]}"}}\n'
+            f'      {one}: {{addr: "127.0.0.1:{self.listed[one]}", bind: "127.0.0.1:{ports[one]}"}}\n'
             for one in self.names
         )
         (self.folder / name).write_text(
@@ -293,6 +295,8 @@ class Crowd:
         for node in self.started:
             node.process.wait(WITHIN_S)
         tell_all(signal.SIGCONT, pids)
+        if self.plant:
+            tell_all(signal.SIGKILL, self.commands())  # of a guard that was made worse on purpose
         until(lambda: not self.commands() and not any(map(is_alive, pids)), "the end of all")
         if self.wires:
             self.wires.communicate(timeout=WITHIN_S)
@@ -378,6 +382,7 @@ class Crowd:
         since_ns = stamp.now_ns()
         harm(node)
         new = self.acting(old.token)
+        time.sleep(FRESH_NS / 1e9)  # so that an old one that goes on has stamped beside it
         self.one_at_a_time()
         return Handover(old, new, node, (new.first_ns - since_ns) / 1e6)
 

@@ -131,6 +131,13 @@ class LockIgnored(RaftStrategy):
         return False
 
 
+class WaitsInVain(RaftStrategy):
+    """G8: a start that is kept back on purpose counts as one that fails, so that its leader resigns after H."""
+
+    def _work_deferred(self, now_ms, term, why):
+        return []
+
+
 class NeverLate(RaftStrategy):
     """Q7: a leader without a majority goes on beating."""
 
@@ -562,6 +569,13 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("G5", "release before the tree is gone", None, only("operator", "stall"), prepare=guard(EarlyReleaseGuard)),
     Mutant(
         "G6", "release clears newer terms", raft(ReleaseCoversAll), only("hold-back", "operator", "partition", "stall")
+    ),
+    Mutant(
+        "G8",
+        "a leader that waits on purpose resigns",
+        raft(WaitsInVain),
+        Plan("raft", 3, "lab", 1.0, ("link",), draw=False, deferred=1.0),
+        ("L1", "L2", "L3"),
     ),
     Mutant("G7", "resign with a release", raft(ResignWithRelease), only("operator", "aimed", "freeze", "partition")),
 )

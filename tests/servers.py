@@ -256,7 +256,7 @@ class MariaDb(Server):
     def prepare(self) -> None:
         installer = find("mariadb-install-db") or "mariadb-install-db"
         self.run(
-            installer, "--no-defaults", f"--datadir={self.folder}/data", "--auth-root-authentication-method=normal",
+            installer, "--no-defaults", f"--datadir={self.folder}/data", f"--tmpdir={self.folder}", "--auth-root-authentication-method=normal",
             "--skip-test-db", "--skip-name-resolve",
         )  # fmt: skip
 
@@ -264,7 +264,7 @@ class MariaDb(Server):
         where = self.where()
         assert where is not None
         return [
-            where, "--no-defaults", f"--datadir={self.folder}/data", f"--socket={self.folder}/socket",
+            where, "--no-defaults", f"--datadir={self.folder}/data", f"--tmpdir={self.folder}", f"--socket={self.folder}/socket",
             "--bind-address=127.0.0.1", f"--port={self.port}", f"--pid-file={self.folder}/pid", "--skip-name-resolve",
             "--innodb-buffer-pool-size=32M", "--skip-log-bin", "--max-connections=100",
         ]  # fmt: skip
@@ -337,6 +337,10 @@ class Etcd(Server):
     kind = "etcd"
     program = "etcd"
 
+    @classmethod
+    def where(cls) -> str | None:
+        return find("etcd", str(Path(__file__).parents[1] / ".venv/peers/usr/bin"))  # where `make peers` puts it
+
     def command(self) -> list[str]:
         where = self.where()
         assert where is not None
@@ -375,6 +379,42 @@ class Etcd(Server):
 
     def empty(self) -> None:
         self.post("kv/deleterange", {"key": "AA==", "range_end": "AA=="})
+
+
+class Pooler(Server):
+    """PgBouncer in transaction mode before a PostgreSQL: each statement may get another connection."""
+
+    kind = "pgbouncer"
+    program = "pgbouncer"
+    user = "postgres"
+
+    def __init__(self, postgres: Postgres) -> None:
+        super().__init__()
+        self.postgres = postgres
+
+    def prepare(self) -> None:
+        (self.folder / "ini").write_text(
+            f"[databases]\napp = host=127.0.0.1 port={self.postgres.port} user=app\n"
+            f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {self.port}\nauth_type = any\nunix_socket_dir =\n"
+            f"pool_mode = transaction\ndefault_pool_size = 4\nserver_round_robin = 1\n"
+        )
+
+    def command(self) -> list[str]:
+        where = self.where()
+        assert where is not None
+        return [where, str(self.folder / "ini")]
+
+    def answers(self) -> bool:
+        import psycopg
+
+        try:
+            psycopg.connect(self.url(), connect_timeout=5).close()
+        except psycopg.Error:
+            return False
+        return True
+
+    def url(self) -> str:
+        return f"postgresql://app@127.0.0.1:{self.port}/app"
 
 
 KINDS: dict[str, type[Server]] = {kind.kind: kind for kind in (Postgres, MariaDb, MySql, Etcd)}

@@ -7,8 +7,9 @@ stands in the head of every datagram in clear text, a guard's release included, 
 what is passed on leaves from the port under which its sender is listed, as if it came from there. What has no such
 head is passed on from a port of nobody's. It ends with its standard input.
 
-Orders: {"nodes": {NAME: [listed port, real port]}} · {"cut": [[FROM, TO], ...]} all that is cut from now on ·
-{"loss": 0.1, "double": 0.2} · {"recorded": FILE} the last datagrams, as lines `TO HEX`.
+Orders: {"nodes": {NAME: [listed port, real port, ...]}}, several where several machines have one name;
+{"cut": [[FROM, TO], ...]}, all that is cut from now on; {"loss": 0.1, "double": 0.2}; {"recorded": FILE}, the last
+datagrams as lines `TO HEX`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Switch:
 
     def __init__(self) -> None:
         self.doors: dict[str, socket.socket] = {}
-        self.ports: dict[str, int] = {}
+        self.ports: dict[str, list[int]] = {}
         self.cut: set[tuple[str, str]] = set()
         self.loss = self.double = 0.0
         self.recorded: deque[tuple[str, bytes]] = deque(maxlen=RECORDED_MAX)
@@ -61,7 +62,7 @@ class Switch:
         return bool(data)
 
     def obey(self, order: dict[str, object]) -> None:
-        for name, (listed, real) in dict(order.get("nodes", {})).items():  # type: ignore[call-overload]
+        for name, (listed, *real) in dict(order.get("nodes", {})).items():  # type: ignore[call-overload]
             self.ports[name] = real
             if name not in self.doors:
                 door = self.doors[name] = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
@@ -86,9 +87,9 @@ class Switch:
                 continue
             self.recorded.append((to, data))
             out = self.doors.get(sender, self.nobody)
-            for _ in range(2 if self.chance.random() < self.double else 1):
+            for port in self.ports[to] * (2 if self.chance.random() < self.double else 1):
                 try:
-                    out.sendto(data, ("127.0.0.1", self.ports[to]))
+                    out.sendto(data, ("127.0.0.1", port))
                 except OSError:
                     continue  # nobody listens there just now
 

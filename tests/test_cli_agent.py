@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -114,9 +115,11 @@ def test_status_says_who_leads_and_what_runs(node: Node, say: Say) -> None:
     row = next(line for line in said.out.splitlines() if "this node" in line)
     assert row.startswith(state["node"])
     assert f"running, process {state['duty']['pid']}, since 20" in row
-    assert re.search(r"[\d,]+ ms +this node$", row)
+    assert re.search(r"[\d,]+ ms +(strong|weak) +ok +this node$", row)
     assert f"token: {state['token']}" in said.out
-    assert re.search(r"^containment: (strong|weak)$", said.out, re.MULTILINE)
+    assert f"the command runs on {state['node']}, for " in said.out
+    assert (state["acting"], state["alarms"], len(state["rows"])) == ([state["node"]], [], 1)
+    assert "versions: " in say("-v", "status", "--state-dir", node.state).out
 
 
 def test_why_says_what_changed_and_how_long_it_took(node: Node, say: Say) -> None:
@@ -126,9 +129,10 @@ def test_why_says_what_changed_and_how_long_it_took(node: Node, say: Say) -> Non
     assert re.search(
         r"\+[\d,]+ ms  \S+ leads \(term 1\)\n.*\+[\d,]+ ms  the command runs: process \d+, run 1", said.out
     )
+    assert re.search(r"leads term 1, because: nobody led before \(started \+[\d,]+ ms\)\n", said.out)
     said = say("--json", "why", "--state-dir", node.state, "--last", "1")
     (event,) = json.loads(said.out)["events"]
-    assert {"number", "at_unix_ms", "node", "term", "code", "text", "value"} == event.keys()
+    assert {"number", "at_unix_ms", "at", "node", "term", "code", "text", "value"} == event.keys()
 
 
 # --- changing ---------------------------------------------------------------------------------------------------------
@@ -168,7 +172,10 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(node: Node, say: Say
         (["transfer", "zz"], 2, f"no node of this cluster; there are {name}"),
         (["transfer", name], 1, "is this node; name another one"),
         (["transfer"], 2, "Missing argument"),
-        (["pause", "b"], 2, "unexpected extra argument"),
+        (["pause", "b"], 2, f"node = b: no node of this cluster; there are {name}"),
+        (["resume", ""], 2, "no node of this cluster"),
+        (["pause", name, name], 2, "unexpected extra argument"),
+        (["pause", "x" * 5_000], 2, "no node of this cluster"),
         (["init", "--yes"], 1, "this node remembers the cluster"),
         (["init", "--without", "zz", "--yes"], 2, "no node of this cluster"),
         (["rejoin"], 2, "Missing option '--without'"),
@@ -248,6 +255,10 @@ def test_three_nodes_begin_by_init_and_the_leader_hands_over(say: Say, tmp_path:
     listed = ", ".join(f'{n}: {{addr: "127.0.0.1:{p}"}}' for n, p in zip(names, free_ports(3), strict=True))
     (tmp_path / "primacy.yaml").write_text(FILE.format(nodes=listed))
     write_secret(tmp_path / "secret")
+
+    def whys(node: Node) -> str:
+        return say("why", "--state-dir", node.state, "--last", "1000").out
+
     nodes = {name: Node(tmp_path, state=f"state-{name}", front=("--node", name)) for name in names}
     try:
         waiting = nodes["b"].until(say, lambda s: all(row["heard_ms"] is not None for row in s["nodes"]), "all heard")
@@ -259,22 +270,93 @@ def test_three_nodes_begin_by_init_and_the_leader_hands_over(say: Say, tmp_path:
         before = leader.runs(say)
         follower = next(nodes[name] for name in names if name != before["node"])
         follower.until(say, lambda s: s["leader"] == before["node"], "a follower")
-        row = next(r for r in follower.document(say)["nodes"] if r["node"] == before["node"])
-        assert row["role"] == "leader"
-        refused = say("step-down", "--state-dir", follower.state)
-        assert (refused.code, f"{before['node']} does; there, say: primacy step-down" in refused.err) == (1, True)
+
+        # Any node shows them all, and passes on what is said to it.
+        whole = follower.until(
+            say,
+            lambda s: s["acting"] == [before["node"]] and all(r["leader"] for r in s["rows"]),
+            "who acts, seen elsewhere",
+        )
+        row = next(r for r in whole["rows"] if r["node"] == before["node"])
+        assert (row["role"], row["duty"]["pid"], row["duty"]["state"]) == ("leader", before["duty"]["pid"], "running")
+        assert {r["leader"] for r in whole["rows"]} == {before["node"]}
+        assert whole["alarms"] == []
         to = follower.document(say)["node"]
-        said = say("transfer", to, "--state-dir", leader.state)
-        assert (said.code, f"steps down in favour of {to}" in said.out) == (0, True), said
+        said = say("transfer", to, "--state-dir", follower.state)
+        assert (said.code, f"node {before['node']} steps down in favour of {to}" in said.out) == (0, True), said
         after = follower.runs(say)
         assert (after["token"] > before["token"], alive(before["duty"]["pid"])) == (True, False)
-        assert f"in favour of {to}" in say("why", "--state-dir", leader.state).out
+        assert f"in favour of {to} (said at {to})" in say("why", "--state-dir", leader.state).out
+
+        # Paused from another machine, seen from a third; what happened there is known here.
+        third = next(nodes[name] for name in names if name not in (before["node"], to))
+        said = say("pause", to, "--state-dir", third.state)
+        assert (said.code, said.out.splitlines()[0]) == (
+            0,
+            f"node {to} is paused and does not lead; to end this: primacy resume {to}",
+        )
+        paused = leader.until(
+            say,
+            lambda s: any(r["node"] == to and r["role"] == "paused" for r in s["rows"]) and to not in s["acting"],
+            "a paused node, seen from another",
+        )
+        assert f"node {to} waits for an operator: primacy resume" in "\n".join(status_lines(paused))
+        leader.until(say, lambda _: f"{to} is told by an operator to pause" in whys(leader), "its event")
+        assert say("resume", to, "--state-dir", leader.state).out.startswith(f"node {to} may lead again")
+
+        # A node that is down is not reached, and keeps nobody waiting.
+        third.process.kill()
+        third.process.wait(WITHIN_S)
+        gone = next(name for name in names if nodes[name] is third)
+        said = say("pause", gone, "--state-dir", leader.state)
+        assert (said.code, f"node {gone} was not reached" in said.err) == (3, True), said
     finally:
         for one in nodes.values():
             if one.process.poll() is None:
                 one.process.send_signal(signal.SIGTERM)
         codes = [one.process.wait(WITHIN_S) for one in nodes.values()]  # asked once: a second TERM may meet an exit
-    assert codes == [0, 0, 0]
+    assert sorted(codes) == [-9, 0, 0]
+
+
+# --- open to others ---------------------------------------------------------------------------------------------------
+
+
+def test_a_node_behind_tls_is_found_by_its_certificate_and_serves_the_public_apart(say: Say, tmp_path: Path) -> None:
+    """On all addresses of this machine; the commands here know it by the fingerprint in its folder."""
+    made = ["-subj", "/CN=primacy", "-days", "2", "-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "c.pem")]
+    openssl = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", *made]
+    subprocess.run(openssl, check=True, capture_output=True)
+    (tmp_path / "key.pem").chmod(0o600)
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        listen, public = one.getsockname()[1], other.getsockname()[1]
+    tls = "tls: {cert: c.pem, key: key.pem, ca: c.pem}"
+    control = f'listen: "0.0.0.0:{listen}", public: "127.0.0.1:{public}", {tls}'
+    (tmp_path / "primacy.yaml").write_text(f"control: {{{control}}}\n")
+    node = Node(tmp_path)
+    try:
+        node.runs(say)
+        assert say("pause", "--state-dir", node.state).code == 0
+        assert say("--at", f"localhost:{listen}", "status", "--state-dir", node.state).code == 0
+        with pytest.raises(OSError, match=r"."):
+            urllib.request.urlopen(f"http://127.0.0.1:{listen}/healthz", timeout=5)
+        with urllib.request.urlopen(f"http://127.0.0.1:{public}/metrics", timeout=5) as answer:
+            assert b'primacy_role{role="paused"} 1.0' in answer.read()
+        address = Path(node.state, "primacy/main/control.json")
+        said = json.loads(address.read_text())
+        assert (said["host"], len(said["certificate"])) == ("127.0.0.1", 64)
+        address.write_text(json.dumps({**said, "certificate": "0" * 64}))
+        refused = say("resume", "--state-dir", node.state)
+        assert (refused.code, "another certificate" in refused.err) == (3, True)
+    finally:
+        assert node.end() == 0
+    (tmp_path / "key.pem").chmod(0o644)
+    assert (Node(tmp_path).process.wait(WITHIN_S), "chmod 600" in node.err.read_text()) == (4, True)
+    (tmp_path / "key.pem").chmod(0o600)
+    (tmp_path / "key.pem").write_text("nonsense")
+    assert (Node(tmp_path).process.wait(WITHIN_S), "no certificate and its key" in node.err.read_text()) == (
+        2,
+        True,
+    )
 
 
 # --- nobody there -----------------------------------------------------------------------------------------------------
@@ -302,6 +384,14 @@ def test_a_killed_node_is_not_reached_and_its_events_are_kept(say: Say, tmp_path
     first.process.kill()
     first.process.wait(WITHIN_S)
     assert say("status", "--state-dir", first.state).code == 3
+    said = say("why", "--state-dir", first.state)
+    assert (said.code, "the command runs" in said.out, "no node runs here" in said.err) == (0, True, True)
+    for code, part in ((0, "events are in"), (2, "it is there already")):
+        said = say("why", "--state-dir", first.state, "--export", str(tmp_path / "told.json"))
+        assert (said.code, part in said.out + said.err) == (code, True)
+    told = json.loads((tmp_path / "told.json").read_text())
+    assert [(change["term"], change["reason"]) for change in told["changes"]] == [(1, "nobody led before")]
+    assert say("why", "--state-dir", first.state, "--export", str(tmp_path / "no/such/folder")).code == 4
     second = Node(tmp_path)
     try:
         assert second.runs(say)["token"] > token
@@ -326,14 +416,20 @@ def test_the_page_for_operators_names_commands_paths_and_options_that_exist() ->
     page = (Path(__file__).parents[1] / "docs/operate.md").read_text()
     named = set(re.findall(r"primacy (?:--node a )?([a-z-]+)", page)) - {"primacy"}
     assert named <= entry.COMMANDS.keys(), named - entry.COMMANDS.keys()
-    assert set(re.findall(r"`?/v1/([a-z-]+)`", page)) - {"state", "events", "links"} == ORDERS.keys()
+    assert (
+        set(re.findall(r"`?/v1/([a-z-]+)`", page)) - {"state", "cluster", "config", "events", "links"} == ORDERS.keys()
+    )
 
 
 # --- screens ----------------------------------------------------------------------------------------------------------
 
 
 def test_status_says_who_was_never_heard_and_where_it_should_be() -> None:
-    row = {"kind": "voter", "role": None, "leader": None, "duty": None}
+    row = dict.fromkeys(("role", "leader", "term", "token", "waits_for", "duty", "health", "trouble", "told_ms"))
+    row["kind"] = "voter"
+    duty = {"kind": "process", "state": "stopped", "pid": None, "since": None, "containment": "weak"}
+    waits = "the first start of the cluster: primacy init, once, on one node"
+    said = {**row, "role": "muted", "term": 0, "hold_left_ms": 0, "waits_for": waits, "duty": duty, "health": "ok"}
     state: dict[str, Any] = {
         "cluster": "billing",
         "election": "main",
@@ -345,11 +441,16 @@ def test_status_says_who_was_never_heard_and_where_it_should_be() -> None:
         "term": 0,
         "hold_left_ms": 0,
         "token": None,
-        "waits_for": "the first start of the cluster: primacy init, once, on one node",
-        "duty": {"state": "stopped", "pid": None, "since": None, "containment": "weak"},
-        "nodes": [
-            {**row, "node": "b", "addr": "h:2", "heard_ms": 41},
+        "waits_for": waits,
+        "acting": [],
+        "alarms": [],
+        "counters": {},
+        "rows": [
+            {**said, "node": "a", "addr": "h:1", "heard_ms": 0, "told_ms": 0},
+            {**said, "node": "b", "addr": "h:2", "heard_ms": 41, "told_ms": 41},
             {**row, "node": "c", "addr": "h:3", "heard_ms": None},
+            {**row, "node": "d", "addr": "h:4", "heard_ms": None, "trouble": "node d: h:4 cannot be resolved yet"},
+            {**said, "node": "e", "addr": "h:5", "heard_ms": 61_000, "told_ms": 61_000, "health": "failing: http"},
         ],
     }
     text = "\n".join(status_lines(state))
@@ -357,11 +458,22 @@ def test_status_says_who_was_never_heard_and_where_it_should_be() -> None:
     assert "node c was never heard; it should be at h:3" in text
     assert "node b was never" not in text
     assert re.search(r"^b .* 41 ms ago$", text, re.MULTILINE)
+    assert "node d: h:4 cannot be resolved yet" in text
+    assert "node d was never heard" not in text
+    assert "node e was last heard 1 min ago" in text
+    assert "node e: failing: http" in text
+    assert "the command runs nowhere" in text
+    state["acting"], state["alarms"] = ["a", "b"], ["nodes a and b both say that they run the command"]
+    red = status_lines(state)
+    assert "ALARM: nodes a and b both say" in red[0]
+    assert red[0].startswith("\x1b[31m")
+    assert [line[:5] == "\x1b[31m" for line in red if "muted" in line] == [True, True, False]
+    assert "a and b BOTH CLAIM THE COMMAND" in "\n".join(red)
 
 
 def test_durations_are_counted_within_a_term() -> None:
     events = [
-        {"at_unix_ms": at_ms, "term": term, "text": f"event {term}"}
+        {"at_unix_ms": at_ms, "term": term, "text": f"event {term}", "node": "a"}
         for at_ms, term in ((1_000, 1), (1_020, 1), (9_000, 2), (60_000, 1), (8_000, 2))
     ]
     took = [line.split("  ", 1)[1].split("event")[0].strip() for line in why_lines(events)]

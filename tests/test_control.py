@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import socket
+import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,12 +18,13 @@ import pytest
 from primacy.agent.desk import Desk
 from primacy.control import KEY_HEADER, ORDER_HEADER, Snapshot, eventlog, loopback
 from primacy.control.client import Found, ask, find
-from primacy.control.document import acts_as_leader, document, instant
+from primacy.control.document import acts_as_leader, document
 from primacy.control.eventlog import EVENTS_MAX, EventLog
 from primacy.control.key import KEY_FILE, is_key, own_key
 from primacy.control.loopback import BODY_BYTES_MAX
 from primacy.control.orders import NAMES_MAX, ORDERS, order_of
-from primacy.control.server import ControlServer
+from primacy.control.server import ControlServer, PublicServer
+from primacy.control.when import instant
 from primacy.election.events import Code
 from primacy.election.inputs import Init, Input, Pause, Rejoin, Resume, StepDown
 from primacy.election.model import Role, View
@@ -62,18 +64,24 @@ class FakeAgent:
         self.answers: Code | None = None
         self.breaks = False
         self.cuts: dict[str, str] = {}
+        self.passed: list[tuple[str, str, dict[str, Any]]] = []
+        self.pass_answer: Callable[[], str] = lambda: ""
 
     def snapshot(self) -> Snapshot:
         assert not self.breaks, "a planted bug"
         return self.shown
 
-    def order(self, given: Input) -> None:
+    def order(self, given: Input, said_at: str = "") -> None:
         self.told.append(given)
         if self.answers is not None:
             self.log.add(1, "a", 7, self.answers, "a refuses to begin a cluster")
 
     def complain(self, sentence: str) -> None:
         self.complaints.append(sentence)
+
+    async def pass_on(self, to: str, name: str, body: dict[str, Any]) -> str:
+        self.passed.append((to, name, body))
+        return self.pass_answer()
 
     def links(self) -> dict[str, str]:
         return {name: self.cuts.get(name, "none") for name in ("b", "c", "w")}
@@ -202,6 +210,7 @@ def test_reading_needs_no_key(serve: Callable[[Play], None]) -> None:
         assert events[0] == {
             "number": 1,
             "at_unix_ms": 1,
+            "at": "1970-01-01T00:00:00.001Z",
             "node": "a",
             "term": 7,
             "code": "elected",
@@ -228,7 +237,7 @@ def test_what_is_not_there_and_what_is_not_done_there(serve: Callable[[Play], No
         for name in ORDERS:
             status, said = await served.get(f"/v1/{name}")
             assert (status, said) == (405, {"error": f"GET is not for /v1/{name}; there is POST"})
-        for path in ("/v1/state", "/v1/events", "/healthz", "/leader"):
+        for path in ("/v1/state", "/v1/cluster", "/v1/config", "/v1/events", "/healthz", "/leader", "/metrics"):
             status, said = await served.post(path)
             assert status == 405, path
             assert "there is GET" in said["error"]
@@ -250,6 +259,111 @@ def test_a_bug_of_ours_is_no_end_of_the_node(serve: Callable[[Play], None]) -> N
         assert (await served.get("/v1/state"))[0] == 200
 
     serve(play)
+
+
+def test_the_settings_are_shown_without_secrets(serve: Callable[..., None]) -> None:
+    async def play(served: Served) -> None:
+        said = {
+            "cluster": {
+                "name": "billing",
+                "secret_file": "s",
+                "pass": "hunter2!",
+                "user": "ghoti",
+                "manager": {"nodes": NODES},
+            },
+            "run": {
+                "command": ["serve", "--db", "postgresql://app:hunter2!@db/x"],
+                "environment": {"DB_PASSWORD": "hunter2!", "TZ": "UTC"},
+                "health": [{"http": "http://probe:hunter2!@127.0.0.1/ok"}],
+            },
+        }
+        served.agent.shown = shot()._replace(settings=of_mapping(said, "a"), config="f" * 32)
+        status, document_ = await served.get("/v1/config")
+        assert (status, document_["node"], document_["hash"]) == (200, "a", "f" * 32)
+        assert "hunter2" not in json.dumps(document_)
+        settings = document_["settings"]
+        assert settings["run"]["environment"].keys() == {"DB_PASSWORD", "TZ"}
+        assert settings["run"]["command"][:2] == ["serve", "--db"]
+        assert settings["cluster"]["manager"]["nodes"]["b"]["addr"] == "h:2"
+
+    serve(play)
+
+
+def test_metrics_can_be_read_by_prometheus(serve: Callable[..., None]) -> None:
+    from prometheus_client.parser import text_string_to_metric_families
+
+    async def play(served: Served) -> None:
+        meters = {"saves": 3, "save_ms": 6.0, "save_max_ms": 4.0, "failovers": 2, "late_ms": 1.5, "late_max_ms": 20.0}
+        served.agent.shown = shot()._replace(meters=meters)
+        async with served.http.get(served.url + "/metrics", headers={"Accept": "text/plain;version=x;q=é"}) as answer:
+            assert answer.status == 200
+            assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+            text = await answer.text()
+        found = {
+            (sample.name, *sample.labels.values()): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+        assert all(name[0].startswith("primacy_") for name in found)
+        for name, value in {
+            ("primacy_role", "leader"): 1,
+            ("primacy_role", "follower"): 0,
+            ("primacy_duty_state", "running"): 1,
+            ("primacy_acting_leader",): 1,
+            ("primacy_term",): 7,
+            ("primacy_token",): 1_794_700_800_007,
+            ("primacy_hold_left_seconds",): 2.41,
+            ("primacy_failovers_total",): 2,
+            ("primacy_datagrams_total", "sent"): 3,
+            ("primacy_ballot_save_seconds_count",): 3,
+            ("primacy_ballot_save_seconds_sum",): 0.006,
+            ("primacy_ballot_save_max_seconds",): 0.004,
+            ("primacy_loop_late_max_seconds",): 0.02,
+            ("primacy_heard_seconds", "b"): 0.041,
+            ("primacy_alarms",): 0,
+        }.items():
+            assert found[name] == value, name
+        assert ("primacy_heard_seconds", "c") not in found
+
+    serve(play)
+
+
+def test_the_public_address_serves_three_paths_to_anybody_and_takes_no_order() -> None:
+    async def play(folder: Folder) -> None:
+        agent = FakeAgent(EventLog(folder, lambda _: None))
+        made = PublicServer(agent)
+        listening = socket.create_server(("127.0.0.1", 0))
+        await made.start(listening)
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        try:
+            async with aiohttp.ClientSession(headers={"Host": "billing.example"}) as http:
+                for path, status in (
+                    ("/healthz", 200),
+                    ("/leader", 200),
+                    ("/metrics", 200),
+                    ("/v1/state", 404),
+                    ("/v1/cluster", 404),
+                    ("/v1/config", 404),
+                    ("/v1/events", 404),
+                    ("/v1/links", 404),
+                ):
+                    async with http.get(url + path) as answer:
+                        assert answer.status == status, path
+                for path, status in (("/v1/pause", 404), ("/leader", 405), ("/v1/links", 404)):
+                    async with http.post(url + path, json={}, headers=MAY) as answer:
+                        assert answer.status == status, path
+                agent.shown = shot(FOLLOWS)
+                async with http.get(url + "/leader") as answer:
+                    assert answer.status == 503
+        finally:
+            await made.close()
+            listening.close()
+        assert agent.told == []
+
+    with tempfile.TemporaryDirectory() as path:
+        folder = Folder(path + "/state")
+        asyncio.run(play(folder))
+        folder.close()
 
 
 # --- who may ask ------------------------------------------------------------------------------------------------------
@@ -277,6 +391,38 @@ def test_an_order_needs_key_and_header(serve: Callable[[Play], None]) -> None:
         assert served.agent.told == [Pause()]
 
     serve(play)
+
+
+def test_from_another_machine_even_reading_needs_the_key(
+    serve: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What listens on all addresses. A certificate, if wanted, is asked for first."""
+    monkeypatch.setattr(loopback, "is_loopback", lambda _: False)
+
+    async def play(served: Served) -> None:
+        served.server.is_open = True
+        for path in ("/v1/state", "/v1/cluster", "/v1/config", "/v1/events", "/leader"):
+            status, said = await served.get(path, headers={"Host": "billing.example"})
+            assert (status, "even reading needs the control key" in said["error"]) == (403, True)
+            assert (await served.get(path, headers={**MAY, "Host": "billing.example"}))[0] in (200, 503)
+        assert (await served.post("/v1/pause", headers={ORDER_HEADER: "1"}))[0] == 403
+        served.server.certified = True
+        status, said = await served.get("/v1/state", headers=MAY)
+        assert (status, "a certificate is needed" in said["error"]) == (403, True)
+        assert served.agent.told == []
+
+    serve(play)
+
+
+@pytest.mark.parametrize(
+    ("host", "is_one"),
+    [
+        *[(host, True) for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost", "::ffff:127.0.0.1", "::1%lo")],
+        *[(host, False) for host in ("0.0.0.0", "::", "10.0.0.1", "", "::ffff:10.0.0.1", "localhost.x", "fe80::1%x")],
+    ],
+)
+def test_which_addresses_are_this_machine(host: str, is_one: bool) -> None:
+    assert loopback.is_loopback(host) is is_one
 
 
 def test_only_loopback_names_lead_here(serve: Callable[[Play], None]) -> None:
@@ -511,7 +657,8 @@ def test_orders_that_cannot_be_done(name: str, body: dict[str, Any], view: View,
         ("transfer", {"to": 7}, "the name of a node"),
         ("transfer", {"to": "zz"}, "to = zz: no node of this cluster; there are a, b, c"),
         ("transfer", {"ot": "b"}, "ot: no such field; there is to"),
-        ("pause", {"node": "b"}, "node: no such field"),
+        ("pause", {"node": "b"}, "node = b: this is node a"),
+        ("resume", {"nod": "b"}, "nod: no such field; there is node"),
         ("init", {"without": "b"}, "a list of names"),
         ("init", {"without": ["zz"]}, "no node of this cluster"),
         ("init", {"without": ["a"]}, "this node itself"),
@@ -639,7 +786,7 @@ def test_a_command_finds_the_node_of_a_folder_if_it_lives(folder: Folder) -> Non
         assert find(folder.where) is None
         desk.bind()
         found = find(folder.where)
-        assert found == Found("127.0.0.1", int(desk.address.rpartition(":")[2]), desk.key)
+        assert found == Found("127.0.0.1", int(desk.address.rpartition(":")[2]), desk.key, os.getpid())
         assert os.stat(folder.path("control.json")).st_mode & 0o777 == 0o600
         desk.serve()
         assert found is not None

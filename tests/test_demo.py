@@ -1,22 +1,30 @@
-"""The demo: what it plays, what it draws, and how it ends."""
+"""The demo: a tour of real faults without a double signature, keys in a terminal, and nothing left at its end."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable
+import json
+import os
+import pty
+import select
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from rich.console import Console
 
 from primacy.cli import demo as command
 from primacy.cli import main as entry
-from primacy.settings.schema import STRATEGIES
-from primacy.sim import show
-from primacy.sim.show import Line, Scene, Span, Tale, act, lane, legend, plain, ruler, scene_at, summary
+from primacy.lab import ledger, tour
+from primacy.lab.leash import Held, children, ended
+from primacy.lab.screen import lines, strip
 
-COLUMNS = 60
+WITHIN_S = 30.0
+SCENES = ("a stopped node", "a killed agent", "a lost majority", "a frozen node", "a split network", "a lost machine")
 
 
 class Said(NamedTuple):
@@ -26,7 +34,11 @@ class Said(NamedTuple):
 
 
 @pytest.fixture
-def say(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+def say(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Said]:
+    """The command, in a hurry, with a temporary folder of its own."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tour, "REST_S", 0.05)
+
     def run(*args: str) -> Said:
         code = entry.run(["demo", *args])
         out, err = capsys.readouterr()
@@ -36,156 +48,63 @@ def say(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
     return run
 
 
-def tale(**changed: object) -> Tale:
-    """Two nodes and a handover in the middle of a column."""
-    spans = (
-        Span("a", 0, 100, "follower"),
-        Span("b", 0, 100, "follower"),
-        Span("a", 10, 52, "work"),
-        Span("b", 55, 100, "work"),
-    )
-    base = Tale("raft", ("a", "b"), 100.0, (Scene(0, "It begins.", "Look."),), (Line(10, "a runs"),), spans, (), ())
-    return base._replace(**changed)  # type: ignore[arg-type]
+def test_a_tour_of_real_faults_has_no_double_signature_and_leaves_nothing(
+    say: Callable[..., Said], tmp_path: Path
+) -> None:
+    before = children(os.getpid())
+    said = say("--profile", "lab", "--json")
+    assert said.code == 0, said.err
+    result = json.loads(said.out)
+    assert tuple(each["after"] for each in result["failovers"]) == SCENES
+    assert result["overlaps"] == 0
+    assert result["signatures"] > 20
+    assert children(os.getpid()) == before
+    assert list(tmp_path.iterdir()) == []
 
 
-def drawn(shown: Tale, name: str, now_ms: float = 100.0, columns: int = 10) -> str:
-    return "".join(cell.sign for cell in lane(shown, name, now_ms, columns))
-
-
-# --- the play ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_every_strategy_plays_all_scenes_and_fails_over_three_times(strategy: str) -> None:
-    played = act(strategy)
-    assert len(played.scenes) == 6
-    assert [after for after, _ in played.failovers] == ["a killed agent", "a partition", "a lost machine"]
-    assert bool(played.overlaps) != played.promised_one
-    assert [line.at_ms for line in played.lines] == sorted(line.at_ms for line in played.lines)
-
-
-@pytest.mark.parametrize("profile", ["lab", "fast", "lan", "wan", "executor"])
-@pytest.mark.parametrize("nodes", [3, 9])
-def test_every_profile_and_size_plays(profile: str, nodes: int) -> None:
-    played = act("raft", nodes, profile, seed=5)
-    assert len(played.failovers) == 3
-    assert not played.overlaps
-    assert all(gap_ms >= 0 for _, gap_ms in played.failovers)
-
-
-def test_a_release_is_quicker_than_silence() -> None:
-    gaps = dict(act("raft").failovers)
-    assert gaps["a killed agent"] < 500 < gaps["a lost machine"]
-
-
-def test_the_same_seed_is_the_same_play() -> None:
-    assert act(seed=9) == act(seed=9)
-
-
-# --- drawing ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_handover_within_one_column_is_not_drawn_as_an_overlap() -> None:
-    assert drawn(tale(), "a") == "─████─────"
-    assert drawn(tale(), "b") == "─────█████"
-
-
-def test_an_overlap_is_drawn_where_it_was() -> None:
-    shown = tale(overlaps=((41.0, 43.0),))
-    assert [cell.style for cell in lane(shown, "a", 100, 10)][3:6] == ["green", "bold red", "bright_black"]
-    assert "two at work" in [words for _, words in legend(shown)]
-
-
-def test_islands_are_no_overlap() -> None:
-    shown = tale(strategy="bully", overlaps=((41.0, 43.0),))
-    assert {cell.style for cell in lane(shown, "a", 100, 10)} == {"green", "bright_black"}
-
-
-def test_only_what_has_happened_is_drawn() -> None:
-    assert drawn(tale(), "a", now_ms=35) == "─███"
-    assert drawn(tale(), "a", now_ms=0) == ""
-
-
-def test_a_node_before_its_start_is_blank() -> None:
-    assert drawn(tale(spans=(Span("a", 50, 100, "follower"),)), "a") == "     ─────"
-
-
-def test_scenes_are_marked_and_found() -> None:
-    shown = tale(scenes=(Scene(0, "one", ""), Scene(55, "two", "")))
-    assert ruler(shown, 100, 10) == "▼    ▼    "
-    assert ruler(shown, 40, 10) == "▼         "
-    assert [scene_at(shown, at).title for at in (0, 54, 55)] == ["one", "one", "two"]
-
-
-def test_every_sign_has_an_ascii_twin() -> None:
-    text = "".join(cell.sign for cell in show.SIGNS.values()) + "▼"
-    assert plain(text).isascii()
-    assert len(plain(text)) == len(text)
-
-
-def test_the_summary_says_what_was_seen() -> None:
-    assert summary(tale(failovers=(("a partition", 1987.0),))) == [
-        "1 failover, in 0.1 simulated seconds:",
-        "  after a partition: nobody at work for 1,987 ms",
-        "No overlap: never were two at work at once.",
-    ]
-    assert "must never be" in summary(tale(overlaps=((1.0, 2.0),)))[-1]
-    split = tale(strategy="ring", overlaps=((1.0, 2.0),), failovers=(("a partition", -5.0),))
-    assert "two at work" in summary(split)[1]
-    assert "one per island" in summary(split)[-1]
-
-
-@pytest.mark.parametrize("width", [40, 80, 200])
-def test_frames_fit_the_terminal(width: int) -> None:
-    played = act()
-    for share in (0.0, 0.3, 1.0):
-        file = io.StringIO()
-        console = Console(file=file, width=width, highlight=False)
-        frame = command._frame(played, "lan", share * played.end_ms, console, done=share == 1.0)
-        console.print(frame, no_wrap=True, overflow="ellipsis")
-        lines = file.getvalue().splitlines()
-        assert max(map(len, lines)) <= width
-        assert len(lines) <= 24
-
-
-# --- the command ------------------------------------------------------------------------------------------------------
-
-
-def test_plain_lines_where_there_is_no_terminal(say: Callable[..., Said]) -> None:
-    said = say()
+def test_plain_sentences_where_there_is_no_terminal(say: Callable[..., Said], tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    said = say("--profile", "lab", "--nodes", "3", "--scenario", "kill", "--dir", str(kept))
     assert said.code == 0
-    assert said.out.startswith("raft, 5 simulated nodes, profile lan\n")
-    for words in ("is killed.", "is cut off from all others.", "The network heals.", "loses its power", "No overlap"):
+    for words in (
+        "3 real nodes, raft, profile lab",
+        "is killed (kill -9).",
+        "is back",
+        "1 failover:",
+        "never were two",
+    ):
         assert words in said.out
     assert "\x1b" not in said.out
+    assert (
+        "leads"
+        in (kept / "logs" / "a.log").read_text()
+        + (kept / "logs" / "b.log").read_text()
+        + (kept / "logs" / "c.log").read_text()
+    )
 
 
-def test_a_terminal_gets_the_lanes_at_a_pace(say: Callable[..., Said], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock of this terminal is quick: no test waits."""
-    import time
+def test_exit_1_and_the_logs_are_kept_if_the_chain_saw_two_at_once(
+    say: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scene that signs with an old token, as a second signer would."""
+    from primacy.control import ORDER_HEADER
 
-    now_s = [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
-    monkeypatch.setattr(time, "sleep", lambda s: now_s.__setitem__(0, now_s[0] + s))
-    monkeypatch.setattr(command, "FRAMES_PER_S", 1)
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    said = say("--seconds", "5")
-    assert said.code == 0
-    assert "No overlap" in said.out
-    assert now_s[0] == pytest.approx(5, abs=1)
+    def cheat(stage: tour.Stage) -> None:
+        import http.client
 
+        host, _, port = stage.up.chain_at.rpartition(":")
+        body = {"token": 1, "run": 1, "node": "z", "id": "f" * 16, "made_us": 2**50, "interval_ms": 100}
+        connection = http.client.HTTPConnection(host, int(port), timeout=5)
+        connection.request("POST", "/v1/open", json.dumps(body), {ORDER_HEADER: "1"})
+        assert connection.getresponse().status == 409
+        connection.close()
 
-def test_exit_1_if_the_work_overlapped(say: Callable[..., Said], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(show, "act", lambda *_: tale(overlaps=((41.0, 43.0),)))
-    assert say().code == 1
-
-
-def test_ctrl_c_is_130(say: Callable[..., Said], monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> Tale:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(show, "act", interrupted)
-    assert say().code == 130
+    monkeypatch.setitem(tour.SCENARIOS, "kill", cheat)
+    said = say("--profile", "lab", "--nodes", "3", "--scenario", "kill")
+    assert said.code == 1
+    assert "DOUBLE SIGNATURE: z (token 1, run 1) begins after" in said.out
+    assert "the logs are kept in" in said.out
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 @pytest.mark.parametrize(
@@ -193,9 +112,10 @@ def test_ctrl_c_is_130(say: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
     [
         (("--nodes", "2"), "'--nodes': 2 is not in the range 3<=x<=9"),
         (("--profile", "ghoti"), "--profile ghoti: raft has lab, fast, lan, wan, executor"),
-        (("--strategy", "paxos"), "'paxos' is not one of"),
-        (("--seconds", "-1"), "'--seconds': -1.0 is not in the range"),
-        (("--seconds", "nan"), "--seconds nan: say a number from 0 to 600"),
+        (("--strategy", "bully"), "to watch it simulated: primacy simulate --show --strategy bully"),
+        (("--scenario", "earthquake"), "'earthquake' is not one of"),
+        (("--seconds", "nan"), "--seconds nan: more than 0"),
+        (("--seconds", "-1"), "--seconds -1: more than 0"),
     ],
 )
 def test_nonsense_gets_one_sentence(say: Callable[..., Said], args: tuple[str, ...], sentence: str) -> None:
@@ -205,7 +125,128 @@ def test_nonsense_gets_one_sentence(say: Callable[..., Said], args: tuple[str, .
     assert said.out == ""
 
 
-def test_the_demo_writes_no_file(say: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    say("--nodes", "3")
-    assert not list(tmp_path.iterdir())
+# --- in a terminal ----------------------------------------------------------------------------------------------------
+
+
+class Terminal:
+    """The command in a terminal of its own."""
+
+    def __init__(self, folder: Path, *args: str) -> None:
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.environ.update(TERM="xterm", TMPDIR=str(folder), COLUMNS="100", LINES="40")
+            os.execv(sys.executable, [sys.executable, "-m", "primacy.cli.main", "demo", *args])
+        self.text = ""
+        self.held = Held()
+
+    def until(self, words: str) -> None:
+        last_s = time.monotonic() + WITHIN_S
+        while words not in self.text:
+            assert time.monotonic() < last_s, self.text[-3_000:]
+            self.read()
+
+    def read(self) -> bool:
+        if not select.select([self.fd], [], [], 0.1)[0]:
+            return True
+        try:
+            data = os.read(self.fd, 65_536)
+        except OSError:  # nobody has the other end any more
+            return False
+        self.text += data.decode("utf-8", "replace")
+        return bool(data)
+
+    def press(self, key: str) -> None:
+        os.write(self.fd, key.encode())
+
+    def end(self) -> int:
+        while self.read():
+            pass
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    def nothing_left(self) -> None:
+        for pid, handle in self.held.handles.items():
+            assert ended(handle, WITHIN_S), f"process {pid} lives on"
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    made = Terminal(tmp_path, "--profile", "lab", "--nodes", "3")
+    yield made
+    made.held.send(signal.SIGKILL)
+    made.held.close()
+
+
+def test_keys_break_it_and_ctrl_c_cleans_up(terminal: Terminal, tmp_path: Path) -> None:
+    terminal.until("All is well.")
+    terminal.held.take_tree(terminal.pid)
+    terminal.press("p")
+    terminal.until("loses its power")
+    terminal.until("is back, and disturbs nobody")
+    terminal.press("\x03")
+    assert terminal.end() == 130
+    assert "after a lost machine: nobody signed for" in terminal.text
+    assert "No double signature" in terminal.text
+    terminal.nothing_left()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_closed_terminal_ends_all_of_it(terminal: Terminal) -> None:
+    terminal.until("All is well.")
+    terminal.held.take_tree(terminal.pid)
+    assert len(terminal.held.handles) >= 3 * 2 + 1
+    os.close(terminal.fd)
+    os.waitpid(terminal.pid, 0)
+    terminal.nothing_left()
+
+
+# --- drawing ----------------------------------------------------------------------------------------------------------
+
+
+def document(**changed: Any) -> dict[str, Any]:
+    state = {
+        "node": "a",
+        "role": "leader",
+        "leader": "a",
+        "term": 3,
+        "token": 7,
+        "hold_left_ms": 950,
+        "waits_for": None,
+    }
+    running = {**state, "duty": {"state": "running"}}
+    nodes = [
+        {"node": "a", "process": "running", "pid": 1, "exit_code": None, "state": running},
+        {"node": "b", "process": "ended", "pid": None, "exit_code": 4, "state": None},
+    ]
+    chain = {"counters": dict.fromkeys(ledger.Ledger().counters, 0), "alarms": [], "signatures": [], "address": "x"}
+    base = {"nodes": nodes, "acting": ["a"], "cuts": [["a", "b"], ["b", "a"], ["c", "a"]], "chain": chain}
+    return {**base, **changed}
+
+
+def test_the_lab_in_a_few_lines() -> None:
+    text = "\n".join(lines(document()))
+    for words in ("a     running    leader  a", "950 ms", "ended (4)", "a runs the command (token 7)", "cut a-b, c→a"):
+        assert words in text
+    assert "ALARM: a and b claim to run the command at once" in lines(document(acting=["a", "b"]))
+    assert "nobody runs the command" in lines(document(acting=[]))
+    assert "the chain at x does not answer" in lines(document(chain={"address": "x"}))
+
+
+def test_the_strip_shows_signers_and_gaps() -> None:
+    rows = [{"node": node, "gap_ms": gap_ms} for node, gap_ms in (("a", 0), ("a", 100), ("b", 420), ("b", 98))]
+    assert strip(rows, 100, 20) == "aa...bb"
+    assert strip(rows, 100, 4) == "..bb"
+
+
+@pytest.mark.parametrize("width", [40, 100])
+def test_frames_fit_the_terminal(width: int, tmp_path: Path) -> None:
+    screen = command.Screen(tmp_path)
+    screen.scene("A very long title " * 5, "look " * 40)
+    for number in range(20):
+        screen.line(f"sentence {number} " * 9)
+    console = Console(width=width, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    console.print(screen.frame(document(), width), no_wrap=True, overflow="ellipsis")
+    console.file.close()
+    shown = console.export_text().splitlines()
+    assert max(map(len, shown)) <= width
+    assert len(shown) <= 30
+    assert "sentence 19" in "".join(shown)

@@ -19,9 +19,11 @@ import pytest
 from tests import stamp
 from tests.guard_desk import (
     HOLD_MS,
+    KILL_MS,
     LONG_MS,
     NOBODY,
     OWN,
+    TERM_MS,
     Deadlines,
     Desk,
     Ended,
@@ -192,19 +194,22 @@ def test_G1_an_extension_moves_the_deadlines_and_an_earlier_one_does_not(open_de
     desk.hear("gone")
 
 
-def test_G1_an_extension_counts_by_its_instants_however_late_it_is_read(open_desk: OpenDesk) -> None:
+def holds_extension_counts_by_its_instants(desk: Desk) -> None:
     """The guard sleeps over TERM with the extension in its socket: it goes on, and not a moment longer than said."""
-    desk = open_desk(OWN)
     first = desk.start(long=False)
     desk.signal(signal.SIGSTOP, desk.guard_pid)
     later = Deadlines.after(first.term_at)
     desk.say("extend", **later.points())
-    wait_until(lambda: boot_ms() > first.term_at + 50)
+    wait_until(lambda: boot_ms() > first.term_at + KILL_MS - TERM_MS + 10)
     desk.signal(signal.SIGCONT, desk.guard_pid)
     desk.hear("exited")
     assert later.term_at <= boot_ms() <= later.kill_at
     assert first.term_at + 50 < desk.last_ms() <= later.kill_at
     desk.hear("gone")
+
+
+def test_G1_an_extension_counts_by_its_instants_however_late_it_is_read(open_desk: OpenDesk) -> None:
+    holds_extension_counts_by_its_instants(open_desk(OWN))
 
 
 def test_Q8_no_extension_reopens_a_hold_that_ran_out(open_desk: OpenDesk) -> None:
@@ -430,15 +435,18 @@ def test_G5_a_release_ordered_after_the_end(open_desk: OpenDesk) -> None:
     assert desk.release_arrived_ns() is None
 
 
+def holds_spare_releases_nothing(desk: Desk) -> None:
+    """G4: it holds no lock, so that neither an order nor its agent's death gets a release out of it."""
+    host, port = desk.inbox.getsockname()
+    desk.say("release", datagrams=[[base64.b64encode(b"release").decode(), host, port]])
+    assert desk.hear("gone") == {"is": "gone", "run": 0, "released": False}
+    desk.signal(signal.SIGKILL, desk.agent_pid)
+    wait_until(lambda: not is_alive(desk.guard_pid))
+    assert desk.release_arrived_ns() is None
+
+
 def test_G4_a_spare_guard_releases_nothing(open_desk: OpenDesk) -> None:
-    one, two = (open_desk(OWN) for _ in range(2))
-    host, port = one.inbox.getsockname()
-    one.say("release", datagrams=[[base64.b64encode(b"release").decode(), host, port]])
-    assert one.hear("gone") == {"is": "gone", "run": 0, "released": False}
-    two.signal(signal.SIGKILL, two.agent_pid)
-    wait_until(lambda: not is_alive(two.guard_pid))
-    assert one.release_arrived_ns() is None
-    assert two.release_arrived_ns() is None
+    holds_spare_releases_nothing(open_desk(OWN))
 
 
 def test_G5_an_agent_that_dies_between_two_runs_leaves_a_release(open_desk: OpenDesk) -> None:
@@ -605,6 +613,18 @@ def test_start_guard_makes_a_small_guard_that_ends_with_its_socket(tmp_path: Pat
 
 # --- mutants ----------------------------------------------------------------------------------------------------------
 
+RELATIVE = f"""
+absolute = Guard.extend
+
+def extend(self, order, starting=False):
+    late = tree.now_ms() + {TERM_MS} - order["term_at"]
+    points = {{name: order[name] + (0 if starting else late) for name in ("term_at", "kill_at", "deadman_at")}}
+    absolute(self, points, starting)
+
+Guard.extend = extend
+"""
+"""Counted from when it is read, as if every renewal had left just then."""
+
 MUTANTS: dict[str, tuple[Callable[[Desk], None], dict[str, str]]] = {
     "the timer is never armed": (
         holds_when_both_are_stopped,
@@ -617,6 +637,14 @@ MUTANTS: dict[str, tuple[Callable[[Desk], None], dict[str, str]]] = {
     "the release leaves before the tree is gone": (
         holds_when_agent_is_killed,
         {"guard.py": "def may_release(guard):\n    return guard.agent_dead or guard.release_ordered"},
+    ),
+    "a spare guard releases": (
+        holds_spare_releases_nothing,
+        {"guard.py": "def may_release(guard):\n    return guard.run is None"},
+    ),
+    "deadlines in the pipe are durations": (
+        holds_extension_counts_by_its_instants,
+        {"guard.py": RELATIVE},
     ),
     "nobody keeps the lock when guard and init die": (
         holds_lock_until_the_last_is_gone,

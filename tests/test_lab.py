@@ -123,12 +123,15 @@ def test_one_command_at_a_time_whatever_is_done_to_the_nodes(lab: Lab, stamps: P
     lab.restart(fifth)
     lab.until_acting()
 
+    seen = lab.until(lambda: (said := lab.cluster("a"))["acting"] and said, "who acts, as a knows it")
+    assert [row["node"] for row in seen["nodes"]] == list(lab.names)
+    assert seen["alarms"] == []
+
     events = lab.events()
     assert {row["node"] for row in events} == set(lab.names)
     assert [row["at_unix_ms"] for row in events] == sorted(row["at_unix_ms"] for row in events)
-    lives = stamp.read(str(stamps))
-    assert len({life.token for life in lives}) >= 6
-    assert stamp.overlaps(lives) == []
+    lab.until(lambda: len({life.token for life in stamp.read(str(stamps))}) >= 6, "the stamps of six leaders")
+    assert stamp.overlaps(stamp.read(str(stamps))) == []
 
 
 def test_every_shape_of_a_divided_network_and_a_cut_that_outlives_a_restart(lab: Lab, stamps: Path) -> None:

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.test_cli_agent import Node, Say, alive, say  # noqa: F401
+from tests.test_cli_agent import FILE, Node, Say, alive, free_ports, say, write_secret  # noqa: F401
 
+from primacy.agent.process_duty import DutyView
 from primacy.agent.state import forget_pause, is_paused, keep_pause
-from primacy.errors import Refused
+from primacy.control import Approve, Snapshot
+from primacy.control.orders import order_of
+from primacy.election.model import Role, View
+from primacy.errors import Refused, UsageError
 from primacy.node.folder import Folder
+from primacy.settings import of_mapping
+from primacy.watchdog.machine import State
 
 WITHIN_S = 20.0
 
@@ -86,3 +94,163 @@ def test_however_often_it_is_asked_to_end_it_ends_with_0(say: Say, tmp_path: Pat
     assert node.process.poll() == 0, node.err.read_text()
     while alive(pid):  # asked more than twice it leaves, and the guard goes on
         assert time.monotonic() < last
+
+
+# --- manual mode ------------------------------------------------------------------------------------------------------
+
+
+MANUAL = "election: {mode: manual, profile: lab}\n"
+
+
+def events(say: Say, node: Node) -> str:  # noqa: F811
+    return say("why", "--state-dir", node.state, "--last", "1000").out
+
+
+def waiting(say: Say, node: Node) -> dict[str, Any]:  # noqa: F811
+    return node.until(say, lambda s: "an approval" in (s["waits_for"] or ""), "a node that waits for an approval")
+
+
+def test_G8_a_winner_waits_for_an_approval_of_its_own_term(say: Say, tmp_path: Path) -> None:  # noqa: F811
+    """Also killed while it waits, and after the hold: an approval of another term never starts anything."""
+    (tmp_path / "primacy.yaml").write_text(MANUAL)
+    node = Node(tmp_path)
+    state = waiting(say, node)
+    me, term = state["node"], state["term"]
+    assert state["waits_for"] == f"an approval: primacy approve {me} --term {term}"
+    assert (state["role"], state["duty"]["state"], state["duty"]["pid"]) == ("leader", "waiting", None)
+    assert f"node {me} waits for an approval: primacy approve" in say("status", "--state-dir", node.state).out
+    node.process.kill()
+    node.process.wait(WITHIN_S)
+    node = Node(tmp_path)
+    state = waiting(say, node)
+    assert state["term"] > term
+    refused = say("approve", me, "--term", str(term), "--state-dir", node.state)
+    assert (refused.code, refused.out) == (1, "")
+    assert f"waits for an approval of term {state['term']}, not {term}: primacy approve {me} --term" in refused.err
+    time.sleep(3 * 0.5)  # three holds: it neither starts nor resigns
+    assert waiting(say, node)["term"] == state["term"]
+    said = say("approve", "--state-dir", node.state)
+    assert (said.code, said.err) == (0, "")
+    assert f"a start of node {me} in term {state['term']} is approved" in said.out
+    ran = node.runs(say)
+    assert ran["term"] == state["term"]
+    assert re.search(rf"the start in term {ran['term']} was approved by \S+ on \S+", events(say, node))
+    for again in (
+        say("approve", "--state-dir", node.state),
+        say("approve", me, "--term", "1", "--state-dir", node.state),
+    ):
+        assert again.code == 1
+    os.kill(ran["duty"]["pid"], signal.SIGKILL)  # a crash within an approved term needs no new approval (G10)
+    back = node.until(say, lambda s: s["duty"]["pid"] not in (None, ran["duty"]["pid"]), "the next run")
+    assert back["term"] == ran["term"]
+    assert say("step-down", "--state-dir", node.state).code == 0
+    assert waiting(say, node)["term"] > ran["term"]
+    assert node.end() == 0
+
+
+def test_G8_where_nothing_waits_nothing_is_approved(say: Say, tmp_path: Path) -> None:  # noqa: F811
+    node = Node(tmp_path)
+    node.runs(say)
+    said = say("approve", "--state-dir", node.state)
+    assert (said.code, "no node waits for an approval" in said.err) == (1, True)
+    said = say("approve", node.document(say)["node"], "--term", "1", "--state-dir", node.state)
+    assert (said.code, "election.mode is automatic" in said.err) == (1, True)
+    assert node.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({}, "node and term"),
+        ({"node": "a", "term": True}, "node and term"),
+        ({"node": "a", "term": 0}, "node and term"),
+        ({"node": ["a"], "term": 7}, "node and term"),
+        ({"node": "a", "term": 7, "by": "x" * 101}, "by: a name"),
+        ({"node": "a", "term": 7, "by": "x\ny"}, "by: a name"),
+        ({"node": "a", "term": 7, "more": 1}, "more: no such field"),
+        ({"node": "b", "term": 7}, "an approval of node b is given there"),
+        ({"node": "a", "term": 6}, "of term 7, not 6: primacy approve a --term 7"),
+    ],
+)
+def test_approvals_that_make_no_sense(body: dict[str, Any], says: str) -> None:
+    settings = of_mapping({"election": {"mode": "manual"}})
+    view = View(Role.LEADER, "a", 7, "a", 1_007, 900, ("a",), "")
+    shot = Snapshot(settings, "a", view, DutyView("process", State.WAITING, 0, 0, 0, "", ""), {}, {}, 0, 0, False, 7)
+    assert order_of("approve", {"node": "a", "term": 7, "by": "ann"}, shot) == Approve(7, "ann")
+    assert order_of("approve", {"node": "a", "term": 7}, shot) == Approve(7, "a holder of the control key")
+    with pytest.raises((UsageError, Refused), match=says):
+        order_of("approve", body, shot)
+    with pytest.raises(Refused, match="does not wait for an approval"):
+        order_of("approve", {"node": "a", "term": 7}, shot._replace(approval_term=0))
+
+
+# --- the fence command ------------------------------------------------------------------------------------------------
+
+
+def fencing(folder: Path, script: str, more: str = "") -> None:
+    (folder / "fence.sh").write_text(script)
+    (folder / "primacy.yaml").write_text(f"election: {{profile: lab}}\nrun: {{fence_command: [sh, fence.sh]{more}}}\n")
+
+
+def test_G8_nothing_starts_before_the_fence_command_has_ended_well(say: Say, tmp_path: Path) -> None:  # noqa: F811
+    fencing(tmp_path, "env | grep ^PRIMACY_ > told; env | grep -c NOTIFY_SOCKET; test -e permit\n")
+    node = Node(tmp_path)
+    state = node.until(say, lambda s: "fence command" in (s["waits_for"] or ""), "a node that fences")
+    assert state["duty"]["state"] == "waiting"
+    node.until(say, lambda s: "it ended with code 1" in (s["waits_for"] or ""), "a failure that is shown")
+    told = dict(line.split("=", 1) for line in (tmp_path / "told").read_text().splitlines())
+    assert told["PRIMACY_NODE"] == state["node"]
+    assert (told["PRIMACY_TOKEN"], told["PRIMACY_TERM"]) == (str(state["token"]), str(state["term"]))
+    assert (told["PRIMACY_PREDECESSOR"], told["PRIMACY_ELECTION"]) == ("", "main")
+    (tmp_path / "permit").touch()
+    ran = node.runs(say)
+    assert ran["term"] == state["term"]
+    assert "the fence command failed: it ended with code 1; again in 1,000 ms" in events(say, node)
+    (tmp_path / "told").unlink()
+    assert say("step-down", "--state-dir", node.state).code == 0
+    node.until(say, lambda s: s["term"] > ran["term"] and s["duty"]["state"] == "running", "the next term")
+    assert not (tmp_path / "told").exists(), "a release covered all predecessors"
+    assert node.end() == 0
+
+
+def test_G8_a_fence_command_that_hangs_is_killed_with_its_group_and_so_it_is_at_the_end(
+    say: Say,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    fencing(tmp_path, "sleep 300 & echo $! >> pids; wait\n", ", fence_ms: 300")
+    node = Node(tmp_path)
+    node.until(say, lambda s: "did not end within 300 ms" in (s["waits_for"] or ""), "a fence command that is late")
+    pids = tmp_path / "pids"
+    node.until(say, lambda _: pids.read_text().count("\n") >= 2, "a second try")
+    assert node.end() == 0
+    last = time.monotonic() + WITHIN_S
+    for pid in pids.read_text().split():
+        while alive(int(pid)):
+            assert time.monotonic() < last, "it lives on"
+
+
+def test_G8_any_node_shows_who_waits_and_passes_the_approval_on(say: Say, tmp_path: Path) -> None:  # noqa: F811
+    names = ("a", "b", "c")
+    listed = ", ".join(f'{n}: {{addr: "127.0.0.1:{p}"}}' for n, p in zip(names, free_ports(3), strict=True))
+    whole = (
+        FILE.format(nodes=listed).replace("explicit", "auto").replace("profile: fast", "profile: fast, mode: manual")
+    )
+    (tmp_path / "primacy.yaml").write_text(whole)
+    write_secret(tmp_path / "secret")
+    nodes = {name: Node(tmp_path, state=f"state-{name}", front=("--node", name)) for name in names}
+    try:
+        leader = nodes["a"].until(say, lambda s: s["leader"], "a leader")["leader"]
+        follower = next(nodes[name] for name in names if name != leader)
+        sentence = f"an approval: primacy approve {leader} --term "
+        seen = follower.until(
+            say, lambda s: any(sentence in (r["waits_for"] or "") for r in s["rows"]), "who waits, seen elsewhere"
+        )
+        assert seen["acting"] == []
+        said = say("approve", "--state-dir", follower.state)
+        assert (said.code, f"a start of node {leader} in term" in said.out) == (0, True), said
+        ran = nodes[leader].runs(say)
+        follower.until(say, lambda s: s["acting"] == [leader], "who acts, seen elsewhere")
+        assert ran["leader"] == leader
+    finally:
+        codes = [node.end() for node in nodes.values()]
+    assert codes == [0, 0, 0]

@@ -21,6 +21,7 @@ from primacy.election.inputs import (
     Started,
     StepDown,
     StoreAnswered,
+    WorkDeferred,
     WorkGone,
     WorkStarted,
 )
@@ -209,6 +210,23 @@ def test_Q6_a_holder_that_cannot_start_its_work_within_the_hold_gives_up() -> No
     gone_ms = desk.now
     desk.until(Take)
     assert desk.now > gone_ms + LAN.wait_ms, "others come first"
+
+
+def test_Q6_a_holder_whose_start_waits_on_purpose_keeps_the_row() -> None:
+    """G8: an approval may take hours. Once it is there, the time to start counts anew."""
+    desk = Desk()
+    desk.tell(Started(WALL))
+    term = desk.until(Start).leadership.term
+    desk.tell(WorkDeferred(term, "an approval"))
+    with pytest.raises(AssertionError):
+        desk.until(Stop, within_ms=600_000)
+    assert desk.waits() == "an approval"
+    desk.tell(WorkDeferred(term))
+    over_ms = desk.now
+    assert desk.waits() == "its work to start"
+    desk.until(Stop)
+    assert desk.now == over_ms + LAN.hold_ms
+    assert Code.CANNOT_START in desk.codes()
 
 
 def test_Q8_a_lost_leadership_is_never_opened_again() -> None:

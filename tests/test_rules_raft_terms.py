@@ -14,6 +14,7 @@ from primacy.election.inputs import (
     DeadlinePassed,
     GuardLost,
     Health,
+    Input,
     MembersChanged,
     Pause,
     Resume,
@@ -21,6 +22,7 @@ from primacy.election.inputs import (
     Shutdown,
     StepDown,
     Unanswered,
+    WorkDeferred,
     WorkGone,
     WorkStarted,
 )
@@ -93,6 +95,49 @@ def test_Q6_a_leader_that_cannot_start_within_H_resigns_without_a_release() -> N
     assert [(stop.term, stop.planned) for stop in bench.did(Stop)] == [(term, False)]
     assert not bench.did(OrderRelease)
     assert bench.m.view(bench.now).role is Role.FOLLOWER
+
+
+def test_Q6_a_start_that_waits_on_purpose_is_no_reason_to_resign_but_a_held_lock_after_it_is() -> None:
+    """G8: an approval may take hours. Once it is there, H counts anew."""
+    bench = Bench()
+    term = bench.win()
+    bench.ack("b")
+    assert bench.did(Start)
+    bench.give(WorkDeferred(term, "an approval"))
+    bench.give(WorkDeferred(term - 1))  # of another term: nothing
+    until = bench.now + 3_600_000
+    while bench.now < until:
+        bench.ack("b")
+        bench.wake()
+        assert bench.m.reign is not None
+    assert bench.m.view(bench.now).waits_for == "an approval"
+    bench.ack("b")
+    bench.give(WorkDeferred(term))
+    over_ms = bench.now
+    assert bench.m.view(bench.now).waits_for == "its work to start"
+    bench.give(RunLock(True))
+    while bench.m.reign is not None:
+        bench.ack("b")
+        bench.wake()
+    assert over_ms + H <= bench.now <= over_ms + H + BEAT
+    assert bench.events(Code.CANNOT_START)
+    assert not bench.did(OrderRelease)
+
+
+@pytest.mark.parametrize("how", [StepDown(), Pause(), Shutdown(), Health(False, "sick")])
+def test_G7_a_leader_whose_start_waits_resigns_without_a_release(how: Input) -> None:
+    bench = Bench()
+    term = bench.win()
+    bench.ack("b")
+    bench.give(WorkDeferred(term, "an approval"))
+    bench.give(how)
+    assert [(stop.term, stop.planned) for stop in bench.did(Stop)] == [(term, False)]
+    assert not bench.did(OrderRelease)
+    assert bench.m.reign is None
+    bench.ask("b", term + 1)
+    assert not bench.sent(VoteReply)[0].granted
+    bench.give(WorkGone(term))
+    assert bench.m.work_term == 0
 
 
 # --- Q7 and Q8: losing, and closed terms ------------------------------------------------------------------------------

@@ -568,9 +568,8 @@ def test_nonsense_gets_one_sentence(
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("election: {mode: manual}", "election.mode = manual"),
         ("run: {health: [{tcp: 'localhost:1'}]}", "run.health"),
-        ("run: {hooks: {started: [x]}, fence_command: [y]}", "run.hooks, run.fence_command"),
+        ("run: {hooks: {started: [x]}}", "run.hooks"),
     ],
 )
 def test_what_is_asked_for_and_not_there_yet_is_said(
@@ -685,7 +684,7 @@ def test_the_page_names_every_option_variable_and_number() -> None:
         if option.name != "command":
             assert f"`{option.opts[0]}" in page, option.opts
     told_ = told("main", "a", Leadership("a", 1, 2, 3), 1, "/f")
-    assert sorted(set(re.findall(r"PRIMACY_[A-Z_]+", page))) == sorted(told_)
+    assert set(re.findall(r"PRIMACY_[A-Z_]+", page)) >= set(told_)
     for number in (
         f"{STEADY_MS // 1_000} s",
         f"{BACK_OFF_MS} ms",

@@ -28,8 +28,8 @@ WRITES = ("take", "first", "renew", "release")
 
 
 def conditions(text: str) -> str:
-    """Everything of a statement that decides whether, and which, rows it changes. A `SET` list and a list of values to be
-    inserted are not part of it; an expression that names the server counts as one word."""
+    """Everything of a statement that decides whether, and which, rows it changes. A `SET` list and a list of values to
+    be inserted are not part of it; an expression that names the server counts as one word."""
     for identity in IDENTITIES:
         text = text.replace(identity, "IDENTITY")
     text = re.sub(r"SET .*?\n?(?=FROM|WHERE)", "SET … ", text, flags=re.DOTALL)

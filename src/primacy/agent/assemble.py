@@ -42,12 +42,8 @@ def refuse(settings: Settings, *, allow_split_brain: bool) -> None:
     if len(settings.cluster.manager.nodes) > 1:
         _refuse_cluster(settings)
     later = {
-        "election.mode = manual": settings.election.mode != "automatic",
         "run.health": bool(run.health),
         "run.hooks": bool(run.hooks),
-        "run.fence_command": bool(run.fence_command),
-        "control.public": bool(settings.control.public),
-        "control.tls": bool(settings.control.tls.cert),
     }
     asked = [name for name, is_asked in later.items() if is_asked]
     if asked:

@@ -6,6 +6,7 @@ words and never meets a shell.
 
 from __future__ import annotations
 
+import grp
 import json
 import os
 import pwd
@@ -14,13 +15,10 @@ import signal
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from primacy.agent.errand import outer_environment
 from primacy.election.model import Leadership
 from primacy.errors import CannotHere, UsageError
 from primacy.settings.schema import Run
-
-OURS = "PRIMACY_"
-"""Variables of this beginning are ours: what the agent itself inherited of them is not passed on."""
-
 
 ORDER_BYTES_MAX = 160_000
 """A start travels to the guard as one packet, which the kernel bounds at about 200,000 bytes; the releases for a
@@ -76,9 +74,9 @@ def child_of(run: Run, base: str, stdout: str | None, stderr: str | None, around
     cwd = os.path.abspath(os.path.join(base, run.cwd) if run.cwd else os.getcwd())
     if not os.path.isdir(cwd):
         raise UsageError(f"--cwd {cwd}: there is no such folder")
-    user = _user(run.user)
-    environment = {name: value for name, value in around.items() if not name.startswith(OURS)}
-    if user is not None:
+    user = _user(run.user, run.group)
+    environment = outer_environment(around)
+    if user is not None and run.user:
         environment.update(HOME=user.home, USER=user.name, LOGNAME=user.name)
     environment.update(run.environment)
     program = _program(run.command[0], cwd, environment.get("PATH", os.defpath))
@@ -87,9 +85,9 @@ def child_of(run: Run, base: str, stdout: str | None, stderr: str | None, around
         cwd=cwd,
         environment=environment,
         user=user,
-        umask=_umask(),
-        stdout=_output(stdout, "--stdout"),
-        stderr=_output(stderr, "--stderr"),
+        umask=int(run.umask, 8) if run.umask else _umask(),
+        stdout=_output(stdout, run.stdout, base, "stdout"),
+        stderr=_output(stderr, run.stderr, base, "stderr"),
         stop_signal=signal.Signals[f"SIG{run.stop_signal}"],
     )
     size = len(json.dumps(child.order({})))
@@ -101,31 +99,40 @@ def child_of(run: Run, base: str, stdout: str | None, stderr: str | None, around
     return child
 
 
-def told(election: str, node: str, leadership: Leadership, run: int, lease_file: str) -> dict[str, str]:
-    """What each start of the command is told about its leadership."""
-    return {
+def told(election: str, node: str, leadership: Leadership, run: int = 0, lease_file: str = "") -> dict[str, str]:
+    """What each start of the command is told about its leadership; without a run, what a fence command is told."""
+    said = {
         "PRIMACY_ELECTION": election,
         "PRIMACY_NODE": node,
         "PRIMACY_TERM": str(leadership.term),
         "PRIMACY_TOKEN": str(leadership.token),
-        "PRIMACY_RUN": str(run),
-        "PRIMACY_LEASE_FILE": lease_file,
     }
+    return {**said, "PRIMACY_RUN": str(run), "PRIMACY_LEASE_FILE": lease_file} if run else said
 
 
-def _user(name: str) -> User | None:
-    if not name:
-        return None
+def _user(name: str, group: str) -> User | None:
+    """With a group, that one alone; otherwise all groups of the user."""
     try:
-        found = pwd.getpwnam(name)
+        found = pwd.getpwnam(name) if name else None
     except KeyError:
         raise UsageError(f"--user {name}: there is no such user here") from None
-    if found.pw_uid == os.geteuid():
+    try:
+        gid = grp.getgrnam(group).gr_gid if group else None
+    except KeyError:
+        raise UsageError(f"run.group = {group}: there is no such group here") from None
+    other_user = found is not None and found.pw_uid != os.geteuid()
+    if not other_user and gid in (None, os.getegid()):
         return None
     if os.geteuid() != 0:
-        raise CannotHere(f"--user {name}: only root can run a command as another user; leave it out, or run as root")
-    groups = tuple(os.getgrouplist(name, found.pw_gid))
-    return User(name, found.pw_uid, found.pw_gid, groups, found.pw_dir)
+        said = f"--user {name}" if other_user else f"run.group = {group}"
+        raise CannotHere(f"{said}: only root can run a command as another one; leave it out, or run as root")
+    if found is None:
+        assert gid is not None
+        return User("", os.geteuid(), gid, (gid,), "")
+    if gid is not None:
+        return User(found.pw_name, found.pw_uid, gid, (gid,), found.pw_dir)
+    groups = tuple(os.getgrouplist(found.pw_name, found.pw_gid))
+    return User(found.pw_name, found.pw_uid, found.pw_gid, groups, found.pw_dir)
 
 
 def _program(word: str, cwd: str, path: str) -> str:
@@ -145,14 +152,16 @@ def _program(word: str, cwd: str, path: str) -> str:
     return word
 
 
-def _output(file: str | None, option: str) -> str | None:
-    if file is None:
+def _output(said: str | None, listed: str, base: str, name: str) -> str | None:
+    """The option counts from here, the setting from the folder of its file."""
+    if said is None and not listed:
         return None
-    path = os.path.abspath(file)
+    path = os.path.abspath(said if said is not None else os.path.join(base, listed))
+    what = f"--{name} {said}" if said is not None else f"run.{name} = {listed}"
     if os.path.isdir(path):
-        raise UsageError(f"{option} {file}: this is a folder")
+        raise UsageError(f"{what}: this is a folder")
     if not os.path.isdir(os.path.dirname(path)):
-        raise UsageError(f"{option} {file}: the folder {os.path.dirname(path)} is not there")
+        raise UsageError(f"{what}: the folder {os.path.dirname(path)} is not there")
     return path
 
 

@@ -11,20 +11,25 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from primacy.control import ADDRESS_FILE, AgentPort
 from primacy.control.eventlog import EventLog
 from primacy.control.key import own_key, write_whole
+from primacy.control.tls import fingerprint_of, server_context
 from primacy.errors import CannotHere, InUse
 from primacy.node.folder import Folder
 from primacy.settings.schema import Control, Settings
 
 if TYPE_CHECKING:
-    from primacy.control.server import ControlServer
+    from primacy.control.loopback import LoopbackServer
+    from primacy.control.server import ControlServer, PublicServer
 
 ANY = "127.0.0.1:0"
+FLUSH_S = 0.1
+"""Events are written when an election is over, not during it: a disk that is just syncing a vote would hold it up."""
+ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Where a command of this machine finds a node that listens on all addresses."""
 WAITING_MAX = 16
 """Connections that wait to be taken."""
 
@@ -41,8 +46,10 @@ class Desk:
         self.events = EventLog(folder, agent.complain)
         self.address = ""
         self._flush: asyncio.Handle | None = None
+        self.tls = server_context(settings)
         self._socket: socket.socket | None = None
-        self._serving: asyncio.Task[ControlServer] | None = None
+        self._public: socket.socket | None = None
+        self._serving: asyncio.Task[list[LoopbackServer]] | None = None
 
     def bind(self) -> None:
         """Takes the port and tells the commands of this machine where it is. Raises `InUse`.
@@ -58,13 +65,25 @@ class Desk:
             raise InUse(
                 f"control.listen = {wanted}: {error.strerror}; end what has it (ss -ltnp shows it), or choose another"
             ) from None
+        if self.settings.control.public:
+            self._public = self._bound_public(self.settings.control.public)
         host, port = self._socket.getsockname()[:2]
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        said = {"host": host, "port": port, "pid": os.getpid(), "node": self.node}
+        said = {"host": ANYWHERE.get(host, host), "port": port, "pid": os.getpid(), "node": self.node}
+        if self.tls is not None:
+            said["certificate"] = fingerprint_of(self.settings)
         try:
             write_whole(self.folder, ADDRESS_FILE, json.dumps(said).encode())
         except OSError as error:
             raise CannotHere(f"{self.folder.path(ADDRESS_FILE)} cannot be written: {error.strerror}") from None
+
+    def _bound_public(self, wanted: str) -> socket.socket:
+        try:
+            return _listening(wanted, else_any=False)
+        except OSError as error:
+            raise InUse(
+                f"control.public = {wanted}: {error.strerror}; end what has it (ss -ltnp shows it), or choose another"
+            ) from None
 
     def serve(self) -> None:
         """From now on, beside the node's own work."""
@@ -72,18 +91,24 @@ class Desk:
         self._serving.add_done_callback(self._served)
 
     def record(self, at_unix_ms: int, term: int, code: str, text: str, value: int = 0) -> None:
-        """One event. It is written after this step: what the step does must not wait for a file."""
-        self.events.add(at_unix_ms, self.node, term, code, text, value)
+        """One event. It is written a little later: what led to it, and what follows, must not wait for a file."""
+        self.record_of(self.node, at_unix_ms, term, code, text, value)
+
+    def record_of(self, node: str, at_unix_ms: int, term: int, code: str, text: str, value: int = 0) -> None:
+        """One event of any node."""
+        self.events.add(at_unix_ms, node, term, code, text, value)
         if self._flush is None:
-            self._flush = asyncio.get_running_loop().call_soon(self._flush_now)
+            self._flush = asyncio.get_running_loop().call_later(FLUSH_S, self._flush_now)
 
     async def close(self) -> None:
         if self._flush is not None:
             self._flush.cancel()
         if self._serving is not None:
             with contextlib.suppress(Exception):
-                server = await self._serving
-                await server.close()
+                for server in await self._serving:
+                    await server.close()
+        if self._public is not None:
+            self._public.close()
         if self._socket is not None:
             self._socket.close()
             with contextlib.suppress(OSError):
@@ -94,22 +119,26 @@ class Desk:
         self._flush = None
         self.events.flush()
 
-    async def _serve(self) -> ControlServer:
+    async def _serve(self) -> list[LoopbackServer]:
         assert self._socket is not None, "serve before bind"
-        make = await asyncio.to_thread(_load)
-        server = make(self.agent, self.events, self.key, self._socket.getsockname()[0])
-        await server.start(self._socket)
-        return server
+        control, public = await asyncio.to_thread(_load)
+        own = control(self.agent, self.events, self.key, self._socket.getsockname()[0])
+        await own.start(self._socket, self.tls)
+        if self._public is None:
+            return [own]
+        open_ = public(self.agent)
+        await open_.start(self._public)
+        return [own, open_]
 
-    def _served(self, task: asyncio.Task[ControlServer]) -> None:
+    def _served(self, task: asyncio.Task[list[LoopbackServer]]) -> None:
         if not task.cancelled() and (fault := task.exception()) is not None:
             self.agent.complain(f"the control API could not be started: {type(fault).__name__}: {fault}")
 
 
-def _load() -> Callable[..., ControlServer]:
-    from primacy.control.server import ControlServer  # noqa: PLC0415
+def _load() -> tuple[type[ControlServer], type[PublicServer]]:
+    from primacy.control.server import ControlServer, PublicServer  # noqa: PLC0415
 
-    return ControlServer
+    return ControlServer, PublicServer
 
 
 def _listening(address: str, *, else_any: bool) -> socket.socket:

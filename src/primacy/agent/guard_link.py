@@ -18,12 +18,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from primacy.watchdog.containment import start_guard
 
 PACKET_BYTES_MAX = 256 * 1024
 BUFFER_BYTES = 2 * PACKET_BYTES_MAX
 UNSENT_MAX = 32
 """Packets that a guard which reads nothing may be behind. It holds its own deadlines, so it is lost soon anyway."""
+
+_encode = msgspec.json.Encoder().encode
 
 Hear = Callable[["GuardLink", dict[str, Any]], None]
 Ended = Callable[["GuardLink"], None]
@@ -41,6 +45,8 @@ class GuardLink:
         self._loop = asyncio.get_running_loop()
         self._unsent: deque[bytes] = deque()
         self._over = False
+        self._writes = False
+        """The loop says when the socket takes more."""
         self.process, self.socket = start_guard()
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
         self.socket.setblocking(False)
@@ -48,11 +54,15 @@ class GuardLink:
         self._loop.add_reader(self._pidfd, self._process_ended)
         self._loop.add_reader(self.socket, self._readable)
 
-    def send(self, packet: dict[str, Any], *, may_drop: bool = False) -> None:
-        """In order. `may_drop`: a later one will say more, so that nothing is lost if the guard is slow to read."""
+    def extend(self, points: dict[str, int]) -> None:
+        """Dropped if the guard is slow to read: a later one will say more."""
+        if not self._over and not self._unsent:
+            self._unsent.append(_encode({"do": "extend", **points}))
+            self._flush()
+
+    def send(self, packet: dict[str, Any]) -> None:
+        """In order. Not with the quicker encoder: an environment may have bytes that are no text."""
         if self._over:
-            return
-        if self._unsent and may_drop:
             return
         self._unsent.append(json.dumps(packet).encode())
         self._flush()
@@ -69,13 +79,16 @@ class GuardLink:
             try:
                 self.socket.send(self._unsent[0])
             except BlockingIOError:
+                self._writes = True
                 self._loop.add_writer(self.socket, self._flush)
                 return
             except OSError:  # it is gone, or will be found gone
                 self._unsent.clear()
                 break
             self._unsent.popleft()
-        self._loop.remove_writer(self.socket)
+        if self._writes:
+            self._writes = False
+            self._loop.remove_writer(self.socket)
 
     def _readable(self) -> None:
         if not self._read():

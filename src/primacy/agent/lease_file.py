@@ -1,6 +1,6 @@
 """The file that the guarded command reads its hold from: `PRIMACY_LEASE_FILE`.
 
-One line of JSON that follows every renewal. It is exchanged as a whole, so a reader never sees half of one, and removed
+One line of JSON that follows the renewals. It is exchanged as a whole, so a reader never sees half of one, and removed
 when the work is gone. It is news, not a promise: whoever must be sure checks the token at the resource.
 
 It stands in a folder that the command's own user may enter, which the state folder is not.
@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import stat
 from collections.abc import Callable, Mapping
+
+import msgspec
 
 from primacy.election.model import Leadership
 from primacy.node.clock import Clock
@@ -22,6 +23,8 @@ NAME = "lease"
 ENTERED = 0o711
 """Others may open what they know the name of, and see nothing else."""
 READ = 0o644
+PARTS = 4
+"""A renewal is written once it adds a quarter of the hold to what stands there: each costs more than a beat."""
 
 
 class LeaseFile:
@@ -34,8 +37,16 @@ class LeaseFile:
         self.clock = clock
         self.complain = complain
         self._failed = False
+        self._until_ms = 0
+        """What stands in the file."""
+
+    def follow(self, leadership: Leadership, run: int, hold_ms: int) -> None:
+        """A renewal. One that adds little is left for the next."""
+        if leadership.valid_until_ms - self._until_ms >= hold_ms // PARTS:
+            self.write(leadership, run)
 
     def write(self, leadership: Leadership, run: int) -> None:
+        self._until_ms = leadership.valid_until_ms
         left_ms = leadership.valid_until_ms - self.clock.now_ms()
         document = {
             "election": self.election,
@@ -51,7 +62,7 @@ class LeaseFile:
             handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, READ)
             try:
                 os.fchmod(handle, READ)
-                os.write(handle, json.dumps(document).encode() + b"\n")
+                os.write(handle, msgspec.json.encode(document) + b"\n")
             finally:
                 os.close(handle)
             os.rename(fresh, self.path)

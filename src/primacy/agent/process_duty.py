@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, assert_never
 
 from primacy.agent.child import Child, told
+from primacy.agent.gatekeeper import GateKeeper
 from primacy.agent.guard_link import GuardLink
 from primacy.agent.lease_file import LeaseFile
 from primacy.election.inputs import Input
@@ -98,6 +99,7 @@ class ProcessDuty:
         lease: LeaseFile,
         require: str,
         boss: Boss,
+        gate: GateKeeper,
         ready: Ready = lambda _: [],
     ) -> None:
         self.election = election
@@ -110,6 +112,8 @@ class ProcessDuty:
         self.require = require
         self.boss = boss
         self.ready = ready
+        self.gate = gate
+        gate.let_in, gate.tell, gate.note = self._begin, boss.tell, boss.note
         self._release: Release | None = None
         """Of the term whose work may run: in the guard's hands from its first start on (G4)."""
         self.guard: GuardLink | None = None
@@ -120,6 +124,8 @@ class ProcessDuty:
         self._empty: asyncio.Event | None = None
         """Set when no guard is left, once that is waited for."""
         self._timer: asyncio.TimerHandle | None = None
+        self._armed_ms = 0
+        """When that one goes off."""
         self._look: asyncio.TimerHandle | None = None
         self._closed = False
         self._waiting: deque[machine.Given] = deque()
@@ -127,15 +133,25 @@ class ProcessDuty:
 
     # --- what the driver says -----------------------------------------------------------------------------------------
 
-    def start(self, leadership: Leadership, release: Release | None, covered: bool) -> None:  # noqa: ARG002
+    def start(self, leadership: Leadership, release: Release | None, covered: bool) -> None:
         self._release = release
+        self.gate.ask(leadership, covered)
+
+    def _begin(self, leadership: Leadership) -> None:
         self._step(machine.Begin(leadership))
 
     def extend(self, leadership: Leadership) -> None:
-        self._step(machine.Renew(leadership))
+        if self.gate.waits:
+            self.gate.renew(leadership)
+        else:
+            self._step(machine.Renew(leadership))
 
     def stop(self, term: int, reason: str, planned: bool) -> None:  # noqa: ARG002
-        self._step(machine.End(term, planned))
+        if self.gate.waits:
+            self.gate.end(term)
+            self.boss.stepped()
+        else:
+            self._step(machine.End(term, planned))
 
     def release(self, term: int, successor: str) -> None:
         self._step(machine.LetGo(term, successor))
@@ -154,7 +170,7 @@ class ProcessDuty:
     @property
     def is_over(self) -> bool:
         """Nothing runs, and nothing is left to be confirmed."""
-        return self.watchdog.phase is Phase.IDLE
+        return self.watchdog.phase is Phase.IDLE and not self.gate.waits
 
     @property
     def is_orphaned(self) -> bool:
@@ -163,7 +179,8 @@ class ProcessDuty:
 
     def view(self) -> DutyView:
         dog = self.watchdog
-        return DutyView("process", dog.state, dog.since_ms, dog.pid, dog.run, self.containment, self.containment_why)
+        state = State.WAITING if self.gate.waits else dog.state
+        return DutyView("process", state, dog.since_ms, dog.pid, dog.run, self.containment, self.containment_why)
 
     def watch_lock(self) -> None:
         """Look until the run lock is free, quickly at first."""
@@ -173,6 +190,7 @@ class ProcessDuty:
     async def close(self) -> None:
         """Guards that hold nothing are sent away, and waited for. One that does ends its tree when we are gone."""
         self._closed = True
+        self.gate.close()
         for timer in (self._timer, self._look):
             if timer is not None:
                 timer.cancel()
@@ -208,8 +226,9 @@ class ProcessDuty:
             case machine.OrderStart(run, leadership):
                 self._order_start(run, leadership)
             case machine.OrderExtend(leadership):
-                self._send({"do": "extend", **self._points(leadership)}, may_drop=True)
-                self.lease.write(leadership, self.watchdog.run)
+                if self.guard is not None:
+                    self.guard.extend(self._points(leadership))
+                self.lease.follow(leadership, self.watchdog.run, self.timing.hold_ms)
             case machine.OrderStop(kill_at_ms):
                 self._send({"do": "stop", "signal": self.child.stop_signal, "kill_at": kill_at_ms})
             case machine.OrderLetGo(successor):
@@ -258,9 +277,9 @@ class ProcessDuty:
             "deadman_at": s_ms + self.timing.deadman_at_ms,
         }
 
-    def _send(self, packet: dict[str, Any], *, may_drop: bool = False) -> None:
+    def _send(self, packet: dict[str, Any]) -> None:
         if self.guard is not None:
-            self.guard.send(packet, may_drop=may_drop)
+            self.guard.send(packet)
 
     # --- guards -------------------------------------------------------------------------------------------------------
 
@@ -323,17 +342,25 @@ class ProcessDuty:
     # --- waiting ------------------------------------------------------------------------------------------------------
 
     def _arm(self) -> None:
+        """One timer. One that goes off before the machine wants it is kept, and looks again then."""
+        wanted_ms = None if self._closed else self.watchdog.deadline_ms
         if self._timer is not None:
+            if wanted_ms is not None and self._armed_ms <= wanted_ms:
+                return
             self._timer.cancel()
             self._timer = None
-        wanted_ms = self.watchdog.deadline_ms
-        if wanted_ms is not None and not self._closed:
+        if wanted_ms is not None:
+            self._armed_ms = wanted_ms
             left_s = max(0.0, (wanted_ms - self.clock.now_ms()) / 1_000)
             self._timer = asyncio.get_running_loop().call_later(left_s, self._wake)
 
     def _wake(self) -> None:
         self._timer = None
-        self._step(machine.Woke())
+        wanted_ms = self.watchdog.deadline_ms
+        if wanted_ms is not None and self.clock.now_ms() < wanted_ms:
+            self._arm()
+        else:
+            self._step(machine.Woke())
 
     def _look_again(self, after_s: float) -> None:
         self._look = None

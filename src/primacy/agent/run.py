@@ -15,18 +15,24 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from primacy.agent.assemble import addresses, holding_times, is_alone, seat_of, strategy_of, transport_of
-from primacy.agent.child import Child
+from primacy.agent.child import Child, told
+from primacy.agent.correspondence import Correspondence
 from primacy.agent.desk import Desk
+from primacy.agent.errand import outer_environment
+from primacy.agent.gatekeeper import GateKeeper
 from primacy.agent.lease_file import LeaseFile, lease_folder
 from primacy.agent.log import Level, Log
+from primacy.agent.meter import Meter, MeteredDurable
 from primacy.agent.process_duty import ProcessDuty
 from primacy.agent.state import claim, forget_pause, is_paused, keep_pause, open_state
 from primacy.agent.words import of_note, of_order
-from primacy.control import Snapshot
+from primacy.control import Approve, Order, Snapshot
+from primacy.control.orders import carry_out
+from primacy.control.post import Happened as Told
 from primacy.election.events import Code, Event, sentence
 from primacy.election.inputs import Input, Pause, Received, Resume, Shutdown, Started
 from primacy.election.messages import Message, Release
-from primacy.election.model import Role
+from primacy.election.model import Leadership, Role
 from primacy.errors import CannotHere, Unsafe
 from primacy.node.ballot import FileDurable
 from primacy.node.clock import Clock, SystemClock
@@ -36,7 +42,8 @@ from primacy.node.lock import AgentLock, RunLock
 from primacy.settings.schema import Settings
 from primacy.transport import ReadyDatagram
 from primacy.watchdog.containment import containment_sentence
-from primacy.watchdog.machine import Note, Policy, Restart, Watchdog
+from primacy.watchdog.gate import Gate, Rule
+from primacy.watchdog.machine import Happened, Note, Policy, Restart, Watchdog
 
 EXIT_INTERRUPTED = 130
 PATIENCE = 2
@@ -183,8 +190,14 @@ class Agent:
         self.run_lock = RunLock(folder)
         election = settings.election.name
         lease = LeaseFile(lease_folder(folder.where, os.environ, os.geteuid()), election, self.clock, self.complain)
-        policy = Policy(Restart(settings.run.restart), settings.run.stop_ms)
+        policy = Policy(Restart(settings.run.restart), settings.run.stop_ms, settings.run.restart_limit)
         timing = holding_times(settings)
+        rule = Rule(settings.election.mode == "manual", bool(settings.run.fence_command), settings.run.fence_ms)
+        self.gate = GateKeeper(
+            Gate(timing, rule, self.node), self.clock, settings.run.fence_command, plan.child.cwd, self.fence_told
+        )
+        self.predecessor = ""
+        """Who led before, as far as this node has heard since it started."""
         self.duty = ProcessDuty(
             election,
             plan.child,
@@ -195,10 +208,18 @@ class Agent:
             lease,
             settings.run.require_containment,
             self,
+            self.gate,
             self.ready_release,
         )
-        self.driver = Driver(self.strategy, self.clock, durable, self.duty, self.recorded, self.transport)
+        self.meter = Meter()
+        metered = MeteredDurable(durable, self.meter)
+        self.driver = Driver(self.strategy, self.clock, metered, self.duty, self.recorded, self.transport)
         self.desk = Desk(settings, folder, self.node, self)
+        self.correspondence: Correspondence | None = None
+        if self.transport is not None:
+            names = seat.membership.ids
+            self.correspondence = Correspondence(self.node, names, self.transport, self.clock, self)
+            self.driver.stepped = self.correspondence.stepped
         self._mute_said = ""
         self._mute_timer: asyncio.TimerHandle | None = None
         self.ending = False
@@ -211,14 +232,16 @@ class Agent:
         self.desk.bind()
         await self.duty.prepare()
         self._say_containment()
-        if self.transport is not None:
-            await self.transport.start(self.hear)
+        if self.transport is not None and self.correspondence is not None:
+            await self.transport.start(self.hear, self.correspondence.hear)
+            self.correspondence.start()
             self.log.info(addresses(self.settings, self.node), node=self.node)
         held = self.run_lock.is_held()
         if held:
             self.log.warn("waits for the run lock: work of an earlier agent on this machine is still ending")
             self.duty.watch_lock()
         self.asked.agent = self
+        self.meter.start()
         if is_paused(self.folder):
             self.log.info(f"node {self.node} was paused before this start and stays so: primacy resume")
             self.driver.give(Pause())  # before it could stand
@@ -239,6 +262,9 @@ class Agent:
         self.driver.close()
         if self._mute_timer is not None:
             self._mute_timer.cancel()
+        self.meter.close()
+        if self.correspondence is not None:
+            self.correspondence.close()
         if self.transport is not None:
             self.transport.close()
         await self.desk.close()
@@ -292,6 +318,8 @@ class Agent:
             self.stepped()
 
     def stepped(self) -> None:
+        if self.correspondence is not None:
+            self.correspondence.stepped()
         if self.ending and self.duty.is_over:
             self._finish(None)
 
@@ -325,10 +353,17 @@ class Agent:
     def ready_release(self, release: Release) -> list[ReadyDatagram]:
         return self.transport.ready_release(release) if self.transport is not None else []
 
+    def fence_told(self, leadership: Leadership) -> dict[str, str]:
+        """What a fence command is told: for whom it fences, and, if that is known, against whom."""
+        more = told(self.settings.election.name, self.node, leadership)
+        return {**outer_environment(os.environ), **more, "PRIMACY_PREDECESSOR": self.predecessor}
+
     def note(self, note: Note) -> None:
         level, text = of_note(note)
         self.log.say(level, text, code=note.what, node=self.node, run=note.run)
-        self.desk.record(self.clock.wall_ms(), self.duty.watchdog.term, note.what, text, note.number)
+        self.record(self.duty.watchdog.term or self.gate.gate.term, note.what, text, note.number)
+        if note.what is Happened.RUNNING:
+            self.predecessor = self.node
 
     def complain(self, sentence: str) -> None:
         self.log.warn(sentence)
@@ -337,26 +372,66 @@ class Agent:
         """A muteness that ends in the step it began in (the first start) is no news."""
         brief = {event.code for event in events} >= {Code.MUTED, Code.UNMUTED}
         for event in events:
+            if event.code is Code.FOLLOWS:
+                self.predecessor = event.subject
+            self.meter.recorded(event)
             quiet = brief and event.code in (Code.MUTED, Code.UNMUTED)
             self.log.event(self.node, event, Level.DEBUG if quiet else None)
             if not quiet:
                 said = sentence(self.node, event)
-                self.desk.record(self.clock.wall_ms(), event.term, event.code, said, event.value)
+                self.record(event.term, event.code, said, event.value)
+
+    def record(self, term: int, code: str, text: str, value: int = 0) -> None:
+        """Into the log of events, and to the other nodes."""
+        at_ms = self.clock.wall_ms()
+        self.desk.record(at_ms, term, code, text, value)
+        if self.correspondence is not None:
+            self.correspondence.happened(Told(at_ms, term, code, text, value))
+
+    def heard_event(self, node: str, event: Told) -> None:
+        self.desk.record_of(node, *event)
+
+    def alarm(self, sentence: str) -> None:
+        self.log.error(sentence, code="alarm", node=self.node)
+        self.desk.record(self.clock.wall_ms(), self.strategy.term, "alarm", sentence)
 
     # --- what is asked for --------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
         now_ms = self.clock.now_ms()
+        talk, transport = self.correspondence, self.transport
         return Snapshot(
             settings=self.settings,
             node=self.node,
             view=self.strategy.view(now_ms),
             duty=self.duty.view(),
             heard_ms={name: now_ms - at_ms for name, at_ms in self.strategy.heard.items()},
-            counters=self.transport.counters if self.transport is not None else {},
+            counters=transport.counters if transport is not None else {},
             now_ms=now_ms,
             wall_ms=self.clock.wall_ms(),
             ending=self.ending,
+            approval_term=self.gate.approval_term,
+            others=talk.others if talk is not None else {},
+            troubles=transport.troubles if transport is not None else (),
+            config=self.strategy.seat.membership.hash,
+            boot=self.strategy.seat.boot,
+            links=self.links(),
+            meters=self.meter.readings(),
+        )
+
+    def changing(self) -> tuple[Any, ...]:
+        """What is worth telling the others soon, without the cost of a snapshot."""
+        strategy, dog = self.strategy, self.duty.watchdog
+        return (
+            strategy.role,
+            strategy.term,
+            strategy.leader,
+            strategy.muted,
+            strategy.paused,
+            strategy.healthy,
+            dog.state,
+            dog.pid,
+            self.gate.gate.phase,
         )
 
     def links(self) -> dict[str, str]:
@@ -373,18 +448,28 @@ class Agent:
         cut = ", ".join(f"{name} {way}" for name, way in self.links().items() if way != "none")
         text = f"{self.node} has its links cut: {cut}" if cut else f"{self.node} has all its links again"
         self.log.info(text, code="links", node=self.node)
-        self.desk.record(self.clock.wall_ms(), self.strategy.term, "links", text)
+        self.record(self.strategy.term, "links", text)
 
-    def order(self, given: Input) -> None:
+    def order(self, given: Order, said_at: str = "") -> None:
         """Raises `Refused` if the disk does not take what the order must leave there."""
         if isinstance(given, Resume):
             forget_pause(self.folder)
-        text = of_order(self.node, given)
+        text = of_order(self.node, given, said_at)
         self.log.info(text, code="told", node=self.node)
-        self.desk.record(self.clock.wall_ms(), self.strategy.term, "told", text)
+        self.record(self.strategy.term, "told", text)
+        if isinstance(given, Approve):
+            self.gate.approve(given.term, given.by)
+            return
         self.driver.give(given)
         if isinstance(given, Pause):
             keep_pause(self.folder)
+
+    def carry_out(self, name: str, body: dict[str, Any], said_at: str) -> None:
+        carry_out(name, body, self, self.desk.events, said_at)
+
+    async def pass_on(self, to: str, name: str, body: dict[str, Any]) -> str:
+        assert self.correspondence is not None, "alone, and another node is listed"
+        return await self.correspondence.pass_on(to, name, body)
 
 
 def system_clock() -> Clock:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 
 from primacy.agent.log import Level
-from primacy.election.inputs import Init, Input, Pause, Rejoin, Resume, StepDown
+from primacy.control import Approve, Order
+from primacy.election.inputs import Init, Pause, Rejoin, Resume, StepDown
 from primacy.watchdog.machine import Happened, Note
 
 
@@ -38,10 +39,23 @@ def of_note(note: Note) -> tuple[Level, str]:
             return Level.ERROR, f"lost the guard of run {run}: what it held dies with it"
         case Happened.STUCK:
             return Level.ERROR, f"process {number or '?'} was killed and does not end: the kernel keeps it (a disk?)"
+        case Happened.AWAITS:
+            return Level.WARN, f"waits for an approval before it starts: primacy approve {note.detail} --term {number}"
+        case Happened.APPROVED:
+            return Level.INFO, f"the start in term {number} was approved by {note.detail}"
+        case Happened.FENCING:
+            return Level.INFO, f"runs the fence command before the start, try {number}"
+        case Happened.FENCED:
+            return Level.INFO, "the fence command ended well: the start may follow"
+        case Happened.FENCE_FAILED:
+            return (
+                Level.ERROR,
+                f"the fence command failed: {note.detail}; again in {number:,} ms, nothing starts before",
+            )
 
 
-def of_order(node: str, given: Input) -> str:
-    """What an operator asked for."""
+def of_order(node: str, given: Order, said_at: str = "") -> str:
+    """What an operator asked for, and at which other node, if that was so."""
     match given:
         case StepDown(successor, _):
             what = f"step down in favour of {successor}" if successor else "step down"
@@ -49,12 +63,15 @@ def of_order(node: str, given: Input) -> str:
             what = "pause"
         case Resume():
             what = "resume"
+        case Approve(term, by):
+            said = f"{by} approves a start of {node} in term {term}"
+            return said + (f" (said at {said_at})" if said_at else "")
         case Init(_, without) | Rejoin(without):
             what = "begin the cluster" if isinstance(given, Init) else "rejoin"
             what += f" without {', '.join(without)}" if without else ""
         case _:
             what = type(given).__name__
-    return f"{node} is told by an operator to {what}"
+    return f"{node} is told by an operator to {what}" + (f" (said at {said_at})" if said_at else "")
 
 
 def of_exit(code: int) -> str:

@@ -1,146 +1,321 @@
-"""`primacy demo`: a cluster to watch. Simulated for now: the real machines in a world that the script breaks."""
+"""`primacy demo`: a real cluster to watch and to break: agents, a signer that must run once, a chain that judges."""
 
 from __future__ import annotations
 
+import contextlib
+import select
+import shutil
+import signal
 import sys
-from itertools import groupby
-from typing import TYPE_CHECKING
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from primacy.errors import UsageError
+from primacy.cli.call import Call, json_option, print_json
+from primacy.cli.lab import fitting, needs_linux, say
+from primacy.errors import Refused, UsageError
 from primacy.settings.schema import STRATEGIES
-from primacy.settings.timing import DEFAULT_PROFILE, PROFILES_OF
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
 
-    from primacy.sim.show import Tale
+    from primacy.lab.supervisor import Supervisor
+    from primacy.lab.tour import Failover
 
-SECONDS_DEFAULT = 25.0
-SECONDS_MOST = 600
-FRAMES_PER_S = 12
+SECONDS_MOST = 86_400
+NAMES = ("tour", "calm", "stop", "kill", "links", "freeze", "halves", "power")
+KEYS = {"s": "stop", "k": "kill", "l": "links", "f": "freeze", "h": "halves", "p": "power", "t": "tour"}
+FRAMES_PER_S = 5
 LINES_SHOWN = 6
-COLUMNS_MOST = 150
-NAME_COLUMNS = 5
-EXIT_OVERLAPPED = 1
+STRIP_MOST = 50
+EXIT_DOUBLE, EXIT_INTERRUPTED = 1, 130
 
 
 @click.command()
+@click.option("--nodes", metavar="N", type=click.IntRange(3, 9), default=5, show_default=True, help="How many nodes.")
+@click.option("--profile", metavar="P", default="fast", show_default=True, help="Times: lab, fast, lan, wan, executor.")
+@click.option("--strategy", type=click.Choice(STRATEGIES), default="raft", show_default=True, help="Which strategy.")
+@click.option(
+    "--scenario",
+    type=click.Choice(NAMES),
+    help="What is done to it; tour: all of them. Default: calm in a terminal, where keys do it; else tour.",
+)
 @click.option(
     "--seconds",
     metavar="S",
-    type=click.FloatRange(0, SECONDS_MOST),
-    help=f"How long it plays; 0: at once. Default: {SECONDS_DEFAULT:g} in a terminal, else 0.",
+    type=float,
+    help="End by itself after so long. Default: by Ctrl-C, or by the end of the tour.",
 )
-@click.option("--nodes", metavar="N", type=click.IntRange(3, 9), default=5, show_default=True, help="How many nodes.")
-@click.option("--strategy", type=click.Choice(STRATEGIES), default="raft", show_default=True, help="Which strategy.")
-@click.option("--profile", metavar="P", default=DEFAULT_PROFILE, show_default=True, help="Times: lab, fast, lan, wan.")
-@click.option("--seed", metavar="K", type=click.IntRange(0, 2**63 - 1), default=3, help="Another seed, another play.")
-def demo(*, seconds: float | None, nodes: int, strategy: str, profile: str, seed: int) -> None:
-    """Watch a cluster: quiet, its leader killed, split, healed, a machine lost.
+@click.option("--dir", "folder", metavar="D", help="The folder, which is then kept. Default: a private one, removed.")
+@json_option
+@click.pass_obj
+def demo(
+    call: Call,
+    *,
+    nodes: int,
+    profile: str,
+    strategy: str,
+    scenario: str | None,
+    seconds: float | None,
+    folder: str | None,
+    as_json: bool,
+) -> int:
+    """Watch a real cluster, and break it.
 
-    Simulated nodes with the real machines inside; nothing is started on this computer. Exit 1 if the work overlapped
-    although the strategy promises that it never does.
+    Real processes on this machine and nothing else: agents, a signer that must run once, and a chain that takes its
+    signatures and notices two at once. Everything is gone at the end. Exit 1 if the chain saw a double signature.
     """
-    if profile not in PROFILES_OF[strategy]:
-        raise UsageError(f"--profile {profile}: {strategy} has {', '.join(PROFILES_OF[strategy])}")
-    from primacy.sim.show import act
-
-    tale = act(strategy, nodes, profile, seed)
-    terminal = sys.stdout.isatty()
-    if seconds is None:
-        seconds = SECONDS_DEFAULT if terminal else 0
-    if seconds != seconds:  # noqa: PLR0124  (not a number: it passes every range)
-        raise UsageError(f"--seconds {seconds}: say a number from 0 to {SECONDS_MOST}")
-    if terminal:
-        _show(tale, profile, seconds)
+    needs_linux()
+    if strategy != "raft":
+        raise UsageError(
+            f"--strategy {strategy}: real nodes know raft only so far; to watch it simulated: "
+            f"primacy simulate --show --strategy {strategy}"
+        )
+    fitting(profile)
+    if seconds is not None and not 0 < seconds <= SECONDS_MOST:
+        raise UsageError(f"--seconds {seconds:g}: more than 0, at most {SECONDS_MOST}")
+    as_json = as_json or call.json
+    terminal = sys.stdout.isatty() and not as_json
+    chosen = scenario or ("calm" if terminal else "tour")
+    where, is_ours = _where(folder)
+    show = Screen(where) if terminal else Plain(quiet=as_json)
+    result = _play(where, nodes, profile, chosen, seconds, show)
+    if as_json:
+        print_json(result)
     else:
-        _tell(tale, profile, seconds)
-    if tale.overlaps and tale.promised_one:
-        raise click.exceptions.Exit(EXIT_OVERLAPPED)
+        for line in _summary(result):
+            say(line)
+    if result["overlaps"]:
+        say(f"the logs are kept in {where}/logs")
+        return EXIT_DOUBLE
+    if is_ours:
+        shutil.rmtree(where, ignore_errors=True)
+    return EXIT_INTERRUPTED if result["interrupted"] else 0
 
 
-def _title(tale: Tale, profile: str) -> str:
-    return f"{tale.strategy}, {len(tale.names)} simulated nodes, profile {profile}"
+def _where(folder: str | None) -> tuple[Path, bool]:
+    """The folder, and whether it is ours to remove. The lab's own if it is free: then `primacy lab` needs no --dir."""
+    from primacy.lab.place import default_folder, holder_of
+
+    if folder is not None:
+        return Path(folder).absolute(), False
+    usual = default_folder()
+    if holder_of(usual) is None:
+        return usual, True
+    return Path(tempfile.mkdtemp(prefix="primacy-demo-")), True
 
 
-# --- in a terminal ----------------------------------------------------------------------------------------------------
+def _play(where: Path, nodes: int, profile: str, chosen: str, seconds: float | None, show: Show) -> dict[str, Any]:
+    from primacy.lab.supervisor import Ended, Supervisor
+    from primacy.lab.tour import Stage
 
-
-def _show(tale: Tale, profile: str, seconds: float) -> None:
-    import time
-
-    from rich.console import Console
-    from rich.live import Live
-
-    console = Console(highlight=False)
-    if seconds > 0:
-        with Live(console=console, refresh_per_second=FRAMES_PER_S, auto_refresh=False, transient=True) as live:
-            began_s = time.monotonic()
-            while (passed_s := time.monotonic() - began_s) < seconds:
-                live.update(_frame(tale, profile, passed_s / seconds * tale.end_ms, console), refresh=True)
-                time.sleep(1 / FRAMES_PER_S)
-    console.print(_frame(tale, profile, tale.end_ms, console, done=True), no_wrap=True, overflow="ellipsis")
-
-
-def _frame(tale: Tale, profile: str, now_ms: float, console: Console, *, done: bool = False) -> RenderableType:
-    from rich.text import Text
-
-    from primacy.sim.show import lane, legend, plain, ruler, scene_at, summary
-
-    columns = max(20, min(console.width - NAME_COLUMNS - 4, COLUMNS_MOST))
-    signs = (lambda text: text) if (console.encoding or "").startswith("utf") else plain
-    text = Text(no_wrap=True, overflow="ellipsis")
-    text.append(f"\n  {_title(tale, profile)}", "bold").append(f"   {now_ms / 1000:5.1f} s\n\n")
-    if not done:
-        scene = scene_at(tale, now_ms)
-        text.append(f"  {scene.title}\n", "bold cyan").append(f"  {scene.look}\n\n", "cyan")
-    text.append(" " * (NAME_COLUMNS + 2) + signs(ruler(tale, now_ms, columns)) + "\n", "cyan")
-    for name in tale.names:
-        text.append(f"  {name:<{NAME_COLUMNS}}", "bold")
-        for cell, alike in groupby(lane(tale, name, now_ms, columns)):
-            text.append(signs(cell.sign) * len(list(alike)), cell.style)
-        text.append("\n")
-    text.append("\n  ")
-    for cell, words in legend(tale):
-        text.append(signs(cell.sign), cell.style).append(f" {words}   ", "bright_black")
-    text.append("\n\n")
-    if done:
-        text.append("\n".join(f"  {line}" for line in summary(tale)) + "\n")
-        return text
-    heard = [line for line in tale.lines if line.at_ms <= now_ms][-LINES_SHOWN:]
-    for line in heard:
-        text.append(f"  {line.at_ms / 1000:6.2f} s  ", "bright_black").append(f"{line.text}\n")
-    text.append("\n" * (LINES_SHOWN - len(heard)))
-    return text
-
-
-# --- elsewhere --------------------------------------------------------------------------------------------------------
-
-
-def _tell(tale: Tale, profile: str, seconds: float) -> None:
-    """Plain lines, in the order in which things happen, and the lanes at the end."""
-    import time
-
-    from primacy.sim.show import lane, legend, plain, ruler, summary
-
-    utf = (sys.stdout.encoding or "").lower().startswith("utf")
-    signs = (lambda text: text) if utf else plain
-    columns = 80 - NAME_COLUMNS - 4
-    click.echo(_title(tale, profile))
-    scenes = [(scene.at_ms, f"\n{scene.title} {scene.look}") for scene in tale.scenes]
-    told = [(line.at_ms, f"  {line.at_ms / 1000:6.2f} s  {line.text}") for line in tale.lines]
     began_s = time.monotonic()
-    for at_ms, text in sorted(scenes + told, key=lambda row: row[0]):
-        wait_s = at_ms / tale.end_ms * seconds - (time.monotonic() - began_s)
-        if wait_s > 0:
-            time.sleep(wait_s)
-        click.echo(text)
-    click.echo("\n" + " " * (NAME_COLUMNS + 2) + signs(ruler(tale, tale.end_ms, columns)))
-    for name in tale.names:
-        cells = "".join(cell.sign for cell in lane(tale, name, tale.end_ms, columns))
-        click.echo(f"  {name:<{NAME_COLUMNS}}{signs(cells)}")
-    click.echo("\n  " + "   ".join(f"{signs(cell.sign)} {words}" for cell, words in legend(tale)) + "\n")
-    for line in summary(tale):
-        click.echo(f"  {line}")
+    number = 0
+    failovers: list[Failover] = []
+    up = Supervisor(where, nodes, profile, (), show.line)
+    try:
+        with show.open(up, f"{nodes} real nodes, raft, profile {profile}"), up:
+            if seconds is not None:
+                up.end_s = time.monotonic() + seconds
+            stage = Stage(up, show)
+            failovers = stage.failovers
+            try:
+                _scenes(stage, chosen, show, stays=show.is_live or seconds is not None)
+            finally:
+                show.scene("The nodes end, in order.", "")
+    except Ended as end:
+        number = end.number
+    chain = up.last_chain or {"counters": {}, "alarms": []}
+    counters = chain["counters"]
+    return {
+        "api": 1,
+        "nodes": nodes,
+        "profile": profile,
+        "strategy": "raft",
+        "scenario": chosen,
+        "seconds": round(time.monotonic() - began_s, 1),
+        "interrupted": number == signal.SIGINT,
+        "failovers": [each._asdict() for each in failovers],
+        "signatures": counters.get("signatures", 0),
+        "gaps": counters.get("gaps", 0),
+        "longest_gap_ms": counters.get("longest_gap_ms", 0),
+        "stale": counters.get("stale", 0),
+        "overlaps": max(counters.get("doubles", 0), 1 if up.chain_code == EXIT_DOUBLE else 0),
+        "alarms": chain["alarms"],
+    }
+
+
+def _scenes(stage: Any, chosen: str, show: Show, *, stays: bool) -> None:
+    """The chosen scenario, then whatever keys ask for, until the end. Raises `Ended`."""
+    from primacy.lab.tour import SCENARIOS
+
+    def play(name: str) -> None:
+        try:
+            SCENARIOS[name](stage)
+        except Refused as error:  # somebody else broke it meanwhile, from another terminal
+            show.line(f"the scene ends here: {error}")
+        if name != "calm" and show.is_live:
+            SCENARIOS["calm"](stage)
+
+    stage.until(lambda: stage.chain()["height"], "the first signature")
+    show.line(f"{stage.leader()} leads, and its signer signs")
+    stage.up.rest(stage.rest_s)
+    play(chosen)
+    while stays:
+        stage.up.rest(0.1)
+        key = show.key()
+        if key == "q":
+            return
+        if key in KEYS:
+            play(KEYS[key])
+
+
+def _summary(result: dict[str, Any]) -> list[str]:
+    count = len(result["failovers"])
+    said = [
+        "",
+        f"{result['signatures']} signatures in {result['seconds']:g} s, {count} failover{'' if count == 1 else 's'}"
+        f"{':' if count else ''}",
+    ]
+    said += [
+        f"  after {f['after']}: nobody signed for {f['gap_ms']:,} ms, then {f['node']}" for f in result["failovers"]
+    ]
+    if result["overlaps"]:
+        said += [f"DOUBLE SIGNATURE: {alarm}" for alarm in result["alarms"]]
+        said.append("Two were at work at once. That must never be: please report it.")
+    else:
+        said.append("No double signature: never were two at work at once.")
+    return said
+
+
+# --- shown where there is no terminal ---------------------------------------------------------------------------------
+
+
+class Plain:
+    """Lines, in the order in which things happen."""
+
+    is_live = False
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.quiet = quiet
+        self.began_s = time.monotonic()
+
+    @contextlib.contextmanager
+    def open(self, up: Supervisor, title: str) -> Iterator[None]:
+        if not self.quiet:
+            say(f"{title}, in {up.lab.place.path}")
+        yield
+
+    def scene(self, title: str, look: str) -> None:
+        if not self.quiet:
+            say(f"\n{title} {look}")
+
+    def line(self, sentence: str) -> None:
+        if not self.quiet:
+            say(f"  {time.monotonic() - self.began_s:6.2f} s  {sentence}")
+
+    def key(self) -> str:
+        return ""
+
+
+# --- and in one -------------------------------------------------------------------------------------------------------
+
+
+class Screen:
+    """One screen that follows the cluster. Keys break it."""
+
+    is_live = True
+
+    def __init__(self, where: Path) -> None:
+        self.where = where
+        self.began_s = time.monotonic()
+        self.title = ""
+        self.at = ("The nodes start.", "")
+        self.told: list[tuple[float, str]] = []
+
+    def scene(self, title: str, look: str) -> None:
+        self.at = (title, look)
+
+    def line(self, sentence: str) -> None:
+        self.told.append((time.monotonic() - self.began_s, sentence))
+        del self.told[:-LINES_SHOWN]
+
+    def key(self) -> str:
+        if not sys.stdin.isatty() or not select.select([sys.stdin], [], [], 0)[0]:
+            return ""
+        return sys.stdin.read(1).lower()
+
+    @contextlib.contextmanager
+    def open(self, up: Supervisor, title: str) -> Iterator[None]:
+        from rich.console import Console
+        from rich.live import Live
+
+        self.title = title
+        console = Console(highlight=False)
+        with (
+            _keys(),
+            Live(
+                console=console,
+                get_renderable=lambda: self.frame(up.document(), console.width),
+                refresh_per_second=FRAMES_PER_S,
+                transient=True,
+            ),
+        ):
+            yield
+
+    def frame(self, document: dict[str, Any], width: int) -> RenderableType:
+        """A pure function of the document, but for the time that has passed."""
+        from rich.text import Text
+
+        from primacy.lab.screen import chain_lines, lines, strip
+        from primacy.lab.supervisor import INTERVAL_MS
+
+        text = Text(no_wrap=True, overflow="ellipsis")
+        text.append(f"\n  {self.title}", "bold").append(f"   {time.monotonic() - self.began_s:5.1f} s\n\n")
+        text.append(f"  {self.at[0]}\n", "bold cyan").append(f"  {self.at[1]}\n\n", "cyan")
+        for line in lines({**document, "chain": None}):
+            text.append(f"  {line}\n", _style(line))
+        chain = document["chain"] or {}
+        if "signatures" in chain:
+            columns = max(10, min(width - 6, STRIP_MOST))
+            text.append("\n  " + strip(chain["signatures"], INTERVAL_MS, columns).rjust(columns) + "\n", "green")
+            for line in chain_lines({**chain, "signatures": []}):
+                text.append(f"  {line}\n", _style(line))
+        text.append("\n")
+        for at_s, sentence in self.told:
+            text.append(f"  {at_s:6.1f} s  ", "bright_black").append(f"{sentence}\n")
+        keys = "  ".join(f"{key} {name}" for key, name in KEYS.items())
+        text.append(f"\n  keys: {keys}  q end\n", "bright_black")
+        return text
+
+
+Show = Plain | Screen
+
+
+def _style(line: str) -> str:
+    """Alarms in red; who runs it in green."""
+    if line.startswith(("ALARM", "DOUBLE")):
+        return "bold white on red"
+    return "green" if " running  " in line and "leader " in line else ""
+
+
+@contextlib.contextmanager
+def _keys() -> Iterator[None]:
+    """Keys are heard without Enter and not shown; afterwards the terminal is as it was."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    import termios
+    import tty
+
+    before = termios.tcgetattr(sys.stdin)
+    tty.setcbreak(sys.stdin)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(termios.error):  # the terminal may have been closed
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)

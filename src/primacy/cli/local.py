@@ -43,8 +43,37 @@ def local_options(command: F) -> F:
     return command
 
 
+class Place(NamedTuple):
+    """Where the node of an election keeps its things on this machine, whether it runs or not."""
+
+    above: str
+    folder: str
+    election: str
+
+    @property
+    def events_file(self) -> str:
+        from primacy.control.eventlog import FILE_NAME
+
+        return os.path.join(self.folder, FILE_NAME)
+
+    def has_events(self) -> bool:
+        return os.path.isfile(self.events_file)
+
+    def nobody(self) -> NotReached:
+        return NotReached(_nobody(self.above, self.folder, self.election))
+
+
 def local(call: Call, config: str | None, election: str | None, state_dir: str | None) -> Local:
     """The node that runs here, or `NotReached` with the command that starts one."""
+    where = place(call, config, election, state_dir)
+    found = find(where.folder, call.at)
+    if found is None:
+        raise where.nobody()
+    return Local(where.folder, where.election, found)
+
+
+def place(call: Call, config: str | None, election: str | None, state_dir: str | None) -> Place:
+    """Which folder is meant."""
     from primacy.agent.state import state_root
     from primacy.settings import load
     from primacy.settings.schema import NAME_PATTERN
@@ -56,11 +85,7 @@ def local(call: Call, config: str | None, election: str | None, state_dir: str |
         settings = dataclasses.replace(settings, state_dir=os.path.abspath(state_dir))
     name = election or settings.election.name
     above = os.path.join(state_root(settings, os.environ, os.geteuid()), settings.cluster.name)
-    folder = os.path.join(above, name)
-    found = find(folder, call.at)
-    if found is None:
-        raise NotReached(_nobody(above, folder, name))
-    return Local(folder, name, found)
+    return Place(above, os.path.join(above, name), name)
 
 
 def _nobody(above: str, folder: str, name: str) -> str:

@@ -34,21 +34,23 @@ class Lazy(NamedTuple):
 COMMANDS: dict[str, Lazy] = {
     "run": Lazy("primacy.cli.run:run", "Run a command, at most once at a time: started again, and stopped in time."),
     "status": Lazy("primacy.cli.status:status", "Who leads, where the command runs, and what a node waits for."),
-    "why": Lazy("primacy.cli.why:why", "What changed on this node, why, and how long it took."),
-    "step-down": Lazy("primacy.cli.orders:step_down", "Stop the command here, in order, and elect again."),
-    "transfer": Lazy("primacy.cli.orders:transfer", "Stop the command here, in order, and hand the role to NODE."),
-    "pause": Lazy("primacy.cli.orders:pause", "Keep this node from leading."),
+    "why": Lazy("primacy.cli.why:why", "What changed in the cluster, why, and how long it took."),
+    "step-down": Lazy("primacy.cli.orders:step_down", "Stop the command, in order, and elect again."),
+    "transfer": Lazy("primacy.cli.orders:transfer", "Stop the command, in order, and hand the role to NODE."),
+    "pause": Lazy("primacy.cli.orders:pause", "Keep this node, or NODE, from leading."),
     "resume": Lazy("primacy.cli.orders:resume", "End `pause`."),
+    "approve": Lazy("primacy.cli.orders:approve", "Let the elected node start the command (manual mode)."),
     "init": Lazy("primacy.cli.orders:init", "Begin a cluster, once, on one node."),
     "rejoin": Lazy("primacy.cli.orders:rejoin", "Go on without a node that is gone for good."),
     "lab": Lazy("primacy.cli.lab:lab", "A real cluster on this machine, to try things and to break them."),
-    "demo": Lazy("primacy.cli.demo:demo", "Watch a cluster live: leader killed, partition, heal."),
+    "demo": Lazy("primacy.cli.demo:demo", "Watch a real cluster on this machine, and break it."),
     "simulate": Lazy(
         "primacy.cli.simulate:simulate", "Live many lives of a cluster, with faults, and look for a violation."
     ),
     "contract": Lazy(
         "primacy.cli.contract:contract", "What your times promise: who stops when, who starts when, the margin."
     ),
+    "lease": Lazy("primacy.cli.lease:lease", "The leases in your database or etcd: list, show, watch, break."),
     "new": Lazy("primacy.cli.new:new", "Write a starter file and a secret."),
     "keygen": Lazy("primacy.cli.new:keygen", "Make the secret of a cluster."),
     "check": Lazy("primacy.cli.check:check", "Check a file: all problems at once, or its canonical form."),
@@ -59,7 +61,7 @@ primacy {version}: of many nodes, exactly one does it.
 
   primacy run -- CMD    run a command, at most once at a time
   primacy status        who leads, and what this node waits for; primacy why says what changed
-  primacy demo          watch five simulated nodes lose their leader, split and heal
+  primacy demo          watch five real nodes on this machine, and break them; primacy lab does more
   primacy simulate      hundreds of lives of a cluster, with faults; looks for a violation
   primacy contract      what your times promise, as a timeline of a failover
   primacy new           write a starter file and a secret

@@ -5,6 +5,11 @@ Each is one order to the node of this machine, which refuses what makes no sense
 
 from __future__ import annotations
 
+import contextlib
+import getpass
+import os
+import re
+import socket
 import sys
 from typing import Any
 
@@ -22,9 +27,12 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask: the answer is
 @json_option
 @click.pass_obj
 def step_down(call: Call, /, *, as_json: bool, **where: str | None) -> None:
-    """Stop the command here, in order, and let the nodes elect again: the same node may win again."""
+    """Stop the command, in order, and let the nodes elect again: the same node may win again.
+
+    May be said on any node: the leader is told.
+    """
     state = local(call, **where).order("step-down")
-    _say(call, as_json, state, f"node {state['node']} steps down: its work is stopped, then the role is free")
+    _say(call, as_json, state, f"node {_whose(state)} steps down: its work is stopped, then the role is free")
 
 
 @click.command()
@@ -33,29 +41,57 @@ def step_down(call: Call, /, *, as_json: bool, **where: str | None) -> None:
 @json_option
 @click.pass_obj
 def transfer(call: Call, /, *, node: str, as_json: bool, **where: str | None) -> None:
-    """Stop the command here, in order, and hand the role to NODE."""
+    """Stop the command where it runs, in order, and hand the role to NODE. May be said on any node."""
     state = local(call, **where).order("transfer", to=node)
-    _say(call, as_json, state, f"node {state['node']} steps down in favour of {node}")
+    _say(call, as_json, state, f"node {_whose(state)} steps down in favour of {node}")
 
 
 @click.command()
 @local_options
+@click.argument("node", required=False)
 @json_option
 @click.pass_obj
-def pause(call: Call, /, *, as_json: bool, **where: str | None) -> None:
-    """Keep this node from leading, over restarts too, until `primacy resume`. If it leads, it steps down."""
-    state = local(call, **where).order("pause")
-    _say(call, as_json, state, f"node {state['node']} is paused and does not lead; to end this: primacy resume")
+def pause(call: Call, /, *, node: str | None, as_json: bool, **where: str | None) -> None:
+    """Keep NODE, or this node, from leading, over restarts too, until `primacy resume`. If it leads, it steps down."""
+    state = local(call, **where).order("pause", **_named(node))
+    whose = _whose(state)
+    end = f"primacy resume {whose}" if "passed_to" in state else "primacy resume"
+    _say(call, as_json, state, f"node {whose} is paused and does not lead; to end this: {end}")
 
 
 @click.command()
 @local_options
+@click.argument("node", required=False)
 @json_option
 @click.pass_obj
-def resume(call: Call, /, *, as_json: bool, **where: str | None) -> None:
-    """End `primacy pause`: this node may lead again."""
-    state = local(call, **where).order("resume")
-    _say(call, as_json, state, f"node {state['node']} may lead again")
+def resume(call: Call, /, *, node: str | None, as_json: bool, **where: str | None) -> None:
+    """End `primacy pause`: NODE, or this node, may lead again."""
+    state = local(call, **where).order("resume", **_named(node))
+    _say(call, as_json, state, f"node {_whose(state)} may lead again")
+
+
+@click.command()
+@local_options
+@click.argument("node", required=False)
+@click.option(
+    "--term", type=click.IntRange(1), metavar="N", help="The term that is approved; `primacy status` says it."
+)
+@json_option
+@click.pass_obj
+def approve(call: Call, /, *, node: str | None, term: int | None, as_json: bool, **where: str | None) -> None:
+    """Let the elected node start the command (election.mode: manual). It is for this node and this term only.
+
+    Without NODE and --term it is what `primacy status` shows to be waiting.
+    """
+    here = local(call, **where)
+    if node is None or term is None:
+        waiting = [found for found in _waiting(here) if node in (None, found[0]) and term in (None, found[1])]
+        if not waiting:
+            whose = f"node {node}" if node else "no node"
+            raise Refused(f"as far as this node knows, {whose} waits for {'no' if node else 'an'} approval")
+        node, term = waiting[0]
+    state = here.order("approve", node=node, term=term, by=_whoever())
+    _say(call, as_json, state, f"a start of node {node} in term {term} is approved")
 
 
 @click.command()
@@ -101,6 +137,33 @@ def rejoin(call: Call, /, *, without: tuple[str, ...], yes: bool, as_json: bool,
     _say(call, as_json, state, f"node {state['node']} goes on without {_names(without)}; see: primacy status")
 
 
+def _waiting(here: Local) -> list[tuple[str, int]]:
+    """Which nodes wait for an approval of which term, as the node of this machine knows it: itself first."""
+    said = [str(here.get("/v1/state")["waits_for"])]
+    with contextlib.suppress(Refused):  # a node of an older version knows of itself only
+        said += [str(row["waits_for"]) for row in here.get("/v1/cluster")["nodes"]]
+    found = [re.search(r"primacy approve (\S+) --term (\d+)", sentence) for sentence in said]
+    return list(dict.fromkeys((match[1], int(match[2])) for match in found if match))
+
+
+def _whoever() -> str:
+    """For the record; what counts is the control key."""
+    try:
+        return f"{getpass.getuser()} on {socket.gethostname()}"
+    except (KeyError, OSError):
+        return f"user {os.getuid()} on {socket.gethostname()}"
+
+
+def _named(node: str | None) -> dict[str, str]:
+    """The node that is meant; none: that of this machine."""
+    return {} if node is None else {"node": node}
+
+
+def _whose(state: dict[str, Any]) -> str:
+    """The node that did it: another one, if the order was passed on."""
+    return str(state.get("passed_to") or state["node"])
+
+
 def _names(names: tuple[str, ...]) -> str:
     return ", ".join(names)
 
@@ -125,5 +188,6 @@ def _say(call: Call, as_json: bool, state: dict[str, Any], sentence: str) -> Non
         print_json(state)
         return
     click.echo(sentence)
-    if state["waits_for"]:
-        click.echo(f"node {state['node']} waits for {state['waits_for']}")
+    waits = state.get("passed_waits_for") if "passed_to" in state else state["waits_for"]
+    if waits:
+        click.echo(f"node {_whose(state)} waits for {waits}")

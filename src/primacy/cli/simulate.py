@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from primacy.cli.call import Call, config_option, json_option, print_json
+from primacy.cli.simulate_show import SEED_DEFAULT, show
 from primacy.cli.simulate_text import print_classes, print_shrunk, print_summary
 from primacy.errors import InUse, UsageError
 from primacy.settings.schema import STRATEGIES
@@ -77,6 +78,8 @@ class Number(click.FloatRange):
     "--jobs", metavar="J", type=click.IntRange(1, JOBS_MOST), help="Processes at a time. Default: one per core."
 )
 @click.option("--trace", metavar="FILE", help="With --seed: write this life as one HTML page to look at.")
+@click.option("--show", "shows", is_flag=True, help="Watch one life: leader killed, cut off, healed, machine lost.")
+@click.option("--seconds", metavar="S", type=float, help="With --show: how long it plays; 0: at once.")
 @click.option("--shrink/--no-shrink", "shrinks", default=True, help="Look for the smallest life that fails alike.")
 @json_option
 @click.pass_obj
@@ -95,6 +98,8 @@ def simulate(
     drift: float,
     jobs: int | None,
     trace: str | None,
+    shows: bool,
+    seconds: float | None,
     shrinks: bool,
     as_json: bool,
 ) -> None:
@@ -104,6 +109,13 @@ def simulate(
     itself, in true time. Exit 0 without a violation, 1 with one.
     """
     as_json = as_json or call.json
+    if shows:
+        _no_life(seeds=seeds, first_seed=first_seed, faults=faults, trace=trace, json=as_json or None)
+        plan = _of_options(strategy, nodes, profile)
+        code = show(plan.strategy, plan.nodes, plan.profile, SEED_DEFAULT if seed is None else seed, seconds)
+        raise click.exceptions.Exit(code)
+    if seconds is not None:
+        raise UsageError(f"--seconds {seconds:g} is how long --show plays; say --show, or --minutes for a life")
     file = _file(call, config, strategy, nodes, profile)
     plan = _of_file(file, call.node) if file else _of_options(strategy, nodes, profile)
     if faults is not None and faults.strip() == "help":
@@ -141,6 +153,15 @@ def _file(call: Call, config: str | None, strategy: str | None, nodes: int | Non
     if said and given:
         raise UsageError(f"{given[0]} and --config {said} exclude each other: leave out one of them")
     return None if given else call.file(config)
+
+
+def _no_life(**options: object) -> None:
+    """What is played has its own script."""
+    for name, value in options.items():
+        if value is not None:
+            raise UsageError(
+                f"--{name.replace('_', '-')} and --show exclude each other: --show is one life, by a script"
+            )
 
 
 def _of_options(strategy: str | None, nodes: int | None, profile: str | None) -> Plan:

@@ -1,43 +1,53 @@
-"""`primacy status`: what the node of this machine knows, itself first."""
+"""`primacy status`: all nodes of the cluster, as the node of this machine knows them."""
 
 from __future__ import annotations
 
 import json
 import time
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 from primacy.cli.call import Call, json_option, print_json
-from primacy.cli.local import local, local_options
+from primacy.cli.local import Local, local, local_options
 from primacy.errors import NotReached
 
 EVERY_S = 1.0
 """How often `--watch` looks."""
+OLD_MS = 5_000
+"""News come once a second: older ones say what was, not what is."""
 
 
 @click.command()
 @local_options
 @click.option("--watch", is_flag=True, help="Go on, once a second, until Ctrl-C.")
 @json_option
+@click.option("-v", "--verbose", is_flag=True, help="Versions of the nodes, and what this node has counted.")
 @click.pass_obj
 def status(
-    call: Call, *, config: str | None, election: str | None, state_dir: str | None, watch: bool, as_json: bool
+    call: Call,
+    *,
+    config: str | None,
+    election: str | None,
+    state_dir: str | None,
+    watch: bool,
+    as_json: bool,
+    verbose: bool,
 ) -> None:
-    """Who leads, where the command runs, and what a node waits for, as the node of this machine knows it."""
-    as_json = as_json or call.json
+    """Who leads, where the command runs and since when, and what a node waits for: all nodes, seen from this one."""
+    as_json, verbose = as_json or call.json, verbose or bool(call.verbose)
     if not watch:
-        state = local(call, config, election, state_dir).get("/v1/state")
+        state = seen(local(call, config, election, state_dir))
         if as_json:
             print_json(state)
         else:
-            click.echo("\n".join(lines(state)))
+            click.echo("\n".join(lines(state, verbose=verbose)))
         return
     while True:
         try:
-            state = local(call, config, election, state_dir).get("/v1/state")
-            text = json.dumps(state, ensure_ascii=False) if as_json else "\n".join(lines(state))
+            state = seen(local(call, config, election, state_dir))
+            text = json.dumps(state, ensure_ascii=False) if as_json else "\n".join(lines(state, verbose=verbose))
         except NotReached as error:
             text = json.dumps({"error": str(error)}) if as_json else f"primacy: {error}"
         if not as_json:
@@ -46,36 +56,55 @@ def status(
         time.sleep(EVERY_S)
 
 
-def lines(state: dict[str, Any]) -> list[str]:
-    """The screen."""
-    duty = state["duty"]
-    said = [
-        f"cluster {state['cluster']}, election {state['election']}, {state['strategy']}, {state['mode']}",
-        "",
-        *_table([_head(), _own(state), *(_other(row) for row in state["nodes"])]),
-        "",
-        f"containment: {duty['containment'] or 'not known yet'}",
-    ]
-    if state["token"]:
-        said.append(f"token: {state['token']}")
-    if state["waits_for"]:
-        said.append(f"node {state['node']} waits for {state['waits_for']}")
-    elif not state["leader"]:
+def seen(node: Local) -> dict[str, Any]:
+    """The state document of the node that is asked, and what it knows of all: `rows`, `acting`, `alarms`."""
+    whole = node.get("/v1/cluster")
+    state = node.get("/v1/state")
+    return {**state, "rows": whole["nodes"], "acting": whole["acting"], "alarms": whole["alarms"], "at": whole["at"]}
+
+
+def lines(state: dict[str, Any], *, verbose: bool = False) -> list[str]:
+    """The screen: what is alarming, a row for each node, who acts, and what each waits for."""
+    alarms = [click.style(f"ALARM: {sentence}", fg="red", bold=True) for sentence in state["alarms"]]
+    what = f"cluster {state['cluster']}, election {state['election']}, {state['strategy']}, {state['mode']}"
+    said = [*alarms, *([""] if alarms else []), f"{what}; seen from {state['node']}", ""]
+    said += _table([HEAD, *(_row(row, state) for row in state["rows"])], state["acting"])
+    said += ["", acting(state)]
+    token = max((row["token"] or 0 for row in state["rows"]), default=0)
+    if token:
+        said.append(f"token: {token}")
+    said += [sentence for row in state["rows"] for sentence in sentences(row, state["node"])]
+    if not state["waits_for"] and not state["leader"]:
         said.append(f"node {state['node']} knows of no leader; primacy why says what happened")
-    for row in state["nodes"]:
-        if row["heard_ms"] is None:
-            said.append(f"node {row['node']} was never heard; it should be at {row['addr']}: is it started there?")
-    return said
+    return said + (_more(state) if verbose else [])
 
 
-def _head() -> tuple[str, ...]:
-    return ("node", "role", "leader", "term", "duty", "hold left", "heard")
+HEAD = ("node", "role", "leader", "term", "command", "hold left", "containment", "health", "news")
 
 
-def _own(state: dict[str, Any]) -> tuple[str, ...]:
-    hold = f"{state['hold_left_ms']:,} ms" if state["hold_left_ms"] else "-"
-    role, leader = state["role"], state["leader"] or "nobody"
-    return (state["node"], role, leader, str(state["term"]), _duty(state["duty"]), hold, "this node")
+def _row(row: dict[str, Any], state: dict[str, Any]) -> tuple[str, ...]:
+    kind = "" if row["kind"] == "voter" else f" ({row['kind']})"
+    if row["role"] is None:
+        unknown = ["-"] * (len(HEAD) - 3)
+        return (row["node"], f"?{kind}", *unknown, _age(row, state["node"]))
+    hold = f"{row['hold_left_ms']:,} ms" if row["hold_left_ms"] else "-"
+    return (
+        row["node"],
+        row["role"] if row["role"] == row["kind"] else f"{row['role']}{kind}",
+        row["leader"] or "nobody",
+        str(row["term"]),
+        _duty(row["duty"]),
+        hold,
+        row["duty"]["containment"] or "-",
+        row["health"].partition(":")[0],
+        _age(row, state["node"]),
+    )
+
+
+def _age(row: dict[str, Any], here: str) -> str:
+    if row["node"] == here:
+        return "this node"
+    return "never" if row["told_ms"] is None else f"{ago(row['told_ms'])} ago"
 
 
 def _duty(duty: dict[str, Any]) -> str:
@@ -88,13 +117,61 @@ def _duty(duty: dict[str, Any]) -> str:
     return said
 
 
-def _other(row: dict[str, Any]) -> tuple[str, ...]:
-    heard = row["heard_ms"]
-    age = "never" if heard is None else f"{heard:,} ms ago"
-    kind = row["kind"] if row["kind"] != "voter" else "-"
-    return (row["node"], row["role"] or kind, row["leader"] or "-", "-", row["duty"] or "-", "-", age)
+def acting(state: dict[str, Any]) -> str:
+    """Who really runs the command: one sentence."""
+    acts = state["acting"]
+    if len(acts) > 1:
+        return click.style(f"{' and '.join(acts)} BOTH CLAIM THE COMMAND", fg="red", bold=True)
+    if not acts:
+        return "the command runs nowhere"
+    duty = next(row["duty"] for row in state["rows"] if row["node"] == acts[0])
+    if duty is None or duty["state"] != "running":
+        doing = {"starting": "is starting", "stopping": "is being stopped", "stuck": "was killed and does not end"}
+        return f"the command {doing.get(duty['state'] if duty else '', 'is')} on {acts[0]}"
+    if not duty["since"]:
+        return f"the command runs on {acts[0]}"
+    began = datetime.fromisoformat(duty["since"])
+    ran_ms = int((datetime.fromisoformat(state["at"]) - began.astimezone(UTC)).total_seconds() * 1_000)
+    return f"the command runs on {acts[0]}, for {ago(max(0, ran_ms))}"
 
 
-def _table(rows: list[tuple[str, ...]]) -> list[str]:
+def sentences(row: dict[str, Any], here: str) -> list[str]:
+    """What is amiss with one node, and what to do."""
+    name, said = row["node"], []
+    if row["waits_for"]:
+        said.append(f"node {name} waits for {row['waits_for']}")
+    if row["health"] not in (None, "ok"):
+        said.append(f"node {name}: {row['health']}")
+    if row["trouble"]:
+        said.append(row["trouble"])
+    elif name != here and row["heard_ms"] is None:
+        said.append(
+            f"node {name} was never heard; it should be at {row['addr']}: is it started there, and does the firewall "
+            "let UDP through?"
+        )
+    elif name != here and row["heard_ms"] > OLD_MS:
+        said.append(
+            f"node {name} was last heard {ago(row['heard_ms'])} ago; what is shown of it is as old. Is it started?"
+        )
+    return said
+
+
+def _more(state: dict[str, Any]) -> list[str]:
+    versions = ", ".join(f"{row['node']} {row['version']}" for row in state["rows"] if row["version"])
+    counters = ", ".join(f"{name} {count:,}" for name, count in state["counters"].items())
+    return ["", f"versions: {versions}", f"datagrams of {state['node']}: {counters or 'none'}"]
+
+
+def ago(ms: int) -> str:
+    """A span, as short as it can be said."""
+    for unit, name in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (10_000, "")):
+        if ms >= unit:
+            return f"{ms // unit} {name}" if name else f"{ms // 1_000} s"
+    return f"{ms:,} ms"
+
+
+def _table(rows: list[tuple[str, ...]], acts: list[str]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    made = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    doubled = acts if len(acts) > 1 else ()
+    return [click.style(text, fg="red") if row[0] in doubled else text for row, text in zip(rows, made, strict=True)]

@@ -7,12 +7,15 @@ port below.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from primacy.election.inputs import Input
 from primacy.election.model import View
 from primacy.settings.schema import Settings
+
+if TYPE_CHECKING:
+    from primacy.control.news import Summary
 
 API = 1
 """The version of the documents and paths."""
@@ -39,6 +42,38 @@ class Duty(Protocol):
     def containment(self) -> str: ...
 
 
+class Approve(NamedTuple):
+    """An operator lets the work of this node start in this term (G8)."""
+
+    term: int
+    by: str
+    """Who says so, as the request has it: whoever has the control key may."""
+
+
+Order = Input | Approve
+"""What a request may become: for the election, or for what stands between it and the work."""
+
+
+class Trouble(Protocol):
+    """What stands between this node and another, for people."""
+
+    @property
+    def node(self) -> str: ...
+    @property
+    def sentence(self) -> str: ...
+    @property
+    def alarm(self) -> bool: ...
+
+
+class Heard(NamedTuple):
+    """What another node said of itself last."""
+
+    summary: Summary
+    boot: int
+    at_ms: int
+    """When it was heard, on our clock."""
+
+
 class Snapshot(NamedTuple):
     """All that is known at one moment; the desk asks for it once per request."""
 
@@ -53,6 +88,19 @@ class Snapshot(NamedTuple):
     wall_ms: int
     ending: bool
     """It was asked to end: no order is taken any more."""
+    approval_term: int = 0
+    """The term whose start waits for an approval here; 0 for none."""
+    others: Mapping[str, Heard] = {}
+    """What the other nodes said of themselves."""
+    troubles: Sequence[Trouble] = ()
+    health: str = "ok"
+    config: str = ""
+    """The configuration hash."""
+    boot: int = 0
+    links: Mapping[str, str] = {}
+    """Lab mode: how the link to each other node stands."""
+    meters: Mapping[str, float] = {}
+    """What the node measures of itself."""
 
 
 class AgentPort(Protocol):
@@ -60,8 +108,12 @@ class AgentPort(Protocol):
 
     def snapshot(self) -> Snapshot: ...
 
-    def order(self, given: Input) -> None:
-        """For the election. Its effects are done when this returns."""
+    def order(self, given: Order, said_at: str = "") -> None:
+        """Its effects are done when this returns. `said_at`: the node that passed it on."""
+        ...
+
+    async def pass_on(self, to: str, name: str, body: dict[str, Any]) -> str:
+        """An order for another node; returns what that one says to it. Raises `NotReached`, or its refusal."""
         ...
 
     def complain(self, sentence: str) -> None:

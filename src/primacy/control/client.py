@@ -30,13 +30,15 @@ class Found(NamedTuple):
     """Empty if it cannot be read: then only reading is possible."""
     pid: int = 0
     """Who listens there; 0 if only the address was given."""
+    certificate: str = ""
+    """The fingerprint that it must show; empty without TLS."""
 
 
 def find(folder: str, at: str | None = None) -> Found | None:
     """The node of this folder, or None if none runs. `at`: listens there, whatever the folder says."""
     key = key_in(_bytes(os.path.join(folder, KEY_FILE)))
     if at is not None:
-        return Found(*_address(at), key)
+        return Found(*_address(at), key, certificate=_certificate(folder))
     try:
         said = json.loads(_bytes(os.path.join(folder, ADDRESS_FILE)))
         host, port, pid = said["host"], said["port"], said["pid"]
@@ -44,16 +46,16 @@ def find(folder: str, at: str | None = None) -> Found | None:
         return None
     if not (isinstance(host, str) and isinstance(port, int) and isinstance(pid, int)) or not _lives(pid):
         return None
-    return Found(host, port, key, pid)
+    return Found(host, port, key, pid, _certificate(folder))
 
 
 def ask(found: Found, path: str, order: dict[str, Any] | None = None) -> Any:
     """The answer. With an order it is a POST. Raises `NotReached`, `Refused` or `UsageError`."""
-    connection = http.client.HTTPConnection(found.host, found.port, timeout=TIMEOUT_S)
     headers = {KEY_HEADER: found.key, ORDER_HEADER: "1"} if order is not None else {}
     body = json.dumps(order) if order is not None else None
     if order is not None and not found.key:
         raise Refused("the control key of this node cannot be read; run this as the user that runs the node")
+    connection = _connection(found)
     try:
         connection.request("GET" if order is None else "POST", path, body, headers)
         answer = connection.getresponse()
@@ -69,9 +71,35 @@ def ask(found: Found, path: str, order: dict[str, Any] | None = None) -> Any:
         raise NotReached(f"what answers at {found.host}:{found.port} is no node of primacy") from None
     if status >= 400:
         sentence = said.get("error") if isinstance(said, dict) else None
-        wrong_call = status == 400
-        raise (UsageError if wrong_call else Refused)(str(sentence or f"refused with {status}"))
+        kind = {400: UsageError, 504: NotReached}.get(status, Refused)
+        raise kind(str(sentence or f"refused with {status}"))
     return said
+
+
+def _connection(found: Found) -> http.client.HTTPConnection:
+    """Over TLS it is made here, and the certificate compared: nothing was said yet. Raises `NotReached`."""
+    if not found.certificate:
+        return http.client.HTTPConnection(found.host, found.port, timeout=TIMEOUT_S)
+    from primacy.control.tls import fingerprint, pinned_context  # noqa: PLC0415
+
+    made = http.client.HTTPSConnection(found.host, found.port, timeout=TIMEOUT_S, context=pinned_context())
+    try:
+        made.connect()
+    except OSError as error:
+        raise NotReached(f"the node at {found.host}:{found.port} does not answer: {error}") from None
+    shown = fingerprint(made.sock.getpeercert(binary_form=True))
+    if shown != found.certificate:
+        made.close()
+        raise NotReached(f"what answers at {found.host}:{found.port} shows another certificate than this node's")
+    return made
+
+
+def _certificate(folder: str) -> str:
+    try:
+        said = json.loads(_bytes(os.path.join(folder, ADDRESS_FILE)))
+        return str(said.get("certificate", ""))
+    except (ValueError, AttributeError):
+        return ""
 
 
 def _bytes(path: str) -> bytes:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from primacy import __version__
 from primacy.control import API, Snapshot
+from primacy.control.cluster import heard_ms
+from primacy.control.when import instant
 from primacy.election.model import Role
 from primacy.settings import membership_rows
 
@@ -30,7 +31,7 @@ def document(shot: Snapshot) -> dict[str, Any]:
         "hold_left_ms": view.hold_left_ms,
         "waits_for": view.waits_for or None,
         "duty": _duty(shot),
-        "health": "ok",
+        "health": shot.health,
         "nodes": [_row(shot, name, kind) for name, kind, _ in membership_rows(settings) if name != shot.node],
         "counters": dict(sorted(shot.counters.items())),
     }
@@ -40,11 +41,6 @@ def acts_as_leader(shot: Snapshot) -> bool:
     """It leads, its hold lasts, and its work runs: what a load balancer wants to know."""
     running = shot.duty.kind == "none" or shot.duty.state == "running"
     return shot.view.role is Role.LEADER and shot.view.hold_left_ms > 0 and running
-
-
-def instant(unix_ms: int) -> str:
-    """Wall time for a document: UTC, with milliseconds."""
-    return datetime.fromtimestamp(unix_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _duty(shot: Snapshot) -> dict[str, Any]:
@@ -62,14 +58,16 @@ def _duty(shot: Snapshot) -> dict[str, Any]:
 
 
 def _row(shot: Snapshot, name: str, kind: str) -> dict[str, Any]:
-    """Another node, as far as it is known here: when it was heard. What it says of itself is not carried yet."""
+    """Another node in short, as it said itself; `/v1/cluster` has the whole."""
     listed = shot.settings.cluster.manager.nodes.get(name)
+    heard = shot.others.get(name)
+    said = heard.summary if heard is not None else None
     return {
         "node": name,
         "kind": kind,
         "addr": listed.addr if listed is not None else None,
-        "heard_ms": shot.heard_ms.get(name),
-        "role": "leader" if name == shot.view.leader else None,
-        "leader": None,
-        "duty": None,
+        "heard_ms": heard_ms(shot, name),
+        "role": said.role if said is not None else "leader" if name == shot.view.leader else None,
+        "leader": (said.leader or None) if said is not None else None,
+        "duty": said.duty_state if said is not None else None,
     }

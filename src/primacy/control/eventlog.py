@@ -115,6 +115,17 @@ def _read(files: Files) -> list[Entry]:
         data = files.read(FILE_NAME, 2 * FILE_BYTES_MAX)
     except OSError:
         return []
+    return _entries(data)
+
+
+def kept(path: str) -> list[Entry]:
+    """The events in the file of a node that does not run. Raises `OSError`."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(handle, "rb") as file:
+        return _entries(file.read(2 * FILE_BYTES_MAX))
+
+
+def _entries(data: bytes) -> list[Entry]:
     entries: list[Entry] = []
     for line in data.splitlines()[-EVENTS_MAX:]:
         entry = _entry(line)

@@ -2,16 +2,19 @@
 
 Who may do what: anybody on this machine reads; an order needs the key, if the server has one, and a header that no page
 of another site can send; a request whose Host is not a loopback name is refused, so that no name of somebody else's
-leads here. Bodies, times and streams are bounded. Every refusal is a document with one sentence.
+leads here. A server that is open to others (behind TLS) wants the key from them for reading, too, and their certificate
+if it was told whom to trust. Bodies, times and streams are bounded. Every refusal is a document with one sentence.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import json
 import logging
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -19,7 +22,7 @@ from aiohttp import web
 
 from primacy.control import KEY_HEADER, ORDER_HEADER
 from primacy.control.key import is_key
-from primacy.errors import PrimacyError, UsageError
+from primacy.errors import NotReached, PrimacyError, UsageError
 
 BODY_BYTES_MAX = 16_384
 """The largest order names 64 nodes of 63 letters."""
@@ -60,9 +63,12 @@ class LoopbackServer:
     """Serves on a socket that listens already. It shares an event loop, so that nothing here may take long."""
 
     def __init__(self, key: str, host: str, complain: Callable[[str], None]) -> None:
-        """`key`: empty if orders need none."""
+        """`key`: empty if orders need none. `host`: what it listens on."""
         self.key = key
         self.hosts = {*LOOPBACK, host}
+        self.is_open = not is_loopback(host)
+        self.certified = False
+        """Others must show a certificate."""
         self.complain = complain
         self._streams: set[asyncio.Event] = set()
         self._ending = False
@@ -75,7 +81,7 @@ class LoopbackServer:
         """What is at which path."""
         raise NotImplementedError
 
-    async def start(self, listening: socket.socket) -> None:
+    async def start(self, listening: socket.socket, tls: ssl.SSLContext | None = None) -> None:
         @web.middleware
         async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
             return await self._guarded(request, handler)
@@ -88,7 +94,8 @@ class LoopbackServer:
             app, handle_signals=False, access_log=None, logger=quiet, keepalive_timeout=READ_S, shutdown_timeout=END_S
         )
         await self._runner.setup()
-        await web.SockSite(self._runner, listening).start()
+        self.certified = tls is not None and tls.verify_mode is not ssl.CERT_NONE
+        await web.SockSite(self._runner, listening, ssl_context=tls).start()
         self._sweep_later()
 
     async def close(self) -> None:
@@ -120,6 +127,8 @@ class LoopbackServer:
             return refusal(error.status, error.text or error.reason)
         except UsageError as error:
             return refusal(400, str(error))
+        except NotReached as error:
+            return refusal(504, str(error))
         except PrimacyError as error:
             return refusal(409, str(error))
         except TimeoutError:
@@ -134,7 +143,9 @@ class LoopbackServer:
             self._idle.discard(request.protocol)
 
     def _check(self, request: web.Request) -> None:
-        if _host_of(request.headers.get("Host", "")) not in self.hosts:
+        if self.is_open and not is_loopback(request.remote or ""):
+            self._check_other(request)
+        elif _host_of(request.headers.get("Host", "")) not in self.hosts:
             raise web.HTTPForbidden(text="Host is not a name of this machine's loopback; ask at 127.0.0.1")
         if request.method in ("GET", "HEAD"):
             return
@@ -142,6 +153,13 @@ class LoopbackServer:
             raise web.HTTPForbidden(text=f"an order needs the header {ORDER_HEADER}: 1")
         if self.key and not is_key(request.headers.get(KEY_HEADER, ""), self.key):
             raise web.HTTPForbidden(text=f"an order needs the control key in {KEY_HEADER}; it is in the state folder")
+
+    def _check_other(self, request: web.Request) -> None:
+        """Somebody on another machine."""
+        if self.certified and not (request.transport and request.transport.get_extra_info("peercert")):
+            raise web.HTTPForbidden(text="from another machine a certificate is needed, as control.tls.ca says")
+        if not is_key(request.headers.get(KEY_HEADER, ""), self.key):
+            raise web.HTTPForbidden(text=f"from another machine even reading needs the control key in {KEY_HEADER}")
 
     # --- what all of them do alike ------------------------------------------------------------------------------------
 
@@ -195,6 +213,17 @@ class LoopbackServer:
             each.force_close()
         self._idle = waiting
         self._sweep_later()
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
 
 
 def wants_stream(request: web.Request) -> bool:

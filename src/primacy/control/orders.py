@@ -10,18 +10,49 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from primacy.control import Snapshot
+from primacy.control import AgentPort, Approve, Order, Snapshot
+from primacy.control.eventlog import EventLog
+from primacy.election.events import Code
 from primacy.election.inputs import Init, Input, Pause, Rejoin, Resume, StepDown
 from primacy.election.model import Kind, Role
 from primacy.errors import Refused, UsageError
 from primacy.settings import membership_rows
 from primacy.settings.schema import NAME_PATTERN
 
+TO_LEADER = ("step-down", "transfer")
+TO_NODE = ("pause", "resume", "approve")
+PASSED = (*TO_LEADER, *TO_NODE)
+"""Orders that a node takes from another one, for its operator: by its role, or named in `node`."""
 NAMES_MAX = 64
 """Nodes that one order may name: no list of voters is longer."""
+BY_CHARS_MAX = 100
+"""A user's name, with the machine's."""
 
 
-def order_of(name: str, body: dict[str, Any], shot: Snapshot) -> Input:
+def target_of(name: str, body: dict[str, Any], shot: Snapshot) -> str:
+    """The other node that this order is for; empty if it is for this one. Raises `UsageError` for one not listed."""
+    if name in TO_LEADER:
+        leads = shot.view.role is Role.LEADER
+        return "" if leads or shot.view.leader == shot.node else shot.view.leader
+    node = body.get("node")
+    if name not in TO_NODE or node is None or node == shot.node:
+        return ""
+    listed = [each for each, _, _ in membership_rows(shot.settings)]
+    if node not in listed:
+        raise UsageError(f"node = {str(node)[:80]}: no node of this cluster; there are {', '.join(listed)}")
+    return str(node)
+
+
+def carry_out(name: str, body: dict[str, Any], port: AgentPort, events: EventLog, said_at: str = "") -> None:
+    """Does it on this node. `said_at`: the node that passed it on. Raises `UsageError` or `Refused`."""
+    before = events.newest
+    port.order(order_of(name, body, port.snapshot()), said_at)
+    for entry in events.after(before):
+        if entry.code == Code.INIT_REFUSED and entry.node == port.snapshot().node:
+            raise Refused(entry.text)
+
+
+def order_of(name: str, body: dict[str, Any], shot: Snapshot) -> Order:
     """Raises `UsageError` for a request that makes no sense, `Refused` for one that cannot be done now."""
     if shot.ending:
         raise Refused(f"node {shot.node} is stopping and takes no orders any more")
@@ -52,13 +83,13 @@ def _transfer(body: dict[str, Any], shot: Snapshot) -> Input:
     return StepDown(successor=to, reason="an operator asked for it")
 
 
-def _pause(body: dict[str, Any], shot: Snapshot) -> Input:  # noqa: ARG001
-    only(body)
+def _pause(body: dict[str, Any], shot: Snapshot) -> Input:
+    _for_this_node(body, shot)
     return Pause()
 
 
-def _resume(body: dict[str, Any], shot: Snapshot) -> Input:  # noqa: ARG001
-    only(body)
+def _resume(body: dict[str, Any], shot: Snapshot) -> Input:
+    _for_this_node(body, shot)
     return Resume()
 
 
@@ -83,11 +114,35 @@ def _rejoin(body: dict[str, Any], shot: Snapshot) -> Input:
     return Rejoin(without)
 
 
-ORDERS: dict[str, Callable[[dict[str, Any], Snapshot], Input]] = {
+def _approve(body: dict[str, Any], shot: Snapshot) -> Order:
+    """Names node and term, so that what was decided for one leadership never starts another (G8)."""
+    only(body, "node", "term", "by")
+    node, term, by = body.get("node"), body.get("term"), body.get("by", "")
+    if not isinstance(node, str) or type(term) is not int or term < 1:
+        raise UsageError('node and term: what is approved, {"node": "a", "term": 7}')
+    if not isinstance(by, str) or len(by) > BY_CHARS_MAX or not by.isprintable():
+        raise UsageError(f"by: a name of at most {BY_CHARS_MAX} characters")
+    if shot.settings.election.mode != "manual":
+        raise Refused("election.mode is automatic: nothing waits for an approval")
+    if node != shot.node:
+        raise Refused(f"this is node {shot.node}; an approval of node {node[:80]} is given there")
+    if not shot.approval_term:
+        waits = f"; it waits for {shot.view.waits_for}" if shot.view.waits_for else ""
+        raise Refused(f"node {node} does not wait for an approval{waits}")
+    if term != shot.approval_term:
+        raise Refused(
+            f"node {node} waits for an approval of term {shot.approval_term}, not {term}: "
+            f"primacy approve {node} --term {shot.approval_term}"
+        )
+    return Approve(term, by or "a holder of the control key")
+
+
+ORDERS: dict[str, Callable[[dict[str, Any], Snapshot], Order]] = {
     "step-down": _step_down,
     "transfer": _transfer,
     "pause": _pause,
     "resume": _resume,
+    "approve": _approve,
     "init": _init,
     "rejoin": _rejoin,
 }
@@ -100,6 +155,13 @@ def only(body: dict[str, Any], *known: str) -> None:
         if field not in known:
             there = f"there is {', '.join(known)}" if known else "this order has none"
             raise UsageError(f"{field[:40]}: no such field; {there}")
+
+
+def _for_this_node(body: dict[str, Any], shot: Snapshot) -> None:
+    only(body, "node")
+    node = body.get("node", shot.node)
+    if node != shot.node:
+        raise UsageError(f"node = {str(node)[:80]}: this is node {shot.node}")
 
 
 def _must_lead(shot: Snapshot, command: str) -> None:

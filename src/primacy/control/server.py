@@ -6,16 +6,24 @@ shares the event loop with the election, so that nothing here may take long.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
 from aiohttp import web
 
-from primacy.control import AgentPort
+from primacy.control import AgentPort, Snapshot
+from primacy.control.cluster import cluster
+from primacy.control.config import config
 from primacy.control.document import acts_as_leader, document
 from primacy.control.eventlog import EVENTS_MAX, Entry, EventLog
 from primacy.control.links import cut_of
 from primacy.control.loopback import LoopbackServer, body_of, number_of, sent_event, wants_stream
-from primacy.control.orders import ORDERS, order_of
-from primacy.election.events import Code
-from primacy.errors import Refused
+from primacy.control.orders import ORDERS, carry_out, target_of
+from primacy.control.when import instant
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""The form that every reader of metrics knows."""
 
 
 class ControlServer(LoopbackServer):
@@ -27,9 +35,10 @@ class ControlServer(LoopbackServer):
         self.events = events
 
     def routes(self, router: web.UrlDispatcher) -> None:
-        router.add_get("/healthz", self.healthz)
-        router.add_get("/leader", self._leader)
+        public_routes(router, self, self.port)
         router.add_get("/v1/state", self._state)
+        router.add_get("/v1/cluster", self._cluster)
+        router.add_get("/v1/config", self._config)
         router.add_get("/v1/events", self._events)
         if self.port.snapshot().settings.control.lab:
             router.add_get("/v1/links", self._links)
@@ -39,14 +48,14 @@ class ControlServer(LoopbackServer):
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    async def _leader(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        shot = self.port.snapshot()
-        acts = acts_as_leader(shot)
-        said = {"leads": acts, "node": shot.node, "leader": shot.view.leader or None}
-        return web.json_response(said, status=200 if acts else 503)
-
     async def _state(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return web.json_response(document(self.port.snapshot()))
+
+    async def _cluster(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return web.json_response(cluster(self.port.snapshot()))
+
+    async def _config(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return web.json_response(config(self.port.snapshot()))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         if wants_stream(request):
@@ -55,19 +64,20 @@ class ControlServer(LoopbackServer):
             entries = self.events.after(number_of(request.query["after"], "after"))
         else:
             entries = self.events.last(number_of(request.query.get("last", str(EVENTS_MAX)), "last"))
-        return web.json_response([entry._asdict() for entry in entries])
+        return web.json_response([row_of_event(entry) for entry in entries])
 
     # --- changing -----------------------------------------------------------------------------------------------------
 
     async def _order(self, request: web.Request) -> web.Response:
         body = await body_of(request)
         name = request.path.rpartition("/")[2]
-        before = self.events.newest
-        self.port.order(order_of(name, body, self.port.snapshot()))
-        for entry in self.events.after(before):
-            if entry.code == Code.INIT_REFUSED:
-                raise Refused(entry.text)
-        return web.json_response(document(self.port.snapshot()))
+        target = target_of(name, body, self.port.snapshot())
+        if not target:
+            carry_out(name, body, self.port, self.events)
+            return web.json_response(document(self.port.snapshot()))
+        said = await self.port.pass_on(target, name, body)
+        passed = {"passed_to": target, "passed_waits_for": said or None}
+        return web.json_response({**document(self.port.snapshot()), **passed})
 
     async def _links(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return web.json_response({"node": self.port.snapshot().node, "links": self.port.links()})
@@ -78,5 +88,47 @@ class ControlServer(LoopbackServer):
         return await self._links(request)
 
 
+class PublicServer(LoopbackServer):
+    """What anybody may read, anywhere: who leads, that the node answers, and how it is. No orders, no key, no names."""
+
+    def __init__(self, port: AgentPort) -> None:
+        super().__init__("", "", port.complain)
+        self.port = port
+
+    def routes(self, router: web.UrlDispatcher) -> None:
+        public_routes(router, self, self.port)
+
+    def _check(self, request: web.Request) -> None:
+        """Nothing here can be changed, and nothing here is secret."""
+
+
+def public_routes(router: web.UrlDispatcher, server: LoopbackServer, port: AgentPort) -> None:
+    """The three paths that load balancers and monitors ask."""
+
+    async def leader(request: web.Request) -> web.Response:  # noqa: ARG001
+        shot = port.snapshot()
+        acts = acts_as_leader(shot)
+        said = {"leads": acts, "node": shot.node, "leader": shot.view.leader or None}
+        return web.json_response(said, status=200 if acts else 503)
+
+    async def metrics(request: web.Request) -> web.Response:  # noqa: ARG001
+        exposition = await asyncio.to_thread(_load_exposition)
+        return web.Response(body=exposition(port.snapshot()), headers={"Content-Type": METRICS_TYPE})
+
+    router.add_get("/healthz", server.healthz)
+    router.add_get("/leader", leader)
+    router.add_get("/metrics", metrics)
+
+
+def _load_exposition() -> Callable[[Snapshot], bytes]:
+    from primacy.control.metrics import exposition  # noqa: PLC0415
+
+    return exposition
+
+
+def row_of_event(entry: Entry) -> dict[str, Any]:
+    return {**entry._asdict(), "at": instant(entry.at_unix_ms)}
+
+
 def event_of(entry: Entry) -> bytes:
-    return sent_event(entry.number, entry.code, entry._asdict())
+    return sent_event(entry.number, entry.code, row_of_event(entry))

@@ -46,6 +46,14 @@ class WorkStarted(NamedTuple):
     term: int
 
 
+class WorkDeferred(NamedTuple):
+    """The work of this term is kept from starting on purpose (G8): `why` says what it waits for, empty that it no
+    longer does. Nothing of it runs, and its guard has no release yet."""
+
+    term: int
+    why: str = ""
+
+
 class WorkGone(NamedTuple):
     """The work of this term is confirmed gone and the run lock is free. `released`: the guard has sent the release."""
 
@@ -130,6 +138,7 @@ Input = (
     | Unanswered
     | PersistFailed
     | WorkStarted
+    | WorkDeferred
     | WorkGone
     | GuardLost
     | RunLock

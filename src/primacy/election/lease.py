@@ -56,6 +56,7 @@ from primacy.election.inputs import (
     StoreAnswered,
     StoreNews,
     Unanswered,
+    WorkDeferred,
     WorkGone,
     WorkStarted,
 )
@@ -110,6 +111,9 @@ class LeaseStrategy(LeaseHolder):
             case WorkStarted(term):
                 if self._lead is not None and self._lead.token == term:
                     self._lead.running = True
+            case WorkDeferred(term, why):
+                if self._lead is not None and self._lead.token == term:
+                    self._lead.deferred, self._lead.started_ms = why, now_ms
             case WorkGone(term, released):
                 return self._work_gone(now_ms, term, released)
             case GuardLost(term):

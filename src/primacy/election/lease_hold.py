@@ -19,7 +19,7 @@ class LeaseHolder(LeaseState):
     def _keep(self, now_ms: int, lead: Lead) -> list[Effect]:
         """What a holder does when its time has come: renew, help itself by the failsafe, give up a start that fails."""
         effects: list[Effect] = []
-        if not lead.running and not lead.ending and now_ms >= lead.started_ms + self._start_within_ms:
+        if self._must_start(lead) and now_ms >= lead.started_ms + self._start_within_ms:
             effects += self._step_down(Code.CANNOT_START, "the work did not start in time")
         if lead.renew_at_ms is not None and now_ms >= lead.renew_at_ms:
             effects += self._renew(now_ms, lead)
@@ -32,11 +32,16 @@ class LeaseHolder(LeaseState):
         times = [lead.proved_ms + self.timing.term_at_ms]
         if lead.renew_at_ms is not None:
             times.append(lead.renew_at_ms)
-        if not lead.running and not lead.ending:
+        if self._must_start(lead):
             times.append(lead.started_ms + self._start_within_ms)
         if self._others and self._failures:
             times.append(lead.failsafe_at_ms)
         return min(times)
+
+    @staticmethod
+    def _must_start(lead: Lead) -> bool:
+        """Its work is to start within a time (Q6): it neither runs, nor ends, nor waits on purpose (G8)."""
+        return not (lead.running or lead.ending or lead.deferred)
 
     # --- renewals (L2) ------------------------------------------------------------------------------------------------
 

@@ -95,6 +95,8 @@ class Lead:
     answered_ms: int
     """When the store last answered."""
     running: bool = False
+    deferred: str = ""
+    """What its start waits for on purpose (G8): an approval, a fence command."""
     ending: Code | None = None
     """Why the work was told to stop in order. From then on it is closed, but renewed until the work is gone."""
     successor: str = ""

@@ -57,7 +57,7 @@ def waits_for(node: LeaseStrategy, now_ms: int) -> str:
     if lead is not None and lead.ending is not None:
         return "its work to end, then it releases the lease"
     if lead is not None:
-        return "" if lead.running else "its work to start"
+        return "" if lead.running else lead.deferred or "its work to start"
     if node._work:
         return f"its own work of token {node._work} to end; `primacy status` shows it"
     if node._lock_held:

@@ -45,6 +45,7 @@ from primacy.election.inputs import (
     StoreAnswered,
     StoreNews,
     Unanswered,
+    WorkDeferred,
     WorkGone,
     WorkStarted,
 )
@@ -101,6 +102,8 @@ class RaftStrategy(Remembering):
                 effects += self._work_started(now_ms, term)
             case WorkGone(term, released):
                 effects += self._work_gone(now_ms, term, released)
+            case WorkDeferred(term, why):
+                effects += self._work_deferred(now_ms, term, why)
             case Started(wall_ms, lock_held):
                 self._wall_offset_ms = wall_ms - now_ms
                 self.lock_held = lock_held
@@ -318,7 +321,7 @@ class RaftStrategy(Remembering):
         if reign.closed:
             return "its work to end, then it releases the role"
         if reign.ordered:
-            return "" if reign.ran else "its work to start"
+            return "" if reign.ran else reign.deferred or "its work to start"
         if self._work_unconfirmed():
             return "the run lock: work of an earlier term on this machine is not confirmed gone"
         if now_ms < reign.start_at_ms:

@@ -66,14 +66,16 @@ class Leading(RaftState):
         return now_ms >= reign.hold_from_ms + self.timing.term_at_ms
 
     def _reign_on(self, now_ms: int, reign: Reign) -> list[Effect]:
-        if not reign.ran and not reign.closed:
-            due_ms = max(reign.start_at_ms, reign.elected_ms)
-            if now_ms >= due_ms + self.timing.hold_ms:
-                return self._resign(now_ms, reign, Code.CANNOT_START, "the work could not be started in time")
+        if not reign.ran and not reign.closed and self._is_overdue(now_ms, reign):
+            return self._resign(now_ms, reign, Code.CANNOT_START, "the work could not be started in time")
         effects: list[Effect] = []
         if now_ms >= reign.next_beat_ms:
             effects = self._beat(now_ms, reign)
         return effects + self._start_if_ready(now_ms)
+
+    def _is_overdue(self, now_ms: int, reign: Reign) -> bool:
+        """Its work could not start within H (Q6). One that waits on purpose may wait for hours (G8)."""
+        return not reign.deferred and now_ms >= max(reign.due_ms, reign.start_at_ms) + self.timing.hold_ms
 
     def _beat(self, now_ms: int, reign: Reign) -> list[Effect]:
         reign.number += 1
@@ -139,6 +141,13 @@ class Leading(RaftState):
     def _work_started(self, now_ms: int, term: int) -> list[Effect]:  # noqa: ARG002
         if self.reign is not None and self.reign.term == term:
             self.reign.ran = True
+        return []
+
+    def _work_deferred(self, now_ms: int, term: int, why: str) -> list[Effect]:
+        """Once it waits no more, H counts from now: the run lock may be held (Q6)."""
+        reign = self.reign
+        if reign is not None and reign.term == term:
+            reign.deferred, reign.due_ms = why, now_ms
         return []
 
     def _lose(self, now_ms: int, code: Code, detail: str) -> list[Effect]:

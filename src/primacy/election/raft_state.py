@@ -46,7 +46,6 @@ class Reign:
     def __init__(self, now_ms: int, term: int, token: int, start_at_ms: int, ages: dict[str, tuple[int, int]]) -> None:
         self.term = term
         self.token = token
-        self.elected_ms = now_ms
         self.start_at_ms = start_at_ms
         self.ages = ages
         """Voter -> (term of its newest beat, when work of that term is surely gone)."""
@@ -61,6 +60,10 @@ class Reign:
         """The work of this term was ordered to start."""
         self.ran = False
         """The work of this term was seen running."""
+        self.deferred = ""
+        """What its start waits for on purpose (G8): an approval, a fence command."""
+        self.due_ms = now_ms
+        """From when on its work should start, or after the start delay: H later it resigns (Q6)."""
         self.closed = False
         """TERM was sent for its sake, its guard was lost, or a release was ordered (Q8)."""
         self.successor = ""

@@ -22,7 +22,7 @@ from primacy.lab.ledger import SIGNATURES_MAX, Ledger, Signature, Signer, Verdic
 from primacy.settings.schema import NAME_PATTERN
 
 API = 1
-SHOWN = 20
+SHOWN = 50
 """Signatures in the document; the others are asked for."""
 NUMBER_MAX = 2**53
 INTERVAL_MS_MAX = 3_600_000

@@ -65,7 +65,8 @@ class Node:
 
     @property
     def lives(self) -> bool:
-        return self.agent is not None and self.agent.exit_code is None
+        agent = self.agent  # once: another thread may be looking while this one is exchanged
+        return agent is not None and agent.exit_code is None
 
     @property
     def process(self) -> str:
@@ -249,6 +250,11 @@ class Lab:
             return None
         return said
 
+    def cluster(self, name: str) -> dict[str, Any]:
+        """All nodes, as this one knows them. Raises `NotReached`."""
+        said: dict[str, Any] = self.get(name, "/v1/cluster")
+        return said
+
     def look(self) -> list[Row]:
         """All nodes, now."""
         return [self._row(node) for node in self.nodes.values()]
@@ -305,7 +311,8 @@ class Lab:
 
     def _row(self, node: Node) -> Row:
         agent = node.agent
-        pid, code = (agent.pid if node.lives else None, agent.exit_code) if agent is not None else (None, None)
+        code = agent.exit_code if agent is not None else None
+        pid = agent.pid if agent is not None and code is None else None
         return Row(node.name, node.process, pid, code, self.state(node.name))
 
     def _tell_all(self) -> None:
@@ -379,6 +386,11 @@ def leader_of(rows: Iterable[Row]) -> str:
         if row.state is not None and row.state["role"] == "leader" and row.state["duty"]["state"] == "running"
     ]
     return max(acting)[1] if acting else ""
+
+
+def acts(state: dict[str, Any] | None) -> bool:
+    """Whether a node says that something of its command may live."""
+    return state is not None and state["duty"]["state"] in ("starting", "running", "stopping", "stuck")
 
 
 def _is_free(handle: int) -> bool:

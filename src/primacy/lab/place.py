@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from primacy.errors import InUse, UsageError
+from primacy.errors import CannotHere, InUse, UsageError
 from primacy.node.folder import Folder
 from primacy.node.lock import AgentLock, Holder
 
@@ -47,7 +47,10 @@ class Place:
         """Raises `InUse` if another lab has it, `UsageError` if something else is there."""
         if where.is_dir() and not (where / LOCK).exists() and any(where.iterdir()):
             raise UsageError(f"--dir {where}: there are files in it, and it is no lab's; name an empty or a new folder")
-        self.folder = Folder(str(where))
+        try:
+            self.folder = Folder(str(where))
+        except CannotHere as error:
+            raise CannotHere(str(error).replace("state folder", "lab's folder").replace("state-dir", "dir")) from None
         self.lock = AgentLock(self.folder)
         if not self.lock.take():
             holder = self.lock.holder()

@@ -65,6 +65,15 @@ def chain_lines(chain: dict[str, Any]) -> list[str]:
     return said
 
 
+def strip(signatures: list[dict[str, Any]], interval_ms: int, width: int) -> str:
+    """One letter per signature, the signer's; a dot per interval in which none came. The newest is on the right."""
+    signs = ""
+    for each in signatures:
+        missed = round(each["gap_ms"] / interval_ms) - 1
+        signs += "." * max(0, min(missed, width)) + each["node"][:1]
+    return signs[-width:]
+
+
 def counted(chain: dict[str, Any]) -> str:
     n = chain["counters"]
     return (

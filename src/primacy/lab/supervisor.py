@@ -25,11 +25,11 @@ from typing import Any, TypeVar
 from primacy import __version__
 from primacy.control import ADDRESS_FILE
 from primacy.control.client import Found, ask
-from primacy.control.document import instant
 from primacy.control.eventlog import EventLog
 from primacy.control.key import own_key, write_whole
+from primacy.control.when import instant
 from primacy.errors import NotReached, PrimacyError
-from primacy.lab.cluster import Lab, leader_of
+from primacy.lab.cluster import Lab, Row, acts, leader_of
 from primacy.lab.place import free_ports
 from primacy.lab.server import Act, LabServer, serve
 
@@ -46,10 +46,10 @@ Answer = TypeVar("Answer")
 
 
 class Ended(Exception):
-    """A signal asked for the end."""
+    """A signal asked for the end, or the time is over (number 0)."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(signal.Signals(number).name)
+        super().__init__(signal.Signals(number).name if number else "the time is over")
         self.number = number
 
 
@@ -67,7 +67,12 @@ class Supervisor:
         self.lab = Lab(where, nodes, profile, command or signer)
         self.asked = 0
         """The signal that asked for the end."""
-        self.double_seen = False
+        self.end_s = float("inf")
+        """When the time is over, on the monotonic clock."""
+        self.chain_code: int | None = None
+        """What the chain ended with: 1 if it saw a double signature."""
+        self.last_chain: dict[str, Any] | None = None
+        """What the chain had seen at the end."""
         self.lab.on_wait = self._check_asked
         self._orders: queue.SimpleQueue[tuple[Act, str, str, Future[None]]] = queue.SimpleQueue()
         self._heard: dict[int, Any] = {}
@@ -108,6 +113,8 @@ class Supervisor:
         except KeyboardInterrupt:
             self.lab.drop()
         finally:
+            helper = self.lab.helpers.get(CHAIN)
+            self.chain_code = helper.exit_code if helper is not None else None
             for number, before in self._heard.items():
                 signal.signal(number, before)
 
@@ -118,7 +125,7 @@ class Supervisor:
         self.asked = number
 
     def _check_asked(self) -> None:
-        if self.asked:
+        if self.asked or time.monotonic() > self.end_s:
             raise Ended(self.asked)
 
     # --- waiting ------------------------------------------------------------------------------------------------------
@@ -169,7 +176,6 @@ class Supervisor:
 
     def document(self) -> dict[str, Any]:
         rows = self.lab.look()
-        states = [row.state for row in rows if row.state is not None]
         return {
             "api": API,
             "version": __version__,
@@ -181,28 +187,36 @@ class Supervisor:
             "command": list(self.lab.command),
             "nodes": [row._asdict() for row in rows],
             "leader": leader_of(rows) or None,
-            "acting": [s["node"] for s in states if s["duty"]["state"] in ("starting", "running", "stopping")],
+            "acting": self.acting(rows),
             "cuts": self.lab.links.listed(),
             "chain": {"address": self.chain_at, **(self.chain() or {})} if self.chain_at else None,
         }
 
+    def acting(self, rows: list[Row]) -> list[str]:
+        """Who claims to run the command. The nodes are asked one after the other, so that a handover in between looks
+        like two: only those that still claim it when they are asked once more do."""
+        claim = [row.node for row in rows if acts(row.state)]
+        return claim if len(claim) < 2 else [name for name in claim if acts(self.lab.state(name))]
+
     def chain(self) -> dict[str, Any] | None:
         """What the chain shows; None if there is none, or it does not answer."""
+        said: dict[str, Any] | None = self.ask_chain("/v1/chain")
+        return said
+
+    def ask_chain(self, path: str) -> Any:
         if not self.chain_at:
             return None
         host, _, port = self.chain_at.rpartition(":")
         try:
-            said: dict[str, Any] = ask(Found(host, int(port), ""), "/v1/chain")
+            return ask(Found(host, int(port), ""), path)
         except PrimacyError:
             return None
-        return said
 
     # --- how ----------------------------------------------------------------------------------------------------------
 
     def _keep_chain(self) -> None:
-        """Whether it saw a double signature: its last word, before it is gone."""
-        said = self.chain()
-        self.double_seen = bool(said and said["counters"]["doubles"])
+        """Its last word, before it is gone."""
+        self.last_chain = self.chain()
 
     def _serve(self) -> None:
         host, port = self._listening.getsockname()

@@ -86,7 +86,8 @@ class Driver:
         self._busy = False
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
-        self._armed_ms: int | None = None
+        self._armed_ms = 0
+        """When the timer goes off, while there is one."""
 
     def give(self, given: Input) -> None:
         """Told now, or after the inputs that came before. What a port says while it is used comes after this step."""
@@ -145,17 +146,21 @@ class Driver:
         self.stepped()
 
     def _arm(self) -> None:
-        """One timer, for the moment that the strategy wants; kept if it is the right one already."""
+        """One timer, for the moment that the strategy wants. One that goes off before that moment is kept.
+
+        With every beat a follower wants to be woken a little later: a new timer each time would cost more than the
+        beat does, and one that goes off too early only looks again.
+        """
         if self._closed:
             return
         wanted_ms = self.strategy.deadline_ms
-        if wanted_ms == self._armed_ms and self._timer is not None:
-            return
         if self._timer is not None:
+            if wanted_ms is not None and self._armed_ms <= wanted_ms:
+                return
             self._timer.cancel()
             self._timer = None
-        self._armed_ms = wanted_ms
         if wanted_ms is not None:
+            self._armed_ms = wanted_ms
             left_s = max(0.0, (wanted_ms - self.clock.now_ms()) / 1_000)
             self._timer = asyncio.get_running_loop().call_later(min(left_s, LATEST_S), self._wake)
 

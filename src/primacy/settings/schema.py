@@ -22,7 +22,7 @@ ID_PATTERN = rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{ID_CHARS_MAX - 1}}}"
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 STRATEGIES = ("raft", "lease", "bully", "ring")
 RANKS = ("id", "natural", "started", "priority")
-HOOKS = ("elected", "started", "stopping", "stopped", "lost")
+HOOKS = ("elected", "started", "stopped", "lost")
 SPAN_MS_MAX = 24 * 3600 * 1000
 """A day: no span of an election is longer, and a slip of the unit (microseconds) is noticed."""
 
@@ -370,6 +370,15 @@ class Run:
     )
     cwd: str = setting("", "The folder that it starts in. Default: the agent's.")
     user: str = setting("", "The user that it runs as. Default: the agent's.")
+    group: str = setting("", "The group that it runs as. Default: the user's groups, or the agent's.")
+    umask: str = setting(
+        "",
+        'Which rights the files that it makes do not get, in octal digits in quotes: `"027"`. Default: the agent\'s.',
+        pattern=r"[0-7]{1,4}",
+        says="1 to 4 octal digits, such as 027",
+    )
+    stdout: str = setting("", "A file that what it prints is appended to. Default: passed through.")
+    stderr: str = setting("", "A file that its errors are appended to. Default: passed through.")
     environment: dict[str, str] = setting(
         dict,
         "Variables that it gets, besides the `PRIMACY_` ones.",
@@ -388,6 +397,13 @@ class Run:
         most=SPAN_MS_MAX,
     )
     restart: str = setting("always", "What follows when it ends by itself.", choices=("always", "on-failure", "never"))
+    restart_limit: int = setting(
+        20,
+        "Ends in a row within 10 s of their start until the node gives up, so that another one may try. 0: never. Too "
+        "small: a short trouble costs the node. The back-off between two starts grows from 100 ms to 10 s.",
+        least=0,
+        most=1_000_000,
+    )
     require_containment: str = setting(
         "any", "`strong`: refuse to start where the kernel cannot kill the whole tree.", choices=("any", "strong")
     )
@@ -398,8 +414,17 @@ class Run:
         keys="|".join(HOOKS),
         keys_say=f"a hook is one of {', '.join(HOOKS)}",
     )
+    hook_ms: int = setting(10_000, "How long a hook may take before it is killed.", least=10, most=SPAN_MS_MAX)
     fence_command: tuple[str, ...] = setting(
-        tuple, "A command that the successor must see succeed before it starts: a power switch, an API call."
+        tuple,
+        "A command that the successor must see end with 0 before it starts: a power switch, an API call. Left out "
+        "where a release of the last leader proves its work gone. Tried again, ever more slowly, while it fails.",
+    )
+    fence_ms: int = setting(
+        30_000,
+        "How long the fence command may take before it is killed and counts as failed. Too small: no start at all.",
+        least=10,
+        most=SPAN_MS_MAX,
     )
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 class Phase(StrEnum):
     """Where the work stands."""
 
+    WAITING = "waiting"
+    """The agent keeps its start back on purpose (G8): there is no process, no lock and no release yet."""
     SPAWNING = "spawning"
     RUNNING = "running"
     STOPPING = "stopping"
@@ -55,7 +57,15 @@ class Guard:
         self.successor = ""
         self.planned_kill_at_ms: int | None = None
         self._scheduled = float("inf")
-        world.after(world.draw_ms(1, world.weather.spawn_ms), self._spawned)
+        if world.weather.deferred and world.chance.random() < world.weather.deferred:
+            self.phase = Phase.WAITING
+            world.after(0, lambda: self._tell_deferred("an approval"))
+            world.after(world.draw_ms(0, world.weather.deferred_ms), self.let_in)
+        else:
+            self._spawn()
+
+    def _spawn(self) -> None:
+        self.world.after(self.world.draw_ms(1, self.world.weather.spawn_ms), self._spawned)
         self._watch()
 
     # --- the agent's words --------------------------------------------------------------------------------------------
@@ -90,6 +100,8 @@ class Guard:
             self._kill()
 
     def freeze(self, frozen: bool) -> None:
+        if self.phase is Phase.WAITING:
+            return  # there is no guard yet; what waits is a part of the agent
         self.frozen = frozen
         if not frozen:
             if self.phase is Phase.GONE:
@@ -119,6 +131,27 @@ class Guard:
         self.phase = Phase.GONE
         self.lost = self.reported = True
 
+    # --- a start that is kept back ------------------------------------------------------------------------------------
+
+    def _tell_deferred(self, why: str) -> None:
+        if self.node.boot == self.boot and not self._agent_is_gone():
+            self.node.tell_deferred(self.term, why)
+
+    def let_in(self) -> None:
+        """The approval is there. All conditions of a start are looked at again; a stopped agent hears it later."""
+        if self.phase is not Phase.WAITING or self._agent_is_gone():
+            return
+        if self.node.stopped or self.node.busy is not None:
+            self.world.after(self.timing.beat_ms, self.let_in)
+        elif self._may_begin():
+            self.phase = Phase.SPAWNING
+            self._tell_deferred("")
+            self._spawn()
+
+    def _may_begin(self) -> bool:
+        """Still in this term (it was not told to stop), and with a hold that has not reached TERM (Q8, G8)."""
+        return self.node.local_ms() < self.hold_from_ms + self.timing.term_at_ms
+
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _agent_is_gone(self) -> bool:
@@ -141,7 +174,7 @@ class Guard:
             self.node.tell_started(self.term)
 
     def _terminate(self) -> None:
-        if self.phase in (Phase.SPAWNING, Phase.BETWEEN):
+        if self.phase in (Phase.WAITING, Phase.SPAWNING, Phase.BETWEEN):
             self._gone()
         elif self.phase is Phase.RUNNING:
             self.phase = Phase.STOPPING
@@ -154,7 +187,7 @@ class Guard:
             self._died()
 
     def _kill(self) -> None:
-        if self.phase in (Phase.SPAWNING, Phase.BETWEEN):
+        if self.phase in (Phase.WAITING, Phase.SPAWNING, Phase.BETWEEN):
             self._gone()
         elif self.phase in (Phase.RUNNING, Phase.STOPPING):
             self.phase = Phase.KILLED
@@ -207,7 +240,7 @@ class Guard:
 
     def _watch(self) -> None:
         """Wakes at the next point of the hold: TERM, KILL, dead-man; extensions only move it away."""
-        if self.phase is Phase.GONE or self.phase is Phase.KILLED:
+        if self.phase in (Phase.GONE, Phase.KILLED, Phase.WAITING):
             return
         now_ms = self.node.local_ms()
         points = [

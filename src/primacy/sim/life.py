@@ -45,6 +45,8 @@ class Plan:
     """False: all allowed classes are used, none is drawn away."""
     drift: float = 0.01
     timing: Timing | RankTiming | None = None
+    deferred: float = 0.0
+    """Share of the starts that are kept back on purpose, for up to five holds (G8): manual mode, a fence command."""
     members: tuple[Member, ...] = ()
     """The nodes of a user's file, with their kinds and priorities, instead of n1, n2, ..."""
 
@@ -142,6 +144,7 @@ class Life:
         weather.stop_ms = self.chance.choice((5.0, 30.0, 0.3 * self.unit_ms))
         weather.ignores_term = self.chance.choice((0.0, 0.1, 1.0))
         weather.slow_kill = self.chance.choice((0.05, 0.3, 1.0))
+        weather.deferred, weather.deferred_ms = self.plan.deferred, 5 * self.unit_ms
         weather.planned_stop_ms = int(self.unit_ms * self.chance.choice((0.1, 1.0, 3.0)))
 
     def _add(self, name: str, membership: Membership) -> Node:

@@ -1,4 +1,4 @@
-"""A short play for the demo: a simulated cluster is quiet, loses its leader, is split, heals, and loses a machine.
+"""A short play for `simulate --show`: a simulated cluster is quiet, loses its leader, is split, heals, loses a machine.
 
 `act` plays it at once and records everything; the terminal then shows the record at a pace that a person can follow.
 What is drawn is a pure function of the record and of the moment that is shown, so that a test can look at every frame.

@@ -16,7 +16,7 @@ from primacy.settings.timing import PROFILES_OF
 from primacy.sim.cast import CASTS, timing_for
 from primacy.sim.checkers import TermChecker, WorkChecker
 from primacy.sim.clock import Clock
-from primacy.sim.guard import Phase
+from primacy.sim.guard import Guard, Phase
 from primacy.sim.life import BASE, Plan
 from primacy.sim.store import SimStore
 from primacy.sim.telling import Teller
@@ -142,7 +142,7 @@ class Stage:
         self.teller.begin(self.world.now)
 
     def _leads(self, node: Node, others: list[Node]) -> bool:
-        working = node.guard is not None and node.guard.phase is Phase.RUNNING
+        working = node.guard is not None and node.guard.phase in (Phase.RUNNING, Phase.WAITING)
         return node.role == "leader" and working and all(other.leader == node.name for other in others)
 
     # --- processes ----------------------------------------------------------------------------------------------------
@@ -285,6 +285,13 @@ class Stage:
 
     def step_down(self, name: str, successor: str | None) -> None:
         self.tell(name, StepDown(successor, "transfer") if successor else StepDown())
+
+    def approve(self, name: str) -> None:
+        """What its start was kept back for is there (G8)."""
+        guard = self.node(name).guard
+        if not isinstance(guard, Guard) or guard.phase is not Phase.WAITING:
+            raise TranscriptError(f"{name} does not wait for an approval: `> weather deferred=1` comes first")
+        guard.let_in()
 
     def new_list(self, words: str, names: str) -> None:
         """The nodes get a new file and are restarted; a new name is a new machine."""

@@ -110,6 +110,7 @@ COMMANDS: tuple[tuple[str, Callable[..., list[str] | None]], ...] = (
     (rf"init {NODES}", lambda stage, names: stage.init(names, None)),
     (rf"rejoin {NODE}(?: without {NODES})?", Stage.rejoin),
     (rf"step down {NODE}(?: to {NODE})?", Stage.step_down),
+    (rf"approve {NODE}", Stage.approve),
     (rf"pause {NODE}", _say(Pause())),
     (rf"resume {NODE}", _say(Resume())),
     (rf"unhealthy {NODE}", _say(Health(False, "a health probe failed"))),

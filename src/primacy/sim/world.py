@@ -27,6 +27,7 @@ from primacy.election.inputs import (
     RunLock,
     Started,
     StoreAnswered,
+    WorkDeferred,
     WorkGone,
     WorkStarted,
 )
@@ -63,6 +64,10 @@ class Weather:
     slow_kill: float = 0.3
     """Share of the allowed time that a kill may take, at most 1."""
     planned_stop_ms: int = 3_000
+    deferred: float = 0.0
+    """Share of the starts that an agent keeps back on purpose (G8)."""
+    deferred_ms: float = 0.0
+    """For up to this long."""
     store_ms: float = 5.0
     store_fails: float = 0.0
     store_answer_lost: float = 0.0
@@ -114,11 +119,14 @@ class Node:
     def tell_started(self, term: int) -> None:
         self.world.give(self, WorkStarted(term))
 
+    def tell_deferred(self, term: int, why: str) -> None:
+        self.world.give(self, WorkDeferred(term, why))
+
     def release_targets(self) -> tuple[str, ...]:
         return tuple(name for name in self.membership.ids if name != self.name)
 
     def lock_held(self) -> bool:
-        return any(guard.phase is not Phase.GONE for guard in self.guards)
+        return any(guard.phase not in (Phase.GONE, Phase.WAITING) for guard in self.guards)
 
     def guard_finished(self, guard: Guard | PlainWork, released: bool) -> None:
         """The tree of this guard is gone: the agent that started it hears of it; a later one finds the lock free."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from primacy.election.store import ReleaseRow, Renew, Row, Take
 from primacy.errors import CannotHere, MissingExtra, NotReached, Refused
+from primacy.store.port import server_limit_ms
 from primacy.store.sql import NoTable, Result, Seen, SqlStore, rows_of, take_values
 from primacy.store.sql_text import MARIADB_IDENTITY, MYSQL_IDENTITY, Texts, spelled
 from primacy.store.sql_text import mysql as mysql_texts
@@ -210,7 +211,7 @@ class MysqlStore(SqlStore):
         texts = mysql_texts(self._table, MARIADB_IDENTITY if maria else MYSQL_IDENTITY)
         self.texts = Texts(*(spelled(text, "%({})s") for text in texts))
         if maria:
-            self._prefix = f"SET STATEMENT max_statement_time = {self._limit_ms / 1_000:.3f} FOR "
+            self._prefix = f"SET STATEMENT max_statement_time = {server_limit_ms(self._limit_ms) / 1_000:.3f} FOR "
         else:
             self._execute("SET SESSION innodb_lock_wait_timeout = 1", {})  # whole seconds; the socket is stricter
 
@@ -234,8 +235,8 @@ class MysqlStore(SqlStore):
         return super()._with_table(statement)
 
 
-class _Duplicate(Exception):
-    """The row is there already. Never leaves the store."""
+class _Duplicate(Refused):
+    """The row is there already."""
 
 
 def _quadruples(requests: Sequence[Renew] | Sequence[ReleaseRow]) -> list[tuple[str, str, int, int]]:

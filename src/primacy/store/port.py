@@ -90,6 +90,11 @@ def limit_of_ms(hold_ms: int) -> int:
     return max(LIMIT_MS_LEAST, hold_ms * 3 // 10)
 
 
+def server_limit_ms(limit_ms: int) -> int:
+    """What the server itself is told: less, so that it refuses before the connection is given up."""
+    return limit_ms * 2 // 3
+
+
 def wrong_lease(name: str) -> str:
     """What is wrong with the name of a lease; empty for nothing."""
     if _NAME.fullmatch(name):

@@ -16,6 +16,7 @@ from typing import Any
 
 from primacy.election.store import ReleaseRow, Renew, Take
 from primacy.errors import MissingExtra, NotReached, Refused, UsageError
+from primacy.store.port import server_limit_ms
 from primacy.store.sql import NoTable, Seen, SqlStore, rows_of, take_values
 from primacy.store.sql_text import Texts, spelled
 from primacy.store.sql_text import postgresql as postgresql_texts
@@ -123,7 +124,7 @@ class PostgresqlStore(SqlStore):
     def _execute(self, text: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
         connection = self._connected()
         if "%(limit)s" in text:
-            values = {**values, "limit": str(self._limit_ms)}
+            values = {**values, "limit": str(server_limit_ms(self._limit_ms))}
         try:
             cursor = connection.execute(psycopg_sql.SQL(text), values)
             return cursor.fetchall() if cursor.description is not None else []
@@ -233,6 +234,11 @@ def options_of(url: str) -> Options:
     except psycopg.Error as error:
         said = str(error).strip().replace(url, "the address")
         raise UsageError(f"not an address of PostgreSQL, such as postgresql://host/db: {said}") from None
+    for port in str(found.get("port") or "").split(","):
+        if port and not port.isdigit():
+            raise UsageError(
+                f"not an address of PostgreSQL, such as postgresql://host:5432/db: {port[:20]!r} is no port"
+            )
     return lambda: dict(found)
 
 

@@ -8,17 +8,32 @@ and never answered.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 from primacy.election.messages import Message, Release
 from primacy.transport.links import Links
 
-__all__ = ["Hear", "MemoryNet", "MemoryTransport", "ReadyDatagram", "Transport"]
+__all__ = ["Hear", "MemoryNet", "MemoryTransport", "Overhear", "ReadyDatagram", "Transport", "Trouble", "ignored"]
 
+Overhear = Callable[[str, int, list[Any]], None]
+"""Told each word with its sender and the sender's boot: a row of plain values, which may be of a later version."""
 Hear = Callable[[Message], None]
 """Told each message whose seal was good, or which needs none."""
 ReadyDatagram = tuple[bytes, str, int]
 """A sealed datagram with the address, in numbers, that it goes to."""
+
+
+class Trouble(NamedTuple):
+    """What stands between this node and another, for people."""
+
+    node: str
+    sentence: str
+    alarm: bool = False
+    """Not just silence: something is wrong that could be dangerous."""
+
+
+def ignored(sender: str, boot: int, row: list[Any]) -> None:
+    """Nobody listens to words."""
 
 
 class Transport(Protocol):
@@ -34,12 +49,24 @@ class Transport(Protocol):
         """What was cut on purpose."""
         ...
 
-    async def start(self, hear: Hear) -> None:
+    @property
+    def troubles(self) -> list[Trouble]:
+        """Names that cannot be resolved, other layouts, other secrets, two starts of one id: as it stands now."""
+        ...
+
+    async def start(self, hear: Hear, overhear: Overhear = ...) -> None:
         """From here on messages are heard and can be sent. Raises one of ours if that cannot be."""
         ...
 
     def send(self, to: str, message: Message) -> None:
         """Never waits, and never fails: what cannot be sent is lost."""
+        ...
+
+    def tell(self, to: str, row: list[Any], only: int = 0) -> int:
+        """A word to another node. Returns the start of it that alone can hear this; 0 if nobody can.
+
+        With `only`, it is told to that start and to no other.
+        """
         ...
 
     def ready_release(self, release: Release) -> list[ReadyDatagram]:
@@ -56,14 +83,20 @@ class MemoryNet:
 
     def __init__(self) -> None:
         self.heard_by: dict[str, Hear] = {}
+        self.overheard_by: dict[str, Overhear] = {}
         self.waiting: list[tuple[str, Message]] = []
+        self.words: list[tuple[str, str, list[Any]]] = []
 
     def deliver(self) -> None:
         """What was sent by now. What follows from it waits for the next time."""
         waiting, self.waiting = self.waiting, []
+        words, self.words = self.words, []
         for to, message in waiting:
             if to in self.heard_by:
                 self.heard_by[to](message)
+        for to, sender, row in words:
+            if to in self.overheard_by:
+                self.overheard_by[to](sender, 1, row)
 
 
 class MemoryTransport:
@@ -75,8 +108,9 @@ class MemoryTransport:
         self.others = others
         self.counters: dict[str, int] = {}
         self.links = Links()
+        self.troubles: list[Trouble] = []
 
-    async def start(self, hear: Hear) -> None:
+    async def start(self, hear: Hear, overhear: Overhear = ignored) -> None:
         def receive(message: Message) -> None:
             if message.origin.node in self.links.deaf_to:
                 self._count("cut")
@@ -85,6 +119,7 @@ class MemoryTransport:
             hear(message)
 
         self.net.heard_by[self.node] = receive
+        self.net.overheard_by[self.node] = overhear
 
     def send(self, to: str, message: Message) -> None:
         if to in self.links.dumb_to:
@@ -95,11 +130,21 @@ class MemoryTransport:
         else:
             self._count("unsent")
 
+    def tell(self, to: str, row: list[Any], only: int = 0) -> int:  # noqa: ARG002
+        if to not in self.net.overheard_by or to not in self.others:
+            return 0
+        if to in self.links.dumb_to:
+            self._count("cut")
+            return 1
+        self.net.words.append((to, self.node, row))
+        return 1
+
     def ready_release(self, release: Release) -> list[ReadyDatagram]:
         return [(str(release.term).encode(), to, 0) for to in self.others if to not in self.links.dumb_to]
 
     def close(self) -> None:
         self.net.heard_by.pop(self.node, None)
+        self.net.overheard_by.pop(self.node, None)
 
     def _count(self, what: str) -> None:
         self.counters[what] = self.counters.get(what, 0) + 1

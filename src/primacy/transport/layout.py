@@ -79,6 +79,7 @@ def _plain_evidence(release: Release | None) -> list[Any] | None:
 
 
 Read = Callable[[Any], Any]
+Word = list[Any]
 
 
 class Kind(NamedTuple):
@@ -129,6 +130,20 @@ def packed(message: Message) -> bytes:
     if type(message) is messages.VoteRequest:
         fields[2] = _plain_evidence(message.evidence)
     return _encode([number, *message.origin[1:], *fields])
+
+
+def packed_word(row: Word) -> bytes:
+    """What is told beside the election."""
+    return _encode(row)
+
+
+def unpacked_word(payload: bytes) -> Word | None:
+    """A row of plain values that starts with its kind; what it means is its reader's to judge."""
+    try:
+        row = _decode(payload)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    return row if type(row) is list and row and type(row[0]) is int else None
 
 
 def unpacked(sender: str, payload: bytes) -> Message | None:

@@ -8,7 +8,7 @@ election and receiver. So a datagram of another cluster, of another election, fo
 back, has no good seal. `key` is kept for keys of single nodes; 0 is the cluster's one secret, and all nodes that have
 it trust each other fully.
 
-Three sorts:
+Four sorts:
 
 - a message belongs to this start of the receiver, and comes once: the receiver's boot must be ours, the counter must be
   new in the window of its sender's start. So nothing that was recorded before a restart is ever heard after it.
@@ -16,6 +16,10 @@ Three sorts:
   that it answers. That one's seal was good, and the greeting is bound to the boot that it came from.
 - a release stands outside of both (G6): it is sealed beforehand, for whoever the receiver is by then, and may be
   repeated. Its term and its sender's boot are in it.
+- a word is what nodes tell each other beside the election (how they stand, what happened, orders of an operator): as
+  safe from repetition as a message, and never seen by a strategy.
+
+A sort that is not known here is of a later version: counted, and not heard.
 
 Secrets are compared in constant time, and stand in no message, log or exception.
 """
@@ -61,6 +65,10 @@ class Sort(IntEnum):
     MESSAGE = 0
     RELEASE = 1
     GREETING = 2
+    WORD = 3
+
+
+_SORTS = frozenset(Sort)
 
 
 class Drop(NamedTuple):
@@ -197,8 +205,10 @@ class Seal:
         sender = name.decode("utf-8", "replace")
         if layout != LAYOUT:
             return Drop("layout", sender, layout)
-        if key != KEY_CLUSTER or sort not in Sort.__members__.values() or len(name) != length:
+        if key != KEY_CLUSTER or len(name) != length:
             return Drop("head", sender)
+        if sort not in _SORTS:
+            return Drop("unknown", sender)
         return Opened(Sort(sort), sender, boot, receiver_boot, counter, body[HEAD.size + length :])
 
     def _is_good(self, body: bytes, tag: bytes) -> bool:

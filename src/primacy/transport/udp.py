@@ -19,14 +19,18 @@ import contextlib
 import errno
 import socket
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any
 
 from primacy.election.messages import Message, Release
 from primacy.errors import CannotHere, InUse
-from primacy.transport import Hear, ReadyDatagram
-from primacy.transport.layout import packed, unpacked
+from primacy.transport import Hear, Overhear, ReadyDatagram, Trouble, ignored
+from primacy.transport.doubles import FORGOTTEN_S, Doubles
+from primacy.transport.layout import LAYOUT, packed, packed_word, unpacked, unpacked_word
 from primacy.transport.links import Links
-from primacy.transport.seal import DATAGRAM_BYTES_MAX, Drop, Opened, Seal, Sort, Windows
+from primacy.transport.peer import Address, Peer, SocketAddress, numeric
+from primacy.transport.seal import DATAGRAM_BYTES_MAX, Drop, Opened, Seal, Sort
+
+__all__ = ["Address", "UdpTransport"]
 
 READS_MAX = 64
 """Datagrams of one node in a turn: several beats of a hundred nodes, and still only about a millisecond."""
@@ -42,43 +46,6 @@ SAID = ("size", "foreign", "seal", "stranger", "layout", "head", "payload", "rep
 """Drops that somebody should look into; the others are a network's daily life."""
 
 
-class Address(NamedTuple):
-    """What stands in the file, `host:port`."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def of(cls, text: str) -> Address:
-        host, _, port = text.rpartition(":")
-        return cls(host.removeprefix("[").removesuffix("]"), int(port))
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-SocketAddress = tuple[str, int] | tuple[str, int, int, int]
-
-
-class Peer:
-    """Another node, as far as datagrams go."""
-
-    def __init__(self, name: str, dialled: Address) -> None:
-        self.name = name
-        self.dialled = dialled
-        self.address: SocketAddress | None = None
-        self.socket: socket.socket | None = None
-        self.boot = 0
-        """Of its start, as it said itself; 0 if nothing was heard."""
-        self.windows = Windows()
-        self.last: Message | None = None
-        """The last message that was sent: again, once, if it turns out that its receiver has started anew."""
-        self.last_counter = 0
-        self.heard_s = 0.0
-        self.greeted_s = 0.0
-        self.complained: set[str] = set()
-
-
 class UdpTransport:
     """The port `Transport`, for one node. `complain` is told what an operator should know."""
 
@@ -90,8 +57,10 @@ class UdpTransport:
         self.complain = complain
         self.counters: dict[str, int] = {}
         self.links = Links()
+        self.doubles = Doubles()
         self.peers = {name: Peer(name, others[name]) for name in sorted(others)}
         self._hear: Hear = lambda _: None
+        self._overhear: Overhear = ignored
         self._door: socket.socket | None = None
         self._bound: SocketAddress = (listen.host, listen.port)
         self._resolving: asyncio.Task[None] | None = None
@@ -101,9 +70,9 @@ class UdpTransport:
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
-    async def start(self, hear: Hear) -> None:
+    async def start(self, hear: Hear, overhear: Overhear = ignored) -> None:
         self._loop = asyncio.get_running_loop()
-        self._hear = hear
+        self._hear, self._overhear = hear, overhear
         found = await self._looked_up(self.listen, passive=True)
         if found is None:
             raise CannotHere(f"the own address {self.listen} cannot be resolved; say `bind` for this node in the file")
@@ -166,6 +135,7 @@ class UdpTransport:
                     one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
         peer.socket, peer.address = fresh, address
         peer.complained.clear()
+        peer.trouble = ""
         self._loop.add_reader(fresh, self._read, fresh, peer, READS_MAX)
 
     def _hang_up(self, peer: Peer) -> None:
@@ -210,7 +180,37 @@ class UdpTransport:
             return None
         return (found[0][0], found[0][4]) if found else None  # type: ignore[return-value]
 
+    @property
+    def troubles(self) -> list[Trouble]:
+        found = [Trouble(peer.name, peer.trouble) for peer in self.peers.values() if peer.trouble]
+        now_s = self._loop.time()
+        for name, source in self.doubles.found(now_s).items():
+            found.append(self._unheard(name, source, now_s))
+        return found
+
+    def _unheard(self, name: str, source: str, now_s: float) -> Trouble:
+        """Something with a good seal says that it is this node, and is not the start that is heard."""
+        peer = self.peers.get(name)
+        if peer is None or now_s - peer.heard_s <= FORGOTTEN_S:
+            place = f", one of them from {source}" if source else ""
+            return Trouble(
+                name,
+                f"two machines speak as node {name} at the same time{place}: two have this id, or a disk was copied; "
+                "stop one of them",
+                alarm=True,
+            )
+        if source:
+            return Trouble(
+                name,
+                f"node {name} speaks from {source}, and answers go to {peer.dialled}, where it does not get them: "
+                f"correct cluster.manager.nodes.{name}.addr in the file",
+            )
+        return Trouble(
+            name, f"node {name} is heard and does not hear this node: look at the firewall for UDP to {peer.dialled}"
+        )
+
     def _complain_once(self, peer: Peer, sentence: str) -> None:
+        peer.trouble = sentence
         if sentence not in peer.complained:
             peer.complained.add(sentence)
             self.complain(sentence)
@@ -228,6 +228,15 @@ class UdpTransport:
         data = self.seal.sealed(Sort.MESSAGE, to, peer.boot, packed(message))
         peer.last, peer.last_counter = message, self.seal.counter
         self._put(peer, data)
+
+    def tell(self, to: str, row: list[Any], only: int = 0) -> int:
+        peer = self.peers.get(to)
+        if peer is None or (only and peer.boot != only):
+            return peer.boot if peer is not None else 0
+        data = self.seal.sealed(Sort.WORD, to, peer.boot, packed_word(row))
+        assert len(data) <= DATAGRAM_BYTES_MAX, "whoever makes a word bounds it"
+        self._put(peer, data)
+        return peer.boot
 
     def ready_release(self, release: Release) -> list[ReadyDatagram]:
         payload = packed(release)
@@ -266,8 +275,13 @@ class UdpTransport:
 
     def _read(self, from_: socket.socket, peer: Peer | None, most: int) -> None:
         for _ in range(most):
+            source = ""
             try:
-                data = from_.recv(DATAGRAM_BYTES_MAX + 1)
+                if peer is None:
+                    data, address = from_.recvfrom(DATAGRAM_BYTES_MAX + 1)
+                    source = str(Address(*address[:2]))
+                else:
+                    data = from_.recv(DATAGRAM_BYTES_MAX + 1)
             except BlockingIOError:
                 return
             except ConnectionRefusedError:
@@ -276,44 +290,61 @@ class UdpTransport:
             except OSError:
                 self._count("unread")
                 return
-            self._take(data, peer)
-            if from_.fileno() < 0:  # what was heard made us close
-                return
+            if self._take(data, peer, source):
+                return  # mostly it is the only one: to be woken again costs less than to look each time
 
-    def _take(self, data: bytes, dialled: Peer | None) -> None:
+    def _take(self, data: bytes, dialled: Peer | None, source: str) -> bool:
+        """True if something was heard."""
         opened = self.seal.opened(data)
         if isinstance(opened, Drop):
             self._dropped(opened, dialled)
-            return
+            return False
         peer = self.peers.get(opened.sender)
         if peer is None:
             self._drop("stranger")
-            return
+            return False
         if peer.name in self.links.deaf_to:
             self._count("cut")
-            return
+            return False
         known = peer.windows.knows(opened.boot)
-        if opened.sort is not Sort.RELEASE and not self._is_fresh(peer, opened):
-            return
-        message = None
-        if opened.sort is not Sort.GREETING:
+        if opened.sort is not Sort.RELEASE and not self._is_fresh(peer, opened, source):
+            return False
+        message = word = None
+        if opened.sort is Sort.WORD:
+            word = unpacked_word(opened.payload)
+            if word is None:
+                self._drop("payload")
+                return False
+        elif opened.sort is not Sort.GREETING:
             message = unpacked(opened.sender, opened.payload)
             if message is None or (type(message) is Release) != (opened.sort is Sort.RELEASE):
                 self._drop("payload")
-                return
+                return False
         peer.heard_s = self._loop.time()
-        if opened.sort is Sort.GREETING or (opened.sort is Sort.MESSAGE and not known):
+        if opened.sort is Sort.GREETING or (opened.sort is not Sort.RELEASE and not known):
             self._meet(peer, opened)
+        elif opened.boot != peer.boot and opened.sort is not Sort.RELEASE:
+            self.doubles.note(peer.heard_s, peer.name, opened.boot, opened.counter, source)
+        peer.trouble = ""
         if message is not None:
             self._count("received")
             self._hear(message)
+        elif word is not None:
+            self._count("received")
+            self._overhear(peer.name, opened.boot, word)
+        return opened.sort is not Sort.GREETING
 
-    def _is_fresh(self, peer: Peer, opened: Opened) -> bool:
+    def _is_fresh(self, peer: Peer, opened: Opened, source: str) -> bool:
         """For this start of ours, and not heard before. One that knows another start is told about this one."""
         if opened.receiver_boot != self.seal.boot:
             self._count("other-boot")
-            if opened.sort is Sort.MESSAGE:
-                self._greet(peer, opened)
+            now_s = self._loop.time()
+            if opened.sort is Sort.GREETING:  # to somebody else who says that he is this node
+                self.doubles.note(now_s, self.seal.node, opened.receiver_boot, opened.counter, "")
+                return False
+            if opened.boot != peer.boot or now_s - peer.heard_s > FORGOTTEN_S:
+                self.doubles.note(now_s, peer.name, opened.boot, opened.counter, source)
+            self._greet(peer, opened)
             return False
         if not peer.windows.is_new(opened.boot, opened.counter):
             self._drop("replay")
@@ -337,6 +368,7 @@ class UdpTransport:
         if peer.boot == heard.boot:
             return
         unknown, peer.boot = not peer.boot, heard.boot
+        self.doubles.forget(peer.name, heard.boot)
         message, peer.last = peer.last, None
         answers = heard.sort is Sort.GREETING and heard.payload == peer.last_counter.to_bytes(8, "big")
         if message is not None and (unknown or answers):
@@ -353,8 +385,8 @@ class UdpTransport:
         if drop.why == "layout" and sender is not None:
             self._complain_once(
                 sender,
-                f"node {sender.name} speaks layout {drop.layout}, which this version of primacy does not know: it "
-                "is not heard; upgrade this node",
+                f"node {sender.name} speaks layout {drop.layout}, and this version of primacy layout {LAYOUT}: they do "
+                f"not hear each other; upgrade {'this node' if drop.layout > LAYOUT else f'node {sender.name}'}",
             )
         elif drop.why == "seal" and dialled is not None:
             self._complain_once(
@@ -378,14 +410,3 @@ class UdpTransport:
             self._unsaid = {}
             self.complain(f"dropped datagrams: {kinds}")
             self._saying = self._loop.call_later(SAY_AGAIN_S, self._say_drops)
-
-
-def numeric(address: Address, family: int = 0) -> SocketAddress | None:
-    """The address, if it is one already and no name has to be looked up."""
-    try:
-        found = socket.getaddrinfo(
-            address.host, address.port, family=family, type=socket.SOCK_DGRAM, flags=socket.AI_NUMERICHOST
-        )
-    except (OSError, UnicodeError):
-        return None
-    return found[0][4] if found else None  # type: ignore[return-value]

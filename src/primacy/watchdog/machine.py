@@ -23,7 +23,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple, assert_never
 
-from primacy.election.inputs import GuardLost, RunLock, WorkGone, WorkStarted
+from primacy.election.inputs import GuardLost, RunLock, WorkDeferred, WorkGone, WorkStarted
 from primacy.election.model import Leadership
 from primacy.settings.timing import Timing
 
@@ -198,7 +198,7 @@ class WatchLock(NamedTuple):
 class Tell(NamedTuple):
     """The election is told."""
 
-    given: WorkStarted | WorkGone | GuardLost | RunLock
+    given: WorkStarted | WorkGone | GuardLost | RunLock | WorkDeferred
 
 
 class GiveUp(NamedTuple):
@@ -222,6 +222,11 @@ class Happened(StrEnum):
     LOCK_FREE = "lock-free"
     GUARD_LOST = "guard-lost"
     STUCK = "stuck"
+    AWAITS = "awaits-approval"
+    APPROVED = "approved"
+    FENCING = "fencing"
+    FENCED = "fenced"
+    FENCE_FAILED = "fence-failed"
 
 
 class Note(NamedTuple):

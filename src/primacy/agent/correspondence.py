@@ -1,0 +1,231 @@
+"""What this node and the others tell each other beside the election: how each stands, what happened, and orders.
+
+How a node stands goes to all others once a second, more often while it holds something short, and soon after a change:
+also without a leader, and also from a node that is mute. Events go along as they happen, and may be lost. An order is
+repeated until it is answered, and done once: its receiver knows its number, and a receiver that was started anew in
+between is not told again.
+
+Nothing here decides anything, and nothing is sent while an election is being settled: it waits a moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from typing import Any, Protocol
+
+from primacy.control import Heard, Snapshot
+from primacy.control.cluster import alarms
+from primacy.control.news import SUMMARY, row_of, summary_in, summary_of
+from primacy.control.orders import PASSED
+from primacy.control.post import (
+    DONE,
+    REFUSED,
+    WRONG,
+    Answer,
+    Happened,
+    Order,
+    answer_row,
+    happened_row,
+    order_row,
+    read,
+)
+from primacy.errors import NotReached, PrimacyError, Refused, UsageError
+from primacy.node.clock import Clock
+from primacy.transport import Transport
+
+NEWS_MS = 1_000
+NEWS_LEAST_MS = 200
+"""Between two of them, however much changes."""
+SOON_S = 0.05
+"""After a change or an event: what it came from is finished first."""
+EVENTS_MAX = 64
+"""That wait to be told; more within a moment are lost."""
+TRIES = 16
+TRY_S = 0.2
+"""An order is given up after about three seconds, before a command gives up on its node."""
+DONE_MAX = 256
+"""Orders whose answers are remembered. More within `DONE_MS` are refused: no operator is so quick."""
+DONE_MS = 60_000
+ALARM_AGAIN_MS = 60_000
+
+
+class Office(Protocol):
+    """The agent."""
+
+    def snapshot(self) -> Snapshot: ...
+
+    def changing(self) -> tuple[Any, ...]:
+        """Cheap: something that differs when there is news."""
+        ...
+
+    def carry_out(self, name: str, body: dict[str, Any], said_at: str) -> None:
+        """Raises one of ours."""
+        ...
+
+    def heard_event(self, node: str, event: Happened) -> None: ...
+
+    def alarm(self, sentence: str) -> None: ...
+
+
+class Correspondence:
+    """One node's words with the others."""
+
+    def __init__(self, node: str, names: tuple[str, ...], transport: Transport, clock: Clock, office: Office) -> None:
+        self.node = node
+        self.names = tuple(name for name in names if name != node)
+        self.transport = transport
+        self.clock = clock
+        self.office = office
+        self.others: dict[str, Heard] = {}
+        self._told_ms = 0
+        self._changing: tuple[Any, ...] = ()
+        self._news: tuple[Any, ...] = ()
+        self._timer: asyncio.TimerHandle | None = None
+        self._events: deque[Happened] = deque(maxlen=EVENTS_MAX)
+        self._event_timer: asyncio.TimerHandle | None = None
+        self._asked: dict[int, asyncio.Future[Answer]] = {}
+        self._done: dict[tuple[str, int, int], tuple[int, Answer]] = {}
+        self._alarmed: dict[str, int] = {}
+        self._closed = False
+
+    def start(self) -> None:
+        self._tell_in(SOON_S)
+
+    def close(self) -> None:
+        self._closed = True
+        for timer in (self._timer, self._event_timer):
+            if timer is not None:
+                timer.cancel()
+        for answer in self._asked.values():
+            answer.cancel()
+
+    # --- how this node stands -----------------------------------------------------------------------------------------
+
+    def stepped(self) -> None:
+        """After each step: is there news?"""
+        now = self.office.changing()
+        if now != self._changing and not self._closed:
+            self._changing = now
+            since_ms = self.clock.now_ms() - self._told_ms
+            self._tell_in(max(SOON_S, (NEWS_LEAST_MS - since_ms) / 1_000))
+
+    def _tell_in(self, after_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(after_s, self._tell)
+
+    def _tell(self) -> None:
+        shot = self.office.snapshot()
+        summary = summary_of(shot)
+        self._told_ms = shot.now_ms
+        row = row_of(summary)
+        for name in self.names:
+            self.transport.tell(name, row)
+        self._look_for_alarms(shot)
+        period_ms = NEWS_MS
+        if summary.hold_left_ms:
+            period_ms = min(NEWS_MS, max(NEWS_LEAST_MS, summary.hold_left_ms // 2))
+        self._tell_in(period_ms / 1_000)
+
+    def _look_for_alarms(self, shot: Snapshot) -> None:
+        for sentence in alarms(shot):
+            last_ms = self._alarmed.get(sentence)
+            if last_ms is None or shot.now_ms - last_ms > ALARM_AGAIN_MS:
+                self._alarmed[sentence] = shot.now_ms
+                self.office.alarm(sentence)
+        if len(self._alarmed) > DONE_MAX:
+            self._alarmed.clear()
+
+    # --- what happened ------------------------------------------------------------------------------------------------
+
+    def happened(self, event: Happened) -> None:
+        """To all others, soon."""
+        if self._closed:
+            return
+        self._events.append(event)
+        if self._event_timer is None:
+            self._event_timer = asyncio.get_running_loop().call_later(SOON_S, self._tell_events)
+
+    def _tell_events(self) -> None:
+        self._event_timer = None
+        while self._events:
+            row = happened_row(self._events.popleft())
+            for name in self.names:
+                self.transport.tell(name, row)
+
+    # --- what is heard ------------------------------------------------------------------------------------------------
+
+    def hear(self, sender: str, boot: int, row: list[Any]) -> None:
+        if row[0] == SUMMARY:
+            summary = summary_in(row)
+            if summary is not None:
+                self.others[sender] = Heard(summary, boot, self.clock.now_ms())
+            return
+        match read(row):
+            case Happened() as event:
+                self.office.heard_event(sender, event)
+            case Order() as order:
+                self._on_order(sender, boot, order)
+            case Answer() as answer:
+                waiting = self._asked.get(answer.number)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(answer)
+
+    # --- orders -------------------------------------------------------------------------------------------------------
+
+    async def pass_on(self, to: str, name: str, body: dict[str, Any]) -> str:
+        """What the other node says to it. Raises `NotReached`, or what it refuses with."""
+        number = secrets.randbits(62)
+        row = order_row(Order(number, name, body))
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
+        start = 0
+        try:
+            for _ in range(TRIES):
+                now = self.transport.tell(to, row, start)
+                if start and now != start:
+                    raise NotReached(
+                        f"node {to} was started anew before it answered; whether it did this is not known: "
+                        "primacy status"
+                    )
+                start = now
+                done, _ = await asyncio.wait((answer,), timeout=TRY_S)
+                if done:
+                    return _outcome(answer.result())
+        finally:
+            del self._asked[number]
+        raise NotReached(
+            f"node {to} was not reached: no answer within {TRIES * TRY_S:.0f} s; if only its answers are lost, it may "
+            "have done this: primacy status"
+        )
+
+    def _on_order(self, sender: str, boot: int, order: Order) -> None:
+        key, now_ms = (sender, boot, order.number), self.clock.now_ms()
+        if key not in self._done:
+            while self._done and now_ms - next(iter(self._done.values()))[0] > DONE_MS:
+                del self._done[next(iter(self._done))]
+            if len(self._done) >= DONE_MAX:
+                refusal = Answer(order.number, REFUSED, f"node {self.node} was given too many orders; try again later")
+                self.transport.tell(sender, answer_row(refusal))
+                return
+            self._done[key] = (now_ms, self._carried_out(sender, order))
+        self.transport.tell(sender, answer_row(self._done[key][1]))
+
+    def _carried_out(self, sender: str, order: Order) -> Answer:
+        if order.name not in PASSED:
+            return Answer(order.number, WRONG, f"{order.name}: node {self.node} does not take this from another node")
+        try:
+            self.office.carry_out(order.name, order.body, sender)
+        except UsageError as error:
+            return Answer(order.number, WRONG, str(error))
+        except PrimacyError as error:
+            return Answer(order.number, REFUSED, str(error))
+        return Answer(order.number, DONE, self.office.snapshot().view.waits_for)
+
+
+def _outcome(answer: Answer) -> str:
+    if answer.status == DONE:
+        return answer.text
+    raise (UsageError if answer.status == WRONG else Refused)(answer.text)

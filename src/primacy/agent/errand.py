@@ -1,0 +1,86 @@
+"""A small command that the agent runs beside its node: a fence command, a hook, a health probe.
+
+It has a group of its own, so that it can be killed with all that it started; it inherits no descriptor but the output;
+its end is seen by the loop, without a thread. Whoever starts one never waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+
+HIDDEN = ("PRIMACY_", "NOTIFY_SOCKET", "WATCHDOG_", "LISTEN_")
+"""What the agent itself was told: not for others. Ours are given anew, each time with what holds then."""
+NOT_STARTED = 126
+"""A shell's number for a command that could not be started."""
+
+Done = Callable[[int, str], None]
+"""Told the exit code, as a shell says it, and why it could not be started, if it could not."""
+
+
+def outer_environment(around: Mapping[str, str]) -> dict[str, str]:
+    """The agent's own environment, without what was meant for the agent alone."""
+    return {name: value for name, value in around.items() if not name.startswith(HIDDEN)}
+
+
+class Errand:
+    """One run of one command. `done` is told once, unless it was killed by us."""
+
+    def __init__(
+        self, argv: Sequence[str], environment: Mapping[str, str], cwd: str, done: Done, *, quiet: bool = False
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._done: Done | None = done
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pidfd = -1
+        output = subprocess.DEVNULL if quiet else 2
+        try:
+            self._process = subprocess.Popen(
+                list(argv),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=cwd,
+                env=dict(environment),
+                start_new_session=True,
+            )
+            self._pidfd = os.pidfd_open(self._process.pid)
+        except (OSError, ValueError) as error:
+            self.kill()
+            if self._process is not None:
+                self._process.wait()
+                self._process = None
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            self._done = done
+            self._loop.call_soon(self._say, NOT_STARTED, f"{argv[0]}: {why}")
+            return
+        self._loop.add_reader(self._pidfd, self._ended)
+
+    @property
+    def is_over(self) -> bool:
+        return self._process is None
+
+    def kill(self) -> None:
+        """It, and what is left of its group; nobody is told."""
+        self._done = None
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _ended(self) -> None:
+        process = self._process
+        assert process is not None
+        self._loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        code = process.wait()
+        self._process = None
+        self._say(128 - code if code < 0 else code, "")
+
+    def _say(self, code: int, why: str) -> None:
+        done, self._done = self._done, None
+        if done is not None:
+            done(code, why)

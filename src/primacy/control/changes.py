@@ -1,0 +1,112 @@
+"""From events to changes of leadership: who leads since when, why, and how long each phase took. Pure.
+
+The events may be of several nodes, whose clocks differ by whatever they differ: spans across nodes are for people, and
+one that would be negative is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from primacy.election.events import Code
+
+ELECTED = (Code.ELECTED, Code.LEASE_TAKEN)
+CAUSES = (
+    Code.TRANSFER,
+    Code.STEP_DOWN,
+    Code.PAUSED,
+    Code.UNHEALTHY,
+    Code.STOPPING,
+    Code.MAJORITY_LOST,
+    Code.GUARD_LOST,
+    Code.CANNOT_START,
+    Code.TERM_AHEAD,
+    Code.HIGHER_TERM,
+    Code.TOKEN_LOW,
+    Code.WORK_ENDED,
+    Code.RENEWAL_LATE,
+    Code.LEASE_LOST,
+    Code.OUTRANKED,
+    Code.REMOVED,
+    Code.STALE_INCARNATION,
+    Code.TWO_BOOTS,
+)
+"""Why the one before gave up, as it says itself."""
+NOTICED = (Code.LEADER_SILENT, Code.LEADER_LEFT, Code.RELEASE_APPLIED)
+"""How another node knows."""
+RUNNING, GONE = "running", "gone"
+
+
+class Change(NamedTuple):
+    """One new leader. Spans in milliseconds; None where the events do not tell."""
+
+    term: int
+    leader: str
+    at_unix_ms: int
+    reason: str
+    noticed_ms: int | None
+    """From the cause to the moment at which somebody else knew of it."""
+    elected_ms: int | None
+    """From there to the new leader."""
+    started_ms: int | None
+    """From there to the running command."""
+    gap_ms: int | None
+    """From the confirmed end of the command to its next start."""
+
+
+def changes(events: Sequence[dict[str, Any]]) -> list[Change]:
+    """Oldest first. `events` are rows of `/v1/events`, in any order."""
+    rows = sorted(events, key=lambda row: (row["at_unix_ms"], row["number"]))
+    found: list[Change] = []
+    begins = 0
+    for place, row in enumerate(rows):
+        if row["code"] in ELECTED and row["text"].startswith(f"{row['node']} "):
+            after = next((n for n in range(place + 1, len(rows)) if rows[n]["code"] in ELECTED), len(rows))
+            found.append(_change(rows[begins:place], row, rows[place + 1 : after]))
+            begins = place
+    return found
+
+
+def _change(before: list[dict[str, Any]], elected: dict[str, Any], after: list[dict[str, Any]]) -> Change:
+    at_ms, leader, term = elected["at_unix_ms"], elected["node"], elected["term"]
+    cause = _last(before, CAUSES)
+    told = [row for row in before if cause is None or row["at_unix_ms"] >= cause["at_unix_ms"]]
+    noticed = _first([row for row in told if row["node"] == leader], NOTICED) or _first(told, NOTICED)
+    runs = _first([row for row in after if row["node"] == leader], (RUNNING,))
+    gone = _last(before, (GONE,))
+    return Change(
+        term=term,
+        leader=leader,
+        at_unix_ms=at_ms,
+        reason=_reason(cause or noticed, begins=not before or not _any_leader(before)),
+        noticed_ms=_span(cause, noticed),
+        elected_ms=_span(noticed or cause, elected),
+        started_ms=_span(elected, runs),
+        gap_ms=_span(gone, runs),
+    )
+
+
+def _reason(cause: dict[str, Any] | None, *, begins: bool) -> str:
+    if cause is not None:
+        return str(cause["text"])
+    return "nobody led before" if begins else "not known here"
+
+
+def _any_leader(rows: list[dict[str, Any]]) -> bool:
+    return any(row["code"] in ELECTED or row["code"] == Code.FOLLOWS for row in rows)
+
+
+def _first(rows: list[dict[str, Any]], codes: Sequence[str]) -> dict[str, Any] | None:
+    return next((row for row in rows if row["code"] in codes), None)
+
+
+def _last(rows: list[dict[str, Any]], codes: Sequence[str]) -> dict[str, Any] | None:
+    return next((row for row in reversed(rows) if row["code"] in codes), None)
+
+
+def _span(start: dict[str, Any] | None, end: dict[str, Any] | None) -> int | None:
+    if start is None or end is None:
+        return None
+    span_ms = int(end["at_unix_ms"] - start["at_unix_ms"])
+    return span_ms if span_ms >= 0 else None

@@ -1,0 +1,176 @@
+"""`GET /v1/cluster`: all nodes as one of them knows them, each with the age of what it said; and what is alarming.
+
+A claim to run the command is a word of the past. It counts until its hold is over, or until a later start of another
+node shows that it had ended: only a node that *still* claimed it after another had started is an alarm.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any, NamedTuple
+
+from primacy.control import API, Heard, Snapshot
+from primacy.control.news import CONFIG_BYTES, Summary, summary_of
+from primacy.control.when import instant
+from primacy.settings import membership_rows
+
+ACTS = ("starting", "running", "stopping", "stuck")
+"""States in which something of the command may live."""
+CLAIM_MS = 2_500
+"""A claim without a hold counts for so long: two news may be lost."""
+SLACK_MS = 500
+"""By so much the news of two nodes may be late against each other, on a busy machine."""
+FRESH_MS = 5_000
+"""Older news say nothing about what a node is now."""
+
+
+def cluster(shot: Snapshot) -> dict[str, Any]:
+    """The document."""
+    settings = shot.settings
+    claims = current(claims_of(shot))
+    return {
+        "api": API,
+        "cluster": settings.cluster.name,
+        "election": settings.election.name,
+        "strategy": settings.election.strategy,
+        "mode": settings.election.mode,
+        "seen_from": shot.node,
+        "at": instant(shot.wall_ms),
+        "nodes": [_row(shot, name, kind) for name, kind, _ in membership_rows(settings)],
+        "acting": sorted(claim.node for claim in claims),
+        "alarms": alarms(shot),
+    }
+
+
+# --- who acts ---------------------------------------------------------------------------------------------------------
+
+
+class Claim(NamedTuple):
+    """A node says that something of the command lives there; moments on our clock."""
+
+    node: str
+    said_ms: int
+    began_ms: int
+    token: int
+    ends_ms: int
+    """From then on it says nothing any more."""
+
+
+def claims_of(shot: Snapshot) -> list[Claim]:
+    """All that were made and are not over by their own word."""
+    said = [(shot.node, summary_of(shot), shot.now_ms)]
+    said += [(name, heard.summary, heard.at_ms) for name, heard in sorted(shot.others.items())]
+    claims = [
+        Claim(
+            node,
+            at_ms,
+            at_ms - max(0, summary.run_ms),
+            summary.token,
+            at_ms + max(summary.hold_left_ms, CLAIM_MS),
+        )
+        for node, summary, at_ms in said
+        if summary.duty_state in ACTS
+    ]
+    return [claim for claim in claims if shot.now_ms <= claim.ends_ms]
+
+
+def current(claims: list[Claim]) -> list[Claim]:
+    """Without those that a later start shows to be over."""
+    return [one for one in claims if not any(_overtaken(one, other) for other in claims)]
+
+
+def _overtaken(one: Claim, other: Claim) -> bool:
+    later = (other.began_ms, other.token) > (one.began_ms, one.token)
+    return other.node != one.node and later and one.said_ms - SLACK_MS <= other.began_ms
+
+
+# --- what is alarming -------------------------------------------------------------------------------------------------
+
+
+def alarms(shot: Snapshot) -> list[str]:
+    """Sentences, each with the next command."""
+    found = []
+    for one, other in combinations(current(claims_of(shot)), 2):
+        older = min(one, other, key=lambda claim: (claim.token, claim.began_ms))
+        found.append(
+            f"nodes {one.node} and {other.node} both say that they run the command: it may run twice. Stop the older "
+            f"one: primacy pause {older.node}; then see: primacy why"
+        )
+    found += [trouble.sentence for trouble in shot.troubles if trouble.alarm]
+    heard_here = {trouble.node for trouble in shot.troubles if trouble.alarm}
+    for name, heard in sorted(shot.others.items()):
+        if shot.now_ms - heard.at_ms > FRESH_MS:
+            continue
+        for double in heard.summary.doubled:
+            if double not in heard_here:
+                heard_here.add(double)
+                found.append(
+                    f"node {name} hears two machines that speak as node {double}: two have this id, or a disk was "
+                    f"copied; stop one of them. On {name}, primacy status says where the other one is"
+                )
+        ours = shot.config[: 2 * CONFIG_BYTES]
+        if ours and heard.summary.config and heard.summary.config != ours:
+            found.append(
+                f"node {name} runs with another configuration than {shot.node} (nodes, times or election differ), and "
+                f"they do not vote for each other: compare primacy check on both, then start {name} with the same file"
+            )
+    return found
+
+
+# --- one node ---------------------------------------------------------------------------------------------------------
+
+
+def _row(shot: Snapshot, name: str, kind: str) -> dict[str, Any]:
+    listed = shot.settings.cluster.manager.nodes.get(name)
+    trouble = next((each.sentence for each in shot.troubles if each.node == name), None)
+    row: dict[str, Any] = {"node": name, "kind": kind, "addr": listed.addr if listed is not None else None}
+    if name == shot.node:
+        row |= {"heard_ms": 0, "told_ms": 0, **_said(shot, summary_of(shot), 0, shot.boot)}
+    else:
+        heard = shot.others.get(name)
+        row |= {"heard_ms": heard_ms(shot, name), **told(shot, heard)}
+    row["trouble"] = trouble
+    if shot.settings.control.lab and name == shot.node:
+        row["links"] = dict(shot.links)
+    return row
+
+
+def heard_ms(shot: Snapshot, name: str) -> int | None:
+    """Since anything was heard of it, or None."""
+    ages = [shot.heard_ms[name]] if name in shot.heard_ms else []
+    if name in shot.others:
+        ages.append(shot.now_ms - shot.others[name].at_ms)
+    return max(0, min(ages)) if ages else None
+
+
+def told(shot: Snapshot, heard: Heard | None) -> dict[str, Any]:
+    """What another node says of itself, and how old that is."""
+    if heard is None:
+        return {"told_ms": None, **dict.fromkeys(SAID)}
+    age_ms = max(0, shot.now_ms - heard.at_ms)
+    return {"told_ms": age_ms, **_said(shot, heard.summary, age_ms, heard.boot)}
+
+
+SAID = ("role", "term", "leader", "token", "hold_left_ms", "waits_for", "duty", "health", "version", "boot")
+
+
+def _said(shot: Snapshot, summary: Summary, age_ms: int, boot: int) -> dict[str, Any]:
+    since = instant(shot.wall_ms - age_ms - summary.run_ms) if summary.run_ms >= 0 else None
+    return {
+        "role": summary.role,
+        "term": summary.term,
+        "leader": summary.leader or None,
+        "token": summary.token or None,
+        "hold_left_ms": max(0, summary.hold_left_ms - age_ms),
+        "waits_for": summary.waits_for or None,
+        "duty": {
+            "kind": summary.duty_kind,
+            "state": summary.duty_state,
+            "since": since,
+            "pid": summary.pid or None,
+            "containment": summary.containment,
+        },
+        "health": summary.health,
+        "version": summary.version,
+        "boot": f"{boot:x}",
+    }

@@ -1,0 +1,92 @@
+"""`GET /metrics`: one snapshot in the text format of Prometheus. Loaded when it is first asked for, not before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.registry import Collector
+
+from primacy import __version__
+from primacy.control import Snapshot
+from primacy.control.cluster import alarms, heard_ms
+from primacy.control.document import acts_as_leader
+from primacy.control.news import ROLES, STATES
+from primacy.settings import membership_rows
+
+MS_PER_S = 1_000
+
+
+def exposition(shot: Snapshot) -> bytes:
+    """The text."""
+    registry = CollectorRegistry()
+    registry.register(_Collector(shot))
+    return generate_latest(registry)
+
+
+class _Collector(Collector):
+    """One snapshot, made for one answer."""
+
+    def __init__(self, shot: Snapshot) -> None:
+        self.shot = shot
+
+    def collect(self) -> Iterator[Metric]:
+        shot, view = self.shot, self.shot.view
+        settings, meters = shot.settings, shot.meters
+        info = {
+            "version": __version__,
+            "cluster": settings.cluster.name,
+            "election": settings.election.name,
+            "node": shot.node,
+            "strategy": settings.election.strategy,
+        }
+        yield _labelled("primacy_info", "What this node is.", {tuple(info.values()): 1}, tuple(info))
+        yield _one_of("primacy_role", "1 for the role that this node has.", "role", ROLES, str(view.role))
+        yield _one_of("primacy_duty_state", "1 for how its work stands.", "state", STATES, str(shot.duty.state))
+        yield _gauge("primacy_acting_leader", "1 if it leads, holds and runs.", int(acts_as_leader(shot)))
+        yield _gauge("primacy_term", "The newest term that it knows.", view.term)
+        yield _gauge("primacy_token", "Its fencing token; 0 if it does not lead.", view.token)
+        yield _gauge("primacy_hold_left_seconds", "How long its hold lasts.", view.hold_left_ms / MS_PER_S)
+        yield _gauge("primacy_healthy", "0 if a health probe fails.", int(shot.health == "ok"))
+        yield _gauge("primacy_alarms", "Sentences that an operator should read now: primacy status.", len(alarms(shot)))
+        yield _gauge("primacy_loop_late_seconds", "How late the last timer was.", meters.get("late_ms", 0) / MS_PER_S)
+        yield _gauge(
+            "primacy_loop_late_max_seconds",
+            "How late the latest timer of the last minute was.",
+            meters.get("late_max_ms", 0) / MS_PER_S,
+        )
+        yield CounterMetricFamily(
+            "primacy_failovers", "Leaders after the first one that this start saw.", value=meters.get("failovers", 0)
+        )
+        yield SummaryMetricFamily(
+            "primacy_ballot_save_seconds",
+            "How long the disk took for each ballot.",
+            count_value=int(meters.get("saves", 0)),
+            sum_value=meters.get("save_ms", 0) / MS_PER_S,
+        )
+        yield _gauge("primacy_ballot_save_max_seconds", "The slowest of them.", meters.get("save_max_ms", 0) / MS_PER_S)
+        datagrams = CounterMetricFamily("primacy_datagrams", "Sent, received, and why dropped.", labels=["kind"])
+        for kind, count in sorted(shot.counters.items()):
+            datagrams.add_metric([kind], count)
+        yield datagrams
+        names = [name for name, _, _ in membership_rows(settings) if name != shot.node]
+        ages: dict[tuple[str, ...], float] = {
+            (name,): age_ms / MS_PER_S for name in names if (age_ms := heard_ms(shot, name)) is not None
+        }
+        yield _labelled("primacy_heard_seconds", "Since another node was heard; none if never.", ages, ("node",))
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, value=value)
+
+
+def _labelled(name: str, text: str, values: dict[tuple[str, ...], float], labels: tuple[str, ...]) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for label, value in values.items():
+        family.add_metric(label, value)
+    return family
+
+
+def _one_of(name: str, text: str, label: str, words: tuple[str, ...], now: str) -> Metric:
+    return _labelled(name, text, {(word,): int(word == now) for word in words}, (label,))

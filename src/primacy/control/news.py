@@ -1,0 +1,171 @@
+"""What a node says of itself to the others, about once a second and when it changes: so that any one shows them all.
+
+A row of plain values in one small datagram. It is for people: nothing is decided by it. A later version may add values
+at the end, which are ignored here, and words that are not known here, which are shown as `?`. The texts are cut so that
+the longest names fit.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from primacy import __version__
+from primacy.control import Snapshot
+from primacy.election.model import Role
+
+SUMMARY = 1
+"""The kind of this row; the others are in `post.py`."""
+ROLES = tuple(str(role) for role in Role)
+STATES = ("stopped", "waiting", "starting", "running", "stopping", "stuck")
+KINDS = ("none", "process", "slots")
+CONTAINMENTS = ("", "strong", "weak")
+WAITS_BYTES_MAX = 130
+HEALTH_BYTES_MAX = 60
+VERSION_CHARS_MAX = 16
+NAME_CHARS_MAX = 20
+DOUBLED_MAX = 2
+CONFIG_BYTES = 8
+"""As much of the configuration hash as tells two files apart."""
+NUMBER_MAX = 2**63 - 1
+UNKNOWN = "?"
+
+
+class Summary(NamedTuple):
+    """How one node stands, in its own words."""
+
+    role: str
+    term: int
+    leader: str
+    token: int
+    hold_left_ms: int
+    waits_for: str
+    duty_kind: str
+    duty_state: str
+    run_ms: int
+    """How long the command has run; -1 if it does not."""
+    pid: int
+    containment: str
+    health: str
+    version: str
+    config: str
+    """The beginning of its configuration hash."""
+    doubled: tuple[str, ...]
+    """Nodes as which two machines speak, as far as it hears."""
+
+    @property
+    def news(self) -> tuple[Any, ...]:
+        """What is worth telling at once when it changes: not what merely counts down."""
+        waits = re.sub(r"[\d,]+", "", self.waits_for)
+        what = (self.role, self.term, self.leader, self.token, self.duty_state, self.pid, self.health)
+        return (*what, self.containment, waits, self.doubled)
+
+
+def summary_of(shot: Snapshot) -> Summary:
+    """What this node says of itself now."""
+    view, duty = shot.view, shot.duty
+    ran = duty.since_ms and duty.state in ("running", "stopping", "stuck")
+    return Summary(
+        role=str(view.role),
+        term=view.term,
+        leader=view.leader,
+        token=view.token,
+        hold_left_ms=view.hold_left_ms,
+        waits_for=view.waits_for,
+        duty_kind=duty.kind,
+        duty_state=str(duty.state),
+        run_ms=max(0, shot.now_ms - duty.since_ms) if ran else -1,
+        pid=duty.pid,
+        containment=duty.containment,
+        health=shot.health,
+        version=__version__,
+        config=shot.config[: 2 * CONFIG_BYTES],
+        doubled=tuple(trouble.node for trouble in shot.troubles if trouble.alarm),
+    )
+
+
+def row_of(summary: Summary) -> list[Any]:
+    """As it travels."""
+    return [
+        SUMMARY,
+        ROLES.index(summary.role),
+        summary.term,
+        summary.leader,
+        summary.token,
+        summary.hold_left_ms,
+        KINDS.index(summary.duty_kind),
+        STATES.index(summary.duty_state),
+        summary.run_ms,
+        summary.pid,
+        CONTAINMENTS.index(summary.containment),
+        bytes.fromhex(summary.config),
+        summary.version[:VERSION_CHARS_MAX],
+        short(summary.waits_for, WAITS_BYTES_MAX),
+        "" if summary.health == "ok" else short(summary.health, HEALTH_BYTES_MAX),
+        list(summary.doubled[:DOUBLED_MAX]),
+    ]
+
+
+def summary_in(row: list[Any]) -> Summary | None:
+    """What a row says, or None if it is none of ours. Whatever stands in it, nothing is raised."""
+    try:
+        _, role, term, leader, token, hold, kind, state, run, pid, held, config, version, waits, health, doubled = row[
+            :16
+        ]
+        return Summary(
+            role=_word(ROLES, role),
+            term=_number(term),
+            leader=_text(leader, NAME_CHARS_MAX),
+            token=_number(token),
+            hold_left_ms=_number(hold),
+            waits_for=_text(waits, WAITS_BYTES_MAX),
+            duty_kind=_word(KINDS, kind),
+            duty_state=_word(STATES, state),
+            run_ms=_number(run),
+            pid=_number(pid),
+            containment=_word(CONTAINMENTS, held),
+            health=_text(health, HEALTH_BYTES_MAX) or "ok",
+            version=_text(version, VERSION_CHARS_MAX),
+            config=_bytes(config).hex(),
+            doubled=tuple(_text(name, NAME_CHARS_MAX) for name in _list(doubled)),
+        )
+    except ValueError:
+        return None
+
+
+def short(text: str, most_bytes: int) -> str:
+    """At most so many bytes of UTF-8, with a mark where it was cut."""
+    data = text.encode()
+    if len(data) <= most_bytes:
+        return text
+    return data[: most_bytes - 3].decode("utf-8", "ignore") + "…"
+
+
+def _word(words: tuple[str, ...], place: Any) -> str:
+    if type(place) is not int or place < 0:
+        raise ValueError
+    return words[place] if place < len(words) else UNKNOWN
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or not -1 <= value <= NUMBER_MAX:
+        raise ValueError
+    return value
+
+
+def _text(value: Any, most: int) -> str:
+    if type(value) is not str or len(value) > most or not value.isprintable():
+        raise ValueError
+    return value
+
+
+def _bytes(value: Any) -> bytes:
+    if type(value) is not bytes or len(value) > CONFIG_BYTES:
+        raise ValueError
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if type(value) is not list or len(value) > DOUBLED_MAX:
+        raise ValueError
+    return value

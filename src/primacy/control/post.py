@@ -1,0 +1,99 @@
+"""What nodes tell each other beside how they stand: what happened, an operator's order, and its answer. Pure.
+
+Each is a row of plain values that fits one sealed datagram. Bounded on both sides: what is longer is cut (texts) or
+refused (orders), and what cannot be read is nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from primacy.control.news import NUMBER_MAX, short
+from primacy.errors import UsageError
+
+HAPPENED, ORDER, ANSWER = 2, 3, 4
+"""Kinds of rows; 1 is a summary. Numbers are never used again for something else."""
+TEXT_BYTES_MAX = 300
+CODE_CHARS_MAX = 32
+BODY_BYTES_MAX = 300
+ANSWER_BYTES_MAX = 380
+DONE, WRONG, REFUSED = 200, 400, 409
+"""How an order went, as the control API says it."""
+
+
+class Happened(NamedTuple):
+    """An event of the sender."""
+
+    at_unix_ms: int
+    term: int
+    code: str
+    text: str
+    value: int
+
+
+class Order(NamedTuple):
+    """What an operator said at another node. `number` is random: it is done once, however often it arrives."""
+
+    number: int
+    name: str
+    body: dict[str, Any]
+
+
+class Answer(NamedTuple):
+    """To the order of that number."""
+
+    number: int
+    status: int
+    text: str
+
+
+def happened_row(event: Happened) -> list[Any]:
+    text = short(event.text, TEXT_BYTES_MAX)
+    return [HAPPENED, event.at_unix_ms, event.term, event.code[:CODE_CHARS_MAX], text, event.value]
+
+
+def order_row(order: Order) -> list[Any]:
+    """Raises `UsageError` for what does not fit."""
+    body = json.dumps(order.body, ensure_ascii=False)
+    if len(body.encode()) > BODY_BYTES_MAX:
+        raise UsageError(f"this order has more than {BODY_BYTES_MAX} bytes, and cannot be passed on to another node")
+    return [ORDER, order.number, order.name, body]
+
+
+def answer_row(answer: Answer) -> list[Any]:
+    return [ANSWER, answer.number, answer.status, short(answer.text, ANSWER_BYTES_MAX)]
+
+
+def read(row: list[Any]) -> Happened | Order | Answer | None:
+    """What a row says; None if it is none of these, or of a later version."""
+    match row:
+        case [kind, int(at_unix_ms), int(term), str(code), str(text), int(value), *_] if kind == HAPPENED:
+            if _fits(code, CODE_CHARS_MAX) and _fits(text, TEXT_BYTES_MAX) and _counts(at_unix_ms, term, value):
+                return Happened(at_unix_ms, term, code, text, value)
+        case [kind, int(number), str(name), str(body), *_] if kind == ORDER:
+            said = _object(body)
+            if said is not None and _fits(name, CODE_CHARS_MAX) and _counts(number):
+                return Order(number, name, said)
+        case [kind, int(number), int(status), str(text), *_] if kind == ANSWER:
+            if _fits(text, ANSWER_BYTES_MAX) and _counts(number, status):
+                return Answer(number, status, text)
+    return None
+
+
+def _fits(text: str, most: int) -> bool:
+    return len(text) <= most and text.isprintable()
+
+
+def _counts(*numbers: int) -> bool:
+    return all(type(number) is int and -1 <= number <= NUMBER_MAX for number in numbers)
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    if len(text) > BODY_BYTES_MAX:
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

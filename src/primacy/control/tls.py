@@ -1,0 +1,77 @@
+"""TLS for a control API that is open to others: the node's certificate, and how a local command knows it.
+
+A command of this machine need not trust anybody's certificate authority: the node writes the fingerprint of its
+certificate into its private state folder, and the command compares before it sends the key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import ssl
+import stat
+
+from primacy.errors import CannotHere, UsageError
+from primacy.settings.schema import Settings
+
+
+def server_context(settings: Settings) -> ssl.SSLContext | None:
+    """None if no certificate is given. Raises one of ours for files that cannot be used."""
+    tls = settings.control.tls
+    if not tls.cert:
+        return None
+    folder = os.path.dirname(settings.source)
+    cert, key = os.path.join(folder, tls.cert), os.path.join(folder, tls.key)
+    _refuse_exposed(key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(cert, key, password=_no_password)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"control.tls: {cert} and {key} are no certificate and its key: {why}") from None
+    if tls.ca:
+        ca = os.path.join(folder, tls.ca)
+        try:
+            context.load_verify_locations(ca)
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise UsageError(f"control.tls.ca = {ca}: {why}") from None
+        context.verify_mode = ssl.CERT_OPTIONAL  # a command of this machine shows the control key instead
+    return context
+
+
+def fingerprint_of(settings: Settings) -> str:
+    """Of the certificate, as a connection shows it; empty without one."""
+    if not settings.control.tls.cert:
+        return ""
+    path = os.path.join(os.path.dirname(settings.source), settings.control.tls.cert)
+    with open(path, encoding="ascii") as file:
+        first = file.read().partition("-----END CERTIFICATE-----")
+    text = first[0][first[0].index("-----BEGIN CERTIFICATE-----") :] + first[1]
+    return fingerprint(ssl.PEM_cert_to_DER_cert(text))
+
+
+def fingerprint(der: bytes | None) -> str:
+    return hashlib.sha256(der).hexdigest() if der else ""
+
+
+def pinned_context() -> ssl.SSLContext:
+    """For a client that compares the fingerprint itself."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _refuse_exposed(path: str) -> None:
+    try:
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+    except OSError as error:
+        raise UsageError(f"control.tls.key = {path}: {error.strerror}") from None
+    if mode & 0o077:
+        raise CannotHere(f"control.tls.key = {path}: others can read it (mode {mode:04o}): chmod 600 {path}")
+
+
+def _no_password() -> str:
+    raise ValueError("the key has a password; give one without")

@@ -1,0 +1,216 @@
+"""What the demo does to its cluster: scenes that break something real, say what to look at, and then what came of it.
+
+What came of it is asked from the chain, not from the nodes: how long no signature came, and who signs now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from primacy.lab.cluster import Lab
+from primacy.lab.supervisor import Answer, Supervisor
+from primacy.settings.timing import PROFILES
+
+REST_S = 1.5
+"""For a person to see the signatures go on."""
+BRIEF_S = 0.4
+PATIENCE_S = 20.0
+"""Beyond some holds of the profile: only a machine that hangs takes longer."""
+HOLDS = 5
+
+
+class Told(Protocol):
+    """Whoever shows it."""
+
+    def scene(self, title: str, look: str) -> None: ...
+
+    def line(self, sentence: str) -> None: ...
+
+
+class Failover(NamedTuple):
+    """One change of the signer."""
+
+    after: str
+    node: str
+    gap_ms: int
+
+
+class Stage:
+    """A lab with its chain, and somebody who is told."""
+
+    def __init__(self, up: Supervisor, told: Told) -> None:
+        self.up = up
+        self.told = told
+        self.failovers: list[Failover] = []
+        hold_s = PROFILES[up.lab.profile].hold_ms / 1_000
+        self.within_s = PATIENCE_S + HOLDS * hold_s
+        self.rest_s = max(REST_S, hold_s / 2)
+
+    def act(self, act: Callable[[Lab], None], text: str, node: str = "") -> None:
+        self.up.act(act, text, node)
+
+    def until(self, check: Callable[[], Answer], what: str) -> Answer:
+        return self.up.until(check, what, self.within_s)
+
+    def chain(self) -> dict[str, Any]:
+        return self.until(self.up.chain, "an answer of the chain") or {}
+
+    def leader(self) -> str:
+        """Who signs and leads."""
+        return self.until(self.up.lab.leader, "a leader")
+
+    def next_signature(self, after: int, token: int) -> dict[str, Any]:
+        """The first one with a larger token, after this number."""
+
+        def found() -> dict[str, Any] | None:
+            rows = self.up.ask_chain(f"/v1/signatures?after={after}") or []
+            return next((row for row in rows if row["token"] > token), None)
+
+        return self.until(found, "a signature with a larger token") or {}
+
+    def fails_over(self, after: str, harm: Callable[[], None]) -> str:
+        """Does harm to the signer, waits for the next one, and says how long nobody signed. Returns who that is."""
+        said = self.chain()
+        number, token = said["counters"]["signatures"], (said["signer"] or {"token": 0})["token"]
+        harm()
+        row = self.next_signature(number, token)
+        self.failovers.append(Failover(after, row["node"], row["gap_ms"]))
+        self.told.line(f"{row['node']} signs height {row['height']}, {row['gap_ms']:,} ms after the one before")
+        return str(row["node"])
+
+
+def kill(stage: Stage) -> None:
+    leader = stage.leader()
+    stage.told.scene(
+        f"The agent of {leader} is killed (kill -9).",
+        "Its guard ends the signer, confirms it, and tells the others: nobody waits for a hold to run out.",
+    )
+    stage.fails_over(
+        "a killed agent", lambda: stage.act(lambda lab: lab.kill(leader), f"the demo kills {leader}", leader)
+    )
+    stage.up.rest(stage.rest_s)
+    _back(stage, leader)
+
+
+def links(stage: Stage) -> None:
+    """The seed's second picture: links of the leader are broken, one after the other, until it has no majority."""
+    leader = stage.leader()
+    others = [name for name in stage.up.lab.names if name != leader]
+    enough = len(others) - len(stage.up.lab.names) // 2
+    """So many can be lost: the leader and the rest are still a majority."""
+    stage.told.scene(
+        f"The links of {leader} are cut, one after the other.",
+        "As long as it reaches a majority nothing changes; then it stops its signer before another one may start.",
+    )
+    for other in others[:enough]:
+        stage.act(_cut(leader, other), f"the demo cuts {leader}-{other}", leader)
+        stage.told.line(f"{leader} has lost {other}, and still reaches a majority")
+        stage.up.rest(stage.rest_s / 2)
+    last = others[enough]
+
+    def cut_last() -> None:
+        stage.act(_cut(leader, last), f"the demo cuts {leader}-{last}", leader)
+        stage.told.line(f"{leader} has lost {last} too, and with it the majority")
+
+    stage.fails_over("a lost majority", cut_last)
+    stage.up.rest(stage.rest_s)
+    _heal(stage)
+
+
+def freeze(stage: Stage) -> None:
+    leader = stage.leader()
+    stage.told.scene(
+        f"{leader} is frozen: its agent and its guard (SIGSTOP).",
+        "Neither can stop the signer now. A timer in the kernel does.",
+    )
+    stage.fails_over(
+        "a frozen node",
+        lambda: stage.act(lambda lab: lab.freeze(leader, guard=True), f"the demo freezes {leader}", leader),
+    )
+    stage.up.rest(stage.rest_s)
+    stage.act(lambda lab: lab.thaw(leader), f"the demo thaws {leader}", leader)
+    stage.told.line(f"{leader} thaws, and follows: it knows that its time is over")
+    stage.up.rest(stage.rest_s)
+
+
+def halves(stage: Stage) -> None:
+    stage.leader()
+    stage.told.scene("The network is split: no side has a majority.", "Nobody signs. At most one, and if need be none.")
+
+    def split_and_mend() -> None:
+        stage.act(lambda lab: lab.partition("halves"), "the demo splits the network")
+        stage.until(lambda: not stage.up.document()["acting"], "the end of the signer")
+        stage.told.line("nobody runs the signer")
+        stage.up.rest(stage.rest_s)
+        _heal(stage, rest=False)
+
+    stage.fails_over("a split network", split_and_mend)
+    stage.up.rest(stage.rest_s)
+
+
+def power(stage: Stage) -> None:
+    leader = stage.leader()
+    stage.told.scene(
+        f"{leader} loses its power: agent, guard and signer are gone at one stroke.",
+        "Nobody can say that the signer is gone: the others wait until it surely is.",
+    )
+    stage.fails_over(
+        "a lost machine",
+        lambda: stage.act(lambda lab: lab.kill(leader, whole=True), f"the demo switches {leader} off", leader),
+    )
+    stage.up.rest(stage.rest_s)
+    _back(stage, leader)
+
+
+def stop(stage: Stage) -> None:
+    """The seed's first picture."""
+    leader = stage.leader()
+    stage.told.scene(
+        f"{leader} is stopped in order.", "Its signer ends, then it releases the role: the next one starts."
+    )
+    stage.fails_over(
+        "a stopped node", lambda: stage.act(lambda lab: lab.stop(leader), f"the demo stops {leader}", leader)
+    )
+    stage.up.rest(stage.rest_s)
+    _back(stage, leader)
+
+
+def tour(stage: Stage) -> None:
+    """All of them."""
+    for scene in (stop, kill, links, freeze, halves, power):
+        scene(stage)
+
+
+def calm(stage: Stage) -> None:
+    """Nothing: whoever watches breaks it."""
+    stage.told.scene("All is well.", "Break it: with the keys below, or from another terminal with primacy lab.")
+
+
+SCENARIOS: dict[str, Callable[[Stage], None]] = {
+    "tour": tour,
+    "calm": calm,
+    "stop": stop,
+    "kill": kill,
+    "links": links,
+    "freeze": freeze,
+    "halves": halves,
+    "power": power,
+}
+
+
+def _cut(node: str, other: str) -> Callable[[Lab], None]:
+    return lambda lab: lab.cut(node, other)
+
+
+def _back(stage: Stage, node: str) -> None:
+    stage.act(lambda lab: lab.start(node), f"the demo starts {node}", node)
+    stage.told.line(f"{node} is back, and disturbs nobody")
+    stage.up.rest(BRIEF_S)
+
+
+def _heal(stage: Stage, *, rest: bool = True) -> None:
+    stage.act(lambda lab: lab.heal(), "the demo mends all links")
+    stage.told.line("all links are whole again")
+    if rest:
+        stage.up.rest(stage.rest_s)

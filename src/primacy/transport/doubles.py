@@ -1,0 +1,64 @@
+"""Two starts that speak as one node at the same time: two machines have one id, or somebody plays recordings.
+
+The second one gets no further than its seal: it was never told our boot, for we only ever answer to the address in our
+own list. So it cannot vote or lead, and nobody would know of it. Here it is noticed: a start that goes on speaking,
+with counters that grow, and is not the one that is heard. A restart looks like that for a moment, and recordings as
+long as they last; hence the least time. It is an alarm for people, and decides nothing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+LEAST_S = 2.0
+"""A start that is told our boot needs milliseconds."""
+LEAST_COUNT = 5
+FORGOTTEN_S = 6.0
+"""An alarm stands until the second one was silent for so long."""
+STARTS_MAX = 16
+
+
+class Second(NamedTuple):
+    """A start that speaks beside the one that is heard."""
+
+    since_s: float
+    last_s: float
+    datagrams: int
+    counter: int
+    """The highest one: recordings that are played twice do not grow."""
+    source: str
+
+
+class Doubles:
+    """The second starts of all nodes, our own included."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[tuple[str, int], Second] = {}
+
+    def note(self, now_s: float, node: str, boot: int, counter: int, source: str) -> None:
+        """A datagram of this start had a good seal, and this is not the start that is heard."""
+        known = self._seconds.get((node, boot))
+        if known is not None and now_s - known.last_s > FORGOTTEN_S:
+            known = None
+        if known is None:
+            if len(self._seconds) >= STARTS_MAX:
+                del self._seconds[next(iter(self._seconds))]
+            self._seconds[node, boot] = Second(now_s, now_s, 1, counter, source)
+        elif counter > known.counter:
+            self._seconds[node, boot] = Second(
+                known.since_s, now_s, known.datagrams + 1, counter, source or known.source
+            )
+
+    def forget(self, node: str, boot: int) -> None:
+        """It is the one that is heard, after all."""
+        self._seconds.pop((node, boot), None)
+
+    def found(self, now_s: float) -> dict[str, str]:
+        """Nodes of which two starts speak, each with the address that the second one speaks from."""
+        return {
+            node: second.source
+            for (node, _), second in sorted(self._seconds.items())
+            if second.datagrams >= LEAST_COUNT
+            and second.last_s - second.since_s >= LEAST_S
+            and now_s - second.last_s <= FORGOTTEN_S
+        }

@@ -1,0 +1,66 @@
+"""What the file says of the command, with real processes: group, umask, outputs, and when the node gives up."""
+
+from __future__ import annotations
+
+import grp
+import os
+from pathlib import Path
+
+import pytest
+from tests.test_run import Start, start  # noqa: F401
+
+from primacy.agent.child import child_of
+from primacy.errors import CannotHere, UsageError
+from primacy.settings.schema import Run
+
+ONE = "run: {restart: never, "
+ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the group")
+
+
+def test_umask_and_outputs_of_the_file_count_from_its_folder(start: Start, tmp_path: Path) -> None:  # noqa: F811
+    (tmp_path / "primacy.yaml").write_text(
+        ONE + "umask: '027', stdout: out.log, stderr: err.log, command: [sh, -c, 'umask; echo oops >&2; touch made']}\n"
+    )
+    agent = start()
+    assert agent.ends() == 0
+    assert ((tmp_path / "out.log").read_text(), (tmp_path / "err.log").read_text()) == ("0027\n", "oops\n")
+    assert (tmp_path / "made").stat().st_mode & 0o777 == 0o640
+
+
+@ROOT
+@pytest.mark.parametrize(("user", "name"), [("", "root"), ("user: nobody, ", "nobody")])
+def test_a_group_is_the_only_one(start: Start, tmp_path: Path, user: str, name: str) -> None:  # noqa: F811
+    group = grp.getgrgid(1).gr_name
+    (tmp_path / "primacy.yaml").write_text(
+        ONE + f"cwd: /, {user}group: {group}, command: [sh, -c, 'id -un; id -Gn']}}\n"
+    )
+    agent = start()
+    assert agent.lines(2) == [name, group]
+    assert agent.ends() == 0
+
+
+def test_what_cannot_be_is_said_before_anything_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def made(**run: str) -> None:
+        child_of(Run(command=("true",), **run), str(tmp_path), None, None, os.environ)  # type: ignore[arg-type]
+
+    with pytest.raises(UsageError, match=r"run.group = nobody-at-all: there is no such group"):
+        made(group="nobody-at-all")
+    with pytest.raises(UsageError, match=r"run.stdout = no/where: the folder .* is not there"):
+        made(stdout="no/where")
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    with pytest.raises(CannotHere, match=r"run.group = .*only root"):
+        made(group=grp.getgrgid(1).gr_name)
+
+
+def test_what_the_agent_was_told_by_the_system_is_not_for_the_command() -> None:
+    around = {"PATH": os.environ["PATH"], "NOTIFY_SOCKET": "@x", "WATCHDOG_USEC": "1", "LISTEN_FDS": "1", "HUE": "red"}
+    child = child_of(Run(command=("true",)), "", None, None, around)
+    assert child.environment == {"PATH": os.environ["PATH"], "HUE": "red"}
+
+
+def test_the_limit_of_quick_ends_is_a_setting(start: Start, tmp_path: Path) -> None:  # noqa: F811
+    (tmp_path / "primacy.yaml").write_text("run: {restart_limit: 2, command: [sh, -c, 'echo x; exit 3']}\n")
+    agent = start()
+    assert agent.ends() == 3
+    assert agent.out.read_text() == "x\n" * 3
+    assert "gives up: the command ended 3 times in a row soon after its start" in agent.err.read_text()

@@ -1,0 +1,503 @@
+"""All nodes seen from one: what they say of themselves, who acts, what is alarming, and orders that are passed on."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+from tests.test_control import FOLLOWS, SETTINGS, VIEW, Work, shot
+
+from primacy.agent import correspondence
+from primacy.agent.correspondence import Correspondence
+from primacy.cli.why import change_line
+from primacy.control import Heard, Snapshot, post
+from primacy.control.changes import changes
+from primacy.control.cluster import CLAIM_MS, cluster
+from primacy.control.document import document
+from primacy.control.news import Summary, row_of, short, summary_in, summary_of
+from primacy.control.orders import target_of
+from primacy.control.post import Answer, Happened, Order, answer_row, happened_row, order_row, read
+from primacy.election.model import Role
+from primacy.errors import NotReached, Refused, UsageError
+from primacy.node.clock import HandClock
+from primacy.transport import MemoryNet, MemoryTransport, Trouble
+from primacy.transport.doubles import FORGOTTEN_S, LEAST_COUNT, LEAST_S, Doubles
+from primacy.transport.layout import packed_word, unpacked_word
+from primacy.transport.seal import DATAGRAM_BYTES_MAX, Seal, Sort
+
+BIG = 2**62 - 1
+NAME = "node-of-twenty-chars"
+LONGEST = Summary(
+    role="candidate",
+    term=BIG,
+    leader=NAME,
+    token=2**53 - 1,
+    hold_left_ms=86_400_000,
+    waits_for="ü" * 500,
+    duty_kind="process",
+    duty_state="stopping",
+    run_ms=BIG,
+    pid=4_194_304,
+    containment="strong",
+    health="failing: " + "ü" * 500,
+    version="100.200.300.dev400+abcdef",
+    config="f" * 16,
+    doubled=(NAME,) * 9,
+)
+
+
+def size(row: list[Any]) -> int:
+    return len(Seal("lab", "main", NAME, BIG, (bytes(range(32)),)).sealed(Sort.WORD, NAME, BIG, packed_word(row)))
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_longest_words_fit_one_datagram_and_come_back() -> None:
+    assert size(row_of(LONGEST)) <= DATAGRAM_BYTES_MAX
+    back = summary_in(row_of(LONGEST))
+    assert back is not None
+    assert back[:5] == LONGEST[:5]
+    assert back.waits_for.endswith("ü…")
+    assert back.doubled == (NAME, NAME)
+    happened = Happened(BIG, BIG, "c" * 99, "ü" * 999, BIG)
+    assert size(happened_row(happened)) <= DATAGRAM_BYTES_MAX
+    answer = Answer(BIG, 409, "ü" * 999)
+    assert size(answer_row(answer)) <= DATAGRAM_BYTES_MAX
+    order = Order(BIG, "step-down", {"x": "y" * 290})
+    assert size(order_row(order)) <= DATAGRAM_BYTES_MAX
+    assert read(order_row(order)) == order
+    with pytest.raises(UsageError, match="more than 300 bytes"):
+        order_row(Order(1, "pause", {"node": "x" * 300}))
+    assert short("abc", 3) == "abc"
+
+
+def test_a_quiet_node_says_little() -> None:
+    """Once a second to each other node: it must not cost what the beats cost."""
+    quiet = summary_of(shot(FOLLOWS, Work(state="stopped", pid=0))._replace(config="0123456789abcdef" * 2))
+    assert size(row_of(quiet)) - len(NAME) <= 90
+
+
+def test_words_of_a_later_version_are_read_as_far_as_they_are_known() -> None:
+    row = row_of(LONGEST)
+    assert summary_in([*row, "new", {"x": 1}]) == summary_in(row)
+    for place in (1, 6, 7, 10):  # a role, a duty, a state, a containment that is not known yet
+        later = summary_in([*row[:place], 99, *row[place + 1 :]])
+        assert later is not None
+        assert "?" in later[:12]
+    assert read([*happened_row(Happened(1, 2, "elected", "a leads", 3)), "new"]) == Happened(
+        1, 2, "elected", "a leads", 3
+    )
+    for kind in (0, 5, 99):
+        assert read([kind, 1, 2, 3, 4]) is None
+
+
+def test_garbage_is_nothing_and_never_raises() -> None:
+    chance = random.Random(3)
+    values: list[Any] = [None, -2, 2**64 - 1, 1.5, "x" * 600, b"\xff" * 20, [], [[[]]], {}, True, "\x1b[31m", 7, "{"]
+    rows = [
+        row_of(LONGEST),
+        happened_row(Happened(1, 2, "elected", "a leads", 3)),
+        order_row(Order(1, "pause", {"node": "b"})),
+        answer_row(Answer(1, 200, "")),
+    ]
+    for row in rows:
+        for place in range(len(row)):
+            for value in values:
+                changed = [*row[:place], value, *row[place + 1 :]]
+                for reader in (summary_in, read):
+                    found = reader(changed)  # type: ignore[operator]
+                    assert found is None or "\x1b" not in repr(found).replace("\\x1b", "\x1b")
+        for _ in range(300):
+            data = bytearray(packed_word(row))
+            for _ in range(chance.randrange(1, 6)):
+                data[chance.randrange(len(data))] = chance.randrange(256)
+            word = unpacked_word(bytes(data[: chance.randrange(len(data) + 1)]))
+            if word is not None:
+                summary_in(word)
+                read(word)
+    for data in (b"", b"\xc0", b"\x90", b"\x91\xa1x", b"\x91\xc3", b"\x91" * 5_000):
+        assert unpacked_word(data) is None
+    assert read([post.ORDER, 1, "pause", "[" * 200]) is None
+
+
+# --- the document -----------------------------------------------------------------------------------------------------
+
+NOW_MS = 60_000
+RUNS = Summary("leader", 8, "b", 1_794_700_800_008, 900, "", "process", "running", 2_000, 5, "weak", "ok", "0", "", ())
+
+
+def seen(*others: tuple[str, Summary, int], view: Any = FOLLOWS, work: Any = None, **more: Any) -> Snapshot:
+    """What node a knows: of each other node a summary, and how old it is."""
+    heard = {name: Heard(summary, 9, NOW_MS - age_ms) for name, summary, age_ms in others}
+    base = shot(view, work or Work(state="stopped", pid=0))
+    return base._replace(now_ms=NOW_MS, others=heard, **more)
+
+
+def test_the_cluster_document_has_a_row_for_each_node_with_its_age() -> None:
+    said = cluster(seen(("b", RUNS, 300), ("c", RUNS._replace(duty_state="stopped", run_ms=-1, waits_for="x"), 1)))
+    assert {key: said[key] for key in ("api", "cluster", "election", "strategy", "mode", "seen_from")} == {
+        "api": 1,
+        "cluster": "billing",
+        "election": "main",
+        "strategy": "raft",
+        "mode": "automatic",
+        "seen_from": "a",
+    }
+    rows = {row["node"]: row for row in said["nodes"]}
+    assert list(rows) == ["a", "b", "c", "w"]
+    assert rows["b"] == {
+        "node": "b",
+        "kind": "voter",
+        "addr": "h:2",
+        "heard_ms": 41,
+        "told_ms": 300,
+        "role": "leader",
+        "term": 8,
+        "leader": "b",
+        "token": 1_794_700_800_008,
+        "hold_left_ms": 600,
+        "waits_for": None,
+        "duty": {
+            "kind": "process",
+            "state": "running",
+            "since": "2023-11-14T22:13:17.700Z",
+            "pid": 5,
+            "containment": "weak",
+        },
+        "health": "ok",
+        "version": "0",
+        "boot": "9",
+        "trouble": None,
+    }
+    assert (rows["a"]["heard_ms"], rows["a"]["role"], rows["c"]["waits_for"]) == (0, "follower", "x")
+    assert rows["w"]["kind"] == "witness"
+    assert {rows["w"][key] for key in ("heard_ms", "told_ms", "role", "term", "duty", "health", "hold_left_ms")} == {
+        None
+    }
+    assert (said["acting"], said["alarms"]) == (["b"], [])
+    short_rows = document(seen(("b", RUNS, 300)))["nodes"]
+    assert (short_rows[0]["role"], short_rows[0]["duty"], short_rows[1]["duty"]) == ("leader", "running", None)
+    late = cluster(seen(("b", RUNS, 5_000)))
+    assert late["nodes"][1]["hold_left_ms"] == 0
+
+
+@pytest.mark.parametrize(
+    ("b", "b_age_ms", "c", "c_age_ms", "acting", "alarm"),
+    [
+        # b was killed; c started 400 ms after the last word of b
+        (RUNS, 1_000, RUNS._replace(token=9, run_ms=500), 100, ["c"], False),
+        # the very same, heard the other way round in time: news may be late by half a second
+        (RUNS, 300, RUNS._replace(token=9, run_ms=500), 50, ["c"], False),
+        # b still claims it two seconds after c started
+        (RUNS, 100, RUNS._replace(token=9, run_ms=2_000), 100, ["b", "c"], True),
+        (RUNS._replace(duty_state="stuck"), 100, RUNS._replace(token=9, run_ms=1_900), 100, ["b", "c"], True),
+        # handed over in order: b is still stopping, c does not claim anything
+        (RUNS._replace(duty_state="stopping"), 100, RUNS._replace(duty_state="waiting", run_ms=-1), 100, ["b"], False),
+        # the claim of a dead node is over with its hold, or after a while
+        (RUNS, CLAIM_MS + 1, RUNS._replace(duty_state="stopped", run_ms=-1), 100, [], False),
+        (RUNS._replace(hold_left_ms=10_000), 9_000, RUNS._replace(duty_state="stopped"), 100, ["b"], False),
+    ],
+)
+def test_two_that_claim_the_command_at_the_same_time_are_an_alarm(
+    b: Summary, b_age_ms: int, c: Summary, c_age_ms: int, acting: list[str], alarm: bool
+) -> None:
+    said = cluster(seen(("b", b, b_age_ms), ("c", c, c_age_ms)))
+    assert said["acting"] == acting
+    assert bool(said["alarms"]) is alarm
+    if alarm:
+        assert "nodes b and c both say that they run the command: it may run twice" in said["alarms"][0]
+        assert "primacy pause c" in said["alarms"][0], "the one with the smaller token is the older one"
+
+
+def test_our_own_claim_counts_as_well() -> None:
+    work = Work(since_ms=NOW_MS - 10_000)
+    said = cluster(seen(("b", RUNS, 100), view=VIEW, work=work))
+    assert said["acting"] == ["a", "b"]
+    assert "primacy pause a" in said["alarms"][0]
+
+
+def test_two_of_one_id_and_another_configuration_are_alarms_with_the_next_command() -> None:
+    twin = Trouble("c", "two machines speak as node c at the same time: stop one of them", alarm=True)
+    told = RUNS._replace(duty_state="stopped", run_ms=-1, doubled=("c",), config="00" * 8)
+    said = cluster(seen(("b", told, 100), troubles=[twin], config="00" * 16))
+    assert said["alarms"] == [twin.sentence]
+    assert next(row for row in said["nodes"] if row["node"] == "c")["trouble"] == twin.sentence
+    assert summary_of(seen(troubles=[twin])).doubled == ("c",)
+    said = cluster(seen(("b", told, 100), config="00" * 16))
+    assert "node b hears two machines that speak as node c" in said["alarms"][0]
+    said = cluster(seen(("b", told._replace(doubled=()), 100), config="11" * 16))
+    assert "node b runs with another configuration than a" in said["alarms"][0]
+    assert "primacy check" in said["alarms"][0]
+    assert cluster(seen(("b", told, 9_000), config="11" * 16))["alarms"] == [], "old news are no alarm"
+    quiet = Trouble("c", "node c: its address h:3 cannot be resolved yet")
+    assert cluster(seen(troubles=[quiet]))["alarms"] == []
+
+
+# --- changes of leadership --------------------------------------------------------------------------------------------
+
+
+def happenings(*rows: tuple[int, str, int, str, str]) -> list[dict[str, Any]]:
+    """(when, node, term, code, text), numbered as they arrived here."""
+    fields = ("at_unix_ms", "node", "term", "code", "text")
+    return [{**dict(zip(fields, row, strict=True)), "number": n, "value": 0} for n, row in enumerate(rows)]
+
+
+def test_a_handover_is_told_with_its_reason_and_its_phases() -> None:
+    rows = happenings(
+        (100, "a", 1, "elected", "a leads (term 1)"),
+        (105, "a", 1, "running", "the command runs: process 7, run 1"),
+        (5_000, "b", 1, "follows", "b follows a (term 1)"),
+        (9_000, "a", 1, "step-down", "a steps down (term 1): an operator asked for it"),
+        (9_010, "a", 1, "gone", "nothing of the command is left (run 1)"),
+        (9_018, "c", 1, "release-applied", "c takes the release by a (term 1)"),
+        (9_012, "b", 1, "release-applied", "b takes the release by a (term 1)"),
+        (9_020, "b", 2, "elected", "b leads (term 2)"),
+        (9_035, "b", 2, "running", "the command runs: process 8, run 1"),
+        (9_030, "c", 2, "follows", "c follows b (term 2)"),
+    )
+    first, second = changes(rows)
+    assert first == (1, "a", 100, "nobody led before", None, None, 5, None)
+    assert second[:3] == (2, "b", 9_020)
+    assert second.reason == "a steps down (term 1): an operator asked for it"
+    assert second[4:] == (12, 8, 15, 25)
+    told = change_line(second)
+    assert "b leads term 2, because: a steps down" in told
+    assert "noticed +12 ms, elected +8 ms, started +15 ms; the command stood still for 25 ms" in told
+
+
+def test_a_silent_death_is_told_by_who_noticed_it_and_clocks_that_differ_tell_nothing() -> None:
+    rows = happenings(
+        (100, "a", 1, "elected", "a leads (term 1)"),
+        (5_000, "b", 1, "leader-silent", "b hears nothing of a any more (term 1)"),
+        (5_010, "b", 2, "elected", "b leads (term 2)"),
+        (5_005, "b", 2, "running", "the command runs"),
+        (7_000, "c", 3, "elected", "c leads (term 3)"),
+    )
+    _, silent, unknown = changes(rows)
+    assert silent == (2, "b", 5_010, "b hears nothing of a any more (term 1)", None, 10, None, None)
+    assert unknown.reason == "not known here"
+    assert changes([]) == []
+
+
+# --- two starts of one id ---------------------------------------------------------------------------------------------
+
+
+def test_a_second_start_that_goes_on_speaking_is_found_and_a_restart_or_recording_is_not() -> None:
+    def heard(spoken: list[tuple[float, int]], at_s: float) -> dict[str, str]:
+        doubles = Doubles()
+        for now_s, counter in spoken:
+            doubles.note(now_s, "c", 7, counter, "10.0.0.9:7400")
+        return doubles.found(at_s)
+
+    steady = [(number * 0.5, number) for number in range(10)]
+    assert heard(steady, 4.5) == {"c": "10.0.0.9:7400"}
+    assert heard(steady, 4.5 + FORGOTTEN_S + 1) == {}, "it has fallen silent"
+    assert heard(steady[: int(LEAST_S / 0.5)], 2.0) == {}, "a restart"
+    assert heard([(number * 0.5, 5) for number in range(10)], 4.5) == {}, "one recording, over and over"
+    assert heard([(0.0, 1), (4.0, 2)], 4.0) == {}, f"fewer than {LEAST_COUNT}"
+    doubles = Doubles()
+    for now_s, counter in steady:
+        doubles.note(now_s, "c", 7, counter, "")
+    doubles.forget("c", 7)
+    assert doubles.found(4.5) == {}, "it is the one that is heard, after all"
+    for boot in range(1_000):
+        doubles.note(5.0, "c", boot, 1, "")
+    assert len(doubles._seconds) <= 16
+
+
+# --- orders -----------------------------------------------------------------------------------------------------------
+
+
+class Desk:
+    """An agent, as far as its correspondence knows it."""
+
+    def __init__(self, net: MemoryNet, node: str) -> None:
+        self.node = node
+        self.done: list[tuple[str, dict[str, Any], str]] = []
+        self.events: list[tuple[str, Happened]] = []
+        self.alarms: list[str] = []
+        self.refuses: Exception | None = None
+        self.shown = shot(FOLLOWS, Work(state="stopped", pid=0))._replace(node=node, settings=SETTINGS)
+        self.clock = HandClock()
+        others = tuple(name for name in ("a", "b") if name != node)
+        self.transport = MemoryTransport(net, node, others)
+        self.talk = Correspondence(node, ("a", "b"), self.transport, self.clock, self)
+
+    def snapshot(self) -> Snapshot:
+        others = self.talk.others
+        return self.shown._replace(now_ms=self.clock.now_ms(), others=others)
+
+    def changing(self) -> tuple[Any, ...]:
+        return (self.shown.view,)
+
+    def carry_out(self, name: str, body: dict[str, Any], said_at: str) -> None:
+        if self.refuses is not None:
+            raise self.refuses
+        self.done.append((name, body, said_at))
+
+    def heard_event(self, node: str, event: Happened) -> None:
+        self.events.append((node, event))
+
+    def alarm(self, sentence: str) -> None:
+        self.alarms.append(sentence)
+
+
+def together(story: Callable[[Desk, Desk, MemoryNet], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        net = MemoryNet()
+        a, b = Desk(net, "a"), Desk(net, "b")
+        for desk in (a, b):
+            await desk.transport.start(lambda _: None, desk.talk.hear)
+            desk.talk.start()
+
+        async def deliver() -> None:
+            while True:
+                net.deliver()
+                await asyncio.sleep(0.005)
+
+        delivering = asyncio.create_task(deliver())
+        try:
+            await asyncio.wait_for(story(a, b, net), 20)
+        finally:
+            delivering.cancel()
+            a.talk.close()
+            b.talk.close()
+
+    asyncio.run(whole())
+
+
+async def until(check: Callable[[], Any]) -> None:
+    for _ in range(1_000):
+        if check():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("never came")
+
+
+def test_nodes_know_how_the_others_stand_and_what_happened_there() -> None:
+    async def story(a: Desk, b: Desk, _: MemoryNet) -> None:
+        await until(lambda: "b" in a.talk.others and "a" in b.talk.others)
+        assert a.talk.others["b"].summary.role == "follower"
+        b.shown = b.shown._replace(view=VIEW)
+        b.talk.stepped()
+        await until(lambda: a.talk.others["b"].summary.role == "leader")
+        event = Happened(1, 7, "elected", "b leads (term 7)", 0)
+        b.talk.happened(event)
+        await until(lambda: a.events == [("b", event)])
+        assert b.events == []
+        for number in range(1_000):
+            b.talk.happened(Happened(number, 0, "x", "", 0))
+        await until(lambda: len(a.events) > 1)
+        assert len(a.events) <= 1 + correspondence.EVENTS_MAX, "a flood of events is cut off"
+
+    together(story)
+
+
+def test_an_order_is_done_once_however_often_it_arrives() -> None:
+    async def story(a: Desk, b: Desk, net: MemoryNet) -> None:
+        tells: list[list[Any]] = []
+        plain = a.transport.tell
+
+        def tell(to: str, row: list[Any], only: int = 0) -> int:
+            tells.append(row)
+            if len([each for each in tells if each[0] == post.ORDER]) == 3:
+                b.answers = True  # type: ignore[attr-defined]
+            return plain(to, row, only)
+
+        lost: list[Any] = []
+        answering = b.transport.tell
+
+        def answer(to: str, row: list[Any], only: int = 0) -> int:
+            if row[0] == post.ANSWER and not getattr(b, "answers", False):
+                lost.append(row)
+                return 1
+            return answering(to, row, only)
+
+        a.transport.tell, b.transport.tell = tell, answer  # type: ignore[method-assign]
+        assert await a.talk.pass_on("b", "pause", {"node": "b"}) == b.shown.view.waits_for
+        assert b.done == [("pause", {"node": "b"}, "a")]
+        assert len(lost) == 2
+        orders = [row for row in tells if row[0] == post.ORDER]
+        for row in orders:  # and whatever comes later
+            b.talk.hear("a", 1, row)
+        assert len(b.done) == 1
+        b.talk.hear("a", 2, orders[0])
+        assert len(b.done) == 2, "another start of its sender is another order"
+
+    together(story)
+
+
+def test_a_refusal_comes_back_as_it_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(a: Desk, b: Desk, _: MemoryNet) -> None:
+        for error in (Refused("node b does not lead"), UsageError("to: the name of a node")):
+            b.refuses = error
+            with pytest.raises(type(error), match=str(error)):
+                await a.talk.pass_on("b", "transfer", {"to": "c"})
+        with pytest.raises(UsageError, match="does not take this from another node"):
+            await a.talk.pass_on("b", "init", {})
+        b.refuses = None
+        monkeypatch.setattr(correspondence, "DONE_MAX", 3)
+        with pytest.raises(Refused, match="too many orders"):
+            await a.talk.pass_on("b", "pause", {})
+        b.clock.ms += correspondence.DONE_MS + 1
+        assert await a.talk.pass_on("b", "pause", {}) == b.shown.view.waits_for
+
+    together(story)
+
+
+def test_who_does_not_answer_was_not_reached_and_who_started_anew_is_not_told_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(correspondence, "TRY_S", 0.02)
+
+    async def story(a: Desk, b: Desk, _: MemoryNet) -> None:
+        b.transport.close()
+        with pytest.raises(NotReached, match="node b was not reached"):
+            await a.talk.pass_on("b", "pause", {})
+        starts = iter((0, 5, 5, 6))
+        a.transport.tell = lambda to, row, only=0: next(starts)  # type: ignore[method-assign]
+        with pytest.raises(NotReached, match="node b was started anew before it answered"):
+            await a.talk.pass_on("b", "step-down", {})
+        assert b.done == []
+
+    together(story)
+
+
+def test_an_alarm_is_said_once() -> None:
+    async def story(a: Desk, b: Desk, _: MemoryNet) -> None:
+        a.shown = a.shown._replace(config="00" * 16)
+        b.shown = b.shown._replace(config="11" * 16)
+        a.talk.stepped()
+        await until(lambda: a.alarms and b.alarms)
+        for _ in range(3):
+            a.talk._tell()
+        assert len(a.alarms) == 1
+        assert "another configuration" in a.alarms[0]
+
+    together(story)
+
+
+def test_whom_an_order_is_for() -> None:
+    leads, follows = shot(), shot(FOLLOWS)
+    assert target_of("step-down", {}, leads) == ""
+    assert target_of("step-down", {}, follows) == "b"
+    assert target_of("transfer", {"to": "a"}, follows) == "b"
+    assert target_of("step-down", {}, shot(FOLLOWS._replace(leader="", role=Role.CANDIDATE))) == ""
+    for name in ("pause", "resume", "approve"):
+        assert target_of(name, {}, leads) == ""
+        assert target_of(name, {"node": "a"}, leads) == ""
+        assert target_of(name, {"node": "b"}, leads) == "b"
+        for wrong in ("zz", 7, ["b"], {}):
+            with pytest.raises(UsageError, match="no node of this cluster"):
+                target_of(name, {"node": wrong}, leads)
+    assert target_of("init", {"node": "b"}, leads) == ""
+
+
+def test_the_row_is_plain_msgpack() -> None:
+    """So that another program could read it."""
+    assert msgspec.msgpack.decode(packed_word(row_of(RUNS)))[0] == 1

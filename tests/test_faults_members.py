@@ -1,0 +1,203 @@
+"""First starts, changed lists, one id twice and other settings, with real nodes (M1, M3; F37, F48-F50).
+
+Safety, in the profile `lab`, judged from the stamps. Several clusters live at the same time here, each in a thread of
+its own: what is judged is who ran, and never how soon.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import crowd as crowds
+from tests.crowd import Crowd, crowd_in, free_ports
+
+AT_ONCE = 6
+
+
+def side_by_side(stories: Sequence[Callable[[], None]]) -> None:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for done in [pool.submit(story) for story in stories]:
+            done.result()
+
+
+def listens(crowd: Crowd, name: str) -> None:
+    crowd.until(lambda: "listens on UDP" in crowd.nodes[name].text, f"{name} to listen")
+
+
+def first_start(folder: Path, order: Sequence[str], init: str) -> None:
+    """Nothing runs before all are there; then, by itself or by `init` on these nodes, one cluster with one command."""
+    folder.mkdir()
+    with crowd_in(folder, first="explicit" if init else "auto") as crowd:
+        for name in order:
+            assert crowd.lives() == []
+            crowd.start(name)
+            listens(crowd, name)
+        if init:
+            assert crowd.lives() == []
+            for name in init:
+                crowd.order(crowd.nodes[name], "/v1/init", {})
+        crowd.acting()
+        crowd.agree()
+        crowd.one_now()
+        assert crowd.tokens()[-1] - crowd.tokens()[0] < 1_000  # one base: two clusters would be far apart
+
+
+def test_M3_first_start_by_itself_in_every_order(tmp_path: Path) -> None:
+    side_by_side([lambda o=order: first_start(tmp_path / "".join(o), o, "") for order in permutations("abc")])  # type: ignore[misc]
+
+
+def test_M3_first_start_by_init_in_every_order_on_one_node_and_on_two(tmp_path: Path) -> None:
+    said = zip(permutations("abc"), ("a", "b", "c", "ac", "ba", "cb"), strict=True)
+    side_by_side([lambda o=order, i=init: first_start(tmp_path / "".join(o), o, i) for order, init in said])  # type: ignore[misc]
+
+
+def change(
+    folder: Path, before: str, after: str, order: Callable[[Crowd, str], str], end: Callable[[Crowd], Any]
+) -> None:
+    """The file changes while the leader's command runs; the nodes are restarted with it one by one. Never two."""
+    folder.mkdir()
+    with crowd_in(folder, before) as crowd:
+        leader = crowd.settle().name
+        old = crowd.acting()
+        crowd.list(after)
+        crowd.start(*(name for name in after if name not in before))
+        time.sleep(0.3)
+        assert crowd.one_now().token == old.token or leader in crowd.nodes
+        for name in order(crowd, leader):
+            crowd.nodes[name].process.terminate()
+            crowd.nodes[name].wait()
+            if name in after:
+                crowd.start(name)
+                listens(crowd, name)
+            else:
+                del crowd.nodes[name]
+            crowd.one_at_a_time()
+        end(crowd)
+        crowd.acting(old.token)
+        crowd.agree()
+        assert crowd.one_now().token > old.token
+
+
+def leader_last(crowd: Crowd, leader: str) -> str:
+    return "".join(sorted(crowd.nodes.keys() & set("abc") - {leader})) + leader
+
+
+def leader_first(crowd: Crowd, leader: str) -> str:
+    return leader + leader_last(crowd, leader)[:-1]
+
+
+def vouch(gone: str) -> Callable[[Crowd], None]:
+    """An operator says, on each node that waits for it, that this one is gone for good."""
+
+    def say(crowd: Crowd) -> None:
+        for node in crowd.nodes.values():
+            crowd.until(lambda n=node: gone in (n.document()["waits_for"] or ""), f"{node.name} to wait for {gone}")  # type: ignore[misc]
+        assert not crowd.living()
+        for node in crowd.nodes.values():
+            assert f"primacy rejoin --without {gone}" in node.document()["waits_for"] or "--without NODE" in str(
+                node.document()["waits_for"]
+            )
+            crowd.order(node, "/v1/rejoin", {"without": [gone]})
+
+    return say
+
+
+def nothing(_: Crowd) -> None:
+    pass
+
+
+def test_M1_lists_change_while_the_old_leader_runs(tmp_path: Path) -> None:
+    """One to three, three to five (in two orders), and one replaced by another, whom an operator vouches for."""
+    side_by_side(
+        [
+            lambda: change(tmp_path / "grow", "a", "abc", leader_last, nothing),
+            lambda: change(tmp_path / "five", "abc", "abcde", leader_last, nothing),
+            lambda: change(tmp_path / "first", "abc", "abcde", leader_first, nothing),
+            lambda: change(tmp_path / "replace", "abc", "abd", leader_last, vouch("c")),
+        ]
+    )
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Any:
+    with crowd_in(tmp_path, switched=True) as made:
+        yield made
+
+
+def test_F37_a_ballot_that_is_lost_or_torn_mutes_its_node_until_all_have_answered(three: Crowd) -> None:
+    """While one other is away the node stays mute: it may not vote, however long it waits."""
+    leader = three.settle().name
+    lost, away = (name for name in three.names if name != leader)
+    for spoil in (Path.unlink, lambda ballot: ballot.write_bytes(ballot.read_bytes()[:50])):
+        crowds.kill_all(three.nodes[lost])
+        crowds.kill_all(three.nodes[away])
+        three.nodes[lost].wait()
+        three.nodes[away].wait()
+        spoil(three.nodes[lost].ballot)
+        node = three.start(lost)
+        three.until(lambda n=node: "from memory" in (n.document()["waits_for"] or ""), "the sentence")  # type: ignore[misc]
+        time.sleep(2 * three.timing.promise_ms / 1_000)
+        assert node.document()["role"] == "muted"
+        three.until(lambda: not three.living(), "silence: one of three is no majority")
+        three.start(away)
+        three.until(lambda n=node: n.document()["role"] != "muted", "its voice")  # type: ignore[misc]
+        three.agree()
+        three.one_now()
+        leader = three.acting().node
+        lost, away = (name for name in three.names if name != leader)
+
+
+def test_F49_two_machines_with_one_id_are_both_muted_and_said(three: Crowd) -> None:
+    """A disk was copied: the others hear two boots of one start, and the one that leads goes on."""
+    leader = three.settle().name
+    twin = next(name for name in three.names if name != leader)
+    three.nodes[twin].process.terminate()
+    three.nodes[twin].wait()
+    shutil.copytree(three.nodes[twin].state, three.folder / "copy")
+    (port,) = free_ports(1)
+    three.switch(nodes={twin: [three.listed[twin], three.ports[twin], port]})
+    three.file("copy.yaml", **{twin: port})
+    nodes = [three.start(twin), three.start(twin, state="copy", file="copy.yaml")]
+    for node in nodes:
+        three.until(lambda n=node: n.document()["role"] == "muted", f"{node.log.name} to be mute")  # type: ignore[misc]
+        assert "an operator: another machine speaks with this id" in node.document()["waits_for"]
+    three.until(lambda: "an id that is used twice" in three.nodes[leader].text, "the alarm")
+    three.one_now()
+    for node in nodes:
+        node.process.kill()
+        node.wait()
+    three.switch(nodes={twin: [three.listed[twin], three.ports[twin]]})
+    three.start(twin)
+    three.until(lambda: three.nodes[twin].document()["role"] != "muted", "the one that is left to be heard again")
+    three.agree()
+    three.one_now()
+
+
+def test_F50_a_node_with_other_settings_is_left_out_and_said(three: Crowd) -> None:
+    """Another profile on one node: no votes and no acks between it and the others; both sides say so."""
+    leader = three.settle().name
+    other = next(name for name in three.names if name != leader)
+    before = three.acting()
+    three.nodes[other].process.terminate()
+    three.nodes[other].wait()
+    three.file("other.yaml", profile="fast")
+    node = three.start(other, file="other.yaml")
+    three.until(lambda: node.document()["role"] == "muted", "muteness")
+    assert "its new list of nodes to be reported by" in node.document()["waits_for"]
+    three.until(lambda: f"{other} ignores {leader}" in node.text, "the sentence")
+    time.sleep(2 * three.timing.promise_ms / 1_000)
+    assert three.one_now().token >= before.token
+    assert node.document()["duty"]["state"] == "stopped"
+    node.process.terminate()
+    node.wait()
+    three.start(other)
+    three.until(lambda: three.nodes[other].document()["role"] != "muted", "the node with the old file back")
+    three.agree()
+    three.one_now()

@@ -1,0 +1,138 @@
+"""What operators see of a real cluster: a rolling upgrade, two machines with one id, files that differ, a name that
+nobody knows. The command runs at most once throughout, judged by its stamps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.crowd import Crowd, Node, crowd_in, free_ports
+
+from primacy.cli import main as entry
+
+MORE_FIELDS = """
+import msgspec
+from primacy.transport import layout, udp
+def later(packed):
+    return lambda said: msgspec.msgpack.encode([*msgspec.msgpack.decode(packed(said)), "later", {"x": [1]}])
+udp.packed, udp.packed_word = later(layout.packed), later(layout.packed_word)
+"""
+"""A later version that says more in every message and every word, in the layout of today."""
+NEXT_LAYOUT = """
+from primacy.transport import seal, udp
+seal.LAYOUT = udp.LAYOUT = 2
+"""
+"""A later version whose messages cannot be read by today's."""
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[Crowd]:
+    with crowd_in(tmp_path) as made:
+        yield made
+
+
+def rows(node: Node) -> dict[str, dict[str, Any]]:
+    return {row["node"]: row for row in (node.ask("/v1/cluster") or {"nodes": []})["nodes"]}
+
+
+def trouble(node: Node, about: str) -> str:
+    return str(rows(node).get(about, {}).get("trouble") or "")
+
+
+def alarms(node: Node) -> str:
+    return "\n".join((node.ask("/v1/cluster") or {"alarms": []})["alarms"])
+
+
+def upgrade(crowd: Crowd, name: str, plant: str) -> None:
+    """Ends a node in order, and starts the later version in its place."""
+    crowd.nodes[name].process.terminate()
+    crowd.nodes[name].wait()
+    crowd.plant = plant
+    crowd.start(name)
+
+
+def test_a_rolling_upgrade_over_more_fields_and_then_over_another_layout(three: Crowd) -> None:
+    leader = three.settle()
+    token = three.acting().token
+    one, other = (name for name in three.names if name != leader.name)
+
+    # More fields: a later version and today's understand each other, in both directions, and nothing changes.
+    upgrade(three, one, MORE_FIELDS)
+    three.agree()
+    for near, far in ((one, leader.name), (leader.name, one), (other, one)):
+        three.until(lambda near=near, far=far: rows(three.nodes[near])[far]["leader"] == leader.name, "what it says")
+    assert three.acting().token == token
+
+    # Another layout, one node after the other. The first one is not heard, and everybody says what to do.
+    upgrade(three, one, NEXT_LAYOUT)
+    says = (
+        f"node {one} speaks layout 2, and this version of primacy layout 1: they do not hear each other; upgrade this"
+    )
+    three.until(lambda: says in trouble(leader, one), "what the older nodes say")
+    three.until(lambda: f"upgrade node {other}" in trouble(three.nodes[one], other), "what the newer node says")
+    assert three.acting().token == token
+    assert three.nodes[one].document()["role"] != "leader"
+
+    # With the second one the later version has the majority; the third one alone runs nothing.
+    upgrade(three, other, NEXT_LAYOUT)
+    three.until(lambda: "upgrade this node" in trouble(leader, other), "what the last older node says")
+    moved = three.acting(token)
+    assert moved.node in (one, other)
+    three.one_at_a_time()
+    upgrade(three, leader.name, NEXT_LAYOUT)
+    three.agree()
+    three.until(lambda: not any(trouble(node, name) for node in three.nodes.values() for name in three.names), "peace")
+    three.one_now()
+
+
+def test_two_machines_with_one_id_and_a_file_that_differs_are_alarms_everywhere(
+    three: Crowd, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader = three.settle()
+    token = three.acting().token
+    copied, other = (name for name in three.names if name != leader.name)
+    three.file("twin.yaml", **{copied: free_ports(1)[0]})
+    twin = three.start(copied, state="twin", file="twin.yaml")
+    says = f"two machines speak as node {copied}"
+    for node in three.nodes.values():  # itself as well
+        three.until(lambda node=node: says in alarms(node), f"the alarm on {node.name}")
+    assert ", one of them from 127.0.0.1:" in alarms(leader)
+    three.until(lambda: says in leader.text, "its line in the log")
+
+    monkeypatch.chdir(three.folder)
+    where = ("--config", "primacy.yaml", "--state-dir", str(leader.state))
+    assert entry.run(["status", *where]) == 0
+    shown = capsys.readouterr().out
+    assert f"ALARM: {says}" in shown
+    assert "stop one of them" in shown
+    assert entry.run(["why", *where]) == 0
+    assert says in capsys.readouterr().out
+    assert (three.acting().token, twin.document()["role"]) == (token, "muted")
+    twin.process.kill()
+    twin.wait()
+
+    three.nodes[other].process.terminate()
+    three.nodes[other].wait()
+    three.file("other.yaml", profile="fast")
+    three.start(other, file="other.yaml")
+    says = f"node {other} runs with another configuration than {leader.name}"
+    three.until(lambda: says in alarms(leader), "the alarm about another file")
+    assert "primacy check" in alarms(leader)
+    three.until(lambda: rows(leader)[other]["role"] == "muted", "that it is mute, seen from the leader")
+    assert "its new list of nodes to be reported by" in rows(leader)[other]["waits_for"]
+    assert three.acting().token == token
+    three.one_at_a_time()
+
+
+def test_a_name_that_nobody_knows_is_said_and_tried_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with crowd_in(tmp_path, "ab") as two:
+        text = (tmp_path / "primacy.yaml").read_text()
+        known = f'addr: "127.0.0.1:{two.listed["b"]}"'
+        (tmp_path / "primacy.yaml").write_text(text.replace(known, 'addr: "nobody.invalid:7400"'))
+        node = two.start("a")
+        two.until(lambda: "nobody.invalid:7400 cannot be resolved yet" in trouble(node, "b"), "the name")
+        assert rows(node)["b"]["heard_ms"] is None
+        assert entry.run(["status", "--config", str(tmp_path / "primacy.yaml"), "--state-dir", str(node.state)]) == 0
+        assert "node b: its address nobody.invalid:7400 cannot be resolved yet" in capsys.readouterr().out
