@@ -5,7 +5,7 @@ PART ?= all
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run-demo quick packages peers test proof check bench clean lock
+.PHONY: help setup demo run-demo quick packages peers examples test proof check bench clean lock
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,15 +49,20 @@ peers: setup ## what the benchmarks compare with: etcd from Debian's packages (u
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.txt || \
 	  echo "PySyncObj cannot be installed: what compares with it is skipped, and says so"
 
-test: setup check packages peers ## everything once
+examples: setup ## the packages that the programs in examples/ are run with
+	@$(BIN)/python -c 'import apscheduler, celery, django, fastapi, uvicorn' 2>/dev/null || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-examples.txt || \
+	  echo "they cannot be installed: the examples are not run, and the tests say so"
+
+test: setup check packages peers examples ## everything once
 	@$(BIN)/python -m tests.sizes test
 
-proof: setup check packages peers ## the counts and durations that a release must show; PART=core|...
+proof: setup check packages peers examples ## the counts and durations that a release must show; PART=core|...
 	@$(BIN)/python -m tests.sizes proof $(PART)
 
 check: setup ## format, lint, strict types, import arrows
-	@$(BIN)/ruff format --check --quiet src tests bench || { echo "run: .venv/bin/ruff format src tests bench"; exit 1; }
-	@$(BIN)/ruff check --quiet src tests bench
+	@$(BIN)/ruff format --check --quiet src tests bench examples || { echo "run: .venv/bin/ruff format src tests bench examples"; exit 1; }
+	@$(BIN)/ruff check --quiet src tests bench examples
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-cache > .venv/lint-imports.log 2>&1 || { cat .venv/lint-imports.log; exit 1; }
 
@@ -65,9 +70,10 @@ bench: setup peers ## speed, as ratios: the simulator, then failover and idlenes
 	@$(BIN)/python -m bench
 	@$(BIN)/python -m bench.failover
 
-lock: ## renew both requirements from pyproject.toml (needs uv; names no registry)
+lock: ## renew the requirements from pyproject.toml (needs uv; names no registry)
 	@env -u UV_INDEX -u UV_DEFAULT_INDEX -u UV_INDEX_URL uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --group test --python-version 3.11 pyproject.toml -o requirements.txt
 	@env -u UV_INDEX -u UV_DEFAULT_INDEX -u UV_INDEX_URL uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --group bench --python-version 3.11 -o requirements-bench.txt
+	@env -u UV_INDEX -u UV_DEFAULT_INDEX -u UV_INDEX_URL uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --group examples --constraints requirements.txt --python-version 3.11 -o requirements-examples.txt
 
 clean: ## remove what make made
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build .coverage htmlcov .import_linter_cache

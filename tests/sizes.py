@@ -48,6 +48,12 @@ PROCESSES = (
     "tests/test_store_race.py",
     "tests/test_store_faults.py",
     "tests/test_cli_lease.py",
+    "tests/test_library.py",
+    "tests/test_library_recipes.py",
+    "tests/test_library_process.py",
+    "tests/test_fence.py",
+    "tests/test_fence_process.py",
+    "tests/test_examples.py",
 )
 PARTS = {"core": "tests.proof_core", "store": "tests.proof_store"}
 """What `make proof PART=...` can be asked for, and the module that does it."""

@@ -439,7 +439,7 @@ def test_an_error_in_on_change_reaches_the_loops_own_handler(place: Place) -> No
 # --- many, wrong calls, the package -----------------------------------------------------------------------------------
 
 
-def test_L6_many_elections_share_a_keeper(place: Place) -> None:
+def test_many_elections_share_a_keeper(place: Place) -> None:
     async def body() -> None:
         names = [f"job-{number}" for number in range(40)]
         for name in names:

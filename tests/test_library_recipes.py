@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -360,6 +362,9 @@ assert not heavy, heavy
     assert done.returncode == 0, done.stderr
 
 
-def test_every_public_name_can_be_loaded() -> None:
-    for name in primacy._WHERE:
-        assert getattr(primacy, name).__module__ == primacy._WHERE[name]
+def test_every_public_name_can_be_loaded_and_is_known_to_type_checkers() -> None:
+    for name, where in primacy._WHERE.items():
+        assert getattr(primacy, name).__module__ == where
+    stub = Path(primacy.__file__).with_suffix(".pyi").read_text()
+    said = dict(reversed(pair) for pair in re.findall(r"^from (primacy\.\S+) import (\w+) as \2$", stub, re.MULTILINE))
+    assert said == primacy._WHERE

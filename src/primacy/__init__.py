@@ -10,24 +10,6 @@ for threads and scripts, `primacy.fence` the other half: what the protected reso
 `primacy.election`, the one configuration file in `primacy.settings`, the simulator in `primacy.sim`.
 """
 
-TYPE_CHECKING = False  # as in `typing`, which costs memory
-if TYPE_CHECKING:
-    from primacy.agent.candidacy import ElectionCounts as ElectionCounts
-    from primacy.agent.candidacy import Standing as Standing
-    from primacy.agent.election import Election as Election
-    from primacy.agent.keeper import Keeper as Keeper
-    from primacy.agent.leadership import Leadership as Leadership
-    from primacy.agent.leadership import current as current
-    from primacy.agent.recipes import Lock as Lock
-    from primacy.agent.recipes import once as once
-    from primacy.agent.recipes import singleton as singleton
-    from primacy.errors import InUse as InUse
-    from primacy.errors import LeadershipLost as LeadershipLost
-    from primacy.errors import NotReached as NotReached
-    from primacy.errors import PrimacyError as PrimacyError
-    from primacy.errors import StaleToken as StaleToken
-    from primacy.errors import UsageError as UsageError
-
 __version__ = "0.1.0"
 
 _WHERE = {
@@ -47,7 +29,8 @@ _WHERE = {
     "once": "primacy.agent.recipes",
     "singleton": "primacy.agent.recipes",
 }
-"""The public names, and where each is loaded from when it is first asked for."""
+"""The public names, and where each is loaded from when it is first asked for. `__init__.pyi` says the same to type
+checkers; a test compares the two."""
 _MODULES = ("blocking", "fence")
 
 

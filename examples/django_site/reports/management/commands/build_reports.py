@@ -13,10 +13,10 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 from django.db import connection, transaction
-from reports.models import Report
 
 from primacy import blocking
 from primacy.fence import sql
+from reports.models import Report
 
 
 class Command(BaseCommand):
