@@ -6,6 +6,7 @@ import contextlib
 import json
 import queue
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -21,7 +22,8 @@ WITHIN_S = 30
 class Process:
     """One holder. Lines are read by a thread, so that waiting for one has a limit."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, leases: Path, *arguments: str) -> None:
+        self._leases = leases
         self.child = subprocess.Popen(
             [sys.executable, "-m", "tests.holder", *arguments], stdout=subprocess.PIPE, cwd=ROOT
         )
@@ -56,7 +58,15 @@ class Process:
         return [line for line in self.said if line["is"] == word]
 
     def stop(self) -> None:
-        self.child.send_signal(signal.SIGSTOP)
+        """Not in the middle of a write: there it would keep SQLite's file locked, and nobody could follow it."""
+        while True:
+            self.child.send_signal(signal.SIGSTOP)
+            while Path(f"/proc/{self.child.pid}/stat").read_text().rpartition(") ")[2][0] not in "TZ":
+                time.sleep(0.001)
+            if not self._leases.exists() or not locked(self._leases):
+                return
+            self.go_on()
+            time.sleep(0.003)
 
     def go_on(self) -> None:
         self.child.send_signal(signal.SIGCONT)
@@ -70,6 +80,17 @@ class Process:
         self.child.stdout.close()
 
 
+def locked(path: Path) -> bool:
+    """Whether somebody is in the middle of a write."""
+    with contextlib.closing(sqlite3.connect(path, timeout=0.1, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+        connection.execute("ROLLBACK")
+    return False
+
+
 class Holders:
     """All holders of a test."""
 
@@ -79,7 +100,7 @@ class Holders:
         self._all: list[Process] = []
 
     def start(self, mode: str, *resource: str, store: str = "") -> Process:
-        found = Process(mode, store or self.store, *resource)
+        found = Process(self.folder / "leases.db", mode, store or self.store, *resource)
         self._all.append(found)
         return found
 

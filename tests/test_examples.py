@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.holder_desk import locked
 from tests.servers import free_port
 
 ROOT = Path(__file__).parents[1]
@@ -63,6 +64,15 @@ def start(tmp_path: Path) -> Iterator[Start]:
         if program.child.poll() is None:
             program.child.kill()
         program.child.wait(WITHIN_S)
+
+
+def stop_outside_of_a_write(program: Program, *databases: Path) -> None:
+    """Inside of one it would keep SQLite's file locked."""
+    program.child.send_signal(signal.SIGSTOP)
+    while any(locked(database) for database in databases):
+        program.child.send_signal(signal.SIGCONT)
+        time.sleep(0.003)
+        program.child.send_signal(signal.SIGSTOP)
 
 
 def need(*packages: str) -> None:
@@ -152,7 +162,7 @@ def test_django_the_command_works_on_one_machine_at_a_time_and_is_fenced(start: 
     old, new = manage("build_reports"), None
     until(lambda: len(old.says(r"report \d+ under")) > 3, "reports", old)
     new = manage("build_reports", "--reports", "5")
-    old.child.send_signal(signal.SIGSTOP)
+    stop_outside_of_a_write(old, tmp_path / "site.db", tmp_path / "leases.db")
     until(lambda: new.says(r"report 5 under"), "the new one's reports", new)
     old.child.send_signal(signal.SIGCONT)
     assert new.child.wait(WITHIN_S) == 0

@@ -9,8 +9,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import os
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +23,7 @@ from primacy.agent.candidacy import Standing
 from primacy.agent.keeper import Keeper
 from primacy.election.store import Look, ReleaseRow, Row, Take
 from primacy.settings.timing import PROFILES
+from primacy.store import open_store
 from primacy.store.memory import MemoryStore, MemoryTable, shared
 
 LAB = PROFILES["lab"]
@@ -356,6 +360,27 @@ def test_a_loop_that_is_blocked_for_two_holds_loses_it_and_is_gone_before_the_ne
     run(body)
 
 
+def test_the_end_of_the_hold_needs_no_word_from_the_keeper(place: Place) -> None:
+    """The alarm is the loop's own: it is due on time although the thread that renews does not run at all."""
+
+    async def body() -> None:
+        async with Keeper(place.url, profile="lab") as keeper, primacy.Election("job", store=keeper) as election:
+            async for leadership in election:
+                async with leadership:
+                    await asyncio.sleep(3 * LAB.beat_ms / 1_000)  # some renewals
+                    keeper.call(time.sleep, 3 * HOLD_S)
+                    began = time.monotonic()
+                    try:
+                        await asyncio.sleep(WITHIN_S)
+                    finally:
+                        took_ms = (time.monotonic() - began) * 1_000
+                        assert LAB.term_at_ms - 2 * LAB.beat_ms < took_ms < LAB.term_at_ms + 50
+                        assert leadership.left_ms() == 0
+                break
+
+    run(body)
+
+
 def test_the_first_use_of_a_name_waits_one_hold_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
     async def body() -> None:
         began = time.monotonic()
@@ -491,6 +516,67 @@ def test_closing_does_not_wait_for_ever_for_a_store_that_is_away(place: Place) -
     assert time.monotonic() - began < 3
 
 
+def test_leaving_the_election_ends_a_block_that_another_task_is_in(place: Place) -> None:
+    async def body() -> None:
+        inside = asyncio.Event()
+
+        async def work(leadership: Any) -> None:
+            async with leadership:
+                inside.set()
+                try:
+                    await asyncio.sleep(WITHIN_S)
+                finally:
+                    with pytest.raises(primacy.LeadershipLost, match="the block of its election was left"):
+                        leadership.check()
+            await asyncio.sleep(0)
+
+        async with place.election() as election:
+            async for leadership in election:
+                task = asyncio.create_task(work(leadership))
+                await inside.wait()
+                break
+        await task
+        assert place.row().released
+
+    run(body)
+
+
+def test_a_keeper_that_is_closed_too_early_keeps_nobody_waiting(place: Place) -> None:
+    async def body() -> None:
+        keeper = Keeper(place.url, profile="lab")
+        async with primacy.Election("job", store=keeper) as election:
+            leadership = await election.acquire()
+            assert leadership is not None
+            await asyncio.to_thread(keeper.close)
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.sleep(WITHIN_S)  # nobody renews it any more
+            raise asyncio.CancelledError
+
+    with pytest.raises(primacy.LeadershipLost):
+        run(body)
+
+
+def test_an_election_that_is_not_entered_costs_nothing(place: Place) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(10):
+        place.election()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_nothing_is_left_behind(place: Place) -> None:
+    async def body() -> None:
+        async with place.election() as election:
+            async for leadership in election:
+                async with leadership:
+                    break
+
+    run(body)
+    before = len(os.listdir("/proc/self/fd")), threading.active_count()
+    for _ in range(3):
+        run(body)
+    assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == before
+
+
 def test_wrong_calls_say_what_would_be_right(place: Place) -> None:
     with pytest.raises(primacy.UsageError, match="'cancel' or 'kill'"):
         place.election(on_loss="explode")
@@ -541,5 +627,28 @@ def test_the_row_is_looked_at_while_nobody_waits(place: Place) -> None:
 
     run(body)
     (answer,) = place.store.look([Look("new")])
+    assert answer.row is not None
+    assert answer.row.released
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_the_applications_own_engine_is_a_store(asynchronous: bool, tmp_path: Path) -> None:
+    async def body() -> None:
+        from sqlalchemy import create_engine
+        from sqlalchemy.ext.asyncio import create_async_engine
+
+        url = f"{tmp_path}/app.db"
+        engine: Any = (
+            create_async_engine(f"sqlite+aiosqlite:///{url}") if asynchronous else create_engine(f"sqlite:///{url}")
+        )
+        async with primacy.Election("job", store=engine, profile="lab") as election:
+            async for leadership in election:
+                async with leadership:
+                    leadership.check()
+                break
+        await engine.dispose() if asynchronous else engine.dispose()
+
+    run(body)
+    (answer,) = open_store(f"sqlite:///{tmp_path}/app.db").look([Look("job")])
     assert answer.row is not None
     assert answer.row.released

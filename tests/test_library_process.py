@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests import servers
 from tests.holder import now_ms
 from tests.holder_desk import WITHIN_S, Holders, holders
 
@@ -125,3 +126,27 @@ def test_a_fork_inside_a_leadership_leaves_the_child_without_it(crowd: Holders) 
     assert answer.row is not None
     assert answer.row.released
     store.close()
+
+
+# --- every store ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [kind for kind in servers.kinds() if kind != "memory"])
+def test_two_holders_take_turns_on_every_store(kind: str, tmp_path: Path) -> None:
+    """First use, a release that is taken at once, and a loss when the holder is killed."""
+    url = f"sqlite:///{tmp_path}/leases.db" if kind == "sqlite" else servers.empty(kind)
+    with holders(tmp_path) as crowd:
+        first = crowd.start("lead", store=url)
+        token = first.hear("leads")["token"]
+        second = crowd.start("lead", store=url)
+        time.sleep(0.5)
+        first.child.send_signal(signal.SIGINT)
+        over = first.hear("over")["at"]
+        led = second.hear("leads")
+        assert led["token"] > token
+        assert led["at"] - over < LAB.hold_ms
+        third = crowd.start("lead", store=url)
+        time.sleep(0.5)
+        second.child.kill()
+        killed = now_ms()
+        assert third.hear("leads")["at"] - killed > LAB.hold_ms - LAB.beat_ms - 20

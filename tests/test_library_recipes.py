@@ -121,6 +121,28 @@ def test_once_keeps_the_lease_so_that_a_late_clock_does_not_run_it_again(place: 
     assert len(ran) == 2
 
 
+def test_once_that_comes_while_another_runs_it_does_not_run_it_when_that_one_is_done(place: Place) -> None:
+    """It saw the lease held, and then released by its holder: the job is done."""
+    done: list[str] = []
+
+    async def body() -> None:
+        @primacy.once("job", store=place.url, profile="wan")
+        async def report() -> str:
+            done.append("again")
+            return "done"
+
+        async with place.election(node="a") as election:
+            async for leadership in election:
+                async with leadership:
+                    late = asyncio.create_task(report())
+                    await asyncio.sleep(0.02)
+                break
+        assert await late is None
+
+    run(body)
+    assert not done
+
+
 def test_once_takes_over_from_a_machine_that_died(place: Place) -> None:
     """A row that nobody renews is taken after its hold, and not mistaken for somebody who runs it."""
     row = place.row()

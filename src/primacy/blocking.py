@@ -15,13 +15,14 @@ in time if the body has not asked. Everything else is as in `primacy.Election`, 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from types import TracebackType
 from typing import Any, Self
 
 from primacy.agent.candidacy import Candidacy, Change, ElectionCounts, Standing, Wishes
-from primacy.agent.election import OnLoss
+from primacy.agent.election import GRACE_MS, OnLoss
 from primacy.agent.hold import Hold
 from primacy.agent.keeper import Keeper
 from primacy.agent.leadership import Leadership
@@ -84,10 +85,12 @@ class Election:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._end_body()
+        if os.getpid() != self._keeper.pid:
+            return  # a forked child: threads and lease are the parent's
+        self._end_body(leaving=True)
         with self._news:
             if self._candidacy.close():
-                self._news.wait_for(lambda: self._left)
+                self._news.wait_for(lambda: self._left, (2 * self._keeper.limit_ms + GRACE_MS) / 1_000)
         if not self._shared:
             self._keeper.close()
 
@@ -102,6 +105,8 @@ class Election:
 
     def acquire(self, within_ms: int | None = None, *, unless_held: bool = False) -> ThreadLeadership | None:
         """Waits until this process leads, at most `within_ms`. `unless_held`: gives up once another is seen to lead."""
+        if os.getpid() != self._keeper.pid:
+            raise UsageError(f"election {self.name} belongs to the process that this one was forked from")
         self._end_body()
         deadline = None if within_ms is None else time.monotonic() + within_ms / 1_000
         while True:
@@ -138,6 +143,9 @@ class Election:
                     if left_s <= 0:
                         break
                     self._news.wait(left_s)
+                if unless_held and self._rival and self._given is not None:
+                    self._candidacy.over(self._given)
+                    self._given = None
                 return self._given
             except BaseException:  # such as Ctrl-C
                 if self._given is not None:
@@ -150,10 +158,13 @@ class Election:
                     self._candidacy.stand(False)
                 self._given = None
 
-    def _end_body(self) -> None:
+    def _end_body(self, leaving: bool = False) -> None:
         held = self._held
-        if held is not None and held._entered is not None and held._inside:
-            raise UsageError(f"the block of the leadership of {self.name} before this is still open")
+        if held is not None and held._inside:
+            if not leaving:
+                raise UsageError(f"the block of the leadership of {self.name} before this is still open")
+            held._hold.lose("the block of its election was left")  # another thread is in it
+            return
         self._held = None
         if held is not None:
             self._candidacy.over(held._hold)

@@ -105,7 +105,7 @@ class Face(Protocol):
         ...
 
     def rival(self, node: str) -> None:
-        """Another process was seen to hold the lease, alive."""
+        """Another process changed the row: it held the lease, alive, since we look."""
         ...
 
     def changed(self, standing: Standing) -> None: ...
@@ -154,7 +154,8 @@ class Candidacy:
         self._hold: Hold | None = None
         self._wanted = False
         self._said = ""
-        self._seen: tuple[str, int, int] | None = None
+        self._seen: tuple[str, int, int, bool] | None = None
+        """The row as the newest answer showed it: holder, token, seq, released."""
         self._closing = False
         self._limit: asyncio.TimerHandle | None = None
 
@@ -175,7 +176,7 @@ class Candidacy:
     def over(self, hold: Hold) -> None:
         """The body is over, or never began: the lease may be released."""
         if hold.end():
-            self.keeper.call(self._over, hold)
+            self.keeper.now(self._over, hold)
 
     def alive(self, hold: Hold, sent_ms: int) -> None:
         """The user's loop turns. Called in it."""
@@ -261,13 +262,11 @@ class Candidacy:
         if self._port is None:
             return
         row = answered.answer.row
-        if answered.answer.ok and row is not None:
-            seen = (row.holder, row.token, row.seq)
-            changed = self._seen is not None and seen != self._seen
-            if changed and not row.released and row.holder != self._machine.holder:
-                self._face.rival(node_of(row.holder))
         if answered.answer.ok:
-            self._seen = ("", 0, 0) if row is None else (row.holder, row.token, row.seq)
+            seen = ("", 0, 0, True) if row is None else (row.holder, row.token, row.seq, row.released)
+            if row is not None and self._seen not in (None, seen) and row.holder != self._machine.holder:
+                self._face.rival(node_of(row.holder))
+            self._seen = seen
         self._driver.give(answered)
 
     def _news(self) -> None:

@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from primacy.agent.candidacy import Candidacy, Change, ElectionCounts, Standing, Wishes
-from primacy.agent.hold import FORKED, Hold
+from primacy.agent.hold import Hold
 from primacy.agent.keeper import Keeper
 from primacy.agent.leadership import Leadership
 from primacy.errors import LeadershipLost, UsageError
@@ -36,6 +36,8 @@ log = logging.getLogger("primacy")
 
 OnLoss = Literal["cancel", "kill"]
 ALARM_BYTES = 8
+GRACE_MS = 1_000
+"""Beyond what the store may take, for the threads to say that they are done."""
 
 
 class Election:
@@ -97,21 +99,29 @@ class Election:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        lost = await self._end_body(error)
         if os.getpid() != self._keeper.pid:
             return  # a forked child: loop, threads and lease are the parent's
+        lost = await self._end_body(error, leaving=True)
         assert self._loop is not None
         self._loop.remove_reader(self._alarm)
         os.close(self._alarm)
-        self._done = self._loop.create_future()
-        try:
-            if self._candidacy.close():
-                await self._done
-        finally:
-            if not self._shared:
-                self._keeper.close_behind()
+        await self._close()
         if lost is not None:
             raise lost from None
+
+    async def _close(self) -> None:
+        """Until the lease is released and the connection closed, or was not to be in time. Goes on if this is left."""
+        assert self._loop is not None
+        loop, limit_ms = self._loop, self._keeper.limit_ms
+        self._done = loop.create_future()
+        try:
+            if self._candidacy.close():
+                await asyncio.wait([self._done], timeout=(2 * limit_ms + GRACE_MS) / 1_000)
+        finally:
+            if not self._shared:
+                gone: asyncio.Future[None] = loop.create_future()
+                self._keeper.close_behind(lambda: post(loop, settle, gone))
+                await asyncio.wait([gone], timeout=limit_ms / 1_000)
 
     def __aiter__(self) -> Self:
         return self
@@ -124,6 +134,8 @@ class Election:
 
     async def acquire(self, within_ms: int | None = None, *, unless_held: bool = False) -> AsyncLeadership | None:
         """Waits until this process leads, at most `within_ms`. `unless_held`: gives up once another is seen to lead."""
+        if os.getpid() != self._keeper.pid:
+            raise UsageError(f"election {self.name} belongs to the process that this one was forked from")
         await self._end_body(None)
         deadline = None if within_ms is None else asyncio.get_running_loop().time() + within_ms / 1_000
         while True:
@@ -217,18 +229,22 @@ class Election:
             self._on_change(standing)
 
     def _closed(self) -> None:
-        if self._done is not None and not self._done.done():
-            self._done.set_result(None)
+        if self._done is not None:
+            settle(self._done)
         self._turned.set()
 
-    async def _end_body(self, error: BaseException | None) -> LeadershipLost | None:
+    async def _end_body(self, error: BaseException | None, leaving: bool = False) -> LeadershipLost | None:
         """The leadership without a block of its own, if there is one, ends. Says how, if it was lost."""
         held = self._held
-        if held is not None and held._entered is not None and not held._hold.ended and held._hold.why_over() != FORKED:
-            raise UsageError(f"the block of the leadership of {self.name} before this is still open")
+        if held is not None and held._entered is not None and not held._hold.ended:
+            if not leaving:
+                raise UsageError(f"the block of the leadership of {self.name} before this is still open")
+            held._hold.lose("the block of its election was left")  # another task is in it
+            held._hold.forget_alarm()
+            held._cancel()
         self._held = None
         if held is None or held._entered is not None:
-            return None  # its own block has ended it
+            return None  # its own block has ended it, or will
         self._candidacy.over(held._hold)
         if await held._absorb(error):
             return LeadershipLost(self.name, held.token, held._hold.lost)
@@ -315,12 +331,22 @@ class _Bridge:
         self._post(self._election._closed)
 
     def _post(self, function: Callable[..., object], *arguments: object) -> None:
-        loop = self._election._loop
-        assert loop is not None
-        try:
-            loop.call_soon_threadsafe(function, *arguments)
-        except RuntimeError:  # that loop is closed: nobody is left to be told, and nothing runs in it any more
-            log.debug("%s: the event loop is closed; %s was not told", self._election.name, function.__name__)
+        assert self._election._loop is not None
+        post(self._election._loop, function, *arguments)
+
+
+def post(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *arguments: object) -> None:
+    """Has it called in the loop, from any thread."""
+    try:
+        loop.call_soon_threadsafe(function, *arguments)
+    except RuntimeError:  # that loop is closed: nobody is left to be told, and nothing runs in it any more
+        log.debug("the event loop is closed; %s was not called", function)
+
+
+def settle(future: asyncio.Future[None]) -> None:
+    """Done, unless whoever waited has left."""
+    if not future.done():
+        future.set_result(None)
 
 
 def _this_task() -> asyncio.Task[Any]:

@@ -103,6 +103,11 @@ class Hold:
                 self._deadman.disarm()
         return True
 
+    def forget_alarm(self) -> None:
+        """Its descriptor is about to be closed."""
+        with self._lock:
+            self._alarm = -1
+
     def why_over(self) -> str:
         """Empty while it is valid. Looking closes it if its time has passed."""
         if os.getpid() != self._pid:

@@ -45,7 +45,8 @@ class Keeper:
         self.timing = timing_of(profile)
         self.clock: Clock = SystemClock()
         self.limit_ms = limit_of_ms(self.timing.hold_ms)
-        self.store = StoreThread(open_store(store, table=table, limit_ms=self.limit_ms, create=create), self.limit_ms)
+        self._opened = open_store(store, table=table, limit_ms=self.limit_ms, create=create)
+        self._store: StoreThread | None = None
         self.pid = os.getpid()
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -65,6 +66,19 @@ class Keeper:
             self._loop.call_soon_threadsafe(function, *arguments)
         return True
 
+    def now(self, function: Callable[..., object], *arguments: Any) -> None:
+        """The same, but at once if this is the keeper's thread: nothing that was asked for later may overtake it."""
+        if threading.current_thread() is self._thread:
+            function(*arguments)
+        else:
+            self.call(function, *arguments)
+
+    @property
+    def store(self) -> StoreThread:
+        """The renewing thread; made with the keeper's own, so that a keeper that nobody uses costs nothing."""
+        assert self._store is not None
+        return self._store
+
     def later(self, delay_ms: int, function: Callable[..., object], *arguments: Any) -> asyncio.TimerHandle:
         """In the keeper's thread only."""
         assert self._loop is not None
@@ -72,19 +86,25 @@ class Keeper:
 
     def close(self) -> None:
         """Ends the threads. What was asked of the store is still asked, but nothing is waited for without a limit."""
+        if os.getpid() != self.pid:
+            return
         with self._lock:
             closed, self._closed = self._closed, True
-            loop, thread = self._loop, self._thread
-        if closed or os.getpid() != self.pid:
+            loop, thread, store = self._loop, self._thread, self._store
+        if closed or loop is None or thread is None or store is None:
             return
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join(CLOSE_S)
-        self.store.close()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(CLOSE_S)
+        store.close()
 
-    def close_behind(self) -> None:
-        """The same without waiting, for an event loop that must go on."""
-        threading.Thread(target=self.close, name="primacy-close", daemon=True).start()
+    def close_behind(self, done: Callable[[], None]) -> None:
+        """The same without waiting, for an event loop that must go on. `done` is called in another thread."""
+
+        def close() -> None:
+            self.close()
+            done()
+
+        threading.Thread(target=close, name="primacy-close", daemon=True).start()
 
     def __enter__(self) -> Self:
         return self
@@ -102,6 +122,7 @@ class Keeper:
 
     def _start(self) -> None:
         loop = self._loop = asyncio.new_event_loop()
+        self._store = StoreThread(self._opened, self.limit_ms)
         self._thread = threading.Thread(target=self._live, args=(loop,), name="primacy-keeper", daemon=True)
         self._thread.start()
 

@@ -5,6 +5,7 @@ There is no bare `is_leader()`: the answer would be old before it is used.
 
 from __future__ import annotations
 
+import contextlib
 from contextvars import ContextVar, Token
 
 from primacy.agent.hold import Hold
@@ -62,7 +63,8 @@ class Leadership:
 
     def _leave(self) -> None:
         if self._entered is not None:
-            _CURRENT.reset(self._entered)
+            with contextlib.suppress(ValueError):  # left in another context, as generators may be: it ends there
+                _CURRENT.reset(self._entered)
 
     def _error(self) -> LeadershipLost:
         return LeadershipLost(self.election, self.token, self._hold.lost or "its block has ended")

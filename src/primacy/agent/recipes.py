@@ -161,7 +161,7 @@ def once(name: str, *, store: Any, at_least_ms: int = 0, within_ms: int | None =
                     leadership = await election.acquire(_patience_ms(within_ms, election), unless_held=True)
                     if leadership is None:
                         return _not_first(name, election.standing, election._rival)
-                    return await _run_kept(leadership, function(*args, **kwargs), at_least_ms)
+                    return await _run_kept(leadership, lambda: function(*args, **kwargs), at_least_ms)
 
             return run_if_first
 
@@ -178,10 +178,10 @@ def once(name: str, *, store: Any, at_least_ms: int = 0, within_ms: int | None =
     return cast(_Perhaps, decorate)
 
 
-async def _run_kept(leadership: AsyncLeadership, work: Awaitable[Any], at_least_ms: int) -> Any:
+async def _run_kept(leadership: AsyncLeadership, work: Callable[[], Awaitable[Any]], at_least_ms: int) -> Any:
     began = time.monotonic()
     async with leadership:
-        result = await work
+        result = await work()
         await asyncio.sleep(at_least_ms / 1_000 - (time.monotonic() - began))
         return result
     raise leadership._error()
