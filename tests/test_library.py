@@ -516,6 +516,27 @@ def test_closing_does_not_wait_for_ever_for_a_store_that_is_away(place: Place) -
     assert time.monotonic() - began < 3
 
 
+def test_a_leadership_that_was_lost_is_not_entered_by_another_task(place: Place) -> None:
+    async def body() -> None:
+        async def enter(leadership: Any) -> None:
+            async with leadership:
+                raise AssertionError("it is over")
+
+        async with place.election() as election:
+            leadership = await election.acquire()
+            assert leadership is not None
+            place.table.up = False
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.sleep(WITHIN_S)
+            with pytest.raises(primacy.LeadershipLost):
+                await asyncio.create_task(enter(leadership))
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+
+    run(body)
+
+
 def test_leaving_the_election_ends_a_block_that_another_task_is_in(place: Place) -> None:
     async def body() -> None:
         inside = asyncio.Event()

@@ -296,6 +296,7 @@ def test_sync_a_body_that_noticed_nothing_is_counted(place: Place, caplog: pytes
             break
         wait_until(lambda: election.counts.over_late == 1)
     assert "another holder may have worked beside it" in caplog.text
+    assert "still runs although its hold has ended" in caplog.text
 
 
 def test_sync_without_the_inner_block_it_lasts_until_the_next_turn_or_the_end(place: Place) -> None:

@@ -225,6 +225,7 @@ class Candidacy:
             return
         self.counts.lost += not planned
         self._face.lost(hold)
+        self.keeper.later(max(0, hold.valid_until_ms - self.keeper.clock.now_ms()), self._still_there, hold)
 
     def release(self, term: int, successor: str) -> None:
         """The machine releases its row itself, as soon as the body is over: there is no guard that could."""
@@ -257,6 +258,13 @@ class Candidacy:
         self._wanted = False
         self._driver.give(WorkGone(hold.term))
         self._driver.give(Pause())
+
+    def _still_there(self, hold: Hold) -> None:
+        if not hold.ended:
+            log.error(
+                "%s: the body of token %d still runs although its hold has ended: another holder may work beside it",
+                self.name, hold.token,
+            )  # fmt: skip
 
     def _heard(self, answered: StoreAnswered) -> None:
         if self._port is None:

@@ -101,7 +101,7 @@ class Election:
     ) -> None:
         if os.getpid() != self._keeper.pid:
             return  # a forked child: loop, threads and lease are the parent's
-        lost = await self._end_body(error, leaving=True)
+        lost = self._end_body(error, leaving=True)
         assert self._loop is not None
         self._loop.remove_reader(self._alarm)
         os.close(self._alarm)
@@ -136,7 +136,7 @@ class Election:
         """Waits until this process leads, at most `within_ms`. `unless_held`: gives up once another is seen to lead."""
         if os.getpid() != self._keeper.pid:
             raise UsageError(f"election {self.name} belongs to the process that this one was forked from")
-        await self._end_body(None)
+        self._end_body(None)
         deadline = None if within_ms is None else asyncio.get_running_loop().time() + within_ms / 1_000
         while True:
             hold = await self._wait(deadline, unless_held)
@@ -233,7 +233,7 @@ class Election:
             settle(self._done)
         self._turned.set()
 
-    async def _end_body(self, error: BaseException | None, leaving: bool = False) -> LeadershipLost | None:
+    def _end_body(self, error: BaseException | None, leaving: bool = False) -> LeadershipLost | None:
         """The leadership without a block of its own, if there is one, ends. Says how, if it was lost."""
         held = self._held
         if held is not None and held._entered is not None and not held._hold.ended:
@@ -246,7 +246,7 @@ class Election:
         if held is None or held._entered is not None:
             return None  # its own block has ended it, or will
         self._candidacy.over(held._hold)
-        if await held._absorb(error):
+        if held._absorb(error):
             return LeadershipLost(self.name, held.token, held._hold.lost)
         return None
 
@@ -263,14 +263,12 @@ class AsyncLeadership(Leadership):
         self._cancelled = False
 
     async def __aenter__(self) -> Self:
-        if self._hold.ended:
+        task = _this_task()
+        if self._hold.ended or (task is not self._task and self._cancelled):
             self._hold.check()
         self._enter()
-        task = _this_task()
-        if task is not self._task:
+        if task is not self._task:  # handed over: from now on this task is the body
             self._task, self._before = task, task.cancelling()
-            if self._cancelled:
-                task.cancel()
         return self
 
     async def __aexit__(
@@ -278,32 +276,20 @@ class AsyncLeadership(Leadership):
     ) -> bool:
         self._leave()
         self._election._candidacy.over(self._hold)
-        return await self._absorb(error) or self._owns(error)
+        return self._absorb(error) or self._owns(error)
 
     def _cancel(self) -> None:
         if not self._cancelled and not self._hold.ended:
             self._cancelled = True
             self._task.cancel(f"the leadership of {self.election} is over: {self._hold.lost}")
 
-    async def _absorb(self, error: BaseException | None) -> bool:
-        """Takes our own cancellation out of the task, and no other. True if `error` was nothing but that.
-
-        One that was asked for and not delivered yet would strike the user's next `await`; it is let out here.
-        """
+    def _absorb(self, error: BaseException | None) -> bool:
+        """Takes our own cancellation out of the task, and no other. True if `error` was nothing but that."""
         if not self._cancelled:
             return False
         self._cancelled = False
-        ours = isinstance(error, asyncio.CancelledError)
-        struck = False
-        if not ours:
-            try:
-                await asyncio.sleep(0)
-            except asyncio.CancelledError:
-                struck = True
         others = self._task.uncancel() > self._before
-        if others and struck:
-            raise asyncio.CancelledError
-        return ours and not others
+        return isinstance(error, asyncio.CancelledError) and not others
 
 
 class _Bridge:
