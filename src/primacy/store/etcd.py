@@ -92,7 +92,7 @@ class EtcdStore:
                 answers.update((i, answer) for i, answer in zip(left, found, strict=True) if answer is not None)
         left = [i for i in range(len(requests)) if i not in answers]
         for i in left:  # beaten by somebody else both times: what stands there is what its failure showed
-            known = self._known[requests[i].name]
+            known = self._known.get(requests[i].name, Known(0, None))
             answers[i] = StoreAnswer(ok=True, row=known.row, server=self._cluster)
         return [answers[i] for i in range(len(requests))]
 
@@ -153,7 +153,7 @@ class EtcdStore:
 
     def _remember(self, name: str, known: Known) -> None:
         if len(self._known) >= KNOWN_MAX and name not in self._known:
-            self._known.clear()
+            del self._known[next(iter(self._known))]  # the oldest: a batch is far smaller than this memory
         self._known[name] = known
 
     def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:

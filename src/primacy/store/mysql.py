@@ -99,10 +99,11 @@ class MysqlStore(SqlStore):
 
     def _renew(self, requests: Sequence[Renew]) -> Seen:
         """One statement per server that is meant; there is only one, but for the moment of a fail-over."""
-        rows: dict[str, Row] = {}
         for server in sorted({request.server for request in requests}):
-            rows |= self._renew_on(server, [request for request in requests if request.server == server])
-        return Seen(requests[0].server, rows)
+            rows = self._renew_on(server, [request for request in requests if request.server == server])
+            if rows:  # it is the one that answers, so the others are not
+                return Seen(server, rows)
+        return Seen("", {})
 
     def _renew_on(self, server: str, requests: Sequence[Renew]) -> dict[str, Row]:
         proof = self._proof()

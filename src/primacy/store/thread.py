@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from primacy.election.inputs import StoreAnswered
-from primacy.election.store import Look, StoreRequest
+from primacy.election.store import Look, StoreAnswer, StoreRequest
 from primacy.errors import PrimacyError
 from primacy.node.clock import Clock, SystemClock
 from primacy.store.batch import perform
@@ -187,11 +187,11 @@ class StoreThread:
     def _round(self, batch: dict[StorePort, tuple[int, StoreRequest]]) -> None:
         began_ms = self._clock.now_ms()
         until_ms = began_ms + 2 * self.limit_ms
-        answers = perform(self.store, [r for _, r in batch.values()], lambda: self._clock.now_ms() < until_ms)
+        answers = self._performed([r for _, r in batch.values()], lambda: self._clock.now_ms() < until_ms)
         self._count(len(batch), sum(not answer.ok for answer in answers), self._clock.now_ms() - began_ms)
         for (port, (number, _)), answer in zip(batch.items(), answers, strict=True):
             if port in self._ports:
-                port.deliver(StoreAnswered(number, answer))
+                self._call(port.deliver, StoreAnswered(number, answer))
         if self._news_fd >= 0:
             self._hear_news()  # what came along with an answer wakes nobody
         looked = any(isinstance(request, Look) and port.news is not None for port, (_, request) in batch.items())
@@ -199,6 +199,21 @@ class StoreThread:
             self._listen(self.store)
         elif not any(answer.ok for answer in answers):
             self._news_fd = -1  # the descriptor went with the connection, or will be asked for again
+
+    def _performed(self, requests: list[StoreRequest], in_time: Callable[[], bool]) -> list[StoreAnswer]:
+        try:
+            return perform(self.store, requests, in_time)
+        except Exception:  # a bug of ours or of a driver: nothing is proved, and the next round may still work
+            log.exception("a store failed in a way that it should not")
+            reason = "a fault of primacy itself; the log has it"
+            return [StoreAnswer(ok=False, reason=reason) for _ in requests]
+
+    def _call(self, function: Callable[..., None], *arguments: object) -> None:
+        """One user who fails, such as one whose event loop is closed, must not cost the others their answers."""
+        try:
+            function(*arguments)
+        except Exception:
+            log.exception("an answer of the store could not be delivered")
 
     def _count(self, requests: int, failed: int, trip_ms: int) -> None:
         counts = self.counts
@@ -224,7 +239,7 @@ class StoreThread:
             return
         for port in list(self._ports):
             if port.news is not None and (port.name in names or "" in names):
-                port.news()
+                self._call(port.news)
 
     def _say(self, sentence: str) -> None:
         """Once each, so that a store that keeps failing fills no log."""
