@@ -204,9 +204,12 @@ class MysqlStore(SqlStore):
 
     def _set_up(self) -> None:
         """Which of the two it is; limits; and what it must not be."""
-        ((version, log_bin, log_format),) = self._execute("SELECT VERSION(), @@log_bin, @@binlog_format", {})
+        ((version, log_bin),) = self._execute("SELECT VERSION(), @@log_bin", {})
+        log_format = self._execute(
+            "SHOW VARIABLES LIKE 'binlog_format'", {}
+        )  # newer MySQL has rows only, and no variable
         maria = "mariadb" in version.lower()
-        if log_bin and log_format == "STATEMENT":
+        if log_bin and log_format and log_format[0][1] == "STATEMENT":
             self.close()
             raise CannotHere(f"{self._where()} has binlog_format = STATEMENT: set it to ROW or MIXED")
         texts = mysql_texts(self._table, MARIADB_IDENTITY if maria else MYSQL_IDENTITY)
