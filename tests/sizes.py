@@ -47,6 +47,7 @@ PROCESSES = (
     "tests/test_store_mutants.py",
     "tests/test_store_race.py",
     "tests/test_store_releaser.py",
+    "tests/test_store_tls.py",
     "tests/test_store_faults.py",
     "tests/test_cli_lease.py",
 )

@@ -101,12 +101,11 @@ class EtcdStore:
         meant = self._cluster
         planned = [self._planned(request) for request in requests]
         steps = [self._step(request, new) for request, new in zip(requests, planned, strict=True)]
-        found = self._post("kv/txn", {"success": steps})
+        found, inners = self._transact(steps)
         server = self._answered_by(found)
+        revision = int(found["header"]["revision"])
         answers: list[StoreAnswer | None] = []
-        for request, new, answer in zip(requests, planned, found.get("responses", []), strict=True):
-            inner = answer.get("response_txn", {})
-            revision = int(found["header"]["revision"])
+        for request, new, inner in zip(requests, planned, inners, strict=True):
             if new is not None and inner.get("succeeded"):
                 self._remember(request.name, Known(revision, new))
                 done = server == meant  # else it was written where nobody meant it, under a name that nobody trusts
@@ -133,13 +132,21 @@ class EtcdStore:
         key = _b64(self._prefix + request.name)
         read = {"request_range": {"key": key}}
         if new is None:
-            return {"request_txn": {"success": [read]}}
+            return {"success": [read]}
         revision = self._known[request.name].revision
         writes = [{"request_put": {"key": key, "value": _b64(_value(new))}}]
         if isinstance(request, ReleaseRow):
             writes.append({"request_put": {"key": _b64(self._released + request.name), "value": _b64(str(new.token))}})
         same = {"key": key, "target": "MOD", "result": "EQUAL", "mod_revision": str(revision)}
-        return {"request_txn": {"compare": [same], "success": writes, "failure": [read]}}
+        return {"compare": [same], "success": writes, "failure": [read]}
+
+    def _transact(self, steps: list[dict[str, Any]]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """The answer, and the part of each step. A single one is not wrapped: older servers check less inside."""
+        if len(steps) == 1:
+            found = self._post("kv/txn", steps[0])
+            return found, [found]
+        found = self._post("kv/txn", {"success": [{"request_txn": step} for step in steps]})
+        return found, [answer.get("response_txn", {}) for answer in found.get("responses", [])]
 
     def _answered_by(self, found: dict[str, Any]) -> str:
         """Who answered; another name for a cluster whose revision went back."""
