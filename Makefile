@@ -56,8 +56,8 @@ proof: setup check packages peers ## the counts and durations that a release mus
 	@$(BIN)/python -m tests.sizes proof $(PART)
 
 check: setup ## format, lint, strict types, import arrows
-	@$(BIN)/ruff format --check --quiet src tests bench || { echo "run: .venv/bin/ruff format src tests bench"; exit 1; }
-	@$(BIN)/ruff check --quiet src tests bench
+	@$(BIN)/ruff format --check --quiet src tests bench examples || { echo "run: .venv/bin/ruff format src tests bench examples"; exit 1; }
+	@$(BIN)/ruff check --quiet src tests bench examples
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-cache > .venv/lint-imports.log 2>&1 || { cat .venv/lint-imports.log; exit 1; }
 
