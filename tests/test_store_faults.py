@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.servers import Etcd, MariaDb, Postgres, Server, free_port, fresh, servers_here, wait_until
-from tests.store_desk import Desk
+from tests.store_desk import Desk, row
 from tests.store_proxy import Proxy
 from tests.store_race import NAME, PROFILE, Race, now_ns
 
@@ -71,6 +71,18 @@ def look(url: str) -> StoreAnswer:
     desk = Desk(open_store(url))
     try:
         return desk.look(NAME)
+    finally:
+        desk.store.close()
+
+
+def tried(url: str) -> StoreAnswer:
+    """A take of another name: the whole way of a write."""
+    desk = Desk(open_store(url))
+    try:
+        seen = desk.look("other")
+        token = 10 if seen.row is None else seen.row.token + 1
+        before = (0, 0) if seen.row is None else (seen.row.token, seen.row.seq)
+        return desk.take("other", before, row(token=token), server=seen.server) if seen.ok else seen
     finally:
         desk.store.close()
 
@@ -174,10 +186,10 @@ def _read_only(scene: Scene, server: Server, on: bool) -> None:
         case Etcd():
             action = "ACTIVATE" if on else "DEACTIVATE"
             member = server.post("cluster/member/list", {})["members"][0]["ID"]
-            server.post("maintenance/alarm", {"action": action, "memberID": member, "alarm": "CORRUPT"})
-    answer = look(scene.url)
-    assert answer.ok is not on
-    assert on is any(word in answer.reason for word in ("read-only", "corrupt"))
+            server.post("maintenance/alarm", {"action": action, "memberID": member, "alarm": "NOSPACE"})
+    answer = tried(scene.url)
+    assert answer.ok is not on, answer
+    assert on is any(word in answer.reason for word in ("read-only", "space exceeded")), answer
 
 
 @pytest.mark.skipif("postgresql" not in servers_here(), reason="PostgreSQL is not installed here")
@@ -185,7 +197,7 @@ def test_F41_a_standby_is_promoted_that_lost_the_last_commits(tmp_path: Path) ->
     primary = fresh("postgresql")
     assert isinstance(primary, Postgres)
     cable = Proxy(primary.port)
-    standby = Standby(cable.port)
+    standby = Standby(primary, cable.port)
     scene = Scene(primary, tmp_path / "race")
     try:
         wait_until(lambda: standby.rows() == 1, "the standby to follow")
@@ -219,12 +231,14 @@ def test_F41_a_standby_is_promoted_that_lost_the_last_commits(tmp_path: Path) ->
 class Standby(Postgres):
     """A copy of a primary that follows it."""
 
-    def __init__(self, primary_port: int) -> None:
+    def __init__(self, primary: Postgres, cable_port: int) -> None:
         super().__init__()
-        source = f"host=127.0.0.1 port={primary_port} user=admin"
+        source = f"host=127.0.0.1 port={primary.port} user=admin"
         self.run(
             self.tool("pg_basebackup"), "-d", source, "-D", str(self.data), "-R", "-X", "stream", "--checkpoint=fast"
         )
+        settings = self.data / "postgresql.auto.conf"
+        settings.write_text(settings.read_text().replace(f"port={primary.port}", f"port={cable_port}"))
         Server.start(self)
 
     def rows(self) -> int:

@@ -112,22 +112,24 @@ class StoreThread:
 
     def close(self) -> None:
         """What waits is still performed; then the thread ends and the store is closed. Not to be called in it."""
+        if os.getpid() != self._pid:
+            return  # nothing of it is ours, and its lock may have been held at the fork
         with self._lock:
             if self._closing:
                 return
             self._closing = True
             thread = self._thread
-        if os.getpid() != self._pid:
-            return
-        if thread is not None:
             self._ring()
+        if thread is not None:
             thread.join(2 * self.limit_ms / 1_000 + CLOSE_S)
             if thread.is_alive():
                 self._say(f"the store did not answer for {2 * self.limit_ms} ms and more; it is left to itself")
                 return  # it is a daemon, and ends with the process
         else:
             self.store.close()
-        os.close(self._wake)
+        with self._lock:
+            os.close(self._wake)
+            self._wake = -1
 
     # --- from other threads -------------------------------------------------------------------------------------------
 
@@ -142,21 +144,26 @@ class StoreThread:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._live, name="primacy-store", daemon=True)
                 self._thread.start()
-        self._ring()
+            self._ring()
 
     def _forget(self, port: StorePort) -> None:
+        if os.getpid() != self._pid:
+            return
         with self._lock:
             if port in self._ports:
                 self._ports.remove(port)
 
     def _ring(self) -> None:
-        os.eventfd_write(self._wake, 1)
+        """Under the lock, so that the descriptor is still ours."""
+        if self._wake >= 0:
+            os.eventfd_write(self._wake, 1)
 
     # --- in the thread ------------------------------------------------------------------------------------------------
 
     def _live(self) -> None:
         while True:
-            self._rest()
+            if not self._closing:  # whoever sets it rings afterwards
+                self._rest()
             with self._lock:
                 batch, self._waiting = self._waiting, {}
                 closing = self._closing
@@ -175,8 +182,10 @@ class StoreThread:
         for descriptor in (self._wake, self._news_fd):
             if descriptor >= 0:
                 poller.register(descriptor, select.POLLIN)
-        ready = [descriptor for descriptor, _ in poller.poll()]
-        if self._news_fd in ready:
+        ready = dict(poller.poll())
+        if ready.get(self._news_fd, 0) & select.POLLNVAL:
+            self._news_fd = -1
+        elif self._news_fd in ready:
             self._hear_news()
         if self._wake not in ready:
             return
@@ -192,13 +201,13 @@ class StoreThread:
         for (port, (number, _)), answer in zip(batch.items(), answers, strict=True):
             if port in self._ports:
                 self._call(port.deliver, StoreAnswered(number, answer))
-        if self._news_fd >= 0:
+        if self._news_fd >= 0 and all(answer.ok for answer in answers):
             self._hear_news()  # what came along with an answer wakes nobody
         looked = any(isinstance(request, Look) and port.news is not None for port, (_, request) in batch.items())
         if looked and isinstance(self.store, Notifies) and any(answer.ok for answer in answers):
             self._listen(self.store)
-        elif not any(answer.ok for answer in answers):
-            self._news_fd = -1  # the descriptor went with the connection, or will be asked for again
+        elif not all(answer.ok for answer in answers):
+            self._news_fd = -1  # it may have gone with the connection, and its number to somebody else
 
     def _performed(self, requests: list[StoreRequest], in_time: Callable[[], bool]) -> list[StoreAnswer]:
         try:
