@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 
 import pytest
+from tests.canary import NOTES
+from tests.guard_desk import ORDINARY
+from tests.ordinary import why_not
 
 
 def pytest_configure() -> None:
@@ -15,6 +19,31 @@ def pytest_configure() -> None:
     for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """As an ordinary user, what needs more than that is left out: see `ordinary.py`, which names it."""
+    if not ORDINARY:
+        return
+    left_out = {}
+    for item in items:
+        modes = getattr(item, "callspec", None)
+        why = why_not(item.name, modes.params.get("mode") if modes else None)
+        if why:
+            left_out[item] = why
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=list(left_out))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Skips and their reasons, for the end of the whole run (`sizes.py`)."""
+    path = os.environ.get(NOTES)
+    if path:
+        skipped = terminalreporter.stats.get("skipped", [])
+        with open(path, "a") as file:
+            for report in skipped:
+                reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+                file.write(f"skipped: {report.nodeid}: {reason.removeprefix('Skipped: ')}\n")
 
 
 @pytest.fixture(autouse=True)

@@ -256,7 +256,8 @@ class MariaDb(Server):
     def prepare(self) -> None:
         installer = find("mariadb-install-db") or "mariadb-install-db"
         self.run(
-            installer, "--no-defaults", f"--datadir={self.folder}/data", f"--tmpdir={self.folder}", "--auth-root-authentication-method=normal",
+            installer, "--no-defaults", f"--datadir={self.folder}/data", f"--tmpdir={self.folder}",
+            "--auth-root-authentication-method=normal",
             "--skip-test-db", "--skip-name-resolve",
         )  # fmt: skip
 
@@ -264,7 +265,8 @@ class MariaDb(Server):
         where = self.where()
         assert where is not None
         return [
-            where, "--no-defaults", f"--datadir={self.folder}/data", f"--tmpdir={self.folder}", f"--socket={self.folder}/socket",
+            where, "--no-defaults", f"--datadir={self.folder}/data", f"--tmpdir={self.folder}",
+            f"--socket={self.folder}/socket",
             "--bind-address=127.0.0.1", f"--port={self.port}", f"--pid-file={self.folder}/pid", "--skip-name-resolve",
             "--innodb-buffer-pool-size=32M", "--skip-log-bin", "--max-connections=100",
         ]  # fmt: skip

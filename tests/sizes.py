@@ -16,6 +16,7 @@ import tempfile
 import time
 from functools import cache
 
+from tests.canary import NOTES
 from tests.servers import REPORT
 
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
@@ -30,12 +31,16 @@ PROCESSES = (
     "tests/test_manual.py",
     "tests/test_view.py",
     "tests/test_child.py",
+    "tests/test_health.py",
+    "tests/test_hooks.py",
+    "tests/test_notify.py",
     "tests/test_lab.py",
     "tests/test_chain.py",
     "tests/test_demo.py",
     "tests/test_canary.py",
     "tests/test_faults_process.py",
     "tests/test_faults_links.py",
+    "tests/test_faults_chaos.py",
     "tests/test_bench_failover.py",
     "tests/test_faults_members.py",
     "tests/test_faults_ballot.py",
@@ -46,6 +51,8 @@ PROCESSES = (
     "tests/test_store_limits.py",
     "tests/test_store_mutants.py",
     "tests/test_store_race.py",
+    "tests/test_store_releaser.py",
+    "tests/test_store_tls.py",
     "tests/test_store_faults.py",
     "tests/test_cli_lease.py",
     "tests/test_library.py",
@@ -55,7 +62,7 @@ PROCESSES = (
     "tests/test_fence_process.py",
     "tests/test_examples.py",
 )
-PARTS = {"core": "tests.proof_core", "store": "tests.proof_store"}
+PARTS = {"core": "tests.proof_core", "run": "tests.proof_run", "store": "tests.proof_store"}
 """What `make proof PART=...` can be asked for, and the module that does it."""
 
 
@@ -89,9 +96,22 @@ def quick() -> int:
 
 
 def test() -> int:
-    """The rules with coverage, then the lives, then the processes."""
-    rules = _pytest("test", *TWO_AT_A_TIME, *COVERAGE, *_without(*LIVES, *PROCESSES))
-    return rules or _pytest("test", *TWO_AT_A_TIME, *LIVES) or _pytest("test", *PROCESSES)
+    """The rules with coverage, then the lives, then the processes, then some of these as an ordinary user."""
+    phases = {
+        "rules": lambda: _pytest("test", *TWO_AT_A_TIME, *COVERAGE, *_without(*LIVES, *PROCESSES)),
+        "lives": lambda: _pytest("test", *TWO_AT_A_TIME, *LIVES),
+        "processes": lambda: _pytest("test", *PROCESSES),
+        "ordinary user": lambda: subprocess.run([sys.executable, "-m", "tests.ordinary"], check=False).returncode,
+    }
+    for name, phase in phases.items():
+        began = time.monotonic()
+        code = phase()
+        print(
+            f"phase {name}: {'green' if code == 0 else f'failed with {code}'} after {time.monotonic() - began:.0f} s\n"
+        )
+        if code:
+            return code
+    return 0
 
 
 def proof(part: str) -> int:
@@ -105,10 +125,27 @@ def proof(part: str) -> int:
     return code
 
 
+def say_notes(path: str) -> None:
+    """What was void or skipped in any phase, and why."""
+    with open(path) as file:
+        lines = file.read().splitlines()
+    for kind in ("void", "skipped"):
+        found = [line for line in lines if line.startswith(kind)]
+        print(f"{kind}: {len(found) or 'none'}")
+        for line in found:
+            print(f"  {line}")
+
+
 def main() -> int:
     began = time.monotonic()
     size = sys.argv[1] if len(sys.argv) > 1 else "test"
+    handle, notes = tempfile.mkstemp(prefix="notes-")
+    os.close(handle)
+    os.chmod(notes, 0o666)  # the ordinary user's run writes here, too
+    os.environ[NOTES] = notes
     code = proof(*(sys.argv[2:] or ["all"])) if size == "proof" else {"quick": quick, "test": test}[size]()
+    say_notes(notes)
+    os.unlink(notes)
     print(f"servers that ran: {servers_that_ran()}")
     print(f"make {size}: {'green' if code == 0 else f'failed with {code}'} after {time.monotonic() - began:.0f} s")
     return code

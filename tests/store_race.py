@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import fcntl
 import json
 import os
@@ -43,6 +44,7 @@ PROFILE = PROFILES["lab"]
 NAME = "race"
 FROZEN_S = (0.2, 1.2)
 SEED_LEASE_S = 1
+PR_SET_PDEATHSIG = 1
 
 
 def now_ns() -> int:
@@ -257,9 +259,13 @@ def run(url: str, folder: Path, count: int, seconds: float, seed: int, mode: str
 
 
 def _spawn(url: str, folder: Path, node: str, seed: int, mode: str, until_ns: int) -> int:
+    parent = os.getpid()
     pid = os.fork()
     if pid:
         return pid
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # nobody plays on without a runner
+    if os.getppid() != parent:
+        os._exit(0)
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if mode == "seed":

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import grp
+import json
 import os
+import re
+import sys
 from pathlib import Path
 
 import pytest
 from tests.test_run import Start, start  # noqa: F401
 
 from primacy.agent.child import child_of
+from primacy.cli import main as entry
 from primacy.errors import CannotHere, UsageError
 from primacy.settings.schema import Run
 
@@ -64,3 +68,34 @@ def test_the_limit_of_quick_ends_is_a_setting(start: Start, tmp_path: Path) -> N
     assert agent.ends() == 3
     assert agent.out.read_text() == "x\n" * 3
     assert "gives up: the command ended 3 times in a row soon after its start" in agent.err.read_text()
+
+
+# --- what one is told before ------------------------------------------------------------------------------------------
+
+
+def test_the_contract_says_which_containment_holds_here_and_why(capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.run(["contract", "--profile", "lan", "--stop-after-loss", "30000"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(
+        r"Started by this user on this machine: containment is (strong: .*|weak: .*to make it strong)", said
+    )
+    assert "time to stop when planned (run.stop_ms)        3,000 ms, leadership is kept meanwhile" in said
+    assert "time to stop after a loss (TERM to KILL)       1,100 ms" in said
+    assert "hold_ms: 31900" in said
+    assert entry.run(["--json", "contract"]) == 0
+    assert "containment is" in json.loads(capsys.readouterr().out)["containment"]
+
+
+def test_elsewhere_than_on_linux_only_run_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert entry.run(["run", "--", "true"]) == 4
+    said = capsys.readouterr().err
+    assert (said.count("\n"), said.startswith("primacy: primacy run needs Linux: ")) == (1, True)
+    assert entry.run(["contract"]) == 0
+    assert "Containment: known only while a node runs" in capsys.readouterr().out
+    assert (
+        entry.run(["simulate", "--seeds", "2", "--nodes", "3", "--profile", "lab", "--minutes", "1", "--jobs", "1"])
+        == 0
+    )

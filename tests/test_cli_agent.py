@@ -117,6 +117,9 @@ def test_status_says_who_leads_and_what_runs(node: Node, say: Say) -> None:
     assert f"running, process {state['duty']['pid']}, since 20" in row
     assert re.search(r"[\d,]+ ms +(strong|weak) +ok +this node$", row)
     assert f"token: {state['token']}" in said.out
+    assert re.search(
+        rf"^node {state['node']}: containment is (strong: .*kernel|weak: .*to make it strong)", said.out, re.M
+    )
     assert f"the command runs on {state['node']}, for " in said.out
     assert (state["acting"], state["alarms"], len(state["rows"])) == ([state["node"]], [], 1)
     assert "versions: " in say("-v", "status", "--state-dir", node.state).out
@@ -414,7 +417,7 @@ def test_a_chosen_control_port_that_is_taken_ends_with_4(say: Say, tmp_path: Pat
 
 def test_the_page_for_operators_names_commands_paths_and_options_that_exist() -> None:
     page = (Path(__file__).parents[1] / "docs/operate.md").read_text()
-    named = set(re.findall(r"primacy (?:--node a )?([a-z-]+)", page)) - {"primacy"}
+    named = set(re.findall(r"primacy (?:--node a )?([a-z-]+)", page)) - {"primacy", "layout"}
     assert named <= entry.COMMANDS.keys(), named - entry.COMMANDS.keys()
     assert (
         set(re.findall(r"`?/v1/([a-z-]+)`", page)) - {"state", "cluster", "config", "events", "links"} == ORDERS.keys()
@@ -463,6 +466,13 @@ def test_status_says_who_was_never_heard_and_where_it_should_be() -> None:
     assert "node e was last heard 1 min ago" in text
     assert "node e: failing: http" in text
     assert "the command runs nowhere" in text
+    killed = {**said, "node": "f", "addr": "h:6", "heard_ms": 900, "told_ms": 900, "role": "leader"}
+    killed["duty"] = {**duty, "state": "running", "pid": 7}
+    assert re.search(
+        r"^f +was leader +nobody +0 +was running, process 7",
+        "\n".join(status_lines({**state, "rows": [killed]})),
+        re.MULTILINE,
+    )
     state["acting"], state["alarms"] = ["a", "b"], ["nodes a and b both say that they run the command"]
     red = status_lines(state)
     assert "ALARM: nodes a and b both say" in red[0]

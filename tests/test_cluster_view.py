@@ -58,7 +58,7 @@ def size(row: list[Any]) -> int:
 
 
 def test_the_longest_words_fit_one_datagram_and_come_back() -> None:
-    assert size(row_of(LONGEST)) <= DATAGRAM_BYTES_MAX
+    assert size(row_of(LONGEST, BIG)) <= DATAGRAM_BYTES_MAX
     back = summary_in(row_of(LONGEST))
     assert back is not None
     assert back[:5] == LONGEST[:5]
@@ -79,7 +79,7 @@ def test_the_longest_words_fit_one_datagram_and_come_back() -> None:
 def test_a_quiet_node_says_little() -> None:
     """Once a second to each other node: it must not cost what the beats cost."""
     quiet = summary_of(shot(FOLLOWS, Work(state="stopped", pid=0))._replace(config="0123456789abcdef" * 2))
-    assert size(row_of(quiet)) - len(NAME) <= 90
+    assert size(row_of(quiet, 86_400_000)) - len(NAME) <= 95
 
 
 def test_words_of_a_later_version_are_read_as_far_as_they_are_known() -> None:
@@ -253,6 +253,7 @@ def test_a_handover_is_told_with_its_reason_and_its_phases() -> None:
         (105, "a", 1, "running", "the command runs: process 7, run 1"),
         (5_000, "b", 1, "follows", "b follows a (term 1)"),
         (9_000, "a", 1, "step-down", "a steps down (term 1): an operator asked for it"),
+        (9_001, "a", 1, "stopping", "the command is told to end, and killed in 3,000 ms"),
         (9_010, "a", 1, "gone", "nothing of the command is left (run 1)"),
         (9_018, "c", 1, "release-applied", "c takes the release by a (term 1)"),
         (9_012, "b", 1, "release-applied", "b takes the release by a (term 1)"),
@@ -277,8 +278,11 @@ def test_a_silent_death_is_told_by_who_noticed_it_and_clocks_that_differ_tell_no
         (5_010, "b", 2, "elected", "b leads (term 2)"),
         (5_005, "b", 2, "running", "the command runs"),
         (7_000, "c", 3, "elected", "c leads (term 3)"),
+        (8_000, "a", 3, "release-applied", "a takes the release by c (term 3)"),
+        (8_004, "a", 4, "elected", "a leads (term 4)"),
     )
-    _, silent, unknown = changes(rows)
+    _, silent, unknown, killed = changes(rows)
+    assert killed.reason.startswith("a takes the release by c (term 3); it said nothing before: its agent was killed")
     assert silent == (2, "b", 5_010, "b hears nothing of a any more (term 1)", None, 10, None, None)
     assert unknown.reason == "not known here"
     assert changes([]) == []
@@ -308,6 +312,33 @@ def test_a_second_start_that_goes_on_speaking_is_found_and_a_restart_or_recordin
     for boot in range(1_000):
         doubles.note(5.0, "c", boot, 1, "")
     assert len(doubles._seconds) <= 16
+
+
+def test_news_that_waited_while_we_stood_still_are_as_old_as_they_are() -> None:
+    """The last word of a killed leader, read after a pause of our own, is no claim of now."""
+
+    async def story(a: Desk, _b: Desk, _: MemoryNet) -> None:
+        a.clock.ms = 100_000
+        for number in range(30):  # another clock, another start of counting
+            a.clock.ms += 1_000
+            a.talk.hear("b", 5, row_of(RUNS, 7_000_000 + 1_000 * number))
+            assert a.talk.others["b"].at_ms == a.clock.ms
+        last_ms = 7_000_000 + 29_000
+        a.clock.ms += 5_000  # we stood still; b said one more thing a second after its last, and was killed
+        a.talk.hear("b", 5, row_of(RUNS, last_ms + 1_000))
+        assert a.clock.ms - a.talk.others["b"].at_ms == 4_000
+        c = RUNS._replace(token=9, run_ms=3_500)
+        a.talk.hear("c", 6, row_of(c, 50))
+        said = cluster(a.snapshot())
+        assert (said["acting"], said["alarms"]) == (["c"], [])
+        a.talk.hear("b", 6, row_of(RUNS, 10))  # a new start has a new clock
+        assert a.talk.others["b"].at_ms == a.clock.ms
+        for wrong in (None, "x", -1, 0, True, 2**80):
+            a.talk.hear("b", 6, [*row_of(RUNS)[:-1], wrong])
+            assert a.talk.others["b"].at_ms == a.clock.ms
+        a.talk.hear("b", 6, row_of(RUNS)[:-1])
+
+    together(story)
 
 
 # --- orders -----------------------------------------------------------------------------------------------------------
@@ -501,3 +532,22 @@ def test_whom_an_order_is_for() -> None:
 def test_the_row_is_plain_msgpack() -> None:
     """So that another program could read it."""
     assert msgspec.msgpack.decode(packed_word(row_of(RUNS)))[0] == 1
+
+
+def test_a_node_that_goes_wrong_does_not_push_others_out_of_the_log_and_the_last_words_are_told() -> None:
+    async def story(a: Desk, b: Desk, _: MemoryNet) -> None:
+        row = happened_row(Happened(1, 0, "x", "", 0))
+        for _ in range(500):
+            a.talk.hear("b", 1, row)
+        assert len(a.events) == correspondence.EVENTS_MAX
+        a.clock.ms += 4 * correspondence.EVENT_EVERY_MS
+        for _ in range(500):
+            a.talk.hear("b", 1, row)
+        assert len(a.events) == correspondence.EVENTS_MAX + 4
+        a.events.clear()
+        a.clock.ms += 60_000
+        b.talk.happened(Happened(2, 7, "stopping", "b is stopping", 0))
+        b.talk.close()
+        await until(lambda: ("b", Happened(2, 7, "stopping", "b is stopping", 0)) in a.events)
+
+    together(story)

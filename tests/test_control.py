@@ -180,6 +180,7 @@ def test_the_state_document_has_the_fields_of_the_surface() -> None:
             "containment": "strong",
         },
         "health": "ok",
+        "containment": None,
         "counters": {"sent": 3},
     }
     assert instant(0) == "1970-01-01T00:00:00.000Z"

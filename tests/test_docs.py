@@ -307,3 +307,39 @@ def test_the_machines_import_nothing_that_touches_the_world() -> None:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             assert not never & {name.partition(".")[0] for name in names}, f"{file.name}:{getattr(node, 'lineno', 0)}"
+
+
+def test_the_page_for_operators_explains_every_sentence_of_status() -> None:
+    """What a node may wait for, what stands between two nodes, and every alarm: as the code says it."""
+    page = re.sub(r"\s+", " ", (ROOT / "docs/operate.md").read_text())
+    spoken = {
+        "election/raft.py": ("_waits_for", "_leader_sentence", "_mute_sentence"),
+        "transport/says.py": ("unresolved", "no_route", "other_layout", "no_seal", "twins", "unheard"),
+        "control/cluster.py": ("alarms",),
+        "cli/status.py": ("sentences",),
+    }
+    known = 0
+    for file, functions in spoken.items():
+        tree = ast.parse((ROOT / "src/primacy" / file).read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and node.name in functions:
+                inner = {
+                    id(part) for whole in ast.walk(node) if isinstance(whole, ast.JoinedStr) for part in whole.values
+                }
+                skip = first_words(ast.Constant(ast.get_docstring(node, clean=False)))
+                said = {first_words(part) for part in ast.walk(node) if id(part) not in inner}
+                for text in said - {"", skip}:
+                    assert text in page, (file, node.name, text)
+                    known += 1
+    assert known >= 25, known
+
+
+def first_words(part: ast.AST) -> str:
+    """Of a text with several words: what stands before its first value, or after it; empty if that is too little."""
+    values = part.values if isinstance(part, ast.JoinedStr) else [part]
+    texts = [each.value for each in values if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    for text in texts:
+        words = re.split(r"[;:,(]", text.strip(" ;:,."))[0].strip()
+        if words.count(" ") >= 2:
+            return words
+    return ""

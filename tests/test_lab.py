@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -201,6 +202,14 @@ def test_a_killed_maker_leaves_nothing_behind_not_even_what_is_frozen(tmp_path: 
         held.close()
 
 
+def test_the_example_of_the_document_runs(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs/lab.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    call = [sys.executable, "-c", example]
+    said = subprocess.run(call, capture_output=True, text=True, cwd=tmp_path, timeout=4 * WITHIN_S, check=True)
+    assert re.fullmatch("[abc] runs it now\n", said.stdout)
+
+
 # --- the folder -------------------------------------------------------------------------------------------------------
 
 
@@ -289,7 +298,7 @@ def up(tmp_path: Path) -> Iterator[Up]:
 
 
 def test_the_api_shows_the_lab_and_does_what_it_is_told(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "3 nodes are up" in up.line
+    assert "3 nodes, profile lab" in up.line
     said = up.until(lambda said: said["leader"] and said["chain"]["height"] > 2)
     leader = said["leader"]
     assert said["acting"] == [leader]
@@ -358,7 +367,7 @@ def test_a_lab_in_the_background(tmp_path: Path, capfd: pytest.CaptureFixture[st
         == 0
     )
     try:
-        assert "1 nodes are up" in capfd.readouterr().out
+        assert "1 node, profile lab" in capfd.readouterr().out
         assert entry.run(["lab", "status", "--dir", where, "--json"]) == 0
         assert json.loads(capfd.readouterr().out)["command"] == ["sleep", "60"]
     finally:

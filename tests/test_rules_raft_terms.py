@@ -570,7 +570,7 @@ def test_view_tells_what_is_waited_for_in_one_sentence() -> None:
     assert bench.m.view(bench.now).waits_for == "an operator: primacy resume"
     bench.give(Resume())
     bench.give(Health(False))
-    assert bench.m.view(bench.now).waits_for == "its health probe to pass"
+    assert bench.m.view(bench.now).waits_for == "its health to return: a health probe failed"
     leading = Bench()
     leading.win()
     assert leading.m.view(leading.now).waits_for == "the first beat that a majority acks"

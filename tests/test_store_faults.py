@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.servers import Etcd, MariaDb, Postgres, Server, fresh, servers_here, wait_until
-from tests.store_desk import Desk
+from tests.servers import Etcd, MariaDb, Postgres, Server, free_port, fresh, servers_here, wait_until
+from tests.store_desk import Desk, row
 from tests.store_proxy import Proxy
 from tests.store_race import NAME, PROFILE, Race, now_ns
 
@@ -26,10 +26,10 @@ RECOVERY_S = PROFILE.wait_ms / 1_000 + 2 * PROFILE.beat_ms / 1_000 + 5
 class Scene:
     """A server, a proxy before it, and players behind."""
 
-    def __init__(self, server: Server, folder: Path) -> None:
+    def __init__(self, server: Server, folder: Path, url: str = "") -> None:
         self.server = server
         self.proxy = Proxy(server.port)
-        self.url = server.url().replace(f":{server.port}", f":{self.proxy.port}")
+        self.url = url or server.url().replace(f":{server.port}", f":{self.proxy.port}")
         self.race = Race(self.url, folder, count=3, mode="calm")
         self.recovered("the first leadership")
 
@@ -71,6 +71,18 @@ def look(url: str) -> StoreAnswer:
     desk = Desk(open_store(url))
     try:
         return desk.look(NAME)
+    finally:
+        desk.store.close()
+
+
+def tried(url: str) -> StoreAnswer:
+    """A take of another name: the whole way of a write."""
+    desk = Desk(open_store(url))
+    try:
+        seen = desk.look("other")
+        token = 10 if seen.row is None else seen.row.token + 1
+        before = (0, 0) if seen.row is None else (seen.row.token, seen.row.seq)
+        return desk.take("other", before, row(token=token), server=seen.server) if seen.ok else seen
     finally:
         desk.store.close()
 
@@ -174,10 +186,10 @@ def _read_only(scene: Scene, server: Server, on: bool) -> None:
         case Etcd():
             action = "ACTIVATE" if on else "DEACTIVATE"
             member = server.post("cluster/member/list", {})["members"][0]["ID"]
-            server.post("maintenance/alarm", {"action": action, "memberID": member, "alarm": "CORRUPT"})
-    answer = look(scene.url)
-    assert answer.ok is not on
-    assert on is any(word in answer.reason for word in ("read-only", "corrupt"))
+            server.post("maintenance/alarm", {"action": action, "memberID": member, "alarm": "NOSPACE"})
+    answer = tried(scene.url)
+    assert answer.ok is not on, answer
+    assert on is any(word in answer.reason for word in ("read-only", "space exceeded")), answer
 
 
 @pytest.mark.skipif("postgresql" not in servers_here(), reason="PostgreSQL is not installed here")
@@ -185,7 +197,7 @@ def test_F41_a_standby_is_promoted_that_lost_the_last_commits(tmp_path: Path) ->
     primary = fresh("postgresql")
     assert isinstance(primary, Postgres)
     cable = Proxy(primary.port)
-    standby = Standby(cable.port)
+    standby = Standby(primary, cable.port)
     scene = Scene(primary, tmp_path / "race")
     try:
         wait_until(lambda: standby.rows() == 1, "the standby to follow")
@@ -219,12 +231,14 @@ def test_F41_a_standby_is_promoted_that_lost_the_last_commits(tmp_path: Path) ->
 class Standby(Postgres):
     """A copy of a primary that follows it."""
 
-    def __init__(self, primary_port: int) -> None:
+    def __init__(self, primary: Postgres, cable_port: int) -> None:
         super().__init__()
-        source = f"host=127.0.0.1 port={primary_port} user=admin"
+        source = f"host=127.0.0.1 port={primary.port} user=admin"
         self.run(
             self.tool("pg_basebackup"), "-d", source, "-D", str(self.data), "-R", "-X", "stream", "--checkpoint=fast"
         )
+        settings = self.data / "postgresql.auto.conf"
+        settings.write_text(settings.read_text().replace(f"port={primary.port}", f"port={cable_port}"))
         Server.start(self)
 
     def rows(self) -> int:
@@ -237,6 +251,76 @@ class Standby(Postgres):
 
     def promote(self) -> None:
         self.run(self.tool("pg_ctl"), "promote", "-w", "-D", str(self.data))
+
+
+class Member(Etcd):
+    """One of three."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+        self.peer_port = free_port()
+        self.everybody = ""
+
+    def command(self) -> list[str]:
+        words = super().command()
+        words[words.index("--name") + 1] = f"n{self.number}"
+        words[words.index("--initial-cluster") + 1] = self.everybody
+        words[words.index("--initial-cluster-token") + 1] = "trio"
+        return [*words, "--heartbeat-interval", "30", "--election-timeout", "200"]
+
+    def launch(self) -> None:
+        """Without waiting for an answer: one alone has none to give."""
+        answers, self.answers = self.answers, lambda: True  # type: ignore[method-assign]
+        try:
+            self.start()
+        finally:
+            self.answers = answers  # type: ignore[method-assign]
+
+    def leads(self) -> bool:
+        try:
+            status = self.post("maintenance/status", {})
+        except OSError:
+            return False
+        return bool(status["leader"] == status["header"]["member_id"])
+
+
+@pytest.mark.skipif("etcd" not in servers_here(), reason="etcd is not installed here")
+def test_F45_three_members_lose_their_leader_their_quorum_and_their_history(tmp_path: Path) -> None:
+    members = [Member(number) for number in range(3)]
+    everybody = ",".join(f"n{m.number}=http://127.0.0.1:{m.peer_port}" for m in members)
+    scene: Scene | None = None
+    try:
+        for member in members:
+            member.everybody = everybody
+            member.launch()
+        wait_until(lambda: all(member.answers() for member in members), "three members to agree")
+        url = "etcd://" + ",".join(f"127.0.0.1:{member.port}" for member in members)
+        scene = Scene(members[0], tmp_path / "race", url)
+
+        for _ in range(2):
+            leader = next(member for member in members if member.leads())
+            leader.kill()
+            scene.recovered("the death of etcd's leader")
+            leader.launch()
+            wait_until(leader.answers, "the member to come back")
+        revision = int(members[0].post("kv/range", {"key": "AA=="})["header"]["revision"])
+        members[0].post("kv/compaction", {"revision": str(revision), "physical": True})
+        scene.recovered("a compaction")
+
+        for member in members[:2]:
+            member.kill()
+        scene.nobody_holds("etcd has lost its quorum")
+        for member in members[:2]:
+            member.launch()
+        wait_until(lambda: all(member.answers() for member in members), "the quorum to come back")
+        scene.recovered("a lost quorum")
+        _judged(scene)
+    finally:
+        if scene is not None:
+            scene.close()
+        for member in members:
+            member.remove()
 
 
 def _judged(scene: Scene) -> None:

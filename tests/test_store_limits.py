@@ -197,3 +197,58 @@ def test_news_comes_within_a_moment(here: Place) -> None:
     assert holder.ask(ReleaseRow("job", "a#1", 10, 1)).done
     assert news.get(timeout=5) - sent < 1
     thread.close()
+
+
+# --- who the server is ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif("postgresql" not in SERVERS, reason="PostgreSQL is not installed here")
+def test_a_server_that_hides_its_identifier_is_told_by_its_start(tmp_path: Path) -> None:
+    found = fresh("postgresql")
+    assert isinstance(found, Postgres)
+    try:
+        found.admin("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC", database="app")
+        desk = Desk(open_store(found.url()))
+        assert desk.take().done
+        before = desk.server()
+        assert before.startswith(f"postgresql:127.0.0.1:{found.port}:")
+        assert desk.renew().done
+        found.stop()
+        found.start()
+        desk.store.close()
+        after = desk.look()
+        assert after.ok
+        assert after.server != before, "it may have forgotten"
+        assert not desk.renew(seq=2, server=before).done
+        desk.store.close()
+    finally:
+        found.remove()
+
+
+def test_L3_the_name_of_a_server_stays(here: Place) -> None:
+    """MariaDB's is made of its start time: it must not change with the second hand."""
+    desk = here.desk()
+    names = set()
+    end = time.monotonic() + 2.2
+    while time.monotonic() < end:
+        names.add(desk.server())
+    assert len(names) == 1, names
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_L3_a_restart_changes_the_name_where_commits_may_be_forgotten(kind: str) -> None:
+    found = fresh(kind)
+    try:
+        desk = Desk(open_store(found.url()))
+        assert desk.take().done
+        before = desk.server()
+        time.sleep(1.1)  # MariaDB's start time is in seconds, and it starts again in less
+        found.kill()
+        found.start()
+        desk.store.close()
+        after = desk.look()
+        assert after.row is not None, "an answered commit outlives kill -9"
+        assert (after.server != before) is (kind in ("mariadb", "mysql"))
+        desk.store.close()
+    finally:
+        found.remove()

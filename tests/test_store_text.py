@@ -11,10 +11,16 @@ from primacy.errors import UsageError
 from primacy.store import sql_text
 from primacy.store.sql_text import Texts
 
-IDENTITIES = (sql_text.POSTGRESQL_IDENTITY, sql_text.MARIADB_IDENTITY, sql_text.MYSQL_IDENTITY)
+IDENTITIES = (
+    sql_text.POSTGRESQL_IDENTITY,
+    sql_text.POSTGRESQL_PLAIN,
+    sql_text.MARIADB_IDENTITY,
+    sql_text.MYSQL_IDENTITY,
+)
 DIALECTS: dict[str, Texts] = {
     "sqlite": sql_text.sqlite("leases"),
     "postgresql": sql_text.postgresql("leases"),
+    "postgresql-plain": sql_text.postgresql("leases", sql_text.POSTGRESQL_PLAIN),
     "mariadb": sql_text.mysql("leases", sql_text.MARIADB_IDENTITY),
     "mysql": sql_text.mysql("leases", sql_text.MYSQL_IDENTITY),
 }

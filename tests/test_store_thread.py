@@ -172,3 +172,45 @@ def test_a_fork_leaves_the_child_without_it(thread: StoreThread, table: MemoryTa
     assert os.waitpid(child, 0)[1] == 0
     port.ask(3, Look("job"))
     assert answers.get(timeout=WITHIN_S).number == 3
+
+
+def test_closing_right_after_asking_does_not_wait(table: MemoryTable) -> None:
+    """Both rings may be heard as one."""
+    import time
+
+    for _ in range(50):
+        thread = StoreThread(MemoryStore(table), 1_000)
+        answers: queue.Queue[StoreAnswered] = queue.Queue()
+        thread.port("job", answers.put).ask(1, Look("job"))
+        began = time.monotonic()
+        thread.close()
+        assert time.monotonic() - began < 3
+        assert answers.get_nowait().answer.ok
+
+
+def test_a_user_who_fails_costs_nobody_else_an_answer(thread: StoreThread, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: StoreAnswered) -> None:
+        raise RuntimeError("the event loop is closed")
+
+    answers: queue.Queue[StoreAnswered] = queue.Queue()
+    bad, good = thread.port("a", fail), thread.port("b", answers.put)
+    for number in range(3):
+        bad.ask(number, Look("a"))
+        good.ask(number, Look("b"))
+        assert answers.get(timeout=WITHIN_S).number == number
+    assert "could not be delivered" in caplog.text
+
+
+def test_a_bug_of_a_store_is_an_answer(table: MemoryTable, caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(MemoryStore):
+        def look(self, requests: Any) -> list[StoreAnswer]:
+            raise ZeroDivisionError
+
+    thread = StoreThread(Broken(table), 1_000)
+    answers: queue.Queue[StoreAnswered] = queue.Queue()
+    port = thread.port("a", answers.put)
+    for number in range(2):
+        port.ask(number, Look("a"))
+        assert "a fault of primacy itself" in answers.get(timeout=WITHIN_S).answer.reason
+    thread.close()
+    assert "ZeroDivisionError" in caplog.text

@@ -14,10 +14,13 @@ from primacy.cli import main as entry
 
 MORE_FIELDS = """
 import msgspec
-from primacy.transport import layout, udp
+from primacy.transport import layout, short, udp
 def later(packed):
     return lambda said: msgspec.msgpack.encode([*msgspec.msgpack.decode(packed(said)), "later", {"x": [1]}])
-udp.packed, udp.packed_word = later(layout.packed), later(layout.packed_word)
+udp.packed = short.packed = later(layout.packed)
+udp.packed_word = later(layout.packed_word)
+encode = short._encode
+short._encode = lambda said: encode((*said, "later") if said[0] in (short.BEAT, short.ACK) else said)
 """
 """A later version that says more in every message and every word, in the layout of today."""
 NEXT_LAYOUT = """
@@ -136,3 +139,27 @@ def test_a_name_that_nobody_knows_is_said_and_tried_again(tmp_path: Path, capsys
         assert rows(node)["b"]["heard_ms"] is None
         assert entry.run(["status", "--config", str(tmp_path / "primacy.yaml"), "--state-dir", str(node.state)]) == 0
         assert "node b: its address nobody.invalid:7400 cannot be resolved yet" in capsys.readouterr().out
+
+
+def test_an_approval_is_passed_on_and_a_witness_and_an_observer_are_seen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Manual mode, said on a node that has nothing to do with it."""
+    with crowd_in(tmp_path, "abwo", more="  mode: manual\n") as four:
+        text = (tmp_path / "primacy.yaml").read_text()
+        for name, kind in (("w", "witness"), ("o", "observer")):
+            text = text.replace(f'      {name}: {{addr: "', f'      {name}: {{kind: {kind}, addr: "')
+        (tmp_path / "primacy.yaml").write_text(text)
+        four.start()
+        leader = four.agree()
+        watcher = four.nodes["o"]
+        four.until(lambda: "primacy approve" in str(rows(watcher)[leader]["waits_for"]), "what the winner waits for")
+        four.until(lambda: all(row["role"] for row in rows(watcher).values()), "all four, seen from the observer")
+        found = rows(watcher)
+        assert (found["o"]["role"], found["w"]["role"], found["w"]["kind"]) == ("observer", "follower", "witness")
+        assert four.lives() == []
+        where = ("--config", str(tmp_path / "primacy.yaml"), "--state-dir", str(watcher.state))
+        assert entry.run(["approve", *where]) == 0, capsys.readouterr().err
+        assert f"a start of node {leader} in term" in capsys.readouterr().out
+        assert four.acting().node == leader
+        four.one_now()

@@ -30,7 +30,7 @@ HASH_BYTES = 16
 
 def refuse(settings: Settings, *, allow_split_brain: bool) -> None:
     """Raises `UsageError` for what `primacy run` must not do, or cannot do yet."""
-    strategy, run = settings.election.strategy, settings.run
+    strategy = settings.election.strategy
     known = OF.get(strategy)
     if known is not None and not known.at_most_one and not allow_split_brain:
         raise UsageError(
@@ -41,13 +41,6 @@ def refuse(settings: Settings, *, allow_split_brain: bool) -> None:
         raise UsageError(f"election.strategy = {strategy}: this version of `primacy run` knows raft only")
     if len(settings.cluster.manager.nodes) > 1:
         _refuse_cluster(settings)
-    later = {
-        "run.health": bool(run.health),
-        "run.hooks": bool(run.hooks),
-    }
-    asked = [name for name, is_asked in later.items() if is_asked]
-    if asked:
-        raise UsageError(f"{', '.join(asked)}: this version of `primacy run` cannot do that yet; leave it out")
 
 
 def _refuse_cluster(settings: Settings) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from primacy.control import Heard, Snapshot
 from primacy.control.cluster import alarms
-from primacy.control.news import SUMMARY, row_of, summary_in, summary_of
+from primacy.control.news import SUMMARY, Delays, row_of, sent_in, summary_in, summary_of
 from primacy.control.orders import PASSED
 from primacy.control.post import (
     DONE,
@@ -42,6 +42,8 @@ SOON_S = 0.05
 """After a change or an event: what it came from is finished first."""
 EVENTS_MAX = 64
 """That wait to be told; more within a moment are lost."""
+EVENT_EVERY_MS = 250
+"""More than one event of a node in this time, but for `EVENTS_MAX` at once, are not taken into our log."""
 TRIES = 16
 TRY_S = 0.2
 """An order is given up after about three seconds, before a command gives up on its node."""
@@ -88,12 +90,16 @@ class Correspondence:
         self._asked: dict[int, asyncio.Future[Answer]] = {}
         self._done: dict[tuple[str, int, int], tuple[int, Answer]] = {}
         self._alarmed: dict[str, int] = {}
+        self._allowed: dict[str, tuple[float, int]] = {}
+        self._delays: dict[str, tuple[int, Delays]] = {}
         self._closed = False
 
     def start(self) -> None:
         self._tell_in(SOON_S)
 
     def close(self) -> None:
+        """What happened last is still told: why this node went is what the others will be asked."""
+        self._tell_events()
         self._closed = True
         for timer in (self._timer, self._event_timer):
             if timer is not None:
@@ -120,9 +126,9 @@ class Correspondence:
         shot = self.office.snapshot()
         summary = summary_of(shot)
         self._told_ms = shot.now_ms
-        row = row_of(summary)
+        row = row_of(summary, shot.now_ms)
         for name in self.names:
-            self.transport.tell(name, row)
+            self.transport.tell(name, row, later=True)
         self._look_for_alarms(shot)
         period_ms = NEWS_MS
         if summary.hold_left_ms:
@@ -161,17 +167,37 @@ class Correspondence:
         if row[0] == SUMMARY:
             summary = summary_in(row)
             if summary is not None:
-                self.others[sender] = Heard(summary, boot, self.clock.now_ms())
+                self.others[sender] = Heard(summary, boot, self._said_ms(sender, boot, row))
             return
         match read(row):
             case Happened() as event:
-                self.office.heard_event(sender, event)
+                if self._may_tell(sender):
+                    self.office.heard_event(sender, event)
             case Order() as order:
                 self._on_order(sender, boot, order)
             case Answer() as answer:
                 waiting = self._asked.get(answer.number)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(answer)
+
+    def _said_ms(self, sender: str, boot: int, row: list[Any]) -> int:
+        """When this was said, on our clock: earlier than now if it waited for us."""
+        now_ms, sent_ms = self.clock.now_ms(), sent_in(row)
+        if sent_ms is None:
+            return now_ms
+        known_boot, delays = self._delays.get(sender, (0, Delays()))
+        if known_boot != boot:
+            delays = Delays()
+        self._delays[sender] = (boot, delays)
+        return now_ms - delays.delay_ms(now_ms, sent_ms)
+
+    def _may_tell(self, sender: str) -> bool:
+        """A node that goes wrong must not push what happened elsewhere out of our log."""
+        now_ms = self.clock.now_ms()
+        left, last_ms = self._allowed.get(sender, (float(EVENTS_MAX), now_ms))
+        left = min(EVENTS_MAX, left + (now_ms - last_ms) / EVENT_EVERY_MS)
+        self._allowed[sender] = (left - 1 if left >= 1 else left, now_ms)
+        return left >= 1
 
     # --- orders -------------------------------------------------------------------------------------------------------
 

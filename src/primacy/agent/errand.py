@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 HIDDEN = ("PRIMACY_", "NOTIFY_SOCKET", "WATCHDOG_", "LISTEN_")
 """What the agent itself was told: not for others. Ours are given anew, each time with what holds then."""
+GONE_S = 1.0
+"""How long an agent that ends waits for one that it killed."""
 NOT_STARTED = 126
 """A shell's number for a command that could not be started."""
 
@@ -37,6 +39,7 @@ class Errand:
         self._done: Done | None = done
         self._process: subprocess.Popen[bytes] | None = None
         self._pidfd = -1
+        self._gone = asyncio.Event()
         output = subprocess.DEVNULL if quiet else 2
         try:
             self._process = subprocess.Popen(
@@ -54,15 +57,18 @@ class Errand:
             if self._process is not None:
                 self._process.wait()
                 self._process = None
+            self._gone.set()
             why = error.strerror if isinstance(error, OSError) else str(error)
             self._done = done
             self._loop.call_soon(self._say, NOT_STARTED, f"{argv[0]}: {why}")
             return
         self._loop.add_reader(self._pidfd, self._ended)
 
-    @property
-    def is_over(self) -> bool:
-        return self._process is None
+    async def killed(self) -> None:
+        """Kills it and waits until it is gone, but not for one that the kernel keeps."""
+        self.kill()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._gone.wait(), GONE_S)
 
     def kill(self) -> None:
         """It, and what is left of its group; nobody is told."""
@@ -78,6 +84,7 @@ class Errand:
         os.close(self._pidfd)
         code = process.wait()
         self._process = None
+        self._gone.set()
         self._say(128 - code if code < 0 else code, "")
 
     def _say(self, code: int, why: str) -> None:

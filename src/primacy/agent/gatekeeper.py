@@ -58,10 +58,11 @@ class GateKeeper:
     def approve(self, term: int, by: str) -> None:
         self._step(gate.Approved(term, by))
 
-    def close(self) -> None:
-        self._kill()
+    async def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        if self._errand is not None:
+            await self._errand.killed()
 
     def _step(self, given: gate.Given) -> None:
         for effect in self.gate.step(self.clock.now_ms(), given):

@@ -177,10 +177,14 @@ class ProcessDuty:
         """The guard is lost and what it held may live: there is nobody left to be told anything."""
         return self.watchdog.phase is Phase.ORPHANED
 
+    @property
+    def state(self) -> State:
+        """In the users' words."""
+        return State.WAITING if self.gate.waits else self.watchdog.state
+
     def view(self) -> DutyView:
         dog = self.watchdog
-        state = State.WAITING if self.gate.waits else dog.state
-        return DutyView("process", state, dog.since_ms, dog.pid, dog.run, self.containment, self.containment_why)
+        return DutyView("process", self.state, dog.since_ms, dog.pid, dog.run, self.containment, self.containment_why)
 
     def watch_lock(self) -> None:
         """Look until the run lock is free, quickly at first."""
@@ -190,7 +194,7 @@ class ProcessDuty:
     async def close(self) -> None:
         """Guards that hold nothing are sent away, and waited for. One that does ends its tree when we are gone."""
         self._closed = True
-        self.gate.close()
+        await self.gate.close()
         for timer in (self._timer, self._look):
             if timer is not None:
                 timer.cancel()
@@ -219,7 +223,8 @@ class ProcessDuty:
         finally:
             self._busy = False
         self._arm()
-        self.boss.stepped()
+        if type(given) is not machine.Renew:  # which changes nothing but the hold
+            self.boss.stepped()
 
     def _perform(self, effect: machine.Effect) -> None:
         match effect:

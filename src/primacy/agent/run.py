@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from primacy.agent.asked import Asked, take_turn
 from primacy.agent.assemble import addresses, holding_times, is_alone, seat_of, strategy_of, transport_of
-from primacy.agent.child import Child, told
+from primacy.agent.care import Care
+from primacy.agent.child import Child
 from primacy.agent.correspondence import Correspondence
 from primacy.agent.desk import Desk
-from primacy.agent.errand import outer_environment
 from primacy.agent.gatekeeper import GateKeeper
 from primacy.agent.lease_file import LeaseFile, lease_folder
 from primacy.agent.log import Level, Log
@@ -26,13 +26,13 @@ from primacy.agent.meter import Meter, MeteredDurable
 from primacy.agent.process_duty import ProcessDuty
 from primacy.agent.state import claim, forget_pause, is_paused, keep_pause, open_state
 from primacy.agent.words import of_note, of_order
-from primacy.control import Approve, Order, Snapshot
+from primacy.control import Approve, MonitorSays, Order, Snapshot
 from primacy.control.orders import carry_out
 from primacy.control.post import Happened as Told
 from primacy.election.events import Code, Event, sentence
 from primacy.election.inputs import Input, Pause, Received, Resume, Shutdown, Started
 from primacy.election.messages import Message, Release
-from primacy.election.model import Leadership, Role
+from primacy.election.model import Role, View
 from primacy.errors import CannotHere, Unsafe
 from primacy.node.ballot import FileDurable
 from primacy.node.clock import Clock, SystemClock
@@ -43,15 +43,10 @@ from primacy.settings.schema import Settings
 from primacy.transport import ReadyDatagram
 from primacy.watchdog.containment import containment_sentence
 from primacy.watchdog.gate import Gate, Rule
-from primacy.watchdog.machine import Happened, Note, Policy, Restart, Watchdog
+from primacy.watchdog.machine import Note, Policy, Restart, State, Watchdog
 
-EXIT_INTERRUPTED = 130
 PATIENCE = 2
 """Asked to end more often than this, the agent leaves; the guard goes on, and the run lock keeps others away."""
-TURN_LOOK_S = 0.5
-"""How often a second agent looks whether it is its turn, should the end of the first not be seen at once."""
-TURN_AGAIN_S = 0.01
-"""The one that is named is gone: either it is our turn now, or another one is just about to write its name."""
 MUTE_LOOK_S = 2.0
 """How often a node that may not speak looks whether it has something new to say about that."""
 
@@ -86,7 +81,7 @@ async def _live(plan: Plan, asked: Asked) -> int:
         ends.callback(folder.close)
         lock = AgentLock(folder)
         ends.callback(lock.close)
-        await _take_turn(lock, plan, asked)
+        await take_turn(lock, plan.settings.election.name, plan.log, asked)
         if asked.exit_code is not None:
             return asked.exit_code
         agent = Agent(plan, folder, asked)
@@ -94,77 +89,6 @@ async def _live(plan: Plan, asked: Asked) -> int:
             return await agent.live()
         finally:
             await agent.close()
-
-
-async def _take_turn(lock: AgentLock, plan: Plan, asked: Asked) -> None:
-    """One agent per election and machine: whoever comes second says for whom it waits, and goes on after it."""
-    named = -1
-    while not lock.take() and asked.exit_code is None:
-        holder = lock.holder()
-        if holder.pid != named:
-            named = holder.pid
-            plan.log.info(
-                f"waits for {holder}, which holds election {plan.settings.election.name} on this machine; "
-                "goes on when it ends",
-                holder=holder.pid,
-            )
-        await _end_of(holder.pid, asked)
-
-
-async def _end_of(pid: int, asked: Asked) -> None:
-    """Until that process ends, a signal comes, or half a second has passed; if it is gone already, a moment."""
-    loop = asyncio.get_running_loop()
-    handle, wait_s = -1, TURN_LOOK_S
-    try:
-        handle = os.pidfd_open(pid) if pid > 0 else -1
-    except OSError:
-        wait_s = TURN_AGAIN_S
-    if handle >= 0:
-        loop.add_reader(handle, asked.event.set)
-    try:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asked.event.wait(), wait_s)
-    finally:
-        if handle >= 0:
-            loop.remove_reader(handle)
-            os.close(handle)
-        asked.event.clear()
-
-
-class Asked:
-    """The signals that ask the agent to end: Ctrl-C gives 130, TERM and HUP give 0."""
-
-    def __init__(self) -> None:
-        self.exit_code: int | None = None
-        self.times = 0
-        self.event = asyncio.Event()
-        self.agent: Agent | None = None
-        loop = asyncio.get_running_loop()
-        self.numbers = [signal.SIGINT, signal.SIGTERM]
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
-            self.numbers.append(signal.SIGHUP)
-        for number in self.numbers:
-            loop.add_signal_handler(number, self._hear, number)
-        # a storm of signals fills the loop's pipe: the interpreter would complain from inside its handler, and may hang
-        signal.set_wakeup_fd(signal.set_wakeup_fd(-1), warn_on_full_buffer=False)
-
-    def _hear(self, number: int) -> None:
-        self.times += 1
-        if self.exit_code is None:
-            self.exit_code = EXIT_INTERRUPTED if number == signal.SIGINT else 0
-        self.event.set()
-        if self.agent is not None:
-            self.agent.asked_to_end(self.times)
-
-    async def settle(self) -> None:
-        """The work is over and the exit code stands: from here to the end of the process no signal changes it.
-
-        They are blocked, not only unheard: the loop gives them back their deadly default when it closes. For that, no
-        other thread may be left that would take them.
-        """
-        self.agent = None
-        await asyncio.get_running_loop().shutdown_default_executor()
-        signal.pthread_sigmask(signal.SIG_BLOCK, self.numbers)
 
 
 class Agent:
@@ -192,12 +116,11 @@ class Agent:
         lease = LeaseFile(lease_folder(folder.where, os.environ, os.geteuid()), election, self.clock, self.complain)
         policy = Policy(Restart(settings.run.restart), settings.run.stop_ms, settings.run.restart_limit)
         timing = holding_times(settings)
+        self.care = Care(settings, self.node, plan.child, self.clock, self)
         rule = Rule(settings.election.mode == "manual", bool(settings.run.fence_command), settings.run.fence_ms)
         self.gate = GateKeeper(
-            Gate(timing, rule, self.node), self.clock, settings.run.fence_command, plan.child.cwd, self.fence_told
+            Gate(timing, rule, self.node), self.clock, settings.run.fence_command, plan.child.cwd, self.care.fence_told
         )
-        self.predecessor = ""
-        """Who led before, as far as this node has heard since it started."""
         self.duty = ProcessDuty(
             election,
             plan.child,
@@ -219,7 +142,7 @@ class Agent:
         if self.transport is not None:
             names = seat.membership.ids
             self.correspondence = Correspondence(self.node, names, self.transport, self.clock, self)
-            self.driver.stepped = self.correspondence.stepped
+        self.driver.stepped = self.looked
         self._mute_said = ""
         self._mute_timer: asyncio.TimerHandle | None = None
         self.ending = False
@@ -247,6 +170,7 @@ class Agent:
             self.driver.give(Pause())  # before it could stand
         self.driver.give(Started(self.clock.wall_ms(), held))
         self.desk.serve()
+        self.care.start()
         if self.alone:
             self._refuse_to_be_mute()
         else:
@@ -269,6 +193,7 @@ class Agent:
             self.transport.close()
         await self.desk.close()
         await self.duty.close()
+        await self.care.close()
         self.run_lock.close()
 
     def _say_containment(self) -> None:
@@ -314,14 +239,21 @@ class Agent:
     def _end(self) -> None:
         if not self.ending:
             self.ending = True
+            self.care.stopping()
             self.driver.give(Shutdown())
             self.stepped()
 
     def stepped(self) -> None:
-        if self.correspondence is not None:
-            self.correspondence.stepped()
+        """The work made a step."""
+        self.looked()
         if self.ending and self.duty.is_over:
             self._finish(None)
+
+    def looked(self) -> None:
+        """Election or work made a step: the moment to see what changed."""
+        if self.correspondence is not None:
+            self.correspondence.stepped()
+        self.care.looked()
 
     def _finish(self, fault: BaseException | None) -> None:
         if self._over.done():
@@ -353,17 +285,11 @@ class Agent:
     def ready_release(self, release: Release) -> list[ReadyDatagram]:
         return self.transport.ready_release(release) if self.transport is not None else []
 
-    def fence_told(self, leadership: Leadership) -> dict[str, str]:
-        """What a fence command is told: for whom it fences, and, if that is known, against whom."""
-        more = told(self.settings.election.name, self.node, leadership)
-        return {**outer_environment(os.environ), **more, "PRIMACY_PREDECESSOR": self.predecessor}
-
     def note(self, note: Note) -> None:
         level, text = of_note(note)
         self.log.say(level, text, code=note.what, node=self.node, run=note.run)
         self.record(self.duty.watchdog.term or self.gate.gate.term, note.what, text, note.number)
-        if note.what is Happened.RUNNING:
-            self.predecessor = self.node
+        self.care.noted(note)
 
     def complain(self, sentence: str) -> None:
         self.log.warn(sentence)
@@ -372,8 +298,7 @@ class Agent:
         """A muteness that ends in the step it began in (the first start) is no news."""
         brief = {event.code for event in events} >= {Code.MUTED, Code.UNMUTED}
         for event in events:
-            if event.code is Code.FOLLOWS:
-                self.predecessor = event.subject
+            self.care.recorded(event)
             self.meter.recorded(event)
             quiet = brief and event.code in (Code.MUTED, Code.UNMUTED)
             self.log.event(self.node, event, Level.DEBUG if quiet else None)
@@ -391,11 +316,28 @@ class Agent:
     def heard_event(self, node: str, event: Told) -> None:
         self.desk.record_of(node, *event)
 
+    def remark(self, code: str, well: bool, text: str) -> None:
+        """What hooks and probes have to say."""
+        self.log.say(Level.INFO if well else Level.WARN, text, code=code, node=self.node)
+        self.record(self.strategy.term, code, text)
+
     def alarm(self, sentence: str) -> None:
         self.log.error(sentence, code="alarm", node=self.node)
         self.desk.record(self.clock.wall_ms(), self.strategy.term, "alarm", sentence)
 
     # --- what is asked for --------------------------------------------------------------------------------------------
+
+    def role(self) -> Role:
+        return self.strategy.role
+
+    def view(self) -> View:
+        return self.strategy.view(self.clock.now_ms())
+
+    def duty_state(self) -> State:
+        return self.duty.state
+
+    def pid(self) -> int:
+        return self.duty.watchdog.pid
 
     def snapshot(self) -> Snapshot:
         now_ms = self.clock.now_ms()
@@ -410,6 +352,8 @@ class Agent:
             now_ms=now_ms,
             wall_ms=self.clock.wall_ms(),
             ending=self.ending,
+            health=self.care.health.sentence,
+            containment=containment_sentence(self.duty.containment, self.duty.containment_why),
             approval_term=self.gate.approval_term,
             others=talk.others if talk is not None else {},
             troubles=transport.troubles if transport is not None else (),
@@ -452,6 +396,9 @@ class Agent:
 
     def order(self, given: Order, said_at: str = "") -> None:
         """Raises `Refused` if the disk does not take what the order must leave there."""
+        if isinstance(given, MonitorSays):
+            self.care.says(given)  # what it changes is an event; that it spoke is none
+            return
         if isinstance(given, Resume):
             forget_pause(self.folder)
         text = of_order(self.node, given, said_at)

@@ -51,6 +51,8 @@ def contract(
     wanted = _wanted(timing, strategy, stop_after_loss)
     if as_json or call.json:
         document = {"subject": title, **as_dict(made, timing)}
+        if isinstance(made, Contract):
+            document["containment"] = _containment(made)
         if wanted:
             document["for_stop_after_loss"] = {"stop_after_loss_ms": stop_after_loss, **wanted._asdict()}
         print_json(document)
@@ -129,15 +131,23 @@ def _print_holding(timing: Timing, made: Contract) -> None:
         ("failover after a clean release", f"{made.release_expected_ms:,} ms, at worst {made.release_worst_ms:,} ms"),
         ("time to stop when planned (run.stop_ms)", f"{made.stop_planned_ms:,} ms, leadership is kept meanwhile"),
         ("time to stop after a loss (TERM to KILL)", f"{made.stop_after_loss_ms:,} ms"),
-        ("containment", made.containment),
     )
     for name, value in rows:
         click.echo(f"  {name:<46} {value}")
+    click.echo("\n" + click.wrap_text(_containment(made), DRAWN_COLUMNS + 14, "  ", "  "))
     if made.stop_planned_ms > made.stop_after_loss_ms:
         click.echo(
             f"\n  After a loss the work has {made.stop_after_loss_ms:,} ms, not {made.stop_planned_ms:,} ms. "
             f"What it would need: --stop-after-loss {made.stop_planned_ms}"
         )
+
+
+def _containment(made: Contract) -> str:
+    """What a guard could hold here and now; elsewhere, what would decide it."""
+    from primacy.watchdog.containment import containment_here
+
+    found = containment_here()
+    return f"Started by this user on this machine: {found}." if found else f"Containment: {made.containment}."
 
 
 def _print_rank(made: RankContract) -> None:

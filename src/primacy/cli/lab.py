@@ -25,6 +25,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 DOWN_S = 60.0
 """How long a lab may take to end: its nodes end one after the other if need be."""
 UP_S = 60.0
+LOOK_S = 1.0
+"""How often `up` looks who leads."""
+READY = "the lab is up"
 OUTPUT = "lab.out"
 """In the lab's folder: what a lab in the background says."""
 EXIT_INTERRUPTED = 130
@@ -101,11 +104,12 @@ def up(*, nodes: int, profile: str, folder: str | None, detach: bool, command: t
 
     try:
         with Supervisor(where, nodes, profile, command, say) as up:
-            say(f"{nodes} nodes are up in {where}, profile {profile}; the lab's API is at http://{up.address}/v1/lab")
+            count = f"{nodes} node{'s' if nodes > 1 else ''}"
+            say(f"{READY} in {where}: {count}, profile {profile}; its API is at http://{up.address}/v1/lab")
             say(f"look: primacy lab status{_dir(where)}   break: primacy lab --help   end: Ctrl-C")
             leader = ""
             while True:
-                up.rest(0.2)
+                up.rest(LOOK_S)
                 now = up.lab.leader()
                 if now and now != leader:
                     say(f"{now} leads, and runs the command")
@@ -125,7 +129,7 @@ def _detach(where: Path, args: list[str]) -> None:
         process = subprocess.Popen(call, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True)
     last_s = time.monotonic() + UP_S
     try:
-        while b"nodes are up" not in out.read_bytes():
+        while READY.encode() not in out.read_bytes():
             if process.poll() is not None:
                 raise NotReached(f"the lab did not come up: {out.read_text().strip()[-2_000:]}")
             if time.monotonic() > last_s:

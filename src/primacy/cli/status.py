@@ -73,12 +73,16 @@ def lines(state: dict[str, Any], *, verbose: bool = False) -> list[str]:
     token = max((row["token"] or 0 for row in state["rows"]), default=0)
     if token:
         said.append(f"token: {token}")
+    if state.get("containment"):
+        said.append(f"node {state['node']}: {state['containment']}")
     said += [sentence for row in state["rows"] for sentence in sentences(row, state["node"])]
     if not state["waits_for"] and not state["leader"]:
         said.append(f"node {state['node']} knows of no leader; primacy why says what happened")
     return said + (_more(state) if verbose else [])
 
 
+CLAIMS = ("starting", "running", "stopping", "stuck")
+"""Of a node that is no longer believed to act, these are the past."""
 HEAD = ("node", "role", "leader", "term", "command", "hold left", "containment", "health", "news")
 
 
@@ -88,12 +92,13 @@ def _row(row: dict[str, Any], state: dict[str, Any]) -> tuple[str, ...]:
         unknown = ["-"] * (len(HEAD) - 3)
         return (row["node"], f"?{kind}", *unknown, _age(row, state["node"]))
     hold = f"{row['hold_left_ms']:,} ms" if row["hold_left_ms"] else "-"
+    past = "was " if row["duty"]["state"] in CLAIMS and row["node"] not in state["acting"] else ""
     return (
         row["node"],
-        row["role"] if row["role"] == row["kind"] else f"{row['role']}{kind}",
+        past + (row["role"] if row["role"] == row["kind"] else f"{row['role']}{kind}"),
         row["leader"] or "nobody",
         str(row["term"]),
-        _duty(row["duty"]),
+        past + _duty(row["duty"]),
         hold,
         row["duty"]["containment"] or "-",
         row["health"].partition(":")[0],

@@ -50,7 +50,16 @@ class Approve(NamedTuple):
     """Who says so, as the request has it: whoever has the control key may."""
 
 
-Order = Input | Approve
+class MonitorSays(NamedTuple):
+    """A monitor outside says whether this node is well. `within_ms`: it will speak again before so long; 0: perhaps."""
+
+    monitor: str
+    ok: bool
+    detail: str = ""
+    within_ms: int = 0
+
+
+Order = Input | Approve | MonitorSays
 """What a request may become: for the election, or for what stands between it and the work."""
 
 
@@ -88,6 +97,8 @@ class Snapshot(NamedTuple):
     wall_ms: int
     ending: bool
     """It was asked to end: no order is taken any more."""
+    containment: str = ""
+    """How firmly the work is held here, why, and what would make it stronger: one sentence."""
     approval_term: int = 0
     """The term whose start waits for an approval here; 0 for none."""
     others: Mapping[str, Heard] = {}

@@ -61,7 +61,7 @@ def changes(events: Sequence[dict[str, Any]]) -> list[Change]:
     found: list[Change] = []
     begins = 0
     for place, row in enumerate(rows):
-        if row["code"] in ELECTED and row["text"].startswith(f"{row['node']} "):
+        if row["code"] in ELECTED and _own(row):
             after = next((n for n in range(place + 1, len(rows)) if rows[n]["code"] in ELECTED), len(rows))
             found.append(_change(rows[begins:place], row, rows[place + 1 : after]))
             begins = place
@@ -70,7 +70,7 @@ def changes(events: Sequence[dict[str, Any]]) -> list[Change]:
 
 def _change(before: list[dict[str, Any]], elected: dict[str, Any], after: list[dict[str, Any]]) -> Change:
     at_ms, leader, term = elected["at_unix_ms"], elected["node"], elected["term"]
-    cause = _last(before, CAUSES)
+    cause = _last([row for row in before if _own(row)], CAUSES)
     told = [row for row in before if cause is None or row["at_unix_ms"] >= cause["at_unix_ms"]]
     noticed = _first([row for row in told if row["node"] == leader], NOTICED) or _first(told, NOTICED)
     runs = _first([row for row in after if row["node"] == leader], (RUNNING,))
@@ -89,8 +89,14 @@ def _change(before: list[dict[str, Any]], elected: dict[str, Any], after: list[d
 
 def _reason(cause: dict[str, Any] | None, *, begins: bool) -> str:
     if cause is not None:
-        return str(cause["text"])
+        silent = "; it said nothing before: its agent was killed, or its words were lost"
+        return str(cause["text"]) + (silent if cause["code"] == Code.RELEASE_APPLIED else "")
     return "nobody led before" if begins else "not known here"
+
+
+def _own(row: dict[str, Any]) -> bool:
+    """Of the election: its sentence begins with the node. What is told of the command may have the same code."""
+    return str(row["text"]).startswith(f"{row['node']} ")
 
 
 def _any_leader(rows: list[dict[str, Any]]) -> bool:

@@ -32,6 +32,7 @@ def document(shot: Snapshot) -> dict[str, Any]:
         "waits_for": view.waits_for or None,
         "duty": _duty(shot),
         "health": shot.health,
+        "containment": shot.containment or None,
         "nodes": [_row(shot, name, kind) for name, kind, _ in membership_rows(settings) if name != shot.node],
         "counters": dict(sorted(shot.counters.items())),
     }

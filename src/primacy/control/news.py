@@ -8,6 +8,7 @@ the longest names fit.
 from __future__ import annotations
 
 import re
+from collections import deque
 from typing import Any, NamedTuple
 
 from primacy import __version__
@@ -28,6 +29,10 @@ DOUBLED_MAX = 2
 CONFIG_BYTES = 8
 """As much of the configuration hash as tells two files apart."""
 NUMBER_MAX = 2**63 - 1
+SENT_AT = 16
+"""The place of the moment of sending in a row."""
+DELAYS_KEPT = 20
+"""News that the quickest is looked for in: seconds, in which no two clocks drift apart by a millisecond."""
 UNKNOWN = "?"
 
 
@@ -84,8 +89,8 @@ def summary_of(shot: Snapshot) -> Summary:
     )
 
 
-def row_of(summary: Summary) -> list[Any]:
-    """As it travels."""
+def row_of(summary: Summary, sent_ms: int = 0) -> list[Any]:
+    """As it travels. `sent_ms`: on the sender's own clock, for `delay_ms`."""
     return [
         SUMMARY,
         ROLES.index(summary.role),
@@ -103,7 +108,29 @@ def row_of(summary: Summary) -> list[Any]:
         short(summary.waits_for, WAITS_BYTES_MAX),
         "" if summary.health == "ok" else short(summary.health, HEALTH_BYTES_MAX),
         list(summary.doubled[:DOUBLED_MAX]),
+        sent_ms,
     ]
+
+
+def sent_in(row: list[Any]) -> int | None:
+    """When it was sent, on its sender's clock."""
+    sent_ms = row[SENT_AT] if len(row) > SENT_AT else None
+    return sent_ms if type(sent_ms) is int and 0 < sent_ms <= NUMBER_MAX else None
+
+
+class Delays:
+    """How long the news of one start were on their way, beyond the quickest of late.
+
+    Two clocks agree about spans, whatever they show: news that took longer than others stood in a queue, most likely
+    ours, while this machine or this process stood still. What they say is as much older.
+    """
+
+    def __init__(self) -> None:
+        self._apart_ms: deque[int] = deque(maxlen=DELAYS_KEPT)
+
+    def delay_ms(self, now_ms: int, sent_ms: int) -> int:
+        self._apart_ms.append(now_ms - sent_ms)
+        return self._apart_ms[-1] - min(self._apart_ms)
 
 
 def summary_in(row: list[Any]) -> Summary | None:

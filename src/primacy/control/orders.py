@@ -10,14 +10,14 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from primacy.control import AgentPort, Approve, Order, Snapshot
+from primacy.control import AgentPort, Approve, MonitorSays, Order, Snapshot
 from primacy.control.eventlog import EventLog
 from primacy.election.events import Code
 from primacy.election.inputs import Init, Input, Pause, Rejoin, Resume, StepDown
 from primacy.election.model import Kind, Role
 from primacy.errors import Refused, UsageError
 from primacy.settings import membership_rows
-from primacy.settings.schema import NAME_PATTERN
+from primacy.settings.schema import NAME_PATTERN, SPAN_MS_MAX
 
 TO_LEADER = ("step-down", "transfer")
 TO_NODE = ("pause", "resume", "approve")
@@ -27,6 +27,7 @@ NAMES_MAX = 64
 """Nodes that one order may name: no list of voters is longer."""
 BY_CHARS_MAX = 100
 """A user's name, with the machine's."""
+DETAIL_CHARS_MAX = 200
 
 
 def target_of(name: str, body: dict[str, Any], shot: Snapshot) -> str:
@@ -137,12 +138,28 @@ def _approve(body: dict[str, Any], shot: Snapshot) -> Order:
     return Approve(term, by or "a holder of the control key")
 
 
+def _health(body: dict[str, Any], shot: Snapshot) -> Order:  # noqa: ARG001
+    only(body, "ok", "detail", "monitor", "within_ms")
+    ok, detail, monitor = body.get("ok"), body.get("detail", ""), body.get("monitor", "monitor")
+    if not isinstance(ok, bool):
+        raise UsageError('ok: whether this node is well, {"ok": false, "detail": "why", "monitor": "name"}')
+    if not isinstance(detail, str) or len(detail) > DETAIL_CHARS_MAX or not detail.isprintable():
+        raise UsageError(f"detail: a sentence of at most {DETAIL_CHARS_MAX} characters")
+    if not isinstance(monitor, str) or not re.fullmatch(NAME_PATTERN, monitor):
+        raise UsageError("monitor: a name of letters, digits, dots, dashes or underscores, at most 63")
+    within_ms = body.get("within_ms", 0)
+    if type(within_ms) is not int or not 0 <= within_ms <= SPAN_MS_MAX:
+        raise UsageError(f"within_ms: a whole number of milliseconds, at most {SPAN_MS_MAX:,}; 0 for no promise")
+    return MonitorSays(monitor, ok, detail, within_ms)
+
+
 ORDERS: dict[str, Callable[[dict[str, Any], Snapshot], Order]] = {
     "step-down": _step_down,
     "transfer": _transfer,
     "pause": _pause,
     "resume": _resume,
     "approve": _approve,
+    "health": _health,
     "init": _init,
     "rejoin": _rejoin,
 }

@@ -307,7 +307,7 @@ class RaftStrategy(Remembering):
         if self.paused:
             return "an operator: primacy resume"
         if not self.healthy:
-            return "its health probe to pass"
+            return f"its health to return: {self.ill}"
         if self.leader:
             return ""
         left_ms = self._promise_left(now_ms)

@@ -214,9 +214,10 @@ class Leading(RaftState):
 
     def _health(self, now_ms: int, ok: bool, detail: str) -> list[Effect]:
         was, self.healthy = self.healthy, ok
+        self.ill = "" if ok else detail or "a health probe failed"
         if ok:
             return [] if was else self._stand_again(now_ms)
-        return self._step_down(now_ms, Code.UNHEALTHY, detail or "a health probe failed")
+        return self._step_down(now_ms, Code.UNHEALTHY, self.ill)
 
     def _stand_again(self, now_ms: int) -> list[Effect]:
         if self.reign is None and not self.muted:

@@ -97,6 +97,8 @@ class RaftState:
         """The term whose work was ordered here and is not confirmed gone; 0 for none."""
         self.paused = False
         self.healthy = True
+        self.ill = ""
+        """What its probes complain of."""
         self.campaign: Campaign | None = None
         self.reign: Reign | None = None
         self.heard: dict[str, int] = {}

@@ -17,7 +17,7 @@ from typing import Protocol, assert_never
 
 from primacy.election.effects import AskStore, Extend, OrderRelease, Persist, Record, Send, Start, Stop
 from primacy.election.events import Event
-from primacy.election.inputs import DeadlinePassed, Input, PersistFailed
+from primacy.election.inputs import DeadlinePassed, Input, PersistFailed, Received
 from primacy.election.messages import Message, Release
 from primacy.election.model import Leadership, Strategy
 from primacy.election.store import StoreRequest
@@ -30,6 +30,8 @@ LATEST_S = 3_600.0
 
 NOTICED = (Start, Stop)
 """Effects that themselves make news: what led to them is told first."""
+QUIET = (Send, Extend)
+"""Effects of every beat and ack. A message that has no others changed nothing that anybody wants to be told at once."""
 
 
 class Transport(Protocol):
@@ -81,7 +83,7 @@ class Driver:
         self.transport = transport
         self.store = store
         self.stepped: Callable[[], None] = lambda: None
-        """Called after each step whose effects are done: the moment to look at the view."""
+        """Called after each step that may have changed the view, when its effects are done."""
         self._waiting: deque[Input] = deque()
         self._busy = False
         self._closed = False
@@ -112,10 +114,14 @@ class Driver:
 
     def _step(self, given: Input) -> None:
         events: list[Event] = []
+        quiet = type(given) is Received
         for effect in self.strategy.step(self.clock.now_ms(), given):
-            if events and type(effect) in NOTICED:
-                self.listener(events)
-                events = []
+            kind = type(effect)
+            if kind not in QUIET:
+                quiet = False
+                if events and kind in NOTICED:
+                    self.listener(events)
+                    events = []
             match effect:
                 case Persist(ballot):
                     try:
@@ -143,7 +149,8 @@ class Driver:
                     assert_never(effect)
         if events:
             self.listener(events)
-        self.stepped()
+        if not quiet:
+            self.stepped()
 
     def _arm(self) -> None:
         """One timer, for the moment that the strategy wants. One that goes off before that moment is kept.

@@ -359,6 +359,29 @@ class Probe:
     failures: int = setting(
         3, "Failures in a row that make it unhealthy. 1: one hiccup costs the role.", least=1, most=1_000
     )
+    successes: int = setting(
+        2, "`always`: successes in a row that make it healthy again. 1: it may come and go.", least=1, most=1_000
+    )
+    when: str = setting(
+        "running",
+        "`running`: it asks the command, and only while that runs. `always`: it asks something else of this node (a "
+        "disk, a route), whether it leads or not.",
+        choices=("running", "always"),
+    )
+    start_ms: int = setting(
+        10_000,
+        "`running`: how long the command may take to answer well for the first time; failures before that do not "
+        "count. Too small: a slow start costs the role.",
+        least=0,
+        most=SPAN_MS_MAX,
+    )
+    rest_ms: int = setting(
+        30_000,
+        "`running`: how long the node does not stand after it stepped down for this; then it may try again. Too "
+        "small: a sick node takes the role back at once.",
+        least=0,
+        most=SPAN_MS_MAX,
+    )
 
 
 @dataclass(frozen=True, slots=True)

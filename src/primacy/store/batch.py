@@ -15,6 +15,9 @@ from primacy.election.store import Look, ReleaseRow, Renew, StoreAnswer, StoreRe
 from primacy.errors import PrimacyError, Refused
 from primacy.store.port import BATCH_MAX, LeaseStore
 
+TAKES_MAX = 20
+"""Takes in a call: SQL stores write them one by one, and renewals must not wait behind a hundred of them."""
+
 
 def perform(
     store: LeaseStore, requests: Sequence[StoreRequest], in_time: Callable[[], bool] = lambda: True
@@ -33,7 +36,7 @@ def perform(
     for kind, call in calls:
         chosen = sorted((r.name, i) for i, r in enumerate(requests) if type(r) is kind)
         while chosen:
-            chunk, chosen = _one_per_name(chosen)
+            chunk, chosen = _one_per_name(chosen, TAKES_MAX if kind is Take else BATCH_MAX)
             numbers = [i for _, i in chunk]
             found = _attempt(call, [requests[i] for i in numbers], in_time)
             for i, answer in zip(numbers, found, strict=True):
@@ -42,13 +45,13 @@ def perform(
     return [answer for answer in answers if answer is not None]
 
 
-def _one_per_name(chosen: list[tuple[str, int]]) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+def _one_per_name(chosen: list[tuple[str, int]], most: int) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
     """The next chunk, in which no name stands twice, and the rest."""
     chunk: list[tuple[str, int]] = []
     rest: list[tuple[str, int]] = []
     last = None
     for name, i in chosen:
-        if name == last or len(chunk) >= BATCH_MAX:
+        if name == last or len(chunk) >= most:
             rest.append((name, i))
         else:
             chunk.append((name, i))

@@ -92,7 +92,7 @@ class EtcdStore:
                 answers.update((i, answer) for i, answer in zip(left, found, strict=True) if answer is not None)
         left = [i for i in range(len(requests)) if i not in answers]
         for i in left:  # beaten by somebody else both times: what stands there is what its failure showed
-            known = self._known[requests[i].name]
+            known = self._known.get(requests[i].name, Known(0, None))
             answers[i] = StoreAnswer(ok=True, row=known.row, server=self._cluster)
         return [answers[i] for i in range(len(requests))]
 
@@ -101,12 +101,11 @@ class EtcdStore:
         meant = self._cluster
         planned = [self._planned(request) for request in requests]
         steps = [self._step(request, new) for request, new in zip(requests, planned, strict=True)]
-        found = self._post("kv/txn", {"success": steps})
+        found, inners = self._transact(steps)
         server = self._answered_by(found)
+        revision = int(found["header"]["revision"])
         answers: list[StoreAnswer | None] = []
-        for request, new, answer in zip(requests, planned, found.get("responses", []), strict=True):
-            inner = answer.get("response_txn", {})
-            revision = int(found["header"]["revision"])
+        for request, new, inner in zip(requests, planned, inners, strict=True):
             if new is not None and inner.get("succeeded"):
                 self._remember(request.name, Known(revision, new))
                 done = server == meant  # else it was written where nobody meant it, under a name that nobody trusts
@@ -133,13 +132,21 @@ class EtcdStore:
         key = _b64(self._prefix + request.name)
         read = {"request_range": {"key": key}}
         if new is None:
-            return {"request_txn": {"success": [read]}}
+            return {"success": [read]}
         revision = self._known[request.name].revision
         writes = [{"request_put": {"key": key, "value": _b64(_value(new))}}]
         if isinstance(request, ReleaseRow):
             writes.append({"request_put": {"key": _b64(self._released + request.name), "value": _b64(str(new.token))}})
         same = {"key": key, "target": "MOD", "result": "EQUAL", "mod_revision": str(revision)}
-        return {"request_txn": {"compare": [same], "success": writes, "failure": [read]}}
+        return {"compare": [same], "success": writes, "failure": [read]}
+
+    def _transact(self, steps: list[dict[str, Any]]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """The answer, and the part of each step. A single one is not wrapped: older servers check less inside."""
+        if len(steps) == 1:
+            found = self._post("kv/txn", steps[0])
+            return found, [found]
+        found = self._post("kv/txn", {"success": [{"request_txn": step} for step in steps]})
+        return found, [answer.get("response_txn", {}) for answer in found.get("responses", [])]
 
     def _answered_by(self, found: dict[str, Any]) -> str:
         """Who answered; another name for a cluster whose revision went back."""
@@ -153,7 +160,7 @@ class EtcdStore:
 
     def _remember(self, name: str, known: Known) -> None:
         if len(self._known) >= KNOWN_MAX and name not in self._known:
-            self._known.clear()
+            del self._known[next(iter(self._known))]  # the oldest: a batch is far smaller than this memory
         self._known[name] = known
 
     def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:

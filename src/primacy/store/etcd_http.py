@@ -78,7 +78,7 @@ class Gateway:
         said = str(found.get("error") or found.get("message") or status) if isinstance(found, dict) else str(status)
         if "auth token" in said:
             self._key = ""
-        if status in (400, 401, 403):
+        if status in (400, 401, 403, 429):
             raise Refused(f"{self.where()}: {said[:200]}")
         raise self._move_on(said[:200])
 

@@ -99,10 +99,11 @@ class MysqlStore(SqlStore):
 
     def _renew(self, requests: Sequence[Renew]) -> Seen:
         """One statement per server that is meant; there is only one, but for the moment of a fail-over."""
-        rows: dict[str, Row] = {}
         for server in sorted({request.server for request in requests}):
-            rows |= self._renew_on(server, [request for request in requests if request.server == server])
-        return Seen(requests[0].server, rows)
+            rows = self._renew_on(server, [request for request in requests if request.server == server])
+            if rows:  # it is the one that answers, so the others are not
+                return Seen(server, rows)
+        return Seen("", {})
 
     def _renew_on(self, server: str, requests: Sequence[Renew]) -> dict[str, Row]:
         proof = self._proof()
@@ -203,9 +204,12 @@ class MysqlStore(SqlStore):
 
     def _set_up(self) -> None:
         """Which of the two it is; limits; and what it must not be."""
-        ((version, log_bin, log_format),) = self._execute("SELECT VERSION(), @@log_bin, @@binlog_format", {})
+        ((version, log_bin),) = self._execute("SELECT VERSION(), @@log_bin", {})
+        log_format = self._execute(
+            "SHOW VARIABLES LIKE 'binlog_format'", {}
+        )  # newer MySQL has rows only, and no variable
         maria = "mariadb" in version.lower()
-        if log_bin and log_format == "STATEMENT":
+        if log_bin and log_format and log_format[0][1] == "STATEMENT":
             self.close()
             raise CannotHere(f"{self._where()} has binlog_format = STATEMENT: set it to ROW or MIXED")
         texts = mysql_texts(self._table, MARIADB_IDENTITY if maria else MYSQL_IDENTITY)

@@ -17,8 +17,8 @@ from typing import Any
 from primacy.election.store import ReleaseRow, Renew, Take
 from primacy.errors import MissingExtra, NotReached, Refused, UsageError
 from primacy.store.port import server_limit_ms
-from primacy.store.sql import NoTable, Seen, SqlStore, rows_of, take_values
-from primacy.store.sql_text import Texts, spelled
+from primacy.store.sql import NoTable, Result, Seen, SqlStore, rows_of, take_values
+from primacy.store.sql_text import POSTGRESQL_PLAIN, Texts, spelled
 from primacy.store.sql_text import postgresql as postgresql_texts
 
 try:
@@ -33,8 +33,10 @@ Options = Callable[[], dict[str, Any]]
 """libpq's words for where and who, asked anew for each connection: a password may have changed."""
 PROBE = ":"
 """Begins a notification to oneself; no lease's name does."""
-PROBE_S = 1.0
-"""How long a notification to oneself may take before LISTEN counts as useless."""
+PROBE_S = 0.3
+"""How long a notification to oneself may take before LISTEN counts as useless. Renewals wait meanwhile."""
+NOT_FOR_US = ("42501", "42883", "0A000")
+"""No right to a function, no such function, or not supported here."""
 _LEFT_TO_THE_PARENT: list[psycopg.Connection[Any]] = []
 
 
@@ -78,6 +80,8 @@ class PostgresqlStore(SqlStore):
         super().__init__(create)
         self.texts = Texts(*(spelled(text, "%({})s") for text in postgresql_texts(table)))
         self._table = table
+        self._plain = False
+        """The server does not let us have its identifier and timeline."""
         self._limit_ms = limit_ms
         self._options = options
         self._given = options()
@@ -131,6 +135,16 @@ class PostgresqlStore(SqlStore):
         except psycopg.Error as error:
             raise self._meaning(error) from None
 
+    def _with_table(self, statement: Callable[[], Result]) -> Result:
+        try:
+            return super()._with_table(statement)
+        except Refused as refused:
+            if refused.args[-1] not in NOT_FOR_US or "pg_" not in refused.args[0] or self._plain:
+                raise
+        self._plain = True
+        self.texts = Texts(*(spelled(text, "%({})s") for text in postgresql_texts(self._table, POSTGRESQL_PLAIN)))
+        return super()._with_table(statement)
+
     def make_table(self) -> None:
         try:
             super().make_table()
@@ -173,7 +187,7 @@ class PostgresqlStore(SqlStore):
         try:
             connection.execute(psycopg_sql.SQL("LISTEN {}").format(psycopg_sql.Identifier(self._table)))
             connection.execute("SELECT pg_notify(%s, %s)", (self._table, word))
-            end = time.monotonic() + PROBE_S
+            end = time.monotonic() + min(PROBE_S, self._limit_ms / 2_000)
             while word not in self._heard and (left_s := end - time.monotonic()) > 0:
                 select.select([connection], [], [], left_s)
                 self._collect(connection)

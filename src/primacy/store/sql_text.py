@@ -93,19 +93,26 @@ POSTGRESQL_IDENTITY = """'postgresql:' || s.system_identifier || ':' ||
 of the last checkpoint, which a promoted standby makes late. A standby raises an error here, so it is never believed.
 With fsync off a server may forget at a restart: then its start time is part of its name."""
 
-POSTGRESQL_ME = f"""WITH me AS MATERIALIZED (
-  SELECT {POSTGRESQL_IDENTITY} AS server, current_setting('transaction_read_only') AS read_only,
-    set_config('lock_timeout', :limit, true),
+POSTGRESQL_PLAIN = """'postgresql:' || coalesce(host(inet_server_addr()), 'local') || ':' ||
+    coalesce(inet_server_port(), 0) || ':' || CAST(extract(epoch FROM pg_postmaster_start_time()) AS text)"""
+"""Where the functions above are not for us, as with some providers: address and start time, which change at least as
+often. `pg_is_in_recovery` is asked instead of the error."""
+
+POSTGRESQL_ME = """WITH me AS MATERIALIZED (
+  SELECT {identity} AS server, CASE WHEN pg_is_in_recovery() THEN 'on' ELSE current_setting('transaction_read_only') END
+    AS read_only, set_config('lock_timeout', :limit, true),
     set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply'
       ELSE 'on' END, true)
-  FROM pg_control_system() AS s)"""
+  FROM {source} AS s)"""
 """Limits and durability hold for the one statement: a pooler that gives each statement another connection neither loses
 them nor finds them on a connection of somebody else."""
 
 
-def postgresql(table: str) -> Texts:
+def postgresql(table: str, identity: str = POSTGRESQL_IDENTITY) -> Texts:
     """All in one statement each, with the server's identity compared inside."""
     t = check_table(table)
+    source = "pg_control_system()" if identity is POSTGRESQL_IDENTITY else "(SELECT 1)"
+    me = POSTGRESQL_ME.format(identity=identity, source=source)
     bounded = 'text COLLATE "C" NOT NULL CHECK (octet_length({}) <= {})'
     returning = f"RETURNING me.server, {OF_L}"
     return Texts(
@@ -122,29 +129,29 @@ def postgresql(table: str) -> Texts:
   server {bounded.format("server", HOLDER_MAX)},
   written_at timestamptz NOT NULL
 ) WITH (fillfactor = 50)""",
-        look=f"""{POSTGRESQL_ME}
+        look=f"""{me}
 SELECT me.server, me.read_only, {OF_L} FROM me LEFT JOIN {t} AS l ON l.name = ANY (CAST(:names AS text[]))""",
-        take=f"""{POSTGRESQL_ME}
+        take=f"""{me}
 UPDATE {t} AS l SET holder = :holder, token = :token, seq = :seq, hold_ms = :hold_ms, wait_ms = :wait_ms,
   released = false, members = :members, successor = '', server = me.server, written_at = clock_timestamp()
 FROM me
 WHERE l.name = :name AND l.token = :seen_token AND l.seq = :seen_seq AND l.members = :seen_members
   AND me.server = :server
 {returning}""",
-        first=f"""{POSTGRESQL_ME}
+        first=f"""{me}
 INSERT INTO {t} AS l ({NAMED}, written_at)
 SELECT :name, :holder, :token, :seq, :hold_ms, :wait_ms, false, :members, '', me.server, clock_timestamp()
 FROM me WHERE me.server = :server
 ON CONFLICT (name) DO NOTHING
 RETURNING l.server, {OF_L}""",
-        renew=f"""{POSTGRESQL_ME}
+        renew=f"""{me}
 UPDATE {t} AS l SET seq = l.seq + 1, server = me.server, written_at = clock_timestamp()
 FROM me, unnest(CAST(:names AS text[]), CAST(:holders AS text[]), CAST(:tokens AS bigint[]), CAST(:seqs AS bigint[]),
   CAST(:servers AS text[])) AS r (name, holder, token, seq, server)
 WHERE l.name = r.name AND l.holder = r.holder AND l.token = r.token AND l.seq = r.seq AND NOT l.released
   AND me.server = r.server
 {returning}""",
-        release=f"""{POSTGRESQL_ME}
+        release=f"""{me}
 UPDATE {t} AS l SET released = true, successor = r.successor, written_at = clock_timestamp()
 FROM me, unnest(CAST(:names AS text[]), CAST(:holders AS text[]), CAST(:tokens AS bigint[]), CAST(:seqs AS bigint[]),
   CAST(:successors AS text[])) AS r (name, holder, token, seq, successor)

@@ -22,10 +22,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from primacy.election.inputs import StoreAnswered
-from primacy.election.store import Look, StoreRequest
+from primacy.election.store import Look, StoreAnswer, StoreRequest, Take
 from primacy.errors import PrimacyError
 from primacy.node.clock import Clock, SystemClock
-from primacy.store.batch import perform
+from primacy.store.batch import TAKES_MAX, perform
 from primacy.store.port import LeaseStore, Notifies
 
 log = logging.getLogger("primacy.store")
@@ -112,22 +112,24 @@ class StoreThread:
 
     def close(self) -> None:
         """What waits is still performed; then the thread ends and the store is closed. Not to be called in it."""
+        if os.getpid() != self._pid:
+            return  # nothing of it is ours, and its lock may have been held at the fork
         with self._lock:
             if self._closing:
                 return
             self._closing = True
             thread = self._thread
-        if os.getpid() != self._pid:
-            return
-        if thread is not None:
             self._ring()
+        if thread is not None:
             thread.join(2 * self.limit_ms / 1_000 + CLOSE_S)
             if thread.is_alive():
                 self._say(f"the store did not answer for {2 * self.limit_ms} ms and more; it is left to itself")
                 return  # it is a daemon, and ends with the process
         else:
             self.store.close()
-        os.close(self._wake)
+        with self._lock:
+            os.close(self._wake)
+            self._wake = -1
 
     # --- from other threads -------------------------------------------------------------------------------------------
 
@@ -142,23 +144,28 @@ class StoreThread:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._live, name="primacy-store", daemon=True)
                 self._thread.start()
-        self._ring()
+            self._ring()
 
     def _forget(self, port: StorePort) -> None:
+        if os.getpid() != self._pid:
+            return
         with self._lock:
             if port in self._ports:
                 self._ports.remove(port)
 
     def _ring(self) -> None:
-        os.eventfd_write(self._wake, 1)
+        """Under the lock, so that the descriptor is still ours."""
+        if self._wake >= 0:
+            os.eventfd_write(self._wake, 1)
 
     # --- in the thread ------------------------------------------------------------------------------------------------
 
     def _live(self) -> None:
         while True:
-            self._rest()
+            if not self._closing and not self._waiting:  # whoever sets either rings afterwards
+                self._rest()
             with self._lock:
-                batch, self._waiting = self._waiting, {}
+                batch = self._share()
                 closing = self._closing
             if batch:
                 self._round(batch)
@@ -169,14 +176,32 @@ class StoreThread:
         except PrimacyError as error:
             self._say(str(error))
 
+    def _share(self) -> dict[StorePort, tuple[int, StoreRequest]]:
+        """What the next round does: everything that waits, but of takes a few. Called under the lock.
+
+        A take is a statement of its own. If a thousand leases were taken in one round, the renewals of all others would
+        wait behind it, be lost, and be taken again, and so on for ever.
+        """
+        batch: dict[StorePort, tuple[int, StoreRequest]] = {}
+        takes = 0
+        for port, asked in self._waiting.items():
+            takes += isinstance(asked[1], Take)
+            if takes <= TAKES_MAX or not isinstance(asked[1], Take):
+                batch[port] = asked
+        for port in batch:
+            del self._waiting[port]
+        return batch
+
     def _rest(self) -> None:
         """Until somebody asks, or the store has news."""
         poller = select.poll()
         for descriptor in (self._wake, self._news_fd):
             if descriptor >= 0:
                 poller.register(descriptor, select.POLLIN)
-        ready = [descriptor for descriptor, _ in poller.poll()]
-        if self._news_fd in ready:
+        ready = dict(poller.poll())
+        if ready.get(self._news_fd, 0) & select.POLLNVAL:
+            self._news_fd = -1
+        elif self._news_fd in ready:
             self._hear_news()
         if self._wake not in ready:
             return
@@ -187,18 +212,33 @@ class StoreThread:
     def _round(self, batch: dict[StorePort, tuple[int, StoreRequest]]) -> None:
         began_ms = self._clock.now_ms()
         until_ms = began_ms + 2 * self.limit_ms
-        answers = perform(self.store, [r for _, r in batch.values()], lambda: self._clock.now_ms() < until_ms)
+        answers = self._performed([r for _, r in batch.values()], lambda: self._clock.now_ms() < until_ms)
         self._count(len(batch), sum(not answer.ok for answer in answers), self._clock.now_ms() - began_ms)
         for (port, (number, _)), answer in zip(batch.items(), answers, strict=True):
             if port in self._ports:
-                port.deliver(StoreAnswered(number, answer))
-        if self._news_fd >= 0:
+                self._call(port.deliver, StoreAnswered(number, answer))
+        if self._news_fd >= 0 and all(answer.ok for answer in answers):
             self._hear_news()  # what came along with an answer wakes nobody
         looked = any(isinstance(request, Look) and port.news is not None for port, (_, request) in batch.items())
         if looked and isinstance(self.store, Notifies) and any(answer.ok for answer in answers):
             self._listen(self.store)
-        elif not any(answer.ok for answer in answers):
-            self._news_fd = -1  # the descriptor went with the connection, or will be asked for again
+        elif not all(answer.ok for answer in answers):
+            self._news_fd = -1  # it may have gone with the connection, and its number to somebody else
+
+    def _performed(self, requests: list[StoreRequest], in_time: Callable[[], bool]) -> list[StoreAnswer]:
+        try:
+            return perform(self.store, requests, in_time)
+        except Exception:  # a bug of ours or of a driver: nothing is proved, and the next round may still work
+            log.exception("a store failed in a way that it should not")
+            reason = "a fault of primacy itself; the log has it"
+            return [StoreAnswer(ok=False, reason=reason) for _ in requests]
+
+    def _call(self, function: Callable[..., None], *arguments: object) -> None:
+        """One user who fails, such as one whose event loop is closed, must not cost the others their answers."""
+        try:
+            function(*arguments)
+        except Exception:
+            log.exception("an answer of the store could not be delivered")
 
     def _count(self, requests: int, failed: int, trip_ms: int) -> None:
         counts = self.counts
@@ -224,7 +264,7 @@ class StoreThread:
             return
         for port in list(self._ports):
             if port.news is not None and (port.name in names or "" in names):
-                port.news()
+                self._call(port.news)
 
     def _say(self, sentence: str) -> None:
         """Once each, so that a store that keeps failing fills no log."""

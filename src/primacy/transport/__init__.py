@@ -62,10 +62,11 @@ class Transport(Protocol):
         """Never waits, and never fails: what cannot be sent is lost."""
         ...
 
-    def tell(self, to: str, row: list[Any], only: int = 0) -> int:
+    def tell(self, to: str, row: list[Any], only: int = 0, *, later: bool = False) -> int:
         """A word to another node. Returns the start of it that alone can hear this; 0 if nobody can.
 
-        With `only`, it is told to that start and to no other.
+        With `only`, it is told to that start and to no other. With `later` it may wait a moment for a message that
+        carries it along; a second one takes its place.
         """
         ...
 
@@ -130,7 +131,7 @@ class MemoryTransport:
         else:
             self._count("unsent")
 
-    def tell(self, to: str, row: list[Any], only: int = 0) -> int:  # noqa: ARG002
+    def tell(self, to: str, row: list[Any], only: int = 0, *, later: bool = False) -> int:  # noqa: ARG002
         if to not in self.net.overheard_by or to not in self.others:
             return 0
         if to in self.links.dumb_to:

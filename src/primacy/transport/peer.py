@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from primacy.election.messages import Message
 from primacy.transport.seal import Windows
+from primacy.transport.short import Shorthand
 
 
 class Address(NamedTuple):
@@ -41,6 +42,9 @@ class Peer:
         self.last: Message | None = None
         """The last message that was sent: again, once, if it turns out that its receiver has started anew."""
         self.last_counter = 0
+        self.short = Shorthand()
+        self.word = b""
+        """What waits to be carried along by the next message."""
         self.heard_s = 0.0
         self.greeted_s = 0.0
         self.complained: set[str] = set()

@@ -8,7 +8,7 @@ election and receiver. So a datagram of another cluster, of another election, fo
 back, has no good seal. `key` is kept for keys of single nodes; 0 is the cluster's one secret, and all nodes that have
 it trust each other fully.
 
-Four sorts:
+Five sorts:
 
 - a message belongs to this start of the receiver, and comes once: the receiver's boot must be ours, the counter must be
   new in the window of its sender's start. So nothing that was recorded before a restart is ever heard after it.
@@ -18,6 +18,7 @@ Four sorts:
   repeated. Its term and its sender's boot are in it.
 - a word is what nodes tell each other beside the election (how they stand, what happened, orders of an operator): as
   safe from repetition as a message, and never seen by a strategy.
+- a message that carries a word along, which was in no hurry: the length of the message in two bytes, both after it.
 
 A sort that is not known here is of a later version: counted, and not heard.
 
@@ -66,9 +67,10 @@ class Sort(IntEnum):
     RELEASE = 1
     GREETING = 2
     WORD = 3
+    CARRIES = 4
 
 
-_SORTS = frozenset(Sort)
+_SORTS = {int(sort): sort for sort in Sort}
 
 
 class Drop(NamedTuple):
@@ -209,7 +211,7 @@ class Seal:
             return Drop("head", sender)
         if sort not in _SORTS:
             return Drop("unknown", sender)
-        return Opened(Sort(sort), sender, boot, receiver_boot, counter, body[HEAD.size + length :])
+        return Opened(_SORTS[sort], sender, boot, receiver_boot, counter, body[HEAD.size + length :])
 
     def _is_good(self, body: bytes, tag: bytes) -> bool:
         good = False

@@ -23,14 +23,18 @@ from typing import Any
 
 from primacy.election.messages import Message, Release
 from primacy.errors import CannotHere, InUse
-from primacy.transport import Hear, Overhear, ReadyDatagram, Trouble, ignored
+from primacy.transport import Hear, Overhear, ReadyDatagram, Trouble, ignored, says
 from primacy.transport.doubles import FORGOTTEN_S, Doubles
 from primacy.transport.layout import LAYOUT, packed, packed_word, unpacked, unpacked_word
 from primacy.transport.links import Links
 from primacy.transport.peer import Address, Peer, SocketAddress, numeric
-from primacy.transport.seal import DATAGRAM_BYTES_MAX, Drop, Opened, Seal, Sort
+from primacy.transport.seal import DATAGRAM_BYTES_MAX, HEAD, NAME_BYTES_MAX, TAG_BYTES, Drop, Opened, Seal, Sort
+from primacy.transport.short import Lost, is_short
+from primacy.transport.tally import Tally
 
 __all__ = ["Address", "UdpTransport"]
+
+CARRIED_BYTES_MAX = DATAGRAM_BYTES_MAX - HEAD.size - NAME_BYTES_MAX - TAG_BYTES - 2
 
 READS_MAX = 64
 """Datagrams of one node in a turn: several beats of a hundred nodes, and still only about a millisecond."""
@@ -40,10 +44,8 @@ SILENT_S = 30.0
 """A name is looked up again when its node was silent this long."""
 GREETING_S = 0.02
 """Between two greetings of one node; a restart needs one."""
-SAY_AFTER_S = 1.0
-SAY_AGAIN_S = 60.0
-SAID = ("size", "foreign", "seal", "stranger", "layout", "head", "payload", "replay")
-"""Drops that somebody should look into; the others are a network's daily life."""
+CARRY_S = 0.3
+"""So long a word that is in no hurry waits for a message to carry it: a beat of most profiles."""
 
 
 class UdpTransport:
@@ -55,7 +57,7 @@ class UdpTransport:
         self.seal = seal
         self.listen = listen
         self.complain = complain
-        self.counters: dict[str, int] = {}
+        self.tally = Tally(complain)
         self.links = Links()
         self.doubles = Doubles()
         self.peers = {name: Peer(name, others[name]) for name in sorted(others)}
@@ -64,9 +66,12 @@ class UdpTransport:
         self._door: socket.socket | None = None
         self._bound: SocketAddress = (listen.host, listen.port)
         self._resolving: asyncio.Task[None] | None = None
-        self._saying: asyncio.TimerHandle | None = None
-        self._unsaid: dict[str, int] = {}
+        self._carrying: asyncio.Handle | None = None
         self._loop: asyncio.AbstractEventLoop
+
+    @property
+    def counters(self) -> dict[str, int]:
+        return self.tally.counters
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -88,9 +93,10 @@ class UdpTransport:
         if self._resolving is not None:
             self._resolving.cancel()
             self._resolving = None
-        if self._saying is not None:
-            self._saying.cancel()
-            self._saying = None
+        self.tally.close()
+        if self._carrying is not None:
+            self._carrying.cancel()
+            self._carrying = None
         for peer in self.peers.values():
             self._hang_up(peer)
         if self._door is not None:
@@ -127,7 +133,7 @@ class UdpTransport:
             fresh.connect(address)
         except OSError as error:  # no route: tried again with the names
             fresh.close()
-            self._complain_once(peer, f"node {peer.name} cannot be dialled at {peer.dialled}: {error.strerror}")
+            self._complain_once(peer, says.no_route(peer.name, str(peer.dialled), error.strerror or ""))
             return
         finally:
             for one in (*ours, fresh):
@@ -149,16 +155,19 @@ class UdpTransport:
     async def _resolve(self) -> None:
         """Names at once, all together, and again while there is something to find."""
         while True:
-            await asyncio.gather(*(self._find(peer) for peer in self.peers.values()))
+            if sought := [peer for peer in self.peers.values() if self._is_sought(peer)]:
+                await asyncio.gather(*(self._find(peer) for peer in sought))
             await asyncio.sleep(RESOLVE_AGAIN_S)
 
+    def _is_sought(self, peer: Peer) -> bool:
+        return peer.socket is None or self._loop.time() - peer.heard_s > SILENT_S
+
     async def _find(self, peer: Peer) -> None:
-        silent = self._loop.time() - peer.heard_s > SILENT_S
-        if self._door is None or (peer.socket is not None and not silent):
+        if self._door is None:
             return
         found = await self._looked_up(peer.dialled, family=self._door.family)
         if found is None:
-            self._complain_once(peer, f"node {peer.name}: its address {peer.dialled} cannot be resolved yet")
+            self._complain_once(peer, says.unresolved(peer.name, str(peer.dialled)))
         else:
             self._dial(peer, found[1])
 
@@ -185,29 +194,12 @@ class UdpTransport:
         found = [Trouble(peer.name, peer.trouble) for peer in self.peers.values() if peer.trouble]
         now_s = self._loop.time()
         for name, source in self.doubles.found(now_s).items():
-            found.append(self._unheard(name, source, now_s))
+            peer = self.peers.get(name)
+            if peer is None or now_s - peer.heard_s <= FORGOTTEN_S:  # this node itself, or one that is heard
+                found.append(says.twins(name, source))
+            else:
+                found.append(says.unheard(name, source, str(peer.dialled)))
         return found
-
-    def _unheard(self, name: str, source: str, now_s: float) -> Trouble:
-        """Something with a good seal says that it is this node, and is not the start that is heard."""
-        peer = self.peers.get(name)
-        if peer is None or now_s - peer.heard_s <= FORGOTTEN_S:
-            place = f", one of them from {source}" if source else ""
-            return Trouble(
-                name,
-                f"two machines speak as node {name} at the same time{place}: two have this id, or a disk was copied; "
-                "stop one of them",
-                alarm=True,
-            )
-        if source:
-            return Trouble(
-                name,
-                f"node {name} speaks from {source}, and answers go to {peer.dialled}, where it does not get them: "
-                f"correct cluster.manager.nodes.{name}.addr in the file",
-            )
-        return Trouble(
-            name, f"node {name} is heard and does not hear this node: look at the firewall for UDP to {peer.dialled}"
-        )
 
     def _complain_once(self, peer: Peer, sentence: str) -> None:
         peer.trouble = sentence
@@ -220,23 +212,51 @@ class UdpTransport:
     def send(self, to: str, message: Message) -> None:
         peer = self.peers.get(to)
         if peer is None:
-            self._count("unsent")
+            self.tally.count("unsent")
             return
         if type(message) is Release:
             self._put(peer, self.seal.sealed(Sort.RELEASE, to, 0, packed(message)))
             return
-        data = self.seal.sealed(Sort.MESSAGE, to, peer.boot, packed(message))
+        payload, sort = peer.short.packed(message, peer.boot), Sort.MESSAGE
+        if peer.word and len(payload) + len(peer.word) <= CARRIED_BYTES_MAX:
+            payload, sort = len(payload).to_bytes(2, "big") + payload + peer.word, Sort.CARRIES
+            peer.word = b""
+            self._carry_on()
+        data = self.seal.sealed(sort, to, peer.boot, payload)
         peer.last, peer.last_counter = message, self.seal.counter
         self._put(peer, data)
 
-    def tell(self, to: str, row: list[Any], only: int = 0) -> int:
+    def tell(self, to: str, row: list[Any], only: int = 0, *, later: bool = False) -> int:
         peer = self.peers.get(to)
         if peer is None or (only and peer.boot != only):
             return peer.boot if peer is not None else 0
-        data = self.seal.sealed(Sort.WORD, to, peer.boot, packed_word(row))
+        word = packed_word(row)
+        if not later:
+            self._put_word(peer, word)
+        elif word:
+            peer.word = word
+            if self._carrying is None:
+                self._carrying = self._loop.call_later(CARRY_S, self._put_words)
+        return peer.boot
+
+    def _carry_on(self) -> None:
+        """This node is awake: words for others leave in this turn, too, after the messages that may carry them."""
+        if self._carrying is not None:
+            self._carrying.cancel()
+        self._carrying = self._loop.call_soon(self._put_words) if any(p.word for p in self.peers.values()) else None
+
+    def _put_words(self) -> None:
+        """Those that found nobody to carry them."""
+        self._carrying = None
+        for peer in self.peers.values():
+            word, peer.word = peer.word, b""
+            if word:
+                self._put_word(peer, word)
+
+    def _put_word(self, peer: Peer, word: bytes) -> None:
+        data = self.seal.sealed(Sort.WORD, peer.name, peer.boot, word)
         assert len(data) <= DATAGRAM_BYTES_MAX, "whoever makes a word bounds it"
         self._put(peer, data)
-        return peer.boot
 
     def ready_release(self, release: Release) -> list[ReadyDatagram]:
         payload = packed(release)
@@ -248,28 +268,28 @@ class UdpTransport:
 
     def _put(self, peer: Peer, data: bytes) -> None:
         if len(data) > DATAGRAM_BYTES_MAX:
-            self._count("too-long")
+            self.tally.count("too-long")
             self._complain_once(
                 peer,
                 f"a message to node {peer.name} has {len(data)} bytes, and {DATAGRAM_BYTES_MAX} fit: too many nodes",
             )
             return
         if peer.name in self.links.dumb_to:
-            self._count("cut")
+            self.tally.count("cut")
             return
         if peer.socket is None:
-            self._count("unsent")
+            self.tally.count("unsent")
             return
         try:
             peer.socket.send(data)
         except ConnectionRefusedError:  # of an earlier one: this one was not sent
-            self._count("refused")
+            self.tally.count("refused")
             with contextlib.suppress(OSError):
                 peer.socket.send(data)
         except OSError:
-            self._count("unsent")
+            self.tally.count("unsent")
             return
-        self._count("sent")
+        self.tally.count("sent")
 
     # --- receiving ----------------------------------------------------------------------------------------------------
 
@@ -285,10 +305,10 @@ class UdpTransport:
             except BlockingIOError:
                 return
             except ConnectionRefusedError:
-                self._count("refused")
+                self.tally.count("refused")
                 continue
             except OSError:
-                self._count("unread")
+                self.tally.count("unread")
                 return
             if self._take(data, peer, source):
                 return  # mostly it is the only one: to be woken again costs less than to look each time
@@ -301,43 +321,68 @@ class UdpTransport:
             return False
         peer = self.peers.get(opened.sender)
         if peer is None:
-            self._drop("stranger")
+            self.tally.drop("stranger")
             return False
         if peer.name in self.links.deaf_to:
-            self._count("cut")
+            self.tally.count("cut")
             return False
-        known = peer.windows.knows(opened.boot)
+        known = opened.boot == peer.boot or peer.windows.knows(opened.boot)
         if opened.sort is not Sort.RELEASE and not self._is_fresh(peer, opened, source):
             return False
-        message = word = None
-        if opened.sort is Sort.WORD:
-            word = unpacked_word(opened.payload)
-            if word is None:
-                self._drop("payload")
-                return False
-        elif opened.sort is not Sort.GREETING:
-            message = unpacked(opened.sender, opened.payload)
-            if message is None or (type(message) is Release) != (opened.sort is Sort.RELEASE):
-                self._drop("payload")
-                return False
+        content = self._content(peer, opened)
+        if content is None:
+            return False
+        message, word = content
         peer.heard_s = self._loop.time()
         if opened.sort is Sort.GREETING or (opened.sort is not Sort.RELEASE and not known):
             self._meet(peer, opened)
         elif opened.boot != peer.boot and opened.sort is not Sort.RELEASE:
             self.doubles.note(peer.heard_s, peer.name, opened.boot, opened.counter, source)
         peer.trouble = ""
+        if opened.sort is Sort.GREETING:
+            return False
+        self.tally.count("received")
         if message is not None:
-            self._count("received")
             self._hear(message)
-        elif word is not None:
-            self._count("received")
+        if word is not None:
             self._overhear(peer.name, opened.boot, word)
-        return opened.sort is not Sort.GREETING
+        return True
+
+    def _content(self, peer: Peer, opened: Opened) -> tuple[Message | None, list[Any] | None] | None:
+        """The message and the word in it; None, and counted, if it cannot be read."""
+        sort, payload = opened.sort, opened.payload
+        word = None
+        if sort is Sort.GREETING:
+            return None, None
+        if sort is Sort.WORD or sort is Sort.CARRIES:
+            end = 2 + int.from_bytes(payload[:2], "big") if sort is Sort.CARRIES else 0
+            word = unpacked_word(payload[end:])
+            payload = payload[2:end]
+            if word is None:
+                self.tally.drop("payload")
+                return None
+            if sort is Sort.WORD:
+                return None, word
+        short = is_short(payload) and sort is not Sort.RELEASE
+        if short:
+            message = peer.short.unpacked(payload, opened.boot, self.seal.boot)
+            if message is Lost.UNKNOWN:
+                self.tally.count("origin-unknown")
+                self._greet(peer, opened)
+                return None
+        else:
+            message = unpacked(opened.sender, payload) or Lost.WRONG
+        if isinstance(message, Lost) or (type(message) is Release) != (sort is Sort.RELEASE):
+            self.tally.drop("payload")
+            return None
+        if sort is not Sort.RELEASE and not short:
+            peer.short.learn(opened.boot, message.origin)
+        return message, word
 
     def _is_fresh(self, peer: Peer, opened: Opened, source: str) -> bool:
         """For this start of ours, and not heard before. One that knows another start is told about this one."""
         if opened.receiver_boot != self.seal.boot:
-            self._count("other-boot")
+            self.tally.count("other-boot")
             now_s = self._loop.time()
             if opened.sort is Sort.GREETING:  # to somebody else who says that he is this node
                 self.doubles.note(now_s, self.seal.node, opened.receiver_boot, opened.counter, "")
@@ -347,7 +392,7 @@ class UdpTransport:
             self._greet(peer, opened)
             return False
         if not peer.windows.is_new(opened.boot, opened.counter):
-            self._drop("replay")
+            self.tally.drop("replay")
             return False
         return True
 
@@ -363,50 +408,26 @@ class UdpTransport:
 
         Later ones prove nothing new, and a message of an earlier start may have been long on its way. Two followers
         may not have spoken since one of them started anew: what was just said to it is said again, once, or the first
-        question of an election would be lost.
+        question of an election would be lost. So it is said again to one that knows no origin for what was said short.
         """
-        if peer.boot == heard.boot:
-            return
-        unknown, peer.boot = not peer.boot, heard.boot
-        self.doubles.forget(peer.name, heard.boot)
-        message, peer.last = peer.last, None
+        is_new, unknown = peer.boot != heard.boot, not peer.boot
         answers = heard.sort is Sort.GREETING and heard.payload == peer.last_counter.to_bytes(8, "big")
+        if is_new:
+            peer.boot = heard.boot
+            self.doubles.forget(peer.name, heard.boot)
+        elif not answers:
+            return
+        peer.short.say_whole()
+        message, peer.last = peer.last, None
         if message is not None and (unknown or answers):
             self.send(peer.name, message)
 
     # --- counting -----------------------------------------------------------------------------------------------------
 
-    def _count(self, what: str) -> None:
-        self.counters[what] = self.counters.get(what, 0) + 1
-
     def _dropped(self, drop: Drop, dialled: Peer | None) -> None:
-        self._drop(drop.why)
+        self.tally.drop(drop.why)
         sender = self.peers.get(drop.sender)
         if drop.why == "layout" and sender is not None:
-            self._complain_once(
-                sender,
-                f"node {sender.name} speaks layout {drop.layout}, and this version of primacy layout {LAYOUT}: they do "
-                f"not hear each other; upgrade {'this node' if drop.layout > LAYOUT else f'node {sender.name}'}",
-            )
+            self._complain_once(sender, says.other_layout(sender.name, drop.layout, LAYOUT))
         elif drop.why == "seal" and dialled is not None:
-            self._complain_once(
-                dialled,
-                f"what comes from node {dialled.name} has no good seal: its secret, cluster.name or election.name "
-                "is another",
-            )
-
-    def _drop(self, why: str) -> None:
-        self._count(why)
-        if why in SAID:
-            self._unsaid[why] = self._unsaid.get(why, 0) + 1
-            if self._saying is None:
-                self._saying = self._loop.call_later(SAY_AFTER_S, self._say_drops)
-
-    def _say_drops(self) -> None:
-        """Often enough to be seen, and never a line for each."""
-        self._saying = None
-        if self._unsaid:
-            kinds = ", ".join(f"{count} {why}" for why, count in sorted(self._unsaid.items()))
-            self._unsaid = {}
-            self.complain(f"dropped datagrams: {kinds}")
-            self._saying = self._loop.call_later(SAY_AGAIN_S, self._say_drops)
+            self._complain_once(dialled, says.no_seal(dialled.name))

@@ -6,10 +6,12 @@ site packages and no folder of the user's: nothing else can change what it does,
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +28,9 @@ CURE = (
     "to make it strong, run as root (with CAP_SYS_ADMIN in a container), or allow unprivileged user namespaces "
     "(sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone or the AppArmor restriction of them)"
 )
+LOOK_S = 5.0
+"""How long a look at what this machine can do may take."""
+SAID_BYTES_MAX = 65_536
 PASSED_ON = ("LD_LIBRARY_PATH",)
 """Without it some interpreters find no library of their own. Nothing else of the agent's environment is passed on."""
 
@@ -58,6 +63,26 @@ def start_guard() -> GuardProcess:
             start_new_session=True,
         )
     return GuardProcess(process, ours)
+
+
+def containment_here() -> str:
+    """What a guard that is started now, by this user, could do: the sentence, or nothing if none can be started."""
+    if not sys.platform.startswith("linux"):
+        return ""
+    with tempfile.TemporaryDirectory() as folder:
+        guard, line = start_guard()
+        try:
+            line.settimeout(LOOK_S)
+            hello = {"do": "hello", "agent": os.getpid(), "lock": os.path.join(folder, "lock"), "containment": "any"}
+            line.send(json.dumps(hello).encode())
+            said = json.loads(line.recv(SAID_BYTES_MAX))
+            return containment_sentence(said["containment"], said["why"]) if said.get("is") == "ready" else ""
+        except (OSError, ValueError):
+            return ""
+        finally:
+            line.close()
+            guard.kill()
+            guard.wait()
 
 
 def containment_sentence(containment: str, why: str) -> str:

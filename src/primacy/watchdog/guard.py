@@ -88,11 +88,14 @@ class Guard:
         self.datagrams: list[list[Any]] = []
 
     def loop(self) -> None:
+        poll, polled = select.poll(), list[int]()
         while not self.finished():
             tree.set_alarm(self.alarm, self.next_ms())
-            poll = select.poll()
-            for fd in self.watched():
-                poll.register(fd, select.POLLIN)
+            fds = self.watched()
+            if fds != polled:
+                poll, polled = select.poll(), fds
+                for fd in fds:
+                    poll.register(fd, select.POLLIN)
             ready = {fd for fd, _ in poll.poll()}
             if self.agent.fileno() in ready:
                 self.hear_agent()  # before the deadlines: an extension counts by its own instants, however late read

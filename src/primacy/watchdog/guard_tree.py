@@ -38,7 +38,7 @@ if not hasattr(libc, "timer_create"):
 class TimerSpec(ctypes.Structure):
     """struct itimerspec: an interval, which we leave at zero, and the instant."""
 
-    _fields_ = (("every", ctypes.c_long * 2), ("at", ctypes.c_long * 2))
+    _fields_ = tuple((name, ctypes.c_long) for name in ("every_s", "every_ns", "at_s", "at_ns"))
 
 
 class SignalEvent(ctypes.Structure):
@@ -63,9 +63,7 @@ def now_ms() -> int:
 
 
 def instant(at_ms: int) -> TimerSpec:
-    spec = TimerSpec()
-    spec.at[0], spec.at[1] = at_ms // 1_000, at_ms % 1_000 * 1_000_000
-    return spec
+    return TimerSpec(0, 0, at_ms // 1_000, at_ms % 1_000 * 1_000_000)
 
 
 def make_deadman() -> ctypes.c_void_p:

@@ -1,0 +1,98 @@
+"""Waiting for one's turn, and hearing that the end is wanted.
+
+One agent per election and machine: whoever comes second says for whom it waits, and goes on after it. The signals that
+ask an agent to end are heard from its first moment to its last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from typing import Protocol
+
+from primacy.agent.log import Log
+from primacy.node.lock import AgentLock
+
+EXIT_INTERRUPTED = 130
+TURN_LOOK_S = 0.5
+"""How often a second agent looks whether it is its turn, should the end of the first not be seen at once."""
+TURN_AGAIN_S = 0.01
+"""The one that is named is gone: either it is our turn now, or another one is just about to write its name."""
+
+
+class Ends(Protocol):
+    """Who is told to end."""
+
+    def asked_to_end(self, times: int) -> None: ...
+
+
+async def take_turn(lock: AgentLock, election: str, log: Log, asked: Asked) -> None:
+    """One agent per election and machine: whoever comes second says for whom it waits, and goes on after it."""
+    named = -1
+    while not lock.take() and asked.exit_code is None:
+        holder = lock.holder()
+        if holder.pid != named:
+            named = holder.pid
+            log.info(
+                f"waits for {holder}, which holds election {election} on this machine; goes on when it ends",
+                holder=holder.pid,
+            )
+        await _end_of(holder.pid, asked)
+
+
+async def _end_of(pid: int, asked: Asked) -> None:
+    """Until that process ends, a signal comes, or half a second has passed; if it is gone already, a moment."""
+    loop = asyncio.get_running_loop()
+    handle, wait_s = -1, TURN_LOOK_S
+    try:
+        handle = os.pidfd_open(pid) if pid > 0 else -1
+    except OSError:
+        wait_s = TURN_AGAIN_S
+    if handle >= 0:
+        loop.add_reader(handle, asked.event.set)
+    try:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asked.event.wait(), wait_s)
+    finally:
+        if handle >= 0:
+            loop.remove_reader(handle)
+            os.close(handle)
+        asked.event.clear()
+
+
+class Asked:
+    """The signals that ask the agent to end: Ctrl-C gives 130, TERM and HUP give 0."""
+
+    def __init__(self) -> None:
+        self.exit_code: int | None = None
+        self.times = 0
+        self.event = asyncio.Event()
+        self.agent: Ends | None = None
+        loop = asyncio.get_running_loop()
+        self.numbers = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
+            self.numbers.append(signal.SIGHUP)
+        for number in self.numbers:
+            loop.add_signal_handler(number, self._hear, number)
+        # a storm of signals fills the loop's pipe: the interpreter would complain from inside its handler, and may hang
+        signal.set_wakeup_fd(signal.set_wakeup_fd(-1), warn_on_full_buffer=False)
+
+    def _hear(self, number: int) -> None:
+        self.times += 1
+        if self.exit_code is None:
+            self.exit_code = EXIT_INTERRUPTED if number == signal.SIGINT else 0
+        self.event.set()
+        if self.agent is not None:
+            self.agent.asked_to_end(self.times)
+
+    async def settle(self) -> None:
+        """The work is over and the exit code stands: from here to the end of the process no signal changes it.
+
+        They are blocked, not only unheard: the loop gives them back their deadly default when it closes. For that, no
+        other thread may be left that would take them.
+        """
+        self.agent = None
+        await asyncio.get_running_loop().shutdown_default_executor()
+        signal.pthread_sigmask(signal.SIG_BLOCK, self.numbers)

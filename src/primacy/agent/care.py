@@ -1,0 +1,161 @@
+"""What stands around the work of a node and never in its way: hooks, health, the word to systemd, and who led before.
+
+The agent tells it what happens; it looks at the node after each step, notices what changed, and passes it on. Nothing
+here can delay a beat, a start or a stop.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+
+from primacy.agent.child import Child, told
+from primacy.agent.errand import outer_environment
+from primacy.agent.health import HealthCare
+from primacy.agent.hooks import Hooks
+from primacy.agent.notify import Notifier
+from primacy.control import MonitorSays
+from primacy.election.events import Code, Event
+from primacy.election.inputs import Input
+from primacy.election.model import Leadership, Role, View
+from primacy.node.clock import Clock
+from primacy.settings.schema import Settings
+from primacy.watchdog.machine import Happened, Note, State
+
+ENDINGS = (
+    Code.STEP_DOWN,
+    Code.TRANSFER,
+    Code.PAUSED,
+    Code.UNHEALTHY,
+    Code.STOPPING,
+    Code.MAJORITY_LOST,
+    Code.HIGHER_TERM,
+    Code.TERM_AHEAD,
+    Code.GUARD_LOST,
+    Code.CANNOT_START,
+    Code.TOKEN_LOW,
+)
+"""Why a leadership ends. The first one of a term is the reason; what follows is its consequence."""
+STOP_RESERVE_MS = 10_000
+"""Besides the command's own stop time: for the kill, the release, and the last hooks."""
+
+
+class Host(Protocol):
+    """The node, as far as it is looked at from here."""
+
+    def role(self) -> Role: ...
+
+    def view(self) -> View: ...
+
+    def duty_state(self) -> State: ...
+
+    def pid(self) -> int: ...
+
+    def tell(self, given: Input) -> None:
+        """For the election."""
+        ...
+
+    def remark(self, code: str, well: bool, text: str) -> None:
+        """For the log and the events."""
+        ...
+
+
+class Care:
+    """One node's hooks, probes and supervisor."""
+
+    def __init__(self, settings: Settings, node: str, child: Child, clock: Clock, host: Host) -> None:
+        run = settings.run
+        self.settings = settings
+        self.node = node
+        self.host = host
+        self.notifier = Notifier(os.environ, os.getpid())
+        self.hooks = Hooks(run.hooks, run.hook_ms, child.cwd, lambda well, text: host.remark("hook", well, text))
+        self.health = HealthCare(
+            run.health, clock, child.cwd, host.tell, lambda well, text: host.remark("health", well, text)
+        )
+        self.predecessor = ""
+        """Who led before, as far as this node has heard since it started."""
+        self._leads: Leadership | None = None
+        self._reason = ""
+        self._state = State.STOPPED
+        self._run = 0
+        """The run that a hook was told of as started, and not yet as stopped."""
+
+    def start(self) -> None:
+        self.notifier.ready(self._status())
+        self.health.start()
+
+    async def close(self) -> None:
+        await self.health.close()
+        await self.hooks.close()
+        self.notifier.close()
+
+    def stopping(self) -> None:
+        self.notifier.stopping(self.settings.run.stop_ms + STOP_RESERVE_MS)
+
+    def fence_told(self, leadership: Leadership) -> dict[str, str]:
+        """What a fence command is told: for whom it fences, and, if that is known, against whom."""
+        more = told(self.settings.election.name, self.node, leadership)
+        return {**outer_environment(os.environ), **more, "PRIMACY_PREDECESSOR": self.predecessor}
+
+    def says(self, said: MonitorSays) -> None:
+        self.health.said(said.monitor, said.ok, said.detail, said.within_ms)
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def recorded(self, event: Event) -> None:
+        if event.code is Code.FOLLOWS:
+            self.predecessor = event.subject
+        elif event.code in ENDINGS and not self._reason:
+            self._reason = event.code
+
+    def noted(self, note: Note) -> None:
+        match note.what:
+            case Happened.RUNNING:
+                self.predecessor = self.node
+                self._run = note.run
+                self._hook("started", PRIMACY_RUN=str(note.run))
+            case Happened.EXITED if self._run:
+                self._stopped(note.run, str(note.number))
+            case Happened.GUARD_LOST if self._run:
+                self._stopped(note.run, "")
+
+    def _stopped(self, run: int, code: str) -> None:
+        self._run = 0
+        self._hook("stopped", PRIMACY_RUN=str(run), PRIMACY_EXIT_CODE=code)
+
+    def looked(self) -> None:
+        """After each step of election and work: has the role changed, has the work?"""
+        leads = self.host.role() is Role.LEADER
+        if leads != (self._leads is not None):
+            self._role_changed(leads)
+        state = self.host.duty_state()
+        if state is not self._state:
+            self._state = state
+            self.health.runs(state is State.RUNNING)
+            self.notifier.status(self._status())
+
+    def _role_changed(self, leads: bool) -> None:
+        if leads:
+            view = self.host.view()
+            self._leads = Leadership(self.node, view.term, view.token, 0)
+            self._reason = ""
+            self._hook("elected")
+        else:
+            self._hook("lost", PRIMACY_REASON=self._reason)
+            self._leads = None
+        self.notifier.status(self._status())
+
+    def _hook(self, kind: str, **more: str) -> None:
+        if self._leads is not None:
+            self.hooks.happened(kind, {**told(self.settings.election.name, self.node, self._leads), **more})
+
+    def _status(self) -> str:
+        """One sentence for `systemctl status`."""
+        view, state = self.host.view(), self.host.duty_state()
+        if state is State.RUNNING:
+            return f"leads term {view.term}; the command runs, process {self.host.pid()}"
+        if view.waits_for:
+            return f"{view.role}, term {view.term}; waits for {view.waits_for}"
+        leader = f", {view.leader} leads" if view.leader else ""
+        return f"{view.role}, term {view.term}; the command is {state} here{leader}"

@@ -1,0 +1,188 @@
+"""The proof of `primacy run`: every fault of real processes and links many times, and ten minutes on a busy machine.
+
+    python -m tests.proof_run [--rounds 20] [--busy-s 600] [--only processes,links,chaos,...]
+
+Takes about 25 minutes on two cores (`make proof PART=run`) and prints a summary that belongs into a release's notes:
+rounds, handovers, durations, voids. Exit 1 if two commands ever ran at once, if nobody ran, or if a planted defect was
+missed. A window of the busy machine in which the canary was late by more than a beat is void, and said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests import test_faults_links, test_faults_process
+from tests.canary import NOTES, Canary
+from tests.crowd import HANG, Crowd, burning, crowd_in
+from tests.sizes import PYTEST, say_notes
+from tests.test_faults_chaos import case_chaos
+
+LONG_ROUNDS = {"F47 restart storm": 0.5, "F12 busy machine": 0.5}
+"""A fraction of the rounds, for cases that are many faults each."""
+FRESH = ("F10 tree that forks",)
+"""It fills the file of stamps: every round has a crowd of its own."""
+WINDOW_S = 60
+CHAOS_S = 30
+REPEATS = 3
+"""Of the tests of members and ballots."""
+
+Case = Callable[[Crowd], None]
+
+
+def rounds_of(name: str, case: Case, rounds: int, folder: Path, names: str, switched: bool) -> bool:
+    """One line: how often, how long, and whether it held."""
+    took_s: list[float] = []
+    lives = 0
+    try:
+        for number in range(rounds if name in FRESH else 1):
+            where = folder / f"{number}"
+            where.mkdir(parents=True)
+            with crowd_in(where, names, plant=HANG, switched=switched) as crowd:
+                for _ in range(1 if name in FRESH else rounds):
+                    began = time.monotonic()
+                    case(crowd)
+                    took_s.append(time.monotonic() - began)
+                lives += len({(one.token, one.run) for one in crowd.lives()})
+    except AssertionError as fault:
+        print(f"{name:45} FAILED in round {len(took_s) + 1} of {rounds}: {fault}", flush=True)
+        return False
+    middle_s, most_s = statistics.median(took_s), max(took_s)
+    print(
+        f"{name:45} {rounds:3} rounds, {lives:4} commands, 0 overlaps; a round took {middle_s:.1f} s, {most_s:.1f} s "
+        "at most",
+        flush=True,
+    )
+    return True
+
+
+def faults(cases: dict[str, Case], rounds: int, names: str, switched: bool) -> bool:
+    held = True
+    with tempfile.TemporaryDirectory(prefix="proof-") as folder:
+        Path(folder).chmod(0o755)
+        for number, (name, case) in enumerate(cases.items()):
+            some = max(1, int(rounds * LONG_ROUNDS.get(name, 1)))
+            held = rounds_of(name, case, some, Path(folder) / f"{number}", names, switched) and held
+    return held
+
+
+def processes(options: argparse.Namespace) -> bool:
+    return faults(test_faults_process.CASES, options.rounds, "abc", False)
+
+
+def links(options: argparse.Namespace) -> bool:
+    held = faults(test_faults_links.CASES, options.rounds, "abcde", True)
+    four = {"F18 two and two of four": test_faults_links.case_two_and_two}
+    return faults(four, max(1, options.rounds // 2), "abcd", True) and held
+
+
+def chaos(options: argparse.Namespace) -> bool:
+    """Faults that meet, with seeds that nobody chose."""
+    seeds = [secrets.randbelow(10**6) for _ in range(max(1, options.rounds // 4))]
+    cases = {f"chaos {seed}": lambda crowd, seed=seed: case_chaos(crowd, seed, CHAOS_S) for seed in seeds}
+    with tempfile.TemporaryDirectory(prefix="proof-") as folder:
+        return all(
+            [rounds_of(name, case, 1, Path(folder) / name, "abcde", True) for name, case in cases.items()]  # noqa: C419
+        )
+
+
+def busy(options: argparse.Namespace) -> bool:
+    """Three nodes in `lan`, every core burning: in windows, each beside a canary, no handover."""
+    needless = void = windows = 0
+    worst_ms = 0.0
+    with tempfile.TemporaryDirectory(prefix="proof-") as folder, crowd_in(Path(folder), "abc", "lan") as crowd:
+        crowd.settle()
+        with burning(os.cpu_count() or 1):
+            end = time.monotonic() + options.busy_s
+            while time.monotonic() < end:
+                before = crowd.acting()
+                with Canary(crowd.timing.beat_ms) as canary:
+                    time.sleep(min(WINDOW_S, max(0.0, end - time.monotonic())))
+                after = crowd.acting()
+                windows += 1
+                is_void = canary.worst_ms > canary.beat_ms
+                void += is_void
+                needless += len([t for t in crowd.tokens() if before.token < t <= after.token]) * (not is_void)
+                worst_ms = max(worst_ms, canary.worst_ms)
+        crowd.one_now()
+    print(
+        f"both cores busy for {options.busy_s} s at lan: {needless} needless handovers in {windows - void} windows, "
+        f"{void} void; the canary woke {worst_ms:.0f} ms late at most",
+        flush=True,
+    )
+    return needless == 0 and void < windows
+
+
+def tests(*arguments: str) -> bool:
+    environment = {**os.environ, "PRIMACY_SIZE": "proof"}
+    return not subprocess.run([*PYTEST, *arguments], env=environment, check=False).returncode
+
+
+def members(options: argparse.Namespace) -> bool:
+    """First starts and changed lists in every order, and the failing disk."""
+    names = ("tests/test_faults_members.py", "tests/test_faults_ballot.py")
+    return all(tests(*names) for _ in range(min(REPEATS, options.rounds)))
+
+
+def calm(_: argparse.Namespace) -> bool:
+    """With a flood of 20 s, and half a minute of fuzzing from outside and from inside."""
+    return tests("-s", "tests/test_faults_calm.py", "tests/test_fuzz_datagrams.py")
+
+
+def mutants(_: argparse.Namespace) -> bool:
+    return tests("tests/test_faults_mutants.py", "tests/test_guard.py", "-k", "mutant")
+
+
+def ordinary(_: argparse.Namespace) -> bool:
+    return not subprocess.run([sys.executable, "-m", "tests.ordinary"], check=False).returncode
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], bool]] = {
+    "processes": processes,
+    "links": links,
+    "chaos": chaos,
+    "members": members,
+    "calm": calm,
+    "mutants": mutants,
+    "ordinary": ordinary,
+    "busy": busy,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.proof_run", description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=20, help="of every case (20)")
+    parser.add_argument("--busy-s", type=int, default=600, help="how long both cores are busy (600)")
+    parser.add_argument("--only", default=",".join(PARTS), help="some of the parts, with commas between them")
+    options = parser.parse_args()
+    wanted = options.only.split(",")
+    if set(wanted) - PARTS.keys():
+        parser.error(f"no such part: {', '.join(sorted(set(wanted) - PARTS.keys()))}; there are {', '.join(PARTS)}")
+    own = NOTES not in os.environ
+    if own:
+        handle, os.environ[NOTES] = tempfile.mkstemp(prefix="notes-")
+        os.close(handle)
+        os.chmod(os.environ[NOTES], 0o666)
+    began = time.monotonic()
+    results = {}
+    for name in wanted:
+        since = time.monotonic()
+        results[name] = PARTS[name](options)
+        print(f"{name}: {'held' if results[name] else 'FAILED'} after {time.monotonic() - since:.0f} s", flush=True)
+    if own:
+        say_notes(os.environ[NOTES])
+        os.unlink(os.environ[NOTES])
+    print(f"proof of run: {results}, {time.monotonic() - began:.0f} s")
+    return 0 if all(results.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""Hooks: who is told what, one at a time and bounded, and never in the way of a stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.test_cli_agent import Node, Say, alive, say  # noqa: F401
+
+from primacy.agent.hooks import WAITING_MAX, Hooks
+
+
+class Told:
+    """Hooks in a folder, and what they had to say."""
+
+    def __init__(self, folder: Path, script: str, limit_ms: int = 5_000) -> None:
+        self.folder = folder
+        self.sentences: list[tuple[bool, str]] = []
+        command = ("sh", "-c", script)
+        self.hooks = Hooks({"started": command, "lost": command}, limit_ms, str(folder), self._say)
+
+    def _say(self, well: bool, text: str) -> None:
+        self.sentences.append((well, text))
+
+    async def until(self, check: Callable[[], object]) -> None:
+        async with asyncio.timeout(15):
+            while not check():
+                await asyncio.sleep(0.003)
+
+
+def test_one_at_a_time_of_a_kind_in_order_and_bounded(tmp_path: Path) -> None:
+    async def play() -> None:
+        told = Told(tmp_path, 'mkdir busy && echo "$PRIMACY_EVENT $N" >> log && sleep 0.02 && rmdir busy')
+        for number in range(WAITING_MAX + 3):
+            told.hooks.happened("started", {"N": str(number)})
+        told.hooks.happened("elected", {"N": "nobody asked for this kind"})
+        await told.until(lambda: len(told.sentences) == WAITING_MAX + 3)
+        await told.hooks.close()
+        wrote = (tmp_path / "log").read_text().splitlines()
+        assert wrote == [f"started {number}" for number in range(WAITING_MAX + 1)]
+        assert [text for well, text in told.sentences if not well] == [
+            f"the hook started is not told of an event: {WAITING_MAX} wait for it already"
+        ] * 2
+
+    asyncio.run(play())
+
+
+def test_kinds_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    async def play() -> None:
+        told = Told(tmp_path, '[ "$PRIMACY_EVENT" = lost ] || sleep 300')
+        told.hooks.happened("started", {})
+        told.hooks.happened("lost", {})
+        await told.until(lambda: told.sentences == [(True, "the hook lost ended with code 0")])
+        began = time.monotonic()
+        await told.hooks.close()
+        assert time.monotonic() - began < 10
+        assert told.sentences[-1] == (False, "the hook started is killed: the agent ends")
+
+    asyncio.run(play())
+
+
+def test_a_hook_that_hangs_is_killed_with_what_it_started_and_one_that_fails_is_said(tmp_path: Path) -> None:
+    async def play() -> None:
+        told = Told(tmp_path, 'sleep 300 & echo $! > pid; [ "$FAIL" ] && exit 3; wait', limit_ms=200)
+        told.hooks.happened("lost", {})
+        await told.until(lambda: told.sentences)
+        assert told.sentences == [(False, "the hook lost was killed: it did not end within 200 ms")]
+        pid = int((tmp_path / "pid").read_text())
+        await told.until(lambda: not alive(pid))
+        told.hooks.happened("lost", {"FAIL": "yes"})
+        await told.until(lambda: len(told.sentences) == 2)
+        assert told.sentences[-1] == (False, "the hook lost ended with code 3")
+        os.kill(int((tmp_path / "pid").read_text()), 9)  # what a hook leaves behind on purpose is its own
+        missing = Hooks({"lost": ("no-such-command",)}, 100, str(tmp_path), told._say)
+        missing.happened("lost", {})
+        await told.until(lambda: len(told.sentences) == 3)
+        why = "the hook lost ended with code 126: no-such-command: No such file or directory"
+        assert told.sentences[-1] == (False, why)
+
+    asyncio.run(play())
+
+
+def test_a_node_tells_its_hooks_and_does_not_wait_for_them(say: Say, tmp_path: Path) -> None:  # noqa: F811
+    script = (
+        'echo "$PRIMACY_EVENT $PRIMACY_NODE $PRIMACY_ELECTION $PRIMACY_TERM $PRIMACY_RUN $PRIMACY_EXIT_CODE'
+        ' $PRIMACY_REASON $PRIMACY_TOKEN" >> told; [ $PRIMACY_EVENT != stopped ] || sleep 300'
+    )
+    command = f"[sh, -c, '{script}']"
+    kinds = ", ".join(f"{kind}: {command}" for kind in ("elected", "started", "stopped", "lost"))
+    (tmp_path / "primacy.yaml").write_text(f"run: {{hooks: {{{kinds}}}, hook_ms: 60000}}\n")
+    node = Node(tmp_path)
+    ran = node.runs(say)
+    assert say("step-down", "--state-dir", node.state).code == 0
+    node.until(say, lambda s: s["term"] > ran["term"] and s["duty"]["state"] == "running", "the next term")
+    began = time.monotonic()
+    assert node.end() == 0
+    assert time.monotonic() - began < 10
+    wrote = [line.split() for line in (tmp_path / "told").read_text().splitlines()]
+    me, term, token = ran["node"], str(ran["term"]), str(ran["token"])
+    first = [line[:-1] for line in wrote if line[-1] == token]
+    assert sorted(first) == sorted(
+        [
+            ["elected", me, "main", term],
+            ["started", me, "main", term, "1"],
+            ["stopped", me, "main", term, "1", "143"],
+            ["lost", me, "main", term, "step-down"],
+        ]
+    )
+    assert {line[0] for line in wrote if line[-1] != token} >= {"elected", "started", "lost"}
+    assert "the hook stopped is killed: the agent ends" in node.err.read_text()
+    assert "the hook elected ended with code 0" in say("why", "--state-dir", node.state, "--last", "1000").out
