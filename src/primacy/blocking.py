@@ -76,6 +76,8 @@ class Election:
         self._waits = False
         self._opened = self._left = False
         self._rival = ""
+        self._vain = self._candidacy.standing
+        """How it stood when somebody gave up waiting."""
 
     def __enter__(self) -> Self:
         if self._opened:
@@ -155,6 +157,7 @@ class Election:
             finally:
                 self._waits = False
                 if self._given is None:
+                    self._vain = self.standing
                     self._candidacy.stand(False)
                 self._given = None
 
@@ -249,7 +252,7 @@ class Lock:
         try:
             found = election.acquire(self._within_ms)
             if found is None:
-                raise InUse(waited_in_vain(self.name, self._within_ms, election.standing))
+                raise InUse(waited_in_vain(self.name, self._within_ms, election._vain))
             self._leadership = found.__enter__()
         except BaseException:
             self._election = None

@@ -82,6 +82,8 @@ class Election:
         self._held: AsyncLeadership | None = None
         self._done: asyncio.Future[None] | None = None
         self._rival = ""
+        self._vain = self._candidacy.standing
+        """How it stood when somebody gave up waiting."""
         self._turned = asyncio.Event()
         """Set whenever something changed that a waiting caller may want to know."""
 
@@ -163,6 +165,7 @@ class Election:
             async with asyncio.timeout_at(deadline):
                 hold = await waiter
         except (TimeoutError, asyncio.CancelledError) as error:
+            self._vain = self.standing
             self._candidacy.stand(False)
             given = waiter.result() if waiter.done() and not waiter.cancelled() else None
             if given is not None:

@@ -55,7 +55,7 @@ class Lock:
         try:
             found = await election.acquire(self._within_ms)
             if found is None:
-                raise InUse(blocking.waited_in_vain(self.name, self._within_ms, election.standing))
+                raise InUse(blocking.waited_in_vain(self.name, self._within_ms, election._vain))
             self._leadership = await found.__aenter__()
         except BaseException:
             self._election = None
@@ -160,7 +160,7 @@ def once(name: str, *, store: Any, at_least_ms: int = 0, within_ms: int | None =
                 async with Election(name, store=store, **options) as election:
                     leadership = await election.acquire(_patience_ms(within_ms, election), unless_held=True)
                     if leadership is None:
-                        return _not_first(name, election.standing, election._rival)
+                        return _not_first(name, election._vain, election._rival)
                     return await _run_kept(leadership, lambda: function(*args, **kwargs), at_least_ms)
 
             return run_if_first
@@ -170,7 +170,7 @@ def once(name: str, *, store: Any, at_least_ms: int = 0, within_ms: int | None =
             with blocking.Election(name, store=store, **options) as election:
                 leadership = election.acquire(_patience_ms(within_ms, election), unless_held=True)
                 if leadership is None:
-                    return _not_first(name, election.standing, election._rival)
+                    return _not_first(name, election._vain, election._rival)
                 return _run_kept_here(leadership, lambda: function(*args, **kwargs), at_least_ms)
 
         return run_here_if_first
