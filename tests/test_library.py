@@ -595,8 +595,10 @@ def test_nothing_is_left_behind(place: Place) -> None:
     descriptors, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
     for _ in range(10):
         run(body)
-    assert len(os.listdir("/proc/self/fd")) <= descriptors
-    assert threading.active_count() <= threads
+    end = time.monotonic() + WITHIN_S  # on a busy machine the last thread may take a moment to go
+    while len(os.listdir("/proc/self/fd")) > descriptors or threading.active_count() > threads:
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_wrong_calls_say_what_would_be_right(place: Place) -> None:
@@ -671,6 +673,8 @@ def test_the_applications_own_engine_is_a_store(asynchronous: bool, tmp_path: Pa
         await engine.dispose() if asynchronous else engine.dispose()
 
     run(body)
-    (answer,) = open_store(f"sqlite:///{tmp_path}/app.db").look([Look("job")])
+    store = open_store(f"sqlite:///{tmp_path}/app.db")
+    (answer,) = store.look([Look("job")])
+    store.close()
     assert answer.row is not None
     assert answer.row.released
