@@ -41,7 +41,7 @@ debian = { $(2); } >/dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && command -v apt-ge
   echo "$(1) is not here and cannot be installed: the tests that need it are skipped, and say so"
 
 peers: setup ## what the benchmarks compare with: etcd from Debian's packages (unpacked, not installed), PySyncObj
-	@[ -x .venv/peers/usr/bin/etcd ] || command -v etcd >/dev/null || { mkdir -p .venv/peers/deb && cd .venv/peers/deb && \
+	@[ -x .venv/peers/usr/bin/etcdctl ] || { command -v etcd && command -v etcdctl; } >/dev/null || { mkdir -p .venv/peers/deb && cd .venv/peers/deb && \
 	  { apt-get download -qq etcd-server etcd-client 2>/dev/null || { apt-get update -qq && apt-get download -qq etcd-server etcd-client; } >/dev/null 2>&1; } && \
 	  for package in *.deb; do dpkg -x "$$package" ..; done; } || \
 	  echo "etcd is not here and cannot be had: what compares with it is skipped, and says so"
@@ -57,7 +57,11 @@ examples: setup ## the packages that the programs in examples/ are run with
 test: setup check packages peers examples ## everything once
 	@$(BIN)/python -m tests.sizes test
 
+<<<<<<< HEAD
 proof: setup check packages peers examples ## the counts and durations that a release must show; PART=core|...
+=======
+proof: setup check packages peers ## the counts and durations that a release must show; PART=core|run
+>>>>>>> 6d62ca629d79f7fc75e93330f942412ee70a9a3a
 	@$(BIN)/python -m tests.sizes proof $(PART)
 
 check: setup ## format, lint, strict types, import arrows

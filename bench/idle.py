@@ -142,6 +142,7 @@ def _inside(party: str, slice_s: float, slices: int) -> None:
             found = [_slice(watch, roots, slice_s) for _ in range(slices)]
             largest = _largest(roots)
         finally:
+            processes.deaf()
             for one in (cluster, etcd):
                 if one is not None:
                     one.end()
@@ -168,4 +169,5 @@ def _largest(roots: list[int]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    _inside(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]))
+    with processes.ended_in_order():
+        _inside(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]))

@@ -141,10 +141,9 @@ class SyncObjs:
 
     name = "pysyncobj"
 
-    def __init__(self, watch: Watch, folder: Path) -> None:
+    def __init__(self, watch: Watch, *, lock: bool = False) -> None:
         self.watch = watch
-        self.folder = folder / self.name
-        self.folder.mkdir()
+        self.lock = lock
         self.addresses = [f"127.0.0.1:{port}" for port in processes.free_ports(NODES)]
         self.nodes: dict[str, subprocess.Popen[bytes]] = {}
         self._all: list[subprocess.Popen[bytes]] = []
@@ -159,7 +158,7 @@ class SyncObjs:
 
     def start_one(self, address: str) -> None:
         others = [one for one in self.addresses if one != address]
-        argv = [sys.executable, "-m", "bench.syncobj_node", address, *others]
+        argv = [sys.executable, "-m", "bench.syncobj_node", *(["--lock"] if self.lock else []), address, *others]
         self.nodes[address] = processes.start(self.watch, f"{self.name} {address}", argv, ROOT)
         self._all.append(self.nodes[address])
 
@@ -171,6 +170,9 @@ class SyncObjs:
         self.nodes[address].wait(processes.ENDS_S)
         self.start_one(address)
         self.settle(address, since)
+
+    def holds(self, line: Line) -> bool:
+        return line.source.startswith(f"{self.name} ") and line.text == "holds"
 
     def settle(self, address: str, since: int) -> None:
         source = f"{self.name} {address}"

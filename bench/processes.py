@@ -7,7 +7,8 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.watch import Watch
@@ -46,6 +47,22 @@ def end(processes: Iterable[subprocess.Popen[bytes]]) -> None:
             signal_to(pid, signal.SIGKILL)
     for one in alive:
         one.wait(ENDS_S)
+
+
+@contextlib.contextmanager
+def ended_in_order() -> Iterator[None]:
+    """SIGTERM is an end like any other: what was started is ended."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def deaf() -> None:
+    """From here on to the end of this process: no second signal breaks off what a first one began."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def signal_to(pid: int, number: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from statistics import median
 from typing import Any, NamedTuple
 
 
@@ -27,8 +28,7 @@ class Row(NamedTuple):
 
 def spread(values: Sequence[float], unit: str = "ms") -> str:
     """Median, and the least and the most."""
-    middle = sorted(values)[len(values) // 2]
-    return f"{middle:.1f} ({min(values):.1f}..{max(values):.1f}) {unit}"
+    return f"{median(values):.1f} ({min(values):.1f}..{max(values):.1f}) {unit}"
 
 
 def table(rows: list[Row]) -> str:

@@ -16,6 +16,8 @@ from bench.peers import EtcdLocks, SyncObjs
 from bench.processes import ENDS_S
 from bench.watch import Watch, rings
 
+LOCK_S_MOST = 180.0
+
 
 class Took(NamedTuple):
     """Milliseconds since the failure, or since the order."""
@@ -82,6 +84,20 @@ def leader_killed(objs: SyncObjs) -> Took:
     elected = watch.until(objs.leads, since, "the next leader of PySyncObj")
     objs.back(old)
     return Took(since_ms(began_ns, elected.at_ns))
+
+
+def lock_holder_killed(watch: Watch) -> float:
+    """PySyncObj's lock, once: it is given to another when nothing was heard of its holder for 75 s."""
+    objs = SyncObjs(watch, lock=True)
+    try:
+        objs.start()
+        holds = watch.until(objs.holds, 0, "the first holder of PySyncObj's lock")
+        since, began_ns = len(watch.lines), time.monotonic_ns()
+        objs.nodes[holds.source.partition(" ")[2]].kill()
+        again = watch.until(objs.holds, since, "the next holder of PySyncObj's lock", LOCK_S_MOST)
+    finally:
+        objs.end()
+    return since_ms(began_ns, again.at_ns)
 
 
 # --- in order ---------------------------------------------------------------------------------------------------------

@@ -76,8 +76,9 @@ def test_the_limit_of_quick_ends_is_a_setting(start: Start, tmp_path: Path) -> N
 def test_the_contract_says_which_containment_holds_here_and_why(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.run(["contract", "--profile", "lan", "--stop-after-loss", "30000"]) == 0
     said = capsys.readouterr().out
+    whole = " ".join(said.split())
     assert re.search(
-        r"Started by this user on this machine: containment is (strong: .*|weak: .*to make it strong)", said
+        r"Started by this user on this machine: containment is (strong: .*|weak: .*to make it strong)", whole
     )
     assert "time to stop when planned (run.stop_ms)        3,000 ms, leadership is kept meanwhile" in said
     assert "time to stop after a loss (TERM to KILL)       1,100 ms" in said

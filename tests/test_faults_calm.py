@@ -13,11 +13,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from tests import hostile
 from tests.canary import beside_a_canary
-from tests.crowd import Crowd, Node, burning, crowd_in, tell_all
+from tests.crowd import Crowd, Node, burning, crowd_in, tell_all, tree
 
 from primacy.election.messages import Beat, Origin, VoteRequest
 from primacy.settings.timing import PROFILES
@@ -27,7 +28,7 @@ from primacy.transport.seal import Seal, Sort
 
 BEAT_MS = PROFILES["lan"].beat_ms
 FLOOD_S = 20 if os.environ.get("PRIMACY_SIZE") == "proof" else 5
-BUSY_S = 5
+BUSY_S = 3
 FORGED = 40
 """Of each kind."""
 
@@ -162,6 +163,9 @@ def test_F55_A01_A02_A05_forged_flipped_oversized_and_foreign_datagrams_are_coun
     for node in five.nodes.values():
         assert secret.decode() not in node.text
         assert "Traceback" not in node.text
+        for pid in tree(node.pid):  # A14, A28: agent, guards, init, command
+            for file in ("cmdline", "environ"):
+                assert secret not in Path(f"/proc/{pid}/{file}").read_bytes(), (pid, file)
 
 
 def replay(crowd: Crowd, times: int) -> dict[str, tuple[int, int]]:

@@ -19,7 +19,7 @@ from tests.crowd import HANG, LEAVING, Crowd, Node, burning, crowd_in, tell_all
 
 from primacy.errors import PrimacyError
 
-CHAOS_S = 8.0
+CHAOS_S = 6.0
 STAMPED_MAX = 450
 """Commands that the file of stamps can hold; a run ends before it is full."""
 

@@ -6,6 +6,7 @@ its own: what is judged is who ran, and never how soon.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +18,8 @@ from typing import Any
 import pytest
 from tests import crowd as crowds
 from tests.crowd import Crowd, crowd_in, free_ports
+
+from primacy.errors import Refused
 
 AT_ONCE = 6
 
@@ -42,7 +45,9 @@ def first_start(folder: Path, order: Sequence[str], init: str) -> None:
         if init:
             assert crowd.lives() == []
             for name in init:
-                crowd.order(crowd.nodes[name], "/v1/init", {})
+                crowd.nodes[name].document()
+                with contextlib.suppress(Refused):  # said a second time, when it has begun already
+                    crowd.nodes[name].ask("/v1/init", {})
         crowd.acting()
         crowd.agree()
         crowd.one_now()
@@ -154,6 +159,19 @@ def test_F37_a_ballot_that_is_lost_or_torn_mutes_its_node_until_all_have_answere
         lost, away = (name for name in three.names if name != leader)
 
 
+def said_by(crowd: Crowd, name: str, said: str, why: str) -> None:
+    """In what `status` is made from there, of all nodes, and in what `why` is made from."""
+    node = crowd.nodes[name]
+
+    def in_status() -> bool:
+        cluster = node.ask("/v1/cluster")
+        return any(said in each for each in (*cluster["alarms"], *(str(row["waits_for"]) for row in cluster["nodes"])))
+
+    crowd.until(in_status, f"{said!r} in the status of {name}")
+    events = node.state / crowds.CLUSTER / crowds.ELECTION / "events.jsonl"
+    crowd.until(lambda: why in events.read_text(), f"{why!r} in the events of {name}")
+
+
 def test_F49_two_machines_with_one_id_are_both_muted_and_said(three: Crowd) -> None:
     """A disk was copied: the others hear two boots of one start, and the one that leads goes on."""
     leader = three.settle().name
@@ -169,6 +187,7 @@ def test_F49_two_machines_with_one_id_are_both_muted_and_said(three: Crowd) -> N
         three.until(lambda n=node: n.document()["role"] == "muted", f"{node.log.name} to be mute")  # type: ignore[misc]
         assert "an operator: another machine speaks with this id" in node.document()["waits_for"]
     three.until(lambda: "an id that is used twice" in three.nodes[leader].text, "the alarm")
+    said_by(three, leader, "an operator: another machine speaks with this id", why="an id that is used twice")
     three.one_now()
     for node in nodes:
         node.process.kill()
@@ -192,6 +211,8 @@ def test_F50_a_node_with_other_settings_is_left_out_and_said(three: Crowd) -> No
     three.until(lambda: node.document()["role"] == "muted", "muteness")
     assert "its new list of nodes to be reported by" in node.document()["waits_for"]
     three.until(lambda: f"{other} ignores {leader}" in node.text, "the sentence")
+    other_file = f"node {other} runs with another configuration than {leader}"
+    said_by(three, leader, other_file, why=other_file)
     time.sleep(2 * three.timing.promise_ms / 1_000)
     assert three.one_now().token >= before.token
     assert node.document()["duty"]["state"] == "stopped"

@@ -103,6 +103,29 @@ def case_guard_stopped_first(crowd: Crowd) -> None:
     crowd.one_now()
 
 
+def case_guard_stopped_alone(crowd: Crowd) -> None:
+    """It reads no extension, so that the last one it read ends it; the agent finds it gone and closes the term."""
+    crowd.settle(*LEAVING, "ignore-term")
+    crowd.strike(lambda node: crowds.tell_all(signal.SIGSTOP, node.guards))
+    crowd.mend()
+    crowd.one_now()
+
+
+def case_guard_stopped_and_agent_replaced(crowd: Crowd) -> None:
+    """The agent is killed and started anew while its old guard is stopped and the command lives: it must wait."""
+    crowd.settle(*LEAVING, "ignore-term")
+
+    def stop_and_replace(node: crowds.Node) -> None:
+        crowds.tell_all(signal.SIGSTOP, node.guards)
+        node.process.kill()
+        node.wait()
+        crowd.start(node.name)
+
+    crowd.strike(stop_and_replace)
+    crowd.mend()
+    crowd.one_now()
+
+
 def case_loop_hangs(crowd: Crowd) -> None:
     """One call into C with the interpreter's lock held, for longer than the hold: no thread of the agent could act."""
     crowd.settle(*LEAVING, "ignore-term")
@@ -153,6 +176,8 @@ CASES: dict[str, Callable[[Crowd], None]] = {
     "F04 agent stopped": case_agent_stopped,
     "F07 agent and guard stopped": case_agent_and_guard_stopped,
     "F07 guard and agent stopped": case_guard_stopped_first,
+    "F07 guard stopped": case_guard_stopped_alone,
+    "F07 guard stopped, agent killed and started": case_guard_stopped_and_agent_replaced,
     "F08 loop hangs": case_loop_hangs,
     "F09 TERM ignored": case_term_ignored,
     "F12 busy machine": case_busy,
@@ -187,6 +212,14 @@ def test_F07_agent_and_guard_stopped_while_the_command_has_left_its_session(crow
 
 def test_F07_the_guard_stopped_before_the_agent(crowd: Crowd) -> None:
     case_guard_stopped_first(crowd)
+
+
+def test_F07_the_guard_stopped_alone(crowd: Crowd) -> None:
+    case_guard_stopped_alone(crowd)
+
+
+def test_F07_the_guard_stopped_and_its_agent_replaced(crowd: Crowd) -> None:
+    case_guard_stopped_and_agent_replaced(crowd)
 
 
 def test_F08_a_loop_that_hangs_in_one_call(crowd: Crowd) -> None:

@@ -1,4 +1,4 @@
-"""A08: for a fixed time, bytes of every kind are thrown at the whole way of a datagram: seal, layout, machine.
+"""A08, A11: for a fixed time, bytes of every kind are thrown at the whole way of a datagram: seal, layout, machine.
 
 From outside (junk, and real datagrams cut, flipped or glued) nothing may come of it but a count. From inside (a good
 seal around a message of ours whose fields are anything) no exception may leave: a node that has the secret is trusted
@@ -7,22 +7,27 @@ to be honest, not to be free of bugs.
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import os
 import random
+import re
 import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 from tests.test_transport import EVERY, SECRET, free_ports, seal_of
 
+from primacy.control import key as control_key
 from primacy.election.inputs import Received, Started
 from primacy.election.messages import Message
 from primacy.election.model import Ballot, ListRecord, Member, Membership, Seat
 from primacy.election.raft import RaftOptions, RaftStrategy
 from primacy.settings.timing import PROFILES
+from primacy.transport import seal
 from primacy.transport.layout import packed
 from primacy.transport.seal import Seal, Sort
 from primacy.transport.udp import Address, UdpTransport
@@ -160,3 +165,14 @@ def test_A08_a_good_seal_around_anything_raises_nothing() -> None:
     target = for_a_while(traitor, 2)
     assert target.heard > target.thrown // 10
     assert target.transport.counters["payload"] > target.thrown // 100
+
+
+def test_A11_secrets_are_compared_in_constant_time_only() -> None:
+    """What `==` says about the first bytes, its duration tells whoever guesses the next."""
+    for module in (seal, control_key):
+        text = Path(module.__file__).read_text()
+        assert "compare_digest(" in text
+        compared = [ast.unparse(node) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Compare)]
+        assert not [each for each in compared if re.search(r"\b(tag|digest|said)\b|secret [!=]=", each)], (
+            module.__name__
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.test_cli_agent import FILE, Node, Say, alive, free_ports, say, write_secret  # noqa: F401
+from tests.test_cluster import tree
 
 from primacy.agent.process_duty import DutyView
 from primacy.agent.state import forget_pause, is_paused, keep_pause
@@ -175,7 +177,8 @@ def test_G8_where_nothing_waits_nothing_is_approved(say: Say, tmp_path: Path) ->
 def test_approvals_that_make_no_sense(body: dict[str, Any], says: str) -> None:
     settings = of_mapping({"election": {"mode": "manual"}})
     view = View(Role.LEADER, "a", 7, "a", 1_007, 900, ("a",), "")
-    shot = Snapshot(settings, "a", view, DutyView("process", State.WAITING, 0, 0, 0, "", ""), {}, {}, 0, 0, False, 7)
+    duty = DutyView("process", State.WAITING, 0, 0, 0, "", "")
+    shot = Snapshot(settings, "a", view, duty, {}, {}, 0, 0, False, approval_term=7)
     assert order_of("approve", {"node": "a", "term": 7, "by": "ann"}, shot) == Approve(7, "ann")
     assert order_of("approve", {"node": "a", "term": 7}, shot) == Approve(7, "a holder of the control key")
     with pytest.raises((UsageError, Refused), match=says):
@@ -254,3 +257,77 @@ def test_G8_any_node_shows_who_waits_and_passes_the_approval_on(say: Say, tmp_pa
     finally:
         codes = [node.end() for node in nodes.values()]
     assert codes == [0, 0, 0]
+
+
+def test_G8_a_successor_fences_the_one_that_was_lost_and_not_the_one_that_released(
+    say: Say,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    names = ("a", "b", "c")
+    listed = ", ".join(f'{n}: {{addr: "127.0.0.1:{p}"}}' for n, p in zip(names, free_ports(3), strict=True))
+    script = 'echo "$PRIMACY_TERM $PRIMACY_NODE ${PRIMACY_PREDECESSOR:-nobody}" >> fenced'
+    (tmp_path / "primacy.yaml").write_text(
+        FILE.format(nodes=listed).replace("explicit", "auto") + f"run: {{fence_command: [sh, -c, '{script}']}}\n"
+    )
+    write_secret(tmp_path / "secret")
+    nodes = {name: Node(tmp_path, state=f"state-{name}", front=("--node", name)) for name in names}
+
+    def next_after(seen_at: Node, term: int) -> dict[str, Any]:
+        """Who acts in a later term, as this node sees it."""
+        state = seen_at.until(
+            say, lambda s: s["acting"] and s["leader"] == s["acting"][0] and s["term"] > term, "somebody who acts"
+        )
+        return nodes[state["leader"]].runs(say)
+
+    def fenced() -> list[list[str]]:
+        return [line.split() for line in (tmp_path / "fenced").read_text().splitlines()]
+
+    try:
+        first = next_after(nodes["a"], 0)
+        assert fenced()[-1] == [str(first["term"]), first["node"], "nobody"]
+        assert say("step-down", "--state-dir", nodes[first["node"]].state).code == 0
+        second = next_after(nodes[first["node"]], first["term"])
+        assert int(fenced()[-1][0]) < second["term"], "released, and fenced nevertheless"
+        lost = nodes.pop(second["node"])
+        doomed = tree(lost.process.pid)
+        lost.process.send_signal(signal.SIGSTOP)
+        for pid in (*doomed[1:], doomed[0]):  # guards, command and agent together: nobody is left to release
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        lost.process.wait(WITHIN_S)
+        third = next_after(next(iter(nodes.values())), second["term"])
+        assert fenced()[-1] == [str(third["term"]), third["node"], second["node"]]
+    finally:
+        codes = [node.end() for node in nodes.values()]
+    assert codes == [0, 0]
+
+
+def test_G8_a_leader_that_loses_its_majority_while_it_fences_starts_nothing(say: Say, tmp_path: Path) -> None:  # noqa: F811
+    names = ("a", "b", "c")
+    listed = ", ".join(f'{n}: {{addr: "127.0.0.1:{p}"}}' for n, p in zip(names, free_ports(3), strict=True))
+    (tmp_path / "primacy.yaml").write_text(
+        FILE.format(nodes=listed).replace("explicit", "auto")
+        + "run: {fence_command: [sh, -c, 'echo $$ >> pids; sleep 300'], fence_ms: 600000}\n"
+    )
+    write_secret(tmp_path / "secret")
+    nodes = {name: Node(tmp_path, state=f"state-{name}", front=("--node", name)) for name in names}
+    try:
+        leader = nodes["a"].until(say, lambda s: s["leader"], "a leader")["leader"]
+        others = [node.process for name, node in nodes.items() if name != leader]
+        nodes[leader].until(say, lambda s: "fence command" in (s["waits_for"] or ""), "a leader that fences")
+        nodes[leader].until(say, lambda _: (tmp_path / "pids").exists(), "its fence command")
+        for process in others:
+            process.send_signal(signal.SIGSTOP)
+        lost = nodes[leader].until(say, lambda s: s["role"] != "leader", "a loss")
+        assert lost["duty"]["state"] == "stopped"
+        last = time.monotonic() + WITHIN_S
+        for pid in (tmp_path / "pids").read_text().split():
+            while alive(int(pid)):
+                assert time.monotonic() < last, "the fence command lives on"
+        for process in others:
+            process.send_signal(signal.SIGCONT)
+        nodes[leader].until(say, lambda s: s["leader"], "a leader again")
+    finally:
+        codes = [node.end() for node in nodes.values()]
+    assert codes == [0, 0, 0]
+    assert not [name for name in names if "the command runs: process" in (tmp_path / f"err-state-{name}").read_text()]

@@ -10,7 +10,7 @@ another, and the older one either was over before or is refused. A guard outside
 and is an error.
 
 It takes a connection or session of SQLAlchemy, Django's `connection`, or a plain one of sqlite3, psycopg, psycopg2,
-PyMySQL, MySQLdb or MySQL Connector; `guard_async` those of SQLAlchemy's asyncio. For any other driver, `texts` has the
+PyMySQL or MySQL Connector; `guard_async` those of SQLAlchemy's asyncio. For any other driver, `texts` has the
 statements. The table is made by `create`, once, and not by the guard: in MySQL making one ends a transaction.
 
 Where the protected rows are few, they can carry the token themselves:
@@ -35,7 +35,6 @@ DRIVERS = {
     "psycopg": "postgresql",
     "psycopg2": "postgresql",
     "pymysql": "mysql",
-    "MySQLdb": "mysql",
     "mysql": "mysql",
 }
 VENDORS = {"sqlite": "sqlite", "postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
@@ -170,9 +169,7 @@ class _Mysql(_Port):
         found = self.connection
         if hasattr(found, "server_status"):  # PyMySQL
             return bool(found.server_status & IN_TRANSACTION)
-        if hasattr(found, "in_transaction"):  # MySQL Connector
-            return bool(found.in_transaction)
-        return not found.get_autocommit()
+        return bool(found.in_transaction)  # MySQL Connector
 
 
 class _Django(_Port):
@@ -215,7 +212,7 @@ def _port(connection: Any) -> _Port:
     if found is None:
         raise UsageError(
             f"the guard does not know {type(connection).__module__}.{type(connection).__qualname__}: hand over a "
-            "connection of SQLAlchemy, Django, sqlite3, psycopg, PyMySQL or MySQLdb, or run fence.sql.texts yourself"
+            "connection of SQLAlchemy, Django, sqlite3, psycopg or PyMySQL, or run fence.sql.texts yourself"
         )
     return found
 

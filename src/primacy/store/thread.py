@@ -2,7 +2,8 @@
 
 A machine's `AskStore(number, request)` becomes `port.ask(number, request)`; the answer comes back as
 `StoreAnswered(number, answer)` through the port's `deliver`, *in this thread*, or never. An event loop hands over
-`lambda answered: loop.call_soon_threadsafe(driver.give, answered)`. The clock that counts for a hold is read by the
+`lambda answered: loop.call_soon_threadsafe(driver.give, answered)`, and for `news` the same with `StoreNews()`, if it
+wants to hear of releases between two looks. The clock that counts for a hold is read by the
 machine before it asks, so that waiting in here only ever shortens a hold (L2).
 
 Each port has one place: a newer request takes the place of one that was not begun, for a machine asks again only after
