@@ -57,11 +57,7 @@ examples: setup ## the packages that the programs in examples/ are run with
 test: setup check packages peers examples ## everything once
 	@$(BIN)/python -m tests.sizes test
 
-<<<<<<< HEAD
-proof: setup check packages peers examples ## the counts and durations that a release must show; PART=core|...
-=======
-proof: setup check packages peers ## the counts and durations that a release must show; PART=core|run
->>>>>>> 6d62ca629d79f7fc75e93330f942412ee70a9a3a
+proof: setup check packages peers examples ## the counts and durations that a release must show; PART=core|run
 	@$(BIN)/python -m tests.sizes proof $(PART)
 
 check: setup ## format, lint, strict types, import arrows
