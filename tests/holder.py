@@ -39,8 +39,13 @@ def say(word: str, **more: Any) -> None:
 
 
 async def lead(store: str, **options: Any) -> None:
-    """Says each beginning, each step and each end."""
-    async with primacy.Election("job", store=store, profile="lab", **options) as election:
+    """Says whom it sees leading, each beginning, each step and each end."""
+
+    def sees(standing: primacy.Standing) -> None:
+        if standing.role == "follower" and standing.leader:
+            say("sees", leader=standing.leader)
+
+    async with primacy.Election("job", store=store, profile="lab", on_change=sees, **options) as election:
         async for leadership in election:
             async with leadership:
                 say("leads", token=leadership.token)
@@ -65,8 +70,11 @@ async def block(store: str, **options: Any) -> None:
 
 
 def fork(store: str) -> None:
-    """Forks inside of a leadership; the child says what is left of it there, and leaves both blocks."""
-    with blocking.Election("job", store=store, profile="lab", on_loss="kill") as election:
+    """Forks inside of a leadership; the child says what is left of it there, and leaves both blocks.
+
+    The parent then goes on for longer than the dead-man point (850 ms), which its renewals move.
+    """
+    with blocking.Election("job", store=store, profile="fast", on_loss="kill") as election:
         for leadership in election:
             with leadership:
                 say("leads", token=leadership.token)
@@ -80,7 +88,7 @@ def fork(store: str) -> None:
                     say("child", why=why, left_ms=leadership.left_ms())
                     break
                 os.waitpid(child, 0)
-                for _ in range(100):
+                for _ in range(120):
                     time.sleep(STEP_S)
                     leadership.check()
                 say("still", token=leadership.token)

@@ -59,7 +59,7 @@ def test_U1_with_on_loss_kill_the_kernel_ends_even_a_stopped_holder_before_the_n
     old = crowd.start("kill")
     old.hear("works")
     new = crowd.start("lead")
-    time.sleep(0.3)
+    new.hear("sees")
     old.stop()
     stopped = now_ms()
     died = died_at_ms(old.child.pid)
@@ -92,7 +92,7 @@ def test_a_killed_holder_is_followed_after_its_hold_and_not_before(crowd: Holder
     old = crowd.start("lead")
     old.hear("works")
     new = crowd.start("lead")
-    time.sleep(0.3)
+    new.hear("sees")
     old.child.kill()
     killed = now_ms()
     started = new.hear("leads")["at"]
@@ -104,7 +104,7 @@ def test_a_holder_that_is_told_to_end_releases_and_is_followed_at_once(crowd: Ho
     old = crowd.start("lead")
     old.hear("works")
     new = crowd.start("lead")
-    time.sleep(0.3)
+    new.hear("sees")
     old.child.send_signal(signal.SIGINT)
     over = old.hear("over")["at"]
     assert new.hear("leads")["at"] - over < LAB.hold_ms
@@ -139,14 +139,14 @@ def test_two_holders_take_turns_on_every_store(kind: str, tmp_path: Path) -> Non
         first = crowd.start("lead", store=url)
         token = first.hear("leads")["token"]
         second = crowd.start("lead", store=url)
-        time.sleep(0.5)
+        second.hear("sees")
         first.child.send_signal(signal.SIGINT)
         over = first.hear("over")["at"]
         led = second.hear("leads")
         assert led["token"] > token
         assert led["at"] - over < LAB.hold_ms
         third = crowd.start("lead", store=url)
-        time.sleep(0.5)
+        third.hear("sees")
         second.child.kill()
         killed = now_ms()
         assert third.hear("leads")["at"] - killed > LAB.hold_ms - LAB.beat_ms - 20
