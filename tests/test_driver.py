@@ -181,7 +181,7 @@ def test_one_timer_for_the_deadline_of_the_machine() -> None:
         script.step = step  # type: ignore[method-assign]
         await asyncio.wait_for(woken.wait(), 5)
         assert did[-1] == DeadlinePassed()
-        assert driver._timer is None
+        assert driver._armed_ms is None
 
     asyncio.run(scene())
 

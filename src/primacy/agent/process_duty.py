@@ -24,6 +24,7 @@ from primacy.agent.lease_file import LeaseFile
 from primacy.election.inputs import Input
 from primacy.election.messages import Release
 from primacy.election.model import Leadership
+from primacy.loop import alarm
 from primacy.node.clock import Clock
 from primacy.node.lock import RunLock
 from primacy.settings.timing import Timing
@@ -123,9 +124,9 @@ class ProcessDuty:
         self._ready: asyncio.Event = asyncio.Event()
         self._empty: asyncio.Event | None = None
         """Set when no guard is left, once that is waited for."""
-        self._timer: asyncio.TimerHandle | None = None
-        self._armed_ms = 0
-        """When that one goes off."""
+        self._alarm = alarm(self._wake)
+        self._armed_ms: int | None = None
+        """What it is set for."""
         self._look: asyncio.TimerHandle | None = None
         self._closed = False
         self._waiting: deque[machine.Given] = deque()
@@ -195,9 +196,9 @@ class ProcessDuty:
         """Guards that hold nothing are sent away, and waited for. One that does ends its tree when we are gone."""
         self._closed = True
         await self.gate.close()
-        for timer in (self._timer, self._look):
-            if timer is not None:
-                timer.cancel()
+        self._alarm.clear()
+        if self._look is not None:
+            self._look.cancel()
         if not self.is_over:
             self.guard = None
         for link in (self.guard, self.spare):
@@ -347,20 +348,18 @@ class ProcessDuty:
     # --- waiting ------------------------------------------------------------------------------------------------------
 
     def _arm(self) -> None:
-        """One timer. One that goes off before the machine wants it is kept, and looks again then."""
+        """One alarm, for the moment that the machine wants."""
         wanted_ms = None if self._closed else self.watchdog.deadline_ms
-        if self._timer is not None:
-            if wanted_ms is not None and self._armed_ms <= wanted_ms:
-                return
-            self._timer.cancel()
-            self._timer = None
-        if wanted_ms is not None:
-            self._armed_ms = wanted_ms
-            left_s = max(0.0, (wanted_ms - self.clock.now_ms()) / 1_000)
-            self._timer = asyncio.get_running_loop().call_later(left_s, self._wake)
+        if wanted_ms == self._armed_ms:
+            return
+        self._armed_ms = wanted_ms
+        if wanted_ms is None:
+            self._alarm.clear()
+        else:
+            self._alarm.set(max(0.0, (wanted_ms - self.clock.now_ms()) / 1_000))
 
     def _wake(self) -> None:
-        self._timer = None
+        self._armed_ms = None
         wanted_ms = self.watchdog.deadline_ms
         if wanted_ms is not None and self.clock.now_ms() < wanted_ms:
             self._arm()

@@ -34,6 +34,7 @@ from primacy.election.inputs import Input, Pause, Received, Resume, Shutdown, St
 from primacy.election.messages import Message, Release
 from primacy.election.model import Role, View
 from primacy.errors import CannotHere, Unsafe
+from primacy.loop import QuickLoop
 from primacy.node.ballot import FileDurable
 from primacy.node.clock import Clock, SystemClock
 from primacy.node.driver import Driver
@@ -64,7 +65,8 @@ def run(plan: Plan) -> int:
     """Until the end; returns the exit code."""
     if not sys.platform.startswith("linux"):
         raise CannotHere("primacy run needs Linux: its guard stands on kernel timers and process namespaces")
-    return asyncio.run(_run(plan))
+    with asyncio.Runner(loop_factory=QuickLoop) as runner:
+        return runner.run(_run(plan))
 
 
 async def _run(plan: Plan) -> int:
@@ -213,9 +215,12 @@ class Agent:
 
     def _say_mute(self) -> None:
         """What a node that may not speak yet waits for, each time that this changes."""
+        self._mute_timer = None
+        said, self._mute_said = self._mute_said, ""
+        if self.strategy.role is not Role.MUTED:
+            return
         self._mute_timer = asyncio.get_running_loop().call_later(MUTE_LOOK_S, self._say_mute)
-        view = self.strategy.view(self.clock.now_ms())
-        said, self._mute_said = self._mute_said, view.waits_for if view.role is Role.MUTED else ""
+        self._mute_said = self.strategy.view(self.clock.now_ms()).waits_for
         if self._mute_said and self._mute_said != said:
             self.log.info(f"node {self.node} waits for {self._mute_said}", node=self.node)
 
@@ -254,6 +259,8 @@ class Agent:
         if self.correspondence is not None:
             self.correspondence.stepped()
         self.care.looked()
+        if self.strategy.role is Role.MUTED and self._mute_timer is None and not self.alone:
+            self._mute_timer = asyncio.get_running_loop().call_later(MUTE_LOOK_S, self._say_mute)
 
     def _finish(self, fault: BaseException | None) -> None:
         if self._over.done():

@@ -10,7 +10,6 @@ and cannot remember it has nothing to say meanwhile.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol, assert_never
@@ -21,6 +20,7 @@ from primacy.election.inputs import DeadlinePassed, Input, PersistFailed, Receiv
 from primacy.election.messages import Message, Release
 from primacy.election.model import Leadership, Strategy
 from primacy.election.store import StoreRequest
+from primacy.loop import Alarm, alarm
 from primacy.node.ballot import Durable
 from primacy.node.clock import Clock
 
@@ -87,9 +87,9 @@ class Driver:
         self._waiting: deque[Input] = deque()
         self._busy = False
         self._closed = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._armed_ms = 0
-        """When the timer goes off, while there is one."""
+        self._alarm: Alarm | None = None
+        self._armed_ms: int | None = None
+        """What the alarm is set for."""
 
     def give(self, given: Input) -> None:
         """Told now, or after the inputs that came before. What a port says while it is used comes after this step."""
@@ -108,9 +108,8 @@ class Driver:
         """No further step is made."""
         self._closed = True
         self._waiting.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._alarm is not None:
+            self._alarm.clear()
 
     def _step(self, given: Input) -> None:
         events: list[Event] = []
@@ -153,28 +152,22 @@ class Driver:
             self.stepped()
 
     def _arm(self) -> None:
-        """One timer, for the moment that the strategy wants. One that goes off before that moment is kept.
-
-        With every beat a follower wants to be woken a little later: a new timer each time would cost more than the
-        beat does, and one that goes off too early only looks again.
-        """
-        if self._closed:
-            return
+        """One alarm, for the moment that the strategy wants."""
         wanted_ms = self.strategy.deadline_ms
-        if self._timer is not None:
-            if wanted_ms is not None and self._armed_ms <= wanted_ms:
-                return
-            self._timer.cancel()
-            self._timer = None
-        if wanted_ms is not None:
-            self._armed_ms = wanted_ms
-            left_s = max(0.0, (wanted_ms - self.clock.now_ms()) / 1_000)
-            self._timer = asyncio.get_running_loop().call_later(min(left_s, LATEST_S), self._wake)
+        if wanted_ms == self._armed_ms or self._closed:
+            return
+        self._armed_ms = wanted_ms
+        if self._alarm is None:
+            self._alarm = alarm(self._wake)
+        if wanted_ms is None:
+            self._alarm.clear()
+        else:
+            self._alarm.set(min(max(0.0, (wanted_ms - self.clock.now_ms()) / 1_000), LATEST_S))
 
     def _wake(self) -> None:
-        self._timer = None
+        self._armed_ms = None
         wanted_ms = self.strategy.deadline_ms
         if wanted_ms is not None and self.clock.now_ms() < wanted_ms:
-            self._arm()  # a millisecond early, or a timer that was cut short
+            self._arm()  # a millisecond early, or a moment that was too far away
             return
         self.give(DeadlinePassed())

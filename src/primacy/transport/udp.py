@@ -23,6 +23,7 @@ from typing import Any
 
 from primacy.election.messages import Message, Release
 from primacy.errors import CannotHere, InUse
+from primacy.loop import Alarm, alarm, unwatch, watch
 from primacy.transport import Hear, Overhear, ReadyDatagram, Trouble, ignored, says
 from primacy.transport.doubles import FORGOTTEN_S, Doubles
 from primacy.transport.layout import LAYOUT, packed, packed_word, unpacked, unpacked_word
@@ -66,7 +67,7 @@ class UdpTransport:
         self._door: socket.socket | None = None
         self._bound: SocketAddress = (listen.host, listen.port)
         self._resolving: asyncio.Task[None] | None = None
-        self._carrying: asyncio.Handle | None = None
+        self._carrying: Alarm
         self._loop: asyncio.AbstractEventLoop
 
     @property
@@ -78,12 +79,13 @@ class UdpTransport:
     async def start(self, hear: Hear, overhear: Overhear = ignored) -> None:
         self._loop = asyncio.get_running_loop()
         self._hear, self._overhear = hear, overhear
+        self._carrying = alarm(self._put_words)
         found = await self._looked_up(self.listen, passive=True)
         if found is None:
             raise CannotHere(f"the own address {self.listen} cannot be resolved; say `bind` for this node in the file")
         family, self._bound = found
         self._door = self._opened_door(family)
-        self._loop.add_reader(self._door, self._read, self._door, None, DOOR_READS_MAX)
+        watch(self._loop, self._door, self._read, self._door, None, DOOR_READS_MAX)
         for peer in self.peers.values():
             self._dial(peer, numeric(peer.dialled, family))
         self._resolving = self._loop.create_task(self._resolve())
@@ -94,13 +96,11 @@ class UdpTransport:
             self._resolving.cancel()
             self._resolving = None
         self.tally.close()
-        if self._carrying is not None:
-            self._carrying.cancel()
-            self._carrying = None
         for peer in self.peers.values():
             self._hang_up(peer)
         if self._door is not None:
-            self._loop.remove_reader(self._door)
+            self._carrying.clear()
+            unwatch(self._loop, self._door)
             self._door.close()
             self._door = None
 
@@ -142,11 +142,11 @@ class UdpTransport:
         peer.socket, peer.address = fresh, address
         peer.complained.clear()
         peer.trouble = ""
-        self._loop.add_reader(fresh, self._read, fresh, peer, READS_MAX)
+        watch(self._loop, fresh, self._read, fresh, peer, READS_MAX)
 
     def _hang_up(self, peer: Peer) -> None:
         if peer.socket is not None:
-            self._loop.remove_reader(peer.socket)
+            unwatch(self._loop, peer.socket)
             peer.socket.close()
             peer.socket = peer.address = None
 
@@ -155,12 +155,13 @@ class UdpTransport:
     async def _resolve(self) -> None:
         """Names at once, all together, and again while there is something to find."""
         while True:
-            if sought := [peer for peer in self.peers.values() if self._is_sought(peer)]:
+            if sought := [peer for peer in self.peers.values() if self._sought_in_s(peer) <= 0]:
                 await asyncio.gather(*(self._find(peer) for peer in sought))
-            await asyncio.sleep(RESOLVE_AGAIN_S)
+            next_s = min((self._sought_in_s(peer) for peer in self.peers.values()), default=SILENT_S)
+            await asyncio.sleep(max(RESOLVE_AGAIN_S, next_s))
 
-    def _is_sought(self, peer: Peer) -> bool:
-        return peer.socket is None or self._loop.time() - peer.heard_s > SILENT_S
+    def _sought_in_s(self, peer: Peer) -> float:
+        return 0.0 if peer.socket is None else peer.heard_s + SILENT_S - self._loop.time()
 
     async def _find(self, peer: Peer) -> None:
         if self._door is None:
@@ -235,19 +236,18 @@ class UdpTransport:
             self._put_word(peer, word)
         elif word:
             peer.word = word
-            if self._carrying is None:
-                self._carrying = self._loop.call_later(CARRY_S, self._put_words)
+            self._carrying.set(CARRY_S)
         return peer.boot
 
     def _carry_on(self) -> None:
         """This node is awake: words for others leave in this turn, too, after the messages that may carry them."""
-        if self._carrying is not None:
-            self._carrying.cancel()
-        self._carrying = self._loop.call_soon(self._put_words) if any(p.word for p in self.peers.values()) else None
+        if any(peer.word for peer in self.peers.values()):
+            self._carrying.set(0.0)
+        else:
+            self._carrying.clear()
 
     def _put_words(self) -> None:
         """Those that found nobody to carry them."""
-        self._carrying = None
         for peer in self.peers.values():
             word, peer.word = peer.word, b""
             if word:
