@@ -233,7 +233,7 @@ class ProcessDuty:
                 self._order_start(run, leadership)
             case machine.OrderExtend(leadership):
                 if self.guard is not None:
-                    self.guard.extend(self._points(leadership))
+                    self.guard.extend(*self._points(leadership))
                 self.lease.follow(leadership, self.watchdog.run, self.timing.hold_ms)
             case machine.OrderStop(kill_at_ms):
                 self._send({"do": "stop", "signal": self.child.stop_signal, "kill_at": kill_at_ms})
@@ -264,7 +264,8 @@ class ProcessDuty:
             return
         self.lease.write(leadership, run)
         more = told(self.election, leadership.member, leadership, run, self.lease.path)
-        order = {"do": "start", "run": run, **self.child.order(more), **self._points(leadership)}
+        order = {"do": "start", "run": run, **self.child.order(more)}
+        order |= zip(("term_at", "kill_at", "deadman_at"), self._points(leadership), strict=True)
         self._send({**order, "datagrams": self._datagrams()})
 
     def _datagrams(self, successor: str = "") -> list[tuple[str, str, int]]:
@@ -274,14 +275,11 @@ class ProcessDuty:
         sealed = self.ready(self._release._replace(successor=successor))
         return [(base64.b64encode(data).decode(), host, port) for data, host, port in sealed]
 
-    def _points(self, leadership: Leadership) -> dict[str, int]:
+    def _points(self, leadership: Leadership) -> tuple[int, int, int]:
         """TERM, KILL and dead-man as absolute moments: s is where the hold began."""
-        s_ms = leadership.valid_until_ms - self.timing.hold_ms
-        return {
-            "term_at": s_ms + self.timing.term_at_ms,
-            "kill_at": s_ms + self.timing.kill_at_ms,
-            "deadman_at": s_ms + self.timing.deadman_at_ms,
-        }
+        timing = self.timing
+        s_ms = leadership.valid_until_ms - timing.hold_ms
+        return s_ms + timing.term_at_ms, s_ms + timing.kill_at_ms, s_ms + timing.deadman_at_ms
 
     def _send(self, packet: dict[str, Any]) -> None:
         if self.guard is not None:
