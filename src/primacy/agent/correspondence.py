@@ -130,7 +130,7 @@ class Correspondence:
         self._look_for_alarms(shot)
         period_ms = NEWS_MS
         if summary.hold_left_ms:
-            period_ms = min(NEWS_MS, max(NEWS_LEAST_MS, summary.hold_left_ms // 2))
+            period_ms = min(NEWS_MS, max(NEWS_LEAST_MS, summary.hold_left_ms * 2 // 3))
         self._alarm.set(period_ms / 1_000, SLACK_S)
 
     def _look_for_alarms(self, shot: Snapshot) -> None:

@@ -93,11 +93,14 @@ class Driver:
 
     def give(self, given: Input) -> None:
         """Told now, or after the inputs that came before. What a port says while it is used comes after this step."""
-        self._waiting.append(given)
-        if self._busy or self._closed:
-            return
+        if self._busy or self._closed or self._waiting:
+            self._waiting.append(given)
+            if self._busy or self._closed:
+                return
+            given = self._waiting.popleft()
         self._busy = True
         try:
+            self._step(given)
             while self._waiting and not self._closed:
                 self._step(self._waiting.popleft())
         finally:
@@ -116,6 +119,10 @@ class Driver:
         quiet = type(given) is Received
         for effect in self.strategy.step(self.clock.now_ms(), given):
             kind = type(effect)
+            if isinstance(effect, Send):
+                if self.transport is not None:
+                    self.transport.send(effect.to, effect.message)
+                continue
             if kind not in QUIET:
                 quiet = False
                 if events and kind in NOTICED:
@@ -128,9 +135,6 @@ class Driver:
                     except OSError as error:
                         self._waiting.appendleft(PersistFailed(error.strerror or type(error).__name__))
                         break
-                case Send(to, message):
-                    if self.transport is not None:
-                        self.transport.send(to, message)
                 case Start(leadership, release, covered):
                     self.work.start(leadership, release, covered)
                 case Extend(leadership):

@@ -19,6 +19,7 @@ import contextlib
 import errno
 import socket
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 from primacy.election.messages import Message, Release
@@ -29,12 +30,24 @@ from primacy.transport.doubles import FORGOTTEN_S, Doubles
 from primacy.transport.layout import LAYOUT, packed, packed_word, unpacked, unpacked_word
 from primacy.transport.links import Links
 from primacy.transport.peer import Address, Peer, SocketAddress, numeric
-from primacy.transport.seal import DATAGRAM_BYTES_MAX, HEAD, NAME_BYTES_MAX, TAG_BYTES, Drop, Opened, Seal, Sort
+from primacy.transport.seal import (
+    COUNTER_AT,
+    COUNTER_BYTES,
+    DATAGRAM_BYTES_MAX,
+    HEAD,
+    NAME_BYTES_MAX,
+    TAG_BYTES,
+    Drop,
+    Opened,
+    Seal,
+    Sort,
+)
 from primacy.transport.short import Lost, is_short
 from primacy.transport.tally import Tally
 
 __all__ = ["Address", "UdpTransport"]
 
+AFTER_COUNTER = COUNTER_AT + COUNTER_BYTES
 CARRIED_BYTES_MAX = DATAGRAM_BYTES_MAX - HEAD.size - NAME_BYTES_MAX - TAG_BYTES - 2
 
 READS_MAX = 64
@@ -142,7 +155,7 @@ class UdpTransport:
         peer.socket, peer.address = fresh, address
         peer.complained.clear()
         peer.trouble = ""
-        watch(self._loop, fresh, self._read, fresh, peer, READS_MAX)
+        watch(self._loop, fresh, self._read_peer, fresh, peer)
 
     def _hang_up(self, peer: Peer) -> None:
         if peer.socket is not None:
@@ -293,6 +306,34 @@ class UdpTransport:
 
     # --- receiving ----------------------------------------------------------------------------------------------------
 
+    def _read_peer(self, from_: socket.socket, peer: Peer) -> None:
+        """A beat or an ack, nearly always, of the start that is heard: a short way. All else takes the long one."""
+        try:
+            data = from_.recv(DATAGRAM_BYTES_MAX + 1)
+        except OSError:
+            self._read(from_, peer, READS_MAX)
+            return
+        message = self._beat_or_ack(data, peer)
+        if message is not None:
+            self._hear(message)
+        elif not self._take(data, peer, ""):
+            self._read(from_, peer, READS_MAX - 1)
+
+    def _beat_or_ack(self, data: bytes, peer: Peer) -> Message | None:
+        """The same message that `_take` would find; None, and nothing is changed, if anything about it is unusual."""
+        after, window = peer.after_counter, peer.window
+        if window is None or not data.startswith(peer.head) or not data.startswith(after, AFTER_COUNTER):
+            return None
+        if self.links.deaf_to or len(data) > DATAGRAM_BYTES_MAX or not self.seal.is_good(data):
+            return None
+        message = peer.short.read(data[AFTER_COUNTER + len(after) : -TAG_BYTES], peer.boot, self.seal.boot)
+        if message is None or not window.is_new(int.from_bytes(data[COUNTER_AT:AFTER_COUNTER], "big")):
+            return None
+        peer.heard_s = monotonic()
+        peer.trouble = ""
+        self.tally.count("received")
+        return message
+
     def _read(self, from_: socket.socket, peer: Peer | None, most: int) -> None:
         for _ in range(most):
             source = ""
@@ -410,10 +451,12 @@ class UdpTransport:
         may not have spoken since one of them started anew: what was just said to it is said again, once, or the first
         question of an election would be lost. So it is said again to one that knows no origin for what was said short.
         """
+        peer.window = peer.windows.of(heard.boot)
         is_new, unknown = peer.boot != heard.boot, not peer.boot
         answers = heard.sort is Sort.GREETING and heard.payload == peer.last_counter.to_bytes(8, "big")
         if is_new:
             peer.boot = heard.boot
+            peer.head, peer.after_counter = self.seal.head_of_messages(peer.name, peer.boot)
             self.doubles.forget(peer.name, heard.boot)
         elif not answers:
             return
