@@ -156,7 +156,11 @@ class QuickSelector(selectors.BaseSelector):
                 if fd == self._plain:
                     plain = True
                 elif fd in self._watches:
-                    self._call(*self._watches[fd])
+                    call, more = self._watches[fd]
+                    try:
+                        call(*more)
+                    except Exception as error:  # noqa: BLE001  (the loop's to report, as with any callback)
+                        self.broken(error)
             now_s = monotonic()
             for each in self.alarms:
                 if each.at_s <= now_s and each.at_s == each.latest_s:
@@ -167,13 +171,9 @@ class QuickSelector(selectors.BaseSelector):
                 return []
 
     def _ring(self, alarm: QuickAlarm) -> None:
-        alarm.clear()
-        self._call(alarm.ring, ())
-
-    def _call(self, call: Callable[..., object], more: tuple[Any, ...]) -> None:
-        """A fault in it is the loop's to report, as with any callback."""
+        alarm.at_s = alarm.latest_s = inf
         try:
-            call(*more)
+            alarm.ring()
         except Exception as error:  # noqa: BLE001
             self.broken(error)
 

@@ -22,6 +22,7 @@ from primacy.agent.desk import Desk
 from primacy.agent.gatekeeper import GateKeeper
 from primacy.agent.lease_file import LeaseFile, lease_folder
 from primacy.agent.log import Level, Log
+from primacy.agent.memory import gather
 from primacy.agent.meter import Meter, MeteredDurable
 from primacy.agent.process_duty import ProcessDuty
 from primacy.agent.state import claim, forget_pause, is_paused, keep_pause, open_state
@@ -30,8 +31,8 @@ from primacy.control import Approve, MonitorSays, Order, Snapshot
 from primacy.control.orders import carry_out
 from primacy.control.post import Happened as Told
 from primacy.election.events import Code, Event, sentence
-from primacy.election.inputs import Input, Pause, Received, Resume, Shutdown, Started
-from primacy.election.messages import Message, Release
+from primacy.election.inputs import Input, Pause, Resume, Shutdown, Started
+from primacy.election.messages import Release
 from primacy.election.model import Role, View
 from primacy.errors import CannotHere, Unsafe
 from primacy.loop import QuickLoop
@@ -157,8 +158,9 @@ class Agent:
         self.desk.bind()
         await self.duty.prepare()
         self._say_containment()
+        gather()
         if self.transport is not None and self.correspondence is not None:
-            await self.transport.start(self.hear, self.correspondence.hear)
+            await self.transport.start(self.driver.hear, self.correspondence.hear)
             self.correspondence.start()
             self.log.info(addresses(self.settings, self.node), node=self.node)
         held = self.run_lock.is_held()
@@ -285,9 +287,6 @@ class Agent:
 
     def tell(self, given: Input) -> None:
         self.driver.give(given)
-
-    def hear(self, message: Message) -> None:
-        self.driver.give(Received(message))
 
     def ready_release(self, release: Release) -> list[ReadyDatagram]:
         return self.transport.ready_release(release) if self.transport is not None else []

@@ -17,7 +17,7 @@ from typing import Protocol, assert_never
 from primacy.election.effects import AskStore, Extend, OrderRelease, Persist, Record, Send, Start, Stop
 from primacy.election.events import Event
 from primacy.election.inputs import DeadlinePassed, Input, PersistFailed, Received
-from primacy.election.messages import Message, Release
+from primacy.election.messages import Beat, Message, Release
 from primacy.election.model import Leadership, Strategy
 from primacy.election.store import StoreRequest
 from primacy.loop import Alarm, alarm
@@ -30,8 +30,6 @@ LATEST_S = 3_600.0
 
 NOTICED = (Start, Stop)
 """Effects that themselves make news: what led to them is told first."""
-QUIET = (Send, Extend)
-"""Effects of every beat and ack. A message that has no others changed nothing that anybody wants to be told at once."""
 
 
 class Transport(Protocol):
@@ -83,7 +81,11 @@ class Driver:
         self.transport = transport
         self.store = store
         self.stepped: Callable[[], None] = lambda: None
-        """Called after each step that may have changed the view, when its effects are done."""
+        """Called after each step that may have changed the view, when its effects are done.
+
+        A message that has no effects but an answer and an extension, and a moment at which nothing is done but to
+        send beats, changed nothing that anybody wants to be told at once.
+        """
         self._waiting: deque[Input] = deque()
         self._busy = False
         self._closed = False
@@ -107,6 +109,10 @@ class Driver:
             self._busy = False
         self._arm()
 
+    def hear(self, message: Message) -> None:
+        """A message came."""
+        self.give(Received(message))
+
     def close(self) -> None:
         """No further step is made."""
         self._closed = True
@@ -116,16 +122,18 @@ class Driver:
 
     def _step(self, given: Input) -> None:
         events: list[Event] = []
-        quiet = type(given) is Received
+        kind = type(given)
+        quiet = kind is Received or kind is DeadlinePassed
         for effect in self.strategy.step(self.clock.now_ms(), given):
-            kind = type(effect)
             if isinstance(effect, Send):
                 if self.transport is not None:
                     self.transport.send(effect.to, effect.message)
+                if kind is DeadlinePassed and type(effect.message) is not Beat:
+                    quiet = False
                 continue
-            if kind not in QUIET:
+            if not isinstance(effect, Extend):
                 quiet = False
-                if events and kind in NOTICED:
+                if events and type(effect) in NOTICED:
                     self.listener(events)
                     events = []
             match effect:

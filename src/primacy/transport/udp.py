@@ -302,7 +302,7 @@ class UdpTransport:
         except OSError:
             self.tally.count("unsent")
             return
-        self.tally.count("sent")
+        self.tally.counters["sent"] += 1
 
     # --- receiving ----------------------------------------------------------------------------------------------------
 
@@ -331,7 +331,7 @@ class UdpTransport:
             return None
         peer.heard_s = monotonic()
         peer.trouble = ""
-        self.tally.count("received")
+        self.tally.counters["received"] += 1
         return message
 
     def _read(self, from_: socket.socket, peer: Peer | None, most: int) -> None:
