@@ -20,6 +20,7 @@ from rich.console import Console
 from primacy.cli import demo as command
 from primacy.cli import main as entry
 from primacy.lab import ledger, tour
+from primacy.lab.cluster import Lab
 from primacy.lab.leash import Held, children, ended
 from primacy.lab.screen import lines, strip
 
@@ -123,6 +124,18 @@ def test_nonsense_gets_one_sentence(say: Callable[..., Said], args: tuple[str, .
     assert said.code == 2
     assert sentence in said.err
     assert said.out == ""
+
+
+def test_the_usual_folder_is_used_if_it_is_free_and_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    usual, is_ours = command._where(None)
+    assert is_ours
+    assert not usual.exists()
+    with Lab(usual, 1):
+        assert command._where(None)[0] != usual
+    usual.chmod(0o755)
+    assert command._where(None)[0] != usual
+    assert command._where("mine") == (Path("mine").absolute(), False)
 
 
 # --- in a terminal ----------------------------------------------------------------------------------------------------

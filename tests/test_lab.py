@@ -101,38 +101,39 @@ def test_nonsense_about_links_gets_one_sentence() -> None:
 # --- processes --------------------------------------------------------------------------------------------------------
 
 
+def stamping(lab: Lab, stamps: Path, but: str = "") -> str:
+    """The next leader, once its command has stamped: what is killed before has nothing to overlap with."""
+
+    def found() -> str:
+        leader = lab.until_acting(but)
+        token = (lab.state(leader) or {}).get("token")
+        return leader if token in {life.token for life in stamp.read(str(stamps))} else ""
+
+    return lab.until(found, "the stamps of a leader")
+
+
 def test_one_command_at_a_time_whatever_is_done_to_the_nodes(lab: Lab, stamps: Path) -> None:
-    def stamping(but: str = "") -> str:
-        """Who acts next, once its command has stamped: one that is gone before that leaves nothing to judge."""
-
-        def stamped() -> str:
-            leader = lab.until_acting(but=but)
-            token = lab.get(leader, "/v1/state")["token"]
-            return leader if token in {life.token for life in stamp.read(str(stamps))} else ""
-
-        return lab.until(stamped, "a leader whose command stamps")
-
     lab.start()
-    first = stamping()
+    first = stamping(lab, stamps)
     lab.kill(first)
-    second = stamping(but=first)
+    second = stamping(lab, stamps, but=first)
     lab.start(first)
 
     lab.kill(second, whole=True)
-    third = stamping(but=second)
+    third = stamping(lab, stamps, but=second)
     with pytest.raises(Refused, match=f"node {second} is not running"):
         lab.kill(second)
     lab.start(second)
 
     lab.freeze(third)
-    fourth = stamping(but=third)
+    fourth = stamping(lab, stamps, but=third)
     lab.freeze(fourth, guard=True)
-    fifth = stamping(but=fourth)
+    fifth = stamping(lab, stamps, but=fourth)
     assert {row.process for row in lab.look() if row.node in (third, fourth)} == {"frozen"}
     lab.thaw(third)
     lab.thaw(fourth)
     lab.restart(fifth)
-    stamping()
+    stamping(lab, stamps)
 
     seen = lab.until(lambda: (said := lab.cluster("a"))["acting"] and said, "who acts, as a knows it")
     assert [row["node"] for row in seen["nodes"]] == list(lab.names)
@@ -368,6 +369,23 @@ def test_however_it_ends_nothing_stays_behind(up: Up, number: signal.Signals, co
     assert up.process.wait(WITHIN_S) == code
     for pid, handle in up.held.handles.items():
         assert ended(handle, WITHIN_S), f"process {pid} lives on"
+
+
+SIGNALLED = """
+import queue, signal
+from primacy.lab.supervisor import Supervisor
+up = object.__new__(Supervisor)
+up.asked, up.end_s, up._orders = 0, float("inf"), queue.SimpleQueue()
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.setitimer(signal.ITIMER_REAL, 0.0007, 0.0007)
+for _ in range(2_000):
+    up.rest(0.001)
+signal.setitimer(signal.ITIMER_REAL, 0)
+"""
+
+
+def test_a_signal_at_the_end_of_a_wait_does_not_make_it_endless() -> None:
+    subprocess.run([sys.executable, "-c", SIGNALLED], check=True, timeout=2 * WITHIN_S)
 
 
 def test_a_lab_in_the_background(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

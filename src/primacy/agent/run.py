@@ -24,6 +24,7 @@ from primacy.agent.lease_file import LeaseFile, lease_folder
 from primacy.agent.log import Level, Log
 from primacy.agent.memory import gather
 from primacy.agent.meter import Meter, MeteredDurable
+from primacy.agent.notify import Notifier
 from primacy.agent.process_duty import ProcessDuty
 from primacy.agent.state import claim, forget_pause, is_paused, keep_pause, open_state
 from primacy.agent.words import of_note, of_order
@@ -84,10 +85,12 @@ async def _live(plan: Plan, asked: Asked) -> int:
         ends.callback(folder.close)
         lock = AgentLock(folder)
         ends.callback(lock.close)
-        await take_turn(lock, plan.settings.election.name, plan.log, asked)
+        notifier = Notifier(os.environ, os.getpid())
+        ends.callback(notifier.close)
+        await take_turn(lock, plan.settings.election.name, plan.log, asked, notifier)
         if asked.exit_code is not None:
             return asked.exit_code
-        agent = Agent(plan, folder, asked)
+        agent = Agent(plan, folder, asked, notifier)
         try:
             return await agent.live()
         finally:
@@ -97,7 +100,7 @@ async def _live(plan: Plan, asked: Asked) -> int:
 class Agent:
     """One node, alone or of several, with its command. The duty's boss, and the driver's listener."""
 
-    def __init__(self, plan: Plan, folder: Folder, asked: Asked) -> None:
+    def __init__(self, plan: Plan, folder: Folder, asked: Asked, notifier: Notifier) -> None:
         self.settings = settings = plan.settings
         self.log = plan.log
         self.clock = plan.clock
@@ -119,7 +122,7 @@ class Agent:
         lease = LeaseFile(lease_folder(folder.where, os.environ, os.geteuid()), election, self.clock, self.complain)
         policy = Policy(Restart(settings.run.restart), settings.run.stop_ms, settings.run.restart_limit)
         timing = holding_times(settings)
-        self.care = Care(settings, self.node, plan.child, self.clock, self)
+        self.care = Care(settings, self.node, plan.child, self.clock, self, notifier)
         rule = Rule(settings.election.mode == "manual", bool(settings.run.fence_command), settings.run.fence_ms)
         self.gate = GateKeeper(
             Gate(timing, rule, self.node), self.clock, settings.run.fence_command, plan.child.cwd, self.care.fence_told

@@ -17,7 +17,7 @@ import click
 
 from primacy.cli.call import Call, json_option, print_json
 from primacy.cli.lab import fitting, needs_linux, say
-from primacy.errors import Refused, UsageError
+from primacy.errors import CannotHere, Refused, UsageError
 from primacy.settings.schema import STRATEGIES
 
 if TYPE_CHECKING:
@@ -104,8 +104,9 @@ def _where(folder: str | None) -> tuple[Path, bool]:
     if folder is not None:
         return Path(folder).absolute(), False
     usual = default_folder()
-    if holder_of(usual) is None:
-        return usual, True
+    with contextlib.suppress(CannotHere):  # somebody else's, or open to others
+        if holder_of(usual) is None:
+            return usual, True
     return Path(tempfile.mkdtemp(prefix="primacy-demo-")), True
 
 

@@ -27,7 +27,7 @@ from primacy.lab.tail import Tail, merged
 UP_S = 30.0
 """How long a node may take to answer: an interpreter and a guard on a machine that is very busy."""
 STOP_S = 15.0
-"""How long a node may take to end in order, beyond its own stop time, before it is killed as a whole."""
+"""How long nodes that are stopped together may take to end in order, before they are killed as a whole."""
 GONE_S = 10.0
 """How long the last process of a node that was killed may take to be gone."""
 LOOK_S = 0.01
@@ -145,8 +145,9 @@ class Lab:
                     self._thaw(node)
                 if node.agent is not None and node.lives:
                     node.agent.send(signal.SIGTERM)
+            last_s = time.monotonic() + STOP_S
             for node in group:
-                if node.agent is not None and not node.agent.wait(STOP_S):
+                if node.agent is not None and not node.agent.wait(max(0.0, last_s - time.monotonic())):
                     self._kill_whole(node)
 
     def kill(self, name: str, *, whole: bool = False) -> None:

@@ -135,7 +135,8 @@ class Supervisor:
         last_s = time.monotonic() + seconds
         while (left_s := last_s - time.monotonic()) > 0:
             self._check_asked()
-            self._take(min(left_s, LOOK_S))
+            if not self._take():
+                time.sleep(min(left_s, LOOK_S))
 
     def until(self, check: Callable[[], Answer], what: str, within_s: float) -> Answer:
         """Looks until it is so, and takes orders. Raises `Ended`, or `NotReached`."""
@@ -146,17 +147,20 @@ class Supervisor:
             self.rest(LOOK_S)
         return found
 
-    def _take(self, within_s: float) -> None:
+    def _take(self) -> bool:
+        """One order, if there is any. Never waits in the queue: `SimpleQueue.get` with a limit waits for ever if a
+        signal comes just before that limit (CPython 3.11: what is left is negative then, which means no limit)."""
         try:
-            act, text, node, told = self._orders.get(timeout=within_s)
+            act, text, node, told = self._orders.get_nowait()
         except queue.Empty:
-            return
+            return False
         try:
             self.act(act, text, node)
         except Exception as error:  # noqa: BLE001  (whoever gave the order is told)
             told.set_exception(error)
         else:
             told.set_result(None)
+        return True
 
     def act(self, act: Act, text: str, node: str = "") -> None:
         """Does something to the lab, and writes it down before what comes of it."""

@@ -18,6 +18,7 @@ BRIEF_S = 0.4
 PATIENCE_S = 20.0
 """Beyond some holds of the profile: only a machine that hangs takes longer."""
 HOLDS = 5
+TRIES = 3
 
 
 class Told(Protocol):
@@ -95,7 +96,15 @@ def kill(stage: Stage) -> None:
 
 def links(stage: Stage) -> None:
     """The seed's second picture: links of the leader are broken, one after the other, until it has no majority."""
-    leader = stage.leader()
+    for _ in range(TRIES):
+        if _links_of(stage, stage.leader()):
+            return
+        stage.told.line("the leader has changed meanwhile: once more, with the new one")
+        _heal(stage)
+
+
+def _links_of(stage: Stage, leader: str) -> bool:
+    """False if a busy machine had another leader before the last cut."""
     others = [name for name in stage.up.lab.names if name != leader]
     enough = len(others) - len(stage.up.lab.names) // 2
     """So many can be lost: the leader and the rest are still a majority."""
@@ -107,6 +116,8 @@ def links(stage: Stage) -> None:
         stage.act(_cut(leader, other), f"the demo cuts {leader}-{other}", leader)
         stage.told.line(f"{leader} has lost {other}, and still reaches a majority")
         stage.up.rest(stage.rest_s / 2)
+    if stage.leader() != leader:
+        return False
     last = others[enough]
 
     def cut_last() -> None:
@@ -116,6 +127,7 @@ def links(stage: Stage) -> None:
     stage.fails_over("a lost majority", cut_last)
     stage.up.rest(stage.rest_s)
     _heal(stage)
+    return True
 
 
 def freeze(stage: Stage) -> None:
