@@ -45,7 +45,7 @@ setup-browser: ## Chromium of the distribution, for the tests of the dashboard, 
 	  { apt-get install -y -qq chromium >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq chromium; } >/dev/null 2>&1; }; } || \
 	  echo "Chromium is not here and cannot be installed: the tests that need it are skipped, and say so"
 
-screenshots: setup setup-browser ## a picture of each page, light and dark, wide and narrow, into screenshots/
+screenshots: setup setup-browser ## a picture of each page, light and dark, wide and narrow, into screenshots/; the README's into docs/pictures/
 	@$(BIN)/python -m tests.screenshots screenshots
 
 peers: setup ## what the benchmarks compare with: etcd from Debian's packages (unpacked, not installed), PySyncObj

@@ -51,7 +51,14 @@ class Tab:
     """One page with its own profile, which remembers whatever the console said."""
 
     def __init__(
-        self, browser: Browser, url: str, *, width: int = 1440, height: int = 900, scheme: str = "light"
+        self,
+        browser: Browser,
+        url: str,
+        *,
+        width: int = 1440,
+        height: int = 900,
+        scheme: str = "light",
+        calm: bool = False,
     ) -> None:
         assert scheme in ("light", "dark")
         self.url = url
@@ -59,7 +66,7 @@ class Tab:
             viewport={"width": width, "height": height},
             color_scheme="dark" if scheme == "dark" else "light",
             accept_downloads=True,
-            reduced_motion="no-preference",
+            reduced_motion="reduce" if calm else "no-preference",
         )
         self.page: Page = self.context.new_page()
         self.page.set_default_timeout(15_000)

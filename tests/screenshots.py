@@ -1,5 +1,7 @@
 """`make screenshots`: a picture of each page, light and dark, wide and narrow, of a lab that has lived a little.
 
+The two of the README are made as well, small in every sense, into docs/pictures/.
+
 python -m tests.screenshots FOLDER
 """
 
@@ -11,11 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.browser import PAGES, Tab, chromium, real_browser
+from tests.shrink import shrink
 from tests.test_dashboard_lab import Lab, dashboard, until
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
+PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
+README = {"overview": "dark", "network": "light"}
+README_SIZE = (1440, 960)
+README_BYTES_MAX = 150_000
 SIZES = {"wide": (1440, 900), "narrow": (380, 800)}
 
 
@@ -41,9 +48,26 @@ def main() -> int:
                             print(file)
                         assert tab.said == [], tab.said
                         tab.close()
+                _for_readme(browser, url)
         finally:
             lab.down()
     return 0
+
+
+def _for_readme(browser: Browser, url: str) -> None:
+    """As much as a reader sees at once; in 256 colours, so that a clone of the project stays small."""
+    width, height = README_SIZE
+    PICTURES.mkdir(exist_ok=True)
+    for name, scheme in README.items():
+        tab = Tab(browser, url, width=width, height=height, scheme=scheme)
+        page = tab.open(name)
+        page.wait_for_timeout(900)
+        file = PICTURES / f"{name}.png"
+        page.screenshot(path=str(file))
+        size = shrink(file)
+        assert size <= README_BYTES_MAX, f"{file} has {size:,} bytes"
+        print(f"{file}, {size:,} bytes")
+        tab.close()
 
 
 def _live_a_little(lab: Lab, tab: Tab) -> None:

@@ -50,6 +50,7 @@ PROCESSES = (
     "tests/test_dashboard_server.py",
     "tests/test_dashboard_command.py",
     "tests/test_dashboard_browser.py",
+    "tests/test_dashboard_access.py",
     "tests/test_dashboard_load.py",
     "tests/test_dashboard_lab.py",
     "tests/test_store_contract.py",

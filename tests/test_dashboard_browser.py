@@ -198,13 +198,38 @@ def test_light_dark_and_the_switch_that_is_remembered(browser: Browser, board: S
     assert grounds["light"] != grounds["dark"]
 
 
-@pytest.mark.parametrize("width", [380, 700, 1024, 2560])
+CROWDED = """() => {
+  const texts = [], walker = document.createTreeWalker(document.querySelector(".shell"), NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const element = node.parentElement;
+    if (!node.data.trim() || !element.checkVisibility() || element.closest("svg, .unseen, noscript, .code")) continue;
+    const hidden = (e) => e && (getComputedStyle(e).clipPath !== "none" || getComputedStyle(e).position === "fixed");
+    if (hidden(element.closest(".nav")) || hidden(element.closest("thead"))) continue;
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    for (const box of range.getClientRects()) texts.push({ box, element, words: node.data.trim().slice(0, 40) });
+  }
+  const meet = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 2
+    && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 4;
+  const bad = [];
+  texts.forEach((one, at) => {
+    for (const other of texts.slice(at + 1))
+      if (one.element !== other.element && meet(one.box, other.box)) bad.push(`${one.words} / ${other.words}`);
+  });
+  for (const each of document.querySelectorAll(".scroll, .card, .button"))
+    if (each.checkVisibility() && each.scrollWidth > each.clientWidth + 1) bad.push(`cut off: ${each.className}`);
+  return bad;
+}"""
+
+
+@pytest.mark.parametrize("width", [380, 700, 900, 1024, 1200, 1440, 2560])
 def test_every_page_fits_its_screen(browser: Browser, lab_board: Served, width: int) -> None:
     tab = Tab(browser, lab_board.url, width=width)
     for name in PAGES:
         page = tab.open(name)
         page.wait_for_timeout(250)
         assert overflow(page) <= 0, f"{name} at {width}"
+        assert page.evaluate(CROWDED) == [], f"{name} at {width}"
         assert page.locator("nav a").count() == len(PAGES)
         assert page.locator("nav a").first.is_visible()
     assert tab.said == []

@@ -4,7 +4,7 @@ import { attr, h, text } from "./dom.js";
 import { ms, standing } from "./format.js";
 
 export function card(title, ...children) {
-  return h("section", { class: "card" }, title && h("h2", { class: "card-title" }, title), ...children);
+  return h(title ? "section" : "div", { class: "card" }, title && h("h2", { class: "card-title" }, title), ...children);
 }
 
 export function chip() {

@@ -30,7 +30,7 @@ function build({ store }) {
     h("section", { class: "card filters", "aria-label": "Filters" },
       field("Search", search), field("Node", byNode), field("Reason", byCode),
       h("label", { class: "check" }, grouped, " Group by term"), h("label", { class: "check" }, follow, " Follow"), exporter),
-    h("div", { class: "events-bar" }, count, fresh), h("section", { class: "card flush" }, table), more);
+    h("div", { class: "events-bar" }, count, fresh), h("div", { class: "card flush" }, table), more);
   let limit = STEP, drawn = [], bodies = new Map(), winners = new Map(), held = 0, matching = 0;
   let nodesKnown = "", codesKnown = "";
 

@@ -78,7 +78,7 @@ function build({ store }) {
     const known = node.there !== "never" && node.there !== "stopped";
     list.set("role", known ? node.role : "");
     list.set("term", known ? number(node.term) : "");
-    list.set("leader", known ? node.leader || "nobody" : "");
+    list.set("leader", known ? (node.leader === node.node ? "itself" : node.leader || "nobody") : "");
     list.set("token", node.token || "");
     list.set("duty", known ? dutyWord(node) : "");
     list.set("since", node.since_unix_ms && node.there === "here" ? `${time(node.since_unix_ms)}` : "");
