@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import json
 import os
@@ -14,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import aiohttp
+import aiohttp.web
 import pytest
 
 from primacy.agent.desk import Desk
@@ -848,6 +850,36 @@ def test_a_transfer_to_a_node_that_would_not_stand_stops_nothing(said: dict[str,
     others = {"b": Heard(able._replace(**said), 1, 4_900)}
     with pytest.raises(Refused, match=why):
         order_of("transfer", {"to": "b"}, shot()._replace(others=others))
+
+
+def test_connections_are_bounded_for_a_node_needs_descriptors_itself() -> None:
+    """Whoever is on this machine may connect: that must not keep the node from its disk, its guards and the others."""
+
+    class Server(loopback.LoopbackServer):
+        def routes(self, router: aiohttp.web.UrlDispatcher) -> None:
+            router.add_get("/healthz", self.healthz)
+
+    async def play() -> None:
+        listening = socket.create_server(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+        server = Server("", "127.0.0.1", print)
+        await server.start(listening)
+        most = loopback.CONNECTIONS_MAX
+        first = [await asyncio.open_connection("127.0.0.1", port) for _ in range(most)]
+        more = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+        for reader, _ in more:
+            with contextlib.suppress(ConnectionError):
+                assert await asyncio.wait_for(reader.read(), 5) == b""
+        for _, writer in (*first, *more):
+            writer.close()
+        async with asyncio.timeout(5), aiohttp.ClientSession() as session:
+            while True:
+                with contextlib.suppress(aiohttp.ClientError):
+                    assert (await session.get(f"http://127.0.0.1:{port}/healthz")).status == 200
+                    break
+        await server.close()
+
+    asyncio.run(play())
 
 
 def test_at_names_an_address(folder: Folder) -> None:
