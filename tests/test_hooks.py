@@ -10,7 +10,16 @@ from pathlib import Path
 
 from tests.test_cli_agent import Node, Say, alive, say  # noqa: F401
 
+from primacy.agent.care import Care
+from primacy.agent.child import child_of
 from primacy.agent.hooks import WAITING_MAX, Hooks
+from primacy.agent.notify import Notifier
+from primacy.election.events import Code, Event
+from primacy.election.inputs import Input
+from primacy.election.model import Leadership, Role, View
+from primacy.node.clock import SystemClock
+from primacy.settings import of_mapping
+from primacy.watchdog.machine import Happened, Note, State
 
 
 class Told:
@@ -112,3 +121,72 @@ def test_a_node_tells_its_hooks_and_does_not_wait_for_them(say: Say, tmp_path: P
     assert {line[0] for line in wrote if line[-1] != token} >= {"elected", "started", "lost"}
     assert "the hook stopped is killed: the agent ends" in node.err.read_text()
     assert "the hook elected ended with code 0" in say("why", "--state-dir", node.state, "--last", "1000").out
+
+
+# --- what stands around the work --------------------------------------------------------------------------------------
+
+
+class Around:
+    """A node as `Care` sees it, told by hand."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        settings = of_mapping({"run": {"command": ["true"]}})
+        child = child_of(settings.run, str(tmp_path), None, None, os.environ)
+        self.leads, self.term, self.preceding = False, 0, 0
+        self.care = Care(settings, "a", child, SystemClock(), self, Notifier({}, 0))
+        self.hooks: list[tuple[str, str]] = []
+        self.care.hooks.happened = lambda kind, told: self.hooks.append((kind, told["PRIMACY_TERM"]))  # type: ignore[method-assign]
+
+    def turn(self, leads: bool, term: int) -> None:
+        self.leads, self.term = leads, term
+        self.care.looked()
+
+    def role(self) -> Role:
+        return Role.LEADER if self.leads else Role.FOLLOWER
+
+    def view(self) -> View:
+        return View(self.role(), "", self.term, "", self.term, 0, (), "")
+
+    def duty_state(self) -> State:
+        return State.STOPPED
+
+    def pid(self) -> int:
+        return 0
+
+    def preceding_term(self) -> int:
+        return self.preceding
+
+    def tell(self, given: Input) -> None: ...
+
+    def remark(self, code: str, well: bool, text: str) -> None: ...
+
+    @property
+    def predecessor(self) -> str:
+        return self.care.fence_told(Leadership("a", self.term, self.term, 0))["PRIMACY_PREDECESSOR"]
+
+
+def test_a_command_that_ends_after_its_role_was_lost_is_told_as_stopped(tmp_path: Path) -> None:
+    node = Around(tmp_path)
+    node.turn(True, 4)
+    node.care.noted(Note(Happened.RUNNING, 1, 77))
+    node.turn(False, 5)
+    node.care.noted(Note(Happened.EXITED, 1, 0))
+    assert node.hooks == [("elected", "4"), ("started", "4"), ("lost", "4"), ("stopped", "4")]
+
+
+def test_G8_a_fence_command_is_told_no_predecessor_that_is_not_the_last_one(tmp_path: Path) -> None:
+    """Cut off while another node led, this one knows an older leader, or itself: neither is to be switched off."""
+    node = Around(tmp_path)
+    node.care.recorded(Event(Code.FOLLOWS, 1, "b"))
+    node.preceding = 1
+    assert node.predecessor == "b"
+    node.preceding = 2
+    assert node.predecessor == ""
+    node.turn(True, 3)
+    assert node.predecessor == ""
+    node.care.noted(Note(Happened.RUNNING, 1, 77))
+    node.turn(False, 3)
+    node.preceding = 3
+    assert node.predecessor == "a"
+    node.preceding = 4  # somebody led in term 4, and this node never heard who
+    assert node.predecessor == ""

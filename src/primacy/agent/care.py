@@ -51,6 +51,10 @@ class Host(Protocol):
 
     def pid(self) -> int: ...
 
+    def preceding_term(self) -> int:
+        """The newest earlier term in which, as far as its voters know, somebody led; 0 for none."""
+        ...
+
     def tell(self, given: Input) -> None:
         """For the election."""
         ...
@@ -77,11 +81,14 @@ class Care:
         )
         self.predecessor = ""
         """Who led before, as far as this node has heard since it started."""
+        self._predecessor_term = 0
         self._leads: Leadership | None = None
         self._reason = ""
         self._state = State.STOPPED
         self._run = 0
         """The run that a hook was told of as started, and not yet as stopped."""
+        self._runs: Leadership | None = None
+        """Under which it was started: its end may come after that of the role."""
 
     def start(self) -> None:
         self.notifier.ready(self._status())
@@ -96,9 +103,18 @@ class Care:
         self.notifier.stopping(self.settings.run.stop_ms + STOP_RESERVE_MS)
 
     def fence_told(self, leadership: Leadership) -> dict[str, str]:
-        """What a fence command is told: for whom it fences, and, if that is known, against whom."""
+        """What a fence command is told: for whom it fences, and, if that is known, against whom.
+
+        This node may have been cut off while somebody else led: whom it heard of last is not who led last, then, and an
+        older name, or its own, would have the wrong machine switched off, or none.
+        """
         more = told(self.settings.election.name, self.node, leadership)
-        return {**outer_environment(os.environ), **more, "PRIMACY_PREDECESSOR": self.predecessor}
+        known = self._predecessor_term >= self.host.preceding_term()
+        return {
+            **outer_environment(os.environ),
+            **more,
+            "PRIMACY_PREDECESSOR": self.predecessor if known else "",
+        }
 
     def says(self, said: MonitorSays) -> None:
         self.health.said(said.monitor, said.ok, said.detail, said.within_ms)
@@ -107,16 +123,17 @@ class Care:
 
     def recorded(self, event: Event) -> None:
         if event.code is Code.FOLLOWS:
-            self.predecessor = event.subject
+            self.predecessor, self._predecessor_term = event.subject, event.term
         elif event.code in ENDINGS and not self._reason:
             self._reason = event.code
 
     def noted(self, note: Note) -> None:
         match note.what:
             case Happened.RUNNING:
-                self.predecessor = self.node
-                self._run = note.run
-                self._hook("started", PRIMACY_RUN=str(note.run))
+                self._run, self._runs = note.run, self._leads
+                if self._leads is not None:
+                    self.predecessor, self._predecessor_term = self.node, self._leads.term
+                self._hook("started", self._leads, PRIMACY_RUN=str(note.run))
             case Happened.EXITED if self._run:
                 self._stopped(note.run, str(note.number))
             case Happened.GUARD_LOST if self._run:
@@ -124,7 +141,7 @@ class Care:
 
     def _stopped(self, run: int, code: str) -> None:
         self._run = 0
-        self._hook("stopped", PRIMACY_RUN=str(run), PRIMACY_EXIT_CODE=code)
+        self._hook("stopped", self._runs, PRIMACY_RUN=str(run), PRIMACY_EXIT_CODE=code)
 
     def looked(self) -> None:
         """After each step of election and work: has the role changed, has the work?"""
@@ -142,15 +159,15 @@ class Care:
             view = self.host.view()
             self._leads = Leadership(self.node, view.term, view.token, 0)
             self._reason = ""
-            self._hook("elected")
+            self._hook("elected", self._leads)
         else:
-            self._hook("lost", PRIMACY_REASON=self._reason)
+            self._hook("lost", self._leads, PRIMACY_REASON=self._reason)
             self._leads = None
         self.notifier.status(self._status())
 
-    def _hook(self, kind: str, **more: str) -> None:
-        if self._leads is not None:
-            self.hooks.happened(kind, {**told(self.settings.election.name, self.node, self._leads), **more})
+    def _hook(self, kind: str, leadership: Leadership | None, **more: str) -> None:
+        if leadership is not None:
+            self.hooks.happened(kind, {**told(self.settings.election.name, self.node, leadership), **more})
 
     def _status(self) -> str:
         """One sentence for `systemctl status`."""

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from primacy.agent.errand import Errand, outer_environment
 from primacy.election.inputs import Health
+from primacy.errors import Refused
 from primacy.node.clock import Clock
 from primacy.settings.schema import Probe
 from primacy.watchdog import health
@@ -81,6 +82,12 @@ class HealthCare:
             self._step(health.Runs(now))
 
     def said(self, monitor: str, ok: bool, detail: str, within_ms: int) -> None:
+        """Raises `Refused` for one monitor too many."""
+        if not self.watch.has_room(monitor):
+            raise Refused(
+                f"{health.MONITORS_MAX} monitors speak about this node already, and {monitor} is not heard; let one "
+                'end with {"ok": true} and no within_ms'
+            )
         self._step(health.Said(monitor, ok, detail, within_ms))
 
     async def close(self) -> None:

@@ -352,6 +352,9 @@ class Agent:
     def pid(self) -> int:
         return self.duty.watchdog.pid
 
+    def preceding_term(self) -> int:
+        return self.strategy.preceding_term
+
     def snapshot(self) -> Snapshot:
         now_ms = self.clock.now_ms()
         talk, transport = self.correspondence, self.transport
