@@ -133,6 +133,7 @@ class Around:
         settings = of_mapping({"run": {"command": ["true"]}})
         child = child_of(settings.run, str(tmp_path), None, None, os.environ)
         self.leads, self.term, self.preceding = False, 0, 0
+        self.elsewhere = ("", 0)
         self.care = Care(settings, "a", child, SystemClock(), self, Notifier({}, 0))
         self.hooks: list[tuple[str, str]] = []
         self.care.hooks.happened = lambda kind, told: self.hooks.append((kind, told["PRIMACY_TERM"]))  # type: ignore[method-assign]
@@ -156,6 +157,9 @@ class Around:
     def preceding_term(self) -> int:
         return self.preceding
 
+    def running_elsewhere(self) -> tuple[str, int]:
+        return self.elsewhere
+
     def tell(self, given: Input) -> None: ...
 
     def remark(self, code: str, well: bool, text: str) -> None: ...
@@ -174,16 +178,22 @@ def test_a_command_that_ends_after_its_role_was_lost_is_told_as_stopped(tmp_path
     assert node.hooks == [("elected", "4"), ("started", "4"), ("lost", "4"), ("stopped", "4")]
 
 
-def test_G8_a_fence_command_is_told_no_predecessor_that_is_not_the_last_one(tmp_path: Path) -> None:
-    """Cut off while another node led, this one knows an older leader, or itself: neither is to be switched off."""
+def test_G8_a_fence_command_is_told_no_predecessor_that_is_not_the_last_one_who_ran(tmp_path: Path) -> None:
+    """Cut off while another node led, this one knows an older leader, or itself: neither is to be switched off.
+
+    And one that led last and never started, for its own fence command failed, is not the one that may still run.
+    """
     node = Around(tmp_path)
     node.care.recorded(Event(Code.FOLLOWS, 1, "b"))
     node.preceding = 1
+    assert node.predecessor == ""  # it led; whether it ever started, and so saw to its own predecessor, is not known
+    node.care.heard("b", "running", 1)
     assert node.predecessor == "b"
     node.preceding = 2
     assert node.predecessor == ""
+    node.elsewhere = ("c", 2)
+    assert node.predecessor == "c"
     node.turn(True, 3)
-    assert node.predecessor == ""
     node.care.noted(Note(Happened.RUNNING, 1, 77))
     node.turn(False, 3)
     node.preceding = 3

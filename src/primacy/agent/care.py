@@ -55,6 +55,10 @@ class Host(Protocol):
         """The newest earlier term in which, as far as its voters know, somebody led; 0 for none."""
         ...
 
+    def running_elsewhere(self) -> tuple[str, int]:
+        """The other node that said last that it leads and runs the command, with its term; empty and 0 for none."""
+        ...
+
     def tell(self, given: Input) -> None:
         """For the election."""
         ...
@@ -79,9 +83,8 @@ class Care:
         self.health = HealthCare(
             run.health, clock, child.cwd, host.tell, lambda well, text: host.remark("health", well, text)
         )
-        self.predecessor = ""
-        """Who led before, as far as this node has heard since it started."""
-        self._predecessor_term = 0
+        self._ran = ("", 0)
+        """Whose command ran in the newest term of which this node knows that, and that term."""
         self._leads: Leadership | None = None
         self._reason = ""
         self._state = State.STOPPED
@@ -105,16 +108,15 @@ class Care:
     def fence_told(self, leadership: Leadership) -> dict[str, str]:
         """What a fence command is told: for whom it fences, and, if that is known, against whom.
 
-        This node may have been cut off while somebody else led: whom it heard of last is not who led last, then, and an
-        older name, or its own, would have the wrong machine switched off, or none.
+        It is known only if somebody's command is known to have run in the very last term: then that node had seen to
+        all before it. Whom this node heard of last may be another one. Somebody else may have led while it was cut
+        off; and one that led without starting (its own fence command failed) leaves behind whom it did not fence. Such
+        a name would have the wrong machine switched off, or none.
         """
         more = told(self.settings.election.name, self.node, leadership)
-        known = self._predecessor_term >= self.host.preceding_term()
-        return {
-            **outer_environment(os.environ),
-            **more,
-            "PRIMACY_PREDECESSOR": self.predecessor if known else "",
-        }
+        node, term = max(self._ran, self.host.running_elsewhere(), key=lambda ran: ran[1])
+        known = node if term >= max(1, self.host.preceding_term()) else ""
+        return {**outer_environment(os.environ), **more, "PRIMACY_PREDECESSOR": known}
 
     def says(self, said: MonitorSays) -> None:
         self.health.said(said.monitor, said.ok, said.detail, said.within_ms)
@@ -122,17 +124,20 @@ class Care:
     # --- what happens -------------------------------------------------------------------------------------------------
 
     def recorded(self, event: Event) -> None:
-        if event.code is Code.FOLLOWS:
-            self.predecessor, self._predecessor_term = event.subject, event.term
-        elif event.code in ENDINGS and not self._reason:
+        if event.code in ENDINGS and not self._reason:
             self._reason = event.code
+
+    def heard(self, node: str, code: str, term: int) -> None:
+        """What another node says that happened there."""
+        if code == Happened.RUNNING and term > self._ran[1]:
+            self._ran = node, term
 
     def noted(self, note: Note) -> None:
         match note.what:
             case Happened.RUNNING:
                 self._run, self._runs = note.run, self._leads
                 if self._leads is not None:
-                    self.predecessor, self._predecessor_term = self.node, self._leads.term
+                    self._ran = self.node, self._leads.term
                 self._hook("started", self._leads, PRIMACY_RUN=str(note.run))
             case Happened.EXITED if self._run:
                 self._stopped(note.run, str(note.number))

@@ -327,6 +327,7 @@ class Agent:
             self.correspondence.happened(Told(at_ms, term, code, text, value))
 
     def heard_event(self, node: str, event: Told) -> None:
+        self.care.heard(node, event.code, event.term)
         self.desk.record_of(node, *event)
 
     def remark(self, code: str, well: bool, text: str) -> None:
@@ -354,6 +355,15 @@ class Agent:
 
     def preceding_term(self) -> int:
         return self.strategy.preceding_term
+
+    def running_elsewhere(self) -> tuple[str, int]:
+        others = self.correspondence.others if self.correspondence is not None else {}
+        ran = [
+            (name, heard.summary.term)
+            for name, heard in others.items()
+            if heard.summary.role == Role.LEADER and heard.summary.duty_state == State.RUNNING
+        ]
+        return max(ran, key=lambda each: each[1], default=("", 0))
 
     def snapshot(self) -> Snapshot:
         now_ms = self.clock.now_ms()
