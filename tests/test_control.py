@@ -281,7 +281,9 @@ def test_the_settings_are_shown_without_secrets(serve: Callable[..., None]) -> N
             "run": {
                 "command": ["serve", "--db", "postgresql://app:hunter2!@db/x"],
                 "environment": {"DB_PASSWORD": "hunter2!", "TZ": "UTC"},
-                "health": [{"http": "http://probe:hunter2!@127.0.0.1/ok"}],
+                "health": [{"http": "http://probe:x@hunter2!@127.0.0.1/ok?token=hunter2!"}],
+                "fence_command": ["/bin/fence", "-p", "hunter2!"],
+                "hooks": {"lost": ["tell", "Bearer hunter2!"]},
             },
         }
         served.agent.shown = shot()._replace(settings=of_mapping(said, "a"), config="f" * 32)
@@ -291,6 +293,7 @@ def test_the_settings_are_shown_without_secrets(serve: Callable[..., None]) -> N
         settings = document_["settings"]
         assert settings["run"]["environment"].keys() == {"DB_PASSWORD", "TZ"}
         assert settings["run"]["command"][:2] == ["serve", "--db"]
+        assert settings["run"]["fence_command"][0] == "/bin/fence"
         assert settings["cluster"]["manager"]["nodes"]["b"]["addr"] == "h:2"
 
     serve(play)

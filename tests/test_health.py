@@ -180,7 +180,7 @@ def test_monitors_are_bounded() -> None:
 
 
 def test_names_tell_no_password() -> None:
-    assert name_of(Probe(http="http://ann:secret@h:1/p?q")) == "GET http://h:1/p?q"
+    assert name_of(Probe(http="http://ann:secret@h:1/p?q")) == "GET http://h:1/p"
     assert name_of(Probe(tcp="h:1")) == "TCP h:1"
     assert rule_of(Probe(command=("/usr/bin/check", "x"), when="always")).name == "command check"
 

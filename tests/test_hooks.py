@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -38,6 +40,13 @@ class Told:
         async with asyncio.timeout(15):
             while not check():
                 await asyncio.sleep(0.003)
+
+
+def until(check: Callable[[], object], within_s: float = 15) -> None:
+    last = time.monotonic() + within_s
+    while not check():
+        assert time.monotonic() < last
+        time.sleep(0.005)
 
 
 def test_one_at_a_time_of_a_kind_in_order_and_bounded(tmp_path: Path) -> None:
@@ -86,10 +95,29 @@ def test_a_hook_that_hangs_is_killed_with_what_it_started_and_one_that_fails_is_
         missing = Hooks({"lost": ("no-such-command",)}, 100, str(tmp_path), told._say)
         missing.happened("lost", {})
         await told.until(lambda: len(told.sentences) == 3)
-        why = "the hook lost ended with code 126: no-such-command: No such file or directory"
+        why = "the hook lost ended with code 126: no-such-command: no such program, or it may not be run"
         assert told.sentences[-1] == (False, why)
 
     asyncio.run(play())
+
+
+def test_a_hook_and_a_fence_command_do_not_outlive_an_agent_that_is_killed(tmp_path: Path) -> None:
+    play = (
+        "import asyncio, sys\n"
+        "from primacy.agent.errand import Errand\n"
+        "async def play():\n"
+        "    script = 'echo $$ > pid.new; mv pid.new pid; exec sleep 77'\n"
+        "    errand = Errand(['sh', '-c', script], {'PATH': '/usr/bin:/bin'}, sys.argv[1], print)\n"
+        "    await asyncio.sleep(60)\n"
+        "asyncio.run(play())\n"
+    )
+    agent = subprocess.Popen([sys.executable, "-c", play, str(tmp_path)])
+    try:
+        until((tmp_path / "pid").exists)
+    finally:
+        agent.kill()
+        agent.wait()
+    until(lambda: not alive(int((tmp_path / "pid").read_text())))
 
 
 def test_a_node_tells_its_hooks_and_does_not_wait_for_them(say: Say, tmp_path: Path) -> None:  # noqa: F811

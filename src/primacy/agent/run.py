@@ -53,6 +53,8 @@ PATIENCE = 2
 """Asked to end more often than this, the agent leaves; the guard goes on, and the run lock keeps others away."""
 MUTE_LOOK_S = 2.0
 """How often a node that may not speak looks whether it has something new to say about that."""
+SAY_AGAIN_MS = 60_000
+"""A connection that fails again and again is said so often."""
 
 
 class Plan(NamedTuple):
@@ -153,6 +155,8 @@ class Agent:
         self.driver.stepped = self.looked
         self._mute_said = ""
         self._mute_timer: asyncio.TimerHandle | None = None
+        self._said_until_ms: dict[str, int] = {}
+        """Connections that failed, and until when that need not be said again."""
         self.ending = False
         self.exit_code = 0
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -286,7 +290,10 @@ class Agent:
         """
         fault = context.get("exception")
         if isinstance(fault, OSError) and ("socket" in context or "transport" in context):
-            self.complain(f"{context.get('message')}: {fault.strerror or type(fault).__name__}")
+            said = f"{context.get('message')}: {fault.strerror or type(fault).__name__}"
+            if self.clock.now_ms() >= self._said_until_ms.get(said, 0):  # a flood of them is one line
+                self._said_until_ms = {said: self.clock.now_ms() + SAY_AGAIN_MS}
+                self.complain(said)
             return
         self._finish(context.get("exception") or RuntimeError(str(context.get("message"))))
 
