@@ -48,7 +48,7 @@ def legible(page: Page, where: str, least: int = 20) -> None:
     assert size is not None
     high = int(page.evaluate("() => document.documentElement.scrollHeight"))
     page.set_viewport_size({"width": size["width"], "height": max(900, high)})
-    page.wait_for_timeout(150)
+    page.wait_for_timeout(60)
     found: Any = page.evaluate(LEGIBLE)
     page.set_viewport_size(size)
     assert found["bad"] == [], where
@@ -93,11 +93,11 @@ def test_the_check_of_contrast_sees_a_pale_text(browser: Browser, board: Served)
         ("events", "#event-search", "backgroundColor", "#777777"),
     ):
         page = tab.open(name)
-        page.wait_for_timeout(250)
+        page.wait_for_selector(selector)
         page.evaluate(PAINT, [selector, property_, value])
         with pytest.raises(AssertionError, match="contrast"):
             legible(page, name)
-        page.reload()
+        page.evaluate(PAINT, [selector, property_, ""])
     tab.close()
 
 

@@ -31,7 +31,7 @@ def browser() -> Iterator[Browser]:
 
 
 def test_twenty_nodes_and_two_hundred_events_a_second(browser: Browser) -> None:
-    loads, cost = run(browser, ("events", "network"), seconds=5, cost_s=2)
+    loads, cost = run(browser, ("events", "network"), seconds=5, cost_s=1.5)
     for load in loads:
         print(load.sentence())
         check(load)
