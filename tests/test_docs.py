@@ -274,6 +274,8 @@ def test_rooms_that_the_architecture_names_exist() -> None:
         "sim",
         "control",
         "transport",
+        "store",
+        "fence",
         "lab",
         "dashboard",
         "cli",

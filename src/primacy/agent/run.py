@@ -22,6 +22,7 @@ from primacy.agent.desk import Desk
 from primacy.agent.gatekeeper import GateKeeper
 from primacy.agent.lease_file import LeaseFile, lease_folder
 from primacy.agent.log import Level, Log
+from primacy.agent.memory import gather
 from primacy.agent.meter import Meter, MeteredDurable
 from primacy.agent.notify import Notifier
 from primacy.agent.page import Page
@@ -32,10 +33,11 @@ from primacy.control import Approve, MonitorSays, Order, Snapshot
 from primacy.control.orders import carry_out
 from primacy.control.post import Happened as Told
 from primacy.election.events import Code, Event, sentence
-from primacy.election.inputs import Input, Pause, Received, Resume, Shutdown, Started
-from primacy.election.messages import Message, Release
+from primacy.election.inputs import Input, Pause, Resume, Shutdown, Started
+from primacy.election.messages import Release
 from primacy.election.model import Role, View
 from primacy.errors import CannotHere, Unsafe
+from primacy.loop import QuickLoop
 from primacy.node.ballot import FileDurable
 from primacy.node.clock import Clock, SystemClock
 from primacy.node.driver import Driver
@@ -51,6 +53,8 @@ PATIENCE = 2
 """Asked to end more often than this, the agent leaves; the guard goes on, and the run lock keeps others away."""
 MUTE_LOOK_S = 2.0
 """How often a node that may not speak looks whether it has something new to say about that."""
+SAY_AGAIN_MS = 60_000
+"""A connection that fails again and again is said so often."""
 
 
 class Plan(NamedTuple):
@@ -66,7 +70,8 @@ def run(plan: Plan) -> int:
     """Until the end; returns the exit code."""
     if not sys.platform.startswith("linux"):
         raise CannotHere("primacy run needs Linux: its guard stands on kernel timers and process namespaces")
-    return asyncio.run(_run(plan))
+    with asyncio.Runner(loop_factory=QuickLoop) as runner:
+        return runner.run(_run(plan))
 
 
 async def _run(plan: Plan) -> int:
@@ -150,6 +155,8 @@ class Agent:
         self.driver.stepped = self.looked
         self._mute_said = ""
         self._mute_timer: asyncio.TimerHandle | None = None
+        self._said_until_ms: dict[str, int] = {}
+        """Connections that failed, and until when that need not be said again."""
         self.ending = False
         self.exit_code = 0
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -160,8 +167,9 @@ class Agent:
         self.desk.bind()
         await self.duty.prepare()
         self._say_containment()
+        gather()
         if self.transport is not None and self.correspondence is not None:
-            await self.transport.start(self.hear, self.correspondence.hear)
+            await self.transport.start(self.driver.hear, self.correspondence.hear)
             self.correspondence.start()
             self.log.info(addresses(self.settings, self.node), node=self.node)
         held = self.run_lock.is_held()
@@ -220,9 +228,12 @@ class Agent:
 
     def _say_mute(self) -> None:
         """What a node that may not speak yet waits for, each time that this changes."""
+        self._mute_timer = None
+        said, self._mute_said = self._mute_said, ""
+        if self.strategy.role is not Role.MUTED:
+            return
         self._mute_timer = asyncio.get_running_loop().call_later(MUTE_LOOK_S, self._say_mute)
-        view = self.strategy.view(self.clock.now_ms())
-        said, self._mute_said = self._mute_said, view.waits_for if view.role is Role.MUTED else ""
+        self._mute_said = self.strategy.view(self.clock.now_ms()).waits_for
         if self._mute_said and self._mute_said != said:
             self.log.info(f"node {self.node} waits for {self._mute_said}", node=self.node)
 
@@ -261,6 +272,8 @@ class Agent:
         if self.correspondence is not None:
             self.correspondence.stepped()
         self.care.looked()
+        if self.strategy.role is Role.MUTED and self._mute_timer is None and not self.alone:
+            self._mute_timer = asyncio.get_running_loop().call_later(MUTE_LOOK_S, self._say_mute)
 
     def _finish(self, fault: BaseException | None) -> None:
         if self._over.done():
@@ -277,7 +290,10 @@ class Agent:
         """
         fault = context.get("exception")
         if isinstance(fault, OSError) and ("socket" in context or "transport" in context):
-            self.complain(f"{context.get('message')}: {fault.strerror or type(fault).__name__}")
+            said = f"{context.get('message')}: {fault.strerror or type(fault).__name__}"
+            if self.clock.now_ms() >= self._said_until_ms.get(said, 0):  # a flood of them is one line
+                self._said_until_ms = {said: self.clock.now_ms() + SAY_AGAIN_MS}
+                self.complain(said)
             return
         self._finish(context.get("exception") or RuntimeError(str(context.get("message"))))
 
@@ -285,9 +301,6 @@ class Agent:
 
     def tell(self, given: Input) -> None:
         self.driver.give(given)
-
-    def hear(self, message: Message) -> None:
-        self.driver.give(Received(message))
 
     def ready_release(self, release: Release) -> list[ReadyDatagram]:
         return self.transport.ready_release(release) if self.transport is not None else []
@@ -321,6 +334,7 @@ class Agent:
             self.correspondence.happened(Told(at_ms, term, code, text, value))
 
     def heard_event(self, node: str, event: Told) -> None:
+        self.care.heard(node, event.code, event.term)
         self.desk.record_of(node, *event)
 
     def remark(self, code: str, well: bool, text: str) -> None:
@@ -345,6 +359,18 @@ class Agent:
 
     def pid(self) -> int:
         return self.duty.watchdog.pid
+
+    def preceding_term(self) -> int:
+        return self.strategy.preceding_term
+
+    def running_elsewhere(self) -> tuple[str, int]:
+        others = self.correspondence.others if self.correspondence is not None else {}
+        ran = [
+            (name, heard.summary.term)
+            for name, heard in others.items()
+            if heard.summary.role == Role.LEADER and heard.summary.duty_state == State.RUNNING
+        ]
+        return max(ran, key=lambda each: each[1], default=("", 0))
 
     def snapshot(self) -> Snapshot:
         now_ms = self.clock.now_ms()

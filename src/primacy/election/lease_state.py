@@ -45,6 +45,8 @@ class LeaseOptions(NamedTuple):
     """A watcher's request without an answer for this long is given up; default a third of the hold."""
     start_within_ms: int = 0
     """A holder whose work has not started by then gives up; default the hold. Larger where people must approve."""
+    rest_ms: int = 0
+    """After its work ended in order a node lets the others go first for so long; default three looks."""
 
 
 class Sighting(NamedTuple):
@@ -135,6 +137,8 @@ class LeaseState:
         self._sight: Sighting | None = None
         self._ever_saw = False
         self._next_ask_ms = 0
+        self._news = False
+        """The store had news while a request was under way, whose answer may be older."""
         self._failures = 0
         self._failure = ""
         self._lead: Lead | None = None

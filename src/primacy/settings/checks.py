@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
+from urllib.parse import urlsplit
 
 from primacy.errors import Problem
 from primacy.settings.schema import STRATEGIES, Overrides, Probe, Settings, Slot
@@ -312,6 +313,16 @@ def _probe_problems(probe: Probe, path: str) -> Iterator[Problem]:
     if len(given) != 1:
         what = " and ".join(given) if given else "nothing"
         yield _p(path, "", f"a probe asks exactly one of http, tcp or command; here {what} is given")
+    if probe.http and not _is_url(probe.http):
+        yield _p(f"{path}.http", "", "this is no URL with a host, and a port from 1 to 65535 if any")
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return bool(parts.hostname) and parts.port != 0 and " " not in parts.netloc
+    except ValueError:
+        return False
 
 
 SLOT_NEEDS: dict[str, tuple[str, ...]] = {
