@@ -116,7 +116,8 @@ class Supervisor:
             helper = self.lab.helpers.get(CHAIN)
             self.chain_code = helper.exit_code if helper is not None else None
             for number, before in self._heard.items():
-                signal.signal(number, before)
+                # one that was asked to end is about to: nobody kills it while it removes its folder
+                signal.signal(number, signal.SIG_IGN if self.asked else before)
 
     def _hear(self, number: int, _: object) -> None:
         """Between two looks, not in the midst of something; a second time, now."""
