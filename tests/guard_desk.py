@@ -131,6 +131,12 @@ def state_of(pid: int) -> str:
         return ""
 
 
+def cpu_ms_of(pid: int) -> float:
+    """What it has taken of the processors so far."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return 1_000 * (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 def status_of(pid: int) -> dict[str, str]:
     """The lines of its status; none if it is gone."""
     try:

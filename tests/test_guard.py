@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import stat
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from tests.guard_desk import (
     Desk,
     Ended,
     boot_ms,
+    cpu_ms_of,
     is_alive,
     need,
     state_of,
@@ -196,20 +198,72 @@ def test_G1_an_extension_moves_the_deadlines_and_an_earlier_one_does_not(open_de
 
 def holds_extension_counts_by_its_instants(desk: Desk) -> None:
     """The guard sleeps over TERM with the extension in its socket: it goes on, and not a moment longer than said."""
-    first = desk.start(long=False)
+    first = desk.start(long=False, deadman_at=boot_ms() + LONG_MS)
     desk.signal(signal.SIGSTOP, desk.guard_pid)
     later = Deadlines.after(first.term_at)
     desk.extend(later)
     wait_until(lambda: boot_ms() > first.term_at + KILL_MS - TERM_MS + 10)
     desk.signal(signal.SIGCONT, desk.guard_pid)
     desk.hear("exited")
-    assert later.term_at <= boot_ms() <= later.kill_at
+    assert later.term_at <= boot_ms()
     assert first.term_at + 50 < desk.last_ms() <= later.kill_at
     desk.hear("gone")
 
 
 def test_G1_an_extension_counts_by_its_instants_however_late_it_is_read(open_desk: OpenDesk) -> None:
     holds_extension_counts_by_its_instants(open_desk(OWN))
+
+
+SLEEPS_AFTER_ITS_POLL = """
+class Late:
+    real, naps = select.poll, 1
+
+    def __init__(self):
+        self.inner = Late.real()
+        self.register = self.inner.register
+
+    def poll(self):
+        while self_guard.run is None or self_guard.run.phase != "running" or not Late.naps:
+            found = self.inner.poll()
+            if found:
+                return found
+        Late.naps = 0
+        while tree.now_ms() <= self_guard.kill_at:
+            pass
+        return []
+
+class Guard(Guard):
+    def __init__(self, agent):
+        global self_guard
+        self_guard = self
+        super().__init__(agent)
+
+select.poll = Late
+"""
+"""A guard that is not scheduled between what its poll found and what it does about it, until its KILL point."""
+
+
+def test_G1_an_extension_counts_also_if_the_guard_slept_after_it_had_polled(open_desk: OpenDesk) -> None:
+    desk = open_desk(OWN, mutant={"guard.py": SLEEPS_AFTER_ITS_POLL})
+    first = desk.start(long=False, deadman_at=boot_ms() + LONG_MS)
+    later = Deadlines.after(first.term_at)
+    desk.extend(later)
+    desk.hear("exited")
+    assert later.term_at <= boot_ms()
+    assert first.kill_at < desk.last_ms() <= later.kill_at
+    desk.hear("gone")
+
+
+@pytest.mark.parametrize("mode", ALL)
+def test_a_guard_that_waits_takes_no_time(open_desk: OpenDesk, mode: str) -> None:
+    """Beside a command that runs, and beside one that was asked to end and does not."""
+    desk = open_desk(mode)
+    desk.start("ignore-term")
+    cpu_ms = cpu_ms_of(desk.guard_pid)
+    time.sleep(0.3)
+    desk.say("stop", signal=signal.SIGTERM, kill_at=boot_ms() + LONG_MS)
+    time.sleep(0.3)
+    assert cpu_ms_of(desk.guard_pid) - cpu_ms <= 50
 
 
 def test_Q8_no_extension_reopens_a_hold_that_ran_out(open_desk: OpenDesk) -> None:

@@ -106,15 +106,16 @@ class Guard:
             found = poll.poll()
             while len(found) == 1 and found[0][0] == self.agent.fileno() and self.hear_extension():
                 found = poll.poll()
-            ready = {fd for fd, _ in found}
-            if self.agent.fileno() in ready:
-                self.hear_agent()  # before the deadlines: an extension counts by its own instants, however late read
+            ready, now = {fd for fd, _ in found}, tree.now_ms()
+            if self.agent.fileno() in ready or (now >= self.term_at and self.cut_ms == tree.NEVER_MS):
+                self.hear_agent()  # after the clock and before the deadlines: an extension that came in time counts,
+                # however late it is read, and also if this process slept between the poll and here
             if self.agent_fd in ready and not self.agent_dead:
                 self.agent_dead = True
                 self.close("the agent is dead")
                 self.kill()
                 self.release()
-            self.keep_deadlines(tree.now_ms())
+            self.keep_deadlines(now)
             self.watch_tree(ready)
 
     def watched(self) -> list[int]:

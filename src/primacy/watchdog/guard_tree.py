@@ -313,7 +313,7 @@ class Run:
         self.command = self.command_fd = -1
         self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.line.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        self.tell_fd, tell = os.pipe()
+        self.tell_fd, tell = os.pipe() if strong else (-1, -1)  # a guard without an init reaps the command itself
         ours = self.line
 
         def first() -> None:
@@ -325,7 +325,8 @@ class Run:
 
         self.root = fork(first, theirs)
         theirs.close()
-        os.close(tell)
+        if strong:
+            os.close(tell)
         self._lock = lock
         try:
             if strong:
