@@ -27,10 +27,18 @@ run-demo: demo ## the same, by its older name
 quick: setup check ## under two minutes: checks, rules, transcripts, a few lives
 	@$(BIN)/python -m tests.sizes quick
 
-packages: ## what the tests can use of Debian's packages (strace), where this machine lets us install it
-	@command -v strace >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-	  { apt-get install -y -qq strace >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq strace; } >/dev/null 2>&1; }; } || \
-	  echo "strace is not here and cannot be installed: the tests that need it are skipped, and say so"
+packages: ## what the tests can use of Debian's packages (strace, servers), where this machine lets us install it
+	@$(call debian,strace,command -v strace)
+	@$(call debian,postgresql,ls /usr/lib/postgresql/*/bin/postgres)
+	@$(call debian,mariadb-server,test -x /usr/sbin/mariadbd)
+	@$(call debian,etcd-server,command -v etcd)
+	@$(call debian,pgbouncer,test -x /usr/sbin/pgbouncer)
+
+# $(call debian,PACKAGE,TEST): installs it unless the test succeeds. No service of it is started.
+debian = { $(2); } >/dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+  { RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(1) || \
+    { apt-get update -qq && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(1); }; } >/dev/null 2>&1; } || \
+  echo "$(1) is not here and cannot be installed: the tests that need it are skipped, and say so"
 
 peers: setup ## what the benchmarks compare with: etcd from Debian's packages (unpacked, not installed), PySyncObj
 	@[ -x .venv/peers/usr/bin/etcdctl ] || { command -v etcd && command -v etcdctl; } >/dev/null || { mkdir -p .venv/peers/deb && cd .venv/peers/deb && \

@@ -7,13 +7,17 @@ size ends with what was skipped and why, and with the servers that ran.
 
 from __future__ import annotations
 
+import atexit
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
+from functools import cache
 
 from tests.canary import NOTES
+from tests.servers import REPORT
 
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 TWO_AT_A_TIME = ["-n", "2", "--dist", "worksteal"]
@@ -42,14 +46,38 @@ PROCESSES = (
     "tests/test_faults_ballot.py",
     "tests/test_faults_calm.py",
     "tests/test_faults_mutants.py",
+    "tests/test_store_contract.py",
+    "tests/test_store_address.py",
+    "tests/test_store_limits.py",
+    "tests/test_store_mutants.py",
+    "tests/test_store_race.py",
+    "tests/test_store_releaser.py",
+    "tests/test_store_tls.py",
+    "tests/test_store_faults.py",
+    "tests/test_cli_lease.py",
 )
-PARTS = {"core": "tests.proof_core", "run": "tests.proof_run"}
+PARTS = {"core": "tests.proof_core", "run": "tests.proof_run", "store": "tests.proof_store"}
 """What `make proof PART=...` can be asked for, and the module that does it."""
 
 
 def _pytest(size: str, *arguments: str) -> int:
-    environment = {**os.environ, "PRIMACY_SIZE": size}
+    environment = {**os.environ, "PRIMACY_SIZE": size, REPORT: servers_file()}
     return subprocess.run([*PYTEST, *arguments], env=environment, check=False).returncode
+
+
+@cache
+def servers_file() -> str:
+    """Where the tests note the servers that they started."""
+    handle, path = tempfile.mkstemp(prefix="primacy-servers-")
+    os.close(handle)
+    atexit.register(os.unlink, path)
+    return path
+
+
+def servers_that_ran() -> str:
+    with open(servers_file(), encoding="utf-8") as file:
+        found = sorted({line.strip() for line in file if line.strip()})
+    return ", ".join(["SQLite " + sqlite3.sqlite_version, *found]) if found else "none"
 
 
 def _without(*names: str) -> list[str]:
@@ -112,7 +140,7 @@ def main() -> int:
     code = proof(*(sys.argv[2:] or ["all"])) if size == "proof" else {"quick": quick, "test": test}[size]()
     say_notes(notes)
     os.unlink(notes)
-    print("servers that ran: none (the core needs none)")
+    print(f"servers that ran: {servers_that_ran()}")
     print(f"make {size}: {'green' if code == 0 else f'failed with {code}'} after {time.monotonic() - began:.0f} s")
     return code
 

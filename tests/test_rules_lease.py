@@ -17,6 +17,7 @@ from primacy.election.inputs import (
     RunLock,
     Started,
     StoreAnswered,
+    StoreNews,
     WorkGone,
 )
 from primacy.election.lease_state import LATE_MAX, OUTSTANDING_MAX, TICK_MS, list_hash
@@ -578,3 +579,42 @@ def test_T2_a_failing_disk_does_not_stop_a_running_leader() -> None:
     desk = Desk()
     desk.lead()
     assert not only(desk.tell(PersistFailed("full")), Stop)
+
+
+# --- news: a hint, never a proof --------------------------------------------------------------------------------------
+
+
+def test_L4_news_of_a_release_brings_the_next_look_forward() -> None:
+    store = held_by()
+    desk = Desk(store=store)
+    desk.tell(Started(WALL))
+    desk.answer()
+    store.perform(ReleaseRow("job", holder_id("b", 9), WALL, 1))
+    assert not desk.asked, "the next look is a beat away"
+    desk.tell(StoreNews())
+    assert isinstance(desk.asked[0].request, Look)
+    desk.answer()
+    assert isinstance(desk.asked[0].request, Take)
+
+
+def test_L4_news_during_a_look_asks_for_another() -> None:
+    """Its answer may be older than the news."""
+    store = held_by()
+    desk = Desk(store=store)
+    desk.tell(Started(WALL))
+    old = store.perform(desk.asked[0].request)
+    desk.tell(StoreNews())
+    assert len(desk.asked) == 1, "one request at a time"
+    desk.answer(answer=old)
+    assert isinstance(desk.asked[0].request, Look)
+    desk.answer()
+    assert not desk.asked, "and one only"
+
+
+def test_L3_news_proves_nothing() -> None:
+    desk = Desk(store=held_by())
+    desk.tell(Started(WALL))
+    for _ in range(20):
+        desk.answer()
+        desk.tell(StoreNews(), desk.now + 10)
+        assert isinstance(desk.asked[0].request, Look), "the row is held, whatever the news says"

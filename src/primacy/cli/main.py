@@ -50,6 +50,7 @@ COMMANDS: dict[str, Lazy] = {
     "contract": Lazy(
         "primacy.cli.contract:contract", "What your times promise: who stops when, who starts when, the margin."
     ),
+    "lease": Lazy("primacy.cli.lease:lease", "The leases in your database or etcd: list, show, watch, break."),
     "new": Lazy("primacy.cli.new:new", "Write a starter file and a secret."),
     "keygen": Lazy("primacy.cli.new:keygen", "Make the secret of a cluster."),
     "check": Lazy("primacy.cli.check:check", "Check a file: all problems at once, or its canonical form."),

@@ -127,6 +127,10 @@ class StoreAnswered(NamedTuple):
     answer: StoreAnswer
 
 
+class StoreNews(NamedTuple):
+    """The store says that the row was released: worth a look now. A hint only; the next look would find it, later."""
+
+
 Input = (
     Started
     | DeadlinePassed
@@ -147,4 +151,5 @@ Input = (
     | Rejoin
     | MembersChanged
     | StoreAnswered
+    | StoreNews
 )

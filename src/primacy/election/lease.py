@@ -54,6 +54,7 @@ from primacy.election.inputs import (
     Started,
     StepDown,
     StoreAnswered,
+    StoreNews,
     Unanswered,
     WorkDeferred,
     WorkGone,
@@ -101,6 +102,8 @@ class LeaseStrategy(LeaseHolder):
                 return [self._note(Code.STARTED), *([self._note(Code.LOCK_HELD)] if lock_held else [])]
             case StoreAnswered(number, answer):
                 return self._answered(now_ms, number, answer)
+            case StoreNews():
+                self._news, self._next_ask_ms = self._pending is not None, now_ms
             case Received(FailsafeBeat() as beat):
                 return self._failsafe_beat(beat)
             case Received(FailsafeAck() as ack):
@@ -203,8 +206,9 @@ class LeaseStrategy(LeaseHolder):
         pause_ms = now_ms + self._look_ms + self._jitter(self._look_ms // 5)
         take_at_ms = self._take_at_ms(now_ms)
         self._next_ask_ms = pause_ms if take_at_ms is None else min(pause_ms, max(now_ms, take_at_ms))
-        if self._ours(self._sight) is not None and not self._work and not isinstance(request, ReleaseRow):
-            self._next_ask_ms = now_ms
+        ours = self._ours(self._sight) is not None and not self._work and not isinstance(request, ReleaseRow)
+        if ours or self._news:
+            self._news, self._next_ask_ms = False, now_ms
 
     def _back_off(self, now_ms: int) -> None:
         """Twice as long after each failure, half of it by chance, so that nodes do not come back in step."""

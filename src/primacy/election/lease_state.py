@@ -135,6 +135,8 @@ class LeaseState:
         self._sight: Sighting | None = None
         self._ever_saw = False
         self._next_ask_ms = 0
+        self._news = False
+        """The store had news while a request was under way, whose answer may be older."""
         self._failures = 0
         self._failure = ""
         self._lead: Lead | None = None

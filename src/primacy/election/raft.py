@@ -43,6 +43,7 @@ from primacy.election.inputs import (
     Started,
     StepDown,
     StoreAnswered,
+    StoreNews,
     Unanswered,
     WorkDeferred,
     WorkGone,
@@ -135,7 +136,7 @@ class RaftStrategy(Remembering):
             case Rejoin(without):
                 self.roll.without = without
                 effects += self._decide_mute(now_ms)
-            case Unanswered() | MembersChanged() | StoreAnswered():
+            case Unanswered() | MembersChanged() | StoreAnswered() | StoreNews():
                 pass  # not of this strategy
             case _:
                 assert_never(given)

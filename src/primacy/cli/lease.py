@@ -1,0 +1,351 @@
+"""`primacy lease`: the leases in the user's own database or etcd: who holds which, for whom there is room, by force if
+need be.
+
+The store is named by --store, or by the file's `election.store`. Reading makes no table.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+
+from primacy.cli.call import Call, json_option, print_json
+from primacy.election.store import Row, node_of
+from primacy.errors import NotReached, Refused, UsageError
+from primacy.node.clock import SystemClock
+from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, stretched
+from primacy.store.port import LeaseStore, Lists, Sheet, check_name
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+LIMIT_MS = 5_000
+"""A person can wait longer than a holder."""
+LOOK_EVERY_S = 0.25
+WAIT_MS = 60_000
+"""How long `import` waits for the old lease to expire."""
+DRIFT_PPM = PROFILES[DEFAULT_PROFILE].drift_ppm
+
+
+def store_options(command: F) -> F:
+    """`--store`, `--table`, `--config`."""
+    for option in (
+        click.option(
+            "--store", metavar="URL", help="Such as postgresql://host/db; default: the file's election.store."
+        ),
+        click.option("--table", metavar="NAME", help="The table; default: the file's, else primacy_leases."),
+        click.option("--config", metavar="FILE", help="The file that names the store."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group()
+def lease() -> None:
+    """The leases in your database or etcd. All need --store URL, or a file that names one."""
+
+
+@lease.command("list")
+@store_options
+@json_option
+@click.pass_obj
+def list_leases(call: Call, /, *, store: str | None, table: str | None, config: str | None, as_json: bool) -> None:
+    """All leases: who holds them, with which token, and when they were last renewed."""
+    with opened(call, store, table, config) as here:
+        sheets = sheets_of(here)
+    if as_json or call.json:
+        print_json({"api": 1, "leases": [document(sheet) for sheet in sheets]})
+        return
+    if not sheets:
+        click.echo("there is no lease in this store")
+        return
+    rows = [("lease", "held by", "token", "hold", "written (by the store's clock)")]
+    rows += [(s.name, holder_of(s.row), str(s.row.token), f"{s.row.hold_ms:,} ms", s.written_at) for s in sheets]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+@lease.command()
+@click.argument("name")
+@store_options
+@json_option
+@click.pass_obj
+def show(call: Call, /, *, name: str, store: str | None, table: str | None, config: str | None, as_json: bool) -> None:
+    """One lease, whole."""
+    check_name(name)
+    with opened(call, store, table, config) as here:
+        sheet = next((sheet for sheet in sheets_of(here) if sheet.name == name), None)
+    if sheet is None:
+        raise Refused(f"there is no lease {name!r} in this store")
+    if as_json or call.json:
+        print_json({"api": 1, **document(sheet)})
+        return
+    for key, value in document(sheet).items():
+        click.echo(f"{key:12} {value}")
+
+
+@lease.command()
+@click.argument("name")
+@store_options
+@json_option
+@click.pass_obj
+def watch(call: Call, /, *, name: str, store: str | None, table: str | None, config: str | None, as_json: bool) -> None:
+    """Say every change of one lease, until Ctrl-C: taken, released, silent, gone to another server."""
+    from primacy.election.store import Look
+    from primacy.store import perform
+
+    check_name(name)
+    with opened(call, store, table, config) as here:
+        watched = Watched(name)
+        while True:
+            (answer,) = perform(here, [Look(name)])
+            for sentence in watched.look(SystemClock().now_ms(), answer.ok, answer.row, answer.server, answer.reason):
+                line = {"api": 1, "at": stamp(), "lease": name, "text": sentence, "row": plain(answer.row)}
+                click.echo(json.dumps(line, ensure_ascii=False) if as_json or call.json else f"{stamp()}  {sentence}")
+            time.sleep(LOOK_EVERY_S)
+
+
+@lease.command()
+@click.option("--store", metavar="URL", help="Whose schema; only its kind and user are read.")
+@click.option("--table", metavar="NAME", default="primacy_leases", show_default=True)
+@click.option("--user", metavar="NAME", help="Who gets the rights; default: the user in --store.")
+@click.pass_obj
+def schema(call: Call, /, *, store: str | None, table: str, user: str | None) -> None:
+    """Print the table and the rights it needs, for an administrator to run. Connects to nothing."""
+    from primacy.store import schema as schemas
+
+    url = where(call, store, None, None)[0]
+    click.echo(schemas.schema(schemas.kind_of(url), table, user or schemas.user_of(url)), nl=False)
+
+
+@lease.command("import")
+@store_options
+@click.option("--from", "old_table", metavar="TABLE", default="locks", show_default=True, help="The seed's table.")
+@click.option("--key", default="coordinator_lock", show_default=True, help="The seed's lock_key.")
+@click.option("--name", default="coordinator", show_default=True, help="The new lease's name.")
+@click.option("--wait-ms", default=WAIT_MS, show_default=True, type=click.IntRange(0), help="For the old lease to end.")
+@json_option
+@click.pass_obj
+def import_(
+    call: Call,
+    /,
+    *,
+    store: str | None,
+    table: str | None,
+    config: str | None,
+    old_table: str,
+    key: str,
+    name: str,
+    wait_ms: int,
+    as_json: bool,
+) -> None:
+    """Take over from a `locks` table (lock_key, owner_id, expires_at), so that no old node can ever lead again.
+
+    Stop the old nodes first: the row is taken by their own rules, when it has expired.
+    """
+    from primacy.store import seed
+
+    clock = SystemClock()
+    end_ms = clock.now_ms() + wait_ms
+    told = ""
+    with opened(call, store, table, config, create=True) as here:
+        while True:
+            found = seed.import_seed(
+                here, name, os.urandom(8).hex(), clock.wall_ms(), stretched(seed.LEASE_MS, DRIFT_PPM), old_table, key
+            )
+            if isinstance(found, Row):
+                break
+            if clock.now_ms() >= end_ms:
+                raise Refused(
+                    f"{key!r} is held by {found.owner} until {found.expires_at}, and goes on being renewed: stop the "
+                    "old nodes, then say this again. Nothing was changed"
+                )
+            if found.owner != told:
+                click.echo(f"waiting: {key!r} is held by {found.owner} until {found.expires_at}", err=True)
+                told = found.owner
+            time.sleep(0.5)
+    if as_json or call.json:
+        print_json({"api": 1, "lease": name, "row": plain(found)})
+        return
+    click.echo(
+        f"lease {name} is made, and {key!r} in {old_table} is closed for good; the first node leads after "
+        f"{found.wait_ms:,} ms (election.name: {name}, election.profile: coordinator)"
+    )
+
+
+@lease.command("break")
+@click.argument("name")
+@store_options
+@click.option("--now", "at_once", is_flag=True, help="Do not wait until the old holder's work is surely dead.")
+@click.option("--yes", is_flag=True, help="Do not ask: the answer is yes.")
+@json_option
+@click.pass_obj
+def break_(
+    call: Call,
+    /,
+    *,
+    name: str,
+    store: str | None,
+    table: str | None,
+    config: str | None,
+    at_once: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Take a lease away from whoever holds it.
+
+    This is safe: the lease becomes free when the old holder's work is surely dead. With --now it is free at once.
+    """
+    from primacy.store import breaking
+
+    check_name(name)
+    clock = SystemClock()
+    with opened(call, store, table, config) as here:
+        seen = breaking.seen(here, name)
+        if seen.row is None:
+            raise Refused(f"there is no lease {name!r} in this store: nothing was done")
+        if seen.row.released:
+            raise Refused(f"nobody holds the lease {name!r}: {holder_of(seen.row)}. Nothing was done")
+        confirm(name, seen.row, at_once, yes)
+        seen = breaking.seen(here, name)  # it went on while somebody thought about it
+        own_wait_ms = stretched(seen.row.hold_ms, DRIFT_PPM) if seen.row is not None else 0
+        row = breaking.evict(here, seen, name, os.urandom(6).hex(), clock.wall_ms(), own_wait_ms)
+        until_ms = clock.now_ms() + row.wait_ms + 1
+        if not at_once:
+            click.echo(
+                f"lease {name} is taken away; waiting {row.wait_ms:,} ms until its work is surely dead", err=True
+            )
+            while (left_ms := until_ms - clock.now_ms()) > 0:
+                time.sleep(left_ms / 1_000)
+        breaking.let_go(here, name, row)
+    if as_json or call.json:
+        print_json({"api": 1, "lease": name, "token": row.token, "was": plain(seen.row), "waited": not at_once})
+        return
+    click.echo(f"lease {name} is free; tokens go on above {row.token}")
+
+
+def confirm(name: str, row: Row, at_once: bool, yes: bool) -> None:
+    """What is at risk, and a typed yes."""
+    if yes:
+        return
+    risk = f"{holder_of(row)} loses the lease {name}: its work is stopped, and another node may begin."
+    if at_once:
+        risk += (
+            f" With --now the next one does not wait: for up to {row.hold_ms:,} ms both may work, and only a check of "
+            "the token at the resource keeps them apart."
+        )
+    click.echo(risk, err=True)
+    try:
+        answer = click.prompt("Type yes to go on", default="no", err=True)
+    except click.Abort:
+        if sys.stdin is not None and sys.stdin.isatty():
+            raise
+        raise Refused("nothing was done: nobody answered; if you are sure, say --yes") from None
+    if answer.strip() != "yes":
+        raise Refused("nothing was done: the answer was not yes")
+
+
+# --- the store --------------------------------------------------------------------------------------------------------
+
+
+def where(call: Call, store: str | None, table: str | None, config: str | None) -> tuple[str, str]:
+    """Address and table: as said, or as the file says."""
+    if store is not None:
+        return store, table or "primacy_leases"
+    name = call.file(config)
+    if name is None:
+        raise UsageError("which store? say --store URL, such as --store postgresql://host/db")
+    from primacy.settings import load
+
+    found = load(name, call.node).election.store
+    if not found.url:
+        raise UsageError(f"{name} names no election.store.url; say --store URL")
+    return found.url, table or found.table
+
+
+@contextmanager
+def opened(
+    call: Call, store: str | None, table: str | None, config: str | None, create: bool = False
+) -> Iterator[LeaseStore]:
+    from primacy.store import open_store
+
+    url, found_table = where(call, store, table, config)
+    here = open_store(url, table=found_table, limit_ms=LIMIT_MS, create=create)
+    try:
+        yield here
+    finally:
+        here.close()
+
+
+def sheets_of(store: LeaseStore) -> list[Sheet]:
+    if not isinstance(store, Lists):
+        raise NotReached("this store cannot list its leases")
+    return store.sheets()
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def holder_of(row: Row) -> str:
+    if row.released:
+        return f"nobody (released by {node_of(row.holder)}" + (f" to {row.successor})" if row.successor else ")")
+    return f"node {node_of(row.holder)}"
+
+
+def document(sheet: Sheet) -> dict[str, Any]:
+    return {"lease": sheet.name, **(plain(sheet.row) or {}), "written_at": sheet.written_at}
+
+
+def plain(row: Row | None) -> dict[str, Any] | None:
+    return None if row is None else {"node": node_of(row.holder), **row._asdict()}
+
+
+def stamp() -> str:
+    wall_ms = SystemClock().wall_ms()
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(wall_ms // 1_000)) + f".{wall_ms % 1_000:03}Z"
+
+
+class Watched:
+    """What is worth a line in `lease watch`. Pure: it is told the time."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._last: tuple[Any, ...] | None = None
+        self._seq = -1
+        self._since_ms = 0
+        self._silent = False
+        self._server = ""
+        self._failed = False
+
+    def look(self, now_ms: int, ok: bool, row: Row | None, server: str, reason: str) -> list[str]:
+        """The sentences that this look is worth."""
+        if not ok:
+            said = [] if self._failed else [f"the store does not answer: {reason}"]
+            self._failed = True
+            return said
+        said = ["the store answers again"] if self._failed else []
+        self._failed = False
+        if self._server and server != self._server:
+            said.append(f"another server answers: {server}; the observation starts anew")
+            self._since_ms = now_ms
+        self._server = server
+        key = () if row is None else (row.holder, row.token, row.released, row.successor)
+        if key != self._last:
+            self._last, self._silent = key, False
+            said.append("nobody has used this name yet" if row is None else f"{holder_of(row)}, token {row.token}")
+        seq = -1 if row is None else row.seq
+        if seq != self._seq:
+            if self._silent:
+                said.append("renewed again")
+            self._seq, self._since_ms, self._silent = seq, now_ms, False
+        elif row is not None and not row.released and not self._silent and now_ms > self._since_ms + row.wait_ms:
+            self._silent = True
+            said.append(f"not renewed for {now_ms - self._since_ms:,} ms: free for whoever wants it")
+        return said

@@ -1,0 +1,166 @@
+"""How etcd is reached: its JSON gateway over plain HTTP, one endpoint after the other, with a limit on everything.
+
+No protobuf and no asyncio: the renewing thread has its own connection and waits for one answer at a time. A watch is a
+second connection whose answer never ends; it is spoken in HTTP/1.0, so that its lines come as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import socket
+import ssl
+from typing import Any, NamedTuple
+
+from primacy.errors import NotReached, Refused
+
+BODY_BYTES_MAX = 32 * 1024 * 1024
+"""Largest answer: a list of `LIST_MAX` rows."""
+LINE_BYTES_MAX = 4 * 1024 * 1024
+"""Largest line of a watch."""
+
+
+class Endpoint(NamedTuple):
+    """One etcd server."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class Gateway:
+    """Requests to a cluster. Not for two threads."""
+
+    def __init__(
+        self,
+        endpoints: list[Endpoint],
+        limit_ms: int,
+        tls: ssl.SSLContext | None = None,
+        user: str = "",
+        password: str = "",
+    ) -> None:
+        self.endpoints = endpoints
+        self._limit_s = limit_ms / 1_000
+        self._tls = tls
+        self._login = (user, password)
+        self._key = ""
+        """What `authenticate` gave us."""
+        self._chosen = 0
+        self._connection: http.client.HTTPConnection | None = None
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """One request to the present endpoint. A failure moves on to the next one, for the next request."""
+        if self._login[0] and not self._key:
+            name, password = self._login
+            self._key = self._ask("auth/authenticate", {"name": name, "password": password}).get("token", "")
+        return self._ask(path, body)
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        self._key = ""
+        if connection is not None:
+            connection.close()
+
+    def where(self) -> str:
+        return f"etcd at {self.endpoints[self._chosen]}"
+
+    def _ask(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        try:
+            status, answer = self._exchange(path, json.dumps(body).encode())
+            found = json.loads(answer)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise self._move_on(_words(error, self._limit_s)) from None
+        if status == 200 and isinstance(found, dict):
+            return found
+        said = str(found.get("error") or found.get("message") or status) if isinstance(found, dict) else str(status)
+        if "auth token" in said:
+            self._key = ""
+        if status in (400, 401, 403, 429):
+            raise Refused(f"{self.where()}: {said[:200]}")
+        raise self._move_on(said[:200])
+
+    def _exchange(self, path: str, body: bytes) -> tuple[int, bytes]:
+        if self._connection is None:
+            self._connection = self._new_connection()
+        headers = {"Content-Type": "application/json"} | ({"Authorization": self._key} if self._key else {})
+        self._connection.request("POST", f"/v3/{path}", body, headers)
+        answer = self._connection.getresponse()
+        found = answer.read(BODY_BYTES_MAX + 1)
+        if len(found) > BODY_BYTES_MAX:
+            raise ValueError("an answer without an end")
+        return answer.status, found
+
+    def _new_connection(self) -> http.client.HTTPConnection:
+        host, port = self.endpoints[self._chosen]
+        if self._tls is not None:
+            return http.client.HTTPSConnection(host, port, timeout=self._limit_s, context=self._tls)
+        return http.client.HTTPConnection(host, port, timeout=self._limit_s)
+
+    def _move_on(self, said: str) -> NotReached:
+        sentence = f"{self.where()}: {said}"
+        self.close()
+        self._chosen = (self._chosen + 1) % len(self.endpoints)
+        return NotReached(sentence)
+
+    def watch(self, body: dict[str, Any]) -> Watch:
+        """A stream of changes, on a connection of its own."""
+        host, port = self.endpoints[self._chosen]
+        try:
+            plain = socket.create_connection((host, port), self._limit_s)
+            stream = plain if self._tls is None else self._tls.wrap_socket(plain, server_hostname=host)
+            data = json.dumps(body).encode()
+            head = f"POST /v3/watch HTTP/1.0\r\nHost: {host}:{port}\r\nContent-Length: {len(data)}\r\n"
+            head += f"Authorization: {self._key}\r\n" if self._key else ""
+            stream.sendall(head.encode() + b"Content-Type: application/json\r\n\r\n" + data)
+            found = Watch(stream)
+            found.begin(self._limit_s)
+        except (OSError, ValueError) as error:
+            raise NotReached(f"{self.where()}: no watch: {_words(error, self._limit_s)}") from None
+        return found
+
+
+class Watch:
+    """The lines of a watch, as far as they have come."""
+
+    def __init__(self, stream: socket.socket) -> None:
+        self.stream = stream
+        self._buffer = b""
+
+    def begin(self, limit_s: float) -> None:
+        """Waits for the head of the answer and for the line that says that the watch stands."""
+        self.stream.settimeout(limit_s)
+        while b"\r\n\r\n" not in self._buffer or b"\n" not in self._buffer.partition(b"\r\n\r\n")[2]:
+            self._add(self.stream.recv(65_536))
+        head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
+        if b" 200 " not in head.partition(b"\r\n")[0] + b" ":
+            raise ValueError(head.partition(b"\r\n")[0].decode(errors="replace"))
+        self.stream.setblocking(False)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What has come, without waiting. Raises OSError or ValueError when the stream is over."""
+        with contextlib.suppress(BlockingIOError, ssl.SSLWantReadError):
+            while True:
+                self._add(self.stream.recv(65_536))
+        *whole, self._buffer = self._buffer.split(b"\n")
+        return [json.loads(line) for line in whole if line.strip()]
+
+    def close(self) -> None:
+        self.stream.close()
+
+    def _add(self, data: bytes) -> None:
+        if not data:
+            raise ValueError("the stream ended")
+        self._buffer += data
+        if len(self._buffer) > LINE_BYTES_MAX:
+            raise ValueError("a line without an end")
+
+
+def _words(error: Exception, limit_s: float) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {limit_s * 1_000:.0f} ms"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__

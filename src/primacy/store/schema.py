@@ -1,0 +1,51 @@
+"""What `primacy lease schema` prints: the table, and the rights that a user of it needs, for an administrator to run.
+
+With the table made beforehand, the user of the leases needs no right to make tables.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import unquote, urlsplit
+
+from primacy.errors import UsageError
+from primacy.store import sql_text
+from primacy.store.port import check_table
+
+KINDS = ("sqlite", "postgresql", "mysql", "mariadb", "etcd")
+
+
+def kind_of(url: str) -> str:
+    """The database that an address means."""
+    scheme = url.partition(":")[0].partition("+")[0].lower()
+    kind = {"postgres": "postgresql", "etcds": "etcd"}.get(scheme, scheme)
+    if kind not in KINDS:
+        raise UsageError(f"there is no schema for {scheme[:20]!r}; there is one for {', '.join(KINDS)}")
+    return kind
+
+
+def schema(kind: str, table: str, user: str = "") -> str:
+    """The statements, ready to be run."""
+    t, who = check_table(table), user or "USER"
+    quoted = '"' + who.replace('"', '""') + '"'
+    match kind:
+        case "sqlite":
+            return f"{sql_text.sqlite(t).create};\n-- rights: to write the file, and its folder\n"
+        case "postgresql":
+            return f"{sql_text.postgresql(t).create};\nGRANT SELECT, INSERT, UPDATE ON {t} TO {quoted};\n"
+        case "mysql" | "mariadb":
+            account = "'" + who.replace("'", "''") + "'@'%'"
+            return f"{sql_text.mysql(t).create};\nGRANT SELECT, INSERT, UPDATE ON {t} TO {account};\n"
+        case "etcd":
+            return "".join(
+                f"etcdctl role grant-permission {who} --prefix=true readwrite {prefix}\n"
+                for prefix in (f"{t}/", f"{t}.released/")
+            )
+    raise UsageError(f"there is no schema for {kind!r}; there is one for {', '.join(KINDS)}")
+
+
+def user_of(url: str) -> str:
+    """The user in an address, if one stands there."""
+    try:
+        return unquote(urlsplit(url).username or "")
+    except ValueError:
+        return ""

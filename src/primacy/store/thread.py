@@ -1,0 +1,258 @@
+"""The renewing thread: one connection, one thread, any number of leases.
+
+A machine's `AskStore(number, request)` becomes `port.ask(number, request)`; the answer comes back as
+`StoreAnswered(number, answer)` through the port's `deliver`, *in this thread*, or never. An event loop hands over
+`lambda answered: loop.call_soon_threadsafe(driver.give, answered)`, and for `news` the same with `StoreNews()`, if it
+wants to hear of releases between two looks. The clock that counts for a hold is read by the
+machine before it asks, so that waiting in here only ever shortens a hold (L2).
+
+Each port has one place: a newer request takes the place of one that was not begun, for a machine asks again only after
+it has given up on what it asked before, or has a later renewal that is worth more. So nothing piles up behind a store
+that hangs. Requests of many ports that wait together are performed together (L6).
+
+It must never wait without a limit while somebody asks, nor let a fault of the store end it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from primacy.election.inputs import StoreAnswered
+from primacy.election.store import Look, StoreAnswer, StoreRequest
+from primacy.errors import PrimacyError
+from primacy.node.clock import Clock, SystemClock
+from primacy.store.batch import perform
+from primacy.store.port import LeaseStore, Notifies
+
+log = logging.getLogger("primacy.store")
+
+MANY_PORTS = 8
+"""From this many leases on, requests are gathered for a moment, so that they share statements."""
+CLOSE_S = 5.0
+"""How long `close` waits for the last statement at most, beyond its limit."""
+
+
+@dataclass(slots=True)
+class StoreCounts:
+    """What the thread did, for metrics. Written by the thread alone."""
+
+    asked: int = 0
+    performed: int = 0
+    """Requests that were begun. The rest were overtaken by newer ones."""
+    rounds: int = 0
+    """Times that it went to the store; with many leases, fewer than requests."""
+    failed: int = 0
+    trip_ms: int = 0
+    """How long the newest round took."""
+    trip_max_ms: int = 0
+
+
+class StorePort:
+    """The place of one lease. `ask` may be called from any thread and returns at once."""
+
+    def __init__(
+        self, thread: StoreThread, name: str, deliver: Callable[[StoreAnswered], None], news: Callable[[], None] | None
+    ) -> None:
+        self.name = name
+        self.deliver = deliver
+        self.news = news
+        """Called, in the thread, when the store says that the row of this name was released."""
+        self._thread = thread
+
+    def ask(self, number: int, request: StoreRequest) -> None:
+        """Answered later, or never."""
+        self._thread._ask(self, number, request)
+
+    def close(self) -> None:
+        """Nothing more is delivered."""
+        self._thread._forget(self)
+
+
+class StoreThread:
+    """Performs what its ports are asked, on a store that nobody else uses."""
+
+    def __init__(
+        self,
+        store: LeaseStore,
+        limit_ms: int,
+        *,
+        gather_ms: int = 0,
+        clock: Clock | None = None,
+        note: Callable[[str], None] = log.info,
+    ) -> None:
+        self.store = store
+        self.limit_ms = limit_ms
+        """What one round may take before what is left of it is answered with a failure."""
+        self.gather_ms = gather_ms or max(1, limit_ms // 30)
+        self.counts = StoreCounts()
+        self._clock = clock or SystemClock()
+        self._note = note
+        self._said: set[str] = set()
+        self._lock = threading.Lock()
+        self._ports: list[StorePort] = []
+        self._waiting: dict[StorePort, tuple[int, StoreRequest]] = {}
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._news_fd = -1
+        self._closing = False
+        self._pid = os.getpid()
+        self._thread: threading.Thread | None = None
+
+    def port(
+        self, name: str, deliver: Callable[[StoreAnswered], None], news: Callable[[], None] | None = None
+    ) -> StorePort:
+        """A place for the lease of this name."""
+        port = StorePort(self, name, deliver, news)
+        with self._lock:
+            self._ports.append(port)
+        return port
+
+    def close(self) -> None:
+        """What waits is still performed; then the thread ends and the store is closed. Not to be called in it."""
+        if os.getpid() != self._pid:
+            return  # nothing of it is ours, and its lock may have been held at the fork
+        with self._lock:
+            if self._closing:
+                return
+            self._closing = True
+            thread = self._thread
+            self._ring()
+        if thread is not None:
+            thread.join(2 * self.limit_ms / 1_000 + CLOSE_S)
+            if thread.is_alive():
+                self._say(f"the store did not answer for {2 * self.limit_ms} ms and more; it is left to itself")
+                return  # it is a daemon, and ends with the process
+        else:
+            self.store.close()
+        with self._lock:
+            os.close(self._wake)
+            self._wake = -1
+
+    # --- from other threads -------------------------------------------------------------------------------------------
+
+    def _ask(self, port: StorePort, number: int, request: StoreRequest) -> None:
+        if os.getpid() != self._pid:
+            return  # the thread stayed behind in the parent, and the connection is the parent's
+        with self._lock:
+            if self._closing or port not in self._ports:
+                return
+            self.counts.asked += 1
+            self._waiting[port] = (number, request)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._live, name="primacy-store", daemon=True)
+                self._thread.start()
+            self._ring()
+
+    def _forget(self, port: StorePort) -> None:
+        if os.getpid() != self._pid:
+            return
+        with self._lock:
+            if port in self._ports:
+                self._ports.remove(port)
+
+    def _ring(self) -> None:
+        """Under the lock, so that the descriptor is still ours."""
+        if self._wake >= 0:
+            os.eventfd_write(self._wake, 1)
+
+    # --- in the thread ------------------------------------------------------------------------------------------------
+
+    def _live(self) -> None:
+        while True:
+            if not self._closing:  # whoever sets it rings afterwards
+                self._rest()
+            with self._lock:
+                batch, self._waiting = self._waiting, {}
+                closing = self._closing
+            if batch:
+                self._round(batch)
+            elif closing:
+                break
+        try:
+            self.store.close()
+        except PrimacyError as error:
+            self._say(str(error))
+
+    def _rest(self) -> None:
+        """Until somebody asks, or the store has news."""
+        poller = select.poll()
+        for descriptor in (self._wake, self._news_fd):
+            if descriptor >= 0:
+                poller.register(descriptor, select.POLLIN)
+        ready = dict(poller.poll())
+        if ready.get(self._news_fd, 0) & select.POLLNVAL:
+            self._news_fd = -1
+        elif self._news_fd in ready:
+            self._hear_news()
+        if self._wake not in ready:
+            return
+        os.eventfd_read(self._wake)
+        if len(self._ports) >= MANY_PORTS and len(self._waiting) < len(self._ports) and not self._closing:
+            threading.Event().wait(self.gather_ms / 1_000)
+
+    def _round(self, batch: dict[StorePort, tuple[int, StoreRequest]]) -> None:
+        began_ms = self._clock.now_ms()
+        until_ms = began_ms + 2 * self.limit_ms
+        answers = self._performed([r for _, r in batch.values()], lambda: self._clock.now_ms() < until_ms)
+        self._count(len(batch), sum(not answer.ok for answer in answers), self._clock.now_ms() - began_ms)
+        for (port, (number, _)), answer in zip(batch.items(), answers, strict=True):
+            if port in self._ports:
+                self._call(port.deliver, StoreAnswered(number, answer))
+        if self._news_fd >= 0 and all(answer.ok for answer in answers):
+            self._hear_news()  # what came along with an answer wakes nobody
+        looked = any(isinstance(request, Look) and port.news is not None for port, (_, request) in batch.items())
+        if looked and isinstance(self.store, Notifies) and any(answer.ok for answer in answers):
+            self._listen(self.store)
+        elif not all(answer.ok for answer in answers):
+            self._news_fd = -1  # it may have gone with the connection, and its number to somebody else
+
+    def _performed(self, requests: list[StoreRequest], in_time: Callable[[], bool]) -> list[StoreAnswer]:
+        try:
+            return perform(self.store, requests, in_time)
+        except Exception:  # a bug of ours or of a driver: nothing is proved, and the next round may still work
+            log.exception("a store failed in a way that it should not")
+            reason = "a fault of primacy itself; the log has it"
+            return [StoreAnswer(ok=False, reason=reason) for _ in requests]
+
+    def _call(self, function: Callable[..., None], *arguments: object) -> None:
+        """One user who fails, such as one whose event loop is closed, must not cost the others their answers."""
+        try:
+            function(*arguments)
+        except Exception:
+            log.exception("an answer of the store could not be delivered")
+
+    def _count(self, requests: int, failed: int, trip_ms: int) -> None:
+        counts = self.counts
+        counts.performed += requests
+        counts.rounds += 1
+        counts.failed += failed
+        counts.trip_ms = trip_ms
+        counts.trip_max_ms = max(counts.trip_max_ms, trip_ms)
+
+    def _listen(self, store: Notifies) -> None:
+        try:
+            self._news_fd = store.listen()
+        except PrimacyError as error:
+            self._news_fd = -1
+            self._say(f"no news from the store, so releases are noticed at the next look: {error}")
+
+    def _hear_news(self) -> None:
+        assert isinstance(self.store, Notifies)
+        try:
+            names = self.store.news()
+        except PrimacyError:
+            self._news_fd = -1  # the next look makes a new connection, and listens again
+            return
+        for port in list(self._ports):
+            if port.news is not None and (port.name in names or "" in names):
+                self._call(port.news)
+
+    def _say(self, sentence: str) -> None:
+        """Once each, so that a store that keeps failing fills no log."""
+        if sentence not in self._said and len(self._said) < 100:
+            self._said.add(sentence)
+            self._note(sentence)

@@ -1,0 +1,83 @@
+"""What the tests of the stores share: every store under test by name, and requests that are easy to write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from primacy.election.store import Look, ReleaseRow, Renew, Row, StoreAnswer, StoreRequest, Take
+from primacy.store import LeaseStore, open_store, perform
+
+HOLD_MS, WAIT_MS = 3_000, 3_061
+
+
+def row(holder: str = "a#1", token: int = 10, seq: int = 1, members: str = "", server: str = "") -> Row:
+    return Row(holder, token, seq, HOLD_MS, WAIT_MS, False, members, "", server)
+
+
+class Desk:
+    """One store, asked one thing at a time."""
+
+    def __init__(self, store: LeaseStore) -> None:
+        self.store = store
+
+    def ask(self, request: StoreRequest) -> StoreAnswer:
+        (answer,) = perform(self.store, [request])
+        return answer
+
+    def look(self, name: str = "job") -> StoreAnswer:
+        return self.ask(Look(name))
+
+    def server(self) -> str:
+        return self.look("nobody").server
+
+    def take(
+        self, name: str = "job", seen: tuple[int, int] = (0, 0), new: Row | None = None, **more: str
+    ) -> StoreAnswer:
+        server = more.pop("server", None) or self.server()
+        return self.ask(Take(name, *seen, server, new or row(), **more))
+
+    def renew(
+        self, name: str = "job", holder: str = "a#1", token: int = 10, seq: int = 1, server: str = ""
+    ) -> StoreAnswer:
+        return self.ask(Renew(name, holder, token, seq, server or self.server()))
+
+    def release(
+        self, name: str = "job", holder: str = "a#1", token: int = 10, seq: int = 1, to: str = ""
+    ) -> StoreAnswer:
+        return self.ask(ReleaseRow(name, holder, token, seq, to))
+
+
+class Place:
+    """Where stores of one kind live in a test: several connections to the same rows."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.opened: list[LeaseStore] = []
+
+    def open(self, limit_ms: int = 900, create: bool = True, table: str = "primacy_leases") -> LeaseStore:
+        store = open_store(self.url, limit_ms=limit_ms, create=create, table=table)
+        self.opened.append(store)
+        return store
+
+    def desk(self) -> Desk:
+        return Desk(self.open())
+
+
+@contextmanager
+def place(kind: str, folder: Path) -> Iterator[Place]:
+    """An empty store of this kind."""
+    if kind == "memory":
+        found = Place(f"memory:{folder}")
+    elif kind == "sqlite":
+        found = Place(f"sqlite:///{folder}/leases.db")
+    else:
+        from tests import servers
+
+        found = Place(servers.empty(kind))
+    try:
+        yield found
+    finally:
+        for store in found.opened:
+            store.close()

@@ -1,0 +1,278 @@
+"""`primacy lease`: what is in the store, the schema, the seed's table, and breaking a lease in the right order."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.servers import MariaDb, Postgres, empty, server, servers_here
+from tests.store_desk import Desk, Place, place, row
+
+from primacy.cli import main
+from primacy.cli.lease import Watched
+from primacy.errors import Refused
+from primacy.settings.timing import PROFILES
+from primacy.store import open_store
+from primacy.store.seed import Old, SeedTable, import_seed
+
+SHORT = row()._replace(hold_ms=100, wait_ms=103)
+
+
+@pytest.fixture(params=["sqlite", *servers_here()])
+def here(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    with place(request.param, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[Place]:
+    with place("sqlite", tmp_path) as found:
+        yield found
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main.run(["lease", *arguments])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_list_and_show(here: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = told(capsys, "list", "--store", here.url)
+    if not here.url.startswith("etcd"):
+        assert (code, "no file" in err or "no table" in err) == (3, True), "reading makes no table"
+    desk = here.desk()
+    desk.take("reports")
+    desk.take("billing")
+    desk.release("billing", to="b")
+    code, out, _ = told(capsys, "list", "--store", here.url)
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0].split() == ["lease", "held", "by", "token", "hold", "written", "(by", "the", "store's", "clock)"]
+    assert "billing  nobody (released by a to b)" in lines[1]
+    assert "reports  node a" in lines[2]
+    code, out, _ = told(capsys, "list", "--store", here.url, "--json")
+    found = json.loads(out)["leases"]
+    assert [(one["lease"], one["node"], one["token"], one["released"]) for one in found] == [
+        ("billing", "a", 10, True), ("reports", "a", 10, False),
+    ]  # fmt: skip
+    code, out, _ = told(capsys, "show", "reports", "--store", here.url, "--json")
+    assert json.loads(out)["holder"] == "a#1"
+    code, _, err = told(capsys, "show", "nothing", "--store", here.url)
+    assert (code, "there is no lease 'nothing'" in err) == (1, True)
+
+
+def test_which_store_is_meant(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, err = told(capsys, "list")
+    assert (code, "say --store URL" in err) == (2, True)
+    desk = Desk(open_store(f"sqlite:///{tmp_path}/leases.db", table="other"))
+    desk.take()
+    desk.store.close()
+    (tmp_path / "primacy.yaml").write_text(
+        f"election: {{strategy: lease, store: {{url: 'sqlite:///{tmp_path}/leases.db', table: other}}}}\n"
+    )
+    code, out, err = told(capsys, "list")
+    assert (code, "node a" in out) == (0, True), err
+    code, _, err = told(capsys, "list", "--store", "postgresql://u:hidden@127.0.0.1:1/db")
+    assert (code, "hidden" in err) == (3, False)
+    assert err.startswith("primacy: PostgreSQL at 127.0.0.1:1: ")
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("postgresql://bob@h/db", ['COLLATE "C"', 'GRANT SELECT, INSERT, UPDATE ON primacy_leases TO "bob"']),
+        ("mysql://bob@h/db", ["ascii_bin", "GRANT SELECT, INSERT, UPDATE ON primacy_leases TO 'bob'@'%'"]),
+        ("sqlite:///x.db", ["WITHOUT ROWID", "to write the file"]),
+        ("etcd://bob@h", ["readwrite primacy_leases/", "readwrite primacy_leases.released/"]),
+    ],
+)
+def test_schema_needs_no_server(url: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = told(capsys, "schema", "--store", url)
+    assert code == 0
+    assert all(word in out for word in words)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in servers_here() if kind != "etcd"])
+def test_the_schema_and_its_rights_suffice(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """An administrator runs what is printed; a user who may make no table can then hold leases."""
+    url = empty(kind)
+    found = server(kind)
+    assert isinstance(found, Postgres | MariaDb)
+    poor = url.replace("app:secret%20word@", "poor@").replace("//app@", "//poor@")
+    if isinstance(found, Postgres):
+        found.admin("DO $$ BEGIN CREATE ROLE poor LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
+    else:
+        found.admin("CREATE USER IF NOT EXISTS poor@'%'", "GRANT USAGE ON *.* TO poor@'%'")
+        with_no_rights = Desk(open_store(poor)).look()
+        assert not with_no_rights.ok
+    if isinstance(found, Postgres):
+        refused = Desk(open_store(poor))
+        answer = refused.look()
+        refused.store.close()
+        assert not answer.ok
+        assert "primacy lease schema" in answer.reason
+    _, out, _ = told(capsys, "schema", "--store", poor)
+    found.admin(*[statement for statement in out.split(";\n") if statement.strip()], database="app")
+    desk = Desk(open_store(poor))
+    assert desk.take().done
+    assert desk.renew().done
+    assert desk.release(seq=2).done
+    desk.store.close()
+
+
+def test_break_waits_until_the_old_work_is_dead(here: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    desk = here.desk()
+    desk.take("job", new=SHORT)
+    code, _, err = told(capsys, "break", "nothing", "--store", here.url, "--yes")
+    assert (code, "there is no lease 'nothing'" in err) == (1, True)
+    code, out, err = told(capsys, "break", "job", "--store", here.url, "--yes", "--json")
+    assert code == 0, err
+    assert "waiting 103 ms" in err
+    found = desk.look()
+    assert found.row is not None
+    assert (found.row.released, found.row.holder[:6]) == (True, "break#")
+    assert found.row.token == json.loads(out)["token"] > 10
+    assert not desk.renew().done, "the old holder learns it with its next renewal"
+    assert desk.take(seen=(found.row.token, found.row.seq), new=row("b#2", found.row.token + 1)).done
+    code, _, err = told(capsys, "break", "job", "--store", here.url, "--yes", "--now")
+    assert (code, "waiting" in err) == (0, False)
+    code, _, err = told(capsys, "break", "job", "--store", here.url, "--yes", "--now")
+    assert (code, "nobody holds the lease" in err) == (1, True)
+
+
+def test_break_asks_and_says_what_is_at_risk(local: Place) -> None:
+    desk = local.desk()
+    desk.take("job", new=SHORT)
+    for said, code in (("no\n", 1), ("", 1), ("yes\n", 0)):
+        call = [sys.executable, "-m", "primacy.cli.main", "lease", "break", "job", "--now", "--store", local.url]
+        done = subprocess.run(call, input=said, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        assert "for up to 100 ms both may work" in done.stderr
+        assert "node a loses the lease job" in done.stderr
+
+
+def test_watch_says_each_change_once() -> None:
+    watched = Watched("job")
+    held, other = row(), row("b#2", 20, 2)
+    assert watched.look(0, True, None, "s1", "") == ["nobody has used this name yet"]
+    assert watched.look(100, True, held, "s1", "") == ["node a, token 10"]
+    assert watched.look(200, True, held._replace(seq=2), "s1", "") == []
+    assert watched.look(3_000, True, held._replace(seq=2), "s1", "") == []
+    assert watched.look(3_262, True, held._replace(seq=2), "s1", "") == [
+        "not renewed for 3,062 ms: free for whoever wants it"
+    ]
+    assert watched.look(3_500, True, held._replace(seq=2), "s1", "") == []
+    assert watched.look(3_600, True, held._replace(seq=3), "s1", "") == ["renewed again"]
+    assert watched.look(3_700, False, None, "", "gone") == ["the store does not answer: gone"]
+    assert watched.look(3_800, False, None, "", "gone") == []
+    assert watched.look(3_900, True, other, "s2", "") == [
+        "the store answers again",
+        "another server answers: s2; the observation starts anew",
+        "node b, token 20",
+    ]
+    assert watched.look(4_000, True, other._replace(released=True, successor="c"), "s2", "") == [
+        "nobody (released by b to c), token 20"
+    ]
+
+
+# --- the seed's table (L8) --------------------------------------------------------------------------------------------
+
+OLD_ROWS = {
+    "sqlite": ("datetime('now', '{} seconds')", "TEXT"),
+    "postgresql": ("now() + interval '{} seconds'", "timestamptz"),
+    "mariadb": ("NOW() + INTERVAL {} SECOND", "TIMESTAMP"),
+    "mysql": ("NOW() + INTERVAL {} SECOND", "TIMESTAMP"),
+}
+
+
+class OldNode:
+    """A node of seed 002, with its statements."""
+
+    def __init__(self, url: str, kind: str) -> None:
+        self.store: Any = open_store(url)
+        self.kind = kind
+        Desk(self.store).look()
+        self.run("CREATE TABLE locks (lock_key VARCHAR(255) PRIMARY KEY, owner_id VARCHAR(255) NOT NULL, "
+                 f"expires_at {OLD_ROWS[kind][1]} NOT NULL)")  # fmt: skip
+
+    def run(self, text: str) -> list[tuple[Any, ...]]:
+        found: list[tuple[Any, ...]] = self.store._execute(text, {})
+        return found
+
+    def hold(self, seconds: int, owner: str = "old") -> None:
+        expiry = OLD_ROWS[self.kind][0].format(f"{seconds:+}")
+        self.run(f"INSERT INTO locks VALUES ('coordinator_lock', '{owner}', {expiry})")
+
+    def renew(self, owner: str = "old") -> None:
+        expiry = OLD_ROWS[self.kind][0].format("+10")
+        self.run(f"UPDATE locks SET expires_at = {expiry} WHERE lock_key = 'coordinator_lock' AND owner_id = '{owner}'")
+
+    def owner(self) -> str:
+        return str(self.run("SELECT owner_id FROM locks WHERE lock_key = 'coordinator_lock'")[0][0])
+
+
+@pytest.fixture(params=[kind for kind in ("sqlite", *servers_here()) if kind != "etcd"])
+def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[OldNode, Place]]:
+    with place(request.param, tmp_path) as found:
+        node = OldNode(found.url, request.param)
+        yield node, found
+        node.store.close()
+
+
+def test_L8_an_expired_row_is_taken_for_good(old: tuple[OldNode, Place], capsys: pytest.CaptureFixture[str]) -> None:
+    node, here = old
+    node.hold(-5)
+    code, out, err = told(capsys, "import", "--store", here.url)
+    assert code == 0, err
+    assert "the first node leads after 10,203 ms" in out
+    assert node.owner().startswith("primacy-import-")
+    node.renew()
+    assert SeedTable(node.store).look() == Old(node.owner(), SeedTable(node.store).look().expires_at, False)  # type: ignore[union-attr]
+    answer = here.desk().look("coordinator")
+    assert answer.row is not None
+    assert (answer.row.released, answer.row.hold_ms, answer.row.wait_ms) == (False, 10_000, 10_203), (
+        "nobody starts at once"
+    )
+    code, _, err = told(capsys, "import", "--store", here.url)
+    assert (code, "there is a lease 'coordinator' already" in err) == (1, True)
+
+
+def test_L8_a_held_row_is_waited_for_and_left_alone(
+    old: tuple[OldNode, Place], capsys: pytest.CaptureFixture[str]
+) -> None:
+    node, here = old
+    node.hold(+60)
+    code, _, err = told(capsys, "import", "--store", here.url, "--wait-ms", "0")
+    assert (code, "held by old until" in err, "Nothing was changed" in err) == (1, True, True)
+    assert node.owner() == "old"
+    assert here.desk().look("coordinator").row is None
+
+
+def test_L8_no_row_yet_and_an_import_that_broke_off(old: tuple[OldNode, Place]) -> None:
+    node, here = old
+    assert SeedTable(node.store).take("primacy-import-0a")
+    assert not SeedTable(node.store).take("primacy-import-0b"), "it never expires"
+    made = import_seed(node.store, "coordinator", "0c", 1_800_000_000_000, 10_203)
+    assert not isinstance(made, Old)
+    assert made == here.desk().look("coordinator").row
+
+
+def test_L8_etcd_and_a_database_without_the_table_say_so(local: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = told(capsys, "import", "--store", "etcd://127.0.0.1:1")
+    assert (code, "the seed's table is in a database" in err) == (2, True)
+    code, _, err = told(capsys, "import", "--store", local.url)
+    assert (code, "there is no table locks" in err) == (1, True)
+    with pytest.raises(Refused, match="there is no table absent"):
+        SeedTable(local.open(), table="absent").look()
+
+
+def test_the_profile_coordinator_is_the_seeds(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (PROFILES["coordinator"].hold_ms, PROFILES["coordinator"].beat_ms) == (10_000, 3_333)

@@ -1,0 +1,86 @@
+"""Eight processes want one lease, on every store: no two at a time, and tokens that only grow.
+
+The same judge sees seed 002's own protocol as a control, and must find overlaps there, or it would find none anywhere.
+`make proof` runs the races for longer (`PRIMACY_RACE_S`).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from tests.servers import kinds, server, servers_here
+from tests.store_desk import Desk, place, row
+from tests.store_race import Race, now_ns
+
+from primacy.election.store import StoreAnswer
+
+SECONDS = float(os.environ.get("PRIMACY_RACE_S", "6"))
+ROUNDS = int(os.environ.get("PRIMACY_COLD_ROUNDS", "20"))
+PLAYERS = 8
+
+
+@pytest.mark.parametrize("kind", [kind for kind in kinds() if kind != "memory"])
+def test_no_two_hold_it_at_a_time(kind: str, tmp_path: Path) -> None:
+    """Memory is left out: its rows do not leave a process."""
+    with place(kind, tmp_path) as here:
+        verdict = Race(here.url, tmp_path / "race", PLAYERS, SECONDS, seed=now_ns() % 10_000).wait()
+    print(f"{kind}: {verdict}")
+    assert verdict.overlaps == [], verdict
+    assert verdict.not_growing == [], verdict
+    assert verdict.stale_writes == 0
+    assert verdict.broken == []
+    assert len(verdict.holds) >= SECONDS / 2, "somebody always gets it"
+    assert verdict.late <= len(verdict.holds) // 10, "those that were not frozen stop in time, on a machine that is not"
+
+
+@pytest.mark.skipif(
+    "mariadb" not in servers_here(), reason="MariaDB is not installed here, and the seed is written for it"
+)
+def test_the_control_overlaps(tmp_path: Path) -> None:
+    import json
+
+    maria = server("mariadb")
+    maria.empty()
+    maria.admin(  # type: ignore[attr-defined]
+        "CREATE TABLE locks (lock_key VARCHAR(255) PRIMARY KEY, owner_id VARCHAR(255) NOT NULL, "
+        "expires_at TIMESTAMP NOT NULL)",
+        database="app",
+    )
+    where = {"host": "127.0.0.1", "port": maria.port, "user": "app", "password": "secret word", "database": "app"}
+    verdict = Race(json.dumps(where), tmp_path / "race", PLAYERS, max(SECONDS, 8), mode="seed").wait()
+    print(f"control: {verdict}")
+    assert verdict.broken == []
+    assert len(verdict.overlaps) >= 1, verdict
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_a_cold_start_has_one_winner(kind: str, tmp_path: Path) -> None:
+    """No row yet, eight at once, many rounds."""
+    with place(kind, tmp_path) as here:
+        desks = [here.desk() for _ in range(PLAYERS)]
+        who = desks[0].server()
+        for turn in range(ROUNDS):
+            answers = _all_at_once(desks, f"cold{turn}", who)
+            assert [answer.ok for answer in answers] == [True] * PLAYERS, answers
+            assert sum(answer.done for answer in answers) == 1
+            winner = next(answer.row for answer in answers if answer.done)
+            assert all(answer.row == winner for answer in answers), "and everybody was told who"
+
+
+def _all_at_once(desks: list[Desk], name: str, who: str) -> list[StoreAnswer]:
+    barrier = threading.Barrier(len(desks))
+    answers: list[StoreAnswer] = []
+
+    def take(number: int, desk: Desk) -> None:
+        barrier.wait(10)
+        answers.append(desk.take(name, new=row(f"n{number}#1", 100 + number), server=who))
+
+    threads = [threading.Thread(target=take, args=pair) for pair in enumerate(desks)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answers

@@ -1,0 +1,81 @@
+"""The releaser releases on order, its own lease only, and otherwise nothing (G5, L4)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.servers import servers_here
+from tests.store_desk import Desk, Place, place
+
+
+@pytest.fixture(params=["sqlite", *servers_here()])
+def here(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    with place(request.param, tmp_path) as found:
+        yield found
+
+
+class Releaser:
+    def __init__(self, url: str, holder: str = "a#1", token: int = 10) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "primacy.store.releaser"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.say(
+            {"url": url, "table": "primacy_leases", "limit_ms": 900, "name": "job", "holder": holder, "token": token}
+        )
+        assert self.hear() == "ready"
+
+    def say(self, order: dict[str, object]) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(order) + "\n")
+        self.process.stdin.flush()
+
+    def hear(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def end(self) -> int:
+        self.process.communicate(timeout=10)
+        return self.process.returncode
+
+
+def released(desk: Desk) -> bool:
+    row = desk.look().row
+    assert row is not None
+    return row.released
+
+
+def test_G5_it_releases_on_order_with_the_seq_that_it_finds(here: Place) -> None:
+    desk = here.desk()
+    desk.take()
+    releaser = Releaser(here.url)
+    desk.renew()
+    releaser.say({"release": True, "successor": "b"})
+    assert releaser.hear() == "released"
+    assert releaser.end() == 0
+    assert released(desk)
+
+
+def test_G5_without_an_order_it_releases_nothing(here: Place) -> None:
+    desk = here.desk()
+    desk.take()
+    assert Releaser(here.url).end() == 0, "its input ended"
+    torn = Releaser(here.url)
+    assert torn.process.stdin is not None
+    torn.process.stdin.write('{"release": true}')
+    assert torn.end() == 0
+    assert not released(desk)
+
+
+def test_G5_a_lease_that_is_somebody_elses_stays(here: Place) -> None:
+    desk = here.desk()
+    desk.take()
+    releaser = Releaser(here.url, token=9)
+    releaser.say({"release": True})
+    assert releaser.hear() == "refused the row is somebody else's"
+    assert releaser.end() == 1
+    assert not released(desk)

@@ -1,0 +1,216 @@
+"""The renewing thread: what goes in comes back, nothing piles up, and nothing of the store's ends it."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.store_desk import row
+
+from primacy.election.inputs import StoreAnswered
+from primacy.election.store import Look, ReleaseRow, Renew, StoreAnswer, Take
+from primacy.store import StoreThread
+from primacy.store.memory import MemoryStore, MemoryTable
+
+WITHIN_S = 5
+
+
+class Gate(MemoryStore):
+    """A store that can be held up, and that counts its calls."""
+
+    def __init__(self, table: MemoryTable) -> None:
+        super().__init__(table)
+        self.open = threading.Event()
+        self.open.set()
+        self.entered = threading.Semaphore(0)
+        self.batches: list[int] = []
+
+    def _wait(self, requests: Any) -> None:
+        self.batches.append(len(requests))
+        self.entered.release()
+        assert self.open.wait(WITHIN_S)
+
+    def look(self, requests: Any) -> list[StoreAnswer]:
+        self._wait(requests)
+        return super().look(requests)
+
+    def renew(self, requests: Any) -> list[StoreAnswer]:
+        self._wait(requests)
+        return super().renew(requests)
+
+
+@pytest.fixture
+def table() -> MemoryTable:
+    return MemoryTable()
+
+
+@pytest.fixture
+def gate(table: MemoryTable) -> Gate:
+    return Gate(table)
+
+
+@pytest.fixture
+def thread(gate: Gate) -> Iterator[StoreThread]:
+    found = StoreThread(gate, 1_000)
+    yield found
+    gate.open.set()
+    found.close()
+
+
+def test_a_question_is_answered_with_its_number(thread: StoreThread) -> None:
+    answers: queue.Queue[StoreAnswered] = queue.Queue()
+    port = thread.port("job", answers.put)
+    port.ask(7, Look("job"))
+    first = answers.get(timeout=WITHIN_S)
+    assert (first.number, first.answer.ok, first.answer.row) == (7, True, None)
+    port.ask(8, Take("job", 0, 0, first.answer.server, row()))
+    assert answers.get(timeout=WITHIN_S).answer.done
+
+
+def test_it_is_delivered_in_the_thread(thread: StoreThread) -> None:
+    names: queue.Queue[str] = queue.Queue()
+    thread.port("job", lambda _: names.put(threading.current_thread().name)).ask(1, Look("job"))
+    assert names.get(timeout=WITHIN_S) == "primacy-store"
+
+
+def test_asking_never_waits_and_the_newest_question_counts(thread: StoreThread, gate: Gate) -> None:
+    answers: queue.Queue[StoreAnswered] = queue.Queue()
+    port = thread.port("job", answers.put)
+    gate.open.clear()
+    port.ask(1, Look("job"))
+    assert gate.entered.acquire(timeout=WITHIN_S)
+    for number in range(2, 50):
+        port.ask(number, Look("job"))
+    gate.open.set()
+    assert [answers.get(timeout=WITHIN_S).number for _ in range(2)] == [1, 49]
+    assert answers.empty()
+    assert (thread.counts.asked, thread.counts.performed) == (49, 2)
+
+
+def test_L6_what_waits_together_is_performed_together(thread: StoreThread, gate: Gate) -> None:
+    answers: queue.Queue[StoreAnswered] = queue.Queue()
+    ports = [thread.port(f"job{n:03}", answers.put) for n in range(250)]
+    gate.open.clear()
+    ports[0].ask(0, Look("job000"))
+    assert gate.entered.acquire(timeout=WITHIN_S)
+    for number, port in enumerate(ports[1:], 1):
+        port.ask(number, Renew(port.name, "a#1", 10, 1, gate.table.server))
+    gate.open.set()
+    assert sorted(answers.get(timeout=WITHIN_S).number for _ in ports) == list(range(250))
+    assert gate.batches == [1, 100, 100, 49]
+    assert thread.counts.rounds == 2
+
+
+def test_a_fault_of_the_store_is_an_answer(thread: StoreThread, table: MemoryTable) -> None:
+    answers: queue.Queue[StoreAnswered] = queue.Queue()
+    port = thread.port("job", answers.put)
+    table.up = False
+    port.ask(1, Look("job"))
+    failed = answers.get(timeout=WITHIN_S).answer
+    assert (failed.ok, failed.done, failed.reason) == (False, False, "the store in memory was stopped")
+    table.up = True
+    port.ask(2, Look("job"))
+    assert answers.get(timeout=WITHIN_S).answer.ok
+    assert thread.counts.failed == 1
+
+
+def test_closing_performs_what_waits(thread: StoreThread, table: MemoryTable) -> None:
+    """The last thing that a holder asks for is the release of its row."""
+    done = threading.Event()
+    port = thread.port("job", lambda _: done.set())
+    port.ask(1, Take("job", 0, 0, table.server, row()))
+    assert done.wait(WITHIN_S)
+    port.ask(2, ReleaseRow("job", "a#1", 10, 1))
+    thread.close()
+    assert table.rows["job"].released
+    port.ask(3, Renew("job", "a#1", 10, 1, table.server))  # nobody is there, and that is no error
+
+
+def test_a_closed_port_hears_nothing_more(thread: StoreThread, gate: Gate) -> None:
+    heard: list[StoreAnswered] = []
+    port = thread.port("job", heard.append)
+    gate.open.clear()
+    port.ask(1, Look("job"))
+    assert gate.entered.acquire(timeout=WITHIN_S)
+    port.close()
+    gate.open.set()
+    thread.close()
+    assert heard == []
+
+
+def test_news_reaches_the_ports_of_that_name_only(thread: StoreThread, table: MemoryTable) -> None:
+    holder = MemoryStore(table)
+    holder.take([Take("job", 0, 0, table.server, row())])
+    news: queue.Queue[str] = queue.Queue()
+    answers: queue.Queue[StoreAnswered] = queue.Queue()
+    for name in ("job", "other"):
+        thread.port(name, answers.put, lambda name=name: news.put(name)).ask(1, Look(name))  # type: ignore[misc]
+        answers.get(timeout=WITHIN_S)
+    holder.renew([Renew("job", "a#1", 10, 1, table.server)])
+    deadline = threading.Event()
+    while not table.watchers and not deadline.wait(0.01):
+        continue
+    holder.release([ReleaseRow("job", "a#1", 10, 2)])
+    assert news.get(timeout=WITHIN_S) == "job"
+    assert news.empty()
+
+
+def test_a_fork_leaves_the_child_without_it(thread: StoreThread, table: MemoryTable) -> None:
+    answers: queue.Queue[StoreAnswered] = queue.Queue()
+    port = thread.port("job", answers.put)
+    port.ask(1, Look("job"))
+    answers.get(timeout=WITHIN_S)
+    child = os.fork()
+    if child == 0:
+        port.ask(2, Look("job"))
+        thread.close()
+        os._exit(0 if answers.empty() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    port.ask(3, Look("job"))
+    assert answers.get(timeout=WITHIN_S).number == 3
+
+
+def test_closing_right_after_asking_does_not_wait(table: MemoryTable) -> None:
+    """Both rings may be heard as one."""
+    import time
+
+    for _ in range(50):
+        thread = StoreThread(MemoryStore(table), 1_000)
+        answers: queue.Queue[StoreAnswered] = queue.Queue()
+        thread.port("job", answers.put).ask(1, Look("job"))
+        began = time.monotonic()
+        thread.close()
+        assert time.monotonic() - began < 3
+        assert answers.get_nowait().answer.ok
+
+
+def test_a_user_who_fails_costs_nobody_else_an_answer(thread: StoreThread, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: StoreAnswered) -> None:
+        raise RuntimeError("the event loop is closed")
+
+    answers: queue.Queue[StoreAnswered] = queue.Queue()
+    bad, good = thread.port("a", fail), thread.port("b", answers.put)
+    for number in range(3):
+        bad.ask(number, Look("a"))
+        good.ask(number, Look("b"))
+        assert answers.get(timeout=WITHIN_S).number == number
+    assert "could not be delivered" in caplog.text
+
+
+def test_a_bug_of_a_store_is_an_answer(table: MemoryTable, caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(MemoryStore):
+        def look(self, requests: Any) -> list[StoreAnswer]:
+            raise ZeroDivisionError
+
+    thread = StoreThread(Broken(table), 1_000)
+    answers: queue.Queue[StoreAnswered] = queue.Queue()
+    port = thread.port("a", answers.put)
+    for number in range(2):
+        port.ask(number, Look("a"))
+        assert "a fault of primacy itself" in answers.get(timeout=WITHIN_S).answer.reason
+    thread.close()
+    assert "ZeroDivisionError" in caplog.text
