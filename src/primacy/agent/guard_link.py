@@ -43,7 +43,8 @@ class GuardLink:
         """`strong` or `weak`, once it has said so."""
         self.why = ""
         self._loop = asyncio.get_running_loop()
-        self._unsent: deque[bytes] = deque()
+        self._unsent: deque[tuple[bytes, int]] = deque()
+        """Packets, each with a descriptor that goes along, or -1."""
         self._over = False
         self._writes = False
         """The loop says when the socket takes more."""
@@ -57,14 +58,18 @@ class GuardLink:
     def extend(self, points: dict[str, int]) -> None:
         """Dropped if the guard is slow to read: a later one will say more."""
         if not self._over and not self._unsent:
-            self._unsent.append(_encode({"do": "extend", **points}))
+            self._unsent.append((_encode({"do": "extend", **points}), -1))
             self._flush()
 
-    def send(self, packet: dict[str, Any]) -> None:
-        """In order. Not with the quicker encoder: an environment may have bytes that are no text."""
+    def send(self, packet: dict[str, Any], handle: int = -1) -> None:
+        """In order. Not with the quicker encoder: an environment may have bytes that are no text.
+
+        `handle` is a descriptor for the guard; ours of it is closed when it is sent.
+        """
         if self._over:
+            _drop(handle)
             return
-        self._unsent.append(json.dumps(packet).encode())
+        self._unsent.append((json.dumps(packet).encode(), handle))
         self._flush()
         if len(self._unsent) > UNSENT_MAX:
             self.kill()
@@ -76,16 +81,21 @@ class GuardLink:
 
     def _flush(self) -> None:
         while self._unsent:
+            data, handle = self._unsent[0]
             try:
-                self.socket.send(self._unsent[0])
+                if handle < 0:
+                    self.socket.send(data)
+                else:
+                    socket.send_fds(self.socket, [data], [handle])
             except BlockingIOError:
                 self._writes = True
                 self._loop.add_writer(self.socket, self._flush)
                 return
             except OSError:  # it is gone, or will be found gone
-                self._unsent.clear()
+                self._forget_unsent()
                 break
             self._unsent.popleft()
+            _drop(handle)
         if self._writes:
             self._writes = False
             self._loop.remove_writer(self.socket)
@@ -122,8 +132,17 @@ class GuardLink:
 
     def _close(self) -> None:
         self._over = True
-        self._unsent.clear()
+        self._forget_unsent()
         self._loop.remove_writer(self.socket)
         self.socket.close()
         os.close(self._pidfd)
         self.process.wait()
+
+    def _forget_unsent(self) -> None:
+        while self._unsent:
+            _drop(self._unsent.popleft()[1])
+
+
+def _drop(handle: int) -> None:
+    if handle >= 0:
+        os.close(handle)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from primacy.election.events import Code
 
-ELECTED = (Code.ELECTED, Code.LEASE_TAKEN)
+ELECTED = (Code.ELECTED,)
 CAUSES = (
     Code.TRANSFER,
     Code.STEP_DOWN,

@@ -52,6 +52,9 @@ PAUSE_MS_MAX = 100
 """Weak: the pause until the next looks doubles up to this, for what is still there then may be stuck for long."""
 RELEASE_TIMES = 2
 """Each release leaves so many times: repeating it does no harm (G6), and a lost one costs the others a whole hold."""
+RECEIVE = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
+HANDLE_BYTES = socket.CMSG_SPACE(4)
+"""At most one descriptor comes with a packet."""
 LINGER_MS = 100
 """A dying agent closes its socket before its death can be seen; for so long an end of file may turn out to be one."""
 
@@ -86,6 +89,11 @@ class Guard:
         self.last_run = 0
         self.release_ordered = False
         self.datagrams: list[list[Any]] = []
+        self.given: list[int] = []
+        """Descriptors that came with the order that is being obeyed."""
+        self.releaser = -1
+        self.words = b""
+        """A lease in a store: the pipe to the process that can release it, and what to say to it."""
 
     def loop(self) -> None:
         poll, polled = select.poll(), list[int]()
@@ -144,7 +152,7 @@ class Guard:
     def hear_agent(self) -> None:
         for _ in range(ORDERS_MAX):
             try:
-                packet = self.agent.recv(PACKET_BYTES_MAX, socket.MSG_DONTWAIT)
+                packet, more, _, _ = self.agent.recvmsg(PACKET_BYTES_MAX, HANDLE_BYTES, RECEIVE)
             except BlockingIOError:
                 return
             except OSError:
@@ -154,10 +162,13 @@ class Guard:
                 self.close("the agent closed the socket")
                 self.end()
                 return
+            self.given = [struct.unpack("i", data[:4])[0] for _, _, data in more]
             try:
                 self.obey(json.loads(packet))
             except (ValueError, KeyError, TypeError, IndexError, OSError) as error:
                 self.tell("error", why=f"{type(error).__name__}: {error}")
+            while self.given:
+                os.close(self.given.pop())
 
     def obey(self, order: dict[str, Any]) -> None:
         match order["do"]:
@@ -201,6 +212,8 @@ class Guard:
             if self.deadman_at == 0:
                 self.term_at = self.kill_at = 0
                 self.datagrams = order.get("datagrams") or []
+                if self.given:
+                    self.releaser, self.words = self.given.pop(), order["words"].encode()
                 if order.get("release"):
                     self.datagrams = [[order["release"], host, port] for host, port in order.get("targets") or []]
             self.stop_signal, self.stop_kill_at = order.get("stop_signal", self.stop_signal), tree.NEVER_MS
@@ -342,7 +355,10 @@ class Guard:
             self.tell("failed", run=run.number, why=run.why or "it was ended before it was executed")
 
     def release(self) -> bool:
-        """Send what the agent sealed, if it may be sent (G5). No names are looked up, nothing is waited for."""
+        """Send what the agent sealed, if it may be sent (G5). No names are looked up, nothing is waited for.
+
+        A lease is released by a process that was made ready for this, and has the words in its pipe when we are gone.
+        """
         if not may_release(self):
             return False
         for text, host, port in self.datagrams * RELEASE_TIMES:
@@ -353,6 +369,11 @@ class Guard:
                 with socket.socket(family, kind | socket.SOCK_NONBLOCK) as out:
                     out.sendto(binascii.a2b_base64(text), address)
         self.datagrams = []
+        if self.releaser >= 0:
+            with contextlib.suppress(OSError):
+                os.write(self.releaser, self.words)
+            os.close(self.releaser)
+            self.releaser = -1
         return True
 
 
