@@ -56,7 +56,7 @@ def waits_for(node: LeaseStrategy, now_ms: int) -> str:
     lead = node._lead
     if lead is not None and lead.ending is not None:
         return "its work to end, then it releases the lease"
-    if lead is not None and node._failures:
+    if lead is not None and node._failures and not node._others:
         left_ms = max(0, lead.proved_ms + node.timing.term_at_ms - now_ms)
         return f"the store to answer ({node._failure}); unless it does, the work is told to end in {left_ms:,} ms"
     if lead is not None:
