@@ -320,4 +320,4 @@ def test_a_relative_file_of_a_store_counts_from_the_settings(tmp_path: Path, say
     assert store_url(of_mapping({"election": {"store": {"url": "sqlite:////x/y.db"}}})) == "sqlite:////x/y.db"
     assert say("contract", "--config", str(folder / "primacy.yaml")).code == 0
     timing = timing_of(settings)
-    assert (timing.beat_ms, timing.look_ms) == (550, 850)
+    assert (timing.beat_ms, timing.look_ms) == (550, 900)

@@ -53,7 +53,7 @@ class Timing(NamedTuple):
         observation, as much; with this, one holder and two others ask less than four statements a second at a hold of
         three seconds, and the median of a takeover stays within 1.1 holds.
         """
-        return self.hold_ms * 17 // 60
+        return self.hold_ms * 3 // 10
 
 
 class RankTiming(NamedTuple):
