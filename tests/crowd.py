@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests import stamp, switch
-from tests.guard_desk import ORDINARY, is_alive
+from tests.guard_desk import ORDINARY, is_alive, state_of
 
 from primacy.cli.new import write_secret
 from primacy.control.client import ask, find
@@ -66,10 +66,22 @@ def tree(pid: int) -> list[int]:
     return [pid, *(each for child in children(pid) for each in tree(child))]
 
 
+STOPPED: set[int] = set()
+"""Whom we stopped. A spare guard that is stopped outlives its agent, for nothing ends one that holds nothing."""
+
+
 def tell_all(number: int, pids: Iterable[int]) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
+            if number == signal.SIGSTOP:
+                STOPPED.add(pid)
+
+
+def wake_all() -> None:
+    """Whoever is still stopped by us goes on."""
+    tell_all(signal.SIGCONT, [pid for pid in STOPPED if state_of(pid) == "T"])
+    STOPPED.clear()
 
 
 def until(check: Callable[[], Any], what: str, within_s: float = WITHIN_S) -> Any:
@@ -281,12 +293,13 @@ class Crowd:
 
     def mend(self) -> None:
         self.cut()
+        wake_all()
         for node in self.started:
             if node.is_up:
                 tell_all(signal.SIGCONT, (node.pid, *node.guards))
 
     def end(self) -> None:
-        pids: list[int] = []
+        pids = list(STOPPED)
         for node in self.started:
             pids += tree(node.pid)[1:] if node.is_up else []
             if node.is_up:
@@ -295,6 +308,7 @@ class Crowd:
         for node in self.started:
             node.process.wait(WITHIN_S)
         tell_all(signal.SIGCONT, pids)
+        wake_all()
         if self.plant:
             tell_all(signal.SIGKILL, self.commands())  # of a guard that was made worse on purpose
         until(lambda: not self.commands() and not any(map(is_alive, pids)), "the end of all")
@@ -437,7 +451,7 @@ def kill_guard(node: Node) -> None:
 
 
 def stop_agent(node: Node) -> None:
-    os.kill(node.pid, signal.SIGSTOP)
+    tell_all(signal.SIGSTOP, [node.pid])
 
 
 def stop_agent_and_guards(node: Node) -> None:

@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 import pytest
 from tests import stamp
 
+from primacy.agent.guard_link import EXTENSION, EXTENSION_MARK
 from primacy.watchdog.containment import GUARD, guard_argv
 
 NOBODY = 65534
@@ -214,6 +215,10 @@ class Desk:
 
     def say(self, do: str, **more: object) -> None:
         self.socket.send(json.dumps({"do": do, **more}).encode())
+
+    def extend(self, points: Deadlines) -> None:
+        """As the agent does with every renewal."""
+        self.socket.send(EXTENSION.pack(EXTENSION_MARK, points.term_at, points.kill_at, points.deadman_at))
 
     def hear(self, *words: str, within_s: float = 5.0) -> dict[str, Any]:
         """The next packet; it must be one of these."""

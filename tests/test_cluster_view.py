@@ -21,7 +21,7 @@ from primacy.control.document import document
 from primacy.control.news import Summary, row_of, short, summary_in, summary_of
 from primacy.control.orders import target_of
 from primacy.control.post import Answer, Happened, Order, answer_row, happened_row, order_row, read
-from primacy.election.model import Role
+from primacy.election.model import DOUBLED, Role
 from primacy.errors import NotReached, Refused, UsageError
 from primacy.node.clock import HandClock
 from primacy.transport import MemoryNet, MemoryTransport, Trouble
@@ -551,3 +551,13 @@ def test_a_node_that_goes_wrong_does_not_push_others_out_of_the_log_and_the_last
         await until(lambda: ("b", Happened(2, 7, "stopping", "b is stopping", 0)) in a.events)
 
     together(story)
+
+
+def test_a_node_whose_id_is_used_twice_is_an_alarm_of_everybody() -> None:
+    waits = f"{DOUBLED}, or this disk is a copy"
+    told = RUNS._replace(duty_state="stopped", run_ms=-1, role="muted", waits_for=waits)
+    (sentence,) = cluster(seen(("b", told, 100)))["alarms"]
+    assert sentence.startswith("node b is muted, for another machine speaks with its id")
+    (own,) = cluster(seen(view=VIEW._replace(waits_for=waits)))["alarms"]
+    assert own.startswith("node a is muted")
+    assert cluster(seen(("b", told, 9_000)))["alarms"] == [], "old news are no alarm"

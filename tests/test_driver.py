@@ -17,6 +17,7 @@ from primacy.election.inputs import (
     Input,
     Pause,
     PersistFailed,
+    Received,
     Resume,
     RunLock,
     Shutdown,
@@ -24,7 +25,7 @@ from primacy.election.inputs import (
     WorkGone,
     WorkStarted,
 )
-from primacy.election.messages import Message, Origin, Query, Release
+from primacy.election.messages import Beat, Message, Origin, Query, Release
 from primacy.election.model import Ballot, Leadership, Membership, Role, Seat, View
 from primacy.election.raft import RaftOptions, RaftStrategy
 from primacy.node.ballot import MemoryDurable
@@ -160,6 +161,27 @@ def test_a_closed_driver_makes_no_step() -> None:
     asyncio.run(scene())
 
 
+def test_beats_and_acks_are_no_news_and_all_else_is() -> None:
+    beat, question = Beat(Origin("a"), 1, 1, 500, True), Query(Origin("a"), True)
+    quiet: list[Effect] = [Send("b", beat), Extend(LEADS)]
+
+    async def scene() -> None:
+        for given, effects, news in (
+            (DeadlinePassed(), quiet, False),
+            (Received(beat), quiet, False),
+            (Pause(), quiet, True),
+            (DeadlinePassed(), [Send("b", question)], True),
+            (Received(beat), [Record(Event(Code.STANDS, 1))], True),
+        ):
+            driver, _, _, _ = scripted({type(given): effects})
+            told: list[bool] = []
+            driver.stepped = lambda told=told: told.append(True)  # type: ignore[misc]
+            driver.give(given)
+            assert told == [True] * news, (given, effects)
+
+    asyncio.run(scene())
+
+
 def test_one_timer_for_the_deadline_of_the_machine() -> None:
     async def scene() -> None:
         driver, did, _, script = scripted({})
@@ -181,7 +203,7 @@ def test_one_timer_for_the_deadline_of_the_machine() -> None:
         script.step = step  # type: ignore[method-assign]
         await asyncio.wait_for(woken.wait(), 5)
         assert did[-1] == DeadlinePassed()
-        assert driver._timer is None
+        assert driver._armed_ms is None
 
     asyncio.run(scene())
 
@@ -250,9 +272,15 @@ def test_it_renews_its_own_hold_and_releases_in_order() -> None:
         node.driver.give(Started(SystemClock().wall_ms()))
         await node.leads(5)
         node.driver.give(WorkStarted(1))
-        extended = asyncio.Event()
-        node.driver.stepped = lambda: extended.set() if ("extend", 1) in node.did else None
+        extended, extend = asyncio.Event(), node.driver.work.extend
+
+        def noted(leadership: Leadership) -> None:
+            extend(leadership)
+            extended.set()
+
+        node.driver.work.extend = noted  # type: ignore[method-assign]
         await asyncio.wait_for(extended.wait(), 5)
+        assert ("extend", 1) in node.did
         node.driver.give(Shutdown())
         assert node.did[-2:] == [("stop", 1, True), ("release", 1)]
         node.driver.give(WorkGone(1, True))

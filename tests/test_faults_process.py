@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -240,11 +241,16 @@ def test_F10_a_tree_that_forks_during_the_sweep(crowd: Crowd) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the user")
-def test_F10_user_and_the_parent_death_signal(tmp_path: Path) -> None:
-    """A change of user takes the parent-death signal away, and the guard asks for it afterwards: it must be there."""
-    with crowd_in(tmp_path, options=("--user", "nobody", "--cwd", "/")) as crowd:
-        for folder in (tmp_path, *tmp_path.parents[:2]):
-            folder.chmod(folder.stat().st_mode | 0o055)
+def test_F10_user_and_the_parent_death_signal() -> None:
+    """A change of user takes the parent-death signal away, and the guard asks for it afterwards: it must be there.
+
+    In a folder of its own: every start of pytest closes its own root to other users.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="crowd-") as folder,
+        crowd_in(Path(folder), options=("--user", "nobody", "--cwd", "/")) as crowd,
+    ):
+        Path(folder).chmod(0o755)
         for harm in (crowds.kill_guard, crowds.stop_agent_and_guards):
             crowd.settle()
             (command,) = crowd.commands()

@@ -185,9 +185,9 @@ def test_G1_an_extension_moves_the_deadlines_and_an_earlier_one_does_not(open_de
     desk = open_desk(OWN)
     first = desk.start(long=False)
     later = Deadlines.after(first.hold_at)
-    desk.say("extend", **later.points())
-    desk.say("extend", **first.points())
-    desk.say("extend", **Deadlines.after(0).points())
+    desk.extend(later)
+    desk.extend(first)
+    desk.extend(Deadlines.after(0))
     desk.hear("exited")
     assert boot_ms() >= later.term_at
     assert desk.last_ms() >= first.hold_at
@@ -199,7 +199,7 @@ def holds_extension_counts_by_its_instants(desk: Desk) -> None:
     first = desk.start(long=False)
     desk.signal(signal.SIGSTOP, desk.guard_pid)
     later = Deadlines.after(first.term_at)
-    desk.say("extend", **later.points())
+    desk.extend(later)
     wait_until(lambda: boot_ms() > first.term_at + KILL_MS - TERM_MS + 10)
     desk.signal(signal.SIGCONT, desk.guard_pid)
     desk.hear("exited")
@@ -216,7 +216,7 @@ def test_Q8_no_extension_reopens_a_hold_that_ran_out(open_desk: OpenDesk) -> Non
     desk = open_desk(OWN)
     points = desk.start("ignore-term", long=False)
     wait_until(lambda: boot_ms() > points.term_at + 20)
-    desk.say("extend", **Deadlines.after(boot_ms() + LONG_MS).points())
+    desk.extend(Deadlines.after(boot_ms() + LONG_MS))
     desk.hear("exited")
     assert points.kill_at <= boot_ms()
     desk.hear("gone")
@@ -359,7 +359,7 @@ def test_G3_a_killed_keeper_is_replaced(open_desk: OpenDesk) -> None:
     desk.signal(signal.SIGKILL, keeper)
 
     def is_replaced() -> bool:
-        desk.say("extend", **points.points())  # as the beats do: the guard looks when it is woken
+        desk.extend(points)  # as the beats do: the guard looks when it is woken
         return desk.named("primacy-lock") not in ([], [keeper])
 
     wait_until(is_replaced)
@@ -616,10 +616,9 @@ def test_start_guard_makes_a_small_guard_that_ends_with_its_socket(tmp_path: Pat
 RELATIVE = f"""
 absolute = Guard.extend
 
-def extend(self, order, starting=False):
-    late = tree.now_ms() + {TERM_MS} - order["term_at"]
-    points = {{name: order[name] + (0 if starting else late) for name in ("term_at", "kill_at", "deadman_at")}}
-    absolute(self, points, starting)
+def extend(self, term_at, kill_at, deadman_at, starting=False):
+    late = 0 if starting else tree.now_ms() + {TERM_MS} - term_at
+    absolute(self, term_at + late, kill_at + late, deadman_at + late, starting)
 
 Guard.extend = extend
 """

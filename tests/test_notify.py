@@ -68,6 +68,30 @@ def test_a_node_tells_systemd_what_it_does_and_the_command_cannot(systemd: Syste
         process.wait(WITHIN_S)
 
 
+def test_one_that_waits_for_its_turn_is_ready_and_says_for_whom(systemd: Systemd, tmp_path: Path) -> None:
+    call = [sys.executable, "-m", "primacy.cli.main", "run", "--state-dir", str(tmp_path / "s"), "--", "sleep", "300"]
+    with (tmp_path / "err").open("wb") as err:
+        first = subprocess.Popen(call, stderr=err, cwd=tmp_path)
+        processes = [first]
+        try:
+            while b"runs" not in (tmp_path / "err").read_bytes():
+                assert first.poll() is None, (tmp_path / "err").read_text()
+                time.sleep(0.01)
+            second = subprocess.Popen(
+                call, stderr=err, cwd=tmp_path, env={**os.environ, "NOTIFY_SOCKET": systemd.address}
+            )
+            processes.append(second)
+            heard = systemd.until("STATUS=waits for ")
+            assert "READY=1" in heard
+            assert str(first.pid) in heard[-1]
+            first.terminate()
+            systemd.until("STATUS=leads term ")
+        finally:
+            for process in processes:
+                process.terminate()
+                process.wait(WITHIN_S)
+
+
 def test_without_systemd_nothing_is_said_and_with_nonsense_neither() -> None:
     for around in ({}, {"NOTIFY_SOCKET": "vsock:2:1234"}, {"NOTIFY_SOCKET": "/nowhere/at/all"}, {"WATCHDOG_USEC": "x"}):
         environment = {"HUE": "red", **around}

@@ -13,6 +13,7 @@ import signal
 from typing import Protocol
 
 from primacy.agent.log import Log
+from primacy.agent.notify import Notifier
 from primacy.node.lock import AgentLock
 
 EXIT_INTERRUPTED = 130
@@ -28,17 +29,16 @@ class Ends(Protocol):
     def asked_to_end(self, times: int) -> None: ...
 
 
-async def take_turn(lock: AgentLock, election: str, log: Log, asked: Asked) -> None:
+async def take_turn(lock: AgentLock, election: str, log: Log, asked: Asked, notifier: Notifier) -> None:
     """One agent per election and machine: whoever comes second says for whom it waits, and goes on after it."""
     named = -1
     while not lock.take() and asked.exit_code is None:
         holder = lock.holder()
         if holder.pid != named:
             named = holder.pid
-            log.info(
-                f"waits for {holder}, which holds election {election} on this machine; goes on when it ends",
-                holder=holder.pid,
-            )
+            waits = f"waits for {holder}, which holds election {election} on this machine; goes on when it ends"
+            log.info(waits, holder=holder.pid)
+            notifier.ready(waits)
         await _end_of(holder.pid, asked)
 
 

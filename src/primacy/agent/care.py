@@ -66,12 +66,14 @@ class Host(Protocol):
 class Care:
     """One node's hooks, probes and supervisor."""
 
-    def __init__(self, settings: Settings, node: str, child: Child, clock: Clock, host: Host) -> None:
+    def __init__(
+        self, settings: Settings, node: str, child: Child, clock: Clock, host: Host, notifier: Notifier
+    ) -> None:
         run = settings.run
         self.settings = settings
         self.node = node
         self.host = host
-        self.notifier = Notifier(os.environ, os.getpid())
+        self.notifier = notifier
         self.hooks = Hooks(run.hooks, run.hook_ms, child.cwd, lambda well, text: host.remark("hook", well, text))
         self.health = HealthCare(
             run.health, clock, child.cwd, host.tell, lambda well, text: host.remark("health", well, text)

@@ -32,12 +32,15 @@ from primacy.control.post import (
     read,
 )
 from primacy.errors import NotReached, PrimacyError, Refused, UsageError
+from primacy.loop import alarm
 from primacy.node.clock import Clock
 from primacy.transport import Transport
 
 NEWS_MS = 1_000
 NEWS_LEAST_MS = 200
 """Between two of them, however much changes."""
+SLACK_S = 0.3
+"""What is told without a reason may wait for the next beat, and leaves with it."""
 SOON_S = 0.05
 """After a change or an event: what it came from is finished first."""
 EVENTS_MAX = 64
@@ -84,7 +87,7 @@ class Correspondence:
         self._told_ms = 0
         self._changing: tuple[Any, ...] = ()
         self._news: tuple[Any, ...] = ()
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = alarm(self._tell)
         self._events: deque[Happened] = deque(maxlen=EVENTS_MAX)
         self._event_timer: asyncio.TimerHandle | None = None
         self._asked: dict[int, asyncio.Future[Answer]] = {}
@@ -95,15 +98,15 @@ class Correspondence:
         self._closed = False
 
     def start(self) -> None:
-        self._tell_in(SOON_S)
+        self._alarm.set(SOON_S)
 
     def close(self) -> None:
         """What happened last is still told: why this node went is what the others will be asked."""
         self._tell_events()
         self._closed = True
-        for timer in (self._timer, self._event_timer):
-            if timer is not None:
-                timer.cancel()
+        self._alarm.clear()
+        if self._event_timer is not None:
+            self._event_timer.cancel()
         for answer in self._asked.values():
             answer.cancel()
 
@@ -115,12 +118,7 @@ class Correspondence:
         if now != self._changing and not self._closed:
             self._changing = now
             since_ms = self.clock.now_ms() - self._told_ms
-            self._tell_in(max(SOON_S, (NEWS_LEAST_MS - since_ms) / 1_000))
-
-    def _tell_in(self, after_s: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(after_s, self._tell)
+            self._alarm.set(max(SOON_S, (NEWS_LEAST_MS - since_ms) / 1_000))
 
     def _tell(self) -> None:
         shot = self.office.snapshot()
@@ -132,8 +130,8 @@ class Correspondence:
         self._look_for_alarms(shot)
         period_ms = NEWS_MS
         if summary.hold_left_ms:
-            period_ms = min(NEWS_MS, max(NEWS_LEAST_MS, summary.hold_left_ms // 2))
-        self._tell_in(period_ms / 1_000)
+            period_ms = min(NEWS_MS, max(NEWS_LEAST_MS, summary.hold_left_ms * 2 // 3))
+        self._alarm.set(period_ms / 1_000, SLACK_S)
 
     def _look_for_alarms(self, shot: Snapshot) -> None:
         for sentence in alarms(shot):

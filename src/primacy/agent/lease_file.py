@@ -89,11 +89,30 @@ def lease_folder(state: str, environment: Mapping[str, str], uid: int) -> str:
     The folder that a service was given for this (RUNTIME_DIRECTORY, as systemd says it), the system's folder for what
     lives until the next boot (root), or the user's; if none can be used, the state folder itself, which the command can
     enter only if it runs as the same user.
+
+    In a container the system's folder is often on a disk. A write there, several a second, costs more than all else
+    that an idle node does, and holds it up while the disk is busy: shared memory is preferred then.
     """
     given = environment.get("RUNTIME_DIRECTORY", "").partition(":")[0]
-    base = given or ("/run" if uid == 0 else environment.get("XDG_RUNTIME_DIR", ""))
+    if given or uid:
+        return _made(given or environment.get("XDG_RUNTIME_DIR", ""), state, uid) or state
+    bases = ("/run", "/dev/shm") if _in_memory("/run") or not _in_memory("/dev/shm") else ("/dev/shm", "/run")
+    return next((found for base in bases if (found := _made(base, state, uid))), state)
+
+
+def _in_memory(folder: str) -> bool:
+    """Whether it is on a file system that has no disk."""
+    try:
+        with open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
+            return any(line.split()[1:3] == [folder, "tmpfs"] for line in file)
+    except OSError:
+        return False
+
+
+def _made(base: str, state: str, uid: int) -> str:
+    """The folder in this one, that only this user can change; empty if there can be none."""
     if not base or not os.path.isabs(base):
-        return state
+        return ""
     mark = hashlib.blake2b(state.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
     where = base
     try:
@@ -104,7 +123,7 @@ def lease_folder(state: str, environment: Mapping[str, str], uid: int) -> str:
                 os.chmod(where, ENTERED)
             found = os.lstat(where)
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != uid or found.st_mode & 0o022:
-                return state
+                return ""
     except OSError:
-        return state
+        return ""
     return where

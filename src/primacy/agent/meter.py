@@ -9,8 +9,9 @@ from primacy.election.events import Code, Event
 from primacy.election.model import Ballot
 from primacy.node.ballot import Durable, Memory
 
-EVERY_S = 1.0
-KEPT = 60
+EVERY_S = 5.0
+"""To be woken for this costs as much as a beat does."""
+KEPT = 12
 """Looks: a minute of them."""
 
 

@@ -32,10 +32,13 @@ class Notifier:
             self._socket.setblocking(False)
 
     def ready(self, status: str) -> None:
-        """The node is up and speaks. From now on the loop itself says that it lives, at half the interval."""
+        """The node is up, or waits for its turn. From now on the loop itself says that it lives, at half the interval.
+
+        One that waits for another agent of this machine is ready, too: it may wait for days, and is not failing.
+        """
         self._status = status
         self._send("READY=1", f"STATUS={_line(status)}")
-        if self.watchdog_s:
+        if self.watchdog_s and self._timer is None:
             self._alive()
 
     def status(self, status: str) -> None:

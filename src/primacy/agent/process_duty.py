@@ -24,6 +24,7 @@ from primacy.agent.lease_file import LeaseFile
 from primacy.election.inputs import Input
 from primacy.election.messages import Release
 from primacy.election.model import Leadership
+from primacy.loop import alarm
 from primacy.node.clock import Clock
 from primacy.node.lock import RunLock
 from primacy.settings.timing import Timing
@@ -130,9 +131,9 @@ class ProcessDuty:
         self._ready: asyncio.Event = asyncio.Event()
         self._empty: asyncio.Event | None = None
         """Set when no guard is left, once that is waited for."""
-        self._timer: asyncio.TimerHandle | None = None
-        self._armed_ms = 0
-        """When that one goes off."""
+        self._alarm = alarm(self._wake)
+        self._armed_ms: int | None = None
+        """What it is set for."""
         self._look: asyncio.TimerHandle | None = None
         self._closed = False
         self._waiting: deque[machine.Given] = deque()
@@ -207,9 +208,9 @@ class ProcessDuty:
         """Guards that hold nothing are sent away, and waited for. One that does ends its tree when we are gone."""
         self._closed = True
         await self.gate.close()
-        for timer in (self._timer, self._look):
-            if timer is not None:
-                timer.cancel()
+        self._alarm.clear()
+        if self._look is not None:
+            self._look.cancel()
         if not self.is_over:
             self.guard = None
         for link in (self.guard, self.spare):
@@ -244,7 +245,7 @@ class ProcessDuty:
                 self._order_start(run, leadership)
             case machine.OrderExtend(leadership):
                 if self.guard is not None:
-                    self.guard.extend(self._points(leadership))
+                    self.guard.extend(*self._points(leadership))
                 self.lease.follow(leadership, self.watchdog.run, self.timing.hold_ms)
             case machine.OrderStop(kill_at_ms):
                 self._send({"do": "stop", "signal": self.child.stop_signal, "kill_at": kill_at_ms})
@@ -275,7 +276,8 @@ class ProcessDuty:
             return
         self.lease.write(leadership, run)
         more = told(self.election, leadership.member, leadership, run, self.lease.path)
-        order = {"do": "start", "run": run, **self.child.order(more), **self._points(leadership)}
+        order = {"do": "start", "run": run, **self.child.order(more)}
+        order |= zip(("term_at", "kill_at", "deadman_at"), self._points(leadership), strict=True)
         right = self.rights(leadership) if self.rights is not None and run == 1 else None
         if right is not None:
             self.guard.send({**order, "words": right[1]}, right[0])
@@ -289,14 +291,11 @@ class ProcessDuty:
         sealed = self.ready(self._release._replace(successor=successor))
         return [(base64.b64encode(data).decode(), host, port) for data, host, port in sealed]
 
-    def _points(self, leadership: Leadership) -> dict[str, int]:
+    def _points(self, leadership: Leadership) -> tuple[int, int, int]:
         """TERM, KILL and dead-man as absolute moments: s is where the hold began."""
-        s_ms = leadership.valid_until_ms - self.timing.hold_ms
-        return {
-            "term_at": s_ms + self.timing.term_at_ms,
-            "kill_at": s_ms + self.timing.kill_at_ms,
-            "deadman_at": s_ms + self.timing.deadman_at_ms,
-        }
+        timing = self.timing
+        s_ms = leadership.valid_until_ms - timing.hold_ms
+        return s_ms + timing.term_at_ms, s_ms + timing.kill_at_ms, s_ms + timing.deadman_at_ms
 
     def _send(self, packet: dict[str, Any]) -> None:
         if self.guard is not None:
@@ -363,20 +362,18 @@ class ProcessDuty:
     # --- waiting ------------------------------------------------------------------------------------------------------
 
     def _arm(self) -> None:
-        """One timer. One that goes off before the machine wants it is kept, and looks again then."""
+        """One alarm, for the moment that the machine wants."""
         wanted_ms = None if self._closed else self.watchdog.deadline_ms
-        if self._timer is not None:
-            if wanted_ms is not None and self._armed_ms <= wanted_ms:
-                return
-            self._timer.cancel()
-            self._timer = None
-        if wanted_ms is not None:
-            self._armed_ms = wanted_ms
-            left_s = max(0.0, (wanted_ms - self.clock.now_ms()) / 1_000)
-            self._timer = asyncio.get_running_loop().call_later(left_s, self._wake)
+        if wanted_ms == self._armed_ms:
+            return
+        self._armed_ms = wanted_ms
+        if wanted_ms is None:
+            self._alarm.clear()
+        else:
+            self._alarm.set(max(0.0, (wanted_ms - self.clock.now_ms()) / 1_000))
 
     def _wake(self) -> None:
-        self._timer = None
+        self._armed_ms = None
         wanted_ms = self.watchdog.deadline_ms
         if wanted_ms is not None and self.clock.now_ms() < wanted_ms:
             self._arm()

@@ -22,7 +22,9 @@ from primacy.agent.desk import Desk
 from primacy.agent.gatekeeper import GateKeeper
 from primacy.agent.lease_file import LeaseFile, lease_folder
 from primacy.agent.log import Level, Log
+from primacy.agent.memory import gather
 from primacy.agent.meter import Meter, MeteredDurable
+from primacy.agent.notify import Notifier
 from primacy.agent.process_duty import ProcessDuty
 from primacy.agent.state import claim, forget_pause, is_paused, keep_pause, open_state
 from primacy.agent.stored import Stored, earlier_holders, opened, seen_in_store
@@ -31,13 +33,14 @@ from primacy.control import Approve, Heard, MonitorSays, Order, Snapshot
 from primacy.control.orders import carry_out
 from primacy.control.post import Happened as Told
 from primacy.election.events import Code, Event, sentence
-from primacy.election.inputs import Input, Pause, Received, Resume, Shutdown, Started
+from primacy.election.inputs import Input, Pause, Resume, Shutdown, Started
 from primacy.election.lease import LeaseStrategy
-from primacy.election.messages import Message, Release
+from primacy.election.messages import Release
 from primacy.election.model import Role, Seat, View
 from primacy.election.raft import RaftStrategy
 from primacy.election.store import holder_id
 from primacy.errors import CannotHere, Unsafe
+from primacy.loop import QuickLoop
 from primacy.node.ballot import FileDurable
 from primacy.node.clock import Clock, SystemClock
 from primacy.node.driver import Driver
@@ -70,7 +73,8 @@ def run(plan: Plan) -> int:
     """Until the end; returns the exit code."""
     if not sys.platform.startswith("linux"):
         raise CannotHere("primacy run needs Linux: its guard stands on kernel timers and process namespaces")
-    return asyncio.run(_run(plan))
+    with asyncio.Runner(loop_factory=QuickLoop) as runner:
+        return runner.run(_run(plan))
 
 
 async def _run(plan: Plan) -> int:
@@ -87,10 +91,12 @@ async def _live(plan: Plan, asked: Asked) -> int:
         ends.callback(folder.close)
         lock = AgentLock(folder)
         ends.callback(lock.close)
-        await take_turn(lock, plan.settings.election.name, plan.log, asked)
+        notifier = Notifier(os.environ, os.getpid())
+        ends.callback(notifier.close)
+        await take_turn(lock, plan.settings.election.name, plan.log, asked, notifier)
         if asked.exit_code is not None:
             return asked.exit_code
-        agent = Agent(plan, folder, asked)
+        agent = Agent(plan, folder, asked, notifier)
         try:
             return await agent.live()
         finally:
@@ -100,7 +106,7 @@ async def _live(plan: Plan, asked: Asked) -> int:
 class Agent:
     """One node, alone or of several, with its command. The duty's boss, and the driver's listener."""
 
-    def __init__(self, plan: Plan, folder: Folder, asked: Asked) -> None:
+    def __init__(self, plan: Plan, folder: Folder, asked: Asked, notifier: Notifier) -> None:
         self.settings = settings = plan.settings
         self.log = plan.log
         self.clock = plan.clock
@@ -118,7 +124,7 @@ class Agent:
         lease = LeaseFile(lease_folder(folder.where, os.environ, os.geteuid()), election, self.clock, self.complain)
         policy = Policy(Restart(settings.run.restart), settings.run.stop_ms, settings.run.restart_limit)
         timing = holding_times(settings)
-        self.care = Care(settings, self.node, plan.child, self.clock, self)
+        self.care = Care(settings, self.node, plan.child, self.clock, self, notifier)
         rule = Rule(settings.election.mode == "manual", bool(settings.run.fence_command), settings.run.fence_ms)
         self.gate = GateKeeper(
             Gate(timing, rule, self.node), self.clock, settings.run.fence_command, plan.child.cwd, self.care.fence_told
@@ -185,8 +191,9 @@ class Agent:
         self.desk.bind()
         await self.duty.prepare()
         self._say_containment()
+        gather()
         if self.transport is not None and self.correspondence is not None:
-            await self.transport.start(self.hear, self.correspondence.hear)
+            await self.transport.start(self.driver.hear, self.correspondence.hear)
             self.correspondence.start()
             self.log.info(addresses(self.settings, self.node), node=self.node)
         held = self.run_lock.is_held()
@@ -250,9 +257,12 @@ class Agent:
 
     def _say_mute(self) -> None:
         """What a node that may not speak yet waits for, each time that this changes."""
+        self._mute_timer = None
+        said, self._mute_said = self._mute_said, ""
+        if self.strategy.role is not Role.MUTED:
+            return
         self._mute_timer = asyncio.get_running_loop().call_later(MUTE_LOOK_S, self._say_mute)
-        view = self.strategy.view(self.clock.now_ms())
-        said, self._mute_said = self._mute_said, view.waits_for if view.role is Role.MUTED else ""
+        self._mute_said = self.strategy.view(self.clock.now_ms()).waits_for
         if self._mute_said and self._mute_said != said:
             self.log.info(f"node {self.node} waits for {self._mute_said}", node=self.node)
 
@@ -309,6 +319,8 @@ class Agent:
         self.care.looked()
         if self.stored is not None:
             self._look_for_the_end()
+        if self.strategy.role is Role.MUTED and self._mute_timer is None and not self.alone:
+            self._mute_timer = asyncio.get_running_loop().call_later(MUTE_LOOK_S, self._say_mute)
 
     def _finish(self, fault: BaseException | None) -> None:
         if self._over.done():
@@ -333,9 +345,6 @@ class Agent:
 
     def tell(self, given: Input) -> None:
         self.driver.give(given)
-
-    def hear(self, message: Message) -> None:
-        self.driver.give(Received(message))
 
     def ready_release(self, release: Release) -> list[ReadyDatagram]:
         return self.transport.ready_release(release) if self.transport is not None else []

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from primacy.control import API, Heard, Snapshot
 from primacy.control.news import CONFIG_BYTES, Summary, summary_of
 from primacy.control.when import instant
-from primacy.election.model import Kind
+from primacy.election.model import DOUBLED, Kind
 from primacy.settings import membership_rows
 
 ACTS = ("starting", "running", "stopping", "stuck")
@@ -104,6 +104,12 @@ def alarms(shot: Snapshot) -> list[str]:
             f"nodes {one.node} and {other.node} both say that they run the command: it may run twice. Stop the older "
             f"one: primacy pause {older.node}; then see: primacy why"
         )
+    found += [
+        f"node {name} is muted, for another machine speaks with its id, or its disk is a copy: stop one of the two, "
+        "then restart the other"
+        for name, waits_for in _waiting(shot)
+        if waits_for.startswith(DOUBLED)
+    ]
     found += [trouble.sentence for trouble in shot.troubles if trouble.alarm]
     heard_here = {trouble.node for trouble in shot.troubles if trouble.alarm}
     for name, heard in sorted(shot.others.items()):
@@ -123,6 +129,12 @@ def alarms(shot: Snapshot) -> list[str]:
                 f"they do not vote for each other: compare primacy check on both, then start {name} with the same file"
             )
     return found
+
+
+def _waiting(shot: Snapshot) -> list[tuple[str, str]]:
+    """What each node waits for, itself first, as far as that is news."""
+    fresh = {name: one.summary for name, one in sorted(shot.others.items()) if shot.now_ms - one.at_ms <= FRESH_MS}
+    return [(shot.node, shot.view.waits_for), *((name, said.waits_for) for name, said in fresh.items())]
 
 
 # --- one node ---------------------------------------------------------------------------------------------------------

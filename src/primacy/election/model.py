@@ -133,6 +133,10 @@ class Leadership(NamedTuple):
     """End of the hold on this node's clock: s + hold. The guarded work is dead by then."""
 
 
+DOUBLED = "an operator: another machine speaks with this id"
+"""So begins what a node waits for whose id was heard twice (Q10): an alarm, wherever it is read."""
+
+
 class View(NamedTuple):
     """A read-only look at a strategy, for people and for the summary that travels in beats."""
 

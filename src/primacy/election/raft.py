@@ -63,7 +63,7 @@ from primacy.election.messages import (
     VoteReply,
     VoteRequest,
 )
-from primacy.election.model import Role, View
+from primacy.election.model import DOUBLED, Role, View
 from primacy.election.raft_memory import TWO_BOOTS, Remembering
 from primacy.election.raft_state import RaftOptions, Reign
 
@@ -331,9 +331,7 @@ class RaftStrategy(Remembering):
     def _mute_sentence(self) -> str:
         names = ", ".join(self.roll.missing(self.ballot)) or "nobody"
         if self.muted == TWO_BOOTS:
-            return (
-                "an operator: another machine speaks with this id, or this disk is a copy; stop one, restart the other"
-            )
+            return f"{DOUBLED}, or this disk is a copy; stop one, restart the other"
         if self.muted == "other-list":
             return f"its new list of nodes to be reported by {names}{GONE}"
         if any(report.memory for report in self.roll.reports.values()):

@@ -10,7 +10,6 @@ and cannot remember it has nothing to say meanwhile.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol, assert_never
@@ -18,9 +17,10 @@ from typing import Protocol, assert_never
 from primacy.election.effects import AskStore, Extend, OrderRelease, Persist, Record, Send, Start, Stop
 from primacy.election.events import Event
 from primacy.election.inputs import DeadlinePassed, Input, PersistFailed, Received
-from primacy.election.messages import Message, Release
+from primacy.election.messages import Beat, Message, Release
 from primacy.election.model import Leadership, Strategy
 from primacy.election.store import StoreRequest
+from primacy.loop import Alarm, alarm
 from primacy.node.ballot import Durable
 from primacy.node.clock import Clock
 
@@ -30,8 +30,6 @@ LATEST_S = 3_600.0
 
 NOTICED = (Start, Stop)
 """Effects that themselves make news: what led to them is told first."""
-QUIET = (Send, Extend)
-"""Effects of every beat and ack. A message that has no others changed nothing that anybody wants to be told at once."""
 
 
 class Transport(Protocol):
@@ -83,43 +81,59 @@ class Driver:
         self.transport = transport
         self.store = store
         self.stepped: Callable[[], None] = lambda: None
-        """Called after each step that may have changed the view, when its effects are done."""
+        """Called after each step that may have changed the view, when its effects are done.
+
+        A message that has no effects but an answer and an extension, and a moment at which nothing is done but to
+        send beats, changed nothing that anybody wants to be told at once.
+        """
         self._waiting: deque[Input] = deque()
         self._busy = False
         self._closed = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._armed_ms = 0
-        """When the timer goes off, while there is one."""
+        self._alarm: Alarm | None = None
+        self._armed_ms: int | None = None
+        """What the alarm is set for."""
 
     def give(self, given: Input) -> None:
         """Told now, or after the inputs that came before. What a port says while it is used comes after this step."""
-        self._waiting.append(given)
-        if self._busy or self._closed:
-            return
+        if self._busy or self._closed or self._waiting:
+            self._waiting.append(given)
+            if self._busy or self._closed:
+                return
+            given = self._waiting.popleft()
         self._busy = True
         try:
+            self._step(given)
             while self._waiting and not self._closed:
                 self._step(self._waiting.popleft())
         finally:
             self._busy = False
         self._arm()
 
+    def hear(self, message: Message) -> None:
+        """A message came."""
+        self.give(Received(message))
+
     def close(self) -> None:
         """No further step is made."""
         self._closed = True
         self._waiting.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._alarm is not None:
+            self._alarm.clear()
 
     def _step(self, given: Input) -> None:
         events: list[Event] = []
-        quiet = type(given) is Received
+        kind = type(given)
+        quiet = kind is Received or kind is DeadlinePassed
         for effect in self.strategy.step(self.clock.now_ms(), given):
-            kind = type(effect)
-            if kind not in QUIET:
+            if isinstance(effect, Send):
+                if self.transport is not None:
+                    self.transport.send(effect.to, effect.message)
+                if kind is DeadlinePassed and type(effect.message) is not Beat:
+                    quiet = False
+                continue
+            if not isinstance(effect, Extend):
                 quiet = False
-                if events and kind in NOTICED:
+                if events and type(effect) in NOTICED:
                     self.listener(events)
                     events = []
             match effect:
@@ -129,9 +143,6 @@ class Driver:
                     except OSError as error:
                         self._waiting.appendleft(PersistFailed(error.strerror or type(error).__name__))
                         break
-                case Send(to, message):
-                    if self.transport is not None:
-                        self.transport.send(to, message)
                 case Start(leadership, release, covered):
                     self.work.start(leadership, release, covered)
                 case Extend(leadership):
@@ -153,28 +164,22 @@ class Driver:
             self.stepped()
 
     def _arm(self) -> None:
-        """One timer, for the moment that the strategy wants. One that goes off before that moment is kept.
-
-        With every beat a follower wants to be woken a little later: a new timer each time would cost more than the
-        beat does, and one that goes off too early only looks again.
-        """
-        if self._closed:
-            return
+        """One alarm, for the moment that the strategy wants."""
         wanted_ms = self.strategy.deadline_ms
-        if self._timer is not None:
-            if wanted_ms is not None and self._armed_ms <= wanted_ms:
-                return
-            self._timer.cancel()
-            self._timer = None
-        if wanted_ms is not None:
-            self._armed_ms = wanted_ms
-            left_s = max(0.0, (wanted_ms - self.clock.now_ms()) / 1_000)
-            self._timer = asyncio.get_running_loop().call_later(min(left_s, LATEST_S), self._wake)
+        if wanted_ms == self._armed_ms or self._closed:
+            return
+        self._armed_ms = wanted_ms
+        if self._alarm is None:
+            self._alarm = alarm(self._wake)
+        if wanted_ms is None:
+            self._alarm.clear()
+        else:
+            self._alarm.set(min(max(0.0, (wanted_ms - self.clock.now_ms()) / 1_000), LATEST_S))
 
     def _wake(self) -> None:
-        self._timer = None
+        self._armed_ms = None
         wanted_ms = self.strategy.deadline_ms
         if wanted_ms is not None and self.clock.now_ms() < wanted_ms:
-            self._arm()  # a millisecond early, or a timer that was cut short
+            self._arm()  # a millisecond early, or a moment that was too far away
             return
         self.give(DeadlinePassed())

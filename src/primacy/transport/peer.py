@@ -6,7 +6,7 @@ import socket
 from typing import NamedTuple
 
 from primacy.election.messages import Message
-from primacy.transport.seal import Windows
+from primacy.transport.seal import Window, Windows
 from primacy.transport.short import Shorthand
 
 
@@ -39,6 +39,9 @@ class Peer:
         self.boot = 0
         """Of its start, as it said itself; 0 if nothing was heard."""
         self.windows = Windows()
+        self.window: Window | None = None
+        """That of the start that is heard; with it, how its messages begin."""
+        self.head = self.after_counter = b""
         self.last: Message | None = None
         """The last message that was sent: again, once, if it turns out that its receiver has started anew."""
         self.last_counter = 0

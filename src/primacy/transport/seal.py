@@ -42,11 +42,14 @@ DATAGRAM_BYTES_MAX = 512
 MAGIC = 0xB7
 KEY_CLUSTER = 0
 HEAD = struct.Struct("!BBBBQQQB")
+COUNTER_AT, COUNTER_BYTES = 20, 8
+"""Where the counter stands in the head."""
 TAG_BYTES = 16
 NAME_BYTES_MAX = 20
 LEAST_BYTES = HEAD.size + 1 + TAG_BYTES
 WINDOW = 1024
 """Datagrams of one start that may arrive out of order; older ones count as replayed."""
+HEARD = (1 << WINDOW) - 1
 STARTS_MAX = 8
 """Starts of one node whose windows are kept. What comes from an earlier one, which is over, counts as replayed."""
 STARTS_OVER_MAX = 4_096
@@ -213,6 +216,18 @@ class Seal:
             return Drop("unknown", sender)
         return Opened(_SORTS[sort], sender, boot, receiver_boot, counter, body[HEAD.size + length :])
 
+    def is_good(self, data: bytes) -> bool:
+        """Sealed for us, with the secret that we seal with. Not so: it may still be a datagram for `opened`."""
+        made = self._in[0].copy()
+        made.update(data[:-TAG_BYTES])
+        return compare_digest(made.digest(), data[-TAG_BYTES:])
+
+    def head_of_messages(self, sender: str, boot: int) -> tuple[bytes, bytes]:
+        """How each message of this start of another node to this one of ours begins, before and after its counter."""
+        name = sender.encode()
+        head = HEAD.pack(MAGIC, LAYOUT, KEY_CLUSTER, Sort.MESSAGE, boot, self.boot, 0, len(name)) + name
+        return head[:COUNTER_AT], head[COUNTER_AT + COUNTER_BYTES :]
+
     def _is_good(self, body: bytes, tag: bytes) -> bool:
         good = False
         for begun in self._in:
@@ -234,7 +249,7 @@ class Window:
         """True once for each counter that is not too old; it counts as heard from then on."""
         if counter > self.highest:
             shift = counter - self.highest
-            self._heard = (self._heard << shift | 1) & ((1 << WINDOW) - 1) if shift < WINDOW else 1
+            self._heard = (self._heard << shift | 1) & HEARD if shift < WINDOW else 1
             self.highest = counter
             return True
         bit = 1 << (self.highest - counter) if self.highest - counter < WINDOW else 0
@@ -250,6 +265,9 @@ class Windows:
     def __init__(self) -> None:
         self._of: dict[int, Window] = {}
         self._over: dict[int, None] = {}
+
+    def of(self, boot: int) -> Window | None:
+        return self._of.get(boot)
 
     def knows(self, boot: int) -> bool:
         """This start was heard before."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -29,6 +29,9 @@ STARTS_MAX = 8
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
+_Number = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
+_beat = msgspec.msgpack.Decoder(tuple[int, _Number, _Number, _Number, _Number, bool]).decode
+_ack = msgspec.msgpack.Decoder(tuple[int, _Number, _Number, _Number, _Number]).decode
 
 
 class Lost(Enum):
@@ -79,6 +82,22 @@ class Shorthand:
         if known is None and len(self._heard) >= STARTS_MAX:
             del self._heard[next(iter(self._heard))]
         self._heard[boot] = mark_of(origin), origin
+
+    def read(self, payload: bytes, boot: int, own_boot: int) -> Message | None:
+        """A short message of this start, if all is as always; None says nothing but that `unpacked` must look."""
+        known = self._heard.get(boot)
+        if known is None or len(payload) < 2:
+            return None
+        try:
+            if payload[1] == BEAT:
+                _, mark, term, number, hold_ms, settled = _beat(payload)
+                return Beat(known[1], term, number, hold_ms, settled) if mark == known[0] else None
+            if payload[1] == ACK:
+                _, mark, term, number, leader_boot = _ack(payload)
+                return Ack(known[1], term, number, leader_boot or own_boot) if mark == known[0] else None
+        except msgspec.MsgspecError:
+            pass
+        return None
 
     def unpacked(self, payload: bytes, boot: int, own_boot: int) -> Message | Lost:
         """A short message of this start."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable
 
 SAY_AFTER_S = 1.0
@@ -15,13 +16,13 @@ class Tally:
     """The counters of one transport."""
 
     def __init__(self, complain: Callable[[str], None]) -> None:
-        self.counters: dict[str, int] = {}
+        self.counters: dict[str, int] = defaultdict(int)
         self.complain = complain
         self._unsaid: dict[str, int] = {}
         self._saying: asyncio.TimerHandle | None = None
 
     def count(self, what: str) -> None:
-        self.counters[what] = self.counters.get(what, 0) + 1
+        self.counters[what] += 1
 
     def drop(self, why: str) -> None:
         self.count(why)

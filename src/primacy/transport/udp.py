@@ -19,21 +19,35 @@ import contextlib
 import errno
 import socket
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 from primacy.election.messages import Message, Release
 from primacy.errors import CannotHere, InUse
+from primacy.loop import Alarm, alarm, unwatch, watch
 from primacy.transport import Hear, Overhear, ReadyDatagram, Trouble, ignored, says
 from primacy.transport.doubles import FORGOTTEN_S, Doubles
 from primacy.transport.layout import LAYOUT, packed, packed_word, unpacked, unpacked_word
 from primacy.transport.links import Links
 from primacy.transport.peer import Address, Peer, SocketAddress, numeric
-from primacy.transport.seal import DATAGRAM_BYTES_MAX, HEAD, NAME_BYTES_MAX, TAG_BYTES, Drop, Opened, Seal, Sort
+from primacy.transport.seal import (
+    COUNTER_AT,
+    COUNTER_BYTES,
+    DATAGRAM_BYTES_MAX,
+    HEAD,
+    NAME_BYTES_MAX,
+    TAG_BYTES,
+    Drop,
+    Opened,
+    Seal,
+    Sort,
+)
 from primacy.transport.short import Lost, is_short
 from primacy.transport.tally import Tally
 
 __all__ = ["Address", "UdpTransport"]
 
+AFTER_COUNTER = COUNTER_AT + COUNTER_BYTES
 CARRIED_BYTES_MAX = DATAGRAM_BYTES_MAX - HEAD.size - NAME_BYTES_MAX - TAG_BYTES - 2
 
 READS_MAX = 64
@@ -66,7 +80,7 @@ class UdpTransport:
         self._door: socket.socket | None = None
         self._bound: SocketAddress = (listen.host, listen.port)
         self._resolving: asyncio.Task[None] | None = None
-        self._carrying: asyncio.Handle | None = None
+        self._carrying: Alarm
         self._loop: asyncio.AbstractEventLoop
 
     @property
@@ -78,12 +92,13 @@ class UdpTransport:
     async def start(self, hear: Hear, overhear: Overhear = ignored) -> None:
         self._loop = asyncio.get_running_loop()
         self._hear, self._overhear = hear, overhear
+        self._carrying = alarm(self._put_words)
         found = await self._looked_up(self.listen, passive=True)
         if found is None:
             raise CannotHere(f"the own address {self.listen} cannot be resolved; say `bind` for this node in the file")
         family, self._bound = found
         self._door = self._opened_door(family)
-        self._loop.add_reader(self._door, self._read, self._door, None, DOOR_READS_MAX)
+        watch(self._loop, self._door, self._read, self._door, None, DOOR_READS_MAX)
         for peer in self.peers.values():
             self._dial(peer, numeric(peer.dialled, family))
         self._resolving = self._loop.create_task(self._resolve())
@@ -94,13 +109,11 @@ class UdpTransport:
             self._resolving.cancel()
             self._resolving = None
         self.tally.close()
-        if self._carrying is not None:
-            self._carrying.cancel()
-            self._carrying = None
         for peer in self.peers.values():
             self._hang_up(peer)
         if self._door is not None:
-            self._loop.remove_reader(self._door)
+            self._carrying.clear()
+            unwatch(self._loop, self._door)
             self._door.close()
             self._door = None
 
@@ -142,11 +155,11 @@ class UdpTransport:
         peer.socket, peer.address = fresh, address
         peer.complained.clear()
         peer.trouble = ""
-        self._loop.add_reader(fresh, self._read, fresh, peer, READS_MAX)
+        watch(self._loop, fresh, self._read_peer, fresh, peer)
 
     def _hang_up(self, peer: Peer) -> None:
         if peer.socket is not None:
-            self._loop.remove_reader(peer.socket)
+            unwatch(self._loop, peer.socket)
             peer.socket.close()
             peer.socket = peer.address = None
 
@@ -155,12 +168,13 @@ class UdpTransport:
     async def _resolve(self) -> None:
         """Names at once, all together, and again while there is something to find."""
         while True:
-            if sought := [peer for peer in self.peers.values() if self._is_sought(peer)]:
+            if sought := [peer for peer in self.peers.values() if self._sought_in_s(peer) <= 0]:
                 await asyncio.gather(*(self._find(peer) for peer in sought))
-            await asyncio.sleep(RESOLVE_AGAIN_S)
+            next_s = min((self._sought_in_s(peer) for peer in self.peers.values()), default=SILENT_S)
+            await asyncio.sleep(max(RESOLVE_AGAIN_S, next_s))
 
-    def _is_sought(self, peer: Peer) -> bool:
-        return peer.socket is None or self._loop.time() - peer.heard_s > SILENT_S
+    def _sought_in_s(self, peer: Peer) -> float:
+        return 0.0 if peer.socket is None else peer.heard_s + SILENT_S - self._loop.time()
 
     async def _find(self, peer: Peer) -> None:
         if self._door is None:
@@ -235,19 +249,18 @@ class UdpTransport:
             self._put_word(peer, word)
         elif word:
             peer.word = word
-            if self._carrying is None:
-                self._carrying = self._loop.call_later(CARRY_S, self._put_words)
+            self._carrying.set(CARRY_S)
         return peer.boot
 
     def _carry_on(self) -> None:
         """This node is awake: words for others leave in this turn, too, after the messages that may carry them."""
-        if self._carrying is not None:
-            self._carrying.cancel()
-        self._carrying = self._loop.call_soon(self._put_words) if any(p.word for p in self.peers.values()) else None
+        if any(peer.word for peer in self.peers.values()):
+            self._carrying.set(0.0)
+        else:
+            self._carrying.clear()
 
     def _put_words(self) -> None:
         """Those that found nobody to carry them."""
-        self._carrying = None
         for peer in self.peers.values():
             word, peer.word = peer.word, b""
             if word:
@@ -289,9 +302,37 @@ class UdpTransport:
         except OSError:
             self.tally.count("unsent")
             return
-        self.tally.count("sent")
+        self.tally.counters["sent"] += 1
 
     # --- receiving ----------------------------------------------------------------------------------------------------
+
+    def _read_peer(self, from_: socket.socket, peer: Peer) -> None:
+        """A beat or an ack, nearly always, of the start that is heard: a short way. All else takes the long one."""
+        try:
+            data = from_.recv(DATAGRAM_BYTES_MAX + 1)
+        except OSError:
+            self._read(from_, peer, READS_MAX)
+            return
+        message = self._beat_or_ack(data, peer)
+        if message is not None:
+            self._hear(message)
+        elif not self._take(data, peer, ""):
+            self._read(from_, peer, READS_MAX - 1)
+
+    def _beat_or_ack(self, data: bytes, peer: Peer) -> Message | None:
+        """The same message that `_take` would find; None, and nothing is changed, if anything about it is unusual."""
+        after, window = peer.after_counter, peer.window
+        if window is None or not data.startswith(peer.head) or not data.startswith(after, AFTER_COUNTER):
+            return None
+        if self.links.deaf_to or len(data) > DATAGRAM_BYTES_MAX or not self.seal.is_good(data):
+            return None
+        message = peer.short.read(data[AFTER_COUNTER + len(after) : -TAG_BYTES], peer.boot, self.seal.boot)
+        if message is None or not window.is_new(int.from_bytes(data[COUNTER_AT:AFTER_COUNTER], "big")):
+            return None
+        peer.heard_s = monotonic()
+        peer.trouble = ""
+        self.tally.counters["received"] += 1
+        return message
 
     def _read(self, from_: socket.socket, peer: Peer | None, most: int) -> None:
         for _ in range(most):
@@ -410,10 +451,12 @@ class UdpTransport:
         may not have spoken since one of them started anew: what was just said to it is said again, once, or the first
         question of an election would be lost. So it is said again to one that knows no origin for what was said short.
         """
+        peer.window = peer.windows.of(heard.boot)
         is_new, unknown = peer.boot != heard.boot, not peer.boot
         answers = heard.sort is Sort.GREETING and heard.payload == peer.last_counter.to_bytes(8, "big")
         if is_new:
             peer.boot = heard.boot
+            peer.head, peer.after_counter = self.seal.head_of_messages(peer.name, peer.boot)
             self.doubles.forget(peer.name, heard.boot)
         elif not answers:
             return

@@ -1,8 +1,9 @@
 """The guard: a small process that holds the command's process tree and its deadline (rules G1-G5, G9, G10).
 
-The agent starts it (`containment.py`), talks to it over one packet socket in JSON, and may then be killed, stopped or
-stuck: the tree ends in time nevertheless. It must never import the package, wait for anything without a limit, or
-believe a duration: every deadline is an absolute instant of CLOCK_BOOTTIME in ms.
+The agent starts it (`containment.py`), talks to it over one packet socket in JSON (but for the extensions, which come
+with every beat: a mark and three numbers), and may then be killed, stopped or stuck: the tree ends in time
+nevertheless. It must never import the package, wait for anything without a limit, or believe a duration: every deadline
+is an absolute instant of CLOCK_BOOTTIME in ms.
 
 What ends the tree, from the gentle to the certain:
   the agent says stop; no extension until `term_at` (TERM) and `kill_at` (KILL); the agent is dead (KILL at once);
@@ -44,6 +45,9 @@ else:
 
 PACKET_BYTES_MAX = 256 * 1024
 """A start carries the whole environment; the kernel's own limit for a packet is a little below this."""
+EXTENSION = struct.Struct("!c3q")
+EXTENSION_MARK = b"+"
+"""No JSON begins so. After it `term_at`, `kill_at` and `deadman_at`."""
 ORDERS_MAX = 64
 """Packets read in a row before the deadlines are looked at again."""
 HUNTS_MAX = 50
@@ -94,6 +98,9 @@ class Guard:
         self.releaser = -1
         self.words = b""
         """A lease in a store: the pipe to the process that can release it, and what to say to it."""
+        self.packet = memoryview(bytearray(PACKET_BYTES_MAX))
+        self.unheard = 0
+        """Bytes of a packet that was read, and is to be heard in full."""
 
     def loop(self) -> None:
         poll, polled = select.poll(), list[int]()
@@ -104,7 +111,10 @@ class Guard:
                 poll, polled = select.poll(), fds
                 for fd in fds:
                     poll.register(fd, select.POLLIN)
-            ready = {fd for fd, _ in poll.poll()}
+            found = poll.poll()
+            while len(found) == 1 and found[0][0] == self.agent.fileno() and self.hear_extension():
+                found = poll.poll()
+            ready = {fd for fd, _ in found}
             if self.agent.fileno() in ready:
                 self.hear_agent()  # before the deadlines: an extension counts by its own instants, however late read
             if self.agent_fd in ready and not self.agent_dead:
@@ -149,14 +159,44 @@ class Guard:
         with contextlib.suppress(OSError):
             self.agent.send(json.dumps({"is": word, **more}).encode(), socket.MSG_DONTWAIT)
 
+    def hear_extension(self) -> bool:
+        """The one thing that happens all the time: nothing is looked at but what it changes.
+
+        False if there is more to be done: another order, or no time left.
+        """
+        run = self.run
+        if run is None or run.phase != "running" or run.killed or self.closed:
+            return False  # an order may come with a descriptor, which must not be lost
+        try:
+            self.unheard = self.agent.recv_into(self.packet, 0, socket.MSG_DONTWAIT)
+        except OSError:
+            return False
+        if self.unheard != EXTENSION.size:
+            return False
+        mark, term_at, kill_at, deadman_at = EXTENSION.unpack_from(self.packet)
+        if mark != EXTENSION_MARK or not tree.now_ms() < term_at:
+            return False
+        try:
+            self.extend(term_at, kill_at, deadman_at)
+            tree.set_alarm(self.alarm, min(self.term_at, self.kill_at, self.stop_kill_at))
+        except OSError:
+            return False  # and heard once more, to complain
+        self.unheard = 0
+        self.reap(run)
+        return run.root != 0
+
     def hear_agent(self) -> None:
         for _ in range(ORDERS_MAX):
+            more: list[Any] = []
             try:
-                packet, more, _, _ = self.agent.recvmsg(PACKET_BYTES_MAX, HANDLE_BYTES, RECEIVE)
+                count = self.unheard
+                if not count:
+                    count, more, _, _ = self.agent.recvmsg_into([self.packet], HANDLE_BYTES, RECEIVE)
             except BlockingIOError:
                 return
             except OSError:
-                packet = b""
+                count = 0
+            packet, self.unheard = bytes(self.packet[:count]), 0
             if not packet:
                 self.cut_ms = tree.now_ms()
                 self.close("the agent closed the socket")
@@ -164,8 +204,11 @@ class Guard:
                 return
             self.given = [struct.unpack("i", data[:4])[0] for _, _, data in more]
             try:
-                self.obey(json.loads(packet))
-            except (ValueError, KeyError, TypeError, IndexError, OSError) as error:
+                if packet.startswith(EXTENSION_MARK):
+                    self.extend(*EXTENSION.unpack(packet)[1:])
+                else:
+                    self.obey(json.loads(packet))
+            except (struct.error, ValueError, KeyError, TypeError, IndexError, OSError) as error:
                 self.tell("error", why=f"{type(error).__name__}: {error}")
             while self.given:
                 os.close(self.given.pop())
@@ -176,8 +219,6 @@ class Guard:
                 self.hello(order)
             case "start":
                 self.start(order)
-            case "extend":
-                self.extend(order)
             case "stop":
                 self.stop_kill_at = min(self.stop_kill_at, order["kill_at"])
                 self.end(order.get("signal", self.stop_signal))
@@ -217,7 +258,7 @@ class Guard:
                 if order.get("release"):
                     self.datagrams = [[order["release"], host, port] for host, port in order.get("targets") or []]
             self.stop_signal, self.stop_kill_at = order.get("stop_signal", self.stop_signal), tree.NEVER_MS
-            self.extend(order, starting=True)
+            self.extend(order["term_at"], order["kill_at"], order["deadman_at"], starting=True)
             try:
                 self.run = tree.Run(order, self.strong, self.lock_fd)
             except OSError as error:
@@ -237,14 +278,14 @@ class Guard:
             return "the order makes no sense: no command, or deadlines out of order"
         return "" if tree.now_ms() < order["term_at"] else "the hold has already run out"
 
-    def extend(self, order: dict[str, Any], starting: bool = False) -> None:
+    def extend(self, term_at: int, kill_at: int, deadman_at: int, starting: bool = False) -> None:
         """G1: only ever to later instants, and never again once the work was told to end for the hold's sake (Q8)."""
         if self.closed or (self.deadman_at == 0 and not starting):
             return
-        self.term_at = max(self.term_at, order["term_at"])
-        self.kill_at = max(self.kill_at, order["kill_at"])
-        if order["deadman_at"] > self.deadman_at:
-            self.deadman_at = order["deadman_at"]
+        self.term_at = max(self.term_at, term_at)
+        self.kill_at = max(self.kill_at, kill_at)
+        if deadman_at > self.deadman_at:
+            self.deadman_at = deadman_at
             tree.arm_deadman(self.deadman, self.deadman_at)
 
     # --- the run lock
@@ -322,7 +363,7 @@ class Guard:
         run.hunt_at = tree.now_ms() + run.pause_ms
 
     def reap(self, run: tree.Run) -> None:
-        with contextlib.suppress(ChildProcessError):
+        try:
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if ended[0] == run.root:
                     run.root = 0
@@ -330,6 +371,8 @@ class Guard:
                         run.status = ended[1]
                 elif ended[0] == run.keeper:
                     run.renew_keeper()
+        except ChildProcessError:
+            pass
 
     def hear_end(self, run: tree.Run) -> None:
         """Say once how the command ended: by its own status, or with the whole tree."""

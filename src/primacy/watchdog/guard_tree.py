@@ -62,8 +62,14 @@ def now_ms() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
-def instant(at_ms: int) -> TimerSpec:
-    return TimerSpec(0, 0, at_ms // 1_000, at_ms % 1_000 * 1_000_000)
+moment = TimerSpec()
+moment_at = ctypes.byref(moment)
+"""One for all: timers are set one after the other, with every beat."""
+
+
+def instant(at_ms: int) -> object:
+    moment.at_s, moment.at_ns = at_ms // 1_000, at_ms % 1_000 * 1_000_000
+    return moment_at
 
 
 def make_deadman() -> ctypes.c_void_p:
@@ -74,7 +80,7 @@ def make_deadman() -> ctypes.c_void_p:
 
 
 def arm_deadman(timer: ctypes.c_void_p, at_ms: int) -> None:
-    checked(libc.timer_settime(timer, ABSOLUTE, ctypes.byref(instant(at_ms)), None))
+    checked(libc.timer_settime(timer, ABSOLUTE, instant(at_ms), None))
 
 
 def make_alarm() -> int:
@@ -83,9 +89,7 @@ def make_alarm() -> int:
 
 
 def set_alarm(alarm: int, at_ms: int) -> None:
-    checked(
-        libc.timerfd_settime(alarm, ABSOLUTE, ctypes.byref(instant(max(at_ms, 1) if at_ms < NEVER_MS else 0)), None)
-    )
+    checked(libc.timerfd_settime(alarm, ABSOLUTE, instant(max(at_ms, 1) if at_ms < NEVER_MS else 0), None))
 
 
 def bind_to_parent() -> None:
