@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.crowd import CLUSTER, Crowd
+from tests import stamp
+from tests.crowd import CLUSTER, FRESH_NS, Crowd
 from tests.store_desk import place
 
 from primacy.election.store import Look, Row
@@ -29,6 +31,18 @@ class LeaseCrowd(Crowd):
             f'  store: {{url: "{self.url}"}}\n{self.more}'
         )
         return self.folder / name
+
+    def one_now(self) -> stamp.Stamp:
+        """I1, and one goes on. A store that is slow for a moment may cost the role in between: never two at a time."""
+
+        def look() -> bool:
+            self.one_at_a_time()
+            return len({(one.token, one.run) for one in self.living()}) == 1
+
+        for _ in range(2):
+            self.until(look, "one that runs")
+            time.sleep(2 * FRESH_NS / 1e9)
+        return self.acting()
 
     def row(self, lease: str = "main") -> Row:
         """As it stands in the store."""

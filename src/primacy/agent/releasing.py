@@ -17,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+from primacy.agent.errand import outer_environment
 from primacy.election.model import Leadership
 
 SPARE_S = 0.5
@@ -55,6 +56,7 @@ class Releasers:
                 [sys.executable, "-P", "-m", "primacy.store.releaser"],
                 stdin=theirs,
                 stdout=subprocess.DEVNULL,
+                env=outer_environment(os.environ),
                 start_new_session=True,
             )
         except OSError as error:
