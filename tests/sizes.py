@@ -41,6 +41,7 @@ PROCESSES = (
     "tests/test_faults_process.py",
     "tests/test_faults_links.py",
     "tests/test_faults_chaos.py",
+    "tests/test_guard_lease.py",
     "tests/test_faults_lease.py",
     "tests/test_run_lease.py",
     "tests/test_bench_failover.py",
