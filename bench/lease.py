@@ -106,8 +106,10 @@ class Rounds:
         for number in range(rounds):
             for kind, nodes in self.nodes.items():
                 if "killed" in parts:
+                    nodes.catch_up()
                     self._note(f"killed {kind}", trials.agent_killed(nodes))
                 if "frozen" in parts:
+                    nodes.catch_up()
                     self._note(f"frozen {kind}", frozen(nodes))
             if "killed" in parts:
                 for kind, locks in self.locks.items():

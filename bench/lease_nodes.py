@@ -18,7 +18,7 @@ from tests import servers
 
 from bench import processes
 from bench.nodes import NAMES, Nodes
-from bench.watch import Doorbell, Line, Watch
+from bench.watch import Doorbell, Line, Watch, rings
 from primacy.control.client import ask, find
 from primacy.settings.timing import PROFILES, for_lease
 
@@ -129,6 +129,12 @@ class LeaseNodes(Nodes):
 
     def elected(self, line: Line) -> bool:
         return line.source.startswith(f"{self.name}-") and bool(LEADS.search(line.text))
+
+    def catch_up(self) -> None:
+        """Who runs the command now: on a busy machine a store may have been too slow for somebody meanwhile."""
+        self.watch.pump()
+        rang = rings(self.name)
+        self.note(next(line for line in reversed(self.watch.lines) if rang(line)))
 
     def freeze(self, node: str) -> list[int]:
         """Agent and everything of it but the command: nobody of ours is awake. The kernel ends the command."""
