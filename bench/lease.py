@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import random
 import signal
 import sys
 import tempfile
@@ -44,7 +45,10 @@ Progress = Callable[[str], None]
 
 def frozen(nodes: LeaseNodes) -> Took:
     """Everything of the holder stands still; the kernel ends its command, and the hold is waited out."""
-    old, watch = nodes.runs_on, nodes.watch
+    watch = nodes.watch
+    watch.rest(random.uniform(0, nodes.timing.look_ms) / 1_000)  # whatever came before set everybody's clock
+    nodes.catch_up()
+    old = nodes.runs_on
     since, began_ns = len(watch.lines), time.monotonic_ns()
     pids = nodes.freeze(old)
     elected = watch.until(nodes.elected, since, f"the next leader of {nodes.name}")
@@ -109,7 +113,6 @@ class Rounds:
                     nodes.catch_up()
                     self._note(f"killed {kind}", trials.agent_killed(nodes))
                 if "frozen" in parts:
-                    nodes.catch_up()
                     self._note(f"frozen {kind}", frozen(nodes))
             if "killed" in parts:
                 for kind, locks in self.locks.items():
@@ -230,7 +233,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=9, metavar="N", help="how often each holder fails (default 9)")
     parser.add_argument("--only", default=",".join(PARTS), metavar="PARTS", help=f"of {', '.join(PARTS)}")
     parser.add_argument("--stores", default=",".join(STORES), metavar="STORES", help=f"of {', '.join(STORES)}")
-    parser.add_argument("--profile", default="fast", choices=("lab", "fast", "lan"), help="for killed and frozen")
+    parser.add_argument("--profile", default="lan", choices=("lab", "fast", "lan"), help="for killed and frozen")
     parser.add_argument("--idle-s", type=float, default=20.0, metavar="S", help="length of the idleness of each store")
     parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
     args = parser.parse_args(words)
