@@ -110,13 +110,19 @@ def test_F07_a_guard_stopped_and_its_agent_replaced(crowd: LeaseCrowd) -> None:
     """The run lock is held by what the stopped guard still has: the new agent of this node must not start beside it."""
     crowd.settle(*LEAVING, "ignore-term")
 
+    stopped: list[int] = []
+
     def stop_and_replace(node: crowds.Node) -> None:
-        crowds.tell_all(signal.SIGSTOP, node.guards)
+        stopped.extend(node.guards)
+        crowds.tell_all(signal.SIGSTOP, stopped)
         node.process.kill()
         node.wait()
         crowd.start(node.name)
 
-    crowd.strike(stop_and_replace)
+    try:
+        crowd.strike(stop_and_replace)
+    finally:
+        crowds.tell_all(signal.SIGCONT, stopped)  # releasers among them, which then find that nobody wants them
     crowd.mend()
     crowd.one_now()
 
