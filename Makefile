@@ -5,7 +5,7 @@ PART ?= all
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run-demo quick packages peers test proof check bench clean lock
+.PHONY: help setup setup-browser screenshots demo run-demo quick packages peers examples test proof check bench clean lock
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -40,6 +40,14 @@ debian = { $(2); } >/dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && command -v apt-ge
     { apt-get update -qq && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(1); }; } >/dev/null 2>&1; } || \
   echo "$(1) is not here and cannot be installed: the tests that need it are skipped, and say so"
 
+setup-browser: ## Chromium of the distribution, for the tests of the dashboard, where this machine lets us install it
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  { apt-get install -y -qq chromium >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq chromium; } >/dev/null 2>&1; }; } || \
+	  echo "Chromium is not here and cannot be installed: the tests that need it are skipped, and say so"
+
+screenshots: setup setup-browser ## a picture of each page, light and dark, wide and narrow, into screenshots/; the README's into docs/pictures/
+	@$(BIN)/python -m tests.screenshots screenshots
+
 peers: setup ## what the benchmarks compare with: etcd from Debian's packages (unpacked, not installed), PySyncObj
 	@[ -x .venv/peers/usr/bin/etcdctl ] || { command -v etcd && command -v etcdctl; } >/dev/null || { mkdir -p .venv/peers/deb && cd .venv/peers/deb && \
 	  { apt-get download -qq etcd-server etcd-client 2>/dev/null || { apt-get update -qq && apt-get download -qq etcd-server etcd-client; } >/dev/null 2>&1; } && \
@@ -49,10 +57,15 @@ peers: setup ## what the benchmarks compare with: etcd from Debian's packages (u
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.txt || \
 	  echo "PySyncObj cannot be installed: what compares with it is skipped, and says so"
 
-test: setup check packages peers ## everything once
+examples: setup ## the packages that the programs in examples/ are run with
+	@$(BIN)/python -c 'import apscheduler, celery, django, fastapi, uvicorn' 2>/dev/null || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-examples.txt || \
+	  echo "they cannot be installed: the examples are not run, and the tests say so"
+
+test: setup check packages peers examples setup-browser ## everything once
 	@$(BIN)/python -m tests.sizes test
 
-proof: setup check packages peers ## the counts and durations that a release must show; PART=core|run
+proof: setup check packages peers examples setup-browser ## the counts and durations that a release must show; PART=core|run|dashboard|store
 	@$(BIN)/python -m tests.sizes proof $(PART)
 
 check: setup ## format, lint, strict types, import arrows
@@ -66,10 +79,11 @@ bench: setup peers ## speed, as ratios: the simulator, then failover and idlenes
 	@$(BIN)/python -m bench.failover
 	@$(BIN)/python -m bench.lease
 
-lock: ## renew both requirements from pyproject.toml (needs uv; names no registry)
+lock: ## renew the requirements from pyproject.toml (needs uv; names no registry)
 	@env -u UV_INDEX -u UV_DEFAULT_INDEX -u UV_INDEX_URL uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --group test --python-version 3.11 pyproject.toml -o requirements.txt
 	@env -u UV_INDEX -u UV_DEFAULT_INDEX -u UV_INDEX_URL uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --group bench --python-version 3.11 -o requirements-bench.txt
+	@env -u UV_INDEX -u UV_DEFAULT_INDEX -u UV_INDEX_URL uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --group examples --constraints requirements.txt --python-version 3.11 -o requirements-examples.txt
 
 clean: ## remove what make made
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build .coverage htmlcov .import_linter_cache
+	rm -rf .venv screenshots .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build .coverage htmlcov .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

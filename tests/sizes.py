@@ -37,6 +37,7 @@ PROCESSES = (
     "tests/test_lab.py",
     "tests/test_chain.py",
     "tests/test_demo.py",
+    "tests/test_demo_leaves.py",
     "tests/test_canary.py",
     "tests/test_faults_process.py",
     "tests/test_faults_links.py",
@@ -49,6 +50,12 @@ PROCESSES = (
     "tests/test_faults_ballot.py",
     "tests/test_faults_calm.py",
     "tests/test_faults_mutants.py",
+    "tests/test_dashboard_server.py",
+    "tests/test_dashboard_command.py",
+    "tests/test_dashboard_browser.py",
+    "tests/test_dashboard_access.py",
+    "tests/test_dashboard_load.py",
+    "tests/test_dashboard_lab.py",
     "tests/test_store_contract.py",
     "tests/test_store_address.py",
     "tests/test_store_limits.py",
@@ -58,8 +65,19 @@ PROCESSES = (
     "tests/test_store_tls.py",
     "tests/test_store_faults.py",
     "tests/test_cli_lease.py",
+    "tests/test_library.py",
+    "tests/test_library_recipes.py",
+    "tests/test_library_process.py",
+    "tests/test_fence.py",
+    "tests/test_fence_process.py",
+    "tests/test_examples.py",
 )
-PARTS = {"core": "tests.proof_core", "run": "tests.proof_run", "store": "tests.proof_store"}
+PARTS = {
+    "core": "tests.proof_core",
+    "run": "tests.proof_run",
+    "dashboard": "tests.proof_dashboard",
+    "store": "tests.proof_store",
+}
 """What `make proof PART=...` can be asked for, and the module that does it."""
 
 

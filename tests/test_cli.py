@@ -129,7 +129,7 @@ def test_importing_the_package_or_the_times_loads_nothing_heavy() -> None:
     ("args", "parts"),
     [
         (["contrct"], ["There is no command 'contrct'", "is `contract` meant?"]),
-        (["zzz"], ["There is no command 'zzz'", "demo, simulate, contract"]),
+        (["zzz"], ["There is no command 'zzz'", "demo, dashboard, simulate, contract"]),
         (["x" * 5000], ["There is no command"]),
         (["--frobnicate"], ["--frobnicate"]),
         (["contract", "--profle", "lan"], ["--profle", "--profile"]),

@@ -73,6 +73,8 @@ def test_the_longest_words_fit_one_datagram_and_come_back() -> None:
     assert read(order_row(order)) == order
     with pytest.raises(UsageError, match="more than 300 bytes"):
         order_row(Order(1, "pause", {"node": "x" * 300}))
+    with pytest.raises(UsageError, match="half a character"):
+        order_row(Order(1, "transfer", {"to": "\ud800"}))
     assert short("abc", 3) == "abc"
 
 

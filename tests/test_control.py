@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import json
 import os
@@ -10,18 +11,21 @@ import socket
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import aiohttp
+import aiohttp.web
 import pytest
 
 from primacy.agent.desk import Desk
-from primacy.control import KEY_HEADER, ORDER_HEADER, Snapshot, eventlog, loopback
+from primacy.control import KEY_HEADER, ORDER_HEADER, Heard, Snapshot, eventlog, loopback
 from primacy.control.client import Found, ask, find
 from primacy.control.document import acts_as_leader, document
 from primacy.control.eventlog import EVENTS_MAX, EventLog
 from primacy.control.key import KEY_FILE, is_key, own_key
 from primacy.control.loopback import BODY_BYTES_MAX
+from primacy.control.news import Summary
 from primacy.control.orders import NAMES_MAX, ORDERS, order_of
 from primacy.control.server import ControlServer, PublicServer
 from primacy.control.when import instant
@@ -163,6 +167,8 @@ def test_the_state_document_has_the_fields_of_the_surface() -> None:
         "cluster": "billing",
         "election": "main",
         "node": "a",
+        "kind": "voter",
+        "addr": "h:1",
         "strategy": "raft",
         "mode": "automatic",
         "role": "leader",
@@ -275,7 +281,9 @@ def test_the_settings_are_shown_without_secrets(serve: Callable[..., None]) -> N
             "run": {
                 "command": ["serve", "--db", "postgresql://app:hunter2!@db/x"],
                 "environment": {"DB_PASSWORD": "hunter2!", "TZ": "UTC"},
-                "health": [{"http": "http://probe:hunter2!@127.0.0.1/ok"}],
+                "health": [{"http": "http://probe:x@hunter2!@127.0.0.1/ok?token=hunter2!"}],
+                "fence_command": ["/bin/fence", "-p", "hunter2!"],
+                "hooks": {"lost": ["tell", "Bearer hunter2!"]},
             },
         }
         served.agent.shown = shot()._replace(settings=of_mapping(said, "a"), config="f" * 32)
@@ -285,6 +293,7 @@ def test_the_settings_are_shown_without_secrets(serve: Callable[..., None]) -> N
         settings = document_["settings"]
         assert settings["run"]["environment"].keys() == {"DB_PASSWORD", "TZ"}
         assert settings["run"]["command"][:2] == ["serve", "--db"]
+        assert settings["run"]["fence_command"][0] == "/bin/fence"
         assert settings["cluster"]["manager"]["nodes"]["b"]["addr"] == "h:2"
 
     serve(play)
@@ -815,6 +824,67 @@ def test_an_address_that_nobody_stands_behind(folder: Folder, text: str) -> None
         text = json.dumps({"host": "127.0.0.1", "port": 1, "pid": 2**22 + 5})
     Path(folder.path("control.json")).write_text(text)
     assert find(folder.where) is None
+
+
+def test_an_address_of_a_process_of_somebody_else_is_nobodys(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent was killed, and its number and port passed to another user: he must not be sent our key."""
+    Path(folder.path("control.json")).write_text(json.dumps({"host": "127.0.0.1", "port": 1, "pid": os.getpid()}))
+    assert find(folder.where) is not None
+    real = os.stat
+
+    def stat(path: str, **more: Any) -> Any:
+        found = real(path, **more)
+        return SimpleNamespace(st_uid=found.st_uid + 1) if str(path).startswith("/proc/") else found
+
+    monkeypatch.setattr("primacy.control.client.os.stat", stat)
+    assert find(folder.where) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"role": "paused"}, "is paused"),
+        ({"role": "muted", "waits_for": "its new list"}, "it waits for its new list"),
+        ({"health": "failing: TCP x:1"}, "is not well: failing: TCP x:1"),
+    ],
+)
+def test_a_transfer_to_a_node_that_would_not_stand_stops_nothing(said: dict[str, Any], why: str) -> None:
+    able = Summary("follower", 7, "a", 0, 0, "", "process", "stopped", -1, 0, "strong", "ok", "0", "", ())
+    others = {"b": Heard(able, 1, 4_900)}
+    assert isinstance(order_of("transfer", {"to": "b"}, shot()._replace(others=others)), StepDown)
+    others = {"b": Heard(able._replace(**said), 1, 4_900)}
+    with pytest.raises(Refused, match=why):
+        order_of("transfer", {"to": "b"}, shot()._replace(others=others))
+
+
+def test_connections_are_bounded_for_a_node_needs_descriptors_itself() -> None:
+    """Whoever is on this machine may connect: that must not keep the node from its disk, its guards and the others."""
+
+    class Server(loopback.LoopbackServer):
+        def routes(self, router: aiohttp.web.UrlDispatcher) -> None:
+            router.add_get("/healthz", self.healthz)
+
+    async def play() -> None:
+        listening = socket.create_server(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+        server = Server("", "127.0.0.1", print)
+        await server.start(listening)
+        most = loopback.CONNECTIONS_MAX
+        first = [await asyncio.open_connection("127.0.0.1", port) for _ in range(most)]
+        more = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+        for reader, _ in more:
+            with contextlib.suppress(ConnectionError):
+                assert await asyncio.wait_for(reader.read(), 5) == b""
+        for _, writer in (*first, *more):
+            writer.close()
+        async with asyncio.timeout(5), aiohttp.ClientSession() as session:
+            while True:
+                with contextlib.suppress(aiohttp.ClientError):
+                    assert (await session.get(f"http://127.0.0.1:{port}/healthz")).status == 200
+                    break
+        await server.close()
+
+    asyncio.run(play())
 
 
 def test_at_names_an_address(folder: Folder) -> None:

@@ -25,7 +25,16 @@ from primacy.lab.leash import Held, children, ended
 from primacy.lab.screen import lines, strip
 
 WITHIN_S = 30.0
-SCENES = ("a stopped node", "a killed agent", "a lost majority", "a frozen node", "a split network", "a lost machine")
+SCENES = (
+    "a stopped node",
+    "a killed agent",
+    "a lost majority",
+    "links of one way",
+    "a smaller side",
+    "a split network",
+    "a frozen node",
+    "a lost machine",
+)
 
 
 class Said(NamedTuple):

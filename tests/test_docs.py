@@ -265,7 +265,21 @@ def test_rooms_that_the_architecture_names_exist() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
     for name in re.findall(r"`([a-z]+/[a-z_]+\.py)`", text):
         assert (ROOT / "src/primacy" / name).exists(), name
-    rooms = ("settings", "election", "node", "watchdog", "agent", "sim", "control", "transport", "store", "lab", "cli")
+    rooms = (
+        "settings",
+        "election",
+        "node",
+        "watchdog",
+        "agent",
+        "sim",
+        "control",
+        "transport",
+        "store",
+        "fence",
+        "lab",
+        "dashboard",
+        "cli",
+    )
     for room, following in pairwise(rooms):
         here = text.partition(f"\n      {room}/ ")[2].partition(f"\n      {following}/ ")[0]
         files = {file.name for file in (ROOT / "src/primacy" / room).glob("*.py")} - {"__init__.py"}

@@ -77,7 +77,7 @@ def test_G8_an_approval_names_its_term_and_counts_for_it_alone() -> None:
     b.later(3_600_000)
     for term in (0, 2):
         assert b.give(Approved(term, "mistaken")) == []
-    assert b.give(Approved(1, "ann")) == [Tell(WorkDeferred(1)), LetIn(leadership(b.now))]
+    assert b.give(Approved(1, "ann")) == [LetIn(leadership(b.now)), Tell(WorkDeferred(1))]
     assert b.notes[-1] == Note(Happened.APPROVED, number=1, detail="ann")
     assert b.give(Approved(1, "ann")) == []  # there is nothing more to let in
     assert b.give(Ask(leadership(b.now, 2), False))[0] == Tell(
@@ -108,12 +108,12 @@ def test_G8_an_approval_after_TERM_of_the_hold_starts_nothing() -> None:
 
 def test_G8_the_fence_command_runs_before_the_start_and_must_end_well() -> None:
     b = Bench(FENCE)
-    told, run = b.give(Ask(leadership(), False))
+    run, told = b.give(Ask(leadership(), False))
     assert told == Tell(WorkDeferred(1, "its fence command to succeed: run.fence_command"))
     assert run == RunFence(1, leadership())
     assert b.give(FenceEnded(7, 0)) == []  # of another time
     b.later(5_000)
-    assert b.give(FenceEnded(1, 0)) == [Tell(WorkDeferred(1)), LetIn(leadership(b.now))]
+    assert b.give(FenceEnded(1, 0)) == [LetIn(leadership(b.now)), Tell(WorkDeferred(1))]
 
 
 def test_G8_a_release_that_covers_all_predecessors_makes_it_needless() -> None:
@@ -124,8 +124,8 @@ def test_G8_a_release_that_covers_all_predecessors_makes_it_needless() -> None:
 def test_G8_first_the_approval_then_the_fence() -> None:
     b = Bench(BOTH)
     assert b.give(Ask(leadership(), False)) == [WAITS]
-    assert isinstance(b.give(Approved(1, "ann"))[1], RunFence)
-    assert isinstance(b.give(FenceEnded(1, 0))[1], LetIn)
+    assert isinstance(b.give(Approved(1, "ann"))[0], RunFence)
+    assert isinstance(b.give(FenceEnded(1, 0))[0], LetIn)
     assert b.said == [Happened.AWAITS, Happened.APPROVED, Happened.FENCING, Happened.FENCED]
 
 
@@ -142,7 +142,7 @@ def test_G8_a_fence_command_that_fails_is_tried_again_ever_more_slowly_and_nothi
         b.now = b.gate.deadline_ms - 1
         assert b.give(Woke()) == []
         b.later(1)
-        assert isinstance(b.give(Woke())[1], RunFence)
+        assert isinstance(b.give(Woke())[0], RunFence)
     assert waits == [min(AGAIN_MS_MAX, AGAIN_MS << n) for n in range(8)]
 
 
@@ -162,6 +162,29 @@ def test_G8_a_lost_hold_kills_the_fence_command() -> None:
     assert b.give(Ended(1)) == [KillFence(), Tell(WorkGone(1, released=False))]
     assert b.give(FenceEnded(1, 0)) == []
     assert b.gate.deadline_ms is None
+
+
+@pytest.mark.parametrize("rule", [MANUAL, FENCE, BOTH])
+def test_Q8_the_election_may_answer_at_once_that_the_term_is_over_and_finds_what_it_must_end(rule: Rule) -> None:
+    """The node stood still between two looks at the clock: the election finds its hold lost when it is told something.
+
+    What it ends then must be there by then: nothing may be let in, and no fence command run, behind its back.
+    """
+    b = Bench(rule)
+    moves: list[Given] = [Ask(leadership(), False)]
+    moves += [Approved(1, "ann")] if rule.manual else []
+    moves += [FenceEnded(1, 0)] if rule.fence else []
+    for lost_at in range(len(moves)):
+        b = Bench(rule)
+        for move in moves[:lost_at]:
+            b.give(move)
+        over = False
+        for effect in b.give(moves[lost_at]):
+            assert not (over and isinstance(effect, LetIn | RunFence)), (lost_at, effect)
+            if isinstance(effect, Tell):
+                b.give(Ended(1))
+                over = True
+        assert over
 
 
 @pytest.mark.parametrize("rule", [MANUAL, FENCE, BOTH])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -15,11 +16,13 @@ from typing import Any
 import pytest
 from tests.test_cli_agent import FILE, Node, Say, alive, free_ports, say, write_secret  # noqa: F401
 
-from primacy.agent.health import name_of, rule_of
+from primacy.agent.health import HealthCare, name_of, rule_of
 from primacy.control import MonitorSays
 from primacy.control.orders import order_of
 from primacy.election.inputs import Health
-from primacy.errors import UsageError
+from primacy.errors import Refused, UsageError
+from primacy.node.clock import SystemClock
+from primacy.settings import of_mapping
 from primacy.settings.schema import Probe
 from primacy.watchdog.health import (
     MONITORS_MAX,
@@ -177,7 +180,7 @@ def test_monitors_are_bounded() -> None:
 
 
 def test_names_tell_no_password() -> None:
-    assert name_of(Probe(http="http://ann:secret@h:1/p?q")) == "GET http://h:1/p?q"
+    assert name_of(Probe(http="http://ann:secret@h:1/p?q")) == "GET http://h:1/p"
     assert name_of(Probe(tcp="h:1")) == "TCP h:1"
     assert rule_of(Probe(command=("/usr/bin/check", "x"), when="always")).name == "command check"
 
@@ -327,3 +330,26 @@ def test_the_example_monitor_has_the_last_word_and_so_has_its_silence(say: Say, 
         watching.wait()
         code = node.end()
     assert code == 0
+
+
+def test_a_monitor_too_many_is_refused_and_never_seems_to_be_heard(tmp_path: Path) -> None:
+    async def play() -> None:
+        told: list[Any] = []
+        care = HealthCare((), SystemClock(), str(tmp_path), told.append, lambda ok, text: told.append((ok, text)))
+        for number in range(MONITORS_MAX):
+            care.said(f"m{number}", True, "", 60_000)
+        with pytest.raises(Refused, match="disk is not heard"):
+            care.said("disk", False, "it is gone", 0)
+        assert told == []
+        care.said("m0", True, "", 0)
+        care.said("disk", False, "it is gone", 0)
+        assert care.sentence == "failing: disk: it is gone"
+        await care.close()
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://h:99999/", "https://h:port/", "http://:80/", "http://a b/"])
+def test_a_probe_that_asks_no_url_is_found_by_the_check(url: str) -> None:
+    with pytest.raises(UsageError, match=r"run\.health\[0\]\.http.*no URL"):
+        of_mapping({"run": {"health": [{"http": url}]}})

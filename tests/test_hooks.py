@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.test_cli_agent import Node, Say, alive, say  # noqa: F401
 
+from primacy.agent.care import Care
+from primacy.agent.child import child_of
 from primacy.agent.hooks import WAITING_MAX, Hooks
+from primacy.agent.notify import Notifier
+from primacy.election.events import Code, Event
+from primacy.election.inputs import Input
+from primacy.election.model import Leadership, Role, View
+from primacy.node.clock import SystemClock
+from primacy.settings import of_mapping
+from primacy.watchdog.machine import Happened, Note, State
 
 
 class Told:
@@ -29,6 +40,13 @@ class Told:
         async with asyncio.timeout(15):
             while not check():
                 await asyncio.sleep(0.003)
+
+
+def until(check: Callable[[], object], within_s: float = 15) -> None:
+    last = time.monotonic() + within_s
+    while not check():
+        assert time.monotonic() < last
+        time.sleep(0.005)
 
 
 def test_one_at_a_time_of_a_kind_in_order_and_bounded(tmp_path: Path) -> None:
@@ -77,10 +95,29 @@ def test_a_hook_that_hangs_is_killed_with_what_it_started_and_one_that_fails_is_
         missing = Hooks({"lost": ("no-such-command",)}, 100, str(tmp_path), told._say)
         missing.happened("lost", {})
         await told.until(lambda: len(told.sentences) == 3)
-        why = "the hook lost ended with code 126: no-such-command: No such file or directory"
+        why = "the hook lost ended with code 126: no-such-command: no such program, or it may not be run"
         assert told.sentences[-1] == (False, why)
 
     asyncio.run(play())
+
+
+def test_a_hook_and_a_fence_command_do_not_outlive_an_agent_that_is_killed(tmp_path: Path) -> None:
+    play = (
+        "import asyncio, sys\n"
+        "from primacy.agent.errand import Errand\n"
+        "async def play():\n"
+        "    script = 'echo $$ > pid.new; mv pid.new pid; exec sleep 77'\n"
+        "    errand = Errand(['sh', '-c', script], {'PATH': '/usr/bin:/bin'}, sys.argv[1], print)\n"
+        "    await asyncio.sleep(60)\n"
+        "asyncio.run(play())\n"
+    )
+    agent = subprocess.Popen([sys.executable, "-c", play, str(tmp_path)])
+    try:
+        until((tmp_path / "pid").exists)
+    finally:
+        agent.kill()
+        agent.wait()
+    until(lambda: not alive(int((tmp_path / "pid").read_text())))
 
 
 def test_a_node_tells_its_hooks_and_does_not_wait_for_them(say: Say, tmp_path: Path) -> None:  # noqa: F811
@@ -112,3 +149,82 @@ def test_a_node_tells_its_hooks_and_does_not_wait_for_them(say: Say, tmp_path: P
     assert {line[0] for line in wrote if line[-1] != token} >= {"elected", "started", "lost"}
     assert "the hook stopped is killed: the agent ends" in node.err.read_text()
     assert "the hook elected ended with code 0" in say("why", "--state-dir", node.state, "--last", "1000").out
+
+
+# --- what stands around the work --------------------------------------------------------------------------------------
+
+
+class Around:
+    """A node as `Care` sees it, told by hand."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        settings = of_mapping({"run": {"command": ["true"]}})
+        child = child_of(settings.run, str(tmp_path), None, None, os.environ)
+        self.leads, self.term, self.preceding = False, 0, 0
+        self.elsewhere = ("", 0)
+        self.care = Care(settings, "a", child, SystemClock(), self, Notifier({}, 0))
+        self.hooks: list[tuple[str, str]] = []
+        self.care.hooks.happened = lambda kind, told: self.hooks.append((kind, told["PRIMACY_TERM"]))  # type: ignore[method-assign]
+
+    def turn(self, leads: bool, term: int) -> None:
+        self.leads, self.term = leads, term
+        self.care.looked()
+
+    def role(self) -> Role:
+        return Role.LEADER if self.leads else Role.FOLLOWER
+
+    def view(self) -> View:
+        return View(self.role(), "", self.term, "", self.term, 0, (), "")
+
+    def duty_state(self) -> State:
+        return State.STOPPED
+
+    def pid(self) -> int:
+        return 0
+
+    def preceding_term(self) -> int:
+        return self.preceding
+
+    def running_elsewhere(self) -> tuple[str, int]:
+        return self.elsewhere
+
+    def tell(self, given: Input) -> None: ...
+
+    def remark(self, code: str, well: bool, text: str) -> None: ...
+
+    @property
+    def predecessor(self) -> str:
+        return self.care.fence_told(Leadership("a", self.term, self.term, 0))["PRIMACY_PREDECESSOR"]
+
+
+def test_a_command_that_ends_after_its_role_was_lost_is_told_as_stopped(tmp_path: Path) -> None:
+    node = Around(tmp_path)
+    node.turn(True, 4)
+    node.care.noted(Note(Happened.RUNNING, 1, 77))
+    node.turn(False, 5)
+    node.care.noted(Note(Happened.EXITED, 1, 0))
+    assert node.hooks == [("elected", "4"), ("started", "4"), ("lost", "4"), ("stopped", "4")]
+
+
+def test_G8_a_fence_command_is_told_no_predecessor_that_is_not_the_last_one_who_ran(tmp_path: Path) -> None:
+    """Cut off while another node led, this one knows an older leader, or itself: neither is to be switched off.
+
+    And one that led last and never started, for its own fence command failed, is not the one that may still run.
+    """
+    node = Around(tmp_path)
+    node.care.recorded(Event(Code.FOLLOWS, 1, "b"))
+    node.preceding = 1
+    assert node.predecessor == ""  # it led; whether it ever started, and so saw to its own predecessor, is not known
+    node.care.heard("b", "running", 1)
+    assert node.predecessor == "b"
+    node.preceding = 2
+    assert node.predecessor == ""
+    node.elsewhere = ("c", 2)
+    assert node.predecessor == "c"
+    node.turn(True, 3)
+    node.care.noted(Note(Happened.RUNNING, 1, 77))
+    node.turn(False, 3)
+    node.preceding = 3
+    assert node.predecessor == "a"
+    node.preceding = 4  # somebody led in term 4, and this node never heard who
+    assert node.predecessor == ""

@@ -229,6 +229,12 @@ def test_one_lab_per_folder_and_nothing_of_others_is_removed(tmp_path: Path) -> 
     (tmp_path / "mine" / "thesis").touch()
     with pytest.raises(UsageError, match="it is no lab's"):
         Lab(tmp_path / "mine")
+    (tmp_path / "node").mkdir()
+    for name in ("ballot", "agent.lock", "events.jsonl"):
+        (tmp_path / "node" / name).touch()
+    with pytest.raises(UsageError, match="the state folder of a node"):
+        Lab(tmp_path / "node")
+    assert (tmp_path / "node" / "events.jsonl").exists()
     where = tmp_path / "lab"
     with Lab(where, 1) as first:
         with pytest.raises(InUse, match=rf"by process {os.getpid()} \(.*\); end it with: primacy lab down"):

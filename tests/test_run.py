@@ -613,6 +613,17 @@ def test_the_lease_stands_beside_the_state_where_there_is_no_other_place(tmp_pat
     assert lease_folder("/state", {"XDG_RUNTIME_DIR": str(tmp_path)}, uid) == "/state"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="the system's folders are root's")
+def test_the_lease_of_root_is_not_on_a_disk_if_there_is_memory(tmp_path: Path) -> None:
+    folder = Path(lease_folder(str(tmp_path), {}, 0))
+    try:
+        mounts = [line.split()[1:3] for line in Path("/proc/self/mounts").read_text().splitlines()]
+        memory = [base for base in ("/run", "/dev/shm") if [base, "tmpfs"] in mounts]
+        assert str(folder.parents[1]) == (memory or ["/run"])[0]
+    finally:
+        folder.rmdir()
+
+
 def test_a_reader_that_stopped_reading_does_not_stop_the_log() -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)

@@ -1,7 +1,49 @@
 """primacy: of many nodes, exactly one does it.
 
-`import primacy` loads nothing heavy; each part is imported by who needs it. The machines stand in `primacy.election`,
-the one configuration file in `primacy.settings`, the simulator in `primacy.sim`.
+    async with primacy.Election("reports", store="postgresql://host/db") as election:
+        async for leadership in election:
+            async with leadership:
+                await build_reports(leadership.token)
+
+`import primacy` loads nothing heavy; each name is loaded when it is first asked for. `primacy.blocking` has the same
+for threads and scripts, `primacy.fence` the other half: what the protected resource checks. The machines stand in
+`primacy.election`, the one configuration file in `primacy.settings`, the simulator in `primacy.sim`.
 """
 
 __version__ = "0.1.0"
+
+_WHERE = {
+    "Election": "primacy.agent.election",
+    "ElectionCounts": "primacy.agent.candidacy",
+    "InUse": "primacy.errors",
+    "Keeper": "primacy.agent.keeper",
+    "Leadership": "primacy.agent.leadership",
+    "LeadershipLost": "primacy.errors",
+    "Lock": "primacy.agent.recipes",
+    "NotReached": "primacy.errors",
+    "PrimacyError": "primacy.errors",
+    "StaleToken": "primacy.errors",
+    "Standing": "primacy.agent.candidacy",
+    "UsageError": "primacy.errors",
+    "current": "primacy.agent.leadership",
+    "once": "primacy.agent.recipes",
+    "singleton": "primacy.agent.recipes",
+}
+"""The public names, and where each is loaded from when it is first asked for. `__init__.pyi` says the same to type
+checkers; a test compares the two."""
+_MODULES = ("blocking", "fence")
+
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module  # noqa: PLC0415 -- nothing is loaded before it is needed
+
+    if name in _MODULES:
+        return import_module(f"primacy.{name}")
+    if name not in _WHERE:
+        raise AttributeError(f"module 'primacy' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_WHERE[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_WHERE, *_MODULES])

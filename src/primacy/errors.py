@@ -3,6 +3,8 @@ one sentence, and knows the exit code that a command ends with.
 
     PrimacyError              1   anything of ours
     ├── Refused               1   the answer is no: a violation, a double signature, a refused request
+    │   └── StaleToken        1   a fence has let a newer holder in: the writer's leadership is over
+    ├── LeadershipLost        1   what the holder of a leadership meets once it is over
     ├── UsageError            2   a wrong call: which option, which value, what would be right
     │   └── SettingsError     2   a wrong file: every problem at once, each with its path
     ├── NotReached            3   no agent, no cluster or no store answered
@@ -29,6 +31,22 @@ class PrimacyError(Exception):
 
 class Refused(PrimacyError):
     """The answer is no."""
+
+
+class StaleToken(Refused):
+    """A fence refused a token, for it has seen a larger one. Whoever meets this must stop: somebody else leads."""
+
+    def __init__(self, fence: str, token: int, mark: int) -> None:
+        self.fence, self.token, self.mark = fence, token, mark
+        super().__init__(f"{fence} has seen token {mark}, so that {token} is stale: another holder leads; stop here")
+
+
+class LeadershipLost(PrimacyError):
+    """A leadership is over: its hold was not renewed in time, or somebody ended it."""
+
+    def __init__(self, election: str, token: int, reason: str) -> None:
+        self.election, self.token, self.reason = election, token, reason
+        super().__init__(f"the leadership of {election} (token {token}) is over: {reason}")
 
 
 class UsageError(PrimacyError):

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from primacy.agent.log import Log
@@ -76,6 +77,7 @@ class Asked:
             self.numbers.append(signal.SIGHUP)
         for number in self.numbers:
             loop.add_signal_handler(number, self._hear, number)
+        loop.set_default_executor(ThreadPoolExecutor(initializer=self._block, thread_name_prefix="primacy"))
         # a storm of signals fills the loop's pipe: the interpreter would complain from inside its handler, and may hang
         signal.set_wakeup_fd(signal.set_wakeup_fd(-1), warn_on_full_buffer=False)
 
@@ -90,9 +92,13 @@ class Asked:
     async def settle(self) -> None:
         """The work is over and the exit code stands: from here to the end of the process no signal changes it.
 
-        They are blocked, not only unheard: the loop gives them back their deadly default when it closes. For that, no
-        other thread may be left that would take them.
+        They are blocked, not only unheard: the loop gives them back their deadly default when it closes. No other
+        thread takes them either: a worker has them blocked from its beginning, for it may live on for a moment after
+        it was waited for, and whatever is started from here on inherits it.
         """
         self.agent = None
+        self._block()
         await asyncio.get_running_loop().shutdown_default_executor()
+
+    def _block(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, self.numbers)

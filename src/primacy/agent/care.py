@@ -54,6 +54,14 @@ class Host(Protocol):
 
     def pid(self) -> int: ...
 
+    def preceding_term(self) -> int:
+        """The newest earlier term in which, as far as its voters know, somebody led; 0 for none."""
+        ...
+
+    def running_elsewhere(self) -> tuple[str, int]:
+        """The other node that said last that it leads and runs the command, with its term; empty and 0 for none."""
+        ...
+
     def tell(self, given: Input) -> None:
         """For the election."""
         ...
@@ -78,13 +86,15 @@ class Care:
         self.health = HealthCare(
             run.health, clock, child.cwd, host.tell, lambda well, text: host.remark("health", well, text)
         )
-        self.predecessor = ""
-        """Who led before, as far as this node has heard since it started."""
+        self._ran = ("", 0)
+        """Whose command ran in the newest term of which this node knows that, and that term."""
         self._leads: Leadership | None = None
         self._reason = ""
         self._state = State.STOPPED
         self._run = 0
         """The run that a hook was told of as started, and not yet as stopped."""
+        self._runs: Leadership | None = None
+        """Under which it was started: its end may come after that of the role."""
 
     def start(self) -> None:
         self.notifier.ready(self._status())
@@ -99,9 +109,17 @@ class Care:
         self.notifier.stopping(self.settings.run.stop_ms + STOP_RESERVE_MS)
 
     def fence_told(self, leadership: Leadership) -> dict[str, str]:
-        """What a fence command is told: for whom it fences, and, if that is known, against whom."""
+        """What a fence command is told: for whom it fences, and, if that is known, against whom.
+
+        It is known only if somebody's command is known to have run in the very last term: then that node had seen to
+        all before it. Whom this node heard of last may be another one. Somebody else may have led while it was cut
+        off; and one that led without starting (its own fence command failed) leaves behind whom it did not fence. Such
+        a name would have the wrong machine switched off, or none.
+        """
         more = told(self.settings.election.name, self.node, leadership)
-        return {**outer_environment(os.environ), **more, "PRIMACY_PREDECESSOR": self.predecessor}
+        node, term = max(self._ran, self.host.running_elsewhere(), key=lambda ran: ran[1])
+        known = node if term >= max(1, self.host.preceding_term()) else ""
+        return {**outer_environment(os.environ), **more, "PRIMACY_PREDECESSOR": known}
 
     def says(self, said: MonitorSays) -> None:
         self.health.said(said.monitor, said.ok, said.detail, said.within_ms)
@@ -109,17 +127,21 @@ class Care:
     # --- what happens -------------------------------------------------------------------------------------------------
 
     def recorded(self, event: Event) -> None:
-        if event.code is Code.FOLLOWS:
-            self.predecessor = event.subject
-        elif event.code in ENDINGS and not self._reason:
+        if event.code in ENDINGS and not self._reason:
             self._reason = event.code
+
+    def heard(self, node: str, code: str, term: int) -> None:
+        """What another node says that happened there."""
+        if code == Happened.RUNNING and term > self._ran[1]:
+            self._ran = node, term
 
     def noted(self, note: Note) -> None:
         match note.what:
             case Happened.RUNNING:
-                self.predecessor = self.node
-                self._run = note.run
-                self._hook("started", PRIMACY_RUN=str(note.run))
+                self._run, self._runs = note.run, self._leads
+                if self._leads is not None:
+                    self._ran = self.node, self._leads.term
+                self._hook("started", self._leads, PRIMACY_RUN=str(note.run))
             case Happened.EXITED if self._run:
                 self._stopped(note.run, str(note.number))
             case Happened.GUARD_LOST if self._run:
@@ -127,7 +149,7 @@ class Care:
 
     def _stopped(self, run: int, code: str) -> None:
         self._run = 0
-        self._hook("stopped", PRIMACY_RUN=str(run), PRIMACY_EXIT_CODE=code)
+        self._hook("stopped", self._runs, PRIMACY_RUN=str(run), PRIMACY_EXIT_CODE=code)
 
     def looked(self) -> None:
         """After each step of election and work: has the role changed, has the work?"""
@@ -145,15 +167,15 @@ class Care:
             view = self.host.view()
             self._leads = Leadership(self.node, view.term, view.token, 0)
             self._reason = ""
-            self._hook("elected")
+            self._hook("elected", self._leads)
         else:
-            self._hook("lost", PRIMACY_REASON=self._reason)
+            self._hook("lost", self._leads, PRIMACY_REASON=self._reason)
             self._leads = None
         self.notifier.status(self._status())
 
-    def _hook(self, kind: str, **more: str) -> None:
-        if self._leads is not None:
-            self.hooks.happened(kind, {**told(self.settings.election.name, self.node, self._leads), **more})
+    def _hook(self, kind: str, leadership: Leadership | None, **more: str) -> None:
+        if leadership is not None:
+            self.hooks.happened(kind, {**told(self.settings.election.name, self.node, leadership), **more})
 
     def _status(self) -> str:
         """One sentence for `systemctl status`."""

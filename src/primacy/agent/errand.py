@@ -1,7 +1,9 @@
 """A small command that the agent runs beside its node: a fence command, a hook, a health probe.
 
 It has a group of its own, so that it can be killed with all that it started; it inherits no descriptor but the output;
-its end is seen by the loop, without a thread. Whoever starts one never waits for it.
+its end is seen by the loop, without a thread. Whoever starts one never waits for it. A fence command and a hook do not
+outlive an agent that is killed: a slow power switch must not meet the next leader. Probes do, for they are many, and an
+interpreter for each would cost more than they do; they have their limit and hurt nobody.
 """
 
 from __future__ import annotations
@@ -9,16 +11,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+
+from primacy.node.bound import NOT_STARTED, bound
 
 HIDDEN = ("PRIMACY_", "NOTIFY_SOCKET", "WATCHDOG_", "LISTEN_")
 """What the agent itself was told: not for others. Ours are given anew, each time with what holds then."""
 GONE_S = 1.0
 """How long an agent that ends waits for one that it killed."""
-NOT_STARTED = 126
-"""A shell's number for a command that could not be started."""
 
 Done = Callable[[int, str], None]
 """Told the exit code, as a shell says it, and why it could not be started, if it could not."""
@@ -33,17 +36,18 @@ class Errand:
     """One run of one command. `done` is told once, unless it was killed by us."""
 
     def __init__(
-        self, argv: Sequence[str], environment: Mapping[str, str], cwd: str, done: Done, *, quiet: bool = False
+        self, argv: Sequence[str], environment: Mapping[str, str], cwd: str, done: Done, *, probe: bool = False
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._done: Done | None = done
         self._process: subprocess.Popen[bytes] | None = None
         self._pidfd = -1
         self._gone = asyncio.Event()
-        output = subprocess.DEVNULL if quiet else 2
+        output = subprocess.DEVNULL if probe else 2
         try:
+            _look_for(argv[0], environment, cwd)
             self._process = subprocess.Popen(
-                list(argv),
+                list(argv) if probe else bound(argv),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -91,3 +95,10 @@ class Errand:
         done, self._done = self._done, None
         if done is not None:
             done(code, why)
+
+
+def _look_for(program: str, environment: Mapping[str, str], cwd: str) -> None:
+    """Raises `OSError` as starting it would: what becomes the program later can only say so in a code."""
+    found = shutil.which(os.path.join(cwd, program) if "/" in program else program, path=environment.get("PATH"))
+    if found is None:
+        raise FileNotFoundError(2, "no such program, or it may not be run")

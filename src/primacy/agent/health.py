@@ -15,6 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from primacy.agent.errand import Errand, outer_environment
 from primacy.election.inputs import Health
+from primacy.errors import Refused
 from primacy.node.clock import Clock
 from primacy.settings.schema import Probe
 from primacy.watchdog import health
@@ -37,10 +38,10 @@ def rule_of(probe: Probe) -> Rule:
 
 
 def name_of(probe: Probe) -> str:
-    """For people; a password in a URL is not for them."""
+    """For people; a password in a URL is not for them, nor is a query, which may hold one."""
     if probe.http:
         parts = urlsplit(probe.http)
-        return f"GET {urlunsplit(parts._replace(netloc=parts.netloc.rpartition('@')[2]))}"
+        return f"GET {urlunsplit(parts._replace(netloc=parts.netloc.rpartition('@')[2], query='', fragment=''))}"
     return f"TCP {probe.tcp}" if probe.tcp else f"command {os.path.basename(probe.command[0])}"
 
 
@@ -81,6 +82,12 @@ class HealthCare:
             self._step(health.Runs(now))
 
     def said(self, monitor: str, ok: bool, detail: str, within_ms: int) -> None:
+        """Raises `Refused` for one monitor too many."""
+        if not self.watch.has_room(monitor):
+            raise Refused(
+                f"{health.MONITORS_MAX} monitors speak about this node already, and {monitor} is not heard; let one "
+                'end with {"ok": true} and no within_ms'
+            )
         self._step(health.Said(monitor, ok, detail, within_ms))
 
     async def close(self) -> None:
@@ -132,7 +139,7 @@ class HealthCare:
         if probe.command:
             environment = outer_environment(os.environ)
             self._asked[place] = Errand(
-                probe.command, environment, self.cwd, lambda code, why: self._ended(place, code, why), quiet=True
+                probe.command, environment, self.cwd, lambda code, why: self._ended(place, code, why), probe=True
             )
             limit_s = probe.timeout_ms / 1_000
             self._limits[place] = asyncio.get_running_loop().call_later(limit_s, self._late, place)

@@ -25,8 +25,9 @@ from primacy.agent.log import Level, Log
 from primacy.agent.memory import gather
 from primacy.agent.meter import Meter, MeteredDurable
 from primacy.agent.notify import Notifier
+from primacy.agent.page import Page
 from primacy.agent.process_duty import ProcessDuty
-from primacy.agent.state import claim, forget_pause, is_paused, keep_pause, open_state
+from primacy.agent.state import claim, forget_pause, is_paused, keep_pause, open_state, state_root
 from primacy.agent.stored import Stored, earlier_holders, opened, seen_in_store
 from primacy.agent.words import of_note, of_order
 from primacy.control import Approve, Heard, MonitorSays, Order, Snapshot
@@ -58,6 +59,8 @@ PATIENCE = 2
 """Asked to end more often than this, the agent leaves; the guard goes on, and the run lock keeps others away."""
 MUTE_LOOK_S = 2.0
 """How often a node that may not speak looks whether it has something new to say about that."""
+SAY_AGAIN_MS = 60_000
+"""A connection that fails again and again is said so often."""
 
 
 class Plan(NamedTuple):
@@ -147,6 +150,7 @@ class Agent:
         metered = MeteredDurable(durable, self.meter)
         self.driver = Driver(self.strategy, self.clock, metered, self.duty, self.recorded, self.transport, self.stored)
         self.desk = Desk(settings, folder, self.node, self)
+        self.page = Page(settings, self.node, state_root(settings, os.environ, os.geteuid()), self)
         self.correspondence: Correspondence | None = None
         if self.transport is not None:
             names = seat.membership.ids
@@ -155,6 +159,8 @@ class Agent:
         self._mute_said = ""
         self._mute_timer: asyncio.TimerHandle | None = None
         self._settle_timer: asyncio.TimerHandle | None = None
+        self._said_until_ms: dict[str, int] = {}
+        """Connections that failed, and until when that need not be said again."""
         self.ending = False
         self.exit_code = 0
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -210,6 +216,7 @@ class Agent:
             self.driver.give(Pause())  # before it could stand
         self.driver.give(Started(self.clock.wall_ms(), held))
         self.desk.serve()
+        self.page.serve()
         self.care.start()
         if self.alone:
             self._refuse_to_be_mute()
@@ -233,6 +240,7 @@ class Agent:
             self.correspondence.close()
         if self.transport is not None:
             self.transport.close()
+        await self.page.close()
         await self.desk.close()
         await self.duty.close()
         if self.stored is not None:
@@ -337,7 +345,10 @@ class Agent:
         """
         fault = context.get("exception")
         if isinstance(fault, OSError) and ("socket" in context or "transport" in context):
-            self.complain(f"{context.get('message')}: {fault.strerror or type(fault).__name__}")
+            said = f"{context.get('message')}: {fault.strerror or type(fault).__name__}"
+            if self.clock.now_ms() >= self._said_until_ms.get(said, 0):  # a flood of them is one line
+                self._said_until_ms = {said: self.clock.now_ms() + SAY_AGAIN_MS}
+                self.complain(said)
             return
         self._finish(context.get("exception") or RuntimeError(str(context.get("message"))))
 
@@ -378,6 +389,7 @@ class Agent:
             self.correspondence.happened(Told(at_ms, term, code, text, value))
 
     def heard_event(self, node: str, event: Told) -> None:
+        self.care.heard(node, event.code, event.term)
         self.desk.record_of(node, *event)
 
     def remark(self, code: str, well: bool, text: str) -> None:
@@ -402,6 +414,18 @@ class Agent:
 
     def pid(self) -> int:
         return self.duty.watchdog.pid
+
+    def preceding_term(self) -> int:
+        return self.strategy.preceding_term
+
+    def running_elsewhere(self) -> tuple[str, int]:
+        others = self.correspondence.others if self.correspondence is not None else {}
+        ran = [
+            (name, heard.summary.term)
+            for name, heard in others.items()
+            if heard.summary.role == Role.LEADER and heard.summary.duty_state == State.RUNNING
+        ]
+        return max(ran, key=lambda each: each[1], default=("", 0))
 
     def snapshot(self) -> Snapshot:
         now_ms = self.clock.now_ms()

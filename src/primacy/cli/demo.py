@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import select
 import shutil
 import signal
@@ -11,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -27,22 +29,53 @@ if TYPE_CHECKING:
     from primacy.lab.tour import Failover
 
 SECONDS_MOST = 86_400
-NAMES = ("tour", "calm", "stop", "kill", "links", "freeze", "halves", "power")
-KEYS = {"s": "stop", "k": "kill", "l": "links", "f": "freeze", "h": "halves", "p": "power", "t": "tour"}
+SCENARIOS = {
+    "tour": "all of them, one after the other",
+    "calm": "nothing: whoever watches breaks it",
+    "stop": "the leader is stopped in order, and started again",
+    "kill": "the leader's agent is killed; its guard ends the signer",
+    "child": "the signer alone is killed: it starts again, without election",
+    "links": "the leader's links are cut until it has no majority; mended",
+    "one-way": "the leader is heard and hears nobody; mended",
+    "minority": "the leader is on the smaller side of a split; mended",
+    "halves": "no side has a majority: nobody signs until it is mended",
+    "freeze": "the leader's agent and guard are frozen, later thawed",
+    "power": "the leader's agent, guard and signer die at one stroke",
+}
+"""What is done to the cluster. `stop` and `links` are the pictures of seed 004; docs/lab.md names the faults."""
+KEYS = {
+    "s": "stop",
+    "k": "kill",
+    "c": "child",
+    "l": "links",
+    "o": "one-way",
+    "m": "minority",
+    "h": "halves",
+    "f": "freeze",
+    "p": "power",
+    "t": "tour",
+}
 FRAMES_PER_S = 5
 LINES_SHOWN = 6
 STRIP_MOST = 50
 EXIT_DOUBLE, EXIT_INTERRUPTED = 1, 130
 
 
-@click.command()
+def _scenarios() -> str:
+    """One line each, below the options."""
+    width = max(map(len, SCENARIOS))
+    return "\b\nScenarios:\n" + "\n".join(f"  {name:<{width}}  {what}" for name, what in SCENARIOS.items())
+
+
+@click.command(epilog=_scenarios())
 @click.option("--nodes", metavar="N", type=click.IntRange(3, 9), default=5, show_default=True, help="How many nodes.")
 @click.option("--profile", metavar="P", default="fast", show_default=True, help="Times: lab, fast, lan, wan, executor.")
 @click.option("--strategy", type=click.Choice(STRATEGIES), default="raft", show_default=True, help="Which strategy.")
 @click.option(
     "--scenario",
-    type=click.Choice(NAMES),
-    help="What is done to it; tour: all of them. Default: calm in a terminal, where keys do it; else tour.",
+    metavar="NAME",
+    type=click.Choice(list(SCENARIOS)),
+    help="What is done to it, see below. Default: calm in a terminal, where keys do it; else tour.",
 )
 @click.option(
     "--seconds",
@@ -50,6 +83,8 @@ EXIT_DOUBLE, EXIT_INTERRUPTED = 1, 130
     type=float,
     help="End by itself after so long. Default: by Ctrl-C, or by the end of the tour.",
 )
+@click.option("--no-browser", is_flag=True, help="Serve the page, and open no browser.")
+@click.option("--tui", is_flag=True, help="The terminal alone: no page is served.")
 @click.option("--dir", "folder", metavar="D", help="The folder, which is then kept. Default: a private one, removed.")
 @json_option
 @click.pass_obj
@@ -61,6 +96,8 @@ def demo(
     strategy: str,
     scenario: str | None,
     seconds: float | None,
+    no_browser: bool,
+    tui: bool,
     folder: str | None,
     as_json: bool,
 ) -> int:
@@ -83,7 +120,8 @@ def demo(
     chosen = scenario or ("calm" if terminal else "tour")
     where, is_ours = _where(folder)
     show = Screen(where) if terminal else Plain(quiet=as_json)
-    result = _play(where, nodes, profile, chosen, seconds, show)
+    page = None if tui else Page(open_browser=terminal and not no_browser)
+    result = _play(where, nodes, profile, chosen, seconds, show, page)
     if as_json:
         print_json(result)
     else:
@@ -110,7 +148,33 @@ def _where(folder: str | None) -> tuple[Path, bool]:
     return Path(tempfile.mkdtemp(prefix="primacy-demo-")), True
 
 
-def _play(where: Path, nodes: int, profile: str, chosen: str, seconds: float | None, show: Show) -> dict[str, Any]:
+class Page(NamedTuple):
+    """The dashboard of the demo: a process of its own, which ends with the lab."""
+
+    open_browser: bool
+
+    def serve(self, up: Supervisor, show: Show) -> None:
+        """At the usual port, or at any that is free: it says itself where."""
+        from primacy.cli.dashboard import open_browser, tunnel
+
+        place = up.lab.place
+        call = [sys.executable, "-m", "primacy.cli.main", "dashboard", "--lab", str(place.path), "--no-browser"]
+        up.lab.assist("dashboard", call)
+
+        def address() -> re.Match[str] | None:
+            text = place.log("dashboard").read_text(encoding="utf-8", errors="replace")
+            return re.search(r"^dashboard: (http://localhost:(\d+)/dashboard)$", text, re.MULTILINE)
+
+        found = up.lab.until(address, "the address of the dashboard")
+        assert found is not None
+        show.page(found[1], tunnel(int(found[2]), os.environ))
+        if self.open_browser and not os.environ.get("SSH_CONNECTION"):
+            open_browser(f"{found[1]}#/network")
+
+
+def _play(
+    where: Path, nodes: int, profile: str, chosen: str, seconds: float | None, show: Show, page: Page | None
+) -> dict[str, Any]:
     from primacy.lab.supervisor import Ended, Supervisor
     from primacy.lab.tour import Stage
 
@@ -122,6 +186,8 @@ def _play(where: Path, nodes: int, profile: str, chosen: str, seconds: float | N
         with show.open(up, f"{nodes} real nodes, raft, profile {profile}"), up:
             if seconds is not None:
                 up.end_s = time.monotonic() + seconds
+            if page is not None:
+                page.serve(up, show)
             stage = Stage(up, show)
             failovers = stage.failovers
             try:
@@ -152,15 +218,15 @@ def _play(where: Path, nodes: int, profile: str, chosen: str, seconds: float | N
 
 def _scenes(stage: Any, chosen: str, show: Show, *, stays: bool) -> None:
     """The chosen scenario, then whatever keys ask for, until the end. Raises `Ended`."""
-    from primacy.lab.tour import SCENARIOS
+    from primacy.lab.tour import SCENARIOS as SCENES
 
     def play(name: str) -> None:
         try:
-            SCENARIOS[name](stage)
+            SCENES[name](stage)
         except Refused as error:  # somebody else broke it meanwhile, from another terminal
             show.line(f"the scene ends here: {error}")
         if name != "calm" and show.is_live:
-            SCENARIOS["calm"](stage)
+            SCENES["calm"](stage)
 
     stage.until(lambda: stage.chain()["height"], "the first signature")
     show.line(f"{stage.leader()} leads, and its signer signs")
@@ -211,6 +277,12 @@ class Plain:
             say(f"{title}, in {up.lab.place.path}")
         yield
 
+    def page(self, link: str, tunnel: str) -> None:
+        if not self.quiet:
+            say(f"the page: {link}")
+            if tunnel:
+                say(tunnel)
+
     def scene(self, title: str, look: str) -> None:
         if not self.quiet:
             say(f"\n{title} {look}")
@@ -235,8 +307,12 @@ class Screen:
         self.where = where
         self.began_s = time.monotonic()
         self.title = ""
+        self.link = ""
         self.at = ("The nodes start.", "")
         self.told: list[tuple[float, str]] = []
+
+    def page(self, link: str, tunnel: str) -> None:
+        self.link = f"{link}   {tunnel}".rstrip()
 
     def scene(self, title: str, look: str) -> None:
         self.at = (title, look)
@@ -277,6 +353,8 @@ class Screen:
 
         text = Text(no_wrap=True, overflow="ellipsis")
         text.append(f"\n  {self.title}", "bold").append(f"   {time.monotonic() - self.began_s:5.1f} s\n\n")
+        if self.link:
+            text.append(f"  the page: {self.link}\n\n", "bold")
         text.append(f"  {self.at[0]}\n", "bold cyan").append(f"  {self.at[1]}\n\n", "cyan")
         for line in lines({**document, "chain": None}):
             text.append(f"  {line}\n", _style(line))

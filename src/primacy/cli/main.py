@@ -44,6 +44,7 @@ COMMANDS: dict[str, Lazy] = {
     "rejoin": Lazy("primacy.cli.orders:rejoin", "Go on without a node that is gone for good."),
     "lab": Lazy("primacy.cli.lab:lab", "A real cluster on this machine, to try things and to break them."),
     "demo": Lazy("primacy.cli.demo:demo", "Watch a real cluster on this machine, and break it."),
+    "dashboard": Lazy("primacy.cli.dashboard:dashboard", "A page that shows the cluster live, in a browser."),
     "simulate": Lazy(
         "primacy.cli.simulate:simulate", "Live many lives of a cluster, with faults, and look for a violation."
     ),
@@ -61,6 +62,7 @@ primacy {version}: of many nodes, exactly one does it.
 
   primacy run -- CMD    run a command, at most once at a time
   primacy status        who leads, and what this node waits for; primacy why says what changed
+  primacy dashboard     the cluster live, as a page in the browser
   primacy demo          watch five real nodes on this machine, and break them; primacy lab does more
   primacy simulate      hundreds of lives of a cluster, with faults; looks for a violation
   primacy contract      what your times promise, as a timeline of a failover

@@ -44,7 +44,7 @@ def find(folder: str, at: str | None = None) -> Found | None:
         host, port, pid = said["host"], said["port"], said["pid"]
     except (ValueError, TypeError, KeyError):
         return None
-    if not (isinstance(host, str) and isinstance(port, int) and isinstance(pid, int)) or not _lives(pid):
+    if not (isinstance(host, str) and isinstance(port, int) and isinstance(pid, int)) or not _lives(pid, folder):
         return None
     return Found(host, port, key, pid, _certificate(folder))
 
@@ -122,6 +122,12 @@ def _address(at: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def _lives(pid: int) -> bool:
-    """A node that was killed leaves its address behind; another program may listen there by now."""
-    return pid > 0 and os.path.exists(f"/proc/{pid}")
+def _lives(pid: int, folder: str) -> bool:
+    """A node that was killed leaves its address behind; another program, of somebody else, may listen there by now.
+
+    Its number may belong to another process, too, whose owner would be sent our key: it must be the folder's owner's.
+    """
+    try:
+        return pid > 0 and os.stat(f"/proc/{pid}").st_uid == os.stat(folder).st_uid
+    except OSError:
+        return False

@@ -20,6 +20,7 @@ def document(shot: Snapshot) -> dict[str, Any]:
         "cluster": settings.cluster.name,
         "election": settings.election.name,
         "node": shot.node,
+        **_place(shot),
         "strategy": settings.election.strategy,
         "mode": settings.election.mode,
         "role": str(view.role),
@@ -35,6 +36,12 @@ def document(shot: Snapshot) -> dict[str, Any]:
         "nodes": [_row(shot, name, kind) for name, kind in known_nodes(shot) if name != shot.node],
         "counters": dict(sorted(shot.counters.items())),
     }
+
+
+def _place(shot: Snapshot) -> dict[str, Any]:
+    """What the list says of the node itself, as the rows say it of the others."""
+    listed = shot.settings.cluster.manager.nodes.get(shot.node)
+    return {"kind": listed.kind if listed else "voter", "addr": listed.addr if listed else None}
 
 
 def acts_as_leader(shot: Snapshot) -> bool:

@@ -28,6 +28,13 @@ BODY_BYTES_MAX = 16_384
 """The largest order names 64 nodes of 63 letters."""
 READ_S = 5.0
 """For a body to arrive, and, twice this at most, for a connection that asks nothing."""
+CONNECTIONS_MAX = 64
+"""At one time. One more is hung up on: a node needs descriptors for its ballot, its guards and its datagrams."""
+HANDSHAKE_S = 5.0
+TAKEN_MAX = 16
+"""Connections that are taken in one turn of the loop, before any of them can be hung up on."""
+WAITING_MAX = 128
+"""Connections that wait to be taken."""
 STREAMS_MAX = 16
 """Readers of a stream at one time."""
 STREAM_BEAT_S = 15.0
@@ -59,6 +66,14 @@ class Rows(Protocol[Row_co]):
     def after(self, number: int, /) -> Sequence[Row_co]: ...
 
 
+class HangUp(asyncio.Protocol):
+    """Answers nothing."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.abort()
+
+
 class LoopbackServer:
     """Serves on a socket that listens already. It shares an event loop, so that nothing here may take long."""
 
@@ -76,6 +91,7 @@ class LoopbackServer:
         self._idle: set[Any] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._runner: web.AppRunner | None = None
+        self._listener: asyncio.Server | None = None
 
     def routes(self, router: web.UrlDispatcher) -> None:
         """What is at which path."""
@@ -95,8 +111,21 @@ class LoopbackServer:
         )
         await self._runner.setup()
         self.certified = tls is not None and tls.verify_mode is not ssl.CERT_NONE
-        await web.SockSite(self._runner, listening, ssl_context=tls).start()
+        self._listener = await asyncio.get_running_loop().create_server(
+            self._taken,
+            sock=listening,
+            ssl=tls,
+            backlog=TAKEN_MAX,
+            ssl_handshake_timeout=HANDSHAKE_S if tls is not None else None,
+        )
+        listening.listen(WAITING_MAX)
         self._sweep_later()
+
+    def _taken(self) -> asyncio.Protocol:
+        """Who speaks on a connection that was taken."""
+        assert self._runner is not None
+        assert self._runner.server is not None
+        return self._runner.server() if len(self._runner.server.connections) < CONNECTIONS_MAX else HangUp()
 
     async def close(self) -> None:
         self._ending = True
@@ -104,6 +133,8 @@ class LoopbackServer:
             self._sweep.cancel()
         for stream in tuple(self._streams):
             stream.set()
+        if self._listener is not None:
+            self._listener.close()
         if self._runner is not None:
             await self._runner.cleanup()
 

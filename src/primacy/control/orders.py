@@ -12,6 +12,7 @@ from typing import Any
 
 from primacy.control import AgentPort, Approve, MonitorSays, Order, Snapshot
 from primacy.control.eventlog import EventLog
+from primacy.control.news import Summary
 from primacy.election.events import Code
 from primacy.election.inputs import Init, Input, Pause, Rejoin, Resume, StepDown
 from primacy.election.model import Kind, Role
@@ -103,7 +104,19 @@ def _transfer(body: dict[str, Any], shot: Snapshot) -> Input:
         raise Refused(f"node {to} is a {kinds[to]}, and cannot lead")
     if to not in shot.view.alive:
         raise Refused(f"node {to} is not heard, and cannot take over; see: primacy status")
+    heard = shot.others.get(to)
+    if heard is not None and (unable := _unable(heard.summary)):
+        raise Refused(f"node {to} {unable}, and cannot take over; nothing was stopped")
     return StepDown(successor=to, reason="an operator asked for it")
+
+
+def _unable(said: Summary) -> str:
+    """Why a node that is heard would not stand, in its own words; the work must not be stopped for it in vain."""
+    if said.role == Role.PAUSED:
+        return "is paused (primacy resume)"
+    if said.role == Role.MUTED:
+        return f"is muted: it waits for {said.waits_for}"
+    return f"is not well: {said.health}" if said.health != "ok" else ""
 
 
 def _pause(body: dict[str, Any], shot: Snapshot) -> Input:

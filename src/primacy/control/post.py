@@ -56,7 +56,11 @@ def happened_row(event: Happened) -> list[Any]:
 def order_row(order: Order) -> list[Any]:
     """Raises `UsageError` for what does not fit."""
     body = json.dumps(order.body, ensure_ascii=False)
-    if len(body.encode()) > BODY_BYTES_MAX:
+    try:
+        size = len(body.encode())
+    except UnicodeEncodeError:
+        raise UsageError("this order has half a character in it, and cannot be passed on") from None
+    if size > BODY_BYTES_MAX:
         raise UsageError(f"this order has more than {BODY_BYTES_MAX} bytes, and cannot be passed on to another node")
     return [ORDER, order.number, order.name, body]
 

@@ -206,6 +206,7 @@ class LeaseStrategy(LeaseHolder):
 
     def _stand(self, take: Take) -> list[Effect]:
         self._take, self._owes, self._heir, self._idle = take, True, "", True
+        self._preceding = max(take.seen_token, self.token_max)
         sight = self._sight
         row = None if sight is None else sight.row
         stands = self._note(Code.STANDS, take.row.token)

@@ -206,6 +206,8 @@ class LeaseHolder(LeaseState):
         """After giving up in order a node lets the others go first: long enough that each has looked."""
         if lead.successor or lead.ending in (Code.CANNOT_START, Code.DISK_FAILED):
             return self.timing.wait_ms + self._jitter(self._look_ms)
+        if self.options.rest_ms:
+            return self.options.rest_ms
         return 3 * self._look_ms + self._jitter(self._look_ms)
 
     def _health(self, now_ms: int, ok: bool, detail: str) -> list[Effect]:

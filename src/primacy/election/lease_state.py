@@ -47,6 +47,8 @@ class LeaseOptions(NamedTuple):
     """A watcher's request without an answer for this long is given up; default a third of the hold."""
     start_within_ms: int = 0
     """A holder whose work has not started by then gives up; default the hold. Larger where people must approve."""
+    rest_ms: int = 0
+    """After its work ended in order a node lets the others go first for so long; default three looks."""
 
 
 class Sighting(NamedTuple):
@@ -150,6 +152,7 @@ class LeaseState:
         """A row of ours may stand unreleased."""
         self._heir = ""
         """Whom a release of ours should name."""
+        self._preceding = 0
         self._idle = True
         """No work of ours ran under the newest token, so that a release of ours covers nobody before it (G8)."""
         self._released_token = 0
@@ -167,6 +170,11 @@ class LeaseState:
     def term(self) -> int:
         """The newest token that it knows of."""
         return self.token_max
+
+    @property
+    def preceding_term(self) -> int:
+        """The largest token before the newest that this node stood for: whoever had it may have worked last."""
+        return self._preceding
 
     @property
     def paused(self) -> bool:

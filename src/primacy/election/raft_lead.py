@@ -134,9 +134,14 @@ class Leading(RaftState):
             return []
         reign.ordered = True
         self.work_term = reign.term
-        known = [reign.newest_term, *(term for term, _ in reign.ages.values())]
-        covered = self.released_term > 0 and max(known) <= self.released_term
+        covered = self.released_term > 0 and self.preceding_term <= self.released_term
         return [Start(self._leadership(reign), Release(self.origin, reign.term), covered)]
+
+    @property
+    def preceding_term(self) -> int:
+        """A leader's: the newest earlier term of which it or a voter of its majority knows a beat; 0 for none."""
+        reign = self.reign
+        return max(reign.newest_term, *(term for term, _ in reign.ages.values()), 0) if reign is not None else 0
 
     def _work_started(self, now_ms: int, term: int) -> list[Effect]:  # noqa: ARG002
         if self.reign is not None and self.reign.term == term:

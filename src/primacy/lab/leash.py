@@ -12,18 +12,11 @@ import os
 import select
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-BIND = (
-    "import ctypes, os, sys; "
-    "ctypes.CDLL(None).prctl(1, 9, 0, 0, 0); "  # PR_SET_PDEATHSIG, SIGKILL
-    "os.getppid() == int(sys.argv[1]) or os._exit(1); "  # it died before the kernel could know
-    "os.execv(sys.argv[2], sys.argv[2:])"
-)
-"""Binds itself and becomes the program. In a process of its own: after a fork, Python code is not safe with threads."""
+from primacy.node.bound import bound
 
 
 class Leashed:
@@ -31,9 +24,8 @@ class Leashed:
 
     def __init__(self, argv: Sequence[str], folder: Path, output: BinaryIO, more: Mapping[str, str]) -> None:
         """In a session of its own, so that a Ctrl-C in our terminal is ours alone to answer."""
-        call = [sys.executable, "-I", "-S", "-c", BIND, str(os.getpid()), *argv]
         self.process = subprocess.Popen(
-            call,
+            bound(argv),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -24,6 +24,8 @@ SECRET_BYTES = 32
 NODES, LOGS, RUN = "nodes", "logs", "run"
 LOCK = "agent.lock"
 """As in a node's folder: who holds it, holds the lab. It is also how a folder is known to be a lab's."""
+BALLOT = "ballot"
+"""Where this stands a node keeps what it must not forget."""
 MADE = (FILE, SECRET, NODES, LOGS, RUN, "events.jsonl", "control.json", "control.key")
 """What a lab makes, and what the next one in the same folder removes."""
 NODES_MAX = 25
@@ -47,6 +49,8 @@ class Place:
         """Raises `InUse` if another lab has it, `UsageError` if something else is there."""
         if where.is_dir() and not (where / LOCK).exists() and any(where.iterdir()):
             raise UsageError(f"--dir {where}: there are files in it, and it is no lab's; name an empty or a new folder")
+        if (where / BALLOT).exists():
+            raise UsageError(f"--dir {where}: this is the state folder of a node, and no lab's; name another one")
         try:
             self.folder = Folder(str(where))
         except CannotHere as error:

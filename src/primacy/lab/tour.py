@@ -5,10 +5,14 @@ What came of it is asked from the chain, not from the nodes: how long no signatu
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from primacy.errors import Refused
 from primacy.lab.cluster import Lab
+from primacy.lab.leash import send
 from primacy.lab.supervisor import Answer, Supervisor
 from primacy.settings.timing import PROFILES
 
@@ -130,6 +134,56 @@ def _links_of(stage: Stage, leader: str) -> bool:
     return True
 
 
+def one_way(stage: Stage) -> None:
+    leader = stage.leader()
+    stage.told.scene(
+        f"{leader} is still heard by all, and hears nobody.",
+        "Its beats would keep the others quiet for ever: so a leader without answers stops its signer and its beats.",
+    )
+
+    def deafen() -> None:
+        for other in stage.up.lab.names:
+            if other != leader:
+                stage.act(_cut(leader, other, "in"), f"the demo cuts {other}→{leader}", leader)
+
+    stage.fails_over("links of one way", deafen)
+    stage.up.rest(stage.rest_s)
+    _heal(stage)
+
+
+def minority(stage: Stage) -> None:
+    leader = stage.leader()
+    stage.told.scene(
+        f"The network is split, and {leader} is on the smaller side.",
+        "Its side has a leader and no majority, the other one a majority and no leader: the signer moves over.",
+    )
+    stage.fails_over(
+        "a smaller side", lambda: stage.act(lambda lab: lab.partition("2/3"), "the demo splits the network", leader)
+    )
+    stage.up.rest(stage.rest_s)
+    _heal(stage)
+
+
+def child(stage: Stage) -> None:
+    leader = stage.leader()
+    stage.told.scene(
+        f"The signer of {leader} is killed, and nothing else.",
+        "No election: the same node starts it again under the same token, as its next run.",
+    )
+    before = stage.chain()
+    number, signer = before["counters"]["signatures"], before["signer"] or {}
+    stage.act(lambda lab: _kill_work(lab, leader), f"the demo kills the signer of {leader}", leader)
+
+    def again() -> dict[str, Any] | None:
+        rows = stage.up.ask_chain(f"/v1/signatures?after={number}") or []
+        return next((row for row in rows if row["signer"] != signer.get("signer")), None)
+
+    row = stage.until(again, "a signature of the next run") or {}
+    whose = "the same token" if row["token"] == signer.get("token") else "another token: the machine is busy"
+    stage.told.line(f"{row['node']} signs height {row['height']} as run {row['run']}, under {whose}")
+    stage.up.rest(stage.rest_s)
+
+
 def freeze(stage: Stage) -> None:
     leader = stage.leader()
     stage.told.scene(
@@ -190,7 +244,7 @@ def stop(stage: Stage) -> None:
 
 def tour(stage: Stage) -> None:
     """All of them."""
-    for scene in (stop, kill, links, freeze, halves, power):
+    for scene in (stop, kill, child, links, one_way, minority, halves, freeze, power):
         scene(stage)
 
 
@@ -204,15 +258,39 @@ SCENARIOS: dict[str, Callable[[Stage], None]] = {
     "calm": calm,
     "stop": stop,
     "kill": kill,
+    "child": child,
     "links": links,
-    "freeze": freeze,
+    "one-way": one_way,
+    "minority": minority,
     "halves": halves,
+    "freeze": freeze,
     "power": power,
 }
 
 
-def _cut(node: str, other: str) -> Callable[[Lab], None]:
-    return lambda lab: lab.cut(node, other)
+def _cut(node: str, other: str, way: str = "both") -> Callable[[Lab], None]:
+    return lambda lab: lab.cut(node, other, way)
+
+
+def _kill_work(lab: Lab, node: str) -> None:
+    """The process that the node says it runs. Asked again once we hold it, for a number alone may be reused."""
+
+    def pid() -> int:
+        return int(((lab.state(node) or {}).get("duty") or {}).get("pid") or 0)
+
+    found = pid()
+    if not found:
+        raise Refused(f"node {node} runs nothing now")
+    try:
+        handle = os.pidfd_open(found)
+    except ProcessLookupError:
+        raise Refused(f"what node {node} ran has just ended") from None
+    try:
+        if pid() != found:
+            raise Refused(f"node {node} runs something else by now")
+        send(handle, signal.SIGKILL)
+    finally:
+        os.close(handle)
 
 
 def _back(stage: Stage, node: str) -> None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
+from urllib.parse import urlsplit
 
 from primacy.errors import Problem
 from primacy.settings.schema import NAME_PATTERN, STRATEGIES, Overrides, Probe, Settings, Slot
@@ -280,6 +281,13 @@ class Checks:
                 "is open to others, and control.tls.cert is not given; listen on 127.0.0.1, or give a certificate and "
                 "its key, or use control.public for what anybody may read",
             )
+        if control.dashboard and not LOOPBACK.fullmatch(control.dashboard) and not control.tls.cert:
+            yield _p(
+                "control.dashboard",
+                control.dashboard,
+                "is open to others, and control.tls.cert is not given; listen on 127.0.0.1, or give a certificate and "
+                "its key",
+            )
         if control.public and control.public == control.listen:
             yield _p("control.public", control.public, f"is the same as control.listen = {control.listen}")
 
@@ -308,6 +316,16 @@ def _probe_problems(probe: Probe, path: str) -> Iterator[Problem]:
     if len(given) != 1:
         what = " and ".join(given) if given else "nothing"
         yield _p(path, "", f"a probe asks exactly one of http, tcp or command; here {what} is given")
+    if probe.http and not _is_url(probe.http):
+        yield _p(f"{path}.http", "", "this is no URL with a host, and a port from 1 to 65535 if any")
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return bool(parts.hostname) and parts.port != 0 and " " not in parts.netloc
+    except ValueError:
+        return False
 
 
 SLOT_NEEDS: dict[str, tuple[str, ...]] = {

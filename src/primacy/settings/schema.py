@@ -602,7 +602,10 @@ class Control:
     public: str = setting(
         "", "A second address, anywhere, that serves GET `/leader`, `/healthz` and `/metrics` only.", check=wrong_listen
     )
-    tls: Tls = setting(Tls, "Needed if `listen` is not a loopback address.")
+    dashboard: str = setting(
+        "", "Where this node also serves the dashboard, in a process of its own. Empty: nowhere.", check=wrong_listen
+    )
+    tls: Tls = setting(Tls, "Needed if `listen` or `dashboard` is not a loopback address.")
     lab: bool = setting(False, "Allow faults to be injected. Never on a cluster that matters.")
 
 

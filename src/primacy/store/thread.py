@@ -24,10 +24,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from primacy.election.inputs import StoreAnswered
-from primacy.election.store import Look, StoreAnswer, StoreRequest
+from primacy.election.store import Look, StoreAnswer, StoreRequest, Take
 from primacy.errors import PrimacyError
 from primacy.node.clock import Clock, SystemClock
-from primacy.store.batch import perform
+from primacy.store.batch import TAKES_MAX, perform
 from primacy.store.port import LeaseStore, Notifies
 
 log = logging.getLogger("primacy.store")
@@ -165,10 +165,10 @@ class StoreThread:
     def _live(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are for the thread that expects them
         while True:
-            if not self._closing:  # whoever sets it rings afterwards
+            if not self._closing and not self._waiting:  # whoever sets either rings afterwards
                 self._rest()
             with self._lock:
-                batch, self._waiting = self._waiting, {}
+                batch = self._share()
                 closing = self._closing
             if batch:
                 self._round(batch)
@@ -178,6 +178,22 @@ class StoreThread:
             self.store.close()
         except PrimacyError as error:
             self._say(str(error))
+
+    def _share(self) -> dict[StorePort, tuple[int, StoreRequest]]:
+        """What the next round does: everything that waits, but of takes a few. Called under the lock.
+
+        A take is a statement of its own. If a thousand leases were taken in one round, the renewals of all others would
+        wait behind it, be lost, and be taken again, and so on for ever.
+        """
+        batch: dict[StorePort, tuple[int, StoreRequest]] = {}
+        takes = 0
+        for port, asked in self._waiting.items():
+            takes += isinstance(asked[1], Take)
+            if takes <= TAKES_MAX or not isinstance(asked[1], Take):
+                batch[port] = asked
+        for port in batch:
+            del self._waiting[port]
+        return batch
 
     def _rest(self) -> None:
         """Until somebody asks, or the store has news."""

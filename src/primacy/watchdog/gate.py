@@ -9,6 +9,9 @@ the work waits on purpose (`WorkDeferred`), so that it does not resign as one th
 Nothing is remembered from one term to the next: an approval is for its term only, whatever happened to the node since.
 When both are there, the hold is looked at once more; after TERM of it nothing starts, for the term is about to be
 closed (Q8). A second start in the same term (the command crashed) does not come here again.
+
+What the election is told stands last in every list: it may answer at once that the term is over, and that must find
+the fence command, or the work, which it is to end.
 """
 
 from __future__ import annotations
@@ -178,8 +181,8 @@ class Gate:
         self.deadline_ms = now_ms + self.rule.fence_ms
         return [
             Note(Happened.FENCING, number=self.tries),
-            Tell(WorkDeferred(self.term, "its fence command to succeed: run.fence_command")),
             RunFence(self.number, self.leadership),
+            Tell(WorkDeferred(self.term, "its fence command to succeed: run.fence_command")),
         ]
 
     def _is_current(self, number: int) -> bool:
@@ -210,7 +213,7 @@ class Gate:
         self.phase = Phase.IDLE
         self.leadership = None
         told: list[Effect] = [Tell(WorkDeferred(leadership.term))] if waited else []
-        return [*told, LetIn(leadership)]
+        return [LetIn(leadership), *told]
 
     def _end(self) -> list[Effect]:
         """Nothing of this term ever ran."""

@@ -253,7 +253,7 @@ def be_command(order: dict[str, Any], line: socket.socket, inherited: int) -> No
             os.set_inheritable(inherited, True)
         os.execvpe(order["argv"][0], order["argv"], order["env"])
     except (OSError, ValueError, TypeError, KeyError) as error:
-        line.send(f"!cannot {doing}: {getattr(error, 'strerror', None) or error}".encode())
+        line.send(f"!cannot {doing}: {getattr(error, 'strerror', None) or error}".encode(errors="replace"))
     finally:
         os._exit(127)
 

@@ -206,14 +206,20 @@ class HealthWatch:
             probe.free_ms = now_ms + probe.rule.rest_ms
         return [Note(False, f"{probe.rule.name} failed {probe.bad} times in a row: {probe.failing}")]
 
+    def has_room(self, monitor: str) -> bool:
+        """Whether what this monitor says can be remembered: it must not seem to be heard if it cannot."""
+        return monitor in self.monitors or len(self.monitors) < MONITORS_MAX
+
     def _said(self, now_ms: int, said: Said) -> list[Effect]:
         known = self.monitors.get(said.monitor)
         failing = "" if said.ok else said.detail or "it says that this node is not well"
         if not failing and not said.within_ms:
             self.monitors.pop(said.monitor, None)  # all is well, and nothing more was promised
-        elif known is not None or len(self.monitors) < MONITORS_MAX:
+        elif self.has_room(said.monitor):
             silent_ms = now_ms + said.within_ms if said.within_ms else None
             self.monitors[said.monitor] = Monitor(failing, silent_ms, said.within_ms)
+        else:
+            return []
         return self._heard(said.monitor, known.failing if known is not None else "", failing)
 
     def _heard(self, name: str, before: str, failing: str) -> list[Effect]:

@@ -1,0 +1,40 @@
+"""A scheduler in every process, and a job that one of them runs.
+
+    STORE=postgresql://host/db python apscheduler_once.py
+
+All schedulers fire; whoever comes first runs the job. `at_least_ms` is larger than the clocks of the machines may
+differ, and smaller than the time to the next run.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from apscheduler.schedulers.background import BackgroundScheduler
+
+import primacy
+
+STORE = os.environ.get("STORE", "sqlite:///leases.db")
+PROFILE = os.environ.get("PROFILE", "lan")
+EVERY_S = float(os.environ.get("EVERY_S", "60"))
+
+
+@primacy.once("nightly-report", store=STORE, profile=PROFILE, at_least_ms=int(EVERY_S * 500))
+def report() -> None:
+    print(f"{os.getpid()} reports under token {primacy.current().token}", flush=True)
+
+
+def main() -> None:
+    scheduler = BackgroundScheduler()
+    scheduler.add_job(report, "interval", seconds=EVERY_S, max_instances=1, coalesce=True)
+    scheduler.start()
+    try:
+        while True:
+            time.sleep(3600)
+    except KeyboardInterrupt:
+        scheduler.shutdown()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,15 @@
+"""As Django makes it.
+
+STORE=postgresql://host/db python manage.py migrate && python manage.py build_reports
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from django.core.management import execute_from_command_line
+
+if __name__ == "__main__":
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "settings")
+    execute_from_command_line(sys.argv)

@@ -1,0 +1,44 @@
+"""`manage.py build_reports` on every machine: one of them builds, the others wait.
+
+Each report is one transaction. The guard in it refuses a process that was stopped while it led and was replaced
+meanwhile: it would otherwise go on where it was.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+from django.db import connection, transaction
+
+from primacy import blocking
+from primacy.fence import sql
+from reports.models import Report
+
+
+class Command(BaseCommand):
+    help = "Builds reports, on one machine at a time."
+
+    def add_arguments(self, parser: Any) -> None:
+        parser.add_argument("--reports", type=int, default=0, help="end after so many (default: never)")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        with blocking.Election("reports", store=settings.LEASES, profile=settings.LEASES_PROFILE) as election:
+            for leadership in election:
+                with leadership:
+                    self.build(leadership, options["reports"])
+                    break
+
+    def build(self, leadership: blocking.Leadership, most: int) -> None:
+        done = 0
+        while not most or done < most:
+            leadership.check()
+            with transaction.atomic():
+                sql.guard(connection, "reports", leadership.token)
+                Report.objects.create(token=leadership.token, pid=os.getpid())
+            done += 1
+            self.stdout.write(f"report {done} under token {leadership.token}")
+            time.sleep(0.02)

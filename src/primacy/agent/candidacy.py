@@ -1,0 +1,353 @@
+"""One process's part in one election of the library: a lease machine, driven in the keeper's thread.
+
+The machine decides everything about the lease (`election/lease.py`). This file is its duty and its ear: the duty is a
+body in the user's program, which is told of a beginning and an end through a `Face` (asyncio in `election.py`, threads
+in `blocking.py`), and which says when it is over.
+
+A node of the library stands only while somebody waits for the role. So it begins paused, is resumed while a caller
+waits, and is paused again before a body's end is reported; it watches the row all the time.
+
+A body whose loop does not turn cannot be ended. The keeper goes on renewing for it for `stall_ms`, one and a half holds
+by default: a loop that is blocked for less loses nothing; after that nothing is renewed any more, and one that comes
+back after two holds finds its leadership lost, with time left to be gone before anybody else may start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import NamedTuple, Protocol
+
+from primacy.agent.hold import Hold
+from primacy.agent.keeper import Keeper
+from primacy.agent.log import GRAVE, Level
+from primacy.election.events import Code, Event, sentence
+from primacy.election.inputs import (
+    GuardLost,
+    Pause,
+    Resume,
+    Shutdown,
+    Started,
+    StoreAnswered,
+    StoreNews,
+    WorkGone,
+    WorkStarted,
+)
+from primacy.election.lease import LeaseOptions, LeaseStrategy
+from primacy.election.messages import Release
+from primacy.election.model import Kind, Leadership, Member, Membership, Role, Seat
+from primacy.election.store import StoreRequest, node_of
+from primacy.errors import UsageError
+from primacy.node.ballot import MemoryDurable
+from primacy.node.driver import Driver
+from primacy.store import StorePort
+from primacy.store.port import wrong_lease
+
+log = logging.getLogger("primacy")
+
+LEVELS = {Level.DEBUG: logging.DEBUG, Level.INFO: logging.INFO, Level.WARN: logging.WARNING, Level.ERROR: logging.ERROR}
+LOSSES = (Code.RENEWAL_LATE, Code.LEASE_LOST, Code.GUARD_LOST)
+QUIET = (Code.PAUSED, Code.STOPPING, Code.FOLLOWS, Code.LEASE_TAKEN)
+"""Said otherwise here, or not worth a line of the user's log."""
+PASSING = ("its own work", "the store to prove")
+"""What a node waits for in the moment after a body's end, before its row is released."""
+NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:@-]{0,119}")
+NODE_CHARS_MAX = 100
+
+
+class Standing(NamedTuple):
+    """How one process sees an election. For people: nothing may be decided by it but by a `Leadership`."""
+
+    role: Role
+    leader: str
+    """The node that is believed to lead; empty for nobody."""
+    token: int
+    """The fencing token of that leadership as far as it is known; 0 for none."""
+    waits_for: str
+    """What this process waits for, in a sentence; empty if for nothing."""
+
+
+@dataclass(slots=True)
+class ElectionCounts:
+    """What happened to one election in this process, for metrics."""
+
+    won: int = 0
+    lost: int = 0
+    renewed: int = 0
+    late_ms: int = 0
+    """How long the user's event loop took to turn after the newest renewal. Near `stall_ms` the role is in danger."""
+    late_max_ms: int = 0
+    over_late: int = 0
+    """Bodies that were over only after the end of their hold: another holder may have worked beside them."""
+    over_late_max_ms: int = 0
+
+
+class Face(Protocol):
+    """Whoever stands for the user's program. Called in the keeper's thread; must return at once."""
+
+    def began(self, hold: Hold) -> None:
+        """The role is ours: claim it, or say that it is over."""
+        ...
+
+    def renewed(self, hold: Hold, at_ms: int) -> None:
+        """Answered with `alive` as soon as the user's loop turns."""
+        ...
+
+    def lost(self, hold: Hold) -> None:
+        """The body must end now."""
+        ...
+
+    def rival(self, node: str) -> None:
+        """Another process changed the row: it held the lease, alive, since we look."""
+        ...
+
+    def changed(self, standing: Standing) -> None: ...
+
+    def closed(self) -> None:
+        """Nothing more comes. The row is released, or the store was not to be reached in time."""
+        ...
+
+
+class Wishes(NamedTuple):
+    """How this process takes part. A time of 0 means the default named there."""
+
+    observer: bool = False
+    """Watches, and never leads."""
+    kill: bool = False
+    rest_ms: int = 0
+    """After a body's end this process lets the others go first for so long; default one hold."""
+    stall_ms: int = 0
+    """How long the lease is renewed for a loop that does not turn; default one and a half holds; below 0: for ever."""
+
+
+class Candidacy:
+    """A machine, its driver and its duty. What has no underscore may be called from any thread."""
+
+    def __init__(self, keeper: Keeper, name: str, node: str, wishes: Wishes, face: Face) -> None:
+        if wrong := wrong_lease(name):
+            raise UsageError(wrong)
+        self.keeper = keeper
+        self.name = name
+        self.node = node or own_name()
+        if not NODE.fullmatch(self.node):
+            raise UsageError(f"a node's name has at most 120 letters, digits and . _ : @ -, not {self.node[:40]!r}")
+        self.counts = ElectionCounts()
+        self.standing = Standing(Role.STARTING, "", 0, "")
+        self._face = face
+        self._wishes = wishes
+        timing = keeper.timing
+        self._stall_ms = wishes.stall_ms or timing.hold_ms * 3 // 2
+        members = Membership.of([Member(self.node, Kind.OBSERVER)] if wishes.observer else [])
+        options = LeaseOptions(name, look_every_ms=timing.hold_ms // 6, rest_ms=wishes.rest_ms or timing.hold_ms)
+        seat = Seat(self.node, secrets.randbits(63), members, Random(secrets.randbits(64)))
+        self._machine = LeaseStrategy(seat, timing, options)
+        self._port: StorePort | None = None
+        self._driver = Driver(self._machine, keeper.clock, MemoryDurable(), self, self._tell, store=self)
+        self._driver.stepped = self._stepped
+        self._hold: Hold | None = None
+        self._wanted = False
+        self._said = ""
+        self._seen: tuple[str, int, int, bool] | None = None
+        """The row as the newest answer showed it: holder, token, seq, released."""
+        self._closing = False
+        self._limit: asyncio.TimerHandle | None = None
+
+    # --- from the user's side, in any thread --------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """It begins to watch the row."""
+        self.keeper.call(self._open)
+
+    def stand(self, wanted: bool) -> None:
+        """Somebody waits for the role, or nobody any more."""
+        self.keeper.call(self._stand, wanted)
+
+    def claimed(self, hold: Hold) -> None:
+        """The body begins."""
+        self.keeper.call(self._driver.give, WorkStarted(hold.term))
+
+    def over(self, hold: Hold) -> None:
+        """The body is over, or never began: the lease may be released."""
+        if hold.end():
+            self.keeper.now(self._over, hold)
+
+    def alive(self, hold: Hold, sent_ms: int) -> None:
+        """The user's loop turns. Called in it."""
+        now_ms = self.keeper.clock.now_ms()
+        hold.alive_ms = now_ms
+        self.counts.late_ms = now_ms - sent_ms
+        self.counts.late_max_ms = max(self.counts.late_max_ms, now_ms - sent_ms)
+
+    def close(self) -> bool:
+        """Hands over in order; `Face.closed` says when that is done. False: there is nobody who could."""
+        return self.keeper.call(self._close)
+
+    # --- in the keeper's thread: the machine's ports ------------------------------------------------------------------
+
+    def ask(self, number: int, request: StoreRequest) -> None:
+        assert self._port is not None
+        self._port.ask(number, request)
+
+    def start(self, leadership: Leadership, release: Release | None, covered: bool) -> None:  # noqa: ARG002
+        self.counts.won += 1
+        self._hold = Hold(self.name, leadership, self.keeper.timing, self.keeper.clock, self._wishes.kill)
+        self._said = ""
+        self._face.began(self._hold)
+
+    def extend(self, leadership: Leadership) -> None:
+        hold = self._hold
+        if hold is None or hold.term != leadership.term:
+            return
+        self.counts.renewed += 1
+        hold.extend(leadership)
+        now_ms = self.keeper.clock.now_ms()
+        stalled_ms = now_ms - hold.alive_ms
+        if hold.claimed and 0 < self._stall_ms < stalled_ms:
+            hold.lose(f"its event loop did not turn for {stalled_ms:,} ms")
+            self._driver.give(GuardLost(hold.term))
+        else:
+            self._face.renewed(hold, now_ms)
+
+    def stop(self, term: int, reason: str, planned: bool) -> None:
+        hold = self._hold
+        if hold is None or hold.term != term:
+            return
+        hold.lose(reason)
+        if not hold.claimed:  # and it cannot be claimed any more
+            self.over(hold)
+            return
+        self.counts.lost += not planned
+        self._face.lost(hold)
+        self.keeper.later(max(0, hold.valid_until_ms - self.keeper.clock.now_ms()), self._still_there, hold)
+
+    def release(self, term: int, successor: str) -> None:
+        """The machine releases its row itself, as soon as the body is over: there is no guard that could."""
+
+    # --- in the keeper's thread: what was asked for -------------------------------------------------------------------
+
+    def _open(self) -> None:
+        call = self.keeper.call
+        self._port = self.keeper.store.port(
+            self.name, lambda answered: void(call(self._heard, answered)), lambda: void(call(self._news))
+        )
+        self._driver.give(Started(self.keeper.clock.wall_ms()))
+        self._driver.give(Pause())
+
+    def _stand(self, wanted: bool) -> None:
+        if wanted != self._wanted:
+            self._wanted, self._said = wanted, ""
+            self._driver.give(Resume() if wanted else Pause())
+
+    def _over(self, hold: Hold) -> None:
+        late_ms = self.keeper.clock.now_ms() - hold.valid_until_ms
+        if hold.claimed and late_ms > 0:
+            self.counts.over_late += 1
+            self.counts.over_late_max_ms = max(self.counts.over_late_max_ms, late_ms)
+            log.warning(
+                "%s: the body of token %d was over only %s ms after its hold had ended; another holder may have worked "
+                "beside it (call check() in blocking code, use on_loss='kill', or let the resource check the token)",
+                self.name, hold.token, f"{late_ms:,}",
+            )  # fmt: skip
+        self._wanted = False
+        self._driver.give(WorkGone(hold.term))
+        self._driver.give(Pause())
+
+    def _still_there(self, hold: Hold) -> None:
+        if not hold.ended:
+            log.error(
+                "%s: the body of token %d still runs although its hold has ended: another holder may work beside it",
+                self.name, hold.token,
+            )  # fmt: skip
+
+    def _heard(self, answered: StoreAnswered) -> None:
+        if self._port is None:
+            return
+        row = answered.answer.row
+        if answered.answer.ok:
+            seen = ("", 0, 0, True) if row is None else (row.holder, row.token, row.seq, row.released)
+            if row is not None and self._seen not in (None, seen) and row.holder != self._machine.holder:
+                self._face.rival(node_of(row.holder))
+            self._seen = seen
+        self._driver.give(answered)
+
+    def _news(self) -> None:
+        if self._port is not None:
+            self._driver.give(StoreNews())
+
+    def _close(self) -> None:
+        if self._closing or self._port is None:
+            self._face.closed()
+            return
+        self._closing = True
+        self._driver.give(Shutdown())
+        self._limit = self.keeper.later(2 * self.keeper.limit_ms, self._leave)
+        self._leave_if_done()
+
+    def _leave_if_done(self) -> None:
+        """The machine wants to be woken for nothing any more: nothing of ours is left in the store."""
+        if self._closing and self._machine.deadline_ms is None:
+            self._leave()
+
+    def _leave(self) -> None:
+        port, self._port = self._port, None
+        if port is None:
+            return
+        if self._limit is not None:
+            self._limit.cancel()
+        self._driver.close()
+        port.close()
+        self._face.closed()
+
+    # --- in the keeper's thread: what people are told -----------------------------------------------------------------
+
+    def _stepped(self) -> None:
+        now_ms = self.keeper.clock.now_ms()
+        view = self._machine.view(now_ms)
+        waits_for = view.waits_for if self._wanted else ""
+        standing = Standing(view.role, view.leader, view.token or (view.term if view.leader else 0), waits_for)
+        if standing[:3] != self.standing[:3]:
+            self.standing = standing
+            self._face.changed(standing)
+        else:
+            self.standing = standing
+        self._say_why(waits_for)
+        self._leave_if_done()
+
+    def _say_why(self, waits_for: str) -> None:
+        """One line while it waits: for whom, and how long at most. Another one only for another reason."""
+        if not waits_for or waits_for.startswith(PASSING) or self._machine.role in (Role.LEADER, Role.STARTING):
+            return
+        gist = re.sub(r"\d+", "", waits_for)
+        if gist != self._said:
+            self._said = gist
+            log.info("%s: %s waits for %s", self.name, self.node, waits_for)
+
+    def _tell(self, events: Sequence[Event]) -> None:
+        for found in events:
+            event = found
+            if event.code in QUIET or (event.code is Code.STEP_DOWN and self._hold is not None and self._hold.ended):
+                continue
+            level = logging.WARNING if event.code in LOSSES else LEVELS[GRAVE.get(event.code, Level.INFO)]
+            if event.code is Code.GUARD_LOST and self._hold is not None and self._hold.lost:
+                event = event._replace(code=Code.RENEWAL_LATE, detail=self._hold.lost)
+            log.log(level, "%s: %s", self.name, sentence(self.node, event))
+
+
+def own_name() -> str:
+    """Host and process: what people look for when they read whom a process waits for."""
+    host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:NODE_CHARS_MAX].lstrip(".-") or "node"
+    return f"{host}:{os.getpid()}"
+
+
+def void(_: object) -> None:
+    """For a callback whose answer nobody needs."""
+
+
+Change = Callable[[Standing], None]

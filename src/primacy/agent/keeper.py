@@ -1,0 +1,143 @@
+"""The keeper: a thread of our own that renews leases while the user's loop or thread is busy.
+
+In it runs a small event loop, which drives one lease machine per election; beside it the renewing thread of the store,
+which alone talks to the database. So a user's loop that is blocked costs no renewal, and a database that hangs costs no
+deadline.
+
+One keeper serves any number of elections on one connection, whose renewals then share statements (L6). An `Election`
+that is given an address makes one for itself.
+
+It must never call the user's code while it holds anything, and does nothing in a forked child: its threads stayed
+behind in the parent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from primacy.errors import UsageError
+from primacy.node.clock import Clock, SystemClock
+from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, PROFILES_OF, Timing
+from primacy.store import StoreThread, limit_of_ms, open_store
+from primacy.store.url import TABLE
+
+log = logging.getLogger("primacy")
+
+CLOSE_S = 5.0
+"""How long a leaving thread is waited for, beyond what the store may take."""
+
+
+class Keeper:
+    """One connection to a store, and the threads that keep leases there.
+
+    `store`: an address such as `postgresql://host/db` or `sqlite:///leases.db`, or the application's own SQLAlchemy
+    engine. `profile`: the times, see `primacy contract`; the same for all users of a lease is best, and different ones
+    do no harm. `table`: where the rows are. `create`: make the table if it is missing.
+    """
+
+    def __init__(self, store: Any, *, profile: str = DEFAULT_PROFILE, table: str = TABLE, create: bool = True) -> None:
+        self.timing = timing_of(profile)
+        self.clock: Clock = SystemClock()
+        self.limit_ms = limit_of_ms(self.timing.hold_ms)
+        self._opened = open_store(store, table=table, limit_ms=self.limit_ms, create=create)
+        self._store: StoreThread | None = None
+        self.pid = os.getpid()
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def call(self, function: Callable[..., object], *arguments: Any) -> bool:
+        """Has it called in the keeper's thread, soon and in order. False: closed, or we are a forked child."""
+        if os.getpid() != self.pid:
+            return False
+        with self._lock:
+            if self._closed:
+                return False
+            if self._loop is None:
+                self._start()
+            assert self._loop is not None
+            self._loop.call_soon_threadsafe(function, *arguments)
+        return True
+
+    def now(self, function: Callable[..., object], *arguments: Any) -> None:
+        """The same, but at once if this is the keeper's thread: nothing that was asked for later may overtake it."""
+        if threading.current_thread() is self._thread:
+            function(*arguments)
+        else:
+            self.call(function, *arguments)
+
+    @property
+    def store(self) -> StoreThread:
+        """The renewing thread; made with the keeper's own, so that a keeper that nobody uses costs nothing."""
+        assert self._store is not None
+        return self._store
+
+    def later(self, delay_ms: int, function: Callable[..., object], *arguments: Any) -> asyncio.TimerHandle:
+        """In the keeper's thread only."""
+        assert self._loop is not None
+        return self._loop.call_later(delay_ms / 1_000, function, *arguments)
+
+    def close(self) -> None:
+        """Ends the threads. What was asked of the store is still asked, but nothing is waited for without a limit."""
+        if os.getpid() != self.pid:
+            return
+        with self._lock:
+            closed, self._closed = self._closed, True
+            loop, thread, store = self._loop, self._thread, self._store
+        if closed or loop is None or thread is None or store is None:
+            return
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(CLOSE_S)
+        store.close()
+
+    def close_behind(self, done: Callable[[], None]) -> None:
+        """The same without waiting, for an event loop that must go on. `done` is called in another thread."""
+
+        def close() -> None:
+            self.close()
+            done()
+
+        threading.Thread(target=close, name="primacy-close", daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+    def _start(self) -> None:
+        loop = self._loop = asyncio.new_event_loop()
+        self._store = StoreThread(self._opened, self.limit_ms)
+        self._thread = threading.Thread(target=self._live, args=(loop,), name="primacy-keeper", daemon=True)
+        self._thread.start()
+
+    def _live(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()
+
+
+def timing_of(profile: str) -> Timing:
+    """The times of a profile that fits a lease."""
+    fitting = PROFILES_OF["lease"]
+    if profile not in fitting:
+        raise UsageError(f"no profile {profile!r} fits a lease; the profiles are {', '.join(fitting)}")
+    return PROFILES[profile]

@@ -1,0 +1,278 @@
+"""The one sync face: elections for threads and scripts.
+
+    with primacy.blocking.Election("reports", store="sqlite:///leases.db") as election:
+        for leadership in election:                  # waits its turn, for ever
+            with leadership:
+                for page in pages:
+                    leadership.check()               # raises once it is over; the block swallows that
+                    write(page, leadership.token)
+
+Nothing can cancel a thread: the body must ask. The lease is renewed for as long as the thread lives, or as long as the
+body calls `check()` or `left_ms()` every `check_within_ms`, if that is given. `on_loss="kill"` ends the whole process
+in time if the body has not asked. Everything else is as in `primacy.Election`, on the same keeper and the same machine.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from primacy.agent.candidacy import Candidacy, Change, ElectionCounts, Standing, Wishes
+from primacy.agent.election import GRACE_MS, OnLoss
+from primacy.agent.hold import Hold
+from primacy.agent.keeper import Keeper
+from primacy.agent.leadership import Leadership
+from primacy.errors import InUse, UsageError
+from primacy.settings.timing import DEFAULT_PROFILE
+from primacy.store.url import TABLE
+
+__all__ = ["Election", "Leadership", "Lock"]
+
+log = logging.getLogger("primacy")
+
+NEVER = -1
+WAKE_S = 1.0
+"""Waiting threads look up at least this often, so that Ctrl-C is never kept waiting."""
+
+
+class Election:
+    """A named role that one of many processes has. The arguments are those of `primacy.Election`.
+
+    `on_change` is called in a thread of ours, and must return at once. `check_within_ms`: the body must ask at least
+    this often, or its leadership is given up; by default it need not.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        store: Any,
+        profile: str = DEFAULT_PROFILE,
+        node: str = "",
+        on_loss: OnLoss = "cancel",
+        on_change: Change | None = None,
+        observer: bool = False,
+        check_within_ms: int = 0,
+        rest_ms: int = 0,
+        table: str = TABLE,
+    ) -> None:
+        if on_loss not in ("cancel", "kill"):
+            raise UsageError(f"on_loss is 'cancel' or 'kill', not {on_loss!r}")
+        self.name = name
+        self._keeper = store if isinstance(store, Keeper) else Keeper(store, profile=profile, table=table)
+        self._shared = isinstance(store, Keeper)
+        self._asked = check_within_ms > 0
+        wishes = Wishes(observer, on_loss == "kill", rest_ms, check_within_ms or NEVER)
+        self._candidacy = Candidacy(self._keeper, name, node, wishes, self)
+        self._observer = observer
+        self._on_change = on_change
+        self._news = threading.Condition()
+        self._given: Hold | None = None
+        self._held: ThreadLeadership | None = None
+        self._waits = False
+        self._opened = self._left = False
+        self._rival = ""
+        self._vain = self._candidacy.standing
+        """How it stood when somebody gave up waiting."""
+
+    def __enter__(self) -> Self:
+        if self._opened:
+            raise UsageError(f"election {self.name} was entered before; make a new Election for a new block")
+        self._opened = True
+        self._candidacy.open()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if os.getpid() != self._keeper.pid:
+            return  # a forked child: threads and lease are the parent's
+        self._end_body(leaving=True)
+        with self._news:
+            if self._candidacy.close():
+                self._news.wait_for(lambda: self._left, (2 * self._keeper.limit_ms + GRACE_MS) / 1_000)
+        if not self._shared:
+            self._keeper.close()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> ThreadLeadership:
+        """Waits until this process leads. The leadership before it, if its block is still open, ends here."""
+        found = self.acquire()
+        assert found is not None, "it waits for ever"
+        return found
+
+    def acquire(self, within_ms: int | None = None, *, unless_held: bool = False) -> ThreadLeadership | None:
+        """Waits until this process leads, at most `within_ms`. `unless_held`: gives up once another is seen to lead."""
+        if os.getpid() != self._keeper.pid:
+            raise UsageError(f"election {self.name} belongs to the process that this one was forked from")
+        self._end_body()
+        deadline = None if within_ms is None else time.monotonic() + within_ms / 1_000
+        while True:
+            hold = self._wait(deadline, unless_held)
+            if hold is None:
+                return None
+            if hold.claim():
+                self._held = ThreadLeadership(hold, self)
+                self._candidacy.claimed(hold)
+                return self._held
+            self._candidacy.over(hold)
+
+    @property
+    def standing(self) -> Standing:
+        """Who is believed to lead, and what this process waits for. For people: decide by a `Leadership` only."""
+        return self._candidacy.standing
+
+    @property
+    def counts(self) -> ElectionCounts:
+        """For metrics."""
+        return self._candidacy.counts
+
+    def _wait(self, deadline: float | None, unless_held: bool) -> Hold | None:
+        if self._observer:
+            raise UsageError(f"this process only watches {self.name}: leave out observer=True to stand")
+        with self._news:
+            if self._waits or not self._opened or self._left:
+                raise UsageError(f"election {self.name} is used in its own `with` block, by one thread at a time")
+            self._waits, self._rival = True, ""
+            self._candidacy.stand(True)
+            try:
+                while self._given is None and not (unless_held and self._rival):
+                    left_s = WAKE_S if deadline is None else min(WAKE_S, deadline - time.monotonic())
+                    if left_s <= 0:
+                        break
+                    self._news.wait(left_s)
+                if unless_held and self._rival and self._given is not None:
+                    self._candidacy.over(self._given)
+                    self._given = None
+                return self._given
+            except BaseException:  # such as Ctrl-C
+                if self._given is not None:
+                    self._candidacy.over(self._given)
+                self._candidacy.stand(False)
+                raise
+            finally:
+                self._waits = False
+                if self._given is None:
+                    self._vain = self.standing
+                    self._candidacy.stand(False)
+                self._given = None
+
+    def _end_body(self, leaving: bool = False) -> None:
+        held = self._held
+        if held is not None and held._inside:
+            if not leaving:
+                raise UsageError(f"the block of the leadership of {self.name} before this is still open")
+            held._hold.lose("the block of its election was left")  # another thread is in it
+            return
+        self._held = None
+        if held is not None:
+            self._candidacy.over(held._hold)
+
+    # --- told by the keeper, in its thread ----------------------------------------------------------------------------
+
+    def began(self, hold: Hold) -> None:
+        with self._news:
+            if self._waits and self._given is None:
+                self._given = hold
+                self._news.notify_all()
+                return
+        self._candidacy.over(hold)
+
+    def renewed(self, hold: Hold, at_ms: int) -> None:
+        """A thread shows that it lives by asking; see `ThreadLeadership`."""
+
+    def lost(self, hold: Hold) -> None:
+        """The body learns it when it asks."""
+
+    def rival(self, node: str) -> None:
+        with self._news:
+            self._rival = node
+            self._news.notify_all()
+
+    def changed(self, standing: Standing) -> None:
+        if self._on_change is not None:
+            try:
+                self._on_change(standing)
+            except Exception:  # the user's own: it must not end the keeper, and must not be hidden
+                log.exception("%s: on_change raised", self.name)
+
+    def closed(self) -> None:
+        with self._news:
+            self._left = True
+            self._news.notify_all()
+
+
+class ThreadLeadership(Leadership):
+    """A leadership as a block. Its own `LeadershipLost`, raised by `check()`, ends the block and goes no further."""
+
+    def __init__(self, hold: Hold, election: Election) -> None:
+        super().__init__(hold)
+        self._election = election
+        self._inside = False
+
+    def check(self) -> None:
+        self._hold.alive()
+        super().check()
+
+    def left_ms(self) -> int:
+        self._hold.alive()
+        return super().left_ms()
+
+    def __enter__(self) -> Self:
+        self._enter()
+        self._inside = True
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> bool:
+        self._inside = False
+        self._leave()
+        self._election._candidacy.over(self._hold)
+        return self._owns(error)
+
+
+class Lock:
+    """A lease as a lock, for short critical sections of threads and scripts. See `primacy.Lock`."""
+
+    def __init__(self, name: str, *, store: Any, within_ms: int | None = None, **options: Any) -> None:
+        self.name = name
+        self._within_ms = within_ms
+        self._store = store
+        self._options: dict[str, Any] = {"rest_ms": 1, **options}
+        self._election: Election | None = None
+        self._leadership: ThreadLeadership | None = None
+
+    def __enter__(self) -> Leadership:
+        if self._election is not None:
+            raise UsageError(f"lock {self.name} is held already: a lease is not taken twice by one holder")
+        election = self._election = Election(self.name, store=self._store, **self._options).__enter__()
+        try:
+            found = election.acquire(self._within_ms)
+            if found is None:
+                raise InUse(waited_in_vain(self.name, self._within_ms, election._vain))
+            self._leadership = found.__enter__()
+        except BaseException:
+            self._election = None
+            election.__exit__(None, None, None)
+            raise
+        return self._leadership
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        election, held = self._election, self._leadership
+        assert election is not None
+        assert held is not None
+        self._election = self._leadership = None
+        reason = held._hold.why_over()
+        held.__exit__(kind, error, at)
+        election.__exit__(kind, error, at)
+        if error is None and reason:
+            held._hold.check()
+
+
+def waited_in_vain(name: str, within_ms: int | None, standing: Standing) -> str:
+    """Why a lock was not had."""
+    why = f"it waits for {standing.waits_for}" if standing.waits_for else "somebody else has it"
+    return f"lock {name} was not had within {within_ms:,} ms: {why}"

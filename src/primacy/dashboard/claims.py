@@ -1,0 +1,57 @@
+"""Who claims to act, and whether two claims overlapped in time. Pure.
+
+A node's row is as old as the beat that carried it. After a handover the new holder's document still shows the old one
+as running, for it has heard nothing newer: two claims, but not at the same time. So each claim is kept as a span on the
+reader's clock, from the first to the newest statement of it, and only spans that overlap are an alarm.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from primacy.dashboard.rows import Said
+
+ACTING = ("starting", "running", "stopping", "stuck")
+"""States in which something of the work may live."""
+SLACK_MS = 30
+"""Between a statement and our clock lie two hops and our own scheduling; spans that touch by less are no proof."""
+
+
+class Span(NamedTuple):
+    """One unbroken claim of one node."""
+
+    first_ms: int
+    last_ms: int
+    over: bool
+    """A later statement said otherwise."""
+
+
+class Claims:
+    """The newest claim of every node. Told in any order; an older statement than the newest one changes nothing."""
+
+    def __init__(self) -> None:
+        self.spans: dict[str, Span] = {}
+        self._newest_ms: dict[str, int] = {}
+
+    def hear(self, said: Said, at_ms: int) -> None:
+        """What a node said at this moment of the reader's clock."""
+        if at_ms < self._newest_ms.get(said.node, at_ms):
+            return
+        self._newest_ms[said.node] = at_ms
+        before = self.spans.get(said.node)
+        if said.duty in ACTING:
+            first_ms = before.first_ms if before is not None and not before.over else at_ms
+            self.spans[said.node] = Span(first_ms, at_ms, over=False)
+        elif before is not None:
+            self.spans[said.node] = before._replace(over=True)
+
+    def overlapping(self) -> tuple[str, ...]:
+        """The nodes whose newest claims were made at the same time as another's."""
+        found: set[str] = set()
+        names = sorted(self.spans)
+        for index, one in enumerate(names):
+            for other in names[index + 1 :]:
+                a, b = self.spans[one], self.spans[other]
+                if min(a.last_ms, b.last_ms) - max(a.first_ms, b.first_ms) > SLACK_MS:
+                    found.update((one, other))
+        return tuple(sorted(found))

@@ -1,0 +1,194 @@
+// The drawing of the network: nodes on a circle, their links, whom each believes in, and beats on their way.
+
+import { attr, h, keyed, s, text } from "./dom.js";
+import { ACTING, standing } from "./format.js";
+
+const BEATS_MAX = 24;
+const BEAT_EVERY_MS = 900;
+const BEAT_TAKES_MS = 650;
+
+export function drawing(store, on) {
+  const links = s("g"), beliefs = s("g"), beats = s("g"), knots = s("g");
+  const svg = s("svg", { role: "group", "aria-label": "Nodes and links. Each node is a button; the panel beside lists its links." },
+    s("defs", {}, s("marker", { id: "belief-head", viewBox: "0 0 10 10", refX: 8, refY: 5, markerWidth: 9, markerHeight: 9, orient: "auto-start-reverse", markerUnits: "userSpaceOnUse" },
+      s("path", { d: "M0 1 9 5 0 9z", class: "belief-head" }))),
+    links, beliefs, beats, knots);
+  const calm = matchMedia("(prefers-reduced-motion: reduce)");
+  const root = h("section", { class: "card map", "aria-label": "Topology" }, svg);
+  let spots = new Map(), radius = 40, width = 0, height = 0, flying = [], beatAt = 0;
+
+  // One unit is one pixel, so that words have the same size on every screen. The circle fills what there is.
+  function place(order) {
+    const many = order.length, small = width < 560;
+    height = small ? Math.round(width * 1.12) : Math.round(Math.min(width * .66, 660));
+    svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    radius = many <= 7 ? (small ? 28 : 42) : many <= 12 ? (small ? 22 : 34) : small ? 15 : 25;
+    const aside = small ? 34 : 70, above = radius + 58;
+    const rx = width / 2 - radius - aside, ry = height / 2 - above;
+    spots = new Map(order.map((name, index) => {
+      const angle = -Math.PI / 2 + (2 * Math.PI * index) / Math.max(1, many);
+      return [name, many === 1 ? { x: width / 2, y: height / 2 } : { x: width / 2 + rx * Math.cos(angle), y: height / 2 + ry * Math.sin(angle) }];
+    }));
+  }
+
+  const between = (a, b, share) => ({ x: a.x + (b.x - a.x) * share, y: a.y + (b.y - a.y) * share });
+  const shorten = (a, b, by) => { const far = Math.hypot(b.x - a.x, b.y - a.y) || 1; return between(a, b, Math.min(.45, by / far)); };
+
+  function drawLinks(chosen, can) {
+    const list = store.parts.links || [];
+    const byKey = new Map(list.map((link) => [JSON.stringify([link.a, link.b]), link]));
+    keyed(links, [...byKey.keys()], (key) => {
+      const line = s("path", { class: "link-line" }), hit = s("path", { class: "link-hit" });
+      const cross = s("path", { class: "link-cross" }), arrow = s("path", { class: "link-arrow", d: "M-11-8 11 0-11 8z" }), title = s("title");
+      const root = s("g", { class: "link", onclick: () => on.link(byKey.get(key) || JSON.parse(key)) }, title, line, hit, cross, arrow);
+      return { root, line, hit, cross, arrow, title };
+    }, (item, key) => {
+      const link = byKey.get(key), a = spots.get(link.a), b = spots.get(link.b);
+      if (!a || !b) return;
+      const from = shorten(a, b, radius + 8), to = shorten(b, a, radius + 8);
+      const d = `M${from.x.toFixed(1)} ${from.y.toFixed(1)}L${to.x.toFixed(1)} ${to.y.toFixed(1)}`;
+      attr(item.line, "d", d);
+      attr(item.hit, "d", d);
+      attr(item.root, "data-state", link.state);
+      attr(item.root, "data-can", can);
+      attr(item.root, "data-chosen", chosen && (link.a === chosen || link.b === chosen) ? "" : null);
+      const middle = between(a, b, .5);
+      attr(item.cross, "d", link.state === "cut" ? `M${middle.x - 8} ${middle.y - 8}l16 16m0-16l-16 16` : "");
+      show2(item.arrow, link.state === "one-way");
+      if (link.state === "one-way") {
+        const start = spots.get(link.from), end = spots.get(link.to);
+        attr(item.arrow, "transform", `translate(${middle.x.toFixed(1)} ${middle.y.toFixed(1)}) rotate(${(Math.atan2(end.y - start.y, end.x - start.x) * 180 / Math.PI).toFixed(1)})`);
+      }
+      text(item.title, `${link.a} – ${link.b}: ${linkWord(link)}`);
+    });
+  }
+
+  function show2(element, visible) { attr(element, "visibility", visible ? null : "hidden"); }
+
+  function drawBeliefs() {
+    const pairs = store.order.map((name) => store.node(name)).filter((node) => node && (node.there === "here" || node.there === "frozen") && node.leader && node.leader !== node.node && spots.has(node.leader))
+      .map((node) => JSON.stringify([node.node, node.leader]));
+    keyed(beliefs, pairs, (key) => {
+      const [from, to] = JSON.parse(key);
+      return { root: s("path", { class: "belief", "marker-end": "url(#belief-head)" }, s("title", {}, `${from} believes that ${to} leads`)) };
+    }, (item, key) => {
+      const [from, to] = JSON.parse(key), a = spots.get(from), b = spots.get(to);
+      const far = Math.hypot(b.x - a.x, b.y - a.y) || 1, nx = -(b.y - a.y) / far, ny = (b.x - a.x) / far, bend = 26;
+      const start = shorten(a, b, radius + 10), end = shorten(b, a, radius + 16), middle = between(a, b, .5);
+      attr(item.root, "d", `M${(start.x + nx * 9).toFixed(1)} ${(start.y + ny * 9).toFixed(1)}Q${(middle.x + nx * bend).toFixed(1)} ${(middle.y + ny * bend).toFixed(1)} ${(end.x + nx * 9).toFixed(1)} ${(end.y + ny * 9).toFixed(1)}`);
+    });
+  }
+
+  function drawKnots(chosen) {
+    keyed(knots, store.order, (name) => {
+      const body = s("circle", { class: "knot-body" }), halo = s("circle", { class: "knot-halo" }), hold = s("path", { class: "knot-hold" });
+      const work = s("circle", { class: "knot-work", r: 9 }), label = s("text", { class: "knot-name", dy: ".34em" }, short(name, 9));
+      const role = s("text", { class: "knot-role" }), more = s("text", { class: "knot-more" });
+      const root = s("g", { class: "knot", role: "button", tabindex: 0, data: { node: name }, onclick: () => on.node(name), onkeydown: (event) => keys(event, name) },
+        halo, body, hold, label, work, role, more);
+      return { root, body, halo, hold, work, role, more, label };
+    }, (item, name) => {
+      const node = store.node(name), spot = spots.get(name);
+      if (!node || !spot) return;
+      const it = standing(node);
+      attr(item.root, "transform", `translate(${spot.x.toFixed(1)} ${spot.y.toFixed(1)})`);
+      attr(item.root, "data-tone", it.tone);
+      attr(item.root, "data-chosen", name === chosen ? "" : null);
+      attr(item.root, "aria-pressed", name === chosen ? "true" : "false");
+      attr(item.body, "r", radius);
+      attr(item.halo, "r", radius + 15);
+      const acts = (node.there === "here" || node.there === "frozen") && ACTING.includes(node.duty);
+      show2(item.work, acts);
+      attr(item.work, "cx", radius * .72);
+      attr(item.work, "cy", -radius * .72);
+      const top = spot.y < height / 2 - 20;
+      text(item.role, store.order.length > 12 ? (it.tone === "leader" ? "leader" : "") : it.word);
+      const believes = width < 560 ? "" : node.there === "here" ? (node.leader === name ? "" : node.leader ? ` · follows ${short(node.leader, 9)}` : " · follows nobody") : "";
+      text(item.more, store.order.length > 12 || (width < 560 && store.order.length > 7) || node.there === "never" || node.there === "stopped" || !node.role ? "" : `term ${node.term}${acts ? (width < 560 ? "" : " · runs the work") : believes}`);
+      const base = top ? -(radius + (item.more.textContent ? 38 : 21)) : radius + 29;
+      attr(item.role, "y", base);
+      attr(item.more, "y", base + 17);
+      attr(item.root, "aria-label", `Node ${name}, ${it.word}, term ${node.term}${acts ? ", runs the work" : ""}${node.leader && node.leader !== name ? `, believes in ${node.leader}` : ""}`);
+    });
+  }
+
+  function keys(event, name) {
+    const order = store.order, at = order.indexOf(name);
+    const to = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, Home: 0, End: order.length - 1 }[event.key];
+    if (event.key === "Enter" || event.key === " ") { event.preventDefault(); on.node(name); return; }
+    if (to === undefined) return;
+    event.preventDefault();
+    const next = order[(to + order.length) % order.length];
+    for (const knot of knots.children) if (knot.dataset.node === next) knot.focus();
+  }
+
+  // The hold as a ring around its holder.
+  function drawHolds() {
+    const head = store.parts.head || {}, most = head.hold_ms || 3000, ring = radius + 7;
+    for (const [name, item] of knots.known || []) {
+      const node = store.node(name);
+      const left = node && node.role === "leader" && node.there !== "stopped" ? Math.min(1, store.holdLeft(name) / most) : 0;
+      if (left <= .01) { show2(item.hold, false); continue; }
+      const angle = 2 * Math.PI * Math.min(.9995, left) - Math.PI / 2;
+      show2(item.hold, true);
+      attr(item.hold, "d", `M0 ${-ring}A${ring} ${ring} 0 ${left > .5 ? 1 : 0} 1 ${(ring * Math.cos(angle)).toFixed(1)} ${(ring * Math.sin(angle)).toFixed(1)}`);
+      attr(item.hold, "data-low", head.term_at_ms && left <= 1 - head.term_at_ms / most ? "" : null);
+    }
+  }
+
+  // One dot per open way from a living leader to a node that follows it: not every beat, but only where beats arrive.
+  function sendBeats(now) {
+    const open = new Set();
+    for (const link of store.parts.links || []) {
+      if (link.state === "open") { open.add(JSON.stringify([link.a, link.b])); open.add(JSON.stringify([link.b, link.a])); }
+      if (link.state === "one-way") open.add(JSON.stringify([link.from, link.to]));
+    }
+    for (const name of store.order) {
+      const leader = store.node(name);
+      if (!leader || leader.role !== "leader" || leader.there !== "here") continue;
+      for (const other of store.order) {
+        if (other === name || flying.length >= BEATS_MAX || !open.has(JSON.stringify([name, other]))) continue;
+        const dot = s("circle", { class: "beat", r: 4.5 });
+        beats.append(dot);
+        flying.push({ dot, from: name, to: other, at: now });
+      }
+    }
+  }
+
+  function moveBeats(now) {
+    if (calm.matches || !store.connected) { for (const each of flying) each.dot.remove(); flying = []; return; }
+    if (now - beatAt > BEAT_EVERY_MS) { beatAt = now; sendBeats(now); }
+    flying = flying.filter((each) => {
+      const share = (now - each.at) / BEAT_TAKES_MS, a = spots.get(each.from), b = spots.get(each.to);
+      if (share >= 1 || !a || !b) { each.dot.remove(); return false; }
+      const spot = between(shorten(a, b, radius + 10), shorten(b, a, radius + 10), share);
+      each.dot.setAttribute("transform", `translate(${spot.x.toFixed(1)} ${spot.y.toFixed(1)})`);
+      return true;
+    });
+  }
+
+  let known = "";
+  const resized = new ResizeObserver(() => on.resized());
+  resized.observe(root);
+  return {
+    root,
+    update(chosen, can) {
+      const room = Math.max(300, Math.round(root.clientWidth - 16)), key = JSON.stringify([room, store.order]);
+      if (key !== known) { known = key; width = room; place(store.order); attr(root, "data-many", store.order.length > 9); }
+      drawLinks(chosen, can);
+      drawBeliefs();
+      drawKnots(chosen);
+    },
+    tick(now) { drawHolds(); moveBeats(now); },
+    close() { resized.disconnect(); },
+  };
+}
+
+export function linkWord(link) {
+  if (link.state === "open") return "open";
+  if (link.state === "cut") return "broken";
+  if (link.state === "down") return "an end is down";
+  return `one way: ${link.to} hears ${link.from}`;
+}
+
+const short = (name, most) => (name.length <= most ? name : `${name.slice(0, most - 1)}…`);

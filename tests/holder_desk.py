@@ -1,0 +1,115 @@
+"""Holders in processes of their own (`tests/holder.py`): started, listened to, stopped, and ended with the test."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+WITHIN_S = 30
+
+
+class Process:
+    """One holder. Lines are read by a thread, so that waiting for one has a limit."""
+
+    def __init__(self, leases: Path, *arguments: str) -> None:
+        self._leases = leases
+        self.child = subprocess.Popen(
+            [sys.executable, "-m", "tests.holder", *arguments], stdout=subprocess.PIPE, cwd=ROOT
+        )
+        self.said: list[dict[str, Any]] = []
+        self._lines: queue.Queue[bytes] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.child.stdout is not None
+        for line in self.child.stdout:
+            self._lines.put(line)
+        self._lines.put(b"")
+
+    def hear(self, word: str, within_s: float = WITHIN_S) -> dict[str, Any]:
+        """The next line that says this."""
+        end = time.monotonic() + within_s
+        while True:
+            line = self._lines.get(timeout=max(0.001, end - time.monotonic()))
+            assert line, f"it ended with {self.child.wait()} and never said {word}: {self.said[-5:]}"
+            self.said.append(json.loads(line))
+            if self.said[-1]["is"] == word:
+                return self.said[-1]
+
+    def rest(self) -> list[dict[str, Any]]:
+        """Everything that it says until it ends."""
+        while line := self._lines.get(timeout=WITHIN_S):
+            self.said.append(json.loads(line))
+        return self.said
+
+    def words(self, word: str) -> list[dict[str, Any]]:
+        return [line for line in self.said if line["is"] == word]
+
+    def stop(self) -> None:
+        """Not in the middle of a write: there it would keep SQLite's file locked, and nobody could follow it."""
+        while True:
+            self.child.send_signal(signal.SIGSTOP)
+            while Path(f"/proc/{self.child.pid}/stat").read_text().rpartition(") ")[2][0] not in "TZ":
+                time.sleep(0.001)
+            if not self._leases.exists() or not locked(self._leases):
+                return
+            self.go_on()
+            time.sleep(0.003)
+
+    def go_on(self) -> None:
+        self.child.send_signal(signal.SIGCONT)
+
+    def end(self) -> None:
+        if self.child.poll() is None:
+            self.child.kill()
+        self.child.wait(WITHIN_S)
+        self._reader.join(WITHIN_S)
+        assert self.child.stdout is not None
+        self.child.stdout.close()
+
+
+def locked(path: Path) -> bool:
+    """Whether somebody is in the middle of a write."""
+    with contextlib.closing(sqlite3.connect(path, timeout=0.1, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+        connection.execute("ROLLBACK")
+    return False
+
+
+class Holders:
+    """All holders of a test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store = f"sqlite:///{folder}/leases.db"
+        self._all: list[Process] = []
+
+    def start(self, mode: str, *resource: str, store: str = "") -> Process:
+        found = Process(self.folder / "leases.db", mode, store or self.store, *resource)
+        self._all.append(found)
+        return found
+
+
+@contextlib.contextmanager
+def holders(folder: Path) -> Iterator[Holders]:
+    found = Holders(folder)
+    try:
+        yield found
+    finally:
+        for process in found._all:
+            process.end()

@@ -1,0 +1,523 @@
+"""The dashboard without a browser: from documents to the view model, frames, orders, and who may do what."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from primacy.dashboard.access import CODE_MS, SESSION_MS, SESSIONS_MAX, TRIES_MAX, TRIES_MS, Access
+from primacy.dashboard.change import last_change
+from primacy.dashboard.claims import Claims
+from primacy.dashboard.hub import FRAMES_MAX, QUIET_MS, Hub
+from primacy.dashboard.orders import PROCESS_ORDERS, Scene, steps_of
+from primacy.dashboard.plan import plan_of, plan_of_profile
+from primacy.dashboard.record import Record
+from primacy.dashboard.rows import Chain, Cluster, Lab, LabNode, Row, Said, chain_of, cluster_of, event_row, lab_of
+from primacy.dashboard.server import CSP, static_files
+from primacy.dashboard.view import Known, Plan, Read, view
+from primacy.errors import Refused, UsageError
+
+LEADER = Said(
+    node="a",
+    heard_ms=0,
+    told_ms=0,
+    role="leader",
+    term=7,
+    leader="a",
+    token=1_794_700_800_007,
+    hold_left_ms=900,
+    duty_kind="process",
+    duty="running",
+    since_unix_ms=1_794_700_900_000,
+    pid=4711,
+    containment="strong",
+    health="ok",
+)
+FOLLOWER = Said(node="b", heard_ms=40, told_ms=300, role="follower", term=7, leader="a", duty_kind="process")
+PLAN = Plan(hold_ms=1_000, beat_ms=100, term_at_ms=400)
+
+
+def known(*rows: Said, now_ms: int = 10_000, read_ms: int = 9_900, **more: Any) -> Known:
+    read = Read("127.0.0.1:7480", Cluster("billing", "main", "raft", "automatic", "a", rows), read_ms)
+    return Known(now_ms, (read,), plan=PLAN)._replace(**more)
+
+
+# --- the job ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_running_job_is_shown_with_its_node_token_and_hold() -> None:
+    job = view(known(LEADER, FOLLOWER))["job"]
+    assert (job["state"], job["level"], job["text"]) == ("running", "ok", "Running on a")
+    assert (job["node"], job["token"], job["term"], job["pid"]) == ("a", 1_794_700_800_007, 7, 4711)
+    assert job["hold_left_ms"] == 800, "100 ms have passed since the answer"
+
+
+def test_after_a_handover_the_new_holder_is_shown_although_the_old_row_still_says_running() -> None:
+    new = LEADER._replace(node="b", term=8, told_ms=0, heard_ms=0)
+    old = LEADER._replace(told_ms=400, heard_ms=30)
+    assert view(known(old, new))["job"]["node"] == "b"
+    assert view(known(old, new))["alarms"] == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "state", "level"),
+    [
+        ((LEADER._replace(duty="starting"), FOLLOWER), "starting", "warn"),
+        ((LEADER._replace(duty="stuck"), FOLLOWER), "stuck", "bad"),
+        ((LEADER._replace(duty="waiting", waits_for="300 ms"), FOLLOWER), "waiting", "warn"),
+        ((LEADER._replace(duty="stopped", duty_kind="none"), FOLLOWER), "leading", "ok"),
+        ((FOLLOWER._replace(role="candidate", leader=""),), "electing", "warn"),
+        ((FOLLOWER._replace(leader=""),), "nobody", "warn"),
+        ((LEADER._replace(heard_ms=60_000, told_ms=60_000),), "unknown", "unknown"),
+        ((), "unknown", "unknown"),
+    ],
+)
+def test_every_state_of_the_job_has_its_word(rows: tuple[Said, ...], state: str, level: str) -> None:
+    job = view(known(*rows))["job"]
+    assert (job["state"], job["level"]) == (state, level)
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+
+def test_of_several_readings_the_youngest_statement_counts() -> None:
+    heard = Read("one", Cluster(rows=(FOLLOWER._replace(told_ms=900, term=6),)), 10_000)
+    itself = Read("two", Cluster(rows=(FOLLOWER._replace(told_ms=0, heard_ms=0, term=7),)), 9_950)
+    for reads in ((heard, itself), (itself, heard)):
+        assert view(known(reads=reads))["node:b"]["term"] == 7
+
+
+def test_a_node_that_is_heard_but_tells_seldom_is_here_and_one_that_is_not_heard_is_silent() -> None:
+    assert view(known(FOLLOWER._replace(told_ms=1_400, heard_ms=40)))["node:b"]["there"] == "here"
+    silent = view(known(FOLLOWER._replace(told_ms=9_000, heard_ms=8_000)))["node:b"]
+    assert (silent["there"], silent["silent_s"]) == ("silent", 8)
+    never = view(known(Said("c")))["node:c"]
+    assert never["there"] == "never"
+    assert "primacy --node c run" in never["next"]
+
+
+@pytest.mark.parametrize(
+    ("row", "command"),
+    [
+        (FOLLOWER._replace(role="paused", waits_for="an operator: primacy resume"), "primacy resume b"),
+        (
+            FOLLOWER._replace(role="muted", waits_for="the first start of the cluster: primacy init, once"),
+            "primacy init",
+        ),
+        (FOLLOWER._replace(role="muted", waits_for="its new list of nodes to be reported by c"), "primacy rejoin"),
+        (FOLLOWER._replace(role="leader", waits_for="an operator to approve it"), "primacy approve"),
+        (FOLLOWER._replace(heard_ms=60_000, told_ms=60_000), "primacy status"),
+    ],
+)
+def test_a_node_that_waits_or_is_mute_says_the_next_command(row: Said, command: str) -> None:
+    assert command in view(known(row))["node:b"]["next"]
+
+
+def test_what_the_lab_did_to_a_process_is_how_its_node_stands() -> None:
+    lab = Lab((LabNode("a", "running", 11), LabNode("b", "frozen", 12), LabNode("c", "ended")), (("a", "b"),))
+    model = view(known(LEADER, FOLLOWER, lab=lab))
+    assert [model[f"node:{name}"]["there"] for name in "abc"] == ["here", "frozen", "stopped"]
+    assert model["node:a"]["agent_pid"] == 11
+    states = {(link["a"], link["b"]): link for link in model["links"]}
+    assert states["a", "b"] == {"a": "a", "b": "b", "state": "one-way", "from": "b", "to": "a"}
+    assert states["a", "c"]["state"] == "down"
+
+
+def test_kind_and_address_are_known_of_every_node_of_a_lab_that_any_other_lists() -> None:
+    """A node's own document says its own; of one that is stopped, or older, another node's list does."""
+    rows = [{"node": "a", "kind": "voter", "addr": "h:1"}, {"node": "c", "kind": "witness", "addr": "h:3"}]
+    states = {
+        "a": {"role": "follower", "addr": "h:1"},
+        "b": {"role": "leader", "addr": "h:2", "nodes": rows},
+        "c": None,
+    }
+    lab = lab_of({"nodes": [{"node": name, "process": "running", "state": state} for name, state in states.items()]})
+    assert lab is not None
+    assert [(each.said.kind, each.said.addr) for each in lab.nodes if each.said] == [("voter", "h:1"), ("voter", "h:2")]
+    reads = tuple(Read(each.node, Cluster(rows=(each.said,)), 0) for each in lab.nodes if each.said)
+    model = view(known(reads=reads, lab=lab))
+    assert [model[f"node:{name}"]["addr"] for name in "abc"] == ["h:1", "h:2", "h:3"]
+    assert model["node:c"]["kind"] == "witness"
+
+
+def test_differences_between_nodes_are_marked() -> None:
+    model = view(known(LEADER._replace(version="0.1.0"), FOLLOWER._replace(version="0.2.0")))
+    assert model["config"]["differs"] == [{"what": "version of primacy", "of": {"a": "0.1.0", "b": "0.2.0"}}]
+    other = view(known(LEADER, FOLLOWER, plan=PLAN._replace(hashes={"a": "c0ffee", "b": "facade"})))
+    assert other["config"]["differs"] == [{"what": "configuration", "of": {"a": "c0ffee", "b": "facade"}}]
+
+
+def test_nothing_that_changes_with_every_look_makes_a_part_change() -> None:
+    """Else every look would be a redraw of every node in every browser."""
+    one, other = view(known(LEADER, FOLLOWER)), view(known(LEADER, FOLLOWER._replace(heard_ms=61, told_ms=700)))
+    assert one["node:b"] == other["node:b"]
+
+
+# --- links ------------------------------------------------------------------------------------------------------------
+
+
+def test_links_are_open_cut_or_one_way_by_what_the_nodes_say() -> None:
+    rows = (
+        LEADER._replace(cuts=(("b", "both"), ("c", "in"))),
+        FOLLOWER,
+        FOLLOWER._replace(node="c"),
+    )
+    states = {(link["a"], link["b"]): link for link in view(known(*rows))["links"]}
+    assert states["a", "b"]["state"] == "cut"
+    assert (states["a", "c"]["state"], states["a", "c"]["from"], states["a", "c"]["to"]) == ("one-way", "a", "c")
+    assert states["b", "c"]["state"] == "open"
+
+
+# --- two that act -----------------------------------------------------------------------------------------------------
+
+
+def test_two_claims_one_after_the_other_are_no_alarm_and_two_at_once_are() -> None:
+    claims = Claims()
+    for at_ms in (1_000, 1_500, 2_000):
+        claims.hear(LEADER, at_ms)
+    for at_ms in (2_040, 2_500):
+        claims.hear(LEADER._replace(node="b", term=8), at_ms)
+    assert claims.overlapping() == ()
+    claims.hear(LEADER, 2_300)
+    assert claims.overlapping() == ("a", "b")
+    alarms = view(known(LEADER, overlapping=("a", "b")))["alarms"]
+    assert "a, b" in alarms[0]["text"]
+
+
+def test_a_claim_that_ended_and_began_again_is_a_new_one() -> None:
+    claims = Claims()
+    claims.hear(LEADER, 1_000)
+    claims.hear(LEADER._replace(duty="stopped"), 1_500)
+    claims.hear(LEADER._replace(node="b"), 1_600)
+    claims.hear(LEADER._replace(node="b"), 2_000)
+    claims.hear(LEADER._replace(node="b", duty="stopped"), 2_100)
+    claims.hear(LEADER, 2_200)
+    claims.hear(LEADER, 2_900)
+    assert claims.overlapping() == ()
+
+
+def test_an_older_statement_that_arrives_late_changes_nothing() -> None:
+    claims = Claims()
+    claims.hear(LEADER._replace(duty="stopped"), 2_000)
+    claims.hear(LEADER, 1_000)
+    assert claims.spans == {}
+
+
+def test_a_double_signature_and_a_nodes_own_alarm_are_banners() -> None:
+    read = Read("x", Cluster(rows=(LEADER,), alarms=("nodes a and b both say so",)), 9_900)
+    alarms = view(known(reads=(read,), chain=Chain(9, 1, ("height 4 has two signers: a and b",))))["alarms"]
+    assert [alarm["code"] for alarm in alarms] == ["double-signature", "node"]
+    assert "height 4" in alarms[0]["text"]
+
+
+# --- the source -------------------------------------------------------------------------------------------------------
+
+
+def test_when_nobody_answers_it_says_so_and_since_when() -> None:
+    failing = Read("127.0.0.1:7480", None, 0, 1_794_700_000_000, "nothing answers at 127.0.0.1:7480: refused")
+    source = view(known(reads=(failing,)))["source"]
+    assert (source["ok"], source["since_unix_ms"]) == (False, 1_794_700_000_000)
+    assert "refused" in source["text"]
+    both = (failing, Read("other", Cluster(rows=(LEADER,)), 9_900))
+    assert view(known(reads=both))["source"]["ok"] is True
+
+
+# --- changes ----------------------------------------------------------------------------------------------------------
+
+
+def row(at: int, node: str, term: int, code: str, text: str = "") -> Row:
+    return Row(1_794_700_000_000 + at, node, term, code, text or f"{node} {code}")
+
+
+def test_the_last_change_has_its_cause_its_gap_and_its_steps() -> None:
+    rows = [
+        row(0, "a", 1, "elected"),
+        row(20, "a", 1, "running", "the command runs: process 1, run 1"),
+        row(5_000, "a", 1, "majority-lost", "a lost its majority and stops its work"),
+        row(5_000, "a", 1, "stopping", "the command is told to end, and killed in 299 ms"),
+        row(5_030, "a", 1, "gone", "nothing of the command is left (run 1)"),
+        row(6_100, "b", 1, "leader-silent", "b hears nothing of a any more"),
+        row(6_120, "b", 2, "stands"),
+        row(6_140, "b", 2, "elected", "b leads (term 2)"),
+        row(6_160, "b", 2, "running", "the command runs: process 2, run 1"),
+    ]
+    change = last_change(rows)
+    assert change is not None
+    assert (change["text"], change["because"]) == ("b leads (term 2)", "a lost its majority and stops its work")
+    assert change["gap_ms"] == 1_130
+    assert [step["after_ms"] for step in change["steps"]][-1] == 1_160
+    assert change["steps"][0]["code"] == "majority-lost"
+
+
+def test_a_role_that_was_lost_since_is_the_last_change() -> None:
+    change = last_change([row(0, "a", 1, "elected"), row(900, "a", 1, "majority-lost", "a lost its majority")])
+    assert change is not None
+    assert change["text"] == "a lost its majority"
+    assert last_change([row(0, "a", 0, "started")]) is None
+
+
+def test_an_event_that_two_nodes_tell_stands_once() -> None:
+    record = Record(3)
+    assert len(record.add([row(1, "a", 1, "elected"), row(1, "a", 1, "elected")])) == 1
+    assert record.add([row(1, "a", 1, "elected")]) == []
+    record.add([row(at, "a", 1, "follows") for at in range(2, 6)])
+    assert [each.at_unix_ms % 10 for each in record.rows] == [3, 4, 5]
+    lab = record.add([Row(1_794_700_000_010, "lab", 0, "lab", "the lab mends all links")])
+    assert lab[0].term == 1, "what a person did stands in the term in which it was done"
+
+
+# --- documents from outside -------------------------------------------------------------------------------------------
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(
+                ["node", "nodes", "role", "duty", "links", "cuts", "heard_ms", "state", "signatures", "code", "at"]
+            ),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@given(JSON)
+def test_whatever_a_document_holds_it_is_a_row_or_nothing(raw: object) -> None:
+    for reader in (cluster_of, lab_of, chain_of, event_row):
+        found = reader(raw)
+        if isinstance(found, Cluster):
+            json.dumps(view(known(reads=(Read("x", found, 0),))), allow_nan=False)
+    plan_of(raw, "a")
+
+
+def test_texts_and_lists_from_outside_are_bounded() -> None:
+    found = cluster_of({"nodes": [{"node": "n" * 5_000, "role": "x" * 5_000}] * 1_000, "alarms": ["!" * 9_000] * 99})
+    assert found is not None
+    assert len(found.rows) == 64
+    assert len(found.rows[0].node) == 80
+    assert (len(found.alarms), len(found.alarms[0])) == (16, 500)
+    event = event_row({"at_unix_ms": 5, "node": "a", "code": "c", "text": "t" * 9_999, "term": 2**70})
+    assert event is not None
+    assert (len(event.text), event.term) == (500, 0)
+
+
+def test_the_file_is_shown_with_its_promise_and_a_strange_one_as_text() -> None:
+    plan = plan_of({"settings": {"cluster": {"name": "x"}, "election": {"profile": "fast"}}}, "a")
+    assert plan is not None
+    assert plan.contract is not None
+    assert (plan.hold_ms, plan.contract["margin_ms"]) == (1_000, 20)
+    strange = plan_of({"settings": {"cluster": {"name": "x"}, "future": {"a": 1}}}, "a")
+    assert strange is not None
+    assert (strange.contract, "future" in strange.text) == (None, True)
+    assert plan_of_profile("raft", "lab").hold_ms == 500
+    assert plan_of_profile("raft", "nonsense") == Plan()
+
+
+# --- frames -----------------------------------------------------------------------------------------------------------
+
+
+def frame_of(data: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(data.partition(b"data: ")[2])
+    return found
+
+
+def test_a_frame_has_what_changed_and_a_newcomer_gets_everything() -> None:
+    record = Record()
+    hub = Hub(record)
+    hub.publish({"a": 1, "b": {"x": 2}}, record.add([row(1, "n", 1, "elected")]), 0, 5)
+    hub.publish({"a": 2, "b": {"x": 2}}, [], 100, 6)
+    hub.publish({"a": 2}, [], 200, 7)
+    frames = [frame_of(data) for _, data in hub.frames]
+    assert [sorted(frame["parts"]) for frame in frames] == [["a", "b"], ["a"], []]
+    assert frames[2]["gone"] == ["b"]
+    whole = frame_of(hub.snapshot(8))
+    assert (whole["whole"], whole["parts"], len(whole["events"])) == (True, {"a": 2}, 1)
+
+
+def test_a_quiet_stream_says_now_and_then_that_it_is_there() -> None:
+    hub = Hub(Record())
+    for at_ms in range(0, 2 * QUIET_MS + 1, 200):
+        hub.publish({"a": 1}, [], at_ms, at_ms)
+    assert hub.number == 3
+
+
+def test_a_browser_goes_on_where_it_left_off_unless_it_was_away_too_long_or_the_server_is_another() -> None:
+    hub = Hub(Record())
+    for number in range(1, FRAMES_MAX + 11):
+        hub.publish({"a": number}, [], 0, 0)
+    assert hub.seen_by(f"{hub.boot}-{hub.number}") == hub.number
+    assert hub.after(hub.number) == b""
+    last = hub.after(hub.number - 2)
+    assert last is not None
+    assert last.count(b"event: frame") == 2
+    for stale in (f"{hub.boot}-3", "00000000-70", "", "nonsense", f"{hub.boot}-{hub.number + 1}", f"{hub.boot}-x"):
+        assert hub.seen_by(stale) is None
+    assert hub.after(3) is None
+
+
+# --- who may do what --------------------------------------------------------------------------------------------------
+
+KEY = "ab" * 32
+
+
+def test_reading_is_open_on_loopback_only_and_changing_needs_a_session() -> None:
+    here, elsewhere = Access(KEY, loopback=True, lab=False), Access(KEY, loopback=False, lab=True)
+    assert (here.may_read("", 0), here.may_change("", 0)) == (True, False)
+    assert (elsewhere.may_read("", 0), elsewhere.may_change("", 0)) == (False, False)
+    name = here.enter(key=KEY, code="", now_ms=0)
+    assert name is not None
+    assert here.may_change(name, 1)
+    assert not here.may_change(name, SESSION_MS)
+    assert not here.may_change(name + "x", 1)
+    here.leave(name)
+    assert not here.may_change(name, 1)
+
+
+def test_a_lab_on_loopback_needs_no_session_and_a_dashboard_without_a_key_changes_nothing() -> None:
+    assert Access("", loopback=True, lab=True).may_change("", 0)
+    blind = Access("", loopback=True, lab=False)
+    assert blind.enter(key="", code="", now_ms=0) is None
+    assert not blind.may_change("", 0)
+
+
+def test_the_link_works_once_and_not_for_ever() -> None:
+    access = Access(KEY, loopback=True, lab=False)
+    code = access.new_code(0)
+    assert access.enter(key="", code=code, now_ms=1) is not None
+    assert access.enter(key="", code=code, now_ms=2) is None
+    late = access.new_code(10)
+    assert access.enter(key="", code=late, now_ms=10 + CODE_MS) is None
+    older, newer = access.new_code(20), access.new_code(21)
+    assert access.enter(key="", code=older, now_ms=22) is None
+    assert access.enter(key="", code=newer, now_ms=23) is not None
+
+
+def test_keys_cannot_be_tried_without_end_and_sessions_are_bounded() -> None:
+    access = Access(KEY, loopback=True, lab=False)
+    for at_ms in range(TRIES_MAX):
+        assert access.enter(key="wrong", code="", now_ms=at_ms) is None
+    assert access.enter(key=KEY, code="", now_ms=50) is None, "nobody may try for a while"
+    first = access.enter(key=KEY, code="", now_ms=TRIES_MS + TRIES_MAX)
+    assert first is not None
+    for _ in range(SESSIONS_MAX):
+        access.enter(key=KEY, code="", now_ms=TRIES_MS + TRIES_MAX)
+    assert not access.is_in(first, TRIES_MS + TRIES_MAX)
+
+
+# --- orders -----------------------------------------------------------------------------------------------------------
+
+SCENE = Scene(tuple("abcde"), "c", lab=True)
+
+
+def calls(scene: Scene = SCENE, **body: Any) -> list[tuple[str, dict[str, Any]]]:
+    return [(call.path, dict(call.body)) for call in steps_of(body, scene).calls]
+
+
+def test_clicks_become_calls() -> None:
+    assert calls(do="pause", node="b") == [("/v1/pause", {"node": "b"})]
+    assert calls(do="transfer", node="b") == [("/v1/transfer", {"to": "b"})]
+    assert calls(do="step-down") == [("/v1/step-down", {})]
+    assert calls(do="approve", node="b", term=4) == [("/v1/approve", {"node": "b", "term": 4})]
+    assert calls(do="link", a="a", b="b", how="one-way") == [("/v1/lab/links", {"node": "a", "with": "b", "cut": "in"})]
+    assert calls(do="partition", shape="halves") == [("/v1/lab/partition", {"shape": "halves"})]
+    for order in PROCESS_ORDERS:
+        assert calls(do=order, node="b") == [(f"/v1/lab/b/{order}", {})]
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3, 4, 5, 7, 20])
+def test_the_second_picture_takes_the_leaders_majority_and_not_more(nodes: int) -> None:
+    names = tuple(f"n{at:02}" for at in range(nodes))
+    cut = [body["with"] for _, body in calls(Scene(names, names[-1], lab=True), do="picture", name="cut-leader")]
+    left, majority = nodes - len(cut), nodes // 2 + 1
+    assert left < majority if nodes > 1 else not cut
+    assert left + 1 >= majority
+
+
+def test_the_third_picture_mends_links_and_starts_and_thaws_nodes() -> None:
+    scene = SCENE._replace(down=("a",), frozen=("e",))
+    found = [path for path, _ in calls(scene, do="picture", name="mend")]
+    assert found == ["/v1/lab/e/thaw", "/v1/lab/a/start", "/v1/lab/heal"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"do": "reboot"},
+        {"do": ["pause"]},
+        {"do": "pause", "node": "../heal"},
+        {"do": "kill", "node": "z"},
+        {"do": "kill", "node": 5},
+        {"do": "link", "a": "a", "b": "a", "how": "break"},
+        {"do": "link", "a": "a", "b": "b", "how": "melt"},
+        {"do": "partition", "shape": "round"},
+        {"do": "picture", "name": "fire"},
+        {"do": "approve", "node": "b", "term": "7"},
+    ],
+)
+def test_an_order_that_makes_no_sense_is_refused_with_a_sentence(body: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"\w"):
+        steps_of(body, SCENE)
+
+
+def test_faults_are_for_the_lab_only_and_some_orders_need_a_leader() -> None:
+    real, nobody = SCENE._replace(lab=False), SCENE._replace(leader="")
+    for body in ({"do": "kill", "node": "b"}, {"do": "heal"}, {"do": "picture", "name": "mend"}):
+        with pytest.raises(Refused, match="lab only"):
+            steps_of(body, real)
+    for body in (
+        {"do": "step-down"},
+        {"do": "picture", "name": "stop-leader"},
+        {"do": "partition", "shape": "leader-alone"},
+    ):
+        with pytest.raises(Refused, match="nobody leads"):
+            steps_of(body, nobody)
+
+
+# --- the files of the page --------------------------------------------------------------------------------------------
+
+STATIC = Path(__file__).parents[1] / "src/primacy/dashboard/static"
+
+
+def test_the_page_needs_no_other_host_no_inline_script_and_sets_no_markup() -> None:
+    for file in sorted(STATIC.rglob("*")):
+        if file.is_dir():
+            continue
+        text = file.read_text()
+        addresses = text.replace("http://www.w3.org/2000/svg", "")
+        assert "http://" not in addresses, file.name
+        assert "https://" not in addresses, file.name
+        for word in (
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "new Function",
+            " style=",
+        ):
+            assert word not in text, f"{file.name}: {word}"
+    page = (STATIC / "index.html").read_text()
+    assert "<style" not in page
+    assert all("src=" in part.partition(">")[0] for part in page.split("<script")[1:])
+    assert "unsafe" not in CSP
+
+
+def test_every_module_that_is_imported_is_served() -> None:
+    files = static_files()
+    assert files["app.js"].kind == "text/javascript"
+    for name in [name for name in files if name.endswith(".js")]:
+        for line in files[name].data.decode().splitlines():
+            if line.startswith("import ") and '"' in line:
+                wanted = line.split('"')[1]
+                base = name.rpartition("/")[0]
+                full = (Path("/") / base / wanted).resolve().relative_to("/")
+                assert str(full) in files, f"{name} imports {wanted}"
