@@ -77,6 +77,7 @@ check: setup ## format, lint, strict types, import arrows
 bench: setup peers ## speed, as ratios: the simulator, then failover and idleness beside the peers (docs/speed.md)
 	@$(BIN)/python -m bench
 	@$(BIN)/python -m bench.failover
+	@$(BIN)/python -m bench.lease
 
 lock: ## renew the requirements from pyproject.toml (needs uv; names no registry)
 	@env -u UV_INDEX -u UV_DEFAULT_INDEX -u UV_INDEX_URL uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --group test --python-version 3.11 pyproject.toml -o requirements.txt

@@ -198,6 +198,7 @@ class Desk:
         self.python = interpreter_for(self.uid)
         self.anyones_python = interpreter_for(NOBODY) if os.geteuid() == 0 else self.python
         self.news: list[dict[str, Any]] = []
+        self.handles: list[int] = []
         self.agent, self.agent_pid, self.guard_pid = self._start_agent()
         self.inbox = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.inbox.bind(("127.0.0.1", 0))
@@ -220,7 +221,9 @@ class Desk:
     # --- talking
 
     def say(self, do: str, **more: object) -> None:
-        self.socket.send(json.dumps({"do": do, **more}).encode())
+        """With the descriptors that are to go along with the next order."""
+        handles, self.handles = self.handles, []
+        socket.send_fds(self.socket, [json.dumps({"do": do, **more}).encode()], handles)
 
     def extend(self, points: Deadlines) -> None:
         """As the agent does with every renewal."""

@@ -304,7 +304,7 @@ def test_all_are_needed_for_the_first_start_a_majority_for_the_next_and_stranger
         ("", (), 2, "which node is this? Say --node with one of a, b, c"),
         ("", ("--node", "x"), 2, "is not in cluster.manager.nodes"),
         ("secret_file: secret", ("--node", "a"), 2, "cluster.secret_file is missing"),
-        ("", ("--node", "a", "--strategy", "lease"), 2, "knows raft only"),
+        ("", ("--node", "a", "--strategy", "lease"), 2, "needs a store: say --store URL"),
     ],
 )
 def test_what_a_cluster_needs_is_said_in_one_sentence(

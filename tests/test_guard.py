@@ -10,7 +10,10 @@ import base64
 import json
 import os
 import signal
+import socket
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,6 +40,7 @@ from tests.guard_desk import (
     wait_until,
 )
 
+from primacy.watchdog import guard_tree
 from primacy.watchdog.containment import containment_sentence, start_guard
 
 STRONG = ("root", "user")
@@ -712,3 +716,16 @@ def test_mutant_is_caught(open_desk: OpenDesk, name: str) -> None:
     desk = open_desk(OWN, mutant=mutant)
     with pytest.raises(AssertionError):
         holds(desk)
+
+
+def test_a_command_that_is_killed_while_it_waits_for_its_byte_is_a_failure_and_not_the_guards_end() -> None:
+    run = guard_tree.Run.__new__(guard_tree.Run)
+    run.phase, run.command_fd = "preparing", -1
+    run.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    run.line.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    say = f"import os; os.write({theirs.fileno()}, b'+')"
+    child = subprocess.Popen([sys.executable, "-c", say], pass_fds=[theirs.fileno()])
+    child.wait()
+    with run.line, theirs:
+        assert run.hear_line()
+    assert (run.phase, run.command_fd, run.command) == ("failed", -1, child.pid)

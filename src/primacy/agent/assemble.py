@@ -13,11 +13,13 @@ from collections.abc import Callable
 from random import Random
 
 from primacy.election.guarantees import OF
+from primacy.election.lease import LeaseOptions, LeaseStrategy
 from primacy.election.model import Kind, Member, Membership, Seat
 from primacy.election.raft import RaftOptions, RaftStrategy
 from primacy.errors import Unsafe, UsageError
 from primacy.node.ballot import Memory
 from primacy.settings import config_hash, membership_rows, timing_of
+from primacy.settings.loading import host_name
 from primacy.settings.schema import Settings
 from primacy.settings.timing import Timing
 from primacy.transport import Transport
@@ -37,10 +39,25 @@ def refuse(settings: Settings, *, allow_split_brain: bool) -> None:
             f"election.strategy = {strategy} does not promise at most one: each side of a divided network would run "
             "the command. Use raft, or say --allow-split-brain"
         )
-    if strategy != "raft":
-        raise UsageError(f"election.strategy = {strategy}: this version of `primacy run` knows raft only")
-    if len(settings.cluster.manager.nodes) > 1:
+    if strategy == "lease":
+        _refuse_lease(settings)
+    elif strategy != "raft":
+        raise UsageError(f"election.strategy = {strategy}: this version of `primacy run` knows raft and lease only")
+    elif len(settings.cluster.manager.nodes) > 1:
         _refuse_cluster(settings)
+
+
+def _refuse_lease(settings: Settings) -> None:
+    url = settings.election.store.url
+    if not url:
+        raise UsageError("election.strategy = lease needs a store: say --store URL, or set election.store.url")
+    if url.startswith("memory:"):
+        raise UsageError(
+            "election.store.url = memory: is within one process, and nobody else could see the lease; on one machine "
+            "use a file, sqlite:///leases.db"
+        )
+    if settings.election.failsafe:
+        raise UsageError("election.failsafe = true: this version of `primacy run` does not know it; leave it out")
 
 
 def _refuse_cluster(settings: Settings) -> None:
@@ -53,15 +70,15 @@ def _refuse_cluster(settings: Settings) -> None:
 
 
 def is_alone(settings: Settings) -> bool:
-    """One node, which speaks to nobody."""
-    return len(membership_rows(settings)) == 1
+    """One node, which speaks to nobody; so is each node on a lease."""
+    return settings.election.strategy == "lease" or len(membership_rows(settings)) == 1
 
 
 def seat_of(settings: Settings) -> Seat:
     """Who this node is, in this start."""
     rows = membership_rows(settings)
     members = [Member(name, Kind(kind), priority) for name, kind, priority in rows]
-    node = settings.node or rows[0][0]
+    node = settings.node or (host_name() if settings.election.strategy == "lease" else rows[0][0])
     boot = secrets.randbits(BOOT_BITS) | 1
     digest = _alone_hash(settings, node) if is_alone(settings) else config_hash(settings)
     return Seat(node, boot, Membership.of(members, digest), Random(secrets.randbits(64)))
@@ -84,7 +101,7 @@ def holding_times(settings: Settings) -> Timing:
     return timing
 
 
-def strategy_of(settings: Settings, seat: Seat, memory: Memory, path: str) -> RaftStrategy:
+def raft_of(settings: Settings, seat: Seat, memory: Memory, path: str, token_max: int) -> RaftStrategy:
     """A node that is alone starts its cluster by itself (M3), but never after a loss of memory.
 
     One of several that lost its memory is mute until the others have answered (M2); it founds nothing by itself.
@@ -98,7 +115,22 @@ def strategy_of(settings: Settings, seat: Seat, memory: Memory, path: str) -> Ra
             f"of its cluster; to begin anew, with tokens above the clock's time: rm {path}"
         )
     by_itself = is_alone(settings) or settings.cluster.first_start == "auto"
-    return RaftStrategy(seat, holding_times(settings), memory.ballot, RaftOptions(auto=by_itself and not lost))
+    return RaftStrategy(seat, holding_times(settings), memory.ballot, RaftOptions(by_itself and not lost, token_max))
+
+
+def lease_of(
+    settings: Settings, seat: Seat, memory: Memory, path: str, token_max: int, dead: tuple[str, ...]
+) -> LeaseStrategy:
+    """`memory`: the largest token that this node has seen (T2). `dead`: see `stored.earlier_holders`."""
+    if memory.lost:
+        raise Unsafe(
+            f"{path} cannot be trusted: {memory.lost}. Which tokens this node has seen is forgotten. The row in the "
+            f"store has the largest one, unless it was lost, too; if you are sure that it was not: rm {path}"
+        )
+    known = max(token_max, memory.ballot.token_max if memory.ballot is not None else 0)
+    timing = holding_times(settings)
+    options = LeaseOptions(settings.election.name, known, dead=dead, look_every_ms=timing.look_ms)
+    return LeaseStrategy(seat, timing, options)
 
 
 def transport_of(settings: Settings, seat: Seat, complain: Callable[[str], None]) -> Transport | None:

@@ -44,7 +44,8 @@ class GuardLink:
         """`strong` or `weak`, once it has said so."""
         self.why = ""
         self._loop = asyncio.get_running_loop()
-        self._unsent: deque[bytes] = deque()
+        self._unsent: deque[tuple[bytes, int]] = deque()
+        """Packets, each with a descriptor that goes along, or -1."""
         self._over = False
         self._writes = False
         """The loop says when the socket takes more."""
@@ -61,11 +62,15 @@ class GuardLink:
             with contextlib.suppress(OSError):
                 self.socket.send(EXTENSION.pack(EXTENSION_MARK, term_at_ms, kill_at_ms, deadman_at_ms))
 
-    def send(self, packet: dict[str, Any]) -> None:
-        """In order. Not with the quicker encoder: an environment may have bytes that are no text."""
+    def send(self, packet: dict[str, Any], handle: int = -1) -> None:
+        """In order. Not with the quicker encoder: an environment may have bytes that are no text.
+
+        `handle` is a descriptor for the guard; ours of it is closed when it is sent.
+        """
         if self._over:
+            _drop(handle)
             return
-        self._unsent.append(json.dumps(packet).encode())
+        self._unsent.append((json.dumps(packet).encode(), handle))
         self._flush()
         if len(self._unsent) > UNSENT_MAX:
             self.kill()
@@ -77,16 +82,21 @@ class GuardLink:
 
     def _flush(self) -> None:
         while self._unsent:
+            data, handle = self._unsent[0]
             try:
-                self.socket.send(self._unsent[0])
+                if handle < 0:
+                    self.socket.send(data)
+                else:
+                    socket.send_fds(self.socket, [data], [handle])
             except BlockingIOError:
                 self._writes = True
                 self._loop.add_writer(self.socket, self._flush)
                 return
             except OSError:  # it is gone, or will be found gone
-                self._unsent.clear()
+                self._forget_unsent()
                 break
             self._unsent.popleft()
+            _drop(handle)
         if self._writes:
             self._writes = False
             self._loop.remove_writer(self.socket)
@@ -123,8 +133,17 @@ class GuardLink:
 
     def _close(self) -> None:
         self._over = True
-        self._unsent.clear()
+        self._forget_unsent()
         self._loop.remove_writer(self.socket)
         self.socket.close()
         os.close(self._pidfd)
         self.process.wait()
+
+    def _forget_unsent(self) -> None:
+        while self._unsent:
+            _drop(self._unsent.popleft()[1])
+
+
+def _drop(handle: int) -> None:
+    if handle >= 0:
+        os.close(handle)

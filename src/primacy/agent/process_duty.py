@@ -48,6 +48,11 @@ FAREWELL_S = 2.0
 
 Ready = Callable[[Release], list[ReadyDatagram]]
 """Seals a release for every other node, for the guard to send."""
+Rights = Callable[[Leadership], tuple[int, str] | None]
+"""A lease in a store: the pipe to a process that can release it, for the guard to keep, and the words that make it.
+
+None: there is no such process now, so that the others wait out the hold should the agent be killed.
+"""
 
 
 class DutyView(NamedTuple):
@@ -102,6 +107,7 @@ class ProcessDuty:
         boss: Boss,
         gate: GateKeeper,
         ready: Ready = lambda _: [],
+        rights: Rights | None = None,
     ) -> None:
         self.election = election
         self.child = child
@@ -113,6 +119,7 @@ class ProcessDuty:
         self.require = require
         self.boss = boss
         self.ready = ready
+        self.rights = rights
         self.gate = gate
         gate.let_in, gate.tell, gate.note = self._begin, boss.tell, boss.note
         self._release: Release | None = None
@@ -155,7 +162,12 @@ class ProcessDuty:
             self._step(machine.End(term, planned))
 
     def release(self, term: int, successor: str) -> None:
-        self._step(machine.LetGo(term, successor))
+        """A lease in a store is released by the election itself, as soon as it is told that the work is gone.
+
+        Its guard does so only if there is no agent any more.
+        """
+        if self.rights is None:
+            self._step(machine.LetGo(term, successor))
 
     # --- what the agent says ------------------------------------------------------------------------------------------
 
@@ -266,7 +278,11 @@ class ProcessDuty:
         more = told(self.election, leadership.member, leadership, run, self.lease.path)
         order = {"do": "start", "run": run, **self.child.order(more)}
         order |= zip(("term_at", "kill_at", "deadman_at"), self._points(leadership), strict=True)
-        self._send({**order, "datagrams": self._datagrams()})
+        right = self.rights(leadership) if self.rights is not None and run == 1 else None
+        if right is not None:
+            self.guard.send({**order, "words": right[1]}, right[0])
+        else:
+            self._send({**order, "datagrams": self._datagrams()})
 
     def _datagrams(self, successor: str = "") -> list[tuple[str, str, int]]:
         """The release, sealed for each other node, as the guard takes it."""

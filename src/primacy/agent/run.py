@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from primacy.agent.asked import Asked, take_turn
-from primacy.agent.assemble import addresses, holding_times, is_alone, seat_of, strategy_of, transport_of
+from primacy.agent.assemble import addresses, holding_times, is_alone, lease_of, raft_of, seat_of, transport_of
 from primacy.agent.care import Care
 from primacy.agent.child import Child
 from primacy.agent.correspondence import Correspondence
@@ -28,14 +28,18 @@ from primacy.agent.notify import Notifier
 from primacy.agent.page import Page
 from primacy.agent.process_duty import ProcessDuty
 from primacy.agent.state import claim, forget_pause, is_paused, keep_pause, open_state, state_root
+from primacy.agent.stored import Stored, earlier_holders, opened, seen_in_store
 from primacy.agent.words import of_note, of_order
-from primacy.control import Approve, MonitorSays, Order, Snapshot
+from primacy.control import Approve, Heard, MonitorSays, Order, Snapshot
 from primacy.control.orders import carry_out
 from primacy.control.post import Happened as Told
 from primacy.election.events import Code, Event, sentence
 from primacy.election.inputs import Input, Pause, Resume, Shutdown, Started
+from primacy.election.lease import LeaseStrategy
 from primacy.election.messages import Release
-from primacy.election.model import Role, View
+from primacy.election.model import Role, Seat, View
+from primacy.election.raft import RaftStrategy
+from primacy.election.store import holder_id
 from primacy.errors import CannotHere, Unsafe
 from primacy.loop import QuickLoop
 from primacy.node.ballot import FileDurable
@@ -49,6 +53,8 @@ from primacy.watchdog.containment import containment_sentence
 from primacy.watchdog.gate import Gate, Rule
 from primacy.watchdog.machine import Note, Policy, Restart, State, Watchdog
 
+TOKENS = "tokens"
+"""In the state folder, beside `ballot`: the largest token that a lease has shown."""
 PATIENCE = 2
 """Asked to end more often than this, the agent leaves; the guard goes on, and the run lock keeps others away."""
 MUTE_LOOK_S = 2.0
@@ -109,18 +115,14 @@ class Agent:
         self.clock = plan.clock
         self.asked = asked
         self.folder = folder
-        durable = FileDurable(folder)
         seat = seat_of(settings)
         self.node = seat.node
         self.alone = is_alone(settings)
         if not self.alone:
             claim(folder, self.node)
-        memory = durable.load()
-        self.strategy = strategy_of(settings, seat, memory, durable.path)
-        if memory.lost:
-            self.log.warn(f"the ballot {durable.path} cannot be trusted: {memory.lost}")
-        self.transport = transport_of(settings, seat, self.complain)
         self.run_lock = RunLock(folder)
+        durable = self._assemble(seat)
+        self.transport = transport_of(settings, seat, self.complain)
         election = settings.election.name
         lease = LeaseFile(lease_folder(folder.where, os.environ, os.geteuid()), election, self.clock, self.complain)
         policy = Policy(Restart(settings.run.restart), settings.run.stop_ms, settings.run.restart_limit)
@@ -142,10 +144,11 @@ class Agent:
             self,
             self.gate,
             self.ready_release,
+            self.stored.releasers.right if self.stored is not None else None,
         )
         self.meter = Meter()
         metered = MeteredDurable(durable, self.meter)
-        self.driver = Driver(self.strategy, self.clock, metered, self.duty, self.recorded, self.transport)
+        self.driver = Driver(self.strategy, self.clock, metered, self.duty, self.recorded, self.transport, self.stored)
         self.desk = Desk(settings, folder, self.node, self)
         self.page = Page(settings, self.node, state_root(settings, os.environ, os.geteuid()), self)
         self.correspondence: Correspondence | None = None
@@ -155,11 +158,38 @@ class Agent:
         self.driver.stepped = self.looked
         self._mute_said = ""
         self._mute_timer: asyncio.TimerHandle | None = None
+        self._settle_timer: asyncio.TimerHandle | None = None
         self._said_until_ms: dict[str, int] = {}
         """Connections that failed, and until when that need not be said again."""
         self.ending = False
         self.exit_code = 0
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def _assemble(self, seat: Seat) -> FileDurable:
+        """The strategy, what it remembers, and its store if it has one. Tokens are known under either strategy (T2).
+
+        A lease keeps them in a file of its own: a ballot has promises besides, which must not be written over.
+        """
+        settings, folder = self.settings, self.folder
+        ballot, tokens = FileDurable(folder), FileDurable(folder, TOKENS)
+        voted, seen = ballot.load(), tokens.load()
+        self.strategy: RaftStrategy | LeaseStrategy
+        self.stored: Stored | None = None
+        if settings.election.strategy != "lease":
+            known = seen.ballot.token_max if seen.ballot is not None else 0
+            self.strategy = raft_of(settings, seat, voted, ballot.path, known)
+            if voted.lost:
+                self.log.warn(f"the ballot {ballot.path} cannot be trusted: {voted.lost}")
+            return ballot
+        timing = holding_times(settings)
+        store = opened(settings, timing)
+        holder = holder_id(seat.node, seat.boot)
+        known = voted.ballot.token_known if voted.ballot is not None else 0
+        self.strategy = lease_of(
+            settings, seat, seen, tokens.path, known, earlier_holders(folder, self.run_lock, holder)
+        )
+        self.stored = Stored(settings, store, timing, holder, self.complain)
+        return tokens
 
     async def live(self) -> int:
         """Until nothing is left to do."""
@@ -178,6 +208,9 @@ class Agent:
             self.duty.watch_lock()
         self.asked.agent = self
         self.meter.start()
+        if self.stored is not None:
+            self.stored.start(self.driver.give)
+            self.log.info(f"node {self.node} stands for the lease {self.settings.election.name}", node=self.node)
         if is_paused(self.folder):
             self.log.info(f"node {self.node} was paused before this start and stays so: primacy resume")
             self.driver.give(Pause())  # before it could stand
@@ -200,6 +233,8 @@ class Agent:
         self.driver.close()
         if self._mute_timer is not None:
             self._mute_timer.cancel()
+        if self._settle_timer is not None:
+            self._settle_timer.cancel()
         self.meter.close()
         if self.correspondence is not None:
             self.correspondence.close()
@@ -208,6 +243,8 @@ class Agent:
         await self.page.close()
         await self.desk.close()
         await self.duty.close()
+        if self.stored is not None:
+            await self.stored.close()
         await self.care.close()
         self.run_lock.close()
 
@@ -247,7 +284,7 @@ class Agent:
             self.log.warn("was asked to end again: kills the command")
             self.duty.hurry()
         self._end()
-        if times > PATIENCE or (times > 1 and self.duty.is_orphaned):
+        if times > PATIENCE or (times > 1 and (self.duty.is_orphaned or self.duty.is_over)):
             self._finish(None)
 
     def give_up(self, code: int) -> None:
@@ -264,14 +301,32 @@ class Agent:
     def stepped(self) -> None:
         """The work made a step."""
         self.looked()
-        if self.ending and self.duty.is_over:
+        self._look_for_the_end()
+
+    def _look_for_the_end(self) -> None:
+        """Nothing runs, and the lease is released. For one hold only: then nobody needs the release any more."""
+        if not self.ending or not self.duty.is_over:
+            return
+        if isinstance(self.strategy, RaftStrategy) or self.strategy.settled:
             self._finish(None)
+        elif self._settle_timer is None:
+            hold_s = self.strategy.timing.hold_ms / 1_000
+            self._settle_timer = asyncio.get_running_loop().call_later(hold_s, self._unsettled)
+
+    def _unsettled(self) -> None:
+        self.complain(
+            "the store did not take the release of the lease within one hold; another node takes it when it has waited "
+            "the hold out"
+        )
+        self._finish(None)
 
     def looked(self) -> None:
         """Election or work made a step: the moment to see what changed."""
         if self.correspondence is not None:
             self.correspondence.stepped()
         self.care.looked()
+        if self.stored is not None:
+            self._look_for_the_end()
         if self.strategy.role is Role.MUTED and self._mute_timer is None and not self.alone:
             self._mute_timer = asyncio.get_running_loop().call_later(MUTE_LOOK_S, self._say_mute)
 
@@ -374,27 +429,35 @@ class Agent:
 
     def snapshot(self) -> Snapshot:
         now_ms = self.clock.now_ms()
-        talk, transport = self.correspondence, self.transport
+        talk, transport, stored = self.correspondence, self.transport, self.stored
         return Snapshot(
             settings=self.settings,
             node=self.node,
             view=self.strategy.view(now_ms),
             duty=self.duty.view(),
-            heard_ms={name: now_ms - at_ms for name, at_ms in self.strategy.heard.items()},
-            counters=transport.counters if transport is not None else {},
+            heard_ms=self._heard_ms(now_ms),
+            counters=transport.counters if transport is not None else stored.counters if stored is not None else {},
             now_ms=now_ms,
             wall_ms=self.clock.wall_ms(),
             ending=self.ending,
             health=self.care.health.sentence,
             containment=containment_sentence(self.duty.containment, self.duty.containment_why),
             approval_term=self.gate.approval_term,
-            others=talk.others if talk is not None else {},
+            others=talk.others if talk is not None else self._in_store(now_ms),
             troubles=transport.troubles if transport is not None else (),
             config=self.strategy.seat.membership.hash,
             boot=self.strategy.seat.boot,
             links=self.links(),
             meters=self.meter.readings(),
         )
+
+    def _heard_ms(self, now_ms: int) -> dict[str, int]:
+        if isinstance(self.strategy, LeaseStrategy):
+            return {name: now_ms - heard.at_ms for name, heard in self._in_store(now_ms).items()}
+        return {name: now_ms - at_ms for name, at_ms in self.strategy.heard.items()}
+
+    def _in_store(self, now_ms: int) -> dict[str, Heard]:
+        return seen_in_store(self.strategy, now_ms) if isinstance(self.strategy, LeaseStrategy) else {}
 
     def changing(self) -> tuple[Any, ...]:
         """What is worth telling the others soon, without the cost of a snapshot."""
@@ -403,7 +466,7 @@ class Agent:
             strategy.role,
             strategy.term,
             strategy.leader,
-            strategy.muted,
+            isinstance(strategy, RaftStrategy) and strategy.muted,
             strategy.paused,
             strategy.healthy,
             dog.state,

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import click
 
 from primacy.cli.call import Call, json_option, print_json
-from primacy.election.store import Row, node_of
+from primacy.election.store import Row, heir_of, node_of
 from primacy.errors import NotReached, Refused, UsageError
 from primacy.node.clock import SystemClock
 from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, stretched
@@ -262,12 +262,13 @@ def where(call: Call, store: str | None, table: str | None, config: str | None) 
     name = call.file(config)
     if name is None:
         raise UsageError("which store? say --store URL, such as --store postgresql://host/db")
-    from primacy.settings import load
+    from primacy.settings import load, store_url
 
-    found = load(name, call.node).election.store
+    settings = load(name, call.node)
+    found = settings.election.store
     if not found.url:
         raise UsageError(f"{name} names no election.store.url; say --store URL")
-    return found.url, table or found.table
+    return store_url(settings), table or found.table
 
 
 @contextmanager
@@ -295,7 +296,7 @@ def sheets_of(store: LeaseStore) -> list[Sheet]:
 
 def holder_of(row: Row) -> str:
     if row.released:
-        return f"nobody (released by {node_of(row.holder)}" + (f" to {row.successor})" if row.successor else ")")
+        return f"nobody (released by {node_of(row.holder)}" + (f" to {heir_of(row)})" if heir_of(row) else ")")
     return f"node {node_of(row.holder)}"
 
 

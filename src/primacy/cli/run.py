@@ -12,7 +12,8 @@ import click
 
 from primacy.cli.call import Call, config_option
 from primacy.errors import CannotHere, SettingsError, UsageError
-from primacy.settings.schema import NAME_PATTERN, SPAN_MS_MAX, STRATEGIES, Settings
+from primacy.settings.loading import host_name
+from primacy.settings.schema import NAME_PATTERN, SPAN_MS_MAX, STRATEGIES, Settings, wrong_store
 from primacy.settings.timing import PROFILES
 
 
@@ -24,6 +25,9 @@ from primacy.settings.timing import PROFILES
 @click.option("--state-dir", metavar="DIR", help="Where the node keeps what it must not forget.")
 @click.option("--profile", metavar="P", help=f"Times: {', '.join(PROFILES)}; see `primacy contract`.")
 @click.option("--strategy", type=click.Choice(STRATEGIES), help="How the one is chosen; default: raft.")
+@click.option(
+    "--store", metavar="URL", help="Choose it by a lease in this database: postgresql://host/db, sqlite:///f."
+)
 @click.option(
     "--restart",
     type=click.Choice(("always", "on-failure", "never")),
@@ -56,6 +60,7 @@ def run(
     state_dir: str | None,
     profile: str | None,
     strategy: str | None,
+    store: str | None,
     restart: str | None,
     stop_ms: int | None,
     user: str | None,
@@ -79,7 +84,7 @@ def run(
     settings = load(call.file(config), node or call.node)
     changed = _changed(
         settings,
-        {"name": election, "profile": profile, "strategy": strategy},
+        {"name": election, "profile": profile, "strategy": strategy, "store": store},
         {
             "command": command or None,
             "restart": restart,
@@ -110,13 +115,26 @@ def _changed(settings: Settings, election: dict[str, Any], run: dict[str, Any], 
     if name is not None and not re.fullmatch(NAME_PATTERN, name):
         raise UsageError(f"--election {name!r}: a name has letters, digits, dots, dashes or underscores, at most 63")
     said_election = {key: value for key, value in election.items() if value is not None}
+    if (url := said_election.pop("store", None)) is not None:
+        if wrong := wrong_store(url):
+            raise UsageError(f"--store: {wrong}")
+        said_election["store"] = dataclasses.replace(settings.election.store, url=_from_here(url))
+        said_election.setdefault("strategy", "lease")
     said_run = {key: value for key, value in run.items() if value is not None}
+    strategy = said_election.get("strategy", settings.election.strategy)
     return dataclasses.replace(
         settings,
+        node=settings.node or (host_name() if strategy == "lease" and not settings.cluster.manager.nodes else ""),
         election=dataclasses.replace(settings.election, **said_election),
         run=dataclasses.replace(settings.run, **said_run),
         state_dir=os.path.abspath(state_dir) if state_dir is not None else settings.state_dir,
     )
+
+
+def _from_here(url: str) -> str:
+    """A relative file of SQLite that was said on the command line counts from the working folder."""
+    head, found, path = url.partition(":///")
+    return f"{head}:///{os.path.abspath(path)}" if found and head.startswith("sqlite") else url
 
 
 def _check(settings: Settings) -> None:

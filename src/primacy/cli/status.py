@@ -127,6 +127,8 @@ def acting(state: dict[str, Any]) -> str:
     acts = state["acting"]
     if len(acts) > 1:
         return click.style(f"{' and '.join(acts)} BOTH CLAIM THE COMMAND", fg="red", bold=True)
+    if not acts and state["strategy"] == "lease" and state["leader"] not in (None, state["node"]):
+        return f"node {state['leader']} holds the lease; whether its command runs, primacy status says there"
     if not acts:
         return "the command runs nowhere"
     duty = next(row["duty"] for row in state["rows"] if row["node"] == acts[0])
@@ -164,7 +166,7 @@ def sentences(row: dict[str, Any], here: str) -> list[str]:
 def _more(state: dict[str, Any]) -> list[str]:
     versions = ", ".join(f"{row['node']} {row['version']}" for row in state["rows"] if row["version"])
     counters = ", ".join(f"{name} {count:,}" for name, count in state["counters"].items())
-    return ["", f"versions: {versions}", f"datagrams of {state['node']}: {counters or 'none'}"]
+    return ["", f"versions: {versions}", f"counted by {state['node']}: {counters or 'none'}"]
 
 
 def ago(ms: int) -> str:

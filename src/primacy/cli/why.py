@@ -11,7 +11,7 @@ import click
 
 from primacy.cli.call import Call, json_option
 from primacy.cli.local import Place, local_options, place
-from primacy.control.changes import Change, changes
+from primacy.control.changes import TOKENS_FROM, Change, changes
 from primacy.control.client import ask, find
 from primacy.errors import CannotHere, NotReached, UsageError
 
@@ -104,7 +104,8 @@ def change_line(change: Change) -> str:
     )
     took = ", ".join(f"{name} {took_text(ms)}" for name, ms in phases if ms is not None)
     stood = f"; the command stood still for {change.gap_ms:,} ms" if change.gap_ms is not None else ""
-    said = f"{moment(change.at_unix_ms)}  {change.leader} leads term {change.term}, because: {change.reason}"
+    what = f"{'term' if change.term < TOKENS_FROM else 'token'} {change.term}"
+    said = f"{moment(change.at_unix_ms)}  {change.leader} leads {what}, because: {change.reason}"
     return f"{said} ({took}{stood})" if took else said
 
 

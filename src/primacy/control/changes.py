@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from primacy.election.events import Code
 
-ELECTED = (Code.ELECTED, Code.LEASE_TAKEN)
+ELECTED = (Code.ELECTED,)
 CAUSES = (
     Code.TRANSFER,
     Code.STEP_DOWN,
@@ -36,6 +36,8 @@ CAUSES = (
 NOTICED = (Code.LEADER_SILENT, Code.LEADER_LEFT, Code.RELEASE_APPLIED)
 """How another node knows."""
 RUNNING, GONE = "running", "gone"
+TOKENS_FROM = 10**9
+"""Terms are small; a lease has its token in that place, and its nodes say nothing to each other."""
 
 
 class Change(NamedTuple):
@@ -63,9 +65,16 @@ def changes(events: Sequence[dict[str, Any]]) -> list[Change]:
     for place, row in enumerate(rows):
         if row["code"] in ELECTED and _own(row):
             after = next((n for n in range(place + 1, len(rows)) if rows[n]["code"] in ELECTED), len(rows))
+            last_term = found[-1].term if found else 0
+            begins = max([begins, *_led_elsewhere(rows[:place], last_term, row["term"])])
             found.append(_change(rows[begins:place], row, rows[place + 1 : after]))
             begins = place
     return found
+
+
+def _led_elsewhere(rows: list[dict[str, Any]], above: int, below: int) -> list[int]:
+    """Where a leader is followed of whom no more is known: nodes on a lease do not tell each other what happens."""
+    return [n for n, row in enumerate(rows) if row["code"] == Code.FOLLOWS and above < row["term"] < below]
 
 
 def _change(before: list[dict[str, Any]], elected: dict[str, Any], after: list[dict[str, Any]]) -> Change:
@@ -90,7 +99,8 @@ def _change(before: list[dict[str, Any]], elected: dict[str, Any], after: list[d
 def _reason(cause: dict[str, Any] | None, *, begins: bool) -> str:
     if cause is not None:
         silent = "; it said nothing before: its agent was killed, or its words were lost"
-        return str(cause["text"]) + (silent if cause["code"] == Code.RELEASE_APPLIED else "")
+        told = cause["term"] < TOKENS_FROM and cause["code"] == Code.RELEASE_APPLIED
+        return str(cause["text"]) + (silent if told else "")
     return "nobody led before" if begins else "not known here"
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from primacy.control import API, Heard, Snapshot
 from primacy.control.news import CONFIG_BYTES, Summary, summary_of
 from primacy.control.when import instant
-from primacy.election.model import DOUBLED
+from primacy.election.model import DOUBLED, Kind
 from primacy.settings import membership_rows
 
 ACTS = ("starting", "running", "stopping", "stuck")
@@ -37,10 +37,17 @@ def cluster(shot: Snapshot) -> dict[str, Any]:
         "mode": settings.election.mode,
         "seen_from": shot.node,
         "at": instant(shot.wall_ms),
-        "nodes": [_row(shot, name, kind) for name, kind, _ in membership_rows(settings)],
+        "nodes": [_row(shot, name, kind) for name, kind in known_nodes(shot)],
         "acting": sorted(claim.node for claim in claims),
         "alarms": alarms(shot),
     }
+
+
+def known_nodes(shot: Snapshot) -> list[tuple[str, str]]:
+    """Those of the list with their kinds, then whoever else was heard of: the holder of a lease."""
+    listed = [(name, kind) for name, kind, _ in membership_rows(shot.settings)]
+    names = {name for name, _ in listed}
+    return listed + [(name, str(Kind.VOTER)) for name in sorted(shot.others) if name not in names]
 
 
 # --- who acts ---------------------------------------------------------------------------------------------------------

@@ -6,10 +6,9 @@ from typing import Any
 
 from primacy import __version__
 from primacy.control import API, Snapshot
-from primacy.control.cluster import heard_ms
+from primacy.control.cluster import heard_ms, known_nodes
 from primacy.control.when import instant
 from primacy.election.model import Role
-from primacy.settings import membership_rows
 
 
 def document(shot: Snapshot) -> dict[str, Any]:
@@ -34,7 +33,7 @@ def document(shot: Snapshot) -> dict[str, Any]:
         "duty": _duty(shot),
         "health": shot.health,
         "containment": shot.containment or None,
-        "nodes": [_row(shot, name, kind) for name, kind, _ in membership_rows(settings) if name != shot.node],
+        "nodes": [_row(shot, name, kind) for name, kind in known_nodes(shot) if name != shot.node],
         "counters": dict(sorted(shot.counters.items())),
     }
 

@@ -10,10 +10,9 @@ from prometheus_client.registry import Collector
 
 from primacy import __version__
 from primacy.control import Snapshot
-from primacy.control.cluster import alarms, heard_ms
+from primacy.control.cluster import alarms, heard_ms, known_nodes
 from primacy.control.document import acts_as_leader
 from primacy.control.news import ROLES, STATES
-from primacy.settings import membership_rows
 
 MS_PER_S = 1_000
 
@@ -67,10 +66,13 @@ class _Collector(Collector):
         )
         yield _gauge("primacy_ballot_save_max_seconds", "The slowest of them.", meters.get("save_max_ms", 0) / MS_PER_S)
         datagrams = CounterMetricFamily("primacy_datagrams", "Sent, received, and why dropped.", labels=["kind"])
+        store = CounterMetricFamily("primacy_store", "What the store was asked, and how it went.", labels=["kind"])
         for kind, count in sorted(shot.counters.items()):
-            datagrams.add_metric([kind], count)
+            of_store = kind.startswith("store_")
+            (store if of_store else datagrams).add_metric([kind.removeprefix("store_")], count)
         yield datagrams
-        names = [name for name, _, _ in membership_rows(settings) if name != shot.node]
+        yield store
+        names = [name for name, _ in known_nodes(shot) if name != shot.node]
         ages: dict[tuple[str, ...], float] = {
             (name,): age_ms / MS_PER_S for name in names if (age_ms := heard_ms(shot, name)) is not None
         }

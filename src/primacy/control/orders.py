@@ -33,6 +33,8 @@ DETAIL_CHARS_MAX = 200
 
 def target_of(name: str, body: dict[str, Any], shot: Snapshot) -> str:
     """The other node that this order is for; empty if it is for this one. Raises `UsageError` for one not listed."""
+    if shot.settings.election.strategy == "lease":
+        return _on_a_lease(name, body, shot)
     if name in TO_LEADER:
         leads = shot.view.role is Role.LEADER
         return "" if leads or shot.view.leader == shot.node else shot.view.leader
@@ -43,6 +45,16 @@ def target_of(name: str, body: dict[str, Any], shot: Snapshot) -> str:
     if node not in listed:
         raise UsageError(f"node = {str(node)[:80]}: no node of this cluster; there are {', '.join(listed)}")
     return str(node)
+
+
+def _on_a_lease(name: str, body: dict[str, Any], shot: Snapshot) -> str:
+    """Nodes on a lease look at a store and do not speak to each other: no order can be passed on."""
+    node = body.get("node")
+    if name in TO_NODE and node not in (None, shot.node):
+        raise Refused(
+            f"this is node {shot.node}; nodes on a lease do not speak to each other: say it on {str(node)[:80]}"
+        )
+    return ""
 
 
 def carry_out(name: str, body: dict[str, Any], port: AgentPort, events: EventLog, said_at: str = "") -> None:
@@ -58,7 +70,17 @@ def order_of(name: str, body: dict[str, Any], shot: Snapshot) -> Order:
     """Raises `UsageError` for a request that makes no sense, `Refused` for one that cannot be done now."""
     if shot.ending:
         raise Refused(f"node {shot.node} is stopping and takes no orders any more")
+    if shot.settings.election.strategy == "lease" and name in NOT_ON_A_LEASE:
+        raise Refused(NOT_ON_A_LEASE[name])
     return ORDERS[name](body, shot)
+
+
+NOT_ON_A_LEASE = {
+    "transfer": "a lease goes to whoever takes it first, and its nodes do not speak to each other, so that none can be "
+    "named; primacy step-down on the node that leads lets the others go first",
+    "init": "a lease needs no first start: its row in the store is made by whoever uses the name first",
+    "rejoin": "nodes on a lease remember nothing for each other; there is nothing to rejoin",
+}
 
 
 def _step_down(body: dict[str, Any], shot: Snapshot) -> Input:

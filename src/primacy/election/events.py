@@ -54,6 +54,7 @@ class Code(StrEnum):
     LOCK_HELD = "lock-held"
     STORE_FAILED = "store-failed"
     OTHER_SERVER = "other-server"
+    NEW_NAME = "new-name"
     # rare situations, counted by the simulator
     START_DELAY = "start-delay"
     PROMISE_REFUSED = "promise-refused"
@@ -125,6 +126,7 @@ SAYS: dict[str, str] = {
     Code.LOCK_HELD: "find{s} old work still running on this machine",
     Code.STORE_FAILED: "get{s} no answer from the store",
     Code.OTHER_SERVER: "find{s} another server behind the store",
+    Code.NEW_NAME: "find{s} no row of this name in the store: its first use waits one hold, {value} ms",
     Code.START_DELAY: "must wait {value} ms before the work may start",
     Code.PROMISE_REFUSED: "refuse{s} {whom} its vote: the promise lasts {value} ms more",
     Code.RELEASE_APPLIED: "take{s} the release by {whom}",

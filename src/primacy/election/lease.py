@@ -65,7 +65,19 @@ from primacy.election.lease_state import RETRY_MAX_MS, TICK_MS, Asked, LeaseOpti
 from primacy.election.lease_view import believed, role_of, view_of
 from primacy.election.messages import FailsafeAck, FailsafeBeat
 from primacy.election.model import TOKEN_MAX, Role, View
-from primacy.election.store import Look, ReleaseRow, Renew, Row, StoreAnswer, StoreRequest, Take, node_of
+from primacy.election.store import (
+    IDLE,
+    Look,
+    ReleaseRow,
+    Renew,
+    Row,
+    StoreAnswer,
+    StoreRequest,
+    Take,
+    covers,
+    heir_of,
+    node_of,
+)
 
 __all__ = ["LeaseOptions", "LeaseStrategy"]
 
@@ -110,7 +122,7 @@ class LeaseStrategy(LeaseHolder):
                 return self._failsafe_ack(now_ms, ack)
             case WorkStarted(term):
                 if self._lead is not None and self._lead.token == term:
-                    self._lead.running = True
+                    self._lead.running, self._idle = True, False
             case WorkDeferred(term, why):
                 if self._lead is not None and self._lead.token == term:
                     self._lead.deferred, self._lead.started_ms = why, now_ms
@@ -182,7 +194,7 @@ class LeaseStrategy(LeaseHolder):
             if self._may_lead() and ours.token > self._used_token and self._token_grows(ours.token):
                 return Renew(name, self.holder, ours.token, ours.seq, sight.server)
             self._used_token = max(self._used_token, ours.token)
-            return ReleaseRow(name, self.holder, ours.token, ours.seq, self._heir)
+            return ReleaseRow(name, self.holder, ours.token, ours.seq, (IDLE if self._idle else "") + self._heir)
         take_at_ms = self._take_at_ms(now_ms)
         if sight is None or take_at_ms is None or now_ms < take_at_ms:
             return Look(name)
@@ -193,7 +205,8 @@ class LeaseStrategy(LeaseHolder):
         return Take(name, row.token, row.seq, sight.server, new, row.members)
 
     def _stand(self, take: Take) -> list[Effect]:
-        self._take, self._owes, self._heir = take, True, ""
+        self._take, self._owes, self._heir, self._idle = take, True, "", True
+        self._preceding = max(take.seen_token, self.token_max)
         sight = self._sight
         row = None if sight is None else sight.row
         stands = self._note(Code.STANDS, take.row.token)
@@ -246,7 +259,8 @@ class LeaseStrategy(LeaseHolder):
         match request:
             case Take() if answer.done and answer.server == request.server:
                 taken = self._note(Code.LEASE_TAKEN, request.row.token, value=request.row.token)
-                return [taken, *self._release_used(request), *self._written(now_ms, request.row, asked.asked_ms)]
+                used, covered = self._release_used(request), self._covered()
+                return [taken, *used, *self._written(now_ms, request.row, asked.asked_ms, covered)]
             case Renew() if answer.done and answer.server == request.server:
                 row = self._own_row(request.token, request.seq + 1, request.server)
                 return self._written(now_ms, row, asked.asked_ms)
@@ -260,6 +274,11 @@ class LeaseStrategy(LeaseHolder):
         if sight is None or row is None or not self._at_once(sight, row):
             return []
         return [self._note(Code.RELEASE_APPLIED, take.row.token, node_of(row.holder))]
+
+    def _covered(self) -> bool:
+        """What was taken had been released, by a leadership whose work ran (G8)."""
+        sight = self._sight
+        return sight is not None and sight.row is not None and self._at_once(sight, sight.row) and covers(sight.row)
 
     def _see(self, now_ms: int, asked: Asked, answer: StoreAnswer) -> list[Effect]:
         """What a look, or a write that matched nothing, showed (L3)."""
@@ -280,6 +299,8 @@ class LeaseStrategy(LeaseHolder):
                 released_ms=now_ms,
                 first=not self._ever_saw,
             )
+        if row is None and not self._ever_saw and not self._cold_start(self._sight):
+            effects.append(self._note(Code.NEW_NAME, value=self._sight.wait_ms))
         self._ever_saw = True
         if self._take is not None and not self._still_open(self._take, answer):
             self._take = None
@@ -353,7 +374,7 @@ class LeaseStrategy(LeaseHolder):
             return None
         row = sight.row
         if row is not None and self._at_once(sight, row):
-            back_ms = 2 * self._look_ms if row.successor not in ("", self.seat.node) else 0
+            back_ms = 2 * self._look_ms if heir_of(row) not in ("", self.seat.node) else 0
             return max(sight.released_ms + back_ms, self._hold_off_ms)
         if self._ours(sight) is not None or (row is not None and not self._list_allows(row)):
             return None
@@ -366,12 +387,15 @@ class LeaseStrategy(LeaseHolder):
         return row.released and self._written_here(sight, row)
 
     def _cold_start(self, sight: Sighting) -> bool:
-        """On one machine a free run lock proves every earlier holder dead (L4). `_may_lead` asks whether it is free.
+        """A free run lock proves every earlier holder under it dead (L4). `_may_lead` asks whether it is free.
 
-        Good for the first sighting of a boot only: a neighbour that took the row a moment ago and has not locked yet
+        Of an earlier start of this node we know that it was under this very lock. Where all users of the row are, it is
+        good for the first sighting of a boot only: a neighbour that took the row a moment ago and has not locked yet
         would lose it. Even then it cannot work beside us, as its guard and ours want the same lock (G3).
         """
-        return self.options.single_machine and sight.first and not self._others
+        row = sight.row
+        ours = row is not None and row.holder in self.options.dead and self._written_here(sight, row)
+        return (ours or (self.options.single_machine and sight.first)) and not self._others
 
     def _list_allows(self, row: Row) -> bool:
         """A failsafe row belongs to its list until it is released (L7)."""

@@ -110,7 +110,7 @@ class LeaseHolder(LeaseState):
 
     # --- beginning and end --------------------------------------------------------------------------------------------
 
-    def _written(self, now_ms: int, row: Row, sent_ms: int) -> list[Effect]:
+    def _written(self, now_ms: int, row: Row, sent_ms: int, covered: bool = False) -> list[Effect]:
         """A take, or the renewal of a row found ours, was proved. It counts as the first renewal."""
         self._sight = Sighting(row.server, row, now_ms, 0)
         from_ms = self._counted_from(sent_ms, now_ms)
@@ -126,16 +126,17 @@ class LeaseHolder(LeaseState):
             self._give_up(now_ms, row)
             known = self._largest_known()
             return [self._note(Code.TOKEN_LOW, row.token, detail=f"{known} is known", value=known)]
-        return self._begin(now_ms, row, from_ms)
+        return self._begin(now_ms, row, from_ms, covered)
 
-    def _begin(self, now_ms: int, row: Row, from_ms: int) -> list[Effect]:
+    def _begin(self, now_ms: int, row: Row, from_ms: int, covered: bool) -> list[Effect]:
         beat_ms = self.timing.beat_ms
         lead = Lead(row.token, row.seq, row.server, from_ms, now_ms, from_ms + beat_ms, now_ms + beat_ms, now_ms)
+        self._idle = not covered  # what covers them goes on to do so
         self._lead, self._sight, self._late = lead, None, 0
         self._work = self._used_token = row.token
         self._note_token(row.token)
         elected = self._note(Code.ELECTED, row.token, value=row.token)
-        return [*self._save(), elected, Start(self._leadership(lead))]
+        return [*self._save(), elected, Start(self._leadership(lead), covered=covered)]
 
     def _give_up(self, now_ms: int, row: Row) -> None:
         """The row is ours, nothing runs, and we do not want it: the next request releases it."""

@@ -37,6 +37,8 @@ class LeaseOptions(NamedTuple):
     """The largest token that this node has ever seen in this election, under whatever strategy (T2)."""
     single_machine: bool = False
     """All users of the row run on this machine under one run lock, so that a free lock spares the first wait (L4)."""
+    dead: tuple[str, ...] = ()
+    """Holders of earlier starts under this node's own run lock: a free lock proves them dead (L4)."""
     failsafe: tuple[str, ...] = ()
     """Fixed list of at least two nodes, this one included, that keep the holder alive while the store is away (L7)."""
     look_every_ms: int = 0
@@ -150,6 +152,9 @@ class LeaseState:
         """A row of ours may stand unreleased."""
         self._heir = ""
         """Whom a release of ours should name."""
+        self._preceding = 0
+        self._idle = True
+        """No work of ours ran under the newest token, so that a release of ours covers nobody before it (G8)."""
         self._released_token = 0
         """The highest token whose release was recorded."""
         self._late = 0
@@ -158,6 +163,36 @@ class LeaseState:
         self._paused = False
         self._ill = ""
         self._closing = False
+
+    # --- how it stands, for whoever drives it -------------------------------------------------------------------------
+
+    @property
+    def term(self) -> int:
+        """The newest token that it knows of."""
+        return self.token_max
+
+    @property
+    def preceding_term(self) -> int:
+        """The largest token before the newest that this node stood for: whoever had it may have worked last."""
+        return self._preceding
+
+    @property
+    def paused(self) -> bool:
+        return self._paused
+
+    @property
+    def healthy(self) -> bool:
+        return not self._ill
+
+    @property
+    def settled(self) -> bool:
+        """Nothing of ours is left, neither work nor a row that nobody else could take at once."""
+        return self._lead is None and not self._work and not self._owes
+
+    @property
+    def seen(self) -> Sighting | None:
+        """What stood in the store at the last look of a node that does not hold."""
+        return self._sight
 
     def _may_lead(self) -> bool:
         """Nothing that people, probes or the machine itself say holds this node back (Q6 for the run lock)."""

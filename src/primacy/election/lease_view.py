@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primacy.election.model import TOKEN_MAX, Role, View
-from primacy.election.store import Renew, Take, node_of
+from primacy.election.store import Renew, Take, heir_of, node_of
 
 if TYPE_CHECKING:
     from primacy.election.lease import LeaseStrategy
@@ -56,6 +56,9 @@ def waits_for(node: LeaseStrategy, now_ms: int) -> str:
     lead = node._lead
     if lead is not None and lead.ending is not None:
         return "its work to end, then it releases the lease"
+    if lead is not None and node._failures and not node._others:
+        left_ms = max(0, lead.proved_ms + node.timing.term_at_ms - now_ms)
+        return f"the store to answer ({node._failure}); unless it does, the work is told to end in {left_ms:,} ms"
     if lead is not None:
         return "" if lead.running else lead.deferred or "its work to start"
     if node._work:
@@ -87,7 +90,7 @@ def waits_for_row(node: LeaseStrategy, now_ms: int) -> str:
         return f"one full hold to pass before the first use of this name, at most {left_ms} ms"
     if node._at_once(sight, row):
         left_ms = max(0, (node._take_at_ms(now_ms) or now_ms) - now_ms)
-        return f"{row.successor or 'the others'} to take the released lease, at most {left_ms} ms" if left_ms else ""
+        return f"{heir_of(row) or 'the others'} to take the released lease, at most {left_ms} ms" if left_ms else ""
     if not node._list_allows(row):
         return f"another list of nodes, which holds the lease; `primacy lease break {node.options.name}` forces it"
     return f"node {node_of(row.holder)}'s hold to run out, at most {left_ms} ms"

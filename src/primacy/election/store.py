@@ -29,6 +29,10 @@ def node_of(holder: str) -> str:
     return holder.rpartition("#")[0] or holder
 
 
+IDLE = "!"
+"""No node's name begins with it."""
+
+
 class Row(NamedTuple):
     """The lease's row."""
 
@@ -43,9 +47,20 @@ class Row(NamedTuple):
     members: str = ""
     """Hash of the fixed list that may take it (failsafe, L7); empty for everybody."""
     successor: str = ""
-    """In a released row: the node that should take it; the others hold back a little. A hint, in no condition."""
+    """In a released row: the node that should take it; the others hold back a little. A hint, in no condition.
+    Behind `IDLE`: the work of this leadership never ran, so that its release says nothing of those before it (G8)."""
     server: str = ""
     """Where it was last written, stamped by the store with the identity that it answers with."""
+
+
+def heir_of(row: Row) -> str:
+    """The node that should take a released row; empty for anybody."""
+    return row.successor.removeprefix(IDLE)
+
+
+def covers(row: Row) -> bool:
+    """A release by a leadership whose work ran: everything before it is proved gone (G8)."""
+    return row.released and not row.successor.startswith(IDLE)
 
 
 class Look(NamedTuple):

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from primacy.settings.canonical import config_hash
-    from primacy.settings.loading import load, membership_rows, of_mapping, timing_of
+    from primacy.settings.loading import load, membership_rows, of_mapping, store_url, timing_of
     from primacy.settings.schema import Settings
 
-__all__ = ["Settings", "config_hash", "load", "membership_rows", "of_mapping", "timing_of"]
+__all__ = ["Settings", "config_hash", "load", "membership_rows", "of_mapping", "store_url", "timing_of"]
 
 _HOME = {
     "Settings": "schema",
@@ -22,6 +22,7 @@ _HOME = {
     "load": "loading",
     "membership_rows": "loading",
     "of_mapping": "loading",
+    "store_url": "loading",
     "timing_of": "loading",
 }
 

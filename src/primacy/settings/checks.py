@@ -13,8 +13,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from primacy.errors import Problem
-from primacy.settings.schema import STRATEGIES, Overrides, Probe, Settings, Slot
-from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, PROFILES_OF, RANK_PROFILES, RankTiming, Timing
+from primacy.settings.schema import NAME_PATTERN, STRATEGIES, Overrides, Probe, Settings, Slot
+from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, PROFILES_OF, RANK_PROFILES, RankTiming, Timing, for_lease
 
 KILL_MS = 50
 """From SIGKILL to the last instruction of the tree: 16 ms were measured for 154 processes; three times that is kept."""
@@ -42,7 +42,8 @@ def profile_or_default(strategy: str, profile: str) -> Timing | RankTiming:
     """The profile's times; the default's if it does not fit, so that further checks can go on."""
     if ranked(strategy):
         return RANK_PROFILES.get(profile, RANK_PROFILES[DEFAULT_PROFILE])
-    return PROFILES.get(profile, PROFILES[DEFAULT_PROFILE])
+    found = PROFILES.get(profile, PROFILES[DEFAULT_PROFILE])
+    return for_lease(found) if strategy == "lease" else found
 
 
 def overridden(timing: Timing | RankTiming, over: Overrides) -> Timing | RankTiming:
@@ -243,6 +244,8 @@ class Checks:
         if self.settings.node and nodes and self.settings.node not in nodes:
             path = "cluster.node" if self.settings.node == self.settings.cluster.node else "--node"
             yield _p(path, self.settings.node, f"is not in cluster.manager.nodes, which has {_few(nodes)}")
+        elif self.settings.node and not re.fullmatch(NAME_PATTERN, self.settings.node):
+            yield _p("--node", self.settings.node[:80], "a name has letters, digits, dots, dashes or underscores")
 
     def _run(self) -> Iterator[Problem]:
         for n, probe in enumerate(self.settings.run.health):

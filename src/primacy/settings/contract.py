@@ -172,11 +172,11 @@ def _contract(timing: Timing, strategy: str, stop_ms: int, nodes: int, levels: i
         worst = (timing.promise_ms + Fraction(3 + 2 * levels, 2) * timing.spread_ms) / slow + 6 * trip_ms
         release = (4 * trip_ms, timing.spread_ms + 6 * trip_ms)
     else:
-        # The age of the last renewal and the time until others look are half a beat each, and cancel. Looks come after
-        # a beat and up to a fifth more, so that not all ask at once.
-        expected = timing.wait_ms + 2 * trip_ms
-        worst = (timing.wait_ms + Fraction(7, 5) * timing.beat_ms) / slow + 2 * trip_ms
-        release = (timing.beat_ms // 2 + trip_ms, timing.beat_ms * 6 // 5 + 2 * trip_ms)
+        # The last renewal is half a beat old, and others see it half a look later. Looks come after their span and up
+        # to a fifth more, so that not all ask at once. A store that tells of releases makes those a trip or two.
+        expected = timing.wait_ms + (timing.look_ms - timing.beat_ms) // 2 + 2 * trip_ms
+        worst = (timing.wait_ms + Fraction(7, 5) * timing.look_ms) / slow + 2 * trip_ms
+        release = (timing.look_ms // 2 + trip_ms, timing.look_ms * 6 // 5 + 2 * trip_ms)
     return Contract(
         strategy=strategy,
         at_most_one=True,

@@ -16,6 +16,9 @@ from primacy.settings.timing import RankTiming, Timing
 from primacy.settings.tree import Entries, of_plain, parse, read_file
 from primacy.settings.walk import Walker
 
+NAME_MAX = 63
+"""Characters of a node's name."""
+
 
 def load(path: str | Path | None, node: str | None = None) -> Settings:
     """The settings in the file, or the defaults (one node, alone) without one. `node`: which one this is.
@@ -67,7 +70,8 @@ def completed(settings: Settings, given: Mapping[str, int], node: str | None, so
         cluster=dataclasses.replace(cluster, manager=manager),
         election=election,
         slots=slots,
-        node=this_node(node, cluster.node, manager.nodes),
+        node=this_node(node, cluster.node, manager.nodes)
+        or (host_name() if election.strategy == "lease" and not manager.nodes else ""),
         source=source,
     )
 
@@ -80,10 +84,25 @@ def this_node(said: str | None, in_file: str, nodes: Mapping[str, object]) -> st
     return next((name for name in (host, host.partition(".")[0]) if name in nodes), "")
 
 
+def host_name() -> str:
+    """The host's name as that of a node, where no list says how nodes are called."""
+    short = re.sub(r"[^A-Za-z0-9._-]", "-", os.uname().nodename.partition(".")[0])
+    return short.strip("-.")[:NAME_MAX] or "node"
+
+
 def timing_of(settings: Settings) -> Timing | RankTiming:
     """The times that count: the profile's, with `election.timing` put in."""
     election = settings.election
     return overridden(profile_or_default(election.strategy, election.profile), election.timing)
+
+
+def store_url(settings: Settings) -> str:
+    """The store's address; a relative file of SQLite counts from the folder of the settings, like all files in them."""
+    url = settings.election.store.url
+    head, found, path = url.partition(":///")
+    if settings.source and found and head.startswith("sqlite") and not path.startswith("/"):
+        return f"{head}:///{os.path.join(os.path.abspath(os.path.dirname(settings.source)), path)}"
+    return url
 
 
 def membership_rows(settings: Settings) -> tuple[tuple[str, str, int], ...]:

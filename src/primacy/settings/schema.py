@@ -98,8 +98,8 @@ def wrong_listen(text: str) -> str:
 def wrong_store(text: str) -> str:
     """What is wrong with the address of a store."""
     scheme = re.split(r"[:+]", text, maxsplit=1)[0]
-    known = ("sqlite", "postgresql", "mysql", "mariadb", "etcd")
-    if "://" not in text or scheme not in known:
+    known = ("sqlite", "postgresql", "mysql", "mariadb", "etcd", "etcds")
+    if "://" not in text or scheme not in (*known, "postgres"):
         return f"a store is one of {', '.join(known)}, such as postgresql://host/db or sqlite:///leases.db"
     return ""
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 import os
 import select
+import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -162,6 +163,7 @@ class StoreThread:
     # --- in the thread ------------------------------------------------------------------------------------------------
 
     def _live(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are for the thread that expects them
         while True:
             if not self._closing and not self._waiting:  # whoever sets either rings afterwards
                 self._rest()

@@ -56,6 +56,9 @@ PAUSE_MS_MAX = 100
 """Weak: the pause until the next looks doubles up to this, for what is still there then may be stuck for long."""
 RELEASE_TIMES = 2
 """Each release leaves so many times: repeating it does no harm (G6), and a lost one costs the others a whole hold."""
+RECEIVE = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
+HANDLE_BYTES = socket.CMSG_SPACE(4)
+"""At most one descriptor comes with a packet."""
 LINGER_MS = 100
 """A dying agent closes its socket before its death can be seen; for so long an end of file may turn out to be one."""
 
@@ -90,6 +93,11 @@ class Guard:
         self.last_run = 0
         self.release_ordered = False
         self.datagrams: list[list[Any]] = []
+        self.given: list[int] = []
+        """Descriptors that came with the order that is being obeyed."""
+        self.releaser = -1
+        self.words = b""
+        """A lease in a store: the pipe to the process that can release it, and what to say to it."""
         self.packet = memoryview(bytearray(PACKET_BYTES_MAX))
         self.unheard = 0
         """Bytes of a packet that was read, and is to be heard in full."""
@@ -157,12 +165,14 @@ class Guard:
 
         False if there is more to be done: another order, or no time left.
         """
+        run = self.run
+        if run is None or run.phase != "running" or run.killed or self.closed:
+            return False  # an order may come with a descriptor, which must not be lost
         try:
             self.unheard = self.agent.recv_into(self.packet, 0, socket.MSG_DONTWAIT)
         except OSError:
             return False
-        run = self.run
-        if self.unheard != EXTENSION.size or run is None or run.phase != "running" or run.killed or self.closed:
+        if self.unheard != EXTENSION.size:
             return False
         mark, term_at, kill_at, deadman_at = EXTENSION.unpack_from(self.packet)
         if mark != EXTENSION_MARK or not tree.now_ms() < term_at:
@@ -178,8 +188,11 @@ class Guard:
 
     def hear_agent(self) -> None:
         for _ in range(ORDERS_MAX):
+            more: list[Any] = []
             try:
-                count = self.unheard or self.agent.recv_into(self.packet, 0, socket.MSG_DONTWAIT)
+                count = self.unheard
+                if not count:
+                    count, more, _, _ = self.agent.recvmsg_into([self.packet], HANDLE_BYTES, RECEIVE)
             except BlockingIOError:
                 return
             except OSError:
@@ -190,6 +203,7 @@ class Guard:
                 self.close("the agent closed the socket")
                 self.end()
                 return
+            self.given = [struct.unpack("i", data[:4])[0] for _, _, data in more]
             try:
                 if packet.startswith(EXTENSION_MARK):
                     self.extend(*EXTENSION.unpack(packet)[1:])
@@ -197,6 +211,8 @@ class Guard:
                     self.obey(json.loads(packet))
             except (struct.error, ValueError, KeyError, TypeError, IndexError, OSError) as error:
                 self.tell("error", why=f"{type(error).__name__}: {error}")
+            while self.given:
+                os.close(self.given.pop())
 
     def obey(self, order: dict[str, Any]) -> None:
         match order["do"]:
@@ -238,6 +254,8 @@ class Guard:
             if self.deadman_at == 0:
                 self.term_at = self.kill_at = 0
                 self.datagrams = order.get("datagrams") or []
+                if self.given:
+                    self.releaser, self.words = self.given.pop(), order["words"].encode()
                 if order.get("release"):
                     self.datagrams = [[order["release"], host, port] for host, port in order.get("targets") or []]
             self.stop_signal, self.stop_kill_at = order.get("stop_signal", self.stop_signal), tree.NEVER_MS
@@ -381,7 +399,10 @@ class Guard:
             self.tell("failed", run=run.number, why=run.why or "it was ended before it was executed")
 
     def release(self) -> bool:
-        """Send what the agent sealed, if it may be sent (G5). No names are looked up, nothing is waited for."""
+        """Send what the agent sealed, if it may be sent (G5). No names are looked up, nothing is waited for.
+
+        A lease is released by a process that was made ready for this, and has the words in its pipe when we are gone.
+        """
         if not may_release(self):
             return False
         for text, host, port in self.datagrams * RELEASE_TIMES:
@@ -392,6 +413,11 @@ class Guard:
                 with socket.socket(family, kind | socket.SOCK_NONBLOCK) as out:
                     out.sendto(binascii.a2b_base64(text), address)
         self.datagrams = []
+        if self.releaser >= 0:
+            with contextlib.suppress(OSError):
+                os.write(self.releaser, self.words)
+            os.close(self.releaser)
+            self.releaser = -1
         return True
 
 

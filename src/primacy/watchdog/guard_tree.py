@@ -361,8 +361,11 @@ class Run:
             return False
         if text == b"+":
             self.command = struct.unpack("3i", about[0][2][:12])[0]  # the kernel gives the number in our namespace
-            self.command_fd = os.pidfd_open(self.command)
-            self.phase = "bound"
+            try:
+                self.command_fd = os.pidfd_open(self.command)
+                self.phase = "bound"
+            except ProcessLookupError:  # it was killed while it waited for the byte: its end is seen at the root
+                self.phase = "failed"
         elif text:
             self.why = text[1:].decode(errors="replace")
             self.phase = "failed"

@@ -1,0 +1,163 @@
+"""What a node on a lease needs besides its strategy: the store, its thread, and which starts were here before (L4).
+
+The store is asked in a thread of its own; answers come back into the event loop. Nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+from primacy.agent.releasing import Releasers
+from primacy.control import Heard
+from primacy.control.news import UNKNOWN, Summary
+from primacy.election.inputs import Input, StoreNews
+from primacy.election.lease import LeaseStrategy
+from primacy.election.model import Role
+from primacy.election.store import StoreRequest, node_of
+from primacy.node.folder import Folder
+from primacy.node.lock import RunLock
+from primacy.settings import store_url
+from primacy.settings.schema import Settings
+from primacy.settings.timing import Timing
+from primacy.store import LeaseStore, StoreThread, limit_of_ms, open_store
+
+HOLDERS = "holders"
+"""In the state folder: under which names earlier starts of this node may stand in the row."""
+HOLDERS_MAX = 16
+"""Starts in a row that never led, before one is forgotten that did. Then the next one waits a hold, and no more."""
+HOLDERS_BYTES_MAX = 16_384
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+class Stored:
+    """The store of one node. The driver's port `Store`, and the duty's way to a release after our death."""
+
+    def __init__(
+        self, settings: Settings, store: LeaseStore, timing: Timing, holder: str, complain: Callable[[str], None]
+    ) -> None:
+        url, table, name = store_url(settings), settings.election.store.table, settings.election.name
+        limit_ms = limit_of_ms(timing.hold_ms)
+        self.releasers = Releasers(url, table, limit_ms, name, holder, complain)
+        self.thread = StoreThread(store, limit_ms, note=self._note)
+        self._complain = complain
+        self._loop = asyncio.get_running_loop()
+        self._tell: Callable[[Input], None] = lambda _: None
+        self.port = self.thread.port(name, self._deliver, lambda: self._deliver(StoreNews()))
+
+    def start(self, tell: Callable[[Input], None]) -> None:
+        self._tell = tell
+        self.releasers.keep_spare()
+
+    def ask(self, number: int, request: StoreRequest) -> None:
+        self.port.ask(number, request)
+
+    async def close(self) -> None:
+        """What was asked last is still done: it may be the release."""
+        self.port.close()
+        await self.releasers.close()
+        await asyncio.to_thread(self.thread.close)
+
+    @property
+    def counters(self) -> dict[str, int]:
+        return {f"store_{name}": count for name, count in dataclasses.asdict(self.thread.counts).items()}
+
+    def _deliver(self, given: Input) -> None:
+        """In the store's thread. The loop may be gone: then nobody waits for it."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._tell, given)
+
+    def _note(self, sentence: str) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._complain, sentence)
+
+
+def opened(settings: Settings, timing: Timing) -> LeaseStore:
+    """Raises at once for an address, or a driver, that is wrong; whether the store answers is another matter."""
+    return open_store(store_url(settings), table=settings.election.store.table, limit_ms=limit_of_ms(timing.hold_ms))
+
+
+# --- who was here before (L4) -----------------------------------------------------------------------------------------
+
+
+def earlier_holders(folder: Folder, lock: RunLock, holder: str) -> tuple[str, ...]:
+    """Under which names earlier starts may stand in the row, all of whose work was held by this very run lock.
+
+    Kept for this boot of the machine and this lock file only: a copy of the folder, on another machine or in another
+    container, proves nothing about the work of the original. Our own name is noted before it could be in any row.
+    """
+    place = _place_of(lock)
+    before = _noted(folder, place)
+    noted = [*before, holder][-HOLDERS_MAX:]
+    text = json.dumps({**place, "holders": noted}).encode()
+    handle = folder.create(HOLDERS + ".new")
+    try:
+        os.write(handle, text)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    folder.rename(HOLDERS + ".new", HOLDERS)
+    folder.sync()
+    return tuple(before)
+
+
+def _place_of(lock: RunLock) -> dict[str, Any]:
+    found = os.fstat(lock.handle)
+    try:
+        with open(BOOT_ID, encoding="ascii") as file:
+            boot = file.read().strip()
+    except OSError:
+        boot = ""  # then nothing is believed
+    return {"boot": boot, "device": found.st_dev, "file": found.st_ino}
+
+
+def _noted(folder: Folder, place: dict[str, Any]) -> list[str]:
+    """None, if the file is torn or about another place: a hold is waited out then, and nothing else happens."""
+    try:
+        found = json.loads(folder.read(HOLDERS, HOLDERS_BYTES_MAX))
+        known = {key: found[key] for key in place}
+        return [str(name) for name in found["holders"]] if place["boot"] and known == place else []
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+# --- who holds it, as far as the row tells ----------------------------------------------------------------------------
+
+
+def seen_in_store(strategy: LeaseStrategy, now_ms: int) -> dict[str, Heard]:
+    """The holder, if it is another node: that it holds, since when unchanged, how long at most. No more is known."""
+    leader = strategy.view(now_ms).leader
+    sight = strategy.seen
+    if sight is None or sight.row is None or sight.row.released or leader in ("", strategy.seat.node):
+        return {}
+    row = sight.row
+    summary = Summary(
+        role=str(Role.LEADER),
+        term=row.token,
+        leader=leader,
+        token=row.token,
+        hold_left_ms=row.hold_ms,
+        waits_for="",
+        duty_kind="process",
+        duty_state=UNKNOWN,
+        run_ms=-1,
+        pid=0,
+        containment="",
+        health="ok",
+        version="",
+        config="",
+        doubled=(),
+    )
+    return {node_of(row.holder): Heard(summary, _boot_of(row.holder), sight.since_ms)}
+
+
+def _boot_of(holder: str) -> int:
+    try:
+        return int(holder.rpartition("#")[2], 16)
+    except ValueError:
+        return 0

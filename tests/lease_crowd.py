@@ -1,0 +1,66 @@
+"""Real nodes on a lease: a crowd without a list, whose nodes meet in a store only."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests import stamp
+from tests.crowd import CLUSTER, FRESH_NS, Crowd
+from tests.store_desk import place
+
+from primacy.election.store import Look, Row
+from primacy.settings.timing import PROFILES, for_lease
+from primacy.store import open_store, perform
+
+
+class LeaseCrowd(Crowd):
+    """`url`: where the lease is kept."""
+
+    def __init__(self, folder: Path, url: str, names: str = "abc", profile: str = "lab", **more: Any) -> None:
+        self.url = url
+        super().__init__(folder, names, profile, **more)
+        self.timing = for_lease(PROFILES[profile])
+
+    def file(self, name: str, profile: str = "", cluster: str = CLUSTER, **bound: int) -> Path:
+        (self.folder / name).write_text(
+            f"cluster:\n  name: {cluster}\nelection:\n  strategy: lease\n  profile: {profile or self.profile}\n"
+            f'  store: {{url: "{self.url}"}}\n{self.more}'
+        )
+        return self.folder / name
+
+    def one_now(self) -> stamp.Stamp:
+        """I1, and one goes on. A store that is slow for a moment may cost the role in between: never two at a time."""
+
+        def look() -> bool:
+            self.one_at_a_time()
+            return len({(one.token, one.run) for one in self.living()}) == 1
+
+        for _ in range(2):
+            self.until(look, "one that runs")
+            time.sleep(2 * FRESH_NS / 1e9)
+        return self.acting()
+
+    def row(self, lease: str = "main") -> Row:
+        """As it stands in the store."""
+        store = open_store(self.url, create=False)
+        try:
+            (answer,) = perform(store, [Look(lease)])
+        finally:
+            store.close()
+        assert answer.row is not None, answer
+        return answer.row
+
+
+@contextlib.contextmanager
+def lease_crowd(kind: str, folder: Path, names: str = "abc", profile: str = "lab", **more: Any) -> Iterator[LeaseCrowd]:
+    """A crowd on an empty store of this kind, ended whatever happens. Nothing is started yet."""
+    with place(kind, folder) as found:
+        made = LeaseCrowd(folder, found.url, names, profile, **more)
+        try:
+            yield made
+        finally:
+            made.end()

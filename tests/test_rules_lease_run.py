@@ -1,0 +1,77 @@
+"""Rules of a lease under `primacy run`: earlier starts under one run lock (L4), and what a release covers (G8)."""
+
+from __future__ import annotations
+
+from lease_desk import LAN, WALL, Desk, held_by
+from primacy.election.effects import Record, Start
+from primacy.election.events import Code
+from primacy.election.inputs import RunLock, Started, StepDown, WorkGone, WorkStarted
+from primacy.election.store import ReleaseRow, holder_id
+from primacy.sim.store import SimStore
+
+
+def test_L4_a_row_of_an_earlier_start_under_this_run_lock_is_taken_at_once() -> None:
+    desk = Desk(store=held_by(), dead=(holder_id("b", 8), holder_id("b", 9)))
+    desk.tell(Started(WALL))
+    desk.until(Start)
+    assert desk.now == 0
+
+
+def test_L4_an_earlier_start_proves_nothing_about_anybody_else() -> None:
+    """Another holder, another server, a row that is missing, a lock that is held: the wait is the usual one."""
+    elsewhere = held_by()
+    elsewhere.fail_over(lost_commits=0)
+    for store, known in ((held_by(), holder_id("b", 8)), (elsewhere, holder_id("b", 9)), (SimStore(), "b#9")):
+        desk = Desk(store=store, dead=(known,))
+        desk.tell(Started(WALL))
+        desk.until(Start)
+        assert desk.now > LAN.wait_ms
+    desk = Desk(store=held_by(), dead=(holder_id("b", 9),))
+    desk.tell(Started(WALL, lock_held=True))
+    desk.answer()
+    desk.tell(RunLock(False), at=100)
+    desk.until(Start)
+    assert 100 <= desk.now < 100 + 2 * LAN.beat_ms
+
+
+def test_L3_the_first_use_of_a_name_says_that_it_waits() -> None:
+    desk = Desk()
+    desk.tell(Started(WALL))
+    desk.until(Start)
+    told = [effect.event for effect in desk.log if isinstance(effect, Record)]
+    assert [event.value for event in told if event.code is Code.NEW_NAME] == [LAN.wait_ms]
+
+
+# --- G8: what a release covers ----------------------------------------------------------------------------------------
+
+
+def test_G8_a_release_of_work_that_ran_spares_the_fence_command() -> None:
+    for successor, covered in (("", True), ("a", True), ("!", False), ("!a", False)):
+        store = held_by()
+        assert store.perform(ReleaseRow("job", holder_id("b", 9), WALL, 1, successor)).done
+        desk = Desk(store=store)
+        desk.tell(Started(WALL))
+        assert desk.until(Start).covered is covered, successor
+        assert desk.now == 0
+
+
+def test_G8_a_start_without_a_release_is_never_covered() -> None:
+    for options in ({}, {"dead": (holder_id("b", 9),)}):
+        desk = Desk(store=held_by(), **options)
+        desk.tell(Started(WALL))
+        assert desk.until(Start).covered is False
+
+
+def test_G8_a_leadership_that_never_worked_says_so_in_its_release() -> None:
+    for works, said in ((True, ""), (False, "!")):
+        desk = Desk(store=held_by())
+        desk.tell(Started(WALL))
+        token = desk.until(Start).leadership.token
+        if works:
+            desk.tell(WorkStarted(token))
+        desk.tell(StepDown())
+        desk.tell(WorkGone(token, False))
+        while desk.asked:
+            desk.answer()
+        row = desk.store.rows["job"]
+        assert (row.released, row.successor) == (True, said)
