@@ -38,6 +38,7 @@ from typing import assert_never
 from primacy.election.effects import AskStore, Effect
 from primacy.election.events import Code
 from primacy.election.inputs import (
+    Answered,
     DeadlinePassed,
     GuardLost,
     Health,
@@ -147,7 +148,7 @@ class LeaseStrategy(LeaseHolder):
                 return self._step_down(Code.STOPPING, "the agent ends") or [self._note(Code.STOPPING)]
             case PersistFailed(reason):
                 return self._disk_failed(reason)
-            case DeadlinePassed() | Received() | Unanswered() | Init() | Rejoin() | MembersChanged():
+            case DeadlinePassed() | Received() | Unanswered() | Answered() | Init() | Rejoin() | MembersChanged():
                 pass  # the clock is looked at in `_go_on`; the rest belongs to other strategies
             case _:
                 assert_never(given)

@@ -27,6 +27,7 @@ from primacy.election import guarantees
 from primacy.election.effects import Effect, Extend, OrderRelease, Persist, Record, Send, Start, Stop
 from primacy.election.events import Code, Event
 from primacy.election.inputs import (
+    Answered,
     DeadlinePassed,
     GuardLost,
     Health,
@@ -136,7 +137,7 @@ class RaftStrategy(Remembering):
             case Rejoin(without):
                 self.roll.without = without
                 effects += self._decide_mute(now_ms)
-            case Unanswered() | MembersChanged() | StoreAnswered() | StoreNews():
+            case Unanswered() | Answered() | MembersChanged() | StoreAnswered() | StoreNews():
                 pass  # not of this strategy
             case _:
                 assert_never(given)
