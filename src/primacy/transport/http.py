@@ -2,8 +2,8 @@
 
 A message of the machines is a request, or the answer to one; which is which stands in `messages.py`. What must be
 answered at once is: a request is told to the machine, and what the machine sends back to the one who asked, in that
-very step, is the answer. A call that is refused becomes `Unanswered`, one that is answered `Answered` or the message that
-the answer means; silence becomes nothing at all, as the machines have limits of their own.
+very step, is the answer. A call that is refused becomes `Unanswered`, one that is answered `Answered`, or the message
+that the answer means; silence becomes nothing at all, as the machines have limits of their own.
 
 Real nodes of seed 000 are met on the same paths. They say less, so they are asked more: a look at one is two calls, of
 which the second (`PROBE`) tells whether it leads. What our own nodes add is in the header (`http_wire.py`).

@@ -147,6 +147,11 @@ class Joining:
         self._sentence = "" if joined else f"no cluster was joined yet: {'; '.join(whys) or 'no other node is named'}"
         return joined
 
+    async def join(self, addr: str) -> None:
+        """Joins the cluster there, too. Raises `NotReached`."""
+        if why := await self._join_at(addr):
+            raise NotReached(f"{addr} {why}")
+
     async def _join_at(self, addr: str) -> str:
         """Empty if this node was taken in there; else why not."""
         manager = self.manager
