@@ -92,7 +92,8 @@ HEAD = ("node", "role", "leader", "term", "command", "hold left", "containment",
 
 def _bare(state: dict[str, Any]) -> bool:
     """To lead is all there is (`primacy node start`)."""
-    return bool(state["duty"]["kind"] == "none")
+    kinds = [row["duty"]["kind"] for row in state["rows"] if row["duty"]]
+    return bool(kinds) and all(kind == "none" for kind in kinds)
 
 
 def _row(row: dict[str, Any], state: dict[str, Any]) -> tuple[str, ...]:
