@@ -47,6 +47,17 @@ def refuse(settings: Settings, *, allow_split_brain: bool) -> None:
         _refuse_cluster(settings)
 
 
+def refuse_node(settings: Settings) -> None:
+    """Raises `UsageError` for what `primacy node start` cannot do: it has no duty, so that any strategy will do."""
+    strategy = settings.election.strategy
+    if strategy == "lease":
+        _refuse_lease(settings)
+    elif strategy != "raft":
+        raise UsageError(f"election.strategy = {strategy}: this version of `primacy node` knows raft and lease only")
+    elif len(settings.cluster.manager.nodes) > 1:
+        _refuse_cluster(settings)
+
+
 def _refuse_lease(settings: Settings) -> None:
     url = settings.election.store.url
     if not url:
@@ -57,7 +68,7 @@ def _refuse_lease(settings: Settings) -> None:
             "use a file, sqlite:///leases.db"
         )
     if settings.election.failsafe:
-        raise UsageError("election.failsafe = true: this version of `primacy run` does not know it; leave it out")
+        raise UsageError("election.failsafe = true: this version does not know it; leave it out")
 
 
 def _refuse_cluster(settings: Settings) -> None:

@@ -42,7 +42,7 @@ from primacy.election.messages import Release
 from primacy.election.model import Role, Seat, View
 from primacy.election.raft import RaftStrategy
 from primacy.election.store import holder_id
-from primacy.errors import CannotHere, Unsafe
+from primacy.errors import CannotHere, InUse, Unsafe
 from primacy.loop import QuickLoop
 from primacy.node.ballot import FileDurable
 from primacy.node.clock import Clock, SystemClock
@@ -75,6 +75,8 @@ class Plan(NamedTuple):
     clock: Clock
     duty: Duty | None = None
     """What this process does itself while its node leads; None, without a command: nothing."""
+    waits: bool = True
+    """Another agent of this node runs here: wait for one's turn; else refuse."""
 
 
 def run(plan: Plan) -> int:
@@ -101,6 +103,8 @@ async def _live(plan: Plan, asked: Asked) -> int:
         ends.callback(lock.close)
         notifier = Notifier(os.environ, os.getpid())
         ends.callback(notifier.close)
+        if not plan.waits:
+            _refuse_second(lock, plan.settings)
         await take_turn(lock, plan.settings.election.name, plan.log, asked, notifier)
         if asked.exit_code is not None:
             return asked.exit_code
@@ -109,6 +113,14 @@ async def _live(plan: Plan, asked: Asked) -> int:
             return await agent.live()
         finally:
             await agent.close()
+
+
+def _refuse_second(lock: AgentLock, settings: Settings) -> None:
+    """Raises `InUse` if another agent has this folder. Ours alone from here on, if not."""
+    if not lock.take():
+        raise InUse(
+            f"node {settings.node} runs here already: {lock.holder()} has its folder; primacy node stop {settings.node}"
+        )
 
 
 class Agent:
