@@ -31,17 +31,25 @@ from primacy.election.rank import RankOptions
 from primacy.election.ring import RingStrategy
 from primacy.errors import UsageError
 from primacy.node.clock import Clock
+from primacy.node.folder import Folder
 from primacy.settings import config_hash, timing_of
 from primacy.settings.schema import Settings
 from primacy.settings.timing import RankTiming
 from primacy.transport.http import HttpTransport, Identity
 from primacy.transport.http_join import JoinPlan
-from primacy.transport.http_roll import Entry
-from primacy.transport.http_wire import Credentials, derived_credentials
+from primacy.transport.http_roll import Entry, entries_in
+from primacy.transport.http_wire import Credentials, derived_credentials, encoded, object_in
 from primacy.transport.seal import read_secrets
 
+NO_SECRET = (
+    "cluster.secret_file is missing, and nodes of one cluster need a secret: primacy keygen; or cluster.user and "
+    "cluster.pass, to meet nodes of Ghoti"
+)
 BOOT_BITS = 53
 """As many as any reader of JSON keeps."""
+NODES = "nodes"
+"""In the state folder: the list of a cluster that grows by joining, as it was last."""
+NODES_BYTES_MAX = 1 << 20
 STRATEGIES: dict[str, type[RankStrategy]] = {"bully": BullyStrategy, "ring": RingStrategy}
 Keep = Callable[[dict[str, Any]], None]
 
@@ -62,6 +70,19 @@ def ranked_node(settings: Settings) -> str:
     if not settings.node:
         raise UsageError("which node is this? Say --node ID, or cluster.node in the file: its id in the election")
     return settings.node
+
+
+def refuse_ranked(settings: Settings) -> None:
+    """Raises `UsageError` for what a node of bully or ring cannot do without."""
+    cluster = settings.cluster
+    if cluster.manager.type == "none":
+        raise UsageError(
+            f"election.strategy = {settings.election.strategy} needs other nodes: list them in cluster.manager.nodes, "
+            "or set cluster.manager.addr (and join)"
+        )
+    ranked_node(settings)
+    if not cluster.user and not cluster.secret_file:
+        raise UsageError(NO_SECRET)
 
 
 def ranked_seat(settings: Settings, remembered: tuple[Entry, ...] = ()) -> Seat:
@@ -140,10 +161,7 @@ def credentials_of(settings: Settings) -> tuple[Credentials, ...]:
         passwords = [cluster.password, *([cluster.password_other] if cluster.password_other else [])]
         return tuple(Credentials(cluster.user, password) for password in passwords)
     if not cluster.secret_file:
-        raise UsageError(
-            "cluster.secret_file is missing, and nodes of one cluster need a secret: primacy keygen; or cluster.user "
-            "and cluster.pass, to meet nodes of Ghoti"
-        )
+        raise UsageError(NO_SECRET)
     path = os.path.join(os.path.dirname(settings.source), cluster.secret_file)
     return tuple(derived_credentials(secret) for secret in read_secrets(path))
 
@@ -193,3 +211,45 @@ def tls_of(settings: Settings) -> tuple[ssl.SSLContext, ssl.SSLContext] | None:
             why = getattr(error, "strerror", None) or error
             raise UsageError(f"cluster.manager.tls: {cert}, {key} and {ca} cannot be used: {why}") from None
     return server, client
+
+
+# --- what is remembered -----------------------------------------------------------------------------------------------
+
+
+def recalled(settings: Settings, folder: Folder) -> tuple[Entry, ...]:
+    """The nodes that this one knew before it ended. What cannot be read is no help, and no harm."""
+    if settings.cluster.manager.type == "static":
+        return ()
+    try:
+        return entries_in(object_in(folder.read(NODES, NODES_BYTES_MAX)))
+    except OSError:
+        return ()
+
+
+def keeper(folder: Folder, complain: Callable[[str], None]) -> Keep:
+    """Writes the list, exchanged as a whole. It is a help, not a promise: nothing waits for the disk."""
+
+    def keep(kept: dict[str, Any]) -> None:
+        try:
+            handle = folder.create(NODES + ".new")
+            try:
+                os.write(handle, encoded(kept))
+            finally:
+                os.close(handle)
+            folder.rename(NODES + ".new", NODES)
+        except OSError as error:
+            complain(f"the list of nodes cannot be kept in {folder.path(NODES)}: {error.strerror}")
+
+    return keep
+
+
+def where(settings: Settings, manager: HttpTransport) -> str:
+    """Where this node listens, and how it finds others, as a sentence."""
+    listens = f"node {manager.node} listens on {manager.listen} for other nodes"
+    if manager.joining.plan.fixed:
+        others = ", ".join(f"{entry.node} at {entry.addr}" for entry in manager.roll.others)
+        return f"{listens}, and speaks to {others}"
+    if settings.cluster.manager.join:
+        return f"{listens}, and joins {', '.join(settings.cluster.manager.join)}"
+    known = ", ".join(entry.node for entry in manager.roll.others)
+    return f"{listens}, and asks {known}, whom it remembers" if known else f"{listens}, and begins a cluster"

@@ -45,11 +45,20 @@ from primacy.errors import CannotHere, InUse
 from primacy.settings.timing import RankTiming
 from primacy.transport import Hear, Overhear, ReadyDatagram, Trouble, ignored
 from primacy.transport.http_answers import Answers
-from primacy.transport.http_client import Answer, Calls, Silent
 from primacy.transport.http_join import Joining, JoinPlan
 from primacy.transport.http_roll import Entry, Roll
-from primacy.transport.http_server import Door
-from primacy.transport.http_wire import PROBE, Credentials, Said, as_names, as_text, encoded, id_body, pairs
+from primacy.transport.http_wire import (
+    PROBE,
+    Answer,
+    Credentials,
+    Said,
+    Silent,
+    as_names,
+    as_text,
+    encoded,
+    id_body,
+    pairs,
+)
 from primacy.transport.layout import packed_word, unpacked_word
 from primacy.transport.links import Links
 from primacy.transport.tally import Tally
@@ -114,6 +123,10 @@ class HttpTransport:
         tls: tuple[ssl.SSLContext, ssl.SSLContext] | None = None,
     ) -> None:
         """`credentials`: the first is used, all are accepted. `tls`: of the server, of the client."""
+        # aiohttp is loaded by those who need it: it takes as long as everything else of a node's start
+        from primacy.transport.http_client import Calls  # noqa: PLC0415
+        from primacy.transport.http_server import Door  # noqa: PLC0415
+
         self.identity = identity
         self.node = identity.node
         self.listen = listen

@@ -25,9 +25,10 @@ from primacy.election.messages import (
     Won,
 )
 from primacy.transport.http_roll import Entry
-from primacy.transport.http_server import Asked, Reply
 from primacy.transport.http_wire import (
     WORDS_BYTES_MAX,
+    Asked,
+    Reply,
     Said,
     address_of,
     encoded,

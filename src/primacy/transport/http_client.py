@@ -10,32 +10,16 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import aiohttp
 
-from primacy.transport.http_wire import ANSWER_BYTES_MAX, HEADER, Said
+from primacy.transport.http_wire import ANSWER_BYTES_MAX, HEADER, Answer, Said, Silent
 
 CALLS_MAX = 256
 """Under way at one time; more are not made. A leader of a hundred nodes has two hundred."""
 PER_NODE_MAX = 8
 POOLED_S = 30.0
 """Shorter than any real node keeps an idle connection (60 s at the least)."""
-
-
-class Answer(NamedTuple):
-    """What came back."""
-
-    status: int
-    said: Said
-    body: bytes
-
-
-class Silent(NamedTuple):
-    """Nothing came back. `refused`: nobody listens there, which is known at once."""
-
-    refused: bool
-    why: str
 
 
 class Calls:

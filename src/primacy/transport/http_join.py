@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from primacy.election.messages import Alive, Origin
 from primacy.errors import NotReached
 from primacy.transport import Trouble
-from primacy.transport.http_client import Answer
 from primacy.transport.http_roll import HEARSAY, Entry, kept
 from primacy.transport.http_wire import (
+    Answer,
     Said,
     address_of,
     id_body,

@@ -15,12 +15,12 @@ import resource
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from primacy.transport.http_wire import BODY_BYTES_MAX, HEADER, WORDS_BYTES_MAX
+from primacy.transport.http_wire import BODY_BYTES_MAX, HEADER, WORDS_BYTES_MAX, Asked, Reply
 
 IDLE_S = 120.0
 """A connection that has asked something stays; Go's pool keeps it for 90 s."""
@@ -38,34 +38,13 @@ MUTE_S = 3.0
 """So long a request stays unanswered whose link was cut: longer than most callers wait."""
 
 
-class Asked(NamedTuple):
-    """A request, read whole."""
-
-    method: str
-    path: str
-    authorization: str | None
-    header: str | None
-    body: bytes
-    too_long: bool
-    remote: str
-
-
-class Reply(NamedTuple):
-    """Its answer."""
-
-    status: int
-    body: bytes = b""
-    said: str = ""
-    kind: str = "application/json"
-
-
-Answer = Callable[[Asked], Awaitable[Reply | None]]
+Respond = Callable[[Asked], Awaitable[Reply | None]]
 
 
 class Door:
     """Serves on a socket that listens already."""
 
-    def __init__(self, answer: Answer, complain: Callable[[str], None]) -> None:
+    def __init__(self, answer: Respond, complain: Callable[[str], None]) -> None:
         self.answer = answer
         self.complain = complain
         self.hung_up = 0

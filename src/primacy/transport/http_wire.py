@@ -213,3 +213,42 @@ def as_names(names: Iterable[str]) -> str:
 
 def as_text(data: bytes) -> str:
     return base64.b64encode(data).decode()
+
+
+# --- requests and answers, as both ends of a socket have them ---------------------------------------------------------
+
+
+class Asked(NamedTuple):
+    """A request, read whole."""
+
+    method: str
+    path: str
+    authorization: str | None
+    header: str | None
+    body: bytes
+    too_long: bool
+    remote: str
+
+
+class Reply(NamedTuple):
+    """Its answer."""
+
+    status: int
+    body: bytes = b""
+    said: str = ""
+    kind: str = "application/json"
+
+
+class Answer(NamedTuple):
+    """What came back."""
+
+    status: int
+    said: Said
+    body: bytes
+
+
+class Silent(NamedTuple):
+    """Nothing came back. `refused`: nobody listens there, which is known at once."""
+
+    refused: bool
+    why: str
