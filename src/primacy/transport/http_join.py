@@ -51,11 +51,12 @@ PUSHED_MAX = 32
 KEEP_S = 0.2
 """After a change the list is written to the disk: several changes at once are written once."""
 STORM_S = 10.0
-STORM_LEAST = 6
+STORM_LEAST = 3
 """A known join that comes more often than this, and more often than once per node, within `STORM_S` is an echo."""
 HELD_S = 30.0
 """So long the teller of an echo waits; one after the other, so that they do not begin again together."""
-HELD_MAX = 64
+HELD_MAX = 512
+"""Tellers that are kept waiting at one time. Of three real nodes each doubles what it hears, until all of them wait."""
 
 
 class JoinPlan(NamedTuple):
@@ -239,7 +240,7 @@ class Joining:
             times.popleft()
         if len(self._echoes) > 256:
             self._echoes.clear()
-        if len(times) > max(STORM_LEAST, 2 * len(self.manager.roll.entries)) and self._held < HELD_MAX:
+        if len(times) > max(STORM_LEAST, len(self.manager.roll.others)) and self._held < HELD_MAX:
             self._held += 1
             self.manager.tally.count("echoes_held")
             try:

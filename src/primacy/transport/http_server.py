@@ -93,9 +93,14 @@ class Door:
             self._sweep = None
         if self._listener is not None:
             self._listener.close()
+            for _ in range(3):  # those that were just taken are made in the loop's next turns
+                await asyncio.sleep(0)
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+        for each in tuple(self._since):
+            if each.transport is not None:
+                each.transport.abort()
 
     # --- one request --------------------------------------------------------------------------------------------------
 
