@@ -109,24 +109,32 @@ class Joining:
         """With `retry` in the background. Raises `NotReached` without, if nobody takes this node in."""
         if self.plan.fixed:
             return
-        targets = self.plan.join or tuple(entry.addr for entry in self.manager.roll.others)
-        if self.plan.join and not self.plan.retry:
-            if not await self._try(targets):
-                raise NotReached(f"{self._sentence}; cluster.manager.join_retry is off, so this node ends")
-        elif targets:
-            self._task = self.manager.spawn(self._keep_trying(targets))
+        if not self.plan.join:
+            self._task = self.manager.spawn(self._greet())
+        elif self.plan.retry:
+            self._task = self.manager.spawn(self._keep_trying(self.plan.join))
+        elif not await self._try(self.plan.join):
+            raise NotReached(f"{self._sentence}; cluster.manager.join_retry is off, so this node ends")
+
+    async def _greet(self) -> None:
+        """One that begins a cluster, and remembers others, says once where it is now.
+
+        To nodes of ours only: real ones that live remember it, and would pass the word on and on.
+        """
+        manager = self.manager
+        for entry in manager.roll.others:
+            found = await manager.calls.call("GET", entry.addr, "/heartbeat", None, manager.header(entry.node), FETCH_S)
+            if isinstance(found, Answer) and found.said.node == entry.node and not await self._join_at(entry.addr):
+                return
 
     async def _keep_trying(self, targets: tuple[str, ...]) -> None:
-        """One that remembers others tries once: they know it, too, and the leader will speak to it."""
         wait_s = AGAIN_FIRST_S
-        while not await self._try(targets) and self.plan.join and not self.manager.closed:
+        while not await self._try(targets) and not self.manager.closed:
             pause_s = wait_s * (0.75 + self._random.random() / 2)
             self._sentence += f"; next try in {pause_s:.1f} s"
             await asyncio.sleep(pause_s)
             wait_s = min(AGAIN_MAX_S, wait_s * 2)
             targets = self._with_remembered(targets)
-        if not self.plan.join:
-            self._sentence = ""
 
     def _with_remembered(self, targets: tuple[str, ...]) -> tuple[str, ...]:
         """Whoever is listed knows the cluster as well as the node that the file names."""
