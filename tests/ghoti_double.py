@@ -14,12 +14,15 @@ import base64
 import contextlib
 import json
 import random
+import socket
 from collections import Counter
 from collections.abc import Coroutine
 from typing import Any
 
 import aiohttp
-from aiohttp import web
+
+from primacy.transport.http_server import Door
+from primacy.transport.http_wire import Asked, Reply
 
 BEAT_S = 2.0
 LOOK_LIMIT_S = 2.0
@@ -45,7 +48,7 @@ class Double:
         """How long it takes to answer a look."""
         self._dead = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._runner: web.ServerRunner | None = None
+        self._door: Door | None = None
         self._session: aiohttp.ClientSession | None = None
 
     @property
@@ -66,26 +69,20 @@ class Double:
             self.leader = answer.get("leader", "")
         else:
             self.leader = self.node
-        self._runner = web.ServerRunner(web.Server(self._answer, access_log=None), shutdown_timeout=0.1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True).start()
+        self._door = Door(self._answer, print)
+        await self._door.open(socket.create_server(("127.0.0.1", self.port), backlog=512), None)
         self.up = True
         self._spawn(self._watch())
 
     async def kill(self) -> None:
         self.up, self._dead = False, True
-        if self._runner is not None:
-            for site in tuple(self._runner.sites):
-                await site.stop()
-            await asyncio.sleep(0.01)
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._door is not None:
+            await self._door.close()
         if self._session is not None:
             await self._session.close()
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
         await asyncio.sleep(0.01)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -98,43 +95,43 @@ class Double:
 
     # --- what it answers ---
 
-    async def _answer(self, request: web.BaseRequest) -> web.Response:
+    async def _answer(self, request: Asked) -> Reply:
         path = request.path
         self.heard[path] += 1
         if path == "/heartbeat":
             if self.slow_s:
                 await asyncio.sleep(self.slow_s)
-            return _empty(200 if self.up else 503)
+            return Reply(200 if self.up else 503)
         if path not in ("/join", "/remove", "/election", "/coordinator"):
-            return _empty(200)
+            return Reply(200)
         if path == "/remove" and not self.leads:
-            return _empty(400)
-        if request.headers.get("Authorization") != self.auth:
-            return _empty(400)
+            return Reply(400)
+        if request.authorization != self.auth:
+            return Reply(400)
         if path == "/election":
             self._spawn(self._elect())
-            return _empty(200)
-        body = _texts(await request.read())
+            return Reply(200)
+        body = _texts(request.body)
         if body is None:
-            return _empty(400)
+            return Reply(400)
         if path == "/join":
             return self._joined(body)
         if "id" not in body:
-            return _empty(400)
+            return Reply(400)
         if path == "/remove":
             self.peers.pop(body["id"], None)
         else:
             self.leader = body["id"]
-        return _empty(200)
+        return Reply(200)
 
-    def _joined(self, body: dict[str, str]) -> web.Response:
+    def _joined(self, body: dict[str, str]) -> Reply:
         if len(body) != 2 or "addr" not in body or "id" not in body:
-            return _empty(400)
+            return Reply(400)
         self.peers[body["id"]] = body["addr"]
         peers = {**self.peers, self.node: self.addr}
         said = json.dumps({"leader": self.leader, "peers": dict(sorted(peers.items()))}, separators=(",", ":"))
         self._spawn(self._tell_on(body["id"], body["addr"]))
-        return web.Response(body=f"{said}\n".encode(), headers={"Content-Type": "application/json"})
+        return Reply(200, f"{said}\n".encode())
 
     async def _tell_on(self, node: str, addr: str) -> None:
         others = [(name, at) for name, at in self.peers.items() if name not in (node, self.node)]
@@ -194,12 +191,6 @@ class Double:
             method, f"http://{at}{path}", data=data, headers=headers, timeout=timeout
         ) as answer:
             return answer.status, await answer.read()
-
-
-def _empty(status: int) -> web.Response:
-    answer = web.Response(status=status)
-    answer.headers.pop("Content-Type", None)
-    return answer
 
 
 def _texts(body: bytes) -> dict[str, str] | None:

@@ -371,6 +371,7 @@ def test_limitation_4_ids_compare_as_bytes_or_by_their_numbers() -> None:
         election = {**QUICK, "rank": rank}
         await nodes.start("first", election=election)
         for name in ("node9", "node10"):
+            await asyncio.sleep(0.01)  # of two that start in one millisecond the higher id is the younger
             await nodes.start(name, ["first"], election=election)
         await knows(nodes, ["first", "node9", "node10"])
         await nodes.kill("first")
