@@ -71,6 +71,7 @@ PROCESSES = (
     "tests/test_fence.py",
     "tests/test_fence_process.py",
     "tests/test_examples.py",
+    "tests/test_slots_process.py",
 )
 PARTS = {
     "core": "tests.proof_core",
