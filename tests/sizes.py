@@ -45,6 +45,7 @@ PROCESSES = (
     "tests/test_guard_lease.py",
     "tests/test_faults_lease.py",
     "tests/test_run_lease.py",
+    "tests/test_node.py",
     "tests/test_bench_failover.py",
     "tests/test_faults_members.py",
     "tests/test_faults_ballot.py",
@@ -72,6 +73,7 @@ PROCESSES = (
     "tests/test_fence_process.py",
     "tests/test_examples.py",
     "tests/test_slots_process.py",
+    "tests/test_slots_cluster.py",
 )
 PARTS = {
     "core": "tests.proof_core",

@@ -6,6 +6,7 @@ A wait of a conversation moves that clock, so that no test depends on how fast t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import ssl
@@ -122,6 +123,21 @@ class Client:
     def ask(self, line: bytes, wanted: bytes) -> None:
         self.send(line)
         self.expect(wanted)
+
+    def line(self) -> bytes:
+        """The next one, or what there is of it at the end."""
+        got = b""
+        while not got.endswith(b"\n") and (more := self.sock.recv(1)):
+            got += more
+        return got
+
+    def rest(self) -> bytes:
+        """All that comes until the server hangs up."""
+        got = b""
+        with contextlib.suppress(ConnectionResetError):
+            while more := self.sock.recv(4_096):
+                got += more
+        return got
 
     def silent(self, for_s: float) -> None:
         self.sock.settimeout(for_s)

@@ -13,7 +13,6 @@ from pathlib import Path
 from tests.test_cli_agent import Node, Say, alive, say  # noqa: F401
 
 from primacy.agent.care import Care
-from primacy.agent.child import child_of
 from primacy.agent.hooks import WAITING_MAX, Hooks
 from primacy.agent.notify import Notifier
 from primacy.election.events import Code, Event
@@ -159,10 +158,9 @@ class Around:
 
     def __init__(self, tmp_path: Path) -> None:
         settings = of_mapping({"run": {"command": ["true"]}})
-        child = child_of(settings.run, str(tmp_path), None, None, os.environ)
         self.leads, self.term, self.preceding = False, 0, 0
         self.elsewhere = ("", 0)
-        self.care = Care(settings, "a", child, SystemClock(), self, Notifier({}, 0))
+        self.care = Care(settings, "a", str(tmp_path), SystemClock(), self, Notifier({}, 0))
         self.hooks: list[tuple[str, str]] = []
         self.care.hooks.happened = lambda kind, told: self.hooks.append((kind, told["PRIMACY_TERM"]))  # type: ignore[method-assign]
 

@@ -16,7 +16,7 @@ import pytest
 from tests.test_cli_agent import FILE, Node, Say, alive, free_ports, say, write_secret  # noqa: F401
 from tests.test_cluster import tree
 
-from primacy.agent.process_duty import DutyView
+from primacy.agent.duty import DutyView
 from primacy.agent.state import forget_pause, is_paused, keep_pause
 from primacy.control import Approve, Snapshot
 from primacy.control.orders import order_of

@@ -47,6 +47,27 @@ def refuse(settings: Settings, *, allow_split_brain: bool) -> None:
         _refuse_cluster(settings)
 
 
+def refuse_slots(settings: Settings) -> None:
+    """Raises `UsageError` for what `primacy slots serve` cannot do. Slots promise no more than their strategy does."""
+    if settings.election.strategy not in ("raft", "lease"):
+        raise UsageError(
+            f"election.strategy = {settings.election.strategy}: this version of `primacy slots serve` knows raft and "
+            "lease, and serves alone without a `cluster` section"
+        )
+    refuse_node(settings)
+
+
+def refuse_node(settings: Settings) -> None:
+    """Raises `UsageError` for what `primacy node start` cannot do: it has no duty, so that any strategy will do."""
+    strategy = settings.election.strategy
+    if strategy == "lease":
+        _refuse_lease(settings)
+    elif strategy != "raft":
+        raise UsageError(f"election.strategy = {strategy}: this version of `primacy node` knows raft and lease only")
+    elif len(settings.cluster.manager.nodes) > 1:
+        _refuse_cluster(settings)
+
+
 def _refuse_lease(settings: Settings) -> None:
     url = settings.election.store.url
     if not url:
@@ -57,7 +78,7 @@ def _refuse_lease(settings: Settings) -> None:
             "use a file, sqlite:///leases.db"
         )
     if settings.election.failsafe:
-        raise UsageError("election.failsafe = true: this version of `primacy run` does not know it; leave it out")
+        raise UsageError("election.failsafe = true: this version does not know it; leave it out")
 
 
 def _refuse_cluster(settings: Settings) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Protocol
 
-from primacy.agent.child import Child, told
+from primacy.agent.child import told
 from primacy.agent.errand import outer_environment
 from primacy.agent.health import HealthCare
 from primacy.agent.hooks import Hooks
@@ -74,17 +74,15 @@ class Host(Protocol):
 class Care:
     """One node's hooks, probes and supervisor."""
 
-    def __init__(
-        self, settings: Settings, node: str, child: Child, clock: Clock, host: Host, notifier: Notifier
-    ) -> None:
+    def __init__(self, settings: Settings, node: str, cwd: str, clock: Clock, host: Host, notifier: Notifier) -> None:
         run = settings.run
         self.settings = settings
         self.node = node
         self.host = host
         self.notifier = notifier
-        self.hooks = Hooks(run.hooks, run.hook_ms, child.cwd, lambda well, text: host.remark("hook", well, text))
+        self.hooks = Hooks(run.hooks, run.hook_ms, cwd, lambda well, text: host.remark("hook", well, text))
         self.health = HealthCare(
-            run.health, clock, child.cwd, host.tell, lambda well, text: host.remark("health", well, text)
+            run.health, clock, cwd, host.tell, lambda well, text: host.remark("health", well, text)
         )
         self._ran = ("", 0)
         """Whose command ran in the newest term of which this node knows that, and that term."""

@@ -14,14 +14,14 @@ import base64
 import contextlib
 import os
 from collections import deque
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, assert_never
+from collections.abc import Callable, Mapping
+from typing import Any, assert_never
 
 from primacy.agent.child import Child, told
+from primacy.agent.duty import Boss, DutyView
 from primacy.agent.gatekeeper import GateKeeper
 from primacy.agent.guard_link import GuardLink
 from primacy.agent.lease_file import LeaseFile
-from primacy.election.inputs import Input
 from primacy.election.messages import Release
 from primacy.election.model import Leadership
 from primacy.loop import alarm
@@ -30,7 +30,7 @@ from primacy.node.lock import RunLock
 from primacy.settings.timing import Timing
 from primacy.transport import ReadyDatagram
 from primacy.watchdog import machine
-from primacy.watchdog.machine import Note, Phase, State, Watchdog
+from primacy.watchdog.machine import Phase, State, Watchdog
 
 LOCK_LOOK_S = 0.005
 """How often a held run lock is looked at: a dying tree is gone in milliseconds."""
@@ -53,42 +53,6 @@ Rights = Callable[[Leadership], tuple[int, str] | None]
 
 None: there is no such process now, so that the others wait out the hold should the agent be killed.
 """
-
-
-class DutyView(NamedTuple):
-    """How the duty stands, in the words of the state document."""
-
-    kind: str
-    state: State
-    since_ms: int
-    pid: int
-    run: int
-    containment: str
-    containment_why: str
-
-
-class Boss(Protocol):
-    """Whom the duty reports to: the agent."""
-
-    def tell(self, given: Input) -> None:
-        """For the election."""
-        ...
-
-    def note(self, note: Note) -> None:
-        """For the log."""
-        ...
-
-    def complain(self, sentence: str) -> None:
-        """For the log: something that should not be."""
-        ...
-
-    def give_up(self, code: int) -> None:
-        """There will be no further start here."""
-        ...
-
-    def stepped(self) -> None:
-        """After each step: the moment to see whether all is over."""
-        ...
 
 
 class ProcessDuty:
@@ -195,9 +159,20 @@ class ProcessDuty:
         """In the users' words."""
         return State.WAITING if self.gate.waits else self.watchdog.state
 
+    @property
+    def term(self) -> int:
+        """Of the work that is there, or is waited with; 0 for none."""
+        return self.watchdog.term or self.gate.gate.term
+
     def view(self) -> DutyView:
         dog = self.watchdog
         return DutyView("process", self.state, dog.since_ms, dog.pid, dog.run, self.containment, self.containment_why)
+
+    def looked(self, leader: str) -> None:
+        """Who leads elsewhere is no matter to a command that does not run."""
+
+    def counters(self) -> Mapping[str, int]:
+        return {}
 
     def watch_lock(self) -> None:
         """Look until the run lock is free, quickly at first."""

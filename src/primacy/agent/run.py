@@ -1,7 +1,8 @@
-"""The life of `primacy run`: take the folder, wait for one's turn, lead, run the command, end in order.
+"""The life of an agent: take the folder, wait for one's turn, lead, do what a leader does, end in order.
 
 One agent per election and machine; a second one waits and says for whom. It ends when it is told to (a signal), or when
-the command is done and is not to be started again: always stop, confirm, release, in this order.
+its duty is done and is not to be started again: always stop, confirm, release, in this order. What the duty is (a
+command, the slot server, nothing) stands in the plan; everything else is the same.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from primacy.agent.care import Care
 from primacy.agent.child import Child
 from primacy.agent.correspondence import Correspondence
 from primacy.agent.desk import Desk
+from primacy.agent.duty import Duty, HostedDuty, Nothing, Performer, Spans
 from primacy.agent.gatekeeper import GateKeeper
 from primacy.agent.lease_file import LeaseFile, lease_folder
 from primacy.agent.log import Level, Log
@@ -40,7 +42,7 @@ from primacy.election.messages import Release
 from primacy.election.model import Role, Seat, View
 from primacy.election.raft import RaftStrategy
 from primacy.election.store import holder_id
-from primacy.errors import CannotHere, Unsafe
+from primacy.errors import CannotHere, InUse, Unsafe
 from primacy.loop import QuickLoop
 from primacy.node.ballot import FileDurable
 from primacy.node.clock import Clock, SystemClock
@@ -64,18 +66,23 @@ SAY_AGAIN_MS = 60_000
 
 
 class Plan(NamedTuple):
-    """All that a run needs to know, checked."""
+    """All that a life needs to know, checked."""
 
     settings: Settings
-    child: Child
+    child: Child | None
+    """The command; None: the duty is done in this process."""
     log: Log
     clock: Clock
+    duty: Duty | None = None
+    """What this process does itself while its node leads; None, without a command: nothing."""
+    waits: bool = True
+    """Another agent of this node runs here: wait for one's turn; else refuse."""
 
 
 def run(plan: Plan) -> int:
     """Until the end; returns the exit code."""
     if not sys.platform.startswith("linux"):
-        raise CannotHere("primacy run needs Linux: its guard stands on kernel timers and process namespaces")
+        raise CannotHere("a node of primacy needs Linux: it stands on kernel clocks, timers and process namespaces")
     with asyncio.Runner(loop_factory=QuickLoop) as runner:
         return runner.run(_run(plan))
 
@@ -96,6 +103,8 @@ async def _live(plan: Plan, asked: Asked) -> int:
         ends.callback(lock.close)
         notifier = Notifier(os.environ, os.getpid())
         ends.callback(notifier.close)
+        if not plan.waits:
+            _refuse_second(lock, plan.settings)
         await take_turn(lock, plan.settings.election.name, plan.log, asked, notifier)
         if asked.exit_code is not None:
             return asked.exit_code
@@ -106,8 +115,16 @@ async def _live(plan: Plan, asked: Asked) -> int:
             await agent.close()
 
 
+def _refuse_second(lock: AgentLock, settings: Settings) -> None:
+    """Raises `InUse` if another agent has this folder. Ours alone from here on, if not."""
+    if not lock.take():
+        raise InUse(
+            f"node {settings.node} runs here already: {lock.holder()} has its folder; primacy node stop {settings.node}"
+        )
+
+
 class Agent:
-    """One node, alone or of several, with its command. The duty's boss, and the driver's listener."""
+    """One node, alone or of several, with its duty: whose boss it is. The driver's listener."""
 
     def __init__(self, plan: Plan, folder: Folder, asked: Asked, notifier: Notifier) -> None:
         self.settings = settings = plan.settings
@@ -123,29 +140,21 @@ class Agent:
         self.run_lock = RunLock(folder)
         durable = self._assemble(seat)
         self.transport = transport_of(settings, seat, self.complain)
-        election = settings.election.name
-        lease = LeaseFile(lease_folder(folder.where, os.environ, os.geteuid()), election, self.clock, self.complain)
-        policy = Policy(Restart(settings.run.restart), settings.run.stop_ms, settings.run.restart_limit)
-        timing = holding_times(settings)
-        self.care = Care(settings, self.node, plan.child, self.clock, self, notifier)
+        cwd = plan.child.cwd if plan.child is not None else os.getcwd()
+        self.care = Care(settings, self.node, cwd, self.clock, self, notifier)
         rule = Rule(settings.election.mode == "manual", bool(settings.run.fence_command), settings.run.fence_ms)
         self.gate = GateKeeper(
-            Gate(timing, rule, self.node), self.clock, settings.run.fence_command, plan.child.cwd, self.care.fence_told
-        )
-        self.duty = ProcessDuty(
-            election,
-            plan.child,
-            Watchdog(timing, policy),
-            timing,
+            Gate(holding_times(settings), rule, self.node),
             self.clock,
-            self.run_lock,
-            lease,
-            settings.run.require_containment,
-            self,
-            self.gate,
-            self.ready_release,
-            self.stored.releasers.right if self.stored is not None else None,
+            settings.run.fence_command,
+            cwd,
+            self.care.fence_told,
         )
+        self.duty: Performer
+        if plan.child is not None:
+            self.duty = self._process_duty(plan.child)
+        else:
+            self.duty = self._hosted_duty(plan.duty or Nothing())
         self.meter = Meter()
         metered = MeteredDurable(durable, self.meter)
         self.driver = Driver(self.strategy, self.clock, metered, self.duty, self.recorded, self.transport, self.stored)
@@ -191,6 +200,31 @@ class Agent:
         self.stored = Stored(settings, store, timing, holder, self.complain)
         return tokens
 
+    def _process_duty(self, child: Child) -> ProcessDuty:
+        settings, timing, election = self.settings, holding_times(self.settings), self.settings.election.name
+        where = lease_folder(self.folder.where, os.environ, os.geteuid())
+        policy = Policy(Restart(settings.run.restart), settings.run.stop_ms, settings.run.restart_limit)
+        return ProcessDuty(
+            election,
+            child,
+            Watchdog(timing, policy),
+            timing,
+            self.clock,
+            self.run_lock,
+            LeaseFile(where, election, self.clock, self.complain),
+            settings.run.require_containment,
+            self,
+            self.gate,
+            self.ready_release,
+            self.stored.releasers.right if self.stored is not None else None,
+        )
+
+    def _hosted_duty(self, duty: Duty) -> HostedDuty:
+        timing = holding_times(self.settings)
+        spans = Spans(self.settings.run.stop_ms, timing.kill_at_ms - timing.term_at_ms)
+        send = self.send_release if self.transport is not None else None
+        return HostedDuty(duty, spans, self.clock, self.run_lock, self, self.gate, send)
+
     async def live(self) -> int:
         """Until nothing is left to do."""
         asyncio.get_running_loop().set_exception_handler(self._broken)
@@ -209,7 +243,7 @@ class Agent:
         self.asked.agent = self
         self.meter.start()
         if self.stored is not None:
-            self.stored.start(self.driver.give)
+            self.stored.start(self.driver.give, releasers=isinstance(self.duty, ProcessDuty))
             self.log.info(f"node {self.node} stands for the lease {self.settings.election.name}", node=self.node)
         if is_paused(self.folder):
             self.log.info(f"node {self.node} was paused before this start and stays so: primacy resume")
@@ -249,6 +283,8 @@ class Agent:
         self.run_lock.close()
 
     def _say_containment(self) -> None:
+        if not isinstance(self.duty, ProcessDuty):
+            return
         found, why = self.duty.containment, self.duty.containment_why
         if not found:
             raise CannotHere("the guard process could not be started; the lines above say why")
@@ -279,13 +315,19 @@ class Agent:
     def asked_to_end(self, times: int) -> None:
         """Once: in order, with the command's own stop time. Twice: now."""
         if times == 1:
-            self.log.info("was asked to end: stops the command, then releases")
+            what = "stops the command, then releases" if self._guards else "hands over, then ends"
+            self.log.info(f"was asked to end: {what}")
         else:
-            self.log.warn("was asked to end again: kills the command")
+            self.log.warn(f"was asked to end again: {'kills the command' if self._guards else 'ends at once'}")
             self.duty.hurry()
         self._end()
         if times > PATIENCE or (times > 1 and (self.duty.is_orphaned or self.duty.is_over)):
             self._finish(None)
+
+    @property
+    def _guards(self) -> bool:
+        """It has a command to stop."""
+        return isinstance(self.duty, ProcessDuty)
 
     def give_up(self, code: int) -> None:
         self.exit_code = code
@@ -325,6 +367,7 @@ class Agent:
         if self.correspondence is not None:
             self.correspondence.stepped()
         self.care.looked()
+        self.duty.looked(self.strategy.leader if self.strategy.leader != self.node else "")
         if self.stored is not None:
             self._look_for_the_end()
         if self.strategy.role is Role.MUTED and self._mute_timer is None and not self.alone:
@@ -360,10 +403,17 @@ class Agent:
     def ready_release(self, release: Release) -> list[ReadyDatagram]:
         return self.transport.ready_release(release) if self.transport is not None else []
 
+    def send_release(self, release: Release) -> None:
+        """To all others, at once: nothing of this leadership is left."""
+        if self.transport is not None:
+            for name in self.strategy.seat.membership.ids:
+                if name != self.node:
+                    self.transport.send(name, release)
+
     def note(self, note: Note) -> None:
         level, text = of_note(note)
         self.log.say(level, text, code=note.what, node=self.node, run=note.run)
-        self.record(self.duty.watchdog.term or self.gate.gate.term, note.what, text, note.number)
+        self.record(self.duty.term, note.what, text, note.number)
         self.care.noted(note)
 
     def complain(self, sentence: str) -> None:
@@ -413,7 +463,7 @@ class Agent:
         return self.duty.state
 
     def pid(self) -> int:
-        return self.duty.watchdog.pid
+        return self.duty.view().pid
 
     def preceding_term(self) -> int:
         return self.strategy.preceding_term
@@ -428,20 +478,20 @@ class Agent:
         return max(ran, key=lambda each: each[1], default=("", 0))
 
     def snapshot(self) -> Snapshot:
-        now_ms = self.clock.now_ms()
-        talk, transport, stored = self.correspondence, self.transport, self.stored
+        now_ms, duty = self.clock.now_ms(), self.duty.view()
+        talk, transport = self.correspondence, self.transport
         return Snapshot(
             settings=self.settings,
             node=self.node,
             view=self.strategy.view(now_ms),
-            duty=self.duty.view(),
+            duty=duty,
             heard_ms=self._heard_ms(now_ms),
-            counters=transport.counters if transport is not None else stored.counters if stored is not None else {},
+            counters=self._counters(),
             now_ms=now_ms,
             wall_ms=self.clock.wall_ms(),
             ending=self.ending,
             health=self.care.health.sentence,
-            containment=containment_sentence(self.duty.containment, self.duty.containment_why),
+            containment=containment_sentence(duty.containment, duty.containment_why) if duty.containment else "",
             approval_term=self.gate.approval_term,
             others=talk.others if talk is not None else self._in_store(now_ms),
             troubles=transport.troubles if transport is not None else (),
@@ -450,6 +500,14 @@ class Agent:
             links=self.links(),
             meters=self.meter.readings(),
         )
+
+    def _counters(self) -> dict[str, int]:
+        counted = dict(self.duty.counters())
+        if self.transport is not None:
+            counted.update(self.transport.counters)
+        elif self.stored is not None:
+            counted.update(self.stored.counters)
+        return counted
 
     def _heard_ms(self, now_ms: int) -> dict[str, int]:
         if isinstance(self.strategy, LeaseStrategy):
@@ -461,7 +519,7 @@ class Agent:
 
     def changing(self) -> tuple[Any, ...]:
         """What is worth telling the others soon, without the cost of a snapshot."""
-        strategy, dog = self.strategy, self.duty.watchdog
+        strategy, duty = self.strategy, self.duty.view()
         return (
             strategy.role,
             strategy.term,
@@ -469,8 +527,8 @@ class Agent:
             isinstance(strategy, RaftStrategy) and strategy.muted,
             strategy.paused,
             strategy.healthy,
-            dog.state,
-            dog.pid,
+            duty.state,
+            duty.pid,
             self.gate.gate.phase,
         )
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
-from random import Random
 
 from primacy.agent.asked import Asked
 from primacy.agent.log import Log
-from primacy.agent.slots_duty import server_of
+from primacy.agent.slots_duty import served, server_of
 from primacy.loop import QuickLoop
 from primacy.node.clock import Clock
 from primacy.settings.schema import Settings
@@ -24,7 +22,7 @@ def serve_alone(settings: Settings, log: Log, clock: Clock) -> int:
 async def _serve(settings: Settings, log: Log, clock: Clock) -> int:
     asked = Asked()
     sockets = listening(settings.slots.addr)
-    server = server_of(settings, clock, Random(secrets.randbits(64)), log.warn)
+    server = server_of(settings, clock, log.warn)
     try:
         await server.start(sockets)
         server.lead(FOR_EVER_MS)
@@ -34,12 +32,3 @@ async def _serve(settings: Settings, log: Log, clock: Clock) -> int:
         await server.close()
         await asked.settle()
     return asked.exit_code or 0
-
-
-def served(settings: Settings, address: str) -> str:
-    """Where, and what: one sentence."""
-    slots = settings.slots
-    count = len(slots.numbered)
-    what = f"{count} slot{'s' if count != 1 else ''}" if count else "no slot, for none is configured,"
-    sealed = " behind TLS" if slots.tls.cert else ""
-    return f"serves {what} on {address}, protocol {slots.protocol}{sealed}"

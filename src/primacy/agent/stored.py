@@ -50,9 +50,11 @@ class Stored:
         self._tell: Callable[[Input], None] = lambda _: None
         self.port = self.thread.port(name, self._deliver, lambda: self._deliver(StoreNews()))
 
-    def start(self, tell: Callable[[Input], None]) -> None:
+    def start(self, tell: Callable[[Input], None], *, releasers: bool) -> None:
+        """`releasers`: there is a guard, to whom the right to release after our death can be given."""
         self._tell = tell
-        self.releasers.keep_spare()
+        if releasers:
+            self.releasers.keep_spare()
 
     def ask(self, number: int, request: StoreRequest) -> None:
         self.port.ask(number, request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import re
 from collections.abc import Callable
@@ -11,8 +12,12 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from primacy.cli.call import Call
+from primacy.control import ADDRESS_FILE
 from primacy.control.client import Found, ask, find
 from primacy.errors import NotReached, UsageError
+
+NODES = "nodes"
+"""Below the state folder: a folder for each node that was started on this machine without a file, by its id."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,28 +68,106 @@ class Place(NamedTuple):
         return NotReached(_nobody(self.above, self.folder, self.election))
 
 
-def local(call: Call, config: str | None, election: str | None, state_dir: str | None) -> Local:
-    """The node that runs here, or `NotReached` with the command that starts one."""
-    where = place(call, config, election, state_dir)
+def local(
+    call: Call, config: str | None, election: str | None, state_dir: str | None, cluster: str | None = None
+) -> Local:
+    """The node that runs here, or `NotReached` with the command that starts one.
+
+    Several may run here, each with a folder of its own (`node start`): then any of them can say how the cluster stands.
+    """
+    return _local(call, place(call, config, election, state_dir, cluster), exact=False)
+
+
+def this_node(call: Call, config: str | None, election: str | None, state_dir: str | None) -> Local:
+    """The same, for a command that is for this very node: if several run here, `--node` must say which."""
+    return _local(call, place(call, config, election, state_dir), exact=True)
+
+
+def _local(call: Call, where: Place, *, exact: bool) -> Local:
     found = find(where.folder, call.at)
-    if found is None:
-        raise where.nobody()
-    return Local(where.folder, where.election, found)
+    if found is not None:
+        return Local(where.folder, where.election, found)
+    started = _started(where)
+    if call.node is not None and started:
+        if call.node not in started:
+            raise NotReached(f"node {call.node[:80]} does not run here; {', '.join(started)} does")
+        return started[call.node]
+    if exact and len(started) > 1:
+        raise UsageError(f"several nodes run here: say primacy --node ID ..., with one of {', '.join(started)}")
+    for one in started.values():
+        return one
+    raise where.nobody()
 
 
-def place(call: Call, config: str | None, election: str | None, state_dir: str | None) -> Place:
+def locals_here(
+    call: Call, config: str | None, election: str | None, state_dir: str | None, cluster: str | None = None
+) -> dict[str, Local]:
+    """All nodes of this election that run on this machine, by their ids."""
+    where = place(call, config, election, state_dir, cluster)
+    found = find(where.folder)
+    own = {_node_of(where.folder): Local(where.folder, where.election, found)} if found is not None else {}
+    return {**own, **_started(where)}
+
+
+def events_of(call: Call, where: Place) -> Place:
+    """Where events are, should nothing be in the usual place: of the node that is named, or runs, or ran here last."""
+    if find(where.folder, call.at) is not None or where.has_events():
+        return where
+    root, cluster = os.path.join(os.path.dirname(where.above), NODES), os.path.basename(where.above)
+    names = [call.node] if call.node else [*_started(where), *_listed(root)]
+    for name in names:
+        above = os.path.join(root, name, cluster)
+        kept = Place(above, os.path.join(above, where.election), where.election)
+        if kept.has_events():
+            return kept
+    return where
+
+
+def _listed(root: str) -> list[str]:
+    try:
+        return sorted(os.listdir(root))
+    except OSError:
+        return []
+
+
+def _started(where: Place) -> dict[str, Local]:
+    """Those of `node start`, which have a folder each."""
+    root = os.path.join(os.path.dirname(where.above), NODES)
+    cluster = os.path.basename(where.above)
+    found = {}
+    for name in _listed(root):
+        folder = os.path.join(root, name, cluster, where.election)
+        one = find(folder)
+        if one is not None:
+            found[name] = Local(folder, where.election, one)
+    return found
+
+
+def _node_of(folder: str) -> str:
+    """The id of the node that runs in this folder, as its own file says."""
+    try:
+        with open(os.path.join(folder, ADDRESS_FILE), encoding="utf-8") as file:
+            return str(json.load(file)["node"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return os.path.basename(folder)
+
+
+def place(
+    call: Call, config: str | None, election: str | None, state_dir: str | None, cluster: str | None = None
+) -> Place:
     """Which folder is meant."""
     from primacy.agent.state import state_root
     from primacy.settings import load
     from primacy.settings.schema import NAME_PATTERN
 
-    settings = load(call.file(config), call.node)
+    file = call.file(config)
+    settings = load(file, call.node if file is not None else None)
     if election is not None and not re.fullmatch(NAME_PATTERN, election):
         raise UsageError(f"--election {election[:80]!r}: a name has letters, digits, dots, dashes or underscores")
     if state_dir is not None:
         settings = dataclasses.replace(settings, state_dir=os.path.abspath(state_dir))
     name = election or settings.election.name
-    above = os.path.join(state_root(settings, os.environ, os.geteuid()), settings.cluster.name)
+    above = os.path.join(state_root(settings, os.environ, os.geteuid()), cluster or settings.cluster.name)
     return Place(above, os.path.join(above, name), name)
 
 

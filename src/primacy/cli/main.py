@@ -33,6 +33,8 @@ class Lazy(NamedTuple):
 
 COMMANDS: dict[str, Lazy] = {
     "run": Lazy("primacy.cli.run:run", "Run a command, at most once at a time: started again, and stopped in time."),
+    "node": Lazy("primacy.cli.node:node", "Take part in an election, and do nothing else: start, stop."),
+    "cluster": Lazy("primacy.cli.node:cluster", "The cluster, as any node of this machine knows it: status, nodes."),
     "status": Lazy("primacy.cli.status:status", "Who leads, where the command runs, and what a node waits for."),
     "why": Lazy("primacy.cli.why:why", "What changed in the cluster, why, and how long it took."),
     "step-down": Lazy("primacy.cli.orders:step_down", "Stop the command, in order, and elect again."),

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from primacy.cli.call import Call, json_option, print_json
-from primacy.cli.local import Local, local, local_options
+from primacy.cli.local import Local, local, local_options, this_node
 from primacy.errors import Refused
 
 yes_option = click.option("--yes", is_flag=True, help="Do not ask: the answer is yes.")
@@ -53,7 +53,7 @@ def transfer(call: Call, /, *, node: str, as_json: bool, **where: str | None) ->
 @click.pass_obj
 def pause(call: Call, /, *, node: str | None, as_json: bool, **where: str | None) -> None:
     """Keep NODE, or this node, from leading, over restarts too, until `primacy resume`. If it leads, it steps down."""
-    state = local(call, **where).order("pause", **_named(node))
+    state = (this_node if node is None else local)(call, **where).order("pause", **_named(node))
     whose = _whose(state)
     end = f"primacy resume {whose}" if "passed_to" in state else "primacy resume"
     _say(call, as_json, state, f"node {whose} is paused and does not lead; to end this: {end}")
@@ -66,7 +66,7 @@ def pause(call: Call, /, *, node: str | None, as_json: bool, **where: str | None
 @click.pass_obj
 def resume(call: Call, /, *, node: str | None, as_json: bool, **where: str | None) -> None:
     """End `primacy pause`: NODE, or this node, may lead again."""
-    state = local(call, **where).order("resume", **_named(node))
+    state = (this_node if node is None else local)(call, **where).order("resume", **_named(node))
     _say(call, as_json, state, f"node {_whose(state)} may lead again")
 
 
@@ -102,7 +102,7 @@ def approve(call: Call, /, *, node: str | None, term: int | None, as_json: bool,
 @click.pass_obj
 def init(call: Call, /, *, without: tuple[str, ...], yes: bool, as_json: bool, **where: str | None) -> None:
     """Begin a cluster, once, on one of its nodes (first_start: explicit). All others must answer that they are new."""
-    node = local(call, **where)
+    node = this_node(call, **where)
     _confirm(
         node,
         yes,
@@ -126,7 +126,7 @@ def init(call: Call, /, *, without: tuple[str, ...], yes: bool, as_json: bool, *
 @click.pass_obj
 def rejoin(call: Call, /, *, without: tuple[str, ...], yes: bool, as_json: bool, **where: str | None) -> None:
     """Let this node speak again although NODE does not answer: you vouch that NODE is gone for good."""
-    node = local(call, **where)
+    node = this_node(call, **where)
     _confirm(
         node,
         yes,

@@ -11,8 +11,10 @@ import click
 
 from primacy.cli.call import Call, json_option, print_json
 from primacy.cli.local import Local, local, local_options
+from primacy.election.guarantees import OF
 from primacy.errors import NotReached
 
+ONE_PER_ISLAND = tuple(name for name, promise in OF.items() if promise.one_per_island)
 EVERY_S = 1.0
 """How often `--watch` looks."""
 OLD_MS = 5_000
@@ -68,7 +70,7 @@ def lines(state: dict[str, Any], *, verbose: bool = False) -> list[str]:
     alarms = [click.style(f"ALARM: {sentence}", fg="red", bold=True) for sentence in state["alarms"]]
     what = f"cluster {state['cluster']}, election {state['election']}, {state['strategy']}, {state['mode']}"
     said = [*alarms, *([""] if alarms else []), f"{what}; seen from {state['node']}", ""]
-    said += _table([HEAD, *(_row(row, state) for row in state["rows"])], state["acting"])
+    said += _table([HEAD, *(_row(row, state) for row in state["rows"])], state["acting"], bare=_bare(state))
     said += ["", acting(state)]
     token = max((row["token"] or 0 for row in state["rows"]), default=0)
     if token:
@@ -83,7 +85,15 @@ def lines(state: dict[str, Any], *, verbose: bool = False) -> list[str]:
 
 CLAIMS = ("starting", "running", "stopping", "stuck")
 """Of a node that is no longer believed to act, these are the past."""
+OF_WORK = ("command", "containment")
+"""Columns that a cluster without a duty has nothing for."""
 HEAD = ("node", "role", "leader", "term", "command", "hold left", "containment", "health", "news")
+
+
+def _bare(state: dict[str, Any]) -> bool:
+    """To lead is all there is (`primacy node start`)."""
+    kinds = [row["duty"]["kind"] for row in state["rows"] if row["duty"]]
+    return bool(kinds) and all(kind == "none" for kind in kinds)
 
 
 def _row(row: dict[str, Any], state: dict[str, Any]) -> tuple[str, ...]:
@@ -125,6 +135,8 @@ def _duty(duty: dict[str, Any]) -> str:
 def acting(state: dict[str, Any]) -> str:
     """Who really runs the command: one sentence."""
     acts = state["acting"]
+    if _bare(state):
+        return leading(state)
     if len(acts) > 1:
         return click.style(f"{' and '.join(acts)} BOTH CLAIM THE COMMAND", fg="red", bold=True)
     if not acts and state["strategy"] == "lease" and state["leader"] not in (None, state["node"]):
@@ -140,6 +152,19 @@ def acting(state: dict[str, Any]) -> str:
     began = datetime.fromisoformat(duty["since"])
     ran_ms = int((datetime.fromisoformat(state["at"]) - began.astimezone(UTC)).total_seconds() * 1_000)
     return f"the command runs on {acts[0]}, for {ago(max(0, ran_ms))}"
+
+
+def leading(state: dict[str, Any]) -> str:
+    """Where there is nothing to run: who leads, as far as this node knows."""
+    acts, leader = state["acting"], state["leader"]
+    if len(acts) > 1:
+        both = f"{' and '.join(acts)} both lead"
+        if state["strategy"] in ONE_PER_ISLAND:
+            return click.style(f"{both}, each in its part of the network, until these meet", fg="yellow")
+        return click.style(f"{both.upper()}", fg="red", bold=True)
+    if leader is None:
+        return "nobody leads"
+    return f"node {leader} leads" + ("" if leader in acts or not acts else f", and {acts[0]} says that it does")
 
 
 def sentences(row: dict[str, Any], here: str) -> list[str]:
@@ -177,7 +202,10 @@ def ago(ms: int) -> str:
     return f"{ms:,} ms"
 
 
-def _table(rows: list[tuple[str, ...]], acts: list[str]) -> list[str]:
+def _table(rows: list[tuple[str, ...]], acts: list[str], *, bare: bool) -> list[str]:
+    if bare:
+        kept = [at for at, name in enumerate(HEAD) if name not in OF_WORK]
+        rows = [tuple(row[at] for at in kept) for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     made = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     doubled = acts if len(acts) > 1 else ()

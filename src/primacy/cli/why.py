@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from primacy.cli.call import Call, json_option
-from primacy.cli.local import Place, local_options, place
+from primacy.cli.local import Place, events_of, local_options, place
 from primacy.control.changes import TOKENS_FROM, Change, changes
 from primacy.control.client import ask, find
 from primacy.errors import CannotHere, NotReached, UsageError
@@ -41,7 +41,7 @@ def why(
     Between two events of the same term stands how long the second took. Without a running node, the events that it
     kept in its state folder are shown.
     """
-    where = place(call, config, election, state_dir)
+    where = events_of(call, place(call, config, election, state_dir))
     events, running = read_events(where, call.at)
     found = changes(events)
     if export is not None:

@@ -1,0 +1,240 @@
+"""`primacy node start` and `node stop`: an agent that takes part in an election and does nothing else (seed 003)."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+from typing import Any
+
+import click
+
+from primacy.cli.call import Call, json_option, print_json
+from primacy.cli.lab import InOrder
+from primacy.cli.local import Local, local, locals_here
+from primacy.cli.node_settings import HOST, PORT, Said, checked_name, settings_of
+from primacy.cli.status import status
+from primacy.errors import CannotHere, NotReached, Refused, SettingsError, UsageError
+from primacy.settings.schema import RANKS, Settings
+from primacy.settings.timing import RANK_PROFILES
+
+STOP_S = 30.0
+"""How long a node may take to hand over and end."""
+
+
+@click.group(cls=InOrder)
+def node() -> None:
+    """A node that takes part in an election, and does nothing else.
+
+    Whoever wants to act on its outcome asks it (primacy status --json, GET /leader), or gives it hooks in a file.
+    """
+
+
+def _several(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:  # noqa: ARG001
+    """a,b,c or said several times."""
+    return tuple(part.strip() for each in value for part in each.split(",") if part.strip())
+
+
+@node.command()
+@click.option("--port", type=click.IntRange(1, 65_535), metavar="P", help=f"Where it listens; default: {PORT}.")
+@click.option("--host", metavar="H", help=f"The name or address that others dial; default: {HOST}.")
+@click.option("--id", "id_", metavar="ID", help="Its name; default: HOST-PORT.")
+@click.option("--leader", is_flag=True, help="The first node of a new cluster: it leads (bully, ring).")
+@click.option("--join", multiple=True, callback=_several, metavar="A,…", help="Nodes to join: HOST:PORT (bully, ring).")
+@click.option(
+    "--nodes", multiple=True, callback=_several, metavar="A,A,A", help="A fixed list, the same on all: HOST:PORT."
+)
+@click.option(
+    "--algorithm",
+    "--strategy",
+    "strategy",
+    metavar="S",
+    help="bully, ring, raft, lease, or your own as package.module:Class; default: bully.",
+)
+@click.option("--rank", type=click.Choice(RANKS), help="Who is higher (bully, ring); default: started, the youngest.")
+@click.option("--profile", metavar="P", help=f"Times: {', '.join(RANK_PROFILES)}; default: lan.")
+@click.option("--store", metavar="URL", help="lease: the database, such as postgresql://host/db or sqlite:///f.")
+@click.option("--secret-file", metavar="FILE", help="The cluster's secret; needed if nodes are on several machines.")
+@click.option("--cluster", "cluster_", metavar="NAME", help="The cluster's name; default: primacy.")
+@click.option("--election", metavar="NAME", help="The role to be filled; default: main.")
+@click.option("--state-dir", metavar="DIR", help="Where nodes keep what they must not forget, each in a folder below.")
+@click.option("--config", metavar="FILE", help="Instead of all this: a file; --id says which node of it this is.")
+@click.pass_obj
+def start(
+    call: Call,
+    *,
+    port: int | None,
+    host: str | None,
+    id_: str | None,
+    leader: bool,
+    join: tuple[str, ...],
+    nodes: tuple[str, ...],
+    strategy: str | None,
+    rank: str | None,
+    profile: str | None,
+    store: str | None,
+    secret_file: str | None,
+    cluster_: str | None,
+    election: str | None,
+    state_dir: str | None,
+    config: str | None,
+) -> int:
+    """Start a node, and stay until Ctrl-C.
+
+    \b
+    primacy node start --port 5001 --leader
+    primacy node start --port 5002 --join localhost:5001
+    primacy node start --port 5003 --join localhost:5001
+
+    With raft every node is told the whole list: --algorithm raft --nodes localhost:5001,localhost:5002,localhost:5003
+    """
+    if not sys.platform.startswith("linux"):
+        raise CannotHere("a node of primacy needs Linux; primacy simulate works everywhere")
+    said = Said(
+        id_ or call.node,
+        host,
+        port,
+        leader,
+        join,
+        nodes,
+        strategy,
+        rank,
+        profile,
+        store,
+        checked_name("--cluster", cluster_),
+        checked_name("--election", election),
+        secret_file,
+        state_dir,
+    )
+    settings = settings_of(said, config or call.config)
+    _check(settings)
+
+    from primacy.agent.assemble import refuse_node
+    from primacy.agent.log import Log, level_of
+    from primacy.agent.run import Plan, run, system_clock
+
+    refuse_node(settings)
+    clock = system_clock()
+    log = Log(clock, level_of(settings.log.level, call.verbose), settings.log.format)
+    return run(Plan(settings, None, log, clock, waits=False))
+
+
+def _check(settings: Settings) -> None:
+    """The relations between settings, once more: what was said may have changed one side of them."""
+    from primacy.settings.checks import Checks, profile_problem
+
+    wrong = profile_problem(settings.election.strategy, settings.election.profile, "--profile")
+    problems = [wrong] if wrong else list(Checks(settings, {}).problems())
+    if problems:
+        raise SettingsError(problems)
+
+
+@node.command()
+@click.argument("name", required=False, metavar="[NODE]")
+@click.option("--node-id", metavar="ID", help="The same as NODE.")
+@click.option("--all", "all_", is_flag=True, help="All nodes that run on this machine.")
+@click.option("--cluster", "cluster_", metavar="NAME", help="Of this cluster only; default: primacy.")
+@click.option("--election", metavar="NAME", help="Of this election only; default: main.")
+@click.option("--state-dir", metavar="DIR", help="The state folder, as `node start` was told.")
+@click.option("--config", metavar="FILE", help="The file that the node was started with.")
+@json_option
+@click.pass_obj
+def stop(
+    call: Call,
+    *,
+    name: str | None,
+    node_id: str | None,
+    all_: bool,
+    cluster_: str | None,
+    election: str | None,
+    state_dir: str | None,
+    config: str | None,
+    as_json: bool,
+) -> None:
+    """End a node of this machine, in order: it hands over, then ends. Without a name: the only one that runs."""
+    wanted = name or node_id or call.node
+    if all_ and wanted:
+        raise UsageError(f"--all and {wanted} exclude each other")
+    found = locals_here(call, config, election, state_dir, checked_name("--cluster", cluster_))
+    if wanted:
+        found = {each: one for each, one in found.items() if each == wanted}
+    if not found:
+        which = f"node {wanted}" if wanted else "no node of primacy"
+        raise NotReached(
+            f"{which} {'does not run' if wanted else 'runs'} here; say --state-dir or --config as it was started"
+        )
+    if len(found) > 1 and not all_:
+        raise UsageError(f"several nodes run here: {', '.join(found)}; name one, or say --all")
+    ended = [each for each, one in found.items() if _end(each, one)]
+    if as_json or call.json:
+        print_json({"ended": ended})
+    else:
+        click.echo(f"{'node' if len(ended) == 1 else 'nodes'} {', '.join(ended)} ended")
+
+
+def _end(name: str, one: Local) -> bool:
+    """TERM, by a handle that cannot come to mean another process, and a wait for the end."""
+    if not one.found.pid:
+        raise UsageError("--at says where a node answers, not which process it is; leave it out")
+    try:
+        handle = os.pidfd_open(one.found.pid)
+    except ProcessLookupError:
+        return True  # it ended meanwhile
+    try:
+        signal.pidfd_send_signal(handle, signal.SIGTERM)
+        if not select.select([handle], [], [], STOP_S)[0]:
+            raise Refused(f"node {name}, process {one.found.pid}, was told to end and has not within {STOP_S:.0f} s")
+    except ProcessLookupError:
+        pass
+    except PermissionError:
+        raise Refused(f"node {name}, process {one.found.pid}, belongs to somebody else") from None
+    finally:
+        os.close(handle)
+    return True
+
+
+# --- seed 003's other words -------------------------------------------------------------------------------------------
+
+
+@click.group(cls=InOrder)
+def cluster() -> None:
+    """The cluster, as any node of this machine knows it."""
+
+
+cluster.add_command(status)
+"""One command, two spellings."""
+
+
+@cluster.command()
+@click.option("--state-dir", metavar="DIR", help="The state folder, as the node was told.")
+@click.option("--election", metavar="NAME", help="Which election; default: main.")
+@click.option("--cluster", "cluster_", metavar="NAME", help="Which cluster; default: primacy.")
+@click.option("--config", metavar="FILE", help="The file that the node was started with.")
+@json_option
+@click.pass_obj
+def nodes(
+    call: Call,
+    *,
+    state_dir: str | None,
+    election: str | None,
+    cluster_: str | None,
+    config: str | None,
+    as_json: bool,
+) -> None:
+    """The nodes of the cluster: where each is, what it is, and whom it follows."""
+    where = local(call, config, election, state_dir, checked_name("--cluster", cluster_))
+    whole = where.get("/v1/cluster")
+    keys = ("node", "addr", "kind", "role", "leader", "term", "heard_ms")
+    rows = [{key: row[key] for key in keys} for row in whole["nodes"]]
+    if as_json or call.json:
+        print_json({"cluster": whole["cluster"], "seen_from": whole["seen_from"], "nodes": rows})
+        return
+    click.echo("\n".join(_lines(rows)))
+
+
+def _lines(rows: list[dict[str, Any]]) -> list[str]:
+    table = [("node", "address", "role", "follows")]
+    table += [(row["node"], row["addr"] or "-", row["role"] or "?", row["leader"] or "nobody") for row in rows]
+    widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]

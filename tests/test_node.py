@@ -1,0 +1,177 @@
+"""`primacy node`: seed 003's scenario, as written and with every strategy in its form; with real processes."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.crowd import until
+from tests.node_crowd import WITHIN_S, Node, NodeCrowd, node_crowd
+from tests.test_cli import Said, say  # noqa: F401
+
+Say = Callable[..., Said]
+
+
+def words_of(crowd: NodeCrowd, strategy: str, place: int) -> list[str]:
+    """How the node at this place of the list is started: the seed's words, in the form that the strategy needs."""
+    if strategy == "raft":
+        return ["--algorithm", "RAFT", "--nodes", ",".join(f"localhost:{port}" for port in crowd.ports)]
+    return ["--algorithm", "lease", "--store", f"sqlite:///{crowd.folder}/leases.db"]
+
+
+def started(crowd: NodeCrowd, strategy: str) -> NodeCrowd:
+    for place, port in enumerate(crowd.ports):
+        crowd.add(port, *words_of(crowd, strategy, place))
+    return crowd
+
+
+@pytest.fixture
+def crowd(tmp_path: Path) -> Iterator[NodeCrowd]:
+    with node_crowd(tmp_path) as made:
+        yield made
+
+
+# --- the seed's scenario ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", ["raft", "lease"])
+def test_three_nodes_the_leader_killed_another_leads_and_the_third_follows_it(crowd: NodeCrowd, strategy: str) -> None:
+    """In the form of strategies with a fixed list or a store, where whoever wins leads.
+
+    One story, for each start costs seconds: the killed one comes back; the next leader is frozen, which is noticed, and
+    goes on as a follower. Every leadership has a larger token.
+    """
+    started(crowd, strategy)
+    first = crowd.agree()
+    tokens = [first.ask()["token"]]
+    first.kill()
+    second = crowd.agree()
+    tokens.append(second.ask()["token"])
+    first.start()
+    second = crowd.agree()
+    second.tell(signal.SIGSTOP)
+    third = crowd.agree([node for node in crowd.up if node is not second])
+    tokens.append(third.ask()["token"])
+    second.tell(signal.SIGCONT)
+    crowd.agree()
+    assert all(tokens)
+    assert tokens == sorted(set(tokens))
+
+
+def test_a_leader_that_is_stopped_hands_over_in_order(crowd: NodeCrowd, say: Say) -> None:  # noqa: F811
+    """What is seen meanwhile, and every way to end a node: its exit codes, and the release that spares the wait."""
+    started(crowd, "raft")
+    leader = crowd.agree()
+    root = str(leader.root)
+    shown = say("cluster", "status", "--state-dir", root)
+    assert (shown.code, shown.err) == (0, "")
+    assert re.search(r"node localhost-\d+ leads", shown.out)
+    assert "command" not in shown.out, "there is none"
+
+    def all_follow() -> bool:
+        """News are a second old."""
+        rows = json.loads(say("cluster", "nodes", "--state-dir", root, "--json").out)["nodes"]
+        assert [row["node"] for row in rows] == sorted(crowd.nodes)
+        return len({row["leader"] for row in rows}) == 1 and rows[0]["leader"] is not None
+
+    until(all_follow, "all nodes with one leader", WITHIN_S)
+    table = say("cluster", "nodes", "--state-dir", root).out.splitlines()
+    assert len(table) == 4
+    assert [line.split()[:2] for line in table[1:]] == [[name, name.replace("-", ":")] for name in sorted(crowd.nodes)]
+    several = say("pause", "--state-dir", root)
+    assert several.code == 2
+    assert "several nodes run here: say primacy --node ID" in several.err
+    assert say("node", "stop", "--state-dir", root).code == 2
+    again = subprocess.run(leader.call, capture_output=True, text=True, check=False, timeout=60)
+    assert again.returncode == 4
+    assert f"node {leader.name} runs here already: process {leader.process.pid}" in again.stderr
+
+    def stop(node: Node) -> None:
+        ended = say("node", "stop", node.name, "--state-dir", root)
+        assert (ended.code, ended.out) == (0, f"node {node.name} ended\n")
+        assert node.process.wait(WITHIN_S) == 0
+
+    first = crowd.stopped_leader(stop)
+    second = crowd.agree()
+    assert any("release-applied" in node.codes() for node in crowd.up), "the next one need not wait out the hold"
+    told = say("--node", second.name, "why", "--state-dir", root).out
+    assert re.search(r"localhost-\d+ leads term", told)
+    first.start()
+    second = crowd.agree()
+    paused = say("--node", second.name, "pause", "--state-dir", root)
+    assert paused.code == 0, paused.err
+    third = crowd.agree(but=second.name)
+    third.tell(signal.SIGINT)
+    assert third.process.wait(WITHIN_S) == 130
+    gone = say("node", "stop", "--all", "--state-dir", root, "--json")
+    assert sorted(json.loads(gone.out)["ended"]) == sorted(set(crowd.nodes) - {third.name})
+    assert say("node", "stop", "--all", "--state-dir", root).code == 3
+    assert say("cluster", "status", "--state-dir", root).code == 3
+
+
+def test_a_node_waits_for_an_approval_in_manual_mode(tmp_path: Path, say: Say) -> None:  # noqa: F811
+    """What stands between an election and its outcome is the agent's, whatever the duty: also none."""
+    file = tmp_path / "primacy.yaml"
+    file.write_text("election: {mode: manual, profile: fast}\nstate_dir: state\n")
+    call = [sys.executable, "-m", "primacy.cli.main", "node", "start", "--config", str(file)]
+    process = subprocess.Popen(call, stderr=subprocess.PIPE, text=True)
+    try:
+
+        def waits() -> str:
+            return say("approve", "--config", str(file), "--json").out
+
+        assert json.loads(until(waits, "an approval that was waited for", WITHIN_S))["role"] == "leader"
+        until(
+            lambda: json.loads(say("status", "--config", str(file), "--json").out)["duty"]["state"] == "running",
+            "a leader that was approved",
+            WITHIN_S,
+        )
+        assert say("node", "stop", "--config", str(file)).code == 0
+        assert process.wait(WITHIN_S) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--algorithm", "raft", "--leader"], "--leader does not go with raft: a majority needs a fixed list"),
+        (["--algorithm", "raft", "--join", "localhost:5001"], "--join does not go with raft: a majority needs"),
+        (["--algorithm", "raft"], "raft needs its list: --nodes"),
+        (["--leader", "--join", "localhost:5001"], "--leader and --join exclude each other"),
+        (["--leader", "--config", "f.yaml"], "--leader and --config f.yaml exclude each other"),
+        (["--algorithm", "lease"], "needs a store: say --store URL"),
+        (["--algorithm", "lease", "--store", "sqlite:///f", "--leader"], "--leader does not go with lease"),
+        (["--algorithm", "raft", "--store", "sqlite:///f"], "--store goes with --algorithm lease, not with raft"),
+        (["--algorithm", "paxos", "--leader"], "--algorithm paxos: a strategy is one of raft, lease, bully, ring"),
+        ([], "is this the first node of a cluster, or does it join one?"),
+        (["--algorithm", "raft", "--nodes", "localhost:5002,localhost:5003"], "localhost:5001 is not in --nodes"),
+        (["--algorithm", "raft", "--nodes", "localhost:5001,localhost"], "--nodes localhost: this is no host:port"),
+        (["--algorithm", "raft", "--nodes", "localhost:5001,localhost:5001"], "a node stands there twice"),
+        (["--algorithm", "raft", "--nodes", "a b=localhost:5001"], "'a b' is no id of a node"),
+        (
+            ["--algorithm", "raft", "--nodes", "localhost:5001,10.0.0.2:5001"],
+            "10.0.0.2:5001 is not on this machine, and nodes of several need a secret",
+        ),
+        (["--leader", "--host", "a-host-with-a-very-long-name"], "an id is 1 to 20"),
+        (["--rank", "id", "--algorithm", "raft", "--nodes", "localhost:5001"], "raft has no ranks"),
+        (["--algorithm", "raft", "--nodes", "localhost:5001", "--profile", "ghoti"], "does not fit the strategy raft"),
+        (["--leader", "--port", "0"], "0 is not in the range"),
+        (["--leader", "--cluster", "a/b"], "--cluster 'a/b': a name has letters"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_the_reason(say: Say, words: list[str], reason: str) -> None:  # noqa: F811
+    said = say("node", "start", "--state-dir", "state", *words)
+    assert said.code == 2, said.err
+    assert reason in said.err
+    assert said.out == ""
