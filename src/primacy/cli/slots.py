@@ -48,11 +48,11 @@ def serve(
         from primacy.agent.slots_alone import serve_alone
 
         return serve_alone(settings, log, clock)
-    from primacy.agent.assemble import refuse_slots
+    from primacy.agent.assemble import refuse_node
     from primacy.agent.run import Plan, run
     from primacy.agent.slots_duty import SlotsDuty
 
-    refuse_slots(settings)
+    refuse_node(settings)
     return run(Plan(settings, None, log, clock, SlotsDuty(settings, clock, log.warn, log.info)))
 
 
