@@ -540,7 +540,7 @@ def test_a_bug_of_ours_ends_the_agent_and_the_guard_ends_the_command(start: Star
         (["--frobnicate", "--", "true"], 2, "--frobnicate"),
         (["--strategy", "bully", "--", "true"], 2, "--allow-split-brain"),
         (["--strategy", "ring", "--", "true"], 2, "does not promise at most one"),
-        (["--strategy", "ring", "--allow-split-brain", "--", "true"], 2, "knows raft and lease only"),
+        (["--strategy", "ring", "--allow-split-brain", "--", "true"], 2, "needs other nodes"),
         (["--strategy", "lease", "--", "true"], 2, "needs a store: say --store URL"),
         (["--user", "nobody-at-all", "--", "true"], 2, "--user nobody-at-all"),
         (["--cwd", "nowhere", "--", "true"], 2, "nowhere: there is no such folder"),

@@ -146,8 +146,8 @@ log: {level: loud}
     found = problems_of(text, tmp_path)
     assert found == [
         "line 2: cluster.nam: there is no such setting; is `name` meant?",
-        "line 3: cluster.node = way too long for an identifier: must be an id of 1 to 20 letters, digits, dots, dashes "
-        "or underscores",
+        "line 3: cluster.node = way too long for an identifier: an id has 1 to 20 characters that "
+        "can be printed, none of them a slash",
         "line 6: cluster.manager.nodes.a.addr = nowhere: this is no host:port with a port from 1 to 65535, such as "
         "10.0.0.1:7400",
         "line 7: cluster.manager.nodes.b/c: an id is 1 to 20 letters, digits, dots, dashes or underscores, the first a "

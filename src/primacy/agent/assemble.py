@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Callable
 from random import Random
 
+from primacy.agent.managed import is_ranked, refuse_ranked
 from primacy.election.guarantees import OF
 from primacy.election.lease import LeaseOptions, LeaseStrategy
 from primacy.election.model import Kind, Member, Membership, Seat
@@ -21,7 +22,7 @@ from primacy.node.ballot import Memory
 from primacy.settings import config_hash, membership_rows, timing_of
 from primacy.settings.loading import host_name
 from primacy.settings.schema import Settings
-from primacy.settings.timing import Timing
+from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, Timing
 from primacy.transport import Transport
 from primacy.transport.seal import Seal, read_secrets
 from primacy.transport.udp import Address, UdpTransport
@@ -41,8 +42,10 @@ def refuse(settings: Settings, *, allow_split_brain: bool) -> None:
         )
     if strategy == "lease":
         _refuse_lease(settings)
+    elif is_ranked(settings):
+        refuse_ranked(settings)
     elif strategy != "raft":
-        raise UsageError(f"election.strategy = {strategy}: this version of `primacy run` knows raft and lease only")
+        raise UsageError(f"election.strategy = {strategy}: this version of `primacy run` does not know it")
     elif len(settings.cluster.manager.nodes) > 1:
         _refuse_cluster(settings)
 
@@ -52,8 +55,10 @@ def refuse_node(settings: Settings) -> None:
     strategy = settings.election.strategy
     if strategy == "lease":
         _refuse_lease(settings)
+    elif is_ranked(settings):
+        refuse_ranked(settings)
     elif strategy != "raft":
-        raise UsageError(f"election.strategy = {strategy}: this version of `primacy node` knows raft and lease only")
+        raise UsageError(f"election.strategy = {strategy}: this version of `primacy node` does not know it")
     elif len(settings.cluster.manager.nodes) > 1:
         _refuse_cluster(settings)
 
@@ -81,7 +86,9 @@ def _refuse_cluster(settings: Settings) -> None:
 
 
 def is_alone(settings: Settings) -> bool:
-    """One node, which speaks to nobody; so is each node on a lease."""
+    """One node, which speaks to nobody; so is each node on a lease. Whoever has a manager may be joined."""
+    if is_ranked(settings):
+        return False
     return settings.election.strategy == "lease" or len(membership_rows(settings)) == 1
 
 
@@ -107,9 +114,11 @@ def _alone_hash(settings: Settings, node: str) -> str:
 
 
 def holding_times(settings: Settings) -> Timing:
+    """The times of the hold; where the strategy holds nothing, those of the work alone, of the profile of this name."""
     timing = timing_of(settings)
-    assert isinstance(timing, Timing), "a strategy that holds nothing"
-    return timing
+    if isinstance(timing, Timing):
+        return timing
+    return PROFILES.get(settings.election.profile, PROFILES[DEFAULT_PROFILE])
 
 
 def raft_of(settings: Settings, seat: Seat, memory: Memory, path: str, token_max: int) -> RaftStrategy:

@@ -24,11 +24,13 @@ from primacy.agent.duty import Duty, HostedDuty, Nothing, Performer, Spans
 from primacy.agent.gatekeeper import GateKeeper
 from primacy.agent.lease_file import LeaseFile, lease_folder
 from primacy.agent.log import Level, Log
+from primacy.agent.managed import is_ranked, keeper, manager_of, rank_of, ranked_seat, recalled, where
 from primacy.agent.memory import gather
 from primacy.agent.meter import Meter, MeteredDurable
 from primacy.agent.notify import Notifier
 from primacy.agent.page import Page
 from primacy.agent.process_duty import ProcessDuty
+from primacy.agent.renewed import RenewedWork
 from primacy.agent.state import claim, forget_pause, is_paused, keep_pause, open_state, state_root
 from primacy.agent.stored import Stored, earlier_holders, opened, seen_in_store
 from primacy.agent.words import of_note, of_order
@@ -36,6 +38,7 @@ from primacy.control import Approve, Heard, MonitorSays, Order, Snapshot
 from primacy.control.orders import carry_out
 from primacy.control.post import Happened as Told
 from primacy.election.events import Code, Event, sentence
+from primacy.election.follow import RankStrategy
 from primacy.election.inputs import Input, Pause, Resume, Shutdown, Started
 from primacy.election.lease import LeaseStrategy
 from primacy.election.messages import Release
@@ -50,7 +53,8 @@ from primacy.node.driver import Driver
 from primacy.node.folder import Folder
 from primacy.node.lock import AgentLock, RunLock
 from primacy.settings.schema import Settings
-from primacy.transport import ReadyDatagram
+from primacy.transport import ReadyDatagram, Transport
+from primacy.transport.http import HttpTransport
 from primacy.watchdog.containment import containment_sentence
 from primacy.watchdog.gate import Gate, Rule
 from primacy.watchdog.machine import Note, Policy, Restart, State, Watchdog
@@ -132,14 +136,16 @@ class Agent:
         self.clock = plan.clock
         self.asked = asked
         self.folder = folder
-        seat = seat_of(settings)
+        ranked = is_ranked(settings)
+        self.remembered = recalled(settings, folder) if ranked else ()
+        seat = ranked_seat(settings, self.remembered) if ranked else seat_of(settings)
         self.node = seat.node
         self.alone = is_alone(settings)
         if not self.alone:
             claim(folder, self.node)
         self.run_lock = RunLock(folder)
         durable = self._assemble(seat)
-        self.transport = transport_of(settings, seat, self.complain)
+        self.transport = self._transport(seat)
         cwd = plan.child.cwd if plan.child is not None else os.getcwd()
         self.care = Care(settings, self.node, cwd, self.clock, self, notifier)
         rule = Rule(settings.election.mode == "manual", bool(settings.run.fence_command), settings.run.fence_ms)
@@ -157,13 +163,14 @@ class Agent:
             self.duty = self._hosted_duty(plan.duty or Nothing())
         self.meter = Meter()
         metered = MeteredDurable(durable, self.meter)
-        self.driver = Driver(self.strategy, self.clock, metered, self.duty, self.recorded, self.transport, self.stored)
+        self.renewed = RenewedWork(self.duty, holding_times(settings), self.clock) if ranked and self._guards else None
+        work = self.renewed or self.duty
+        self.driver = Driver(self.strategy, self.clock, metered, work, self.recorded, self.transport, self.stored)
         self.desk = Desk(settings, folder, self.node, self)
         self.page = Page(settings, self.node, state_root(settings, os.environ, os.geteuid()), self)
         self.correspondence: Correspondence | None = None
         if self.transport is not None:
-            names = seat.membership.ids
-            self.correspondence = Correspondence(self.node, names, self.transport, self.clock, self)
+            self.correspondence = Correspondence(self.node, self.names(), self.transport, self.clock, self)
         self.driver.stepped = self.looked
         self._mute_said = ""
         self._mute_timer: asyncio.TimerHandle | None = None
@@ -174,6 +181,14 @@ class Agent:
         self.exit_code = 0
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
+    def _transport(self, seat: Seat) -> Transport | None:
+        if not isinstance(self.strategy, RankStrategy):
+            return transport_of(self.settings, seat, self.complain)
+        keep = keeper(self.folder, self.complain)
+        manager = manager_of(self.settings, seat, self.clock, self.complain, self.remembered, keep)
+        manager.give, manager.view = self.tell, self.view
+        return manager
+
     def _assemble(self, seat: Seat) -> FileDurable:
         """The strategy, what it remembers, and its store if it has one. Tokens are known under either strategy (T2).
 
@@ -182,8 +197,11 @@ class Agent:
         settings, folder = self.settings, self.folder
         ballot, tokens = FileDurable(folder), FileDurable(folder, TOKENS)
         voted, seen = ballot.load(), tokens.load()
-        self.strategy: RaftStrategy | LeaseStrategy
+        self.strategy: RaftStrategy | LeaseStrategy | RankStrategy
         self.stored: Stored | None = None
+        if is_ranked(settings):
+            self.strategy = rank_of(settings, seat, self.remembered)
+            return ballot
         if settings.election.strategy != "lease":
             known = seen.ballot.token_max if seen.ballot is not None else 0
             self.strategy = raft_of(settings, seat, voted, ballot.path, known)
@@ -235,7 +253,7 @@ class Agent:
         if self.transport is not None and self.correspondence is not None:
             await self.transport.start(self.driver.hear, self.correspondence.hear)
             self.correspondence.start()
-            self.log.info(addresses(self.settings, self.node), node=self.node)
+            self.log.info(self._where(), node=self.node)
         held = self.run_lock.is_held()
         if held:
             self.log.warn("waits for the run lock: work of an earlier agent on this machine is still ending")
@@ -272,7 +290,12 @@ class Agent:
         self.meter.close()
         if self.correspondence is not None:
             self.correspondence.close()
-        if self.transport is not None:
+        if self.renewed is not None:
+            self.renewed.end()
+        if isinstance(self.transport, HttpTransport):
+            await self.transport.settle()
+            await self.transport.aclose()
+        elif self.transport is not None:
             self.transport.close()
         await self.page.close()
         await self.desk.close()
@@ -349,7 +372,7 @@ class Agent:
         """Nothing runs, and the lease is released. For one hold only: then nobody needs the release any more."""
         if not self.ending or not self.duty.is_over:
             return
-        if isinstance(self.strategy, RaftStrategy) or self.strategy.settled:
+        if not isinstance(self.strategy, LeaseStrategy) or self.strategy.settled:
             self._finish(None)
         elif self._settle_timer is None:
             hold_s = self.strategy.timing.hold_ms / 1_000
@@ -365,6 +388,7 @@ class Agent:
     def looked(self) -> None:
         """Election or work made a step: the moment to see what changed."""
         if self.correspondence is not None:
+            self.correspondence.names = tuple(name for name in self.names() if name != self.node)
             self.correspondence.stepped()
         self.care.looked()
         if self.stored is not None:
@@ -405,7 +429,7 @@ class Agent:
     def send_release(self, release: Release) -> None:
         """To all others, at once: nothing of this leadership is left."""
         if self.transport is not None:
-            for name in self.strategy.seat.membership.ids:
+            for name in self.names():
                 if name != self.node:
                     self.transport.send(name, release)
 
@@ -451,6 +475,24 @@ class Agent:
         self.desk.record(self.clock.wall_ms(), self.strategy.term, "alarm", sentence)
 
     # --- what is asked for --------------------------------------------------------------------------------------------
+
+    def names(self) -> tuple[str, ...]:
+        """The nodes as they are listed now."""
+        strategy = self.strategy
+        listed = strategy.membership if isinstance(strategy, RankStrategy) else strategy.seat.membership
+        return listed.ids
+
+    def listed(self) -> tuple[tuple[str, str, str], ...]:
+        """Id, kind and address of each node of a list that grows by joining; of a fixed one the settings know it."""
+        if not isinstance(self.strategy, RankStrategy) or not isinstance(self.transport, HttpTransport):
+            return ()
+        kinds = {member.id: str(member.kind) for member in self.strategy.membership.members}
+        return tuple((e.node, kinds.get(e.node, "voter"), e.addr) for e in self.transport.roll.listed)
+
+    def _where(self) -> str:
+        if isinstance(self.transport, HttpTransport):
+            return where(self.settings, self.transport)
+        return addresses(self.settings, self.node)
 
     def role(self) -> Role:
         return self.strategy.role
@@ -498,6 +540,7 @@ class Agent:
             boot=self.strategy.seat.boot,
             links=self.links(),
             meters=self.meter.readings(),
+            listed=self.listed(),
         )
 
     def _heard_ms(self, now_ms: int) -> dict[str, int]:
@@ -524,7 +567,7 @@ class Agent:
         )
 
     def links(self) -> dict[str, str]:
-        others = [member.id for member in self.strategy.seat.membership.members if member.id != self.node]
+        others = [name for name in self.names() if name != self.node]
         return {name: self.transport.links.way(name) for name in others} if self.transport is not None else {}
 
     def cut(self, node: str, way: str) -> None:

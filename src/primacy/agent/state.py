@@ -50,7 +50,7 @@ def open_state(settings: Settings, environment: Mapping[str, str], uid: int) -> 
 def claim(folder: Folder, node: str) -> None:
     """Whose ballot this is. Under another id its promises would be given a second time (Q1)."""
     try:
-        owner = folder.read(NODE, NODE_BYTES_MAX).decode("ascii", "replace").strip()
+        owner = folder.read(NODE, NODE_BYTES_MAX).decode("utf-8", "replace").strip()
     except FileNotFoundError:
         owner = ""
     if not owner:

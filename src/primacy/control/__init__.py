@@ -112,6 +112,8 @@ class Snapshot(NamedTuple):
     """Lab mode: how the link to each other node stands."""
     meters: Mapping[str, float] = {}
     """What the node measures of itself."""
+    listed: Sequence[tuple[str, str, str]] = ()
+    """Id, kind and address of each node of a list that grows by joining."""
 
 
 class AgentPort(Protocol):

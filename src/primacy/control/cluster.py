@@ -45,9 +45,18 @@ def cluster(shot: Snapshot) -> dict[str, Any]:
 
 def known_nodes(shot: Snapshot) -> list[tuple[str, str]]:
     """Those of the list with their kinds, then whoever else was heard of: the holder of a lease."""
-    listed = [(name, kind) for name, kind, _ in membership_rows(shot.settings)]
+    rows = shot.listed or membership_rows(shot.settings)
+    listed = [(name, kind) for name, kind, _ in rows]
     names = {name for name, _ in listed}
     return listed + [(name, str(Kind.VOTER)) for name in sorted(shot.others) if name not in names]
+
+
+def addr_of(shot: Snapshot, node: str) -> str | None:
+    """What others dial to reach it; None if that is not known."""
+    fixed = shot.settings.cluster.manager.nodes.get(node)
+    if fixed is not None:
+        return fixed.addr
+    return next((addr for name, _, addr in shot.listed if name == node), None)
 
 
 # --- who acts ---------------------------------------------------------------------------------------------------------
@@ -141,9 +150,8 @@ def _waiting(shot: Snapshot) -> list[tuple[str, str]]:
 
 
 def _row(shot: Snapshot, name: str, kind: str) -> dict[str, Any]:
-    listed = shot.settings.cluster.manager.nodes.get(name)
     trouble = next((each.sentence for each in shot.troubles if each.node == name), None)
-    row: dict[str, Any] = {"node": name, "kind": kind, "addr": listed.addr if listed is not None else None}
+    row: dict[str, Any] = {"node": name, "kind": kind, "addr": addr_of(shot, name)}
     if name == shot.node:
         row |= {"heard_ms": 0, "told_ms": 0, **_said(shot, summary_of(shot), 0, shot.boot)}
     else:

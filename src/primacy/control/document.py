@@ -6,7 +6,7 @@ from typing import Any
 
 from primacy import __version__
 from primacy.control import API, Snapshot
-from primacy.control.cluster import heard_ms, known_nodes
+from primacy.control.cluster import addr_of, heard_ms, known_nodes
 from primacy.control.when import instant
 from primacy.election.model import Role
 
@@ -41,13 +41,14 @@ def document(shot: Snapshot) -> dict[str, Any]:
 def _place(shot: Snapshot) -> dict[str, Any]:
     """What the list says of the node itself, as the rows say it of the others."""
     listed = shot.settings.cluster.manager.nodes.get(shot.node)
-    return {"kind": listed.kind if listed else "voter", "addr": listed.addr if listed else None}
+    return {"kind": listed.kind if listed else "voter", "addr": addr_of(shot, shot.node)}
 
 
 def acts_as_leader(shot: Snapshot) -> bool:
-    """It leads, its hold lasts, and its work runs: what a load balancer wants to know."""
+    """It leads, its hold lasts if the strategy has one, and its work runs: what a load balancer wants to know."""
     running = shot.duty.kind == "none" or shot.duty.state == "running"
-    return shot.view.role is Role.LEADER and shot.view.hold_left_ms > 0 and running
+    holds = shot.view.hold_left_ms > 0 or shot.settings.election.strategy in ("bully", "ring")
+    return shot.view.role is Role.LEADER and holds and running
 
 
 def _duty(shot: Snapshot) -> dict[str, Any]:
@@ -66,13 +67,12 @@ def _duty(shot: Snapshot) -> dict[str, Any]:
 
 def _row(shot: Snapshot, name: str, kind: str) -> dict[str, Any]:
     """Another node in short, as it said itself; `/v1/cluster` has the whole."""
-    listed = shot.settings.cluster.manager.nodes.get(name)
     heard = shot.others.get(name)
     said = heard.summary if heard is not None else None
     return {
         "node": name,
         "kind": kind,
-        "addr": listed.addr if listed is not None else None,
+        "addr": addr_of(shot, name),
         "heard_ms": heard_ms(shot, name),
         "role": said.role if said is not None else "leader" if name == shot.view.leader else None,
         "leader": (said.leader or None) if said is not None else None,

@@ -27,6 +27,7 @@ from abc import abstractmethod
 from primacy.election.effects import Effect, Record, Send
 from primacy.election.events import Code, Event
 from primacy.election.inputs import (
+    Answered,
     DeadlinePassed,
     GuardLost,
     Health,
@@ -102,6 +103,8 @@ class RankStrategy(RankLeader):
                 effects += self._tick(now_ms)
             case Unanswered(node):
                 effects += self._unreached(now_ms, node)
+            case Answered(node) if node in self._roster:
+                effects += self._note(now_ms, node) + self._counted(now_ms)
             case WorkGone(term, _):
                 effects += self._work_gone(now_ms, term)
             case GuardLost(term) if term and term == self._led:
@@ -248,9 +251,11 @@ class RankStrategy(RankLeader):
                 effects += self._hear_handover(now_ms, sender, successor)
             case _:
                 effects += self._hear_round(now_ms, sender, message)
-        if self._phase is Phase.POLL and self._roster.has_majority(now_ms):
-            effects += self._lead(now_ms)
-        return effects
+        return effects + self._counted(now_ms)
+
+    def _counted(self, now_ms: int) -> list[Effect]:
+        """One more was heard: it leads, if it waited for a majority and this makes one."""
+        return self._lead(now_ms) if self._phase is Phase.POLL and self._roster.has_majority(now_ms) else []
 
     def _note(self, now_ms: int, sender: str) -> list[Effect]:
         """It lives: a node that was left out comes back by being heard."""

@@ -34,6 +34,12 @@ class Unanswered(NamedTuple):
     node: str
 
 
+class Answered(NamedTuple):
+    """A call to `node` was answered, and the answer says no more than that it lives."""
+
+    node: str
+
+
 class PersistFailed(NamedTuple):
     """The ballot of this step could not be made durable; nothing that stood after it in the list was done."""
 
@@ -136,6 +142,7 @@ Input = (
     | DeadlinePassed
     | Received
     | Unanswered
+    | Answered
     | PersistFailed
     | WorkStarted
     | WorkDeferred

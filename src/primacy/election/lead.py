@@ -13,7 +13,7 @@ from enum import StrEnum
 from primacy.election.effects import Effect, Record, Send, Start, Stop
 from primacy.election.events import Code, Event
 from primacy.election.messages import Coordinator, Election, Handover, Heartbeat, Origin
-from primacy.election.model import Leadership, Seat
+from primacy.election.model import Leadership, Membership, Seat
 from primacy.election.rank import BACKOFF_MAX, NO_HOLD_MS, RankOptions, detect_ms, wait_ms
 from primacy.election.roster import Roster
 from primacy.settings.timing import RankTiming
@@ -58,6 +58,7 @@ class RankLeader(ABC):
     """What a node is, and what it does while it leads."""
 
     def __init__(self, seat: Seat, timing: RankTiming, options: RankOptions) -> None:
+        self.seat = seat
         self.node = seat.node
         self.timing = timing
         self.options = options
@@ -95,6 +96,36 @@ class RankLeader(ABC):
         """It has taken part in this cluster since its start; until then a leader of any rank is welcome."""
         self._up = self._stopping = self._paused = self._lock_held = False
         self._ill = ""
+
+    # --- what an agent asks of any strategy ---------------------------------------------------------------------------
+
+    @property
+    def term(self) -> int:
+        """The largest number of a leadership that it heard of."""
+        return self._epoch
+
+    @property
+    def preceding_term(self) -> int:
+        """The newest earlier leadership that it heard of; 0 for none."""
+        return max(0, self._led - 1) if self._led else self._epoch
+
+    @property
+    def paused(self) -> bool:
+        return self._paused
+
+    @property
+    def healthy(self) -> bool:
+        return not self._ill
+
+    @property
+    def heard(self) -> dict[str, int]:
+        """When each other node was heard last."""
+        return self._roster.heard
+
+    @property
+    def membership(self) -> Membership:
+        """The list as it is now."""
+        return self._roster.membership
 
     # --- what follow.py adds ------------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from primacy.election import guarantees
 from primacy.election.effects import Effect, Extend, OrderRelease, Persist, Record, Send, Start, Stop
 from primacy.election.events import Code, Event
 from primacy.election.inputs import (
+    Answered,
     DeadlinePassed,
     GuardLost,
     Health,
@@ -136,7 +137,7 @@ class RaftStrategy(Remembering):
             case Rejoin(without):
                 self.roll.without = without
                 effects += self._decide_mute(now_ms)
-            case Unanswered() | MembersChanged() | StoreAnswered() | StoreNews():
+            case Unanswered() | Answered() | MembersChanged() | StoreAnswered() | StoreNews():
                 pass  # not of this strategy
             case _:
                 assert_never(given)
@@ -337,6 +338,6 @@ class RaftStrategy(Remembering):
         if any(report.memory for report in self.roll.reports.values()):
             return f"answers from memory, for its own is lost, by {names}{GONE}"
         if self.options.auto or self.roll.init is not None:
-            names = ", ".join(self.roll.first_missing(self.roll.init or Init(0))) or "nobody"
-            return f"the first start of the cluster; not heard yet: {names}"
+            names = ", ".join(self.roll.first_missing(self.roll.init or Init(0)))
+            return f"the first start of the cluster; {f'not heard yet: {names}' if names else 'all nodes were heard'}"
         return "the first start of the cluster: primacy init, once, on one node"

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from primacy.errors import Problem
-from primacy.settings.schema import NAME_PATTERN, STRATEGIES, Overrides, Probe, Settings, Slot
+from primacy.settings.schema import NAME_PATTERN, STRATEGIES, Overrides, Probe, Settings, Slot, wrong_id
 from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, RANK_PROFILES, RankTiming, Timing, for_lease, profiles_of
 
 KILL_MS = 50
@@ -233,6 +233,10 @@ class Checks:
             for word in ("addr", "advertise", "join"):
                 if self._given(f"cluster.manager.{word}") and getattr(manager, word):
                     yield _p(f"cluster.manager.{word}", "", f"only join_server uses it, and the type is {manager.type}")
+        given = [word for word in ("cert", "key", "ca") if getattr(manager.tls, word)]
+        if given and len(given) < 3:
+            lack = next(word for word in ("cert", "key", "ca") if word not in given)
+            yield _p(f"cluster.manager.tls.{lack}", "", "is missing; cert, key and ca belong together here")
         for have, lack in (("user", "pass"), ("pass", "user")):
             if self._given(f"cluster.{have}") and not self._given(f"cluster.{lack}"):
                 yield _p(
@@ -244,6 +248,9 @@ class Checks:
         if self.settings.node and nodes and self.settings.node not in nodes:
             path = "cluster.node" if self.settings.node == self.settings.cluster.node else "--node"
             yield _p(path, self.settings.node, f"is not in cluster.manager.nodes, which has {_few(nodes)}")
+        elif self.settings.node and self.settings.cluster.manager.type == "join_server":
+            if wrong := wrong_id(self.settings.node):
+                yield _p("--node", self.settings.node[:80], wrong)
         elif self.settings.node and not re.fullmatch(NAME_PATTERN, self.settings.node):
             yield _p("--node", self.settings.node[:80], "a name has letters, digits, dots, dashes or underscores")
 

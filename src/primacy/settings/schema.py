@@ -95,6 +95,13 @@ def wrong_listen(text: str) -> str:
     return wrong_address(text, host_needed=False)
 
 
+def wrong_id(text: str) -> str:
+    """What is wrong with the id of a node. In a fixed list ids are stricter; Ghoti's files may have any."""
+    if 1 <= len(text) <= ID_CHARS_MAX and text.isprintable() and text == text.strip() and "/" not in text:
+        return ""
+    return f"an id has 1 to {ID_CHARS_MAX} characters that can be printed, none of them a slash"
+
+
 def wrong_store(text: str) -> str:
     """What is wrong with the address of a store."""
     scheme = re.split(r"[:+]", text, maxsplit=1)[0]
@@ -127,6 +134,15 @@ class Node:
         "`voter` votes and may lead; `witness` (raft) votes and never leads; `observer` only watches.",
         choices=("voter", "witness", "observer"),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerTls:
+    """Certificates of the manager. Each node shows its own, and trusts what `ca` signed."""
+
+    cert: str = setting("", "This node's certificate, PEM; it names the host that others dial.")
+    key: str = setting("", "Its private key, PEM; refused if others can read it.")
+    ca: str = setting("", "Who signed the certificates of the nodes, PEM.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +180,10 @@ class Manager:
     join_retry: bool = setting(
         True, "`join_server`: keep trying to join, with back-off. Off: fail at once, as Ghoti does."
     )
+    priority: int = setting(
+        0, "`join_server` with `rank: priority`: how high this node ranks; a larger one is higher.", least=0, most=100
+    )
+    tls: ManagerTls = setting(ManagerTls, "bully, ring: the manager over HTTPS. All nodes, or none; Ghoti has none.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +199,19 @@ class Cluster:
     node: str = setting(
         "",
         "Which node this is, unless `--node` says so. Default: the host name, if it is listed.",
-        pattern=ID_PATTERN,
-        says=f"an id of 1 to {ID_CHARS_MAX} letters, digits, dots, dashes or underscores",
+        check=wrong_id,
     )
     bind: str = setting("", "Ghoti's word for `slots.addr`; used where that is not given.", check=wrong_listen)
     user: str = setting("", "Only to meet real Ghoti nodes: the manager's user name.", least_chars=4)
     password: str = setting(
         "", "Only to meet real Ghoti nodes: the manager's password.", key="pass", least_chars=4, secret=True
+    )
+    password_other: str = setting(
+        "",
+        "While `pass` is changed: accepted as well, and never sent. Set it on all nodes, exchange both, take it out.",
+        key="pass_other",
+        least_chars=4,
+        secret=True,
     )
     secret_file: str = setting(
         "",

@@ -18,8 +18,8 @@ from primacy.errors import Problem
 from primacy.settings.schema import Rule, Settings, key_of, rule_of
 from primacy.settings.tree import Entries, Items, Scalar, Tree, shown
 
-TRUE = ("true", "yes", "on")
-FALSE = ("false", "no", "off")
+TRUE = ("true", "yes", "on", "1")
+FALSE = ("false", "no", "off", "0")
 UNITS_MS = {"ms": 1, "s": 1_000, "sec": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000}
 NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 SPAN = re.compile(r"([0-9]{1,9})\s*([a-z]+)")

@@ -1,0 +1,58 @@
+"""The work of a leader that holds nothing, held all the same: by the agent's own life.
+
+Bully and ring give a leadership without an end in time. A command under a guard needs one: an agent that is stopped, or
+hangs, must not leave it running for ever. So each beat of the agent's own loop moves the end on by one hold, for as
+long as the node leads, or stops in order. It promises nothing about other nodes; that is what `--allow-split-brain`
+says.
+"""
+
+from __future__ import annotations
+
+from primacy.agent.duty import Performer
+from primacy.election.messages import Release
+from primacy.election.model import Leadership
+from primacy.loop import alarm
+from primacy.node.clock import Clock
+from primacy.settings.timing import Timing
+
+
+class RenewedWork:
+    """The driver's port `Work`, in front of a duty that wants a hold."""
+
+    def __init__(self, duty: Performer, timing: Timing, clock: Clock) -> None:
+        self.duty = duty
+        self.timing = timing
+        self.clock = clock
+        self._leadership: Leadership | None = None
+        self._alarm = alarm(self._beat)
+
+    def start(self, leadership: Leadership, release: Release | None, covered: bool) -> None:
+        self._leadership = leadership
+        self._alarm.set(self.timing.beat_ms / 1_000)
+        self.duty.start(self._held(leadership), release, covered)
+
+    def extend(self, leadership: Leadership) -> None:
+        raise AssertionError(leadership)
+
+    def stop(self, term: int, reason: str, planned: bool) -> None:
+        if not planned:
+            self.end()
+        self.duty.stop(term, reason, planned)
+
+    def release(self, term: int, successor: str) -> None:
+        self.duty.release(term, successor)
+
+    def end(self) -> None:
+        """The hold runs out from here on."""
+        self._leadership = None
+        self._alarm.clear()
+
+    def _held(self, leadership: Leadership) -> Leadership:
+        return leadership._replace(valid_until_ms=self.clock.now_ms() + self.timing.hold_ms)
+
+    def _beat(self) -> None:
+        if self._leadership is None or self.duty.is_over:
+            self.end()
+            return
+        self._alarm.set(self.timing.beat_ms / 1_000)
+        self.duty.extend(self._held(self._leadership))

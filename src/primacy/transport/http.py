@@ -1,0 +1,523 @@
+"""Seed 000's manager: nodes that find each other by joining, and speak HTTP. The port `Transport`, and the list.
+
+A message of the machines is a request, or the answer to one; which is which stands in `messages.py`. What must be
+answered at once is: a request is told to the machine, and what the machine sends back to the one who asked, in that
+very step, is the answer. A call that is refused becomes `Unanswered`, one that is answered `Answered`, or the message
+that the answer means; silence becomes nothing at all, as the machines have limits of their own.
+
+Real nodes of seed 000 are met on the same paths. They say less, so they are asked more: a look at one is two calls, of
+which the second (`PROBE`) tells whether it leads. What our own nodes add is in the header (`http_wire.py`).
+
+The list of nodes (`http_roll.py`) grows by `/join` and shrinks by `/remove`; our nodes compare digests of it with every
+exchange and fetch it (`GET /members`) when they differ. `http_answers.py` answers requests, `http_join.py` joins,
+fetches and tells on, `http_server.py` and `http_client.py` are the sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from base64 import b64decode
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from primacy.election.inputs import Answered, Input, MembersChanged, Unanswered
+from primacy.election.messages import (
+    Alive,
+    Baton,
+    BatonTaken,
+    Coordinator,
+    Election,
+    Handover,
+    Heartbeat,
+    Message,
+    Okay,
+    Origin,
+    Release,
+    Unable,
+    Won,
+)
+from primacy.election.model import Role, View
+from primacy.errors import CannotHere, InUse
+from primacy.settings.timing import RankTiming
+from primacy.transport import Hear, Overhear, ReadyDatagram, Trouble, ignored
+from primacy.transport.http_answers import Answers
+from primacy.transport.http_join import Joining, JoinPlan
+from primacy.transport.http_roll import Entry, Roll
+from primacy.transport.http_wire import (
+    PROBE,
+    Answer,
+    Credentials,
+    Said,
+    Silent,
+    as_names,
+    as_text,
+    encoded,
+    id_body,
+    pairs,
+)
+from primacy.transport.layout import packed_word, unpacked_word
+from primacy.transport.links import Links
+from primacy.transport.tally import Tally
+
+REPLIES = (Okay, Unable, Alive, BatonTaken)
+"""Messages that are answers to requests."""
+WORDS_MAX = 64
+"""To one node that wait to be told; more are lost."""
+WORDS_S = 0.02
+"""What is told within a moment goes together."""
+WORDS_LIMIT_S = 2.0
+ANNOUNCE_LEAST_S = 1.0
+"""For an announcement to arrive: it is repeated, and nobody waits for its answer."""
+SETTLE_S = 2.0
+"""For the last calls of a node that ends: the next leader is told to stand."""
+
+
+class Identity(NamedTuple):
+    """Who this node is, and what it must have in common with others of ours."""
+
+    node: str
+    boot: int
+    addr: str
+    """What others dial."""
+    cluster: str
+    election: str
+    strategy: str
+    rank: str
+    data: str = ""
+    """Where its clients find it."""
+    priority: int = 0
+    started_ms: int = 0
+    config: str = ""
+
+
+class Peer:
+    """What was learned of another node from what it sends."""
+
+    def __init__(self) -> None:
+        self.boot = 0
+        """Of its present start; 0 for a real node of seed 000, or one that was not heard yet."""
+        self.word = b""
+        """What it said of itself last."""
+        self.trouble = ""
+        self.summary = b""
+        """What this node wants to tell it with the next exchange."""
+        self.words: deque[bytes] = deque(maxlen=WORDS_MAX)
+
+
+class HttpTransport:
+    """One node's end. Set `give` and `view` before `start`; both are the driver's side of it."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        listen: str,
+        credentials: tuple[Credentials, ...],
+        timing: RankTiming,
+        plan: JoinPlan,
+        complain: Callable[[str], None],
+        wall_ms: Callable[[], int],
+        tls: tuple[ssl.SSLContext, ssl.SSLContext] | None = None,
+    ) -> None:
+        """`credentials`: the first is used, all are accepted. `tls`: of the server, of the client."""
+        # aiohttp is loaded by those who need it: it takes as long as everything else of a node's start
+        from primacy.transport.http_client import Calls  # noqa: PLC0415
+        from primacy.transport.http_server import Door  # noqa: PLC0415
+
+        self.identity = identity
+        self.node = identity.node
+        self.listen = listen
+        self.credentials = credentials
+        self.timing = timing
+        self.complain = complain
+        self.wall_ms = wall_ms
+        self.tally = Tally(complain)
+        self.links = Links()
+        own = Entry(
+            identity.node, identity.addr, wall_ms(), False, identity.data, identity.priority, identity.started_ms
+        )
+        self.roll = Roll(own, plan.entries)
+        self.peers: dict[str, Peer] = {}
+        self.calls = Calls(credentials[0].header, tls[1] if tls else None)
+        self.joining = Joining(self, plan)
+        self.door = Door(Answers(self).answer, complain)
+        self.give: Callable[[Input], None] = lambda _: None
+        self.view: Callable[[], View] = lambda: View(Role.STARTING, "", 0, "", 0, 0, (), "")
+        self.closed = False
+        self._server_tls = tls[0] if tls else None
+        self._hear: Hear = lambda _: None
+        self._overhear: Overhear = ignored
+        self._slot: list[Message] | None = None
+        self._slot_for = ""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way: dict[tuple[str, str], int] = {}
+        self._flush: asyncio.TimerHandle | None = None
+        self._own_word = b""
+        self._prefix = pairs(
+            {
+                "node": identity.node,
+                "boot": identity.boot,
+                "addr": identity.addr,
+                "kin": self.kin,
+                "data": identity.data,
+                "rank": f"{identity.priority}.{identity.started_ms}",
+                "config": identity.config,
+            }
+        )
+
+    @property
+    def kin(self) -> str:
+        """What nodes of one cluster have in common; those with another refuse each other."""
+        who = self.identity
+        return f"{who.cluster}/{who.election}/{who.strategy}/{who.rank}"
+
+    # --- the port -----------------------------------------------------------------------------------------------------
+
+    @property
+    def counters(self) -> dict[str, int]:
+        return {**self.tally.counters, "connections": self.door.connections, "hung_up": self.door.hung_up}
+
+    @property
+    def troubles(self) -> list[Trouble]:
+        found = [Trouble(name, peer.trouble) for name, peer in sorted(self.peers.items()) if peer.trouble]
+        return [*self.joining.troubles, *found]
+
+    async def start(self, hear: Hear, overhear: Overhear = ignored) -> None:
+        """Listens first, and joins afterwards: what is announced meanwhile must not be lost."""
+        self._hear, self._overhear = hear, overhear
+        listening = self._listening()
+        self.calls.open()
+        await self.door.open(listening, self._server_tls)
+        await self.joining.start()
+
+    def send(self, to: str, message: Message) -> None:
+        if isinstance(message, REPLIES):
+            if self._slot is not None and to == self._slot_for:
+                self._slot.append(message)
+            return
+        if self.closed or to not in self.roll:
+            self.tally.count("unsent")
+        elif to in self.links.dumb_to:
+            self.tally.count("cut")
+        else:
+            self._begin(to, message)
+
+    def tell(self, to: str, row: list[Any], only: int = 0, *, later: bool = False) -> int:
+        peer = self.peer(to)
+        if later:
+            self._own_word = packed_word(row)
+        if not peer.boot or to not in self.roll or (only and peer.boot != only):
+            return peer.boot if to in self.roll else 0
+        if later:
+            peer.summary = self._own_word
+            return peer.boot
+        peer.words.append(packed_word(row))
+        if self._flush is None and not self.closed:
+            self._flush = asyncio.get_running_loop().call_later(WORDS_S, self._flush_words)
+        return peer.boot
+
+    def ready_release(self, release: Release) -> list[ReadyDatagram]:  # noqa: ARG002
+        """There is no hold to release here."""
+        return []
+
+    def close(self) -> None:
+        """At once. `aclose` is the one that lets calls end and waits for the sockets."""
+        self.closed = True
+        self.joining.close()
+        self.tally.close()
+        if self._flush is not None:
+            self._flush.cancel()
+        for task in tuple(self._tasks):
+            task.cancel()
+
+    async def settle(self) -> None:
+        """The calls that are under way end, within a limit: the next leader is told to stand."""
+        if self._flush is not None:
+            self._flush.cancel()
+            self._flush_words()
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks), timeout=SETTLE_S)
+
+    async def aclose(self) -> None:
+        self.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.joining.over()
+        await self.door.close()
+        await self.calls.close()
+
+    def _listening(self) -> socket.socket:
+        host, _, port = self.listen.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        try:
+            found = socket.getaddrinfo(host or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
+            return socket.create_server(address[:2], family=family, backlog=512)
+        except socket.gaierror:
+            raise CannotHere(
+                f"the manager's address {self.listen} cannot be resolved; correct cluster.manager.addr"
+            ) from None
+        except OSError as error:
+            raise InUse(
+                f"the manager cannot listen on {self.listen}: {error.strerror}; end what has it (ss -ltnp shows it), "
+                "or choose another cluster.manager.addr"
+            ) from None
+
+    # --- what the rest of the manager uses ----------------------------------------------------------------------------
+
+    def peer(self, node: str) -> Peer:
+        found = self.peers.get(node)
+        if found is None:
+            found = self.peers[node] = Peer()
+        return found
+
+    def header(self, to: str = "", **more: str | int) -> str:
+        """What this node says of itself, to one that is listed or to anybody."""
+        said: dict[str, str | int] = {"list": self.roll.digest, **more}
+        peer = self.peers.get(to)
+        if peer is not None and peer.summary:
+            said["word"] = as_text(peer.summary)
+            peer.summary = b""
+        return f"{self._prefix}&{pairs(said)}"
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Work that ends by itself, and with this node at the latest."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def ask_machine(self, sender: str, message: Message) -> Message | None:
+        """Tells the machine, and returns what it answers the sender in the same step."""
+        assert self._slot is None
+        self._slot, self._slot_for = [], sender
+        try:
+            self._hear(message)
+            return self._slot[0] if self._slot else None
+        finally:
+            self._slot = None
+
+    def hear(self, message: Message) -> None:
+        self._hear(message)
+
+    def list_changed(self) -> None:
+        """The machine is told, and the disk a little later."""
+        self.give(MembersChanged(self.roll.members, self.roll.version))
+        self.joining.keep()
+
+    def leader(self) -> str:
+        return self.view().leader
+
+    def leads(self) -> bool:
+        return self.view().role is Role.LEADER
+
+    def met(self, said: Said) -> None:
+        """A node of ours spoke, with good credentials."""
+        peer = self.peer(said.node)
+        peer.boot = said.number("boot")
+        peer.trouble = ""
+        word = said.data("word")
+        if word:
+            self.overheard(said.node, peer.boot, word)
+
+    def overheard(self, node: str, boot: int, word: bytes) -> None:
+        """A word, from the node itself or passed on by the leader."""
+        peer = self.peer(node)
+        row = unpacked_word(word)
+        if row is None or word == peer.word or node not in self.roll:
+            return
+        peer.word = word
+        peer.boot = peer.boot or boot
+        self._overhear(node, boot, row)
+
+    def overheard_by_way(self, node: str, boot: int, text: str) -> None:
+        """Passed on by the leader: of use only if the node did not say something itself in the meantime."""
+        peer = self.peer(node)
+        if not peer.boot or peer.boot == boot:
+            self.overheard(node, boot, b64decode(text, validate=True))
+
+    def said(self, **more: str | int) -> str:
+        """Fields for an answer; an empty text is said, too."""
+        return "&".join(f"{key}={quote(str(value), safe='')}" for key, value in more.items())
+
+    def told(self, node: str, words: list[bytes]) -> None:
+        """Words that another node had to say, each to be heard once."""
+        for word in words:
+            row = unpacked_word(word)
+            if row is not None:
+                self._overhear(node, self.peer(node).boot, row)
+
+    @property
+    def words(self) -> dict[str, list[Any]]:
+        """What each node said of itself last, itself included."""
+        known = {name: [peer.boot, as_text(peer.word)] for name, peer in self.peers.items() if peer.word and peer.boot}
+        if self._own_word:
+            known[self.node] = [self.identity.boot, as_text(self._own_word)]
+        return {name: word for name, word in sorted(known.items()) if name in self.roll}
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def _begin(self, to: str, message: Message) -> None:
+        match message:
+            case Election(_, number):
+                self._call(to, "/election", self._elect(to, number))
+            case Coordinator():
+                self._call(to, "/coordinator", self._announce(to, message), 1)
+            case Heartbeat(_, number):
+                self._call(to, "/heartbeat", self._look(to, number))
+            case Handover(_, successor):
+                self._call(to, "/handover", self._hand_over(to, successor))
+            case Baton() | Won():
+                self._call(to, "/ring", self._pass(to, message), 4)
+            case _:
+                raise AssertionError(f"{type(message).__name__} does not travel by HTTP")
+
+    def _call(self, to: str, kind: str, work: Coroutine[Any, Any, None], most: int = 2) -> None:
+        """Few of a kind to one node at a time: one that hangs must not pile them up."""
+        key = (to, kind)
+        if self._under_way.get(key, 0) >= most:
+            work.close()
+            self.tally.count("held_back")
+            return
+        self._under_way[key] = self._under_way.get(key, 0) + 1
+        self.tally.count("sent")
+        self.tally.count(f"sent{kind}")
+
+        def over(_: asyncio.Task[None]) -> None:
+            left = self._under_way.pop(key, 1) - 1
+            if left:
+                self._under_way[key] = left
+
+        self.spawn(work).add_done_callback(over)
+
+    async def _elect(self, to: str, number: int) -> None:
+        found = await self._ask("POST", to, "/election", id_body(self.node), self.timing.election_ms / 1_000, n=number)
+        if isinstance(found, Answer) and found.status == 200:
+            self._hear(Okay(_origin(to, found.said), number))
+        elif isinstance(found, Answer) and found.status == 503:
+            self._hear(Unable(_origin(to, found.said), number))
+        elif _is_no(found):
+            self.give(Unanswered(to))
+
+    async def _announce(self, to: str, message: Coordinator) -> None:
+        limit_s = max(ANNOUNCE_LEAST_S, self.timing.answer_ms / 1_000)
+        more: dict[str, str | int] = {"epoch": message.epoch, "pruned": as_names(message.pruned)}
+        found = await self._ask("POST", to, "/coordinator", id_body(self.node), limit_s, **more)
+        if isinstance(found, Answer) and found.status == 200:
+            self.give(Answered(to))
+
+    async def _hand_over(self, to: str, successor: str) -> None:
+        """Real nodes take the word for an announcement, and the successor among them for its own victory."""
+        limit_s = max(ANNOUNCE_LEAST_S, self.timing.answer_ms / 1_000)
+        await self._ask("POST", to, "/coordinator", id_body(successor), limit_s, handover=1)
+
+    async def _look(self, to: str, number: int) -> None:
+        limit_s = self.timing.answer_ms / 1_000
+        began_s = asyncio.get_running_loop().time()
+        found = await self._ask("GET", to, "/heartbeat", None, limit_s, n=number)
+        if not isinstance(found, Answer) or found.status not in (200, 503):
+            if _is_no(found):
+                self.give(Unanswered(to))
+            return
+        able = found.status == 200
+        leader: str | None = None
+        if found.said.is_ours:
+            leader = found.said.text("leader")
+            self.joining.looked_at(to, found.said)
+        elif able:
+            left_s = limit_s - (asyncio.get_running_loop().time() - began_s)
+            leader = await self._claim_of(to, max(0.01, left_s))
+        self._hear(Alive(_origin(to, found.said), number, leader, found.said.number("epoch"), able))
+
+    async def _claim_of(self, to: str, limit_s: float) -> str | None:
+        """Whether a real node believes to lead: its id, nobody, or None if it does not say."""
+        found = await self._ask("POST", to, "/remove", id_body(PROBE), limit_s)
+        if not isinstance(found, Answer):
+            return None
+        return to if found.status == 200 else ""
+
+    async def _pass(self, to: str, message: Baton | Won) -> None:
+        baton = isinstance(message, Baton)
+        body = {"id": self.node, "kind": "baton" if baton else "won"}
+        body |= {"starter": message.starter, "round": str(message.round)}
+        if isinstance(message, Baton):
+            body |= {"best": message.best, "hops": str(message.hops)}
+        found = await self._ask("POST", to, "/ring", encoded(body), self.timing.answer_ms / 1_000)
+        if isinstance(found, Answer) and found.status == 200:
+            if baton:
+                self._hear(BatonTaken(_origin(to, found.said), message.starter, message.round))
+        elif _is_no(found):
+            self.give(Unanswered(to))
+
+    async def _ask(
+        self, method: str, to: str, path: str, body: bytes | None, limit_s: float, **more: str | int
+    ) -> Answer | Silent:
+        """One call to a listed node. What comes over a link that was cut meanwhile is silence."""
+        addr = self.roll.addr(to)
+        if not addr:
+            return Silent(False, "it is not listed any more")
+        found = await self.calls.call(method, addr, path, body, self.header(to, **more), limit_s)
+        if self.closed:
+            return Silent(False, "this node ends")
+        if to in self.links.deaf_to or to in self.links.dumb_to:
+            self.tally.count("cut")
+            return Silent(False, "the link is cut")
+        self._learn(to, path, found)
+        return found
+
+    def _learn(self, to: str, path: str, found: Answer | Silent) -> None:
+        if isinstance(found, Silent):
+            self.tally.count("unanswered")
+            return
+        said = found.said
+        if said.is_ours and said.node != to:
+            self.peer(to).trouble = (
+                f"node {said.node or '?'} answers at {self.roll.addr(to)}, where node {to} is listed: "
+                "two nodes advertise one address; correct cluster.manager.advertise"
+            )
+            return
+        if said.is_ours:
+            self.met(said)
+            if "unknown" in said:
+                self.joining.introduce(to)
+        elif found.status not in (400, 409):
+            self.peer(to).boot = 0
+            self.peer(to).trouble = ""
+        if found.status == 409:
+            self.peer(to).trouble = f"node {to} refuses this node: {found.body.decode('utf-8', 'replace')[:300]}"
+        elif found.status == 400 and not said.is_ours and path in ("/election", "/coordinator"):
+            self.tally.count("refused")
+            self.peer(
+                to
+            ).trouble = (
+                f"node {to} refuses what this node says: cluster.user and cluster.pass, or the secret, are others there"
+            )
+
+    def _flush_words(self) -> None:
+        self._flush = None
+        for name, peer in self.peers.items():
+            if peer.words and peer.boot and name in self.roll and name not in self.links.dumb_to:
+                words = [peer.words.popleft() for _ in range(len(peer.words))]
+                self._call(name, "/words", self._say(name, words), 4)
+
+    async def _say(self, to: str, words: list[bytes]) -> None:
+        body = encoded({"words": [as_text(word) for word in words]})
+        await self._ask("POST", to, "/words", body, WORDS_LIMIT_S)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": "a call of the manager failed", "exception": fault, "task": task}
+            )
+
+
+def _is_no(found: Answer | Silent) -> bool:
+    """Known at once not to be of use: refused, or answered with an error."""
+    return found.refused if isinstance(found, Silent) else True
+
+
+def _origin(node: str, said: Said) -> Origin:
+    return Origin(node, boot=said.number("boot"), config=said.text("config"))

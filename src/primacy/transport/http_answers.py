@@ -1,0 +1,298 @@
+"""What the manager answers: paths, methods, credentials, bodies and status codes as real nodes of seed 000 expect them.
+
+Better than there, and invisible to a real node: an unknown path is 404, a wrong method 405, an empty or unusable id is
+refused, and so is an announcement of somebody unknown. Nodes of ours whose strategies differ get 409 and a sentence.
+Credentials are checked before anything else is looked at; `/heartbeat` and `/leader` need none, and then say nothing
+but their status.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from typing import TYPE_CHECKING
+
+from primacy.election.messages import (
+    Alive,
+    Baton,
+    Coordinator,
+    Election,
+    Handover,
+    Heartbeat,
+    Message,
+    Okay,
+    Origin,
+    Won,
+)
+from primacy.transport.http_roll import Entry
+from primacy.transport.http_wire import (
+    WORDS_BYTES_MAX,
+    Asked,
+    Reply,
+    Said,
+    address_of,
+    encoded,
+    is_allowed,
+    is_id,
+    join_answer,
+    object_in,
+    texts_in,
+)
+
+if TYPE_CHECKING:
+    from primacy.transport.http import HttpTransport
+
+METHODS = {
+    "/join": "POST",
+    "/remove": "POST",
+    "/election": "POST",
+    "/coordinator": "POST",
+    "/heartbeat": "GET",
+    "/leader": "GET",
+    "/members": "GET",
+    "/ring": "POST",
+    "/words": "POST",
+}
+OPEN = ("/heartbeat", "/leader")
+"""Without credentials."""
+BAD = Reply(400)
+WORDS_MAX = 64
+HOPS_MAX = 10_000
+
+
+class Answers:
+    """One node's answers."""
+
+    def __init__(self, manager: HttpTransport) -> None:
+        self.manager = manager
+
+    async def answer(self, asked: Asked) -> Reply | None:
+        """None: not at all, for the link is cut."""
+        manager = self.manager
+        method = METHODS.get(asked.path)
+        if method is None:
+            return Reply(404)
+        if asked.method != method and (asked.method, method) != ("HEAD", "GET"):
+            return Reply(405)
+        allowed = is_allowed(asked.authorization, manager.credentials)
+        if not allowed and asked.path not in OPEN:
+            manager.tally.count("credentials")
+            return BAD
+        said = Said(asked.header if allowed else None)
+        if said.is_ours and (refusal := self._stranger(said)) is not None:
+            return refusal
+        sender = said.node if said.is_ours else (texts_in(asked.body) or {}).get("id", "")
+        if sender in manager.links.deaf_to:
+            manager.tally.count("cut")
+            return None
+        manager.tally.count("received")
+        manager.tally.count(f"received{asked.path}")
+        if asked.too_long:
+            return BAD
+        if said.is_ours:
+            manager.met(said)
+        reply = await self._of(asked, said)
+        if sender in manager.links.dumb_to:
+            manager.tally.count("cut")
+            return None
+        return reply._replace(said=self._header(said, reply.said)) if said.is_ours else reply._replace(said="")
+
+    def _header(self, said: Said, more: str) -> str:
+        manager = self.manager
+        fields: dict[str, str | int] = {} if said.node in manager.roll else {"unknown": 1}
+        header = manager.header(said.node, **fields)
+        return f"{header}&{more}" if more else header
+
+    def _stranger(self, said: Said) -> Reply | None:
+        """A node of ours that does not belong here, with the sentence that says why."""
+        manager = self.manager
+        theirs, ours = said.text("kin"), manager.kin
+        if theirs == ours:
+            return None if said.node and said.node != manager.node else BAD
+        names = ("cluster.name", "election.name", "election.strategy", "election.rank")
+        differs = [
+            f"{name} is {mine} at node {manager.node} and {other} at node {said.node}"
+            for name, mine, other in zip(names, ours.split("/"), theirs.split("/"), strict=False)
+            if mine != other
+        ]
+        sentence = "; ".join(differs) or "it speaks another version"
+        manager.tally.count("other_kin")
+        manager.joining.refused_kin(said.node, sentence)
+        return Reply(409, f"{sentence}: nodes of one cluster need the same".encode(), kind="text/plain; charset=utf-8")
+
+    async def _of(self, asked: Asked, said: Said) -> Reply:
+        match asked.path:
+            case "/heartbeat":
+                return self._heartbeat(said)
+            case "/election":
+                return self._election(asked, said)
+            case "/coordinator":
+                return self._coordinator(asked, said)
+            case "/join":
+                return await self._join(asked, said)
+            case "/remove":
+                return self._remove(asked, said)
+            case "/members":
+                return self._members()
+            case "/ring":
+                return self._ring(asked, said)
+            case "/words":
+                return self._words(asked, said)
+            case _:
+                return self._leader()
+
+    # --- the election -------------------------------------------------------------------------------------------------
+
+    def _heartbeat(self, said: Said) -> Reply:
+        manager = self.manager
+        answer = manager.ask_machine(said.node, Heartbeat(_origin(said.node, said), said.number("n")))
+        if not isinstance(answer, Alive):
+            return Reply(503)
+        leader = answer.leader or ""
+        more = manager.said(leader=leader, epoch=answer.epoch)
+        return Reply(200 if answer.able and not manager.joining.is_outside else 503, said=more)
+
+    def _election(self, asked: Asked, said: Said) -> Reply:
+        """The body of a real node is not read there, so that it may be anything; nobody in particular asks then."""
+        manager = self.manager
+        sender = said.node or (texts_in(asked.body) or {}).get("id", "")
+        if sender == manager.node:
+            return BAD
+        if manager.joining.is_outside:
+            return Reply(503)
+        sender = sender if is_id(sender) else ""
+        answer = manager.ask_machine(sender, Election(_origin(sender, said), said.number("n")))
+        return Reply(200) if isinstance(answer, Okay) else Reply(503)
+
+    def _coordinator(self, asked: Asked, said: Said) -> Reply:
+        manager = self.manager
+        body = texts_in(asked.body)
+        leader = (body or {}).get("id", "")
+        if not is_id(leader):
+            return BAD
+        message: Message
+        if "handover" in said:
+            message = Handover(_origin(said.node, said), leader)
+        elif leader == manager.node or (said.is_ours and said.node != leader):
+            return BAD
+        else:
+            message = Coordinator(_origin(leader, said), said.number("epoch"), said.names("pruned"))
+        if message.origin.node not in manager.roll:
+            if said.is_ours:
+                manager.joining.meet(said)
+            return BAD
+        manager.hear(message)
+        if said.is_ours and leader == said.node == manager.leader():
+            manager.joining.heard_list(said.node, said)
+        return Reply(200)
+
+    def _ring(self, asked: Asked, said: Said) -> Reply:
+        manager = self.manager
+        body = texts_in(asked.body) or {}
+        starter, best = body.get("starter", ""), body.get("best", "")
+        number, hops = _number(body.get("round", "")), _number(body.get("hops", "0"))
+        known = said.node in manager.roll and is_id(starter) and number is not None
+        if manager.identity.strategy != "ring" or not known or number is None:
+            return BAD
+        origin = _origin(said.node, said)
+        if body.get("kind") == "won":
+            manager.hear(Won(origin, starter, number))
+            return Reply(200)
+        if body.get("kind") != "baton" or not is_id(best) or hops is None or hops > HOPS_MAX:
+            return BAD
+        answer = manager.ask_machine(said.node, Baton(origin, starter, number, best, hops))
+        return Reply(200) if answer is not None else Reply(503)
+
+    # --- the list -----------------------------------------------------------------------------------------------------
+
+    async def _join(self, asked: Asked, said: Said) -> Reply:
+        manager = self.manager
+        body = texts_in(asked.body)
+        if body is None or len(body) != 2 or not is_id(body.get("id", "")):
+            return BAD
+        node = body["id"]
+        is_told = said.is_ours and said.node != node
+        addr = address_of(body.get("addr", ""), "" if is_told else asked.remote)
+        if addr is None:
+            return BAD
+        if node == manager.node:
+            return self._joined() if addr == manager.identity.addr else BAD
+        if manager.joining.is_ending:
+            return Reply(503)
+        entry = self._entry(node, addr, said, is_told=is_told)
+        if not manager.joining.may_join(entry, said):
+            return BAD
+        known = manager.roll.entries.get(node)
+        if not is_told and known is not None and not known.gone and known._replace(stamp=entry.stamp) == entry:
+            await manager.joining.heard_again(entry, said)
+            return self._joined()
+        if manager.roll.take(entry):
+            manager.list_changed()
+            if not is_told:
+                manager.joining.tell_on(entry)
+        return self._joined()
+
+    def _entry(self, node: str, addr: str, said: Said, *, is_told: bool) -> Entry:
+        """As the node says itself, as another of ours has it, or as little as a real node says."""
+        manager = self.manager
+        prefix = "of_" if is_told else ""
+        priority, _, started = said.text(f"{prefix}rank").partition(".")
+        stamp = said.number("stamp") if is_told else manager.roll.next_stamp(node, manager.wall_ms())
+        return Entry(
+            node, addr, stamp or 1, False, said.text(f"{prefix}data"), _number(priority) or 0, _number(started) or 0
+        )
+
+    def _joined(self) -> Reply:
+        return Reply(200, join_answer(self.manager.leader(), self.manager.roll.peers))
+
+    def _remove(self, asked: Asked, said: Said) -> Reply:
+        """Of the leader only, or told on by a node of ours, with its stamp."""
+        manager = self.manager
+        is_told = said.number("stamp") > 0
+        if not is_told and not manager.leads():
+            return BAD
+        body = texts_in(asked.body)
+        if body is None or "id" not in body:
+            return BAD
+        node = body["id"]
+        if is_told:
+            known = manager.roll.entries.get(node)
+            addr = known.addr if known is not None else address_of(said.text("of_addr")) or ""
+            if addr and manager.roll.take(Entry(node, addr, said.number("stamp"), True)):
+                manager.list_changed()
+        elif node != manager.node:
+            manager.joining.remove(node)
+        return Reply(200)
+
+    def _members(self) -> Reply:
+        manager = self.manager
+        found = {"leader": manager.leader(), "members": manager.roll.rows, "words": manager.words}
+        return Reply(200, encoded(found))
+
+    def _words(self, asked: Asked, said: Said) -> Reply:
+        found = (object_in(asked.body) or {}).get("words")
+        if not isinstance(found, list) or said.node not in self.manager.roll:
+            return BAD
+        words = []
+        for word in found[:WORDS_MAX]:
+            try:
+                words.append(b64decode(word, validate=True))
+            except (binascii.Error, ValueError, TypeError):
+                return BAD
+        assert len(asked.body) <= WORDS_BYTES_MAX
+        self.manager.told(said.node, words)
+        return Reply(200)
+
+    def _leader(self) -> Reply:
+        manager = self.manager
+        leads = manager.leads()
+        text = "leader" if leads else f"not leader: {manager.leader()}"
+        return Reply(200 if leads else 503, text.encode(), kind="text/plain; charset=utf-8")
+
+
+def _origin(node: str, said: Said) -> Origin:
+    return Origin(node, boot=said.number("boot"), config=said.text("config"))
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 16 else None

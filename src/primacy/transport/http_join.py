@@ -1,0 +1,366 @@
+"""How a node comes into a cluster and how the list spreads: joining, telling on, fetching, removing, remembering.
+
+A join is told on once, by whoever took the node in, and never again for a node that is known: real nodes pass every
+join on, and melt. Our nodes compare digests of the list with their leader's at every exchange, fetch the list when they
+differ (and every eighth look anyway, seed 003's refresh), and tell the leader what it does not know. So a word that got
+lost is repeated within a beat or two, and two clusters of which one learned of the other become one.
+
+Where real nodes echo joins in a storm, one of ours that is among them is told again and again what it knows. It leaves
+those unanswered for a while: a real node tells its list one after the other and waits without a limit, so that the echo
+ends there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from primacy.election.messages import Alive, Origin
+from primacy.errors import NotReached
+from primacy.transport import Trouble
+from primacy.transport.http_roll import HEARSAY, Entry, kept
+from primacy.transport.http_wire import (
+    Answer,
+    Said,
+    address_of,
+    id_body,
+    is_id,
+    join_body,
+    object_in,
+    read_join_answer,
+)
+
+if TYPE_CHECKING:
+    from primacy.transport.http import HttpTransport
+
+JOIN_S = 5.0
+"""For one answer to a join."""
+AGAIN_FIRST_S = 0.25
+AGAIN_MAX_S = 5.0
+REFRESH_LOOKS = 8
+FETCH_S = 2.0
+TELL_S = 5.0
+TELLS_MAX = 16
+"""Nodes that are told on at one time."""
+PUSHED_MAX = 32
+"""Entries that the leader is told of after one fetch."""
+KEEP_S = 0.2
+"""After a change the list is written to the disk: several changes at once are written once."""
+STORM_S = 10.0
+STORM_LEAST = 6
+"""A known join that comes more often than this, and more often than once per node, within `STORM_S` is an echo."""
+HELD_S = 30.0
+"""So long the teller of an echo waits; one after the other, so that they do not begin again together."""
+HELD_MAX = 64
+
+
+class JoinPlan(NamedTuple):
+    """How this node comes into the cluster."""
+
+    join: tuple[str, ...] = ()
+    """Addresses of nodes to join; none: it begins a cluster, unless those that it remembers know better."""
+    retry: bool = True
+    fixed: bool = False
+    """The list is a fixed one: nobody joins."""
+    entries: tuple[Entry, ...] = ()
+    """The fixed list, or what was remembered."""
+    keep: Callable[[dict[str, Any]], None] = lambda _: None
+    """Writes the list to the disk."""
+    seed: int = 0
+
+
+class Joining:
+    """One node's place in the list, and the list's way to others."""
+
+    def __init__(self, manager: HttpTransport, plan: JoinPlan) -> None:
+        self.manager = manager
+        self.plan = plan
+        self.is_outside = bool(plan.join) and not plan.fixed and not plan.entries
+        """It was not taken in yet, and knows nobody."""
+        self.is_ending = False
+        self._random = Random(plan.seed)
+        self._sentence = ""
+        self._kin: dict[str, str] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._looks = 0
+        self._busy: set[str] = set()
+        self._telling = asyncio.Semaphore(TELLS_MAX)
+        self._keeping: asyncio.TimerHandle | None = None
+        self._echoes: dict[tuple[str, str], deque[float]] = {}
+        self._held = 0
+
+    @property
+    def troubles(self) -> list[Trouble]:
+        manager = self.manager
+        found = [Trouble(manager.node, self._sentence)] if self._sentence else []
+        if manager.roll.own.gone:
+            sentence = f"node {manager.node} was removed from the cluster; restart it to join again, or end it"
+            found.append(Trouble(manager.node, sentence))
+        return found + [Trouble(node, sentence) for node, sentence in sorted(self._kin.items())]
+
+    # --- joining ------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """With `retry` in the background. Raises `NotReached` without, if nobody takes this node in."""
+        if self.plan.fixed:
+            return
+        targets = self.plan.join or tuple(entry.addr for entry in self.manager.roll.others)
+        if self.plan.join and not self.plan.retry:
+            if not await self._try(targets):
+                raise NotReached(f"{self._sentence}; cluster.manager.join_retry is off, so this node ends")
+        elif targets:
+            self._task = self.manager.spawn(self._keep_trying(targets))
+
+    async def _keep_trying(self, targets: tuple[str, ...]) -> None:
+        """One that remembers others tries once: they know it, too, and the leader will speak to it."""
+        wait_s = AGAIN_FIRST_S
+        while not await self._try(targets) and self.plan.join and not self.manager.closed:
+            pause_s = wait_s * (0.75 + self._random.random() / 2)
+            self._sentence += f"; next try in {pause_s:.1f} s"
+            await asyncio.sleep(pause_s)
+            wait_s = min(AGAIN_MAX_S, wait_s * 2)
+            targets = self._with_remembered(targets)
+        if not self.plan.join:
+            self._sentence = ""
+
+    def _with_remembered(self, targets: tuple[str, ...]) -> tuple[str, ...]:
+        """Whoever is listed knows the cluster as well as the node that the file names."""
+        return tuple(dict.fromkeys((*targets, *(entry.addr for entry in self.manager.roll.others))))
+
+    async def _try(self, targets: Iterable[str]) -> bool:
+        """Asks one after the other; those that the cluster does not know are asked, too, and so come to know it."""
+        joined, whys = False, []
+        for addr in targets:
+            if addr == self.manager.identity.addr:
+                continue
+            known = addr in {entry.addr for entry in self.manager.roll.others}
+            if joined and known:
+                continue
+            why = await self._join_at(addr)
+            joined |= not why
+            if why:
+                whys.append(f"{addr} {why}")
+        self._sentence = "" if joined else f"no cluster was joined yet: {'; '.join(whys) or 'no other node is named'}"
+        return joined
+
+    async def join(self, addr: str) -> None:
+        """Joins the cluster there, too. Raises `NotReached`."""
+        if why := await self._join_at(addr):
+            raise NotReached(f"{addr} {why}")
+
+    async def _join_at(self, addr: str) -> str:
+        """Empty if this node was taken in there; else why not."""
+        manager = self.manager
+        body = join_body(manager.node, manager.identity.addr)
+        found = await manager.calls.call("POST", addr, "/join", body, manager.header(), JOIN_S)
+        if not isinstance(found, Answer):
+            return f"cannot be reached ({found.why})"
+        if found.status == 400:
+            return (
+                "refuses this node: cluster.user and cluster.pass, or the secret, are others there, or its id is taken"
+            )
+        if found.status == 409:
+            return f"refuses this node: {found.body.decode('utf-8', 'replace')[:300]}"
+        answer = read_join_answer(found.body) if found.status == 200 else None
+        if answer is None:
+            return f"answers {found.status}, and no list"
+        node = found.said.node
+        for name, said_addr in answer.peers.items():
+            dialled = addr.rpartition(":")[0].removeprefix("[").removesuffix("]")
+            good = address_of(said_addr, dialled if said_addr != addr else "")
+            if not is_id(name) or good is None:
+                continue
+            node = node or (name if good == addr else "")
+            if name != manager.node and name not in manager.roll:
+                manager.roll.take(Entry(name, good, manager.roll.next_stamp(name, HEARSAY)))
+        self.is_outside = False
+        manager.list_changed()
+        if found.said.is_ours and node:
+            await self._fetch(node)
+        self._tell_who_leads(node, answer.leader)
+        return ""
+
+    def _tell_who_leads(self, node: str, leader: str) -> None:
+        """The answer to a join names the leader, which a look at the node would tell as well, later."""
+        who = node if node in self.manager.roll else leader
+        if who in self.manager.roll and who != self.manager.node:
+            self.manager.hear(Alive(Origin(who), 0, leader))
+
+    def introduce(self, to: str) -> None:
+        """A node does not know this one any more."""
+        if not self.plan.fixed and not self.manager.roll.own.gone:
+            self._once(f"introduce {to}", self._introduce(to))
+
+    async def _introduce(self, to: str) -> None:
+        manager = self.manager
+        addr = manager.roll.addr(to)
+        body = join_body(manager.node, manager.identity.addr)
+        if addr and to not in manager.links.dumb_to:
+            await manager.calls.call("POST", addr, "/join", body, manager.header(to), JOIN_S)
+
+    def meet(self, said: Said) -> None:
+        """A node of ours that is not listed leads somewhere: two clusters met."""
+        addr = address_of(said.text("addr"))
+        known = self.manager.roll.entries.get(said.node)
+        if addr is None or self.plan.fixed or (known is not None and known.gone):
+            return
+        self._once(f"meet {said.node}", self._meet(said.node, addr))
+
+    async def _meet(self, node: str, addr: str) -> None:
+        manager = self.manager
+        if manager.roll.take(Entry(node, addr, manager.roll.next_stamp(node, HEARSAY))):
+            manager.list_changed()
+        await self._fetch(node)
+
+    # --- the list's way -----------------------------------------------------------------------------------------------
+
+    def may_join(self, entry: Entry, said: Said) -> bool:
+        """Not into a fixed list; and the ring's baton is not for real nodes of seed 000."""
+        manager = self.manager
+        if self.plan.fixed:
+            return manager.roll.addr(entry.node) == entry.addr
+        if manager.identity.strategy == "ring" and not said.is_ours:
+            manager.complain(f"node {entry.node} cannot join: it does not know the ring, and election.strategy is ring")
+            return False
+        return True
+
+    async def heard_again(self, entry: Entry, said: Said) -> None:
+        """A join of a node that is known: not told on. In a storm of them the teller is kept waiting."""
+        if said.is_ours:
+            return
+        loop = asyncio.get_running_loop()
+        times = self._echoes.setdefault((entry.node, entry.addr), deque(maxlen=256))
+        times.append(loop.time())
+        while times and loop.time() - times[0] > STORM_S:
+            times.popleft()
+        if len(self._echoes) > 256:
+            self._echoes.clear()
+        if len(times) > max(STORM_LEAST, 2 * len(self.manager.roll.entries)) and self._held < HELD_MAX:
+            self._held += 1
+            self.manager.tally.count("echoes_held")
+            try:
+                await asyncio.sleep(HELD_S * (0.5 + self._random.random()))
+            finally:
+                self._held -= 1
+
+    def tell_on(self, entry: Entry) -> None:
+        """To all others, once."""
+        for other in self.manager.roll.others:
+            if other.node != entry.node:
+                self.manager.spawn(self._tell(other.node, entry))
+
+    def remove(self, node: str) -> None:
+        """The leader takes a node off the list, and tells those of ours; a real node cannot be told."""
+        manager = self.manager
+        known = manager.roll.entries.get(node)
+        if known is None or known.gone:
+            return
+        entry = known._replace(gone=True, stamp=manager.roll.next_stamp(node, manager.wall_ms()))
+        targets = [other.node for other in manager.roll.others if manager.peer(other.node).boot]
+        addr = known.addr
+        manager.roll.take(entry)
+        manager.list_changed()
+        for name in targets:
+            manager.spawn(self._tell(name, entry, addr if name == node else ""))
+
+    async def _tell(self, to: str, entry: Entry, addr: str = "") -> None:
+        """One entry to one node, as seed 000 says it, with the rest of it in the header."""
+        manager = self.manager
+        addr = addr or manager.roll.addr(to)
+        if not addr or to in manager.links.dumb_to:
+            return
+        more: dict[str, str | int] = {
+            "stamp": entry.stamp,
+            "of_data": entry.data,
+            "of_addr": entry.addr,
+            "of_rank": f"{entry.priority}.{entry.started_ms}",
+        }
+        path, body = ("/remove", id_body(entry.node)) if entry.gone else ("/join", join_body(entry.node, entry.addr))
+        async with self._telling:
+            manager.tally.count(f"sent{path}")
+            await manager.calls.call("POST", addr, path, body, manager.header(to, **more), TELL_S)
+
+    def looked_at(self, node: str, said: Said) -> None:
+        """A look was answered by a node of ours."""
+        self._looks += 1
+        if self._looks % REFRESH_LOOKS == 0:
+            self._fetch_soon(node)
+        else:
+            self.heard_list(node, said)
+
+    def heard_list(self, node: str, said: Said) -> None:
+        if said.text("list") not in ("", self.manager.roll.digest):
+            self._fetch_soon(node)
+
+    def _fetch_soon(self, node: str) -> None:
+        if not self.manager.closed:
+            self._once("fetch", self._fetch(node))
+
+    async def _fetch(self, node: str) -> None:
+        """The list of another node, what all said of themselves, and back to it what it does not know."""
+        manager = self.manager
+        addr = manager.roll.addr(node)
+        if not addr or node in manager.links.dumb_to:
+            return
+        found = await manager.calls.call("GET", addr, "/members", None, manager.header(node), FETCH_S)
+        if not isinstance(found, Answer) or found.status != 200 or node in manager.links.deaf_to:
+            return
+        manager.tally.count("fetched")
+        said = object_in(found.body) or {}
+        rows, words = said.get("members"), said.get("words")
+        if isinstance(words, dict):
+            self._take_words(words, node)
+        if self.plan.fixed or not isinstance(rows, list):
+            return
+        if manager.roll.take_all(rows):
+            manager.list_changed()
+        for entry in manager.roll.newer_than(rows)[:PUSHED_MAX]:
+            if entry.node != node:
+                await self._tell(node, entry)
+
+    def _take_words(self, words: dict[str, Any], via: str) -> None:
+        for name, word in words.items():
+            if name in (self.manager.node, via) or not isinstance(word, list) or len(word) != 2:
+                continue
+            boot, text = word
+            if type(boot) is int and isinstance(text, str):
+                with contextlib.suppress(ValueError):
+                    self.manager.overheard_by_way(name, boot, text)
+
+    # --- the rest -----------------------------------------------------------------------------------------------------
+
+    def refused_kin(self, node: str, sentence: str) -> None:
+        if is_id(node) and node not in self._kin:
+            self._kin = {node: f"node {node} is refused: {sentence}"}
+            self.manager.complain(self._kin[node])
+
+    def keep(self) -> None:
+        if self._keeping is None and not self.plan.fixed:
+            self._keeping = asyncio.get_running_loop().call_later(KEEP_S, self._keep_now)
+
+    def _keep_now(self) -> None:
+        self._keeping = None
+        self.plan.keep(kept(self.manager.roll))
+
+    def close(self) -> None:
+        self.is_ending = True
+        if self._keeping is not None:
+            self._keeping.cancel()
+            self._keep_now()
+
+    async def over(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _once(self, what: str, work: Any) -> None:
+        """One of a kind at a time."""
+        if what in self._busy:
+            work.close()
+            return
+        self._busy.add(what)
+        self.manager.spawn(work).add_done_callback(lambda _: self._busy.discard(what))

@@ -1,0 +1,225 @@
+"""The manager's own door: HTTP by aiohttp, bounded in everything that a stranger could make long or many.
+
+It judges nothing. A request becomes an `Asked`; whoever answers returns a `Reply`, or None to leave it unanswered for a
+while and then hang up (a link that was cut on purpose). Connections of nodes are kept for longer than Go's clients
+pool them (90 s), since such a client does not repeat a POST that met a closing connection, and takes the silence for
+a death. Those that never asked anything are hung up on early, and the oldest quiet ones when there are too many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import resource
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+from primacy.transport.http_wire import BODY_BYTES_MAX, HEADER, WORDS_BYTES_MAX, Asked, Reply
+
+IDLE_S = 120.0
+"""A connection that has asked something stays; Go's pool keeps it for 90 s."""
+FIRST_S = 10.0
+"""For the first whole request of a connection."""
+BODY_S = 5.0
+SWEEP_S = 2.0
+HANDSHAKE_S = 5.0
+CONNECTIONS_MAX = 2_048
+"""At one time, or half of the descriptors that this process may have."""
+WAITING_MAX = 512
+LINE_BYTES_MAX = 8_190
+END_S = 0.3
+MUTE_S = 3.0
+"""So long a request stays unanswered whose link was cut: longer than most callers wait."""
+
+
+Respond = Callable[[Asked], Awaitable[Reply | None]]
+
+
+class Door:
+    """Serves on a socket that listens already."""
+
+    def __init__(self, answer: Respond, complain: Callable[[str], None]) -> None:
+        self.answer = answer
+        self.complain = complain
+        self.hung_up = 0
+        self._runner: web.ServerRunner | None = None
+        self._listener: asyncio.Server | None = None
+        self._sweep: asyncio.TimerHandle | None = None
+        self._since: dict[Any, float] = {}
+        """When each connection began, or was last done with a request."""
+        self._busy: dict[Any, int] = {}
+        self._new: dict[Any, None] = {}
+        """Connections that have asked nothing yet."""
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._most = min(CONNECTIONS_MAX, max(16, limit // 2)) if limit > 0 else CONNECTIONS_MAX
+
+    @property
+    def connections(self) -> int:
+        return len(self._since)
+
+    async def open(self, listening: socket.socket, tls: ssl.SSLContext | None) -> None:
+        quiet = logging.Logger("primacy.manager")
+        quiet.addHandler(logging.NullHandler())  # what a stranger sends is no line of the node's log
+        server = web.Server(
+            self._handle,
+            access_log=None,
+            logger=quiet,
+            keepalive_timeout=IDLE_S,
+            max_line_size=LINE_BYTES_MAX,
+            max_field_size=LINE_BYTES_MAX,
+            auto_decompress=False,
+            lingering_time=0.5,
+        )
+        self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=END_S)
+        await self._runner.setup()
+        self._listener = await asyncio.get_running_loop().create_server(
+            self._taken,
+            sock=listening,
+            ssl=tls,
+            backlog=WAITING_MAX,
+            ssl_handshake_timeout=HANDSHAKE_S if tls is not None else None,
+        )
+        self._sweep_later()
+
+    async def close(self) -> None:
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        if self._listener is not None:
+            self._listener.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    # --- one request --------------------------------------------------------------------------------------------------
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        connection = request.protocol
+        self._busy[connection] = self._busy.get(connection, 0) + 1
+        self._new.pop(connection, None)
+        try:
+            return await self._answered(request)
+        finally:
+            left = self._busy.pop(connection, 1) - 1
+            if left:
+                self._busy[connection] = left
+            self._since[connection] = asyncio.get_running_loop().time()
+
+    async def _answered(self, request: web.BaseRequest) -> web.StreamResponse:
+        path = request.raw_path.partition("?")[0]
+        most = WORDS_BYTES_MAX if path == "/words" else BODY_BYTES_MAX
+        body, too_long = await _body(request, most)
+        if body is None:
+            return _closing(408)
+        asked = Asked(
+            request.method,
+            path,
+            request.headers.get("Authorization"),
+            request.headers.get(HEADER),
+            body,
+            too_long,
+            request.remote or "",
+        )
+        try:
+            reply = await self.answer(asked)
+        except Exception as error:  # noqa: BLE001  a bug of ours here must not end the node
+            self.complain(f"a fault of the manager at {path[:40]}: {type(error).__name__}: {error}")
+            return _closing(500)
+        if reply is None:
+            await asyncio.sleep(MUTE_S)
+            if request.transport is not None:
+                request.transport.abort()
+            return _closing(503)
+        headers = {HEADER: reply.said} if reply.said else {}
+        if reply.body:
+            headers["Content-Type"] = reply.kind
+        answer = web.Response(status=reply.status, body=reply.body, headers=headers)
+        if not reply.body:
+            answer.headers.pop("Content-Type", None)
+        if too_long:
+            answer.force_close()
+        return answer
+
+    # --- connections --------------------------------------------------------------------------------------------------
+
+    def _taken(self) -> asyncio.Protocol:
+        assert self._runner is not None
+        assert self._runner.server is not None
+        if len(self._since) >= self._most:
+            self._make_room()
+        connection: RequestHandler = self._runner.server()
+        self._since[connection] = asyncio.get_running_loop().time()
+        self._new[connection] = None
+        return connection
+
+    def _make_room(self) -> None:
+        """The quietest one goes, one that asked nothing before all others."""
+        self._forget_closed()
+        if len(self._since) < self._most:
+            return
+        quiet = [each for each in self._since if each not in self._busy]
+        first = next((each for each in quiet if each in self._new), None)
+        victim = first or min(quiet, key=lambda each: self._since[each], default=None)
+        if victim is not None:
+            self._hang_up(victim)
+
+    def _hang_up(self, connection: Any) -> None:
+        self.hung_up += 1
+        self._since.pop(connection, None)
+        self._new.pop(connection, None)
+        if connection.transport is not None:
+            connection.transport.abort()
+
+    def _forget_closed(self) -> None:
+        server = self._runner.server if self._runner is not None else None
+        alive = set(server.connections) if server is not None else set()
+        for each in [each for each in self._since if each not in alive and each not in self._busy]:
+            if each.transport is None and each in self._new and self._is_young(each):
+                continue  # taken in this very turn of the loop, and not made yet
+            self._since.pop(each, None)
+            self._new.pop(each, None)
+
+    def _is_young(self, connection: Any) -> bool:
+        return asyncio.get_running_loop().time() - self._since[connection] < 1.0
+
+    def _sweep_later(self) -> None:
+        self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep_idle)
+
+    def _sweep_idle(self) -> None:
+        self._forget_closed()
+        now_s = asyncio.get_running_loop().time()
+        for each, since_s in list(self._since.items()):
+            limit_s = FIRST_S if each in self._new else IDLE_S + SWEEP_S
+            if each not in self._busy and now_s - since_s > limit_s:
+                self._hang_up(each)
+        self._sweep_later()
+
+
+async def _body(request: web.BaseRequest, most: int) -> tuple[bytes | None, bool]:
+    """The body and whether it is too long; None if it does not come in time."""
+    found = bytearray()
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for part in request.content.iter_chunked(1 << 14):
+                found += part
+                if len(found) > most:
+                    return bytes(found[:most]), True
+    except TimeoutError:
+        return None, False
+    except (web.RequestPayloadError, ConnectionError, ValueError):
+        return None, False  # it left, or what it sends is no body
+    return bytes(found), False
+
+
+def _closing(status: int) -> web.Response:
+    answer = web.Response(status=status)
+    with contextlib.suppress(KeyError):
+        del answer.headers["Content-Type"]
+    answer.force_close()
+    return answer

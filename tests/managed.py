@@ -1,0 +1,125 @@
+"""Several managers in one process and one loop: for tests about the wire and the list, where processes add nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from primacy.agent.cluster import ManagedCluster
+from primacy.election.events import Event
+from primacy.election.model import Role
+from primacy.settings import of_mapping
+
+USER, PASSWORD = "my_user", "my_pass"
+LIMIT_S = 30.0
+"""For anything that is waited for: ten times what a busy machine needs."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody has now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def mapping(node: str, port: int, join: Any = (), **more: Any) -> dict[str, Any]:
+    """A file as Ghoti has it, with the times of a test."""
+    manager: dict[str, Any] = {"type": "join_server", "addr": f"127.0.0.1:{port}"}
+    if join:
+        manager["join"] = [f"127.0.0.1:{each}" if isinstance(each, int) else each for each in join]
+    manager |= more.pop("manager", {})
+    cluster = {"node": node, "user": USER, "pass": PASSWORD, "manager": manager, **more.pop("cluster", {})}
+    election = {"profile": "lan", **more.pop("election", {})}
+    return {"cluster": cluster, "election": election, **more}
+
+
+class Nodes:
+    """Managers of one cluster, by name; all end with the test."""
+
+    def __init__(self) -> None:
+        self.ports: dict[str, int] = {}
+        self.up: dict[str, ManagedCluster] = {}
+        self.events: list[tuple[str, Event]] = []
+        self.said: list[str] = []
+        self.kept: dict[str, Any] = {}
+
+    async def __aenter__(self) -> Nodes:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.gather(*(node.kill() for node in self.up.values()))
+
+    def port(self, name: str) -> int:
+        if name not in self.ports:
+            self.ports[name] = free_ports(1)[0]
+        return self.ports[name]
+
+    def made(self, name: str, join: Any = (), **more: Any) -> ManagedCluster:
+        options = {key: more.pop(key) for key in ("led", "remembered") if key in more}
+        targets = [self.port(each) if each in self.ports else each for each in join]
+        settings = of_mapping(mapping(name, self.port(name), targets, **more))
+
+        def note(events: Any) -> None:
+            self.events += [(name, event) for event in events]
+
+        node = ManagedCluster(
+            settings,
+            complain=self.said.append,
+            listener=note,
+            keep=lambda kept: self.kept.__setitem__(name, kept),
+            **options,
+        )
+        self.up[name] = node
+        return node
+
+    async def start(self, name: str, join: Any = (), **more: Any) -> ManagedCluster:
+        node = self.made(name, join, **more)
+        await node.start()
+        return node
+
+    async def kill(self, name: str) -> None:
+        await self.up.pop(name).kill()
+
+    def cut(self, left: str, right: str, way: str = "both") -> None:
+        """Both ends drop what goes between them."""
+        for a in left.split():
+            for b in right.split():
+                for one, other in ((a, b), (b, a)):
+                    if one in self.up:
+                        self.up[one].manager.links.cut(other, way)
+
+    def heal(self) -> None:
+        for node in self.up.values():
+            node.manager.links.heal()
+
+    def leaders(self, *names: str) -> list[str]:
+        return [name for name in names or sorted(self.up) if self.up[name].view().role is Role.LEADER]
+
+    def agreed(self, *names: str) -> str:
+        """The one leader that these nodes, or all, agree on; empty if they do not."""
+        chosen = names or tuple(sorted(self.up))
+        beliefs = {self.up[name].leader() for name in chosen}
+        leaders = self.leaders(*chosen)
+        return leaders[0] if len(leaders) == 1 and beliefs == set(leaders) else ""
+
+    async def until(self, holds: Callable[[], Any], what: str, limit_s: float = LIMIT_S) -> Any:
+        loop = asyncio.get_running_loop()
+        last_s = loop.time() + limit_s
+        while not (found := holds()):
+            assert loop.time() < last_s, f"not within {limit_s} s: {what}; {self.story()}"
+            await asyncio.sleep(0.01)
+        return found
+
+    async def leads(self, name: str, *names: str) -> None:
+        await self.until(lambda: self.agreed(*names) == name, f"all follow {name}")
+
+    def story(self) -> str:
+        rows = {
+            name: (str(node.view().role), node.leader(), sorted(node.manager.roll.peers))
+            for name, node in self.up.items()
+        }
+        return f"{rows}; {[(name, str(event.code)) for name, event in self.events][-40:]}; {self.said[-5:]}"
