@@ -11,10 +11,8 @@ import click
 
 from primacy.cli.call import Call, json_option, print_json
 from primacy.cli.local import Local, local, local_options
-from primacy.election.guarantees import OF
 from primacy.errors import NotReached
 
-ONE_PER_ISLAND = tuple(name for name, promise in OF.items() if promise.one_per_island)
 EVERY_S = 1.0
 """How often `--watch` looks."""
 OLD_MS = 5_000
@@ -159,7 +157,7 @@ def leading(state: dict[str, Any]) -> str:
     acts, leader = state["acting"], state["leader"]
     if len(acts) > 1:
         both = f"{' and '.join(acts)} both lead"
-        if state["strategy"] in ONE_PER_ISLAND:
+        if not state.get("at_most_one", True):
             return click.style(f"{both}, each in its part of the network, until these meet", fg="yellow")
         return click.style(f"{both.upper()}", fg="red", bold=True)
     if leader is None:
