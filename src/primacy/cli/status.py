@@ -60,7 +60,8 @@ def seen(node: Local) -> dict[str, Any]:
     """The state document of the node that is asked, and what it knows of all: `rows`, `acting`, `alarms`."""
     whole = node.get("/v1/cluster")
     state = node.get("/v1/state")
-    return {**state, "rows": whole["nodes"], "acting": whole["acting"], "alarms": whole["alarms"], "at": whole["at"]}
+    known = {name: whole[name] for name in ("acting", "alarms", "at", "at_most_one") if name in whole}
+    return {**state, "rows": whole["nodes"], **known}
 
 
 def lines(state: dict[str, Any], *, verbose: bool = False) -> list[str]:

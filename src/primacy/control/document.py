@@ -22,7 +22,6 @@ def document(shot: Snapshot) -> dict[str, Any]:
         "node": shot.node,
         **_place(shot),
         "strategy": settings.election.strategy,
-        "at_most_one": shot.at_most_one,
         "mode": settings.election.mode,
         "role": str(view.role),
         "term": view.term,
