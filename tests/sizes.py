@@ -73,6 +73,8 @@ PROCESSES = (
     "tests/test_fence.py",
     "tests/test_fence_process.py",
     "tests/test_examples.py",
+    "tests/test_slots_process.py",
+    "tests/test_slots_cluster.py",
 )
 PARTS = {
     "core": "tests.proof_core",

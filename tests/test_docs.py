@@ -276,6 +276,7 @@ def test_rooms_that_the_architecture_names_exist() -> None:
         "transport",
         "store",
         "fence",
+        "slots",
         "lab",
         "dashboard",
         "cli",
@@ -303,7 +304,8 @@ def test_the_documents_have_lines_of_bounded_length() -> None:
 def test_the_machines_import_nothing_that_touches_the_world() -> None:
     """The first of the absences that the architecture states."""
     never = {"asyncio", "datetime", "logging", "os", "pathlib", "select", "socket", "subprocess", "threading", "time"}
-    for file in sorted((ROOT / "src/primacy/election").glob("*.py")):
+    slots = [ROOT / f"src/primacy/slots/{name}.py" for name in ("kinds", "board", "session")]
+    for file in [*sorted((ROOT / "src/primacy/election").glob("*.py")), *slots]:
         for node in ast.walk(ast.parse(file.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []

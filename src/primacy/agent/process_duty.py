@@ -14,7 +14,7 @@ import base64
 import contextlib
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 
 from primacy.agent.child import Child, told
@@ -167,6 +167,12 @@ class ProcessDuty:
     def view(self) -> DutyView:
         dog = self.watchdog
         return DutyView("process", self.state, dog.since_ms, dog.pid, dog.run, self.containment, self.containment_why)
+
+    def looked(self, leader: str) -> None:
+        """Who leads elsewhere is no matter to a command that does not run."""
+
+    def counters(self) -> Mapping[str, int]:
+        return {}
 
     def watch_lock(self) -> None:
         """Look until the run lock is free, quickly at first."""

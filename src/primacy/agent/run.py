@@ -412,6 +412,7 @@ class Agent:
             self.correspondence.names = tuple(name for name in self.names() if name != self.node)
             self.correspondence.stepped()
         self.care.looked()
+        self.duty.looked(self.strategy.leader if self.strategy.leader != self.node else "")
         if self.stored is not None:
             self._look_for_the_end()
         if self.strategy.role is Role.MUTED and self._mute_timer is None and not self.alone:
@@ -541,14 +542,14 @@ class Agent:
 
     def snapshot(self) -> Snapshot:
         now_ms, duty = self.clock.now_ms(), self.duty.view()
-        talk, transport, stored = self.correspondence, self.transport, self.stored
+        talk, transport = self.correspondence, self.transport
         return Snapshot(
             settings=self.settings,
             node=self.node,
             view=self.strategy.view(now_ms),
             duty=duty,
             heard_ms=self._heard_ms(now_ms),
-            counters=transport.counters if transport is not None else stored.counters if stored is not None else {},
+            counters=self._counters(),
             now_ms=now_ms,
             wall_ms=self.clock.wall_ms(),
             ending=self.ending,
@@ -564,6 +565,14 @@ class Agent:
             listed=self.listed(),
             at_most_one=self.promise.at_most_one,
         )
+
+    def _counters(self) -> dict[str, int]:
+        counted = dict(self.duty.counters())
+        if self.transport is not None:
+            counted.update(self.transport.counters)
+        elif self.stored is not None:
+            counted.update(self.stored.counters)
+        return counted
 
     def _heard_ms(self, now_ms: int) -> dict[str, int]:
         if isinstance(self.strategy, LeaseStrategy):

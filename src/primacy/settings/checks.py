@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from primacy.errors import Problem
-from primacy.settings.schema import NAME_PATTERN, STRATEGIES, Overrides, Probe, Settings, Slot, wrong_id
+from primacy.settings.schema import NAME_PATTERN, STRATEGIES, Overrides, Probe, Settings, Slot, Slots, wrong_id
 from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, RANK_PROFILES, RankTiming, Timing, for_lease, profiles_of
 
 KILL_MS = 50
@@ -25,6 +25,8 @@ LOST_BEATS_LEAST = {"raft": 2, "lease": 1}
 themselves, and renewing at a third of the hold leaves room for one."""
 NODES_MAX = 100
 """A fixed list. Bully sends n² messages per failure and raft n per beat; nobody asked for more."""
+PASSWORD_BYTES_MAX = 39
+"""What a line of the slot server holds besides its letter."""
 LOOPBACK = re.compile(r"(localhost|127\.[0-9.]+|\[::1\]):[0-9]+")
 
 
@@ -265,6 +267,9 @@ class Checks:
         slots = self.settings.slots
         if slots.telemetry.enabled and not slots.telemetry.output_dir:
             yield _p("slots.telemetry.output_dir", "", "is missing, and slots.telemetry.enabled is true")
+        if bool(slots.tls.cert) != bool(slots.tls.key):
+            lack = "key" if slots.tls.cert else "cert"
+            yield _p(f"slots.tls.{lack}", "", "is missing; a certificate and its key belong together")
         for number, slot in slots.numbered.items():
             yield from _slot_problems(slot, f"slots.{number}")
 
@@ -315,6 +320,28 @@ def notes(settings: Settings) -> list[str]:
         found.append(f"election.store is not used: election.strategy is {e.strategy}.")
     if len(nodes) > 1 and e.strategy == "raft" and not settings.cluster.secret_file:
         found.append("cluster.secret_file is not given; nodes of a real cluster will refuse to start without it.")
+    return found + _slot_notes(settings.slots)
+
+
+def _slot_notes(slots: Slots) -> list[str]:
+    found = []
+    if slots.telemetry.enabled:
+        found.append(
+            "slots.telemetry (Ghoti's metrics files) is read and not acted on: GET /metrics of control.listen or "
+            "control.public has the figures."
+        )
+    for name, password in slots.users.items():
+        if len(password.encode()) > PASSWORD_BYTES_MAX:
+            found.append(
+                f"slots.users.{name}: a line holds {PASSWORD_BYTES_MAX} bytes of a password, and this has more."
+            )
+        if name != name.lower():
+            found.append(f"slots.users.{name}: {name.lower()} may log in with it, too, as in Ghoti.")
+    known = {name.lower() for name in slots.users}
+    for number, slot in slots.numbered.items():
+        strangers = sorted(name for name in slot.users if name.lower() not in known)
+        if strangers:
+            found.append(f"slots.{number}.users names {', '.join(strangers)}, and slots.users does not.")
     return found
 
 
