@@ -19,6 +19,8 @@ from primacy.errors import NotReached
 
 WITHIN_S = 40.0
 """Far more than anything here takes: only a hang reaches it."""
+ROOT = Path(__file__).parents[1]
+"""Where `examples` is found."""
 TRIES = 5
 RELEASED = "leads no more: its work is confirmed gone and released"
 CLUSTER, ELECTION = "primacy", "main"
@@ -57,9 +59,7 @@ class Node:
     def start(self) -> None:
         """Again, with the same words."""
         with self.log.open("ab") as out:
-            self.process = subprocess.Popen(
-                self.call, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=self.folder
-            )
+            self.process = subprocess.Popen(self.call, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=ROOT)
 
     @property
     def is_up(self) -> bool:
@@ -100,6 +100,12 @@ class NodeCrowd:
     def add(self, port: int, *words: str) -> Node:
         node = Node(self.folder, port, ["--profile", self.profile, *words])
         self.nodes[node.name] = node
+        return node
+
+    def add_after(self, port: int, *words: str) -> Node:
+        """Added, and known to follow somebody: the next one is younger, and finds it in the list."""
+        node = self.add(port, *words)
+        until(lambda: (node.ask() or {}).get("leader"), f"{node.name} with a leader", WITHIN_S)
         return node
 
     @property

@@ -9,8 +9,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
+from tests.canary import beside_a_canary
 from tests.crowd import until
 from tests.node_crowd import WITHIN_S, Node, NodeCrowd, node_crowd
 from tests.test_cli import Said, say  # noqa: F401
@@ -20,9 +22,12 @@ Say = Callable[..., Said]
 
 def words_of(crowd: NodeCrowd, strategy: str, place: int) -> list[str]:
     """How the node at this place of the list is started: the seed's words, in the form that the strategy needs."""
-    if strategy == "raft":
-        return ["--algorithm", "RAFT", "--nodes", ",".join(f"localhost:{port}" for port in crowd.ports)]
-    return ["--algorithm", "lease", "--store", f"sqlite:///{crowd.folder}/leases.db"]
+    if strategy == "lease":
+        return ["--algorithm", "lease", "--store", f"sqlite:///{crowd.folder}/leases.db"]
+    if strategy in ("bully", "ring"):
+        joins = ["--join", f"localhost:{crowd.ports[0]}"] if place else ["--leader"]
+        return [*joins, *(["--algorithm", "RING"] if strategy == "ring" else [])]
+    return ["--algorithm", strategy, "--nodes", ",".join(f"localhost:{port}" for port in crowd.ports)]
 
 
 def started(crowd: NodeCrowd, strategy: str) -> NodeCrowd:
@@ -62,6 +67,53 @@ def test_three_nodes_the_leader_killed_another_leads_and_the_third_follows_it(cr
     crowd.agree()
     assert all(tokens)
     assert tokens == sorted(set(tokens))
+
+
+@pytest.mark.parametrize("strategy", ["bully", "ring"])
+@beside_a_canary(250)
+def test_the_seeds_scenario_as_it_is_written(tmp_path: Path, strategy: str) -> None:
+    """Three nodes, one after the other; the leader is killed; the youngest leads, and the other reconnects to it.
+
+    Without the seed's wait: the leader dies right after the last one has joined, which made two leaders for good there.
+    Then the new leader is frozen, which is noticed too, and goes on as one of the others.
+    """
+    with node_crowd(Path(mkdtemp(dir=tmp_path)), 3, "lan") as crowd:
+        first, second, third = (crowd.add_after(port, *words_of(crowd, strategy, n)) for n, port in places(crowd))
+        assert [node.ask()["leader"] for node in (first, second, third)] == [first.name] * 3
+        first.kill()
+        assert crowd.agree() is third
+        assert second.ask()["leader"] == third.name
+        assert len(third.ask("/v1/cluster")["nodes"]) == 3, "a node that died stays listed"
+        first.start()
+        assert crowd.agree() is third, "who comes back joins below a leader that is well"
+        third.tell(signal.SIGSTOP)
+        fourth = crowd.agree([first, second])
+        third.tell(signal.SIGCONT)
+        assert crowd.agree() is not None
+        assert fourth.ask()["term"] > 0
+
+
+def places(crowd: NodeCrowd) -> list[tuple[int, int]]:
+    return list(enumerate(crowd.ports))
+
+
+def test_a_strategy_of_ones_own_runs_for_real(crowd: NodeCrowd) -> None:
+    """The example: of those that are up, the one with the highest number leads, whoever was killed or paused."""
+    strategy = "examples.rendezvous:Rendezvous"
+    for place, port in enumerate(crowd.ports):
+        crowd.add(port, *words_of(crowd, strategy, place))
+    first = crowd.agree()
+    first.kill()
+    second = crowd.agree()
+    assert second is not first
+    first.start()
+    assert until(lambda: crowd.agree() is first, "the highest leads again", WITHIN_S)
+    first.ask("/v1/pause", {})
+    assert until(lambda: crowd.agree() is second, "the next one leads", WITHIN_S)
+    assert first.ask()["role"] == "paused"
+    assert second.ask("/v1/cluster")["at_most_one"] is False
+    second.tell(signal.SIGTERM)
+    assert second.process.wait(WITHIN_S) == 0
 
 
 def test_a_leader_that_is_stopped_hands_over_in_order(crowd: NodeCrowd, say: Say) -> None:  # noqa: F811

@@ -24,6 +24,7 @@ from primacy.election.messages import (
     FirstBallotTaken,
     Message,
     Origin,
+    Own,
     Query,
     Release,
     Report,
@@ -69,6 +70,8 @@ EVERY: tuple[Message, ...] = (
     FirstBallot(ORIGIN, 2**52, BIG),
     FirstBallotTaken(ORIGIN, 2**52),
     Stale(ORIGIN, BIG, 9),
+    Own(ORIGIN, BIG, "w" * 64, (BIG,) * 16),
+    Own(ORIGIN, 1),
 )
 
 

@@ -15,7 +15,16 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from primacy.agent.asked import Asked, take_turn
-from primacy.agent.assemble import addresses, holding_times, is_alone, lease_of, raft_of, seat_of, transport_of
+from primacy.agent.assemble import (
+    addresses,
+    holding_times,
+    is_alone,
+    lease_of,
+    promised,
+    raft_of,
+    seat_of,
+    transport_of,
+)
 from primacy.agent.care import Care
 from primacy.agent.child import Child
 from primacy.agent.correspondence import Correspondence
@@ -28,6 +37,7 @@ from primacy.agent.managed import is_ranked, keeper, manager_of, rank_of, ranked
 from primacy.agent.memory import gather
 from primacy.agent.meter import Meter, MeteredDurable
 from primacy.agent.notify import Notifier
+from primacy.agent.owned import KEPT, own_of
 from primacy.agent.page import Page
 from primacy.agent.process_duty import ProcessDuty
 from primacy.agent.renewed import RenewedWork
@@ -43,6 +53,7 @@ from primacy.election.inputs import Input, Pause, Resume, Shutdown, Started
 from primacy.election.lease import LeaseStrategy
 from primacy.election.messages import Release
 from primacy.election.model import Role, Seat, View
+from primacy.election.own import Plugged
 from primacy.election.raft import RaftStrategy
 from primacy.election.store import holder_id
 from primacy.errors import CannotHere, InUse, Unsafe
@@ -54,6 +65,7 @@ from primacy.node.folder import Folder
 from primacy.node.lock import AgentLock, RunLock
 from primacy.settings.schema import Settings
 from primacy.slots.host import names_no_host, reached
+from primacy.strategies import is_own
 from primacy.transport import ReadyDatagram, Transport
 from primacy.transport.http import HttpTransport
 from primacy.watchdog.containment import containment_sentence
@@ -137,6 +149,7 @@ class Agent:
         self.clock = plan.clock
         self.asked = asked
         self.folder = folder
+        self.promise = promised(settings)
         ranked = is_ranked(settings)
         self.remembered = recalled(settings, folder) if ranked else ()
         seat = ranked_seat(settings, self.remembered) if ranked else seat_of(settings)
@@ -164,7 +177,8 @@ class Agent:
             self.duty = self._hosted_duty(plan.duty or Nothing())
         self.meter = Meter()
         metered = MeteredDurable(durable, self.meter)
-        self.renewed = RenewedWork(self.duty, holding_times(settings), self.clock) if ranked and self._guards else None
+        holds = self.promise.at_most_one or not self._guards
+        self.renewed = None if holds else RenewedWork(self.duty, holding_times(settings), self.clock)
         work = self.renewed or self.duty
         self.driver = Driver(self.strategy, self.clock, metered, work, self.recorded, self.transport, self.stored)
         self.desk = Desk(settings, folder, self.node, self)
@@ -198,8 +212,15 @@ class Agent:
         settings, folder = self.settings, self.folder
         ballot, tokens = FileDurable(folder), FileDurable(folder, TOKENS)
         voted, seen = ballot.load(), tokens.load()
-        self.strategy: RaftStrategy | LeaseStrategy | RankStrategy
+        self.strategy: RaftStrategy | LeaseStrategy | RankStrategy | Plugged
         self.stored: Stored | None = None
+        if is_own(settings.election.strategy):
+            kept = FileDurable(folder, KEPT)
+            memory = kept.load()
+            if memory.lost:
+                self.log.warn(f"{kept.path} cannot be trusted: {memory.lost}; the strategy begins without it")
+            self.strategy = own_of(settings, seat, memory, self.clock.now_ms())
+            return kept
         if is_ranked(settings):
             self.strategy = rank_of(settings, seat, self.remembered)
             return ballot
@@ -546,6 +567,7 @@ class Agent:
             links=self.links(),
             meters=self.meter.readings(),
             listed=self.listed(),
+            at_most_one=self.promise.at_most_one,
         )
 
     def _clients_find(self, node: str) -> str:
@@ -573,7 +595,9 @@ class Agent:
         return {name: now_ms - at_ms for name, at_ms in self.strategy.heard.items()}
 
     def _in_store(self, now_ms: int) -> dict[str, Heard]:
-        return seen_in_store(self.strategy, now_ms) if isinstance(self.strategy, LeaseStrategy) else {}
+        if not isinstance(self.strategy, LeaseStrategy):
+            return {}
+        return seen_in_store(self.strategy, now_ms, self.duty.view().kind)
 
     def changing(self) -> tuple[Any, ...]:
         """What is worth telling the others soon, without the cost of a snapshot."""

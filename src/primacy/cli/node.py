@@ -160,10 +160,8 @@ def stop(
     if wanted:
         found = {each: one for each, one in found.items() if each == wanted}
     if not found:
-        which = f"node {wanted}" if wanted else "no node of primacy"
-        raise NotReached(
-            f"{which} {'does not run' if wanted else 'runs'} here; say --state-dir or --config as it was started"
-        )
+        which = f"node {wanted} does not run" if wanted else "no node runs"
+        raise NotReached(f"{which} here; say --state-dir, --cluster or --config as it was started")
     if len(found) > 1 and not all_:
         raise UsageError(f"several nodes run here: {', '.join(found)}; name one, or say --all")
     ended = [each for each, one in found.items() if _end(each, one)]

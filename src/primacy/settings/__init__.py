@@ -11,10 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from primacy.settings.canonical import config_hash
-    from primacy.settings.loading import load, membership_rows, of_mapping, store_url, timing_of
+    from primacy.settings.loading import load, membership_rows, of_mapping, rank_timing_of, store_url, timing_of
     from primacy.settings.schema import Settings
 
-__all__ = ["Settings", "config_hash", "load", "membership_rows", "of_mapping", "store_url", "timing_of"]
+__all__ = [
+    "Settings",
+    "config_hash",
+    "load",
+    "membership_rows",
+    "of_mapping",
+    "rank_timing_of",
+    "store_url",
+    "timing_of",
+]
 
 _HOME = {
     "Settings": "schema",
@@ -23,6 +32,7 @@ _HOME = {
     "membership_rows": "loading",
     "of_mapping": "loading",
     "store_url": "loading",
+    "rank_timing_of": "loading",
     "timing_of": "loading",
 }
 

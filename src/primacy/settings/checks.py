@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from primacy.errors import Problem
 from primacy.settings.schema import NAME_PATTERN, STRATEGIES, Overrides, Probe, Settings, Slot, Slots, wrong_id
-from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, PROFILES_OF, RANK_PROFILES, RankTiming, Timing, for_lease
+from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, RANK_PROFILES, RankTiming, Timing, for_lease, profiles_of
 
 KILL_MS = 50
 """From SIGKILL to the last instruction of the tree: 16 ms were measured for 154 processes; three times that is kept."""
@@ -114,7 +114,7 @@ def rank_timing_problems(timing: RankTiming, prefix: str = "election.timing.") -
 
 def profile_problem(strategy: str, profile: str, path: str = "election.profile") -> Problem | None:
     """A profile that is unknown or does not fit the strategy, with the names that do."""
-    fitting = PROFILES_OF[base_strategy(strategy)]
+    fitting = profiles_of(strategy)
     if profile in fitting:
         return None
     known = profile in PROFILES or profile in RANK_PROFILES

@@ -12,7 +12,7 @@ from primacy.errors import Problem, SettingsError
 from primacy.settings.checks import Checks, overridden, profile_or_default
 from primacy.settings.ghoti import moved
 from primacy.settings.schema import Settings
-from primacy.settings.timing import RankTiming, Timing
+from primacy.settings.timing import DEFAULT_PROFILE, RANK_PROFILES, RankTiming, Timing
 from primacy.settings.tree import Entries, of_plain, parse, read_file
 from primacy.settings.walk import Walker
 
@@ -94,6 +94,14 @@ def timing_of(settings: Settings) -> Timing | RankTiming:
     """The times that count: the profile's, with `election.timing` put in."""
     election = settings.election
     return overridden(profile_or_default(election.strategy, election.profile), election.timing)
+
+
+def rank_timing_of(settings: Settings) -> RankTiming:
+    """The times of one that holds nothing: bully, ring, or a user's own strategy that promises no more."""
+    election = settings.election
+    timing = overridden(RANK_PROFILES.get(election.profile, RANK_PROFILES[DEFAULT_PROFILE]), election.timing)
+    assert isinstance(timing, RankTiming)
+    return timing
 
 
 def store_url(settings: Settings) -> str:

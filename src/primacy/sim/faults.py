@@ -632,3 +632,8 @@ CLASSES_OF: dict[str, tuple[str, ...]] = {
     "ring": (*_PROCESS, *_NETWORK),
 }
 """Which faults can befall which strategy."""
+
+
+def classes_of(strategy: str) -> tuple[str, ...]:
+    """A user's own has no store, and no disk that we know of."""
+    return CLASSES_OF.get(strategy, CLASSES_OF["bully"])

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 JOIN_S = 5.0
 """For one answer to a join."""
+ASK_S = 2.0
+"""A node that begins a cluster, and remembers one, lets that one answer before it could call itself its leader."""
 AGAIN_FIRST_S = 0.25
 AGAIN_MAX_S = 5.0
 REFRESH_LOOKS = 8
@@ -114,6 +116,8 @@ class Joining:
                 raise NotReached(f"{self._sentence}; cluster.manager.join_retry is off, so this node ends")
         elif targets:
             self._task = self.manager.spawn(self._keep_trying(targets))
+            if not self.plan.join:  # those that it remembers may follow one that it does not know
+                await asyncio.wait((self._task,), timeout=ASK_S)
 
     async def _keep_trying(self, targets: tuple[str, ...]) -> None:
         """One that remembers others tries once: they know it, too, and the leader will speak to it."""
