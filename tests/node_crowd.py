@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import socket
 import subprocess
@@ -70,7 +69,8 @@ class Node:
         return self.log.read_text()
 
     def tell(self, number: int) -> None:
-        os.kill(self.process.pid, number)
+        """A process that has ended is told nothing."""
+        self.process.send_signal(number)
 
     def kill(self) -> None:
         self.process.kill()
@@ -124,7 +124,11 @@ class NodeCrowd:
             alike = len(leaders) == 1 and len(leads) == 1 and leaders == set(leads) and leads[0] != but
             return self.nodes[leads[0]] if alike else None
 
-        found: Node = until(look, "one leader that all follow", WITHIN_S)
+        try:
+            found: Node = until(look, "one leader that all follow", WITHIN_S)
+        except AssertionError as error:
+            told = "".join(f"\n--- {node.name}\n{node.text}" for node in self.nodes.values())
+            raise AssertionError(f"{error}{told}") from None
         return found
 
     def stopped_leader(self, stop: Callable[[Node], None]) -> Node:
@@ -149,13 +153,9 @@ class NodeCrowd:
 
 @contextlib.contextmanager
 def node_crowd(folder: Path, count: int = 3, profile: str = "fast") -> Iterator[NodeCrowd]:
-    """Whatever is started is ended, and what it said is shown if the test fails."""
+    """Whatever is started is ended."""
     made = NodeCrowd(folder, count, profile)
     try:
         yield made
-    except BaseException:
-        for node in made.nodes.values():
-            print(f"--- {node.name}\n{node.text}")
-        raise
     finally:
         made.close()

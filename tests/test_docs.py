@@ -319,7 +319,7 @@ def test_the_page_for_operators_explains_every_sentence_of_status() -> None:
         "election/raft.py": ("_waits_for", "_leader_sentence", "_mute_sentence"),
         "election/lease_view.py": ("waits_for", "waits_for_row"),
         "transport/says.py": ("unresolved", "no_route", "other_layout", "no_seal", "twins", "unheard"),
-        "control/cluster.py": ("alarms",),
+        "control/cluster.py": ("alarms", "_both"),
         "cli/status.py": ("sentences",),
     }
     known = 0

