@@ -14,6 +14,7 @@ Every process that belongs to a desk has the desk's folder in its arguments; `cl
 from __future__ import annotations
 
 import base64
+import contextlib
 import fcntl
 import functools
 import json
@@ -338,17 +339,25 @@ class Desk:
     def close(self) -> None:
         self.agent.kill()
         self.agent.wait()
-        for pid in [self.guard_pid, *self.processes()]:
-            if is_alive(pid):
-                os.kill(pid, signal.SIGKILL)
+        if is_alive(self.guard_pid):
+            os.kill(self.guard_pid, signal.SIGKILL)
         assert self.agent.stdout is not None
         self.agent.stdout.close()
         self.socket.close()
         self.inbox.close()
         os.close(self.pipe)
         os.close(self.looked_at)
-        wait_until(lambda: not self.processes())
+        wait_until(self._swept, within_s=30.0)
         shutil.rmtree(self.folder)
+
+    def _swept(self) -> bool:
+        """Nothing of this desk is left. What forks while it is being looked for is found next time."""
+        found = self.processes()
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+        return not found
 
 
 def mutate(path: Path, text: str) -> None:
