@@ -171,7 +171,7 @@ def _silent_rows(rounds: Rounds, profile: str) -> list[Row]:
 
 
 def _handover_rows(rounds: Rounds, profile: str) -> list[Row]:
-    """Beside both: what etcd needs after a failure, and its unlock, which confirms nothing and elects nobody."""
+    """Beside what etcd needs after a failure; its unlock confirms nothing and elects nobody, and is shown as news."""
     gaps = [one.gap_ms for one in rounds.took[f"handover {profile}"]]
     part = f"handover, {profile}"
     theirs = [one.gap_ms for one in rounds.took["handover etcd"]]
@@ -182,6 +182,7 @@ def _handover_rows(rounds: Rounds, profile: str) -> list[Row]:
         f"unlock {spread(theirs)}",
         median(gaps) / median(theirs),
         EIGHTH,
+        promise=False,
     )
     if "killed" not in rounds.parts:
         return [unlocks]

@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Callable
 from types import TracebackType
+from typing import Any
 
 TRIES = 3
 NOTES = "PRIMACY_NOTES"
@@ -78,6 +79,30 @@ def beside_a_canary(beat_ms: float) -> Callable[[Callable[..., None]], Callable[
         return run
 
     return decorated
+
+
+def excused_if_late(beat_ms: float, test: Callable[..., None], named: dict[str, Any]) -> None:
+    """For a module whose holds are short: what passed has passed; a failure beside a late canary is void.
+
+    It is for modules that say `CANARY_BEAT_MS` (see `conftest.py`). Before a further try, every fixture that has
+    `begin_anew` is told so.
+    """
+    late = []
+    for _ in range(TRIES):
+        with Canary(beat_ms) as canary:
+            try:
+                test(**named)
+                return
+            except (Exception, Failed) as fault:  # noqa: BLE001 -- raised again, unless it is excused
+                failure: BaseException = fault
+        if canary.was_on_time:
+            raise failure
+        late.append(f"{canary.worst_ms:.0f}")
+        note(f"void: {test.__name__}: the canary woke {late[-1]} ms late (would have failed: {failure!r:.200})")
+        for fixture in named.values():
+            if hasattr(fixture, "begin_anew"):
+                fixture.begin_anew()
+    pytest.skip(f"failed {TRIES} times beside a canary that woke {', '.join(late)} ms late")
 
 
 def note(line: str) -> None:

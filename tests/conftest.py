@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from tests.canary import NOTES
+from tests.canary import NOTES, excused_if_late
 from tests.guard_desk import ORDINARY
 from tests.ordinary import why_not
 
@@ -33,6 +33,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             left_out[item] = why
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=list(left_out))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Tests of a module that says `CANARY_BEAT_MS` run beside a canary, which alone excuses a failure."""
+    beat_ms = getattr(pyfuncitem.module, "CANARY_BEAT_MS", 0)
+    if not beat_ms:
+        return None
+    named = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    excused_if_late(beat_ms, pyfuncitem.obj, named)
+    return True
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

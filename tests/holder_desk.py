@@ -99,6 +99,16 @@ class Holders:
         self.store = f"sqlite:///{folder}/leases.db"
         self._all: list[Process] = []
 
+    def begin_anew(self) -> None:
+        """Nobody is left, and nothing in the store."""
+        self.end()
+        for left in self.folder.glob("*.db*"):
+            left.unlink()
+
+    def end(self) -> None:
+        while self._all:
+            self._all.pop().end()
+
     def start(self, mode: str, *resource: str, store: str = "") -> Process:
         found = Process(self.folder / "leases.db", mode, store or self.store, *resource)
         self._all.append(found)
@@ -111,5 +121,4 @@ def holders(folder: Path) -> Iterator[Holders]:
     try:
         yield found
     finally:
-        for process in found._all:
-            process.end()
+        found.end()

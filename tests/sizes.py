@@ -67,6 +67,7 @@ PROCESSES = (
     "tests/test_cli_lease.py",
     "tests/test_library.py",
     "tests/test_library_recipes.py",
+    "tests/test_library_tokens.py",
     "tests/test_library_process.py",
     "tests/test_fence.py",
     "tests/test_fence_process.py",

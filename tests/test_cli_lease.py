@@ -15,6 +15,7 @@ from tests.store_desk import Desk, Place, place, row
 
 from primacy.cli import main
 from primacy.cli.lease import Watched
+from primacy.election.store import covers
 from primacy.errors import Refused
 from primacy.settings.timing import PROFILES
 from primacy.store import open_store
@@ -138,7 +139,7 @@ def test_break_waits_until_the_old_work_is_dead(here: Place, capsys: pytest.Capt
     assert "waiting 103 ms" in err
     found = desk.look()
     assert found.row is not None
-    assert (found.row.released, found.row.holder[:6]) == (True, "break#")
+    assert (found.row.released, found.row.holder[:6], covers(found.row)) == (True, "break#", False), "nobody saw it end"
     assert found.row.token == json.loads(out)["token"] > 10
     assert not desk.renew().done, "the old holder learns it with its next renewal"
     assert desk.take(seen=(found.row.token, found.row.seq), new=row("b#2", found.row.token + 1)).done

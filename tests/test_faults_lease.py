@@ -18,10 +18,6 @@ from tests import stamp
 from tests.crowd import LEAVING
 from tests.lease_crowd import LeaseCrowd, lease_crowd
 
-LONGEST_MS = 6_000
-"""A store that was too slow once or twice on a very busy machine included; the rule is that somebody runs, not when."""
-
-
 PROFILE = {"sqlite": "lab", "postgresql": "fast"}
 """A server that shares two cores with everything else may take the 100 ms that `lab` leaves to a statement."""
 
@@ -34,8 +30,11 @@ def crowd(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def waited_out(crowd: LeaseCrowd, took_ms: float) -> bool:
-    """Nobody was told anything: the whole hold had to pass, but for the age of the last renewal."""
-    return crowd.timing.hold_ms - crowd.timing.beat_ms < took_ms < LONGEST_MS
+    """Nobody was told anything: the whole hold had to pass, but for the age of the last renewal.
+
+    That is younger than TERM, or nothing would have been held. How long it takes beyond is for `bench/lease.py`.
+    """
+    return took_ms > crowd.timing.hold_ms - crowd.timing.term_at_ms
 
 
 def test_F02_an_agent_killed_and_started_again_at_once(crowd: LeaseCrowd) -> None:
@@ -49,7 +48,6 @@ def test_F02_an_agent_killed_and_started_again_at_once(crowd: LeaseCrowd) -> Non
     done = crowd.strike(kill_and_start)
     ended_ns = max(one.last_ns for one in crowd.lives() if one.token == done.old.token)
     assert ended_ns < done.new.first_ns
-    assert done.took_ms < LONGEST_MS
     crowd.one_now()
 
 
@@ -164,10 +162,11 @@ def test_L4_alone_on_its_machine_a_node_that_was_lost_comes_back_at_once(tmp_pat
         crowds.kill_all(crowd.nodes["a"])
         crowd.nodes["a"].wait()
         assert not crowd.row().released
-        began_ns = stamp.now_ns()
         crowd.start("a")
         new = crowd.acting(old.token)
-        assert (new.first_ns - began_ns) / 1e6 < crowd.timing.hold_ms, "an interpreter's start, and no hold"
+        told = crowd.nodes["a"].text
+        assert "knows by the free run lock that the work of a, which stands in the row, is gone" in told
+        assert "hears nothing of a any more" not in told, "no hold was waited for"
         crowd.one_now()
         assert crowd.nodes["a"].document()["token"] == new.token
 

@@ -18,6 +18,7 @@ from primacy.election.inputs import (
     Started,
     StoreAnswered,
     StoreNews,
+    WorkDeferred,
     WorkGone,
 )
 from primacy.election.lease_state import LATE_MAX, OUTSTANDING_MAX, TICK_MS, list_hash
@@ -565,14 +566,50 @@ def test_T2_the_largest_token_is_saved_before_the_start_and_after_a_look() -> No
 
 
 def test_T2_a_token_that_cannot_be_saved_is_not_used() -> None:
+    """The start that stood behind it was not done, so that nobody will ever report its end: the row is freed at once,
+    and this node does not stand again before its disk has taken the token."""
+    desk = Desk()
+    desk.tell(Started(WALL))
+    desk.until(Start)
+    desk.tell(PersistFailed("full"))
+    release = desk.until(ReleaseRow, within_ms=1)
+    assert release.successor == "!", "nothing ran"
+    assert only(desk.answer(), Persist), "it is tried again"
+    assert desk.machine.settled
+    desk.tell(PersistFailed("full"))
+    for _ in range(20):
+        if only(desk.answer() if desk.asked else desk.wake(), Persist):
+            desk.tell(PersistFailed("full"))
+        assert not any(isinstance(asked.request, Take) for asked in desk.asked)
+    assert desk.codes().count(Code.DISK_FAILED) == 1, "recorded once, not at every try"
+    assert "cannot be saved (full)" in desk.waits()
+    desk.until(Start)
+    assert not desk.machine._unsaved
+
+
+def test_T2_a_start_that_people_must_approve_is_ended_in_order_if_the_disk_fails_meanwhile() -> None:
+    """That start was done: only the gate knows that it waits, and must be told."""
     desk = Desk()
     desk.tell(Started(WALL))
     start = desk.until(Start)
-    effects = desk.tell(PersistFailed("full"))
-    assert only(effects, Stop)
+    desk.tell(WorkDeferred(start.leadership.term, "an approval"))
+    assert only(desk.tell(PersistFailed("full")), Stop)
     desk.tell(WorkGone(start.leadership.term))
     desk.until(ReleaseRow)
-    assert Code.DISK_FAILED in desk.codes()
+
+
+def test_T2_a_row_found_ours_is_not_worked_under_before_its_token_is_on_the_disk() -> None:
+    """The take's answer was lost, and the look that found it could not save the token either."""
+    desk = Desk(store=held_by(token=5, released=True))
+    desk.tell(Started(WALL))
+    desk.until(Take)
+    desk.lose()
+    desk.wake()
+    while not only(desk.answer() if desk.asked else desk.wake(), Persist):
+        pass
+    desk.tell(PersistFailed("full"))
+    assert isinstance(desk.until(ReleaseRow), ReleaseRow)
+    assert not only(desk.log, Start)
 
 
 def test_T2_a_failing_disk_does_not_stop_a_running_leader() -> None:

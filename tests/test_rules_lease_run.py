@@ -15,6 +15,8 @@ def test_L4_a_row_of_an_earlier_start_under_this_run_lock_is_taken_at_once() -> 
     desk.tell(Started(WALL))
     desk.until(Start)
     assert desk.now == 0
+    assert Code.EARLIER_GONE in desk.codes()
+    assert Code.LEADER_SILENT not in desk.codes(), "nobody was waited for"
 
 
 def test_L4_an_earlier_start_proves_nothing_about_anybody_else() -> None:

@@ -14,6 +14,7 @@ from tests.store_desk import row
 from primacy.election.inputs import StoreAnswered
 from primacy.election.store import Look, ReleaseRow, Renew, StoreAnswer, Take
 from primacy.store import StoreThread
+from primacy.store.batch import TAKES_MAX
 from primacy.store.memory import MemoryStore, MemoryTable
 
 WITHIN_S = 5
@@ -103,6 +104,34 @@ def test_L6_what_waits_together_is_performed_together(thread: StoreThread, gate:
     assert sorted(answers.get(timeout=WITHIN_S).number for _ in ports) == list(range(250))
     assert gate.batches == [1, 100, 100, 49]
     assert thread.counts.rounds == 2
+
+
+def test_L6_renewals_do_not_wait_behind_a_crowd_of_takes(thread: StoreThread, gate: Gate, table: MemoryTable) -> None:
+    """A hundred leases are taken at once: a renewal that is asked for meanwhile comes after twenty of them."""
+    answers: queue.Queue[StoreAnswered] = queue.Queue()
+    first = thread.port("first", answers.put)
+    takers = [thread.port(f"job{n:03}", answers.put) for n in range(5 * TAKES_MAX)]
+    gate.open.clear()
+    first.ask(0, Look("first"))
+    assert gate.entered.acquire(timeout=WITHIN_S)
+    for number, port in enumerate(takers, 1):
+        port.ask(number, Take(port.name, 0, 0, table.server, row()))
+    renews: list[int] = []
+
+    def ask_beside(answered: StoreAnswered) -> None:
+        """Whoever hears of its take asks for its renewal at once, in this very moment."""
+        answers.put(answered)
+        renews.append(answered.number)
+        first.ask(1_000, Renew("first", "a#1", 10, 1, table.server))
+
+    takers[0].deliver = ask_beside
+    gate.open.set()
+    order = [answers.get(timeout=WITHIN_S).number for _ in range(2 + len(takers))]
+    assert renews == [1]
+    assert order[0] == 0
+    assert sorted(order[1 : 1 + TAKES_MAX]) == list(range(1, 1 + TAKES_MAX)), "one share of the takes"
+    assert order.index(1_000) <= 2 * TAKES_MAX + 1, "with the next share at the latest"
+    assert sorted(order) == [*range(1 + len(takers)), 1_000], "and all are performed in the end"
 
 
 def test_a_fault_of_the_store_is_an_answer(thread: StoreThread, table: MemoryTable) -> None:

@@ -124,9 +124,9 @@ def test_A08_garbage_is_never_read_and_never_raises() -> None:
             for _ in range(chance.randrange(1, 5)):
                 parts[chance.randrange(len(parts))] = chance.randrange(256)
             data = bytes(parts[: chance.randrange(len(parts) + 1)])
-        began_s = time.perf_counter()
+        began_s = time.thread_time()
         unpacked("b", data)
-        slowest_s = max(slowest_s, time.perf_counter() - began_s)
+        slowest_s = max(slowest_s, time.thread_time() - began_s)
     for data in (b"", b"\x91" * 100_000, b"\xdd\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\xa1\xff", b"\x95\x03"):
         assert unpacked("b", data) is None
     assert slowest_s < 0.1

@@ -24,11 +24,9 @@ from typing import Any, Self
 from primacy.agent.candidacy import Candidacy, Change, ElectionCounts, Standing, Wishes
 from primacy.agent.election import GRACE_MS, OnLoss
 from primacy.agent.hold import Hold
-from primacy.agent.keeper import Keeper
+from primacy.agent.keeper import keeper_for
 from primacy.agent.leadership import Leadership
 from primacy.errors import InUse, UsageError
-from primacy.settings.timing import DEFAULT_PROFILE
-from primacy.store.url import TABLE
 
 __all__ = ["Election", "Leadership", "Lock"]
 
@@ -51,20 +49,20 @@ class Election:
         name: str,
         *,
         store: Any,
-        profile: str = DEFAULT_PROFILE,
+        profile: str | None = None,
         node: str = "",
         on_loss: OnLoss = "cancel",
         on_change: Change | None = None,
         observer: bool = False,
         check_within_ms: int = 0,
         rest_ms: int = 0,
-        table: str = TABLE,
+        table: str | None = None,
+        state_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         if on_loss not in ("cancel", "kill"):
             raise UsageError(f"on_loss is 'cancel' or 'kill', not {on_loss!r}")
         self.name = name
-        self._keeper = store if isinstance(store, Keeper) else Keeper(store, profile=profile, table=table)
-        self._shared = isinstance(store, Keeper)
+        self._keeper, self._shared = keeper_for(store, profile, table, state_dir)
         self._asked = check_within_ms > 0
         wishes = Wishes(observer, on_loss == "kill", rest_ms, check_within_ms or NEVER)
         self._candidacy = Candidacy(self._keeper, name, node, wishes, self)

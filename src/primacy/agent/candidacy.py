@@ -28,6 +28,7 @@ from typing import NamedTuple, Protocol
 from primacy.agent.hold import Hold
 from primacy.agent.keeper import Keeper
 from primacy.agent.log import GRAVE, Level
+from primacy.agent.tokens import TokenFile
 from primacy.election.events import Code, Event, sentence
 from primacy.election.inputs import (
     GuardLost,
@@ -54,7 +55,7 @@ log = logging.getLogger("primacy")
 
 LEVELS = {Level.DEBUG: logging.DEBUG, Level.INFO: logging.INFO, Level.WARN: logging.WARNING, Level.ERROR: logging.ERROR}
 LOSSES = (Code.RENEWAL_LATE, Code.LEASE_LOST, Code.GUARD_LOST)
-QUIET = (Code.PAUSED, Code.STOPPING, Code.FOLLOWS, Code.LEASE_TAKEN)
+QUIET = (Code.PAUSED, Code.STOPPING, Code.FOLLOWS, Code.LEASE_TAKEN, Code.NEW_NAME)
 """Said otherwise here, or not worth a line of the user's log."""
 PASSING = ("its own work", "the store to prove")
 """What a node waits for in the moment after a body's end, before its row is released."""
@@ -145,11 +146,13 @@ class Candidacy:
         timing = keeper.timing
         self._stall_ms = wishes.stall_ms or timing.hold_ms * 3 // 2
         members = Membership.of([Member(self.node, Kind.OBSERVER)] if wishes.observer else [])
-        options = LeaseOptions(name, look_every_ms=timing.hold_ms // 6, rest_ms=wishes.rest_ms or timing.hold_ms)
+        tokens = None if keeper.state_dir is None else TokenFile(keeper.state_dir, keeper.table, name, self._learn)
+        known = 0 if tokens is None else tokens.known()
+        options = LeaseOptions(name, known, look_every_ms=timing.look_ms, rest_ms=wishes.rest_ms or timing.hold_ms)
         seat = Seat(self.node, secrets.randbits(63), members, Random(secrets.randbits(64)))
         self._machine = LeaseStrategy(seat, timing, options)
         self._port: StorePort | None = None
-        self._driver = Driver(self._machine, keeper.clock, MemoryDurable(), self, self._tell, store=self)
+        self._driver = Driver(self._machine, keeper.clock, tokens or MemoryDurable(), self, self._tell, store=self)
         self._driver.stepped = self._stepped
         self._hold: Hold | None = None
         self._wanted = False
@@ -265,6 +268,9 @@ class Candidacy:
                 "%s: the body of token %d still runs although its hold has ended: another holder may work beside it",
                 self.name, hold.token,
             )  # fmt: skip
+
+    def _learn(self, token: int) -> None:
+        self._machine.learn(token)
 
     def _heard(self, answered: StoreAnswered) -> None:
         if self._port is None:

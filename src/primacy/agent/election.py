@@ -25,11 +25,9 @@ from typing import Any, Literal, Self
 
 from primacy.agent.candidacy import Candidacy, Change, ElectionCounts, Standing, Wishes
 from primacy.agent.hold import Hold
-from primacy.agent.keeper import Keeper
+from primacy.agent.keeper import keeper_for
 from primacy.agent.leadership import Leadership
 from primacy.errors import LeadershipLost, UsageError
-from primacy.settings.timing import DEFAULT_PROFILE
-from primacy.store.url import TABLE
 from primacy.watchdog import guard_tree as kernel
 
 log = logging.getLogger("primacy")
@@ -48,7 +46,8 @@ class Election:
     `on_loss`: `"cancel"` cancels the body; `"kill"` in addition has the kernel kill this process if the body is not
     over in time. `on_change`: called in the loop with a `Standing` when another process leads. `observer`: only watch.
     `stall_ms`: how long the lease is renewed although the loop is blocked, by default one and a half holds.
-    `rest_ms`: how long the others go first after a body has ended, by default one hold.
+    `rest_ms`: how long the others go first after a body has ended, by default one hold. `table`: where the rows are.
+    `state_dir`: a folder of this machine that keeps the largest token, so that none below it is ever used here.
     """
 
     def __init__(
@@ -56,20 +55,20 @@ class Election:
         name: str,
         *,
         store: Any,
-        profile: str = DEFAULT_PROFILE,
+        profile: str | None = None,
         node: str = "",
         on_loss: OnLoss = "cancel",
         on_change: Change | None = None,
         observer: bool = False,
         stall_ms: int = 0,
         rest_ms: int = 0,
-        table: str = TABLE,
+        table: str | None = None,
+        state_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         if on_loss not in ("cancel", "kill"):
             raise UsageError(f"on_loss is 'cancel' or 'kill', not {on_loss!r}")
         self.name = name
-        self._keeper = store if isinstance(store, Keeper) else Keeper(store, profile=profile, table=table)
-        self._shared = isinstance(store, Keeper)
+        self._keeper, self._shared = keeper_for(store, profile, table, state_dir)
         wishes = Wishes(observer, on_loss == "kill", rest_ms, stall_ms)
         self._candidacy = Candidacy(self._keeper, name, node, wishes, _Bridge(self))
         self._observer = observer

@@ -23,7 +23,7 @@ from typing import Any, Self
 
 from primacy.errors import UsageError
 from primacy.node.clock import Clock, SystemClock
-from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, PROFILES_OF, Timing
+from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, PROFILES_OF, Timing, for_lease
 from primacy.store import StoreThread, limit_of_ms, open_store
 from primacy.store.url import TABLE
 
@@ -38,11 +38,22 @@ class Keeper:
 
     `store`: an address such as `postgresql://host/db` or `sqlite:///leases.db`, or the application's own SQLAlchemy
     engine. `profile`: the times, see `primacy contract`; the same for all users of a lease is best, and different ones
-    do no harm. `table`: where the rows are. `create`: make the table if it is missing.
+    do no harm. `table`: where the rows are. `create`: make the table if it is missing. `state_dir`: a folder of this
+    machine in which the largest token of each election is kept, so that none below it is ever used here (T2).
     """
 
-    def __init__(self, store: Any, *, profile: str = DEFAULT_PROFILE, table: str = TABLE, create: bool = True) -> None:
+    def __init__(
+        self,
+        store: Any,
+        *,
+        profile: str = DEFAULT_PROFILE,
+        table: str = TABLE,
+        create: bool = True,
+        state_dir: str | os.PathLike[str] | None = None,
+    ) -> None:
         self.timing = timing_of(profile)
+        self.table = table
+        self.state_dir = state_dir
         self.clock: Clock = SystemClock()
         self.limit_ms = limit_of_ms(self.timing.hold_ms)
         self._opened = open_store(store, table=table, limit_ms=self.limit_ms, create=create)
@@ -135,9 +146,22 @@ class Keeper:
             loop.close()
 
 
+def keeper_for(
+    store: Any, profile: str | None, table: str | None, state_dir: str | os.PathLike[str] | None
+) -> tuple[Keeper, bool]:
+    """The keeper of an election, and whether it is shared: then its times, table and folder count for all."""
+    if not isinstance(store, Keeper):
+        return Keeper(store, profile=profile or DEFAULT_PROFILE, table=table or TABLE, state_dir=state_dir), False
+    said = {"profile": profile, "table": table, "state_dir": state_dir}
+    wrong = [name for name, value in said.items() if value is not None]
+    if wrong:
+        raise UsageError(f"this election shares a Keeper, whose {' and '.join(wrong)} counts for all: say it there")
+    return store, True
+
+
 def timing_of(profile: str) -> Timing:
-    """The times of a profile that fits a lease."""
+    """The times of a profile that fits a lease, as `primacy run` has them."""
     fitting = PROFILES_OF["lease"]
     if profile not in fitting:
         raise UsageError(f"no profile {profile!r} fits a lease; the profiles are {', '.join(fitting)}")
-    return PROFILES[profile]
+    return for_lease(PROFILES[profile])

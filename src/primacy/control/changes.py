@@ -33,7 +33,7 @@ CAUSES = (
     Code.TWO_BOOTS,
 )
 """Why the one before gave up, as it says itself."""
-NOTICED = (Code.LEADER_SILENT, Code.LEADER_LEFT, Code.RELEASE_APPLIED)
+NOTICED = (Code.LEADER_SILENT, Code.EARLIER_GONE, Code.LEADER_LEFT, Code.RELEASE_APPLIED)
 """How another node knows."""
 RUNNING, GONE = "running", "gone"
 TOKENS_FROM = 10**9

@@ -55,6 +55,7 @@ class Code(StrEnum):
     STORE_FAILED = "store-failed"
     OTHER_SERVER = "other-server"
     NEW_NAME = "new-name"
+    EARLIER_GONE = "earlier-gone"
     # rare situations, counted by the simulator
     START_DELAY = "start-delay"
     PROMISE_REFUSED = "promise-refused"
@@ -126,6 +127,7 @@ SAYS: dict[str, str] = {
     Code.LOCK_HELD: "find{s} old work still running on this machine",
     Code.STORE_FAILED: "get{s} no answer from the store",
     Code.OTHER_SERVER: "find{s} another server behind the store",
+    Code.EARLIER_GONE: "know{s} by the free run lock that the work of {whom}, which stands in the row, is gone",
     Code.NEW_NAME: "find{s} no row of this name in the store: its first use waits one hold, {value} ms",
     Code.START_DELAY: "must wait {value} ms before the work may start",
     Code.PROMISE_REFUSED: "refuse{s} {whom} its vote: the promise lasts {value} ms more",

@@ -87,6 +87,8 @@ class LeaseStrategy(LeaseHolder):
 
     def step(self, now_ms: int, given: Input) -> list[Effect]:
         """What is due by the clock comes first: a hold that ran out is lost, whatever the input says (section Time)."""
+        if self._saving and type(given) is not PersistFailed:
+            self._saving, self._unsaved = False, ""  # it arrived on the disk
         effects = self._expire(now_ms)
         effects += self._hear(now_ms, given)
         effects += self._go_on(now_ms)
@@ -146,7 +148,7 @@ class LeaseStrategy(LeaseHolder):
                 self._closing = True
                 return self._step_down(Code.STOPPING, "the agent ends") or [self._note(Code.STOPPING)]
             case PersistFailed(reason):
-                return self._disk_failed(reason)
+                return self._disk_failed(now_ms, reason)
             case DeadlinePassed() | Received() | Unanswered() | Init() | Rejoin() | MembersChanged():
                 pass  # the clock is looked at in `_go_on`; the rest belongs to other strategies
             case _:
@@ -212,6 +214,8 @@ class LeaseStrategy(LeaseHolder):
         stands = self._note(Code.STANDS, take.row.token)
         if sight is None or row is None or row.released:
             return [stands]
+        if self._cold_start(sight):
+            return [self._note(Code.EARLIER_GONE, row.token, node_of(row.holder)), stands]
         return [self._note(Code.LEADER_SILENT, row.token, node_of(row.holder), value=sight.wait_ms), stands]
 
     def _plan(self, now_ms: int, request: StoreRequest) -> None:

@@ -218,12 +218,20 @@ class LeaseHolder(LeaseState):
         known = [] if was_ill or self._lead else [self._note(Code.UNHEALTHY, detail=self._ill)]
         return [*known, *self._step_down(Code.UNHEALTHY, self._ill)]
 
-    def _disk_failed(self, reason: str) -> list[Effect]:
-        """The token could not be kept (T2). A start that stood behind it was not done: give the role up in order."""
-        effects: list[Effect] = [self._note(Code.DISK_FAILED, detail=reason)]
-        if self._lead is not None and not self._lead.running:
-            effects += self._step_down(Code.DISK_FAILED, "the token could not be saved")
-        return effects
+    def _disk_failed(self, now_ms: int, reason: str) -> list[Effect]:
+        """The token could not be kept (T2). A start that stood behind it was not done, and nobody will report its end.
+
+        It is tried again at each look; until it succeeds this node does not stand.
+        """
+        effects: list[Effect] = [] if self._unsaved else [self._note(Code.DISK_FAILED, detail=reason)]
+        lead, behind = self._lead, self._saving
+        self._unsaved, self._saved_token, self._saving = reason or "no reason given", 0, False
+        if lead is None or lead.running:
+            return effects
+        if not behind:
+            return effects + self._step_down(Code.DISK_FAILED, "the token could not be saved")
+        lead.ending = lead.ending or Code.DISK_FAILED
+        return effects + self._work_gone(now_ms, lead.token, released=False)
 
     # --- failsafe (L7) ------------------------------------------------------------------------------------------------
 

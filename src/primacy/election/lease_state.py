@@ -132,6 +132,10 @@ class LeaseState:
         self._born: tuple[int, int] | None = None
         """Own clock and wall clock at the start, once started."""
         self._saved_token = options.token_max
+        self._saving = False
+        """A token is on its way to the disk; anything but `PersistFailed` next means that it arrived."""
+        self._unsaved = ""
+        """Why the largest token is not on the disk (T2); empty if it is."""
         self._number = 0
         self._pending: Asked | None = None
         self._take: Take | None = None
@@ -194,9 +198,13 @@ class LeaseState:
         """What stood in the store at the last look of a node that does not hold."""
         return self._sight
 
+    def learn(self, token: int) -> None:
+        """A neighbour on this machine has seen this token (T2)."""
+        self._note_token(token)
+
     def _may_lead(self) -> bool:
         """Nothing that people, probes or the machine itself say holds this node back (Q6 for the run lock)."""
-        held_back = self._paused or self._ill or self._closing or self._lock_held or self._work
+        held_back = self._paused or self._ill or self._closing or self._lock_held or self._work or self._unsaved
         return self._stands and not held_back
 
     def _ours(self, sight: Sighting | None) -> Row | None:
@@ -250,7 +258,7 @@ class LeaseState:
         """The largest token outlives this boot (T2). Of a ballot's other fields a lease needs none."""
         if self.token_max <= self._saved_token:
             return []
-        self._saved_token = self.token_max
+        self._saved_token, self._saving = self.token_max, True
         return [Persist(Ballot(0, self.token_max, "", self.timing.hold_ms, self.token_max, 0, ()))]
 
     # --- small things -------------------------------------------------------------------------------------------------

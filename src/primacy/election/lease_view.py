@@ -71,6 +71,8 @@ def waits_for(node: LeaseStrategy, now_ms: int) -> str:
         return f"its health probes to pass ({node._ill}); `primacy status` shows them"
     if not node._stands:
         return ""
+    if node._unsaved:
+        return f"its disk: the largest token cannot be saved ({node._unsaved}); it tries again at each look"
     if node._failures:
         return f"the store to answer ({node._failure}); `primacy check` shows its address"
     return waits_for_row(node, now_ms)

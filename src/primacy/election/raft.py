@@ -337,6 +337,6 @@ class RaftStrategy(Remembering):
         if any(report.memory for report in self.roll.reports.values()):
             return f"answers from memory, for its own is lost, by {names}{GONE}"
         if self.options.auto or self.roll.init is not None:
-            names = ", ".join(self.roll.first_missing(self.roll.init or Init(0))) or "nobody"
-            return f"the first start of the cluster; not heard yet: {names}"
+            names = ", ".join(self.roll.first_missing(self.roll.init or Init(0)))
+            return f"the first start of the cluster; {f'not heard yet: {names}' if names else 'all nodes were heard'}"
         return "the first start of the cluster: primacy init, once, on one node"

@@ -11,7 +11,7 @@ from primacy.election.model import Ballot, Seat, Strategy
 from primacy.election.raft import RaftOptions, RaftStrategy
 from primacy.election.rank import RankOptions, settle_ms
 from primacy.election.ring import RingStrategy
-from primacy.settings.timing import PROFILES, RANK_PROFILES, RankTiming, Timing
+from primacy.settings.timing import PROFILES, RANK_PROFILES, RankTiming, Timing, for_lease
 from primacy.sim.world import Node
 
 Build = Callable[[Node, Seat, Ballot | None], Strategy]
@@ -34,7 +34,10 @@ def _lease(auto: bool) -> Build:  # noqa: ARG001
     def build(node: Node, seat: Seat, ballot: Ballot | None) -> Strategy:
         known = ballot.token_max if ballot is not None else 0
         failsafe = node.membership.ids if node.failsafe else ()
-        return LeaseStrategy(seat, node.timing, LeaseOptions(node.world.lease_name, known, failsafe=failsafe))
+        assert isinstance(node.timing, Timing)
+        look_ms = node.timing.look_ms
+        options = LeaseOptions(node.world.lease_name, known, failsafe=failsafe, look_every_ms=look_ms)
+        return LeaseStrategy(seat, node.timing, options)
 
     return build
 
@@ -56,8 +59,10 @@ CASTS: dict[str, Cast] = {
 
 
 def timing_for(strategy: str, profile: str) -> Timing | RankTiming:
-    """The times of a profile, for this strategy."""
-    return PROFILES[profile] if CASTS[strategy].holds else RANK_PROFILES[profile]
+    """The times of a profile, for this strategy: those that run, not only those that are in the table."""
+    if not CASTS[strategy].holds:
+        return RANK_PROFILES[profile]
+    return for_lease(PROFILES[profile]) if strategy == "lease" else PROFILES[profile]
 
 
 def unit_ms(timing: Timing | RankTiming) -> float:
@@ -72,5 +77,5 @@ def bound_ms(strategy: str, timing: Timing | RankTiming, nodes: int) -> float:
     if isinstance(timing, RankTiming):
         return float(settle_ms(timing, nodes if strategy == "ring" else 0)) + 200
     if strategy == "lease":
-        return float(timing.wait_ms + 4 * timing.beat_ms + 6_000)
+        return float(timing.wait_ms + 4 * timing.look_ms + 6_000)
     return float(timing.promise_ms + 2 * timing.spread_ms + 1_000)

@@ -232,7 +232,7 @@ class Guard:
         """To all nodes (raft), or to the store (lease)."""
         self.world.emit(Kind.RELEASE_SENT, self.node.name, self.term)
         if self.release is None:
-            self.world.release_row(self.token, self.successor)
+            self.world.release_row(self.node, self.token, self.successor)
             return
         release = self.release._replace(successor=self.successor)
         for name in self.node.release_targets():

@@ -441,7 +441,8 @@ class World:
                 if node.guard is not None and node.guard.term == term:
                     node.guard.stop(planned=planned)
             case OrderRelease(term, successor):
-                if node.guard is not None and node.guard.term == term:
+                # On a lease, a node that lives writes the release itself, once it is told that the work is gone.
+                if self.store is None and node.guard is not None and node.guard.term == term:
                     node.guard.order_release(successor)
             case AskStore(number, request):
                 self._ask_store(node, number, request)
@@ -560,12 +561,12 @@ class World:
         if node.machine is not None and node.boot == boot:
             self.give(node, StoreAnswered(number, answer))
 
-    def release_row(self, token: int, successor: str) -> None:
+    def release_row(self, node: Node, token: int, successor: str) -> None:
         """What the guard's releaser does: look, and mark the row released if it is still of this token."""
         name = self.lease_name
 
         def arrive() -> None:
-            if not self.store_up or self.store is None:
+            if not self.store_up or self.store is None or "store" in node.cut:
                 return
             row = self.store.perform(Look(name)).row
             if row is not None and row.token == token:

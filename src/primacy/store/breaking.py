@@ -9,7 +9,7 @@ and then answers for two workers at a time.
 from __future__ import annotations
 
 from primacy.election.model import TOKEN_MAX
-from primacy.election.store import Look, ReleaseRow, Row, StoreAnswer, Take
+from primacy.election.store import IDLE, Look, ReleaseRow, Row, StoreAnswer, Take
 from primacy.errors import Refused
 from primacy.store.port import LeaseStore
 
@@ -32,8 +32,11 @@ def evict(store: LeaseStore, seen: StoreAnswer, name: str, unique: str, wall_ms:
 
 
 def let_go(store: LeaseStore, name: str, row: Row) -> bool:
-    """Releases what `evict` took. False: somebody has it already, which is what was wanted."""
-    (answer,) = store.release([ReleaseRow(name, row.holder, row.token, row.seq)])
+    """Releases what `evict` took. False: somebody has it already, which is what was wanted.
+
+    Nothing ran under it, and nobody has seen the old work end: whoever has a `fence_command` runs it (G8).
+    """
+    (answer,) = store.release([ReleaseRow(name, row.holder, row.token, row.seq, IDLE)])
     return answer.done
 
 

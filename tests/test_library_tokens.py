@@ -1,0 +1,98 @@
+"""T2 for the library: the largest token is kept in a folder, if one is given, and nothing begins below it."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from pathlib import Path
+
+import pytest
+from tests.test_library import CANARY_BEAT_MS, Place, place, run, until
+
+import primacy
+from primacy import blocking
+from primacy.agent.keeper import Keeper
+from primacy.errors import CannotHere, Unsafe
+from primacy.fence.file import Mark
+from primacy.node.clock import SystemClock
+
+__all__ = ["CANARY_BEAT_MS", "place"]
+
+
+class Behind(SystemClock):
+    """A machine whose wall clock is far behind: it lifts no token."""
+
+    def wall_ms(self) -> int:
+        return -1_000_000_000
+
+
+def keeper_in(place: Place, folder: Path | None) -> Keeper:
+    keeper = Keeper(place.url, profile="lab", state_dir=folder)
+    keeper.clock = Behind()
+    return keeper
+
+
+async def token_of_one_turn(keeper: Keeper) -> int:
+    async with keeper, primacy.Election("job", store=keeper) as election:
+        leadership = await election.acquire()
+        assert leadership is not None
+        return leadership.token
+
+
+def test_T2_tokens_grow_over_restarts_although_the_store_lost_them(place: Place, tmp_path: Path) -> None:
+    with_folder, without = [], []
+    for _ in range(2):
+        with_folder.append(run(lambda: token_of_one_turn(keeper_in(place, tmp_path / "new" / "state"))))
+        place.begin_anew()
+    for _ in range(2):
+        without.append(run(lambda: token_of_one_turn(keeper_in(place, None))))
+        place.begin_anew()
+    assert with_folder[1] == with_folder[0] + 1
+    assert without[1] == without[0], "only the wall clock lifts it then, and this one does not"
+    (kept,) = (tmp_path / "new" / "state").iterdir()
+    assert (kept.name, Mark(kept).value()) == ("primacy_leases.job.token", with_folder[1])
+    assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
+
+
+def test_T2_a_neighbours_larger_token_is_learned_before_anything_begins(
+    place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body() -> None:
+        async with keeper_in(place, tmp_path) as keeper, primacy.Election("job", store=keeper) as election:
+            await until(lambda: election.standing.role in {"follower", "paused"})
+            Mark(tmp_path / "primacy_leases.job.token").admit(1_000_000)
+            leadership = await election.acquire()
+            assert leadership is not None
+            assert leadership.token == 1_000_001
+            assert election.counts.won == 1, "what was taken below it was given back, and no body began"
+
+    run(body)
+    assert "this machine has seen a larger token, 1000000" in caplog.text
+    assert place.row().released
+
+
+def test_T2_a_torn_file_is_not_taken_for_none(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "primacy_leases.job.token").write_text("torn")
+    with pytest.raises(Unsafe, match=r"reset\(token\)"):
+        place.election(state_dir=tmp_path)
+    with pytest.raises(CannotHere, match=r"state_dir = .*torn.*Not a directory"):
+        primacy.Election("job/1", store=place.url, state_dir=tmp_path / "primacy_leases.job.token" / "torn")
+
+
+def test_T2_threads_and_recipes_have_it_too(place: Place, tmp_path: Path) -> None:
+    with blocking.Lock("job", store=place.url, profile="lab", state_dir=tmp_path) as leadership:
+        assert Mark(tmp_path / "primacy_leases.job.token").value() == leadership.token
+
+    @primacy.once("job", store=place.url, profile="lab", state_dir=tmp_path)
+    async def report() -> int:
+        await asyncio.sleep(0)
+        return primacy.current().token
+
+    assert run(report) == Mark(tmp_path / "primacy_leases.job.token").value() > leadership.token
+
+
+def test_what_a_shared_keeper_decides_is_not_said_twice(place: Place) -> None:
+    with Keeper(place.url) as keeper:
+        for face in (primacy.Election, blocking.Election):
+            with pytest.raises(primacy.UsageError, match="whose profile and table counts for all: say it there"):
+                face("job", store=keeper, profile="lab", table="t")
