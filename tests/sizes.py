@@ -46,6 +46,7 @@ PROCESSES = (
     "tests/test_faults_lease.py",
     "tests/test_run_lease.py",
     "tests/test_bench_failover.py",
+    "tests/test_bench_lease.py",
     "tests/test_faults_members.py",
     "tests/test_faults_ballot.py",
     "tests/test_faults_calm.py",
