@@ -331,7 +331,7 @@ def test_what_cannot_be_is_refused_with_the_reason(say: Say, tmp_path: Path) -> 
         "election: {strategy: lease, failsafe: true, store: {url: 'sqlite:///f.db'}}\n"
     )
     done = say("run", "--config", "f.yaml", "--node", "a", "--state-dir", str(tmp_path / "s"), "--", "true")
-    assert (done.code, "does not know it" in done.err) == (2, True)
+    assert (done.code, "needs cluster.secret_file" in done.err) == (2, True)
 
 
 def test_a_relative_file_of_a_store_counts_from_the_settings(tmp_path: Path, say: Say) -> None:  # noqa: F811
