@@ -47,6 +47,7 @@ PROCESSES = (
     "tests/test_run_lease.py",
     "tests/test_failsafe.py",
     "tests/test_bench_failover.py",
+    "tests/test_bench_lease.py",
     "tests/test_faults_members.py",
     "tests/test_faults_ballot.py",
     "tests/test_faults_calm.py",

@@ -92,7 +92,7 @@ def test_which_store_is_meant(
         ("postgresql://bob@h/db", ['COLLATE "C"', 'GRANT SELECT, INSERT, UPDATE ON primacy_leases TO "bob"']),
         ("mysql://bob@h/db", ["ascii_bin", "GRANT SELECT, INSERT, UPDATE ON primacy_leases TO 'bob'@'%'"]),
         ("sqlite:///x.db", ["WITHOUT ROWID", "to write the file"]),
-        ("etcd://bob@h", ["readwrite primacy_leases/", "readwrite primacy_leases.released/"]),
+        ("etcd://bob@h", ["readwrite primacy_leases/"]),
     ],
 )
 def test_schema_needs_no_server(url: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:

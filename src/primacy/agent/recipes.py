@@ -205,4 +205,5 @@ def _patience_ms(within_ms: int | None, election: Election | blocking.Election) 
 
 def _not_first(name: str, standing: Standing, rival: str) -> None:
     if not rival:
-        raise NotReached(f"whether {name} is to run here could not be found out: it waits for {standing.waits_for}")
+        waits_for = standing.waits_for or "the store to answer"  # nothing was heard yet, not even a refusal
+        raise NotReached(f"whether {name} is to run here could not be found out: it waits for {waits_for}")
