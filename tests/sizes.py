@@ -45,6 +45,7 @@ PROCESSES = (
     "tests/test_guard_lease.py",
     "tests/test_faults_lease.py",
     "tests/test_run_lease.py",
+    "tests/test_failsafe.py",
     "tests/test_bench_failover.py",
     "tests/test_bench_lease.py",
     "tests/test_faults_members.py",

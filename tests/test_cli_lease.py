@@ -129,6 +129,19 @@ def test_the_schema_and_its_rights_suffice(kind: str, capsys: pytest.CaptureFixt
     desk.store.close()
 
 
+def test_the_schema_of_the_files_own_table_and_as_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("primacy.yaml").write_text("election: {store: {url: 'postgresql://app@host/db', table: ours}}\n")
+    code, out, _ = told(capsys, "schema")
+    assert (code, out.startswith("CREATE TABLE IF NOT EXISTS ours (")) == (0, True)
+    code, out, _ = told(capsys, "schema", "--table", "mine", "--json")
+    found = json.loads(out)
+    assert (code, found["store"], found["table"]) == (0, "postgresql", "mine")
+    assert 'ON mine TO "app"' in found["text"]
+
+
 def test_break_waits_until_the_old_work_is_dead(here: Place, capsys: pytest.CaptureFixture[str]) -> None:
     desk = here.desk()
     desk.take("job", new=SHORT)

@@ -20,6 +20,8 @@ from primacy.election.messages import (
     Ack,
     Ahead,
     Beat,
+    FailsafeAck,
+    FailsafeBeat,
     FirstBallot,
     FirstBallotTaken,
     Message,
@@ -69,6 +71,8 @@ EVERY: tuple[Message, ...] = (
     FirstBallot(ORIGIN, 2**52, BIG),
     FirstBallotTaken(ORIGIN, 2**52),
     Stale(ORIGIN, BIG, 9),
+    FailsafeBeat(ORIGIN, 2**53 - 1, BIG),
+    FailsafeAck(ORIGIN, 2**53 - 1, BIG, BIG),
 )
 
 

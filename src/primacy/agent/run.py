@@ -429,21 +429,21 @@ class Agent:
 
     def snapshot(self) -> Snapshot:
         now_ms = self.clock.now_ms()
-        talk, transport, stored = self.correspondence, self.transport, self.stored
+        transport, stored = self.transport, self.stored
         return Snapshot(
             settings=self.settings,
             node=self.node,
             view=self.strategy.view(now_ms),
             duty=self.duty.view(),
             heard_ms=self._heard_ms(now_ms),
-            counters=transport.counters if transport is not None else stored.counters if stored is not None else {},
+            counters={**(transport.counters if transport else {}), **(stored.counters if stored else {})},
             now_ms=now_ms,
             wall_ms=self.clock.wall_ms(),
             ending=self.ending,
             health=self.care.health.sentence,
             containment=containment_sentence(self.duty.containment, self.duty.containment_why),
             approval_term=self.gate.approval_term,
-            others=talk.others if talk is not None else self._in_store(now_ms),
+            others=self._others(now_ms),
             troubles=transport.troubles if transport is not None else (),
             config=self.strategy.seat.membership.hash,
             boot=self.strategy.seat.boot,
@@ -453,11 +453,15 @@ class Agent:
 
     def _heard_ms(self, now_ms: int) -> dict[str, int]:
         if isinstance(self.strategy, LeaseStrategy):
-            return {name: now_ms - heard.at_ms for name, heard in self._in_store(now_ms).items()}
+            return {name: now_ms - heard.at_ms for name, heard in self._others(now_ms).items()}
         return {name: now_ms - at_ms for name, at_ms in self.strategy.heard.items()}
 
-    def _in_store(self, now_ms: int) -> dict[str, Heard]:
-        return seen_in_store(self.strategy, now_ms) if isinstance(self.strategy, LeaseStrategy) else {}
+    def _others(self, now_ms: int) -> dict[str, Heard]:
+        """What each says of itself; of the holder of a lease, if it says nothing, what its row says."""
+        told = self.correspondence.others if self.correspondence is not None else {}
+        if isinstance(self.strategy, LeaseStrategy):
+            return {**seen_in_store(self.strategy, now_ms), **told}
+        return told
 
     def changing(self) -> tuple[Any, ...]:
         """What is worth telling the others soon, without the cost of a snapshot."""

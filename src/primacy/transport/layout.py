@@ -114,6 +114,8 @@ KINDS: tuple[Kind, ...] = (
     _kind(9, messages.FirstBallot, _number, _number),
     _kind(10, messages.FirstBallotTaken, _number),
     _kind(11, messages.Stale, _number, _number),
+    _kind(12, messages.FailsafeBeat, _number, _number),
+    _kind(13, messages.FailsafeAck, _number, _number, _number),
 )
 """Numbers are never used again for something else."""
 _BY_NUMBER = {kind.number: kind for kind in KINDS}
@@ -123,7 +125,7 @@ _decode = msgspec.msgpack.Decoder().decode
 
 
 def packed(message: Message) -> bytes:
-    """The message without its sender's name. Only raft's messages have a place on this wire."""
+    """The message without its sender's name. Only raft's messages, and a lease's, have a place on this wire."""
     number = _NUMBER_OF.get(type(message))
     assert number is not None, f"{type(message).__name__} does not travel by UDP"
     fields: list[Any] = list(message[1:])
