@@ -21,6 +21,7 @@ from primacy.loop import QuickLoop
 from primacy.node.clock import HandClock
 from primacy.settings.loading import of_mapping
 from primacy.settings.schema import Slots
+from primacy.slots.http import HttpServer
 from primacy.slots.server import LineServer, listening
 
 DATA = json.loads((Path(__file__).parent / "data/slots_conversations.json").read_text())
@@ -47,7 +48,8 @@ class Desk:
         self._end: asyncio.Event
         self._loop: asyncio.AbstractEventLoop
         self._faults: list[dict[str, Any]] = []
-        self.server: LineServer
+        self.server: Any
+        """A `LineServer` or an `HttpServer`."""
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Desk:
@@ -60,7 +62,8 @@ class Desk:
         self._thread.join(LIMIT_S)
         assert not self._thread.is_alive()
         assert not self._faults, self._faults
-        assert not self.server.links
+        assert not self.server.open_now()
+        assert not self.complaints
 
     def call(self, what: Callable[[], T]) -> T:
         """In the server's thread."""
@@ -93,7 +96,8 @@ class Desk:
         self._loop.set_exception_handler(lambda _, context: self._faults.append(context))
         self._end = asyncio.Event()
         sockets = listening("127.0.0.1:0")
-        self.server = LineServer(self.slots, self.clock, Random(1), self.complaints.append, self.tls)
+        kind = HttpServer if self.slots.protocol == "http" else LineServer
+        self.server = kind(self.slots, self.clock, Random(1), self.complaints.append, self.tls)
         await self.server.start(sockets)
         self.server.lead()
         self._ready.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import signal
 import socket
 import subprocess
@@ -21,9 +22,11 @@ PRIMACY = [sys.executable, "-m", "primacy.cli.main"]
 class Crowd:
     """Three nodes with one file."""
 
-    def __init__(self, folder: Path, file: str, names: str) -> None:
+    def __init__(self, folder: Path, file: str | dict[str, str], names: str) -> None:
+        """`file`: of all nodes, or of each."""
         self.folder = folder
-        (folder / "primacy.yaml").write_text(file)
+        for name in names:
+            (folder / f"{name}.yaml").write_text(file if isinstance(file, str) else file[name])
         subprocess.run([*PRIMACY, "keygen", str(folder / "secret")], check=True, capture_output=True)
         self.ports = dict(zip(names, free_ports(len(names)), strict=True))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -31,7 +34,7 @@ class Crowd:
             self.start(name)
 
     def start(self, name: str) -> None:
-        call = [*PRIMACY, "slots", "serve", "--config", str(self.folder / "primacy.yaml"), "--node", name]
+        call = [*PRIMACY, "slots", "serve", "--config", str(self.folder / f"{name}.yaml"), "--node", name]
         call += ["--addr", f"127.0.0.1:{self.ports[name]}", "--state-dir", str(self.folder / f"state-{name}")]
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(call, stdin=subprocess.DEVNULL, stderr=log, cwd=self.folder)
@@ -95,7 +98,7 @@ class Crowd:
 
 
 @contextlib.contextmanager
-def crowd(folder: Path, file: str, names: str) -> Iterator[Crowd]:
+def crowd(folder: Path, file: str | dict[str, str], names: str) -> Iterator[Crowd]:
     made = Crowd(folder, file, names)
     try:
         yield made
@@ -171,3 +174,54 @@ def test_slots_on_a_lease_are_served_by_its_holder(tmp_path: Path) -> None:
             two.processes[first].wait()
         with two.led("ab".replace(first, ""), b"r000\n", b"v000\n"):
             pass
+
+
+def seeds_files(names: str, more: str = "") -> dict[str, str]:
+    """Both example files of seed 000, with free ports; all but the first join."""
+    files = Path(__file__).parent / "files"
+    managers = free_ports(len(names))
+    found = {}
+    for place, name in enumerate(names):
+        text = (files / ("ghoti_joining.yaml" if place else "ghoti_first.yaml")).read_text()
+        text = text.replace("localhost:2223", f"127.0.0.1:{managers[place]}")
+        text = text.replace("localhost:2222", f"127.0.0.1:{managers[0]}")
+        found[name] = text + "slot_000: {kind: simple_memory}\nslot_014: {kind: broadcast}\n" + more
+    return found
+
+
+def test_the_files_of_seed_000_make_a_cluster_that_fails_over(tmp_path: Path) -> None:
+    with crowd(tmp_path, seeds_files("abc"), "abc") as three:
+        with three.led("abc", b"w000kept\n", b"v000kept\n") as (first, client):
+            three.processes[first].kill()
+            three.processes[first].wait()
+            client.closed()
+        with three.led("abc".replace(first, ""), b"r000\n", b"v000\n") as (second, client):
+            three.processes[second].send_signal(signal.SIGTERM)
+            assert client.rest().startswith(b"exxx000")
+            assert three.processes[second].wait(LIMIT_S) == 0
+
+
+def test_over_http_a_follower_redirects_to_where_the_leader_said_its_slots_are(tmp_path: Path) -> None:
+    with crowd(tmp_path, seeds_files("ab", "protocol: http\n"), "ab") as two:
+        until = time.monotonic() + 2 * LIMIT_S
+        while True:
+            said = {name: answered(two, name) for name in "ab"}
+            leads = [name for name, (status, _) in said.items() if status == 200]
+            others = [found for name, found in said.items() if name not in leads]
+            if len(leads) == 1 and others == [(307, f"http://127.0.0.1:{two.ports[leads[0]]}/000")]:
+                break
+            assert time.monotonic() < until, said
+            time.sleep(0.05)
+
+
+def answered(crowd: Crowd, name: str) -> tuple[int, str]:
+    """Status, and where it sends the client."""
+    crowd.open(name).close()  # until it listens
+    connection = http.client.HTTPConnection("127.0.0.1", crowd.ports[name], timeout=LIMIT_S)
+    try:
+        connection.request("GET", "/000")
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status, answer.getheader("Location") or ""
+    finally:
+        connection.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -128,3 +129,72 @@ def test_check_says_what_of_ghoti_does_not_count() -> None:
     assert done.returncode == 0
     assert "GHOTI_LOG_LEVEL: variables of Ghoti do not count" in done.stderr
     assert "read and not acted on" in done.stderr
+
+
+def primacy(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    more = {**os.environ, **(environment or {})}
+    return subprocess.run(
+        [*PRIMACY, *arguments], capture_output=True, text=True, timeout=2 * LIMIT_S, check=False, env=more
+    )
+
+
+def test_the_commands_of_the_client(tmp_path: Path) -> None:
+    file = tmp_path / "slots.yaml"
+    text = (FILES / "ghoti_slots.yaml").read_text() + "slot_014: {kind: broadcast}\n"
+    file.write_text(text.replace("telnet", "standard"))
+    with served("--config", str(file)) as found:
+        found.until("serves 4 slots")
+        at = ["--addr", f"127.0.0.1:{found.port}", "--within-ms", "30000"]
+        done = primacy("slots", "set", "0", "héllo", *at)
+        assert (done.returncode, done.stdout) == (0, "héllo\n"), done.stderr
+        done = primacy("slots", "get", "000", *at, "--json")
+        assert json.loads(done.stdout) == {"api": 1, "slot": "000", "value": "héllo"}
+        done = primacy("slots", "get", "1", *at)
+        assert done.returncode == 1
+        assert "slot 001 refuses with 008: no permission to read" in done.stderr
+        done = primacy("slots", "get", "1", *at, "--user", "pepe", environment={"PRIMACY_SLOTS_PASSWORD": "12345"})
+        assert (done.returncode, done.stdout) == (0, "\n"), done.stderr
+        done = primacy("slots", "get", "1", *at, "--user", "pepe", environment={"PRIMACY_SLOTS_PASSWORD": "wrong"})
+        assert done.returncode == 1
+        assert primacy("slots", "get", "1000", *at).returncode == 2
+        assert primacy("slots", "get", "0", "--addr", "nowhere").returncode == 2
+        done = primacy("slots", "bench", *at[:2], "--seconds", "0.3", "--connections", "5", "--depth", "4", "--json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["requests"] > 0
+        assert primacy("slots", "bench", *at[:2], "--slot", "7777").returncode == 2
+        assert primacy("slots", "bench", *at[:2], "--slot", "777").returncode == 1
+        watching = subprocess.Popen(
+            [*PRIMACY, "slots", "watch", "14", *at, "--count", "2"], stdout=subprocess.PIPE, text=True
+        )
+        while watching.poll() is None:
+            primacy("slots", "set", "14", "news", *at)
+        assert watching.stdout is not None
+        assert watching.stdout.read() == "news\nnews\n"
+        watching.stdout.close()
+        assert watching.returncode == 0
+    done = primacy("slots", "get", "0", *at[:2], "--within-ms", "200")
+    assert done.returncode == 3
+    assert "no node that leads answered" in done.stderr
+
+
+def test_ctrl_c_ends_a_watch_with_130(tmp_path: Path) -> None:
+    (tmp_path / "slots.yaml").write_text("slot_014: {kind: broadcast}\n")
+    with served("--config", str(tmp_path / "slots.yaml")) as found:
+        found.until("serves 1 slot on")
+        call = [*PRIMACY, "slots", "watch", "14", "--json", "--addr", f"127.0.0.1:{found.port}"]
+        watching = subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert watching.stdout is not None
+        shown: list[str] = []
+        reader = threading.Thread(target=lambda: shown.append(watching.stdout.readline()), daemon=True)
+        reader.start()
+        with found.open() as client:
+            while reader.is_alive() and watching.poll() is None:
+                client.ask(b"w014x\n", b"a014x\n")
+                assert client.line().startswith(b"v014")
+                reader.join(0.05)
+        reader.join(LIMIT_S)
+        assert shown == ['{"slot": "014", "value": "x"}\n']
+        watching.send_signal(signal.SIGINT)
+        _, said = watching.communicate(timeout=LIMIT_S)
+        assert watching.returncode == 130, said
+        assert "Traceback" not in said

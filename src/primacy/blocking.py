@@ -1,4 +1,4 @@
-"""The one sync face: elections for threads and scripts.
+"""The one sync face: elections, and the client of slots, for threads and scripts.
 
     with primacy.blocking.Election("reports", store="sqlite:///leases.db") as election:
         for leadership in election:                  # waits its turn, for ever
@@ -27,8 +27,9 @@ from primacy.agent.hold import Hold
 from primacy.agent.keeper import keeper_for
 from primacy.agent.leadership import Leadership
 from primacy.errors import InUse, UsageError
+from primacy.slots.threads import SlotsClient
 
-__all__ = ["Election", "Leadership", "Lock"]
+__all__ = ["Election", "Leadership", "Lock", "SlotsClient"]
 
 log = logging.getLogger("primacy")
 

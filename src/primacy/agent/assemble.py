@@ -44,16 +44,6 @@ def refuse(settings: Settings, *, allow_split_brain: bool) -> None:
     refuse_node(settings)
 
 
-def refuse_slots(settings: Settings) -> None:
-    """Raises `UsageError` for what `primacy slots serve` cannot do. Slots promise no more than their strategy does."""
-    if settings.election.strategy not in ("raft", "lease"):
-        raise UsageError(
-            f"election.strategy = {settings.election.strategy}: this version of `primacy slots serve` knows raft and "
-            "lease, and serves alone without a `cluster` section"
-        )
-    refuse_node(settings)
-
-
 def refuse_node(settings: Settings) -> None:
     """Raises `UsageError` for what no agent can do, whatever its duty. Without one, any strategy will do."""
     strategy = settings.election.strategy

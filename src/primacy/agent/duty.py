@@ -85,8 +85,8 @@ class Duty(Protocol):
         """Before the node takes part in anything: what others may see whether it leads or not. Raises one of ours."""
         ...
 
-    def follow(self, leader: str) -> None:
-        """While this node does not lead: who does, as it sees it; empty for nobody."""
+    def follow(self, leader: str, address: str) -> None:
+        """While this node does not lead: who does, as it sees it, and where its clients find it; empty if unknown."""
         ...
 
     def counters(self) -> Mapping[str, int]:
@@ -115,7 +115,7 @@ class Nothing:
     async def open(self) -> None:
         """There is nothing to be seen."""
 
-    def follow(self, leader: str) -> None:
+    def follow(self, leader: str, address: str) -> None:
         """The node itself can be asked."""
 
     def counters(self) -> Mapping[str, int]:
@@ -168,8 +168,8 @@ class Performer(Protocol):
 
     def view(self) -> DutyView: ...
 
-    def looked(self, leader: str) -> None:
-        """After each step of the election: who leads, as this node sees it."""
+    def looked(self, leader: str, address: str) -> None:
+        """After each step of the election: who leads, as this node sees it, and where its clients find it."""
         ...
 
     def counters(self) -> Mapping[str, int]: ...
@@ -280,9 +280,9 @@ class HostedDuty:
     def view(self) -> DutyView:
         return DutyView(self.duty.kind, self.state, self._since_ms)
 
-    def looked(self, leader: str) -> None:
+    def looked(self, leader: str, address: str) -> None:
         if self._state is State.STOPPED:
-            self.duty.follow(leader)
+            self.duty.follow(leader, address)
 
     def counters(self) -> Mapping[str, int]:
         return self.duty.counters()

@@ -168,7 +168,7 @@ class ProcessDuty:
         dog = self.watchdog
         return DutyView("process", self.state, dog.since_ms, dog.pid, dog.run, self.containment, self.containment_why)
 
-    def looked(self, leader: str) -> None:
+    def looked(self, leader: str, address: str) -> None:
         """Who leads elsewhere is no matter to a command that does not run."""
 
     def counters(self) -> Mapping[str, int]:

@@ -64,6 +64,7 @@ from primacy.node.driver import Driver
 from primacy.node.folder import Folder
 from primacy.node.lock import AgentLock, RunLock
 from primacy.settings.schema import Settings
+from primacy.slots.host import names_no_host, reached
 from primacy.strategies import is_own
 from primacy.transport import ReadyDatagram, Transport
 from primacy.transport.http import HttpTransport
@@ -412,7 +413,10 @@ class Agent:
             self.correspondence.names = tuple(name for name in self.names() if name != self.node)
             self.correspondence.stepped()
         self.care.looked()
-        self.duty.looked(self.strategy.leader if self.strategy.leader != self.node else "")
+        leader = self.strategy.leader
+        if leader == self.node:
+            leader = ""
+        self.duty.looked(leader, self._clients_find(leader))
         if self.stored is not None:
             self._look_for_the_end()
         if self.strategy.role is Role.MUTED and self._mute_timer is None and not self.alone:
@@ -565,6 +569,17 @@ class Agent:
             listed=self.listed(),
             at_most_one=self.promise.at_most_one,
         )
+
+    def _clients_find(self, node: str) -> str:
+        """Where the slots of another node are: as it said itself, or by the file that all have; empty if unknown."""
+        if not node:
+            return ""
+        if isinstance(self.transport, HttpTransport):
+            others = self.transport.roll.others
+            return next((reached(each.data, each.addr) for each in others if each.node == node), "")
+        listed = self.settings.cluster.manager.nodes.get(node)
+        listens = self.settings.slots.addr
+        return reached(listens, listed.addr) if listed is not None and names_no_host(listens) else ""
 
     def _counters(self) -> dict[str, int]:
         counted = dict(self.duty.counters())

@@ -10,7 +10,8 @@ from primacy.agent.slots_duty import served, server_of
 from primacy.loop import QuickLoop
 from primacy.node.clock import Clock
 from primacy.settings.schema import Settings
-from primacy.slots.server import FOR_EVER_MS, listening
+from primacy.slots.host import FOR_EVER_MS
+from primacy.slots.server import listening
 
 
 def serve_alone(settings: Settings, log: Log, clock: Clock) -> int:

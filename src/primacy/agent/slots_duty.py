@@ -43,6 +43,10 @@ class SlotServer(Protocol):
 def server_of(settings: Settings, clock: Clock, complain: Callable[[str], None]) -> SlotServer:
     """By the protocol of the settings."""
     tls = context_of(settings.slots.tls, "slots.tls", settings.source, ssl.CERT_REQUIRED)
+    if settings.slots.protocol == "http":
+        from primacy.slots.http import HttpServer  # noqa: PLC0415  aiohttp takes as long to load as all else
+
+        return HttpServer(settings.slots, clock, Random(secrets.randbits(64)), complain, tls)
     return LineServer(settings.slots, clock, Random(secrets.randbits(64)), complain, tls)
 
 
@@ -84,24 +88,11 @@ class SlotsDuty:
         """Clients are told when this returns."""
         self.server.follow("")
 
-    def follow(self, leader: str) -> None:
-        self.server.follow(leader, data_address(self.settings, leader))
+    def follow(self, leader: str, address: str) -> None:
+        self.server.follow(leader, address)
 
     def counters(self) -> Mapping[str, int]:
         return self.server.figures()
 
     async def close(self) -> None:
         await self.server.close()
-
-
-def data_address(settings: Settings, node: str) -> str:
-    """Where clients reach the slots of another node of the list; empty if the file does not say.
-
-    All nodes have the same file. If it names no host of its own in `slots.addr`, that is the node's, and the port is
-    the same everywhere.
-    """
-    listed = settings.cluster.manager.nodes.get(node)
-    host, _, port = settings.slots.addr.rpartition(":")
-    if listed is None or host not in ("", "0.0.0.0", "[::]"):
-        return ""
-    return f"{listed.addr.rpartition(':')[0]}:{port}"

@@ -36,7 +36,6 @@ class Board:
     """The slots of one leadership."""
 
     def __init__(self, slots: Slots, now_ms: int, random: Random, everybody: Everybody) -> None:
-        self.passwords = lowered(slots.users)
         self.everybody = everybody
         self.kinds: dict[bytes, Kind] = {}
         self.rights: dict[bytes, dict[str, str]] = {}

@@ -1,61 +1,34 @@
-"""The slot server of one node, for the line protocol and its telnet variant.
-
-It listens from the node's start to its end. While the node leads it has a board and answers; otherwise it says who
-leads. When a leadership ends its clients are told at once: NOT_LEADER, then the connection ends, for whatever they
-had (a login, a registration, a slot that was theirs) is gone with it.
-
-A hold is looked at before each answer: a process that was stopped and goes on answers nothing under a hold that has
-run out meanwhile.
-"""
+"""The slot server of one node, for the line protocol and its telnet variant: connections, taken and watched over."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import resource
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from random import Random
-from typing import NamedTuple
 
 from primacy.errors import CannotHere, InUse
 from primacy.loop import unwatch, watch
 from primacy.node.clock import Clock
 from primacy.settings.schema import Slots
-from primacy.slots.board import Board
+from primacy.slots.host import DESCRIPTORS_KEPT, HANDSHAKE_S, STALL_S, Host, Where
+from primacy.slots.kinds import Receiver
 from primacy.slots.links import Link, PlainLink, TlsLink
-from primacy.slots.session import Hall, Session, TelnetSession
+from primacy.slots.session import Session, TelnetSession
 
 LINE_S = {"standard": 1.0, "telnet": 60.0}
 """How long a line may wait for its end since its last byte. In telnet a human types."""
-STALL_S = 10.0
-"""A client that takes nothing of what it is owed for so long is dropped."""
 SWEEP_S = 0.25
 BACKLOG = 1_024
 TAKEN_MAX = 64
 """Connections that are taken in one turn."""
 REST_S = 0.5
 """After an error of accepting (no descriptors left): no storm."""
-DESCRIPTORS_KEPT = 64
-"""For all else that a node opens."""
-HANDSHAKE_S = 5.0
 FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-
-
-class Where(NamedTuple):
-    """host:port, split."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def of(cls, address: str) -> Where:
-        host, _, port = address.rpartition(":")
-        return cls(host.removeprefix("[").removesuffix("]"), int(port))
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def listening(address: str) -> list[socket.socket]:
@@ -90,14 +63,10 @@ def listening(address: str) -> list[socket.socket]:
         each.close()
     assert fault is not None
     remedy = "end what has it (ss -ltnp shows it), or choose another: --addr, slots.addr"
-    raise InUse(f"slots.addr = {address}: {fault.strerror}; {remedy}")
+    raise InUse(f"slots.addr = {address}: {os.strerror(fault.errno or 0)}; {remedy}")
 
 
-FOR_EVER_MS = 2**62
-"""The end of a hold that nobody has to prove."""
-
-
-class LineServer:
+class LineServer(Host):
     """Serves `standard` and `telnet`."""
 
     def __init__(
@@ -108,23 +77,12 @@ class LineServer:
         complain: Callable[[str], None],
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self.slots = slots
-        self.clock = clock
-        self.offset_ms = clock.wall_ms() - clock.now_ms()
-        """Windows of buckets are those of Unix time at the start of the server; later steps do not count."""
-        self.hold_until_ms = FOR_EVER_MS
-        self.random = random
+        super().__init__(slots, clock, random)
         self.complain = complain
         self.tls = tls
-        self.hall = Hall(slots)
         self.kind: type[Session] = TelnetSession if slots.protocol == "telnet" else Session
         self.line_s = LINE_S[slots.protocol]
-        self.address = ""
         self.links: dict[Link, None] = {}
-        self.counters = dict.fromkeys(
-            ("slots_connections", "slots_hung_up_on", "slots_dropped_slow", "slots_lines_unfinished"), 0
-        )
-        self.leader = ""
         self._sockets: list[socket.socket] = []
         self._tls_servers: list[asyncio.Server] = []
         self._unfinished: dict[Link, float] = {}
@@ -162,7 +120,7 @@ class LineServer:
             server.close()
         for each in self._sockets:
             each.close()
-        self._say_not_leader()
+        self.ended()
         for link in tuple(self.links):
             link.drop()
         for timer in (self._sweeping, self._resting):
@@ -172,49 +130,24 @@ class LineServer:
 
     # --- who leads ----------------------------------------------------------------------------------------------------
 
-    def lead(self, hold_until_ms: int = FOR_EVER_MS) -> None:
-        """With clean slots. `hold_until_ms`: on the node's clock; from then on nothing is answered."""
-        self.hold_until_ms = hold_until_ms
-        now_ms = self.clock.now_ms() + self.offset_ms
-        self.hall.lead(Board(self.slots, now_ms, self.random, self._everybody))
+    def everybody(self) -> Iterable[Receiver]:
+        return [link.session for link in self.links]
+
+    def began(self) -> None:
         for link in self.links:
             link.session.greet()
 
-    def extend(self, hold_until_ms: int) -> None:
-        if self.hall.board is not None:
-            self.hold_until_ms = hold_until_ms
-
-    def follow(self, leader: str, address: str = "") -> None:  # noqa: ARG002
-        """This node does not lead. `address`: the leader's, which this protocol has no words for."""
-        led = self.hall.board is not None
-        self.leader = leader
-        self.hall.follow(leader)
-        if led:
-            self._say_not_leader()
-
-    def figures(self) -> dict[str, int]:
-        """For counters and metrics."""
-        hall = self.hall
-        now = {"slots_open": len(self.links), "slots_requests": hall.requests}
-        return {**self.counters, **now, "slots_logins_refused": hall.logins_refused, "slots_events": hall.events}
-
-    def _say_not_leader(self) -> None:
+    def ended(self) -> None:
+        """NOT_LEADER, then the connection ends: a login, a registration, a slot that was theirs are gone with it."""
         for link in tuple(self.links):
             link.session.greet()
             link.answer(self.hall.not_leader)
             link.hang_up()
 
-    def _everybody(self) -> Iterator[Session]:
-        return iter([link.session for link in self.links])
+    def open_now(self) -> int:
+        return len(self.links)
 
     # --- what connections ask for -------------------------------------------------------------------------------------
-
-    def now_ms(self) -> int:
-        now_ms = self.clock.now_ms()
-        if now_ms >= self.hold_until_ms:
-            self.hold_until_ms = FOR_EVER_MS
-            self.follow("")
-        return now_ms + self.offset_ms
 
     def unfinished(self, link: Link) -> None:
         self._unfinished[link] = asyncio.get_running_loop().time() + self.line_s

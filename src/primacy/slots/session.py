@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from primacy.settings.schema import Slots
-from primacy.slots.board import MISSING, Act, Board, registers
+from primacy.slots.board import MISSING, Act, Board, lowered, registers
 
 LINE_BYTES_MAX = 40
 LINE_BYTES_MIN = 4
@@ -37,6 +37,7 @@ class Hall:
 
     def __init__(self, slots: Slots) -> None:
         self.slots = slots
+        self.passwords = lowered(slots.users)
         self.slot_letters = b"rwsd" if registers(slots) else b"rw"
         self.board: Board | None = None
         self.not_leader = b"exxx000\n"
@@ -168,7 +169,7 @@ class Session:
             self.closing = True
             return WRONG_PASS
         name = self.name.decode()
-        known = board.passwords.get(name)
+        known = self.hall.passwords.get(name)
         right = hmac.compare_digest(password, known.encode() if known is not None else NO_PASSWORD)
         if known is None or not right:
             self.closing = True
