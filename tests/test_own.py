@@ -11,7 +11,11 @@ from examples.rendezvous import Rendezvous
 from tests.test_cli import Said, say  # noqa: F401
 
 from primacy.agent.assemble import promised, refuse, refuse_node
+from primacy.agent.duty import DutyView
 from primacy.agent.owned import own_of
+from primacy.control import Snapshot
+from primacy.control.document import acts_as_leader
+from primacy.control.orders import order_of
 from primacy.election.effects import Effect, Persist, Record, Send, Start, Stop
 from primacy.election.events import Code
 from primacy.election.inputs import (
@@ -30,13 +34,14 @@ from primacy.election.inputs import (
 from primacy.election.messages import Origin, Own
 from primacy.election.model import Membership, Role, Seat
 from primacy.election.own import HEARD_BEATS, REST_BEATS, Plugged
-from primacy.errors import PrimacyError, UsageError
+from primacy.errors import PrimacyError, Refused, UsageError
 from primacy.node.ballot import Memory
 from primacy.settings import of_mapping
 from primacy.settings.timing import RANK_PROFILES
 from primacy.sim.campaign import live_or_raised
 from primacy.sim.life import Plan
 from primacy.strategies import own_strategy, promise_of
+from primacy.watchdog.machine import State
 
 Say = Callable[..., Said]
 EXAMPLE = "examples.rendezvous:Rendezvous"
@@ -154,6 +159,25 @@ def test_contract_does_not_speak_for_it(say: Say, tmp_path: Path) -> None:  # no
     assert said.code == 2
     assert "is your own, and so is what its times promise" in said.err
     assert say("check", "f.yaml").code == 0
+
+
+def test_init_and_rejoin_are_about_ballots_of_raft() -> None:
+    shot = Snapshot(
+        settings=of_mapping({"election": {"strategy": EXAMPLE}}),
+        node="a",
+        view=alone().view(600),
+        duty=DutyView("none", State.RUNNING),
+        heard_ms={},
+        counters={},
+        now_ms=600,
+        wall_ms=0,
+        ending=False,
+    )
+    for name in ("init", "rejoin"):
+        with pytest.raises(Refused, match=f"{name} is about the ballots of raft"):
+            order_of(name, {}, shot)
+    assert acts_as_leader(shot._replace(at_most_one=False)), "where nothing is held, no hold is asked for"
+    assert not acts_as_leader(shot)
 
 
 # --- what the base sees to --------------------------------------------------------------------------------------------

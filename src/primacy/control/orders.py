@@ -75,6 +75,10 @@ def order_of(name: str, body: dict[str, Any], shot: Snapshot) -> Order:
     by_name = name == "transfer" and has_peers(shot.settings)
     if shot.settings.election.strategy == "lease" and name in NOT_ON_A_LEASE and not by_name:
         raise Refused(NOT_ON_A_LEASE[name])
+    if shot.settings.election.strategy != "raft" and name in ("init", "rejoin"):
+        raise Refused(
+            f"{name} is about the ballots of raft, and election.strategy is {shot.settings.election.strategy}"
+        )
     return ORDERS[name](body, shot)
 
 

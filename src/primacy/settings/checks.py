@@ -175,6 +175,13 @@ class Checks:
                     yield _p(
                         f"election.{word}", value, f"only bully and ring use it; election.strategy is {e.strategy}"
                     )
+        if e.rank == "started" and manager.type == "static":
+            yield _p(
+                "election.rank",
+                "started",
+                "a node tells when it was started as it joins, and cluster.manager.type = static has a fixed list; use "
+                "id, natural or priority",
+            )
         leaders = sum(node.kind == "voter" for node in manager.nodes.values())
         if e.failsafe and e.strategy == "lease" and leaders < 2:
             yield _p(
