@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -13,32 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from tests.crowd import until
+from tests.ports import free_ports
 
 from primacy.control.client import ask, find
 from primacy.errors import NotReached
 
 WITHIN_S = 40.0
 """Far more than anything here takes: only a hang reaches it."""
+ROOT = Path(__file__).parents[1]
+"""Where `examples` is found."""
 TRIES = 5
 RELEASED = "leads no more: its work is confirmed gone and released"
 CLUSTER, ELECTION = "primacy", "main"
-
-
-def free_ports(count: int) -> list[int]:
-    """Free for datagrams and for connections; held together, so that they differ."""
-    held: list[socket.socket] = []
-    ports: list[int] = []
-    while len(ports) < count:
-        udp, tcp = (socket.socket(socket.AF_INET, kind) for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM))
-        held += [udp, tcp]
-        udp.bind(("127.0.0.1", 0))
-        port = udp.getsockname()[1]
-        with contextlib.suppress(OSError):
-            tcp.bind(("127.0.0.1", port))
-            ports.append(port)
-    for one in held:
-        one.close()
-    return ports
 
 
 class Node:
@@ -57,9 +41,7 @@ class Node:
     def start(self) -> None:
         """Again, with the same words."""
         with self.log.open("ab") as out:
-            self.process = subprocess.Popen(
-                self.call, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=self.folder
-            )
+            self.process = subprocess.Popen(self.call, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=ROOT)
 
     @property
     def is_up(self) -> bool:
@@ -70,7 +52,8 @@ class Node:
         return self.log.read_text()
 
     def tell(self, number: int) -> None:
-        os.kill(self.process.pid, number)
+        """A process that has ended is told nothing."""
+        self.process.send_signal(number)
 
     def kill(self) -> None:
         self.process.kill()
@@ -102,6 +85,12 @@ class NodeCrowd:
         self.nodes[node.name] = node
         return node
 
+    def add_after(self, port: int, *words: str) -> Node:
+        """Added, and known to follow somebody: the next one is younger, and finds it in the list."""
+        node = self.add(port, *words)
+        until(lambda: (node.ask() or {}).get("leader"), f"{node.name} with a leader", WITHIN_S)
+        return node
+
     @property
     def up(self) -> list[Node]:
         return [node for node in self.nodes.values() if node.is_up]
@@ -118,7 +107,11 @@ class NodeCrowd:
             alike = len(leaders) == 1 and len(leads) == 1 and leaders == set(leads) and leads[0] != but
             return self.nodes[leads[0]] if alike else None
 
-        found: Node = until(look, "one leader that all follow", WITHIN_S)
+        try:
+            found: Node = until(look, "one leader that all follow", WITHIN_S)
+        except AssertionError as error:
+            told = "".join(f"\n--- {node.name}\n{node.text}" for node in self.nodes.values())
+            raise AssertionError(f"{error}{told}") from None
         return found
 
     def stopped_leader(self, stop: Callable[[Node], None]) -> Node:
@@ -143,13 +136,9 @@ class NodeCrowd:
 
 @contextlib.contextmanager
 def node_crowd(folder: Path, count: int = 3, profile: str = "fast") -> Iterator[NodeCrowd]:
-    """Whatever is started is ended, and what it said is shown if the test fails."""
+    """Whatever is started is ended."""
     made = NodeCrowd(folder, count, profile)
     try:
         yield made
-    except BaseException:
-        for node in made.nodes.values():
-            print(f"--- {node.name}\n{node.text}")
-        raise
     finally:
         made.close()

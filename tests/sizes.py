@@ -46,7 +46,9 @@ PROCESSES = (
     "tests/test_faults_lease.py",
     "tests/test_run_lease.py",
     "tests/test_node.py",
+    "tests/test_failsafe.py",
     "tests/test_bench_failover.py",
+    "tests/test_bench_lease.py",
     "tests/test_faults_members.py",
     "tests/test_faults_ballot.py",
     "tests/test_faults_calm.py",
@@ -73,6 +75,8 @@ PROCESSES = (
     "tests/test_fence.py",
     "tests/test_fence_process.py",
     "tests/test_examples.py",
+    "tests/test_slots_process.py",
+    "tests/test_slots_cluster.py",
 )
 PARTS = {
     "core": "tests.proof_core",

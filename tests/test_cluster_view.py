@@ -223,6 +223,18 @@ def test_our_own_claim_counts_as_well() -> None:
     assert "primacy pause a" in said["alarms"][0]
 
 
+def test_two_that_act_are_said_to_be_what_they_are() -> None:
+    """A broken promise, or the two parts of a divided network; and of nodes without a duty, that they lead."""
+    work = Work(since_ms=NOW_MS - 10_000)
+    shot = seen(("b", RUNS, 100), view=VIEW, work=work)
+    divided = cluster(shot._replace(at_most_one=False))
+    assert divided["at_most_one"] is False
+    assert "nodes a and b both run the command: raft has one leader in each part" in divided["alarms"][0]
+    idle = seen(("b", RUNS._replace(duty_kind="none"), 100), view=VIEW, work=work._replace(kind="none"))
+    assert "nodes a and b both say that they lead. Pause the older one: primacy pause a" in cluster(idle)["alarms"][0]
+    assert "nodes a and b both lead: raft has one" in cluster(idle._replace(at_most_one=False))["alarms"][0]
+
+
 def test_two_of_one_id_and_another_configuration_are_alarms_with_the_next_command() -> None:
     twin = Trouble("c", "two machines speak as node c at the same time: stop one of them", alarm=True)
     told = RUNS._replace(duty_state="stopped", run_ms=-1, doubled=("c",), config="00" * 8)

@@ -82,6 +82,65 @@ def test_every_state_of_the_job_has_its_word(rows: tuple[Said, ...], state: str,
     assert (job["state"], job["level"]) == (state, level)
 
 
+# --- one leader per island --------------------------------------------------------------------------------------------
+
+
+def divided(*rows: Said, overlapping: tuple[str, ...] = ()) -> Known:
+    document = Cluster("primacy", "main", "bully", "automatic", "a", rows, at_most_one=False)
+    return Known(10_000, (Read("127.0.0.1:7480", document, 9_900),), plan=PLAN, overlapping=overlapping)
+
+
+def led(node: str, leader: str) -> Said:
+    leads = node == leader
+    role, duty = ("leader", "running") if leads else ("follower", "stopped")
+    return Said(node, heard_ms=0, told_ms=0, role=role, term=3, leader=leader, duty_kind="none", duty=duty)
+
+
+def test_two_leaders_in_two_parts_of_a_bully_cluster_are_shown_as_what_they_are() -> None:
+    """No alarm of a broken promise: the network is divided, and each part has the leader that it was promised."""
+    rows = (led("a", "a"), led("b", "a"), led("c", "c"), led("d", "c"), led("e", "c"))
+    model = view(divided(*rows, overlapping=("a", "c")))
+    assert (model["job"]["state"], model["job"]["level"]) == ("islands", "warn")
+    assert model["job"]["text"] == "2 parts: a leads b · c leads d, e"
+    assert model["islands"] == [{"leader": "a", "nodes": ["a", "b"]}, {"leader": "c", "nodes": ["c", "d", "e"]}]
+    [alarm] = model["alarms"]
+    assert (alarm["code"], alarm["level"]) == ("islands", "warn")
+    assert alarm["text"].startswith("a and c lead, each in its part of the network. bully promises one leader per part")
+    assert model["head"]["at_most_one"] is False
+
+
+def test_the_same_two_leaders_are_the_worst_alarm_where_at_most_one_was_promised() -> None:
+    rows = (led("a", "a"), led("c", "c"))
+    model = view(known(*rows, overlapping=("a", "c")))
+    assert (model["job"]["state"], model["job"]["level"]) == ("overlap", "bad")
+    assert [alarm["code"] for alarm in model["alarms"]] == ["two-act"]
+    assert model["islands"] == []
+
+
+def test_a_leader_that_died_is_no_island_although_its_last_word_is_young() -> None:
+    model = view(divided(led("a", "a"), led("b", "b"), overlapping=()))
+    assert model["islands"] == []
+    assert model["alarms"] == []
+    assert model["job"]["text"] in ("a leads", "b leads")
+
+
+def test_parts_that_met_are_one_cluster_again() -> None:
+    """What was seen at once stays so for a promise that was broken; islands end when one leader is left."""
+    model = view(divided(led("a", "c"), led("c", "c"), overlapping=("a", "c")))
+    assert (model["job"]["state"], model["job"]["text"]) == ("leading", "c leads")
+    assert model["alarms"] == []
+
+
+def test_what_a_node_says_of_the_same_parts_is_not_said_twice() -> None:
+    rows = (led("a", "a"), led("c", "c"))
+    found = divided(*rows, overlapping=("a", "c"))
+    document = found.reads[0].document
+    assert document is not None
+    said = "nodes a and c both lead: bully has one leader in each part of a divided network. One of them gives way"
+    read = found.reads[0]._replace(document=document._replace(alarms=(said, "node c hears two machines")))
+    assert [alarm["code"] for alarm in view(found._replace(reads=(read,)))["alarms"]] == ["islands", "node"]
+
+
 # --- nodes ------------------------------------------------------------------------------------------------------------
 
 

@@ -80,6 +80,13 @@ def test_the_readme_is_short_and_its_file_is_right(tmp_path: Path) -> None:
     assert settings.load(tmp_path / "example.yaml").election.strategy == "raft"
 
 
+def test_the_file_on_the_page_of_leases_is_accepted(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/leases.md").read_text(), re.DOTALL)
+    (tmp_path / "example.yaml").write_text(example)
+    found = settings.load(tmp_path / "example.yaml", "a")
+    assert (found.election.strategy, found.election.failsafe, settings.has_peers(found)) == ("lease", True, True)
+
+
 def test_the_page_of_settings_is_made_from_the_settings() -> None:
     found = (ROOT / "docs/config.md").read_text()
     assert found == config_page(), "run: python -m primacy.settings.page > docs/config.md"
@@ -276,6 +283,7 @@ def test_rooms_that_the_architecture_names_exist() -> None:
         "transport",
         "store",
         "fence",
+        "slots",
         "lab",
         "dashboard",
         "cli",
@@ -303,7 +311,8 @@ def test_the_documents_have_lines_of_bounded_length() -> None:
 def test_the_machines_import_nothing_that_touches_the_world() -> None:
     """The first of the absences that the architecture states."""
     never = {"asyncio", "datetime", "logging", "os", "pathlib", "select", "socket", "subprocess", "threading", "time"}
-    for file in sorted((ROOT / "src/primacy/election").glob("*.py")):
+    slots = [ROOT / f"src/primacy/slots/{name}.py" for name in ("kinds", "board", "session")]
+    for file in [*sorted((ROOT / "src/primacy/election").glob("*.py")), *slots]:
         for node in ast.walk(ast.parse(file.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
@@ -317,7 +326,7 @@ def test_the_page_for_operators_explains_every_sentence_of_status() -> None:
         "election/raft.py": ("_waits_for", "_leader_sentence", "_mute_sentence"),
         "election/lease_view.py": ("waits_for", "waits_for_row"),
         "transport/says.py": ("unresolved", "no_route", "other_layout", "no_seal", "twins", "unheard"),
-        "control/cluster.py": ("alarms",),
+        "control/cluster.py": ("alarms", "_both"),
         "cli/status.py": ("sentences",),
     }
     known = 0

@@ -22,8 +22,10 @@ _WHERE = {
     "Lock": "primacy.agent.recipes",
     "NotReached": "primacy.errors",
     "PrimacyError": "primacy.errors",
+    "SlotRefused": "primacy.errors",
     "StaleToken": "primacy.errors",
     "Standing": "primacy.agent.candidacy",
+    "Unsure": "primacy.errors",
     "UsageError": "primacy.errors",
     "current": "primacy.agent.leadership",
     "once": "primacy.agent.recipes",
@@ -31,7 +33,7 @@ _WHERE = {
 }
 """The public names, and where each is loaded from when it is first asked for. `__init__.pyi` says the same to type
 checkers; a test compares the two."""
-_MODULES = ("blocking", "fence")
+_MODULES = ("blocking", "fence", "slots")
 
 
 def __getattr__(name: str) -> object:

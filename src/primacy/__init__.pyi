@@ -2,6 +2,7 @@
 
 from primacy import blocking as blocking
 from primacy import fence as fence
+from primacy import slots as slots
 from primacy.agent.candidacy import ElectionCounts as ElectionCounts
 from primacy.agent.candidacy import Standing as Standing
 from primacy.agent.election import Election as Election
@@ -15,7 +16,9 @@ from primacy.errors import InUse as InUse
 from primacy.errors import LeadershipLost as LeadershipLost
 from primacy.errors import NotReached as NotReached
 from primacy.errors import PrimacyError as PrimacyError
+from primacy.errors import SlotRefused as SlotRefused
 from primacy.errors import StaleToken as StaleToken
+from primacy.errors import Unsure as Unsure
 from primacy.errors import UsageError as UsageError
 
 __version__: str

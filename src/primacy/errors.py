@@ -3,11 +3,13 @@ one sentence, and knows the exit code that a command ends with.
 
     PrimacyError              1   anything of ours
     ├── Refused               1   the answer is no: a violation, a double signature, a refused request
-    │   └── StaleToken        1   a fence has let a newer holder in: the writer's leadership is over
+    │   ├── StaleToken        1   a fence has let a newer holder in: the writer's leadership is over
+    │   └── SlotRefused       1   a slot does not do what a client asked for
     ├── LeadershipLost        1   what the holder of a leadership meets once it is over
     ├── UsageError            2   a wrong call: which option, which value, what would be right
     │   └── SettingsError     2   a wrong file: every problem at once, each with its path
     ├── NotReached            3   no agent, no cluster or no store answered
+    │   └── Unsure            3   the answer was lost: what was asked may have been done
     ├── InUse                 4   a port, a folder or a lock is taken
     ├── CannotHere            4   this platform cannot do it
     │   └── MissingExtra      4   an optional part of the package is not installed
@@ -39,6 +41,14 @@ class StaleToken(Refused):
     def __init__(self, fence: str, token: int, mark: int) -> None:
         self.fence, self.token, self.mark = fence, token, mark
         super().__init__(f"{fence} has seen token {mark}, so that {token} is stale: another holder leads; stop here")
+
+
+class SlotRefused(Refused):
+    """A slot refuses a command. `slot`: its three digits, empty if none is meant. `code`: the protocol's."""
+
+    def __init__(self, slot: str, code: str, why: str) -> None:
+        self.slot, self.code, self.why = slot, code, why
+        super().__init__(f"{'slot ' + slot if slot else 'the slot server'} refuses with {code}: {why}")
 
 
 class LeadershipLost(PrimacyError):
@@ -95,6 +105,10 @@ class NotReached(PrimacyError):
     """No agent, no cluster or no store answered."""
 
     exit_code = 3
+
+
+class Unsure(NotReached):
+    """The answer was lost. What was asked may have been done, so that it is not simply asked again."""
 
 
 class InUse(PrimacyError):

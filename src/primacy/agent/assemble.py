@@ -13,16 +13,18 @@ from collections.abc import Callable
 from random import Random
 
 from primacy.agent.managed import is_ranked, refuse_ranked
-from primacy.election.guarantees import OF
+from primacy.agent.owned import refuse_own
+from primacy.election.guarantees import Guarantees
 from primacy.election.lease import LeaseOptions, LeaseStrategy
 from primacy.election.model import Kind, Member, Membership, Seat
 from primacy.election.raft import RaftOptions, RaftStrategy
 from primacy.errors import Unsafe, UsageError
 from primacy.node.ballot import Memory
-from primacy.settings import config_hash, membership_rows, timing_of
+from primacy.settings import config_hash, has_peers, membership_rows, timing_of
 from primacy.settings.loading import host_name
 from primacy.settings.schema import Settings
 from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, Timing
+from primacy.strategies import is_own, promise_of
 from primacy.transport import Transport
 from primacy.transport.seal import Seal, read_secrets
 from primacy.transport.udp import Address, UdpTransport
@@ -34,33 +36,32 @@ HASH_BYTES = 16
 def refuse(settings: Settings, *, allow_split_brain: bool) -> None:
     """Raises `UsageError` for what `primacy run` must not do, or cannot do yet."""
     strategy = settings.election.strategy
-    known = OF.get(strategy)
-    if known is not None and not known.at_most_one and not allow_split_brain:
+    if not promised(settings).at_most_one and not allow_split_brain:
         raise UsageError(
             f"election.strategy = {strategy} does not promise at most one: each side of a divided network would run "
             "the command. Use raft, or say --allow-split-brain"
         )
-    if strategy == "lease":
-        _refuse_lease(settings)
-    elif is_ranked(settings):
-        refuse_ranked(settings)
-    elif strategy != "raft":
-        raise UsageError(f"election.strategy = {strategy}: this version of `primacy run` does not know it")
-    elif len(settings.cluster.manager.nodes) > 1:
-        _refuse_cluster(settings)
+    refuse_node(settings)
 
 
 def refuse_node(settings: Settings) -> None:
-    """Raises `UsageError` for what `primacy node start` cannot do: it has no duty, so that any strategy will do."""
+    """Raises `UsageError` for what no agent can do, whatever its duty. Without one, any strategy will do."""
     strategy = settings.election.strategy
     if strategy == "lease":
         _refuse_lease(settings)
-    elif is_ranked(settings):
+        return
+    if is_ranked(settings):
         refuse_ranked(settings)
-    elif strategy != "raft":
-        raise UsageError(f"election.strategy = {strategy}: this version of `primacy node` does not know it")
-    elif len(settings.cluster.manager.nodes) > 1:
+        return
+    if is_own(strategy):
+        refuse_own(settings)
+    if len(settings.cluster.manager.nodes) > 1:
         _refuse_cluster(settings)
+
+
+def promised(settings: Settings) -> Guarantees:
+    """What the strategy promises; of a user's own as it says itself."""
+    return promise_of(settings.election.strategy, os.path.dirname(settings.source))
 
 
 def _refuse_lease(settings: Settings) -> None:
@@ -72,24 +73,30 @@ def _refuse_lease(settings: Settings) -> None:
             "election.store.url = memory: is within one process, and nobody else could see the lease; on one machine "
             "use a file, sqlite:///leases.db"
         )
-    if settings.election.failsafe:
-        raise UsageError("election.failsafe = true: this version does not know it; leave it out")
+    if settings.election.failsafe and not settings.cluster.secret_file:
+        raise UsageError(
+            "election.failsafe = true needs cluster.secret_file, for the nodes speak to each other while the store is "
+            "away; make one with: primacy keygen"
+        )
+    if has_peers(settings):
+        _refuse_cluster(settings)
 
 
 def _refuse_cluster(settings: Settings) -> None:
     cluster = settings.cluster
     names = ", ".join(sorted(cluster.manager.nodes))
-    if not settings.node:
+    if settings.node not in cluster.manager.nodes:
         raise UsageError(f"which node is this? Say --node with one of {names}; the host's name is none of them")
     if not cluster.secret_file:
         raise UsageError("cluster.secret_file is missing, and nodes of one cluster need a secret: primacy keygen")
 
 
 def is_alone(settings: Settings) -> bool:
-    """One node, which speaks to nobody; so is each node on a lease. Whoever has a manager may be joined."""
-    if is_ranked(settings):
-        return False
-    return settings.election.strategy == "lease" or len(membership_rows(settings)) == 1
+    """One node, which speaks to nobody; so is each node on a lease that is given no list and no secret.
+
+    Whoever has a manager may be joined.
+    """
+    return not is_ranked(settings) and not has_peers(settings)
 
 
 def seat_of(settings: Settings) -> Seat:
@@ -149,7 +156,8 @@ def lease_of(
         )
     known = max(token_max, memory.ballot.token_max if memory.ballot is not None else 0)
     timing = holding_times(settings)
-    options = LeaseOptions(settings.election.name, known, dead=dead, look_every_ms=timing.look_ms)
+    failsafe = seat.membership.voters if settings.election.failsafe else ()
+    options = LeaseOptions(settings.election.name, known, dead=dead, failsafe=failsafe, look_every_ms=timing.look_ms)
     return LeaseStrategy(seat, timing, options)
 
 

@@ -1,6 +1,6 @@
 """What the leader does: the port `Duty`, and whoever performs one for the agent.
 
-A duty inside of the agent's own process (the slot server, or nothing at all) has three methods, and `HostedDuty` is all
+A duty inside of the agent's own process (the slot server, or nothing at all) has few methods, and `HostedDuty` is all
 that stands between it and the election: it waits at the gate, is started and stopped one after the other, and its
 confirmed end is told, and released. A command of the user's is another matter: `ProcessDuty` has a guard for it.
 
@@ -11,7 +11,7 @@ that was stopped and goes on, it must prevent itself (`Leadership.valid_until_ms
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from primacy.agent.gatekeeper import GateKeeper
@@ -73,8 +73,28 @@ class Duty(Protocol):
         """Returns when it is done. Raises one of ours if it cannot be: then the node lets another one lead."""
         ...
 
+    def extend(self, leadership: Leadership) -> None:
+        """The hold was proved anew: `valid_until_ms` is later now."""
+        ...
+
     async def stop(self, within_ms: int, reason: str) -> None:
         """Returns when nothing of it is left. Beyond `within_ms` it is not asked for, but cut off."""
+        ...
+
+    async def open(self) -> None:
+        """Before the node takes part in anything: what others may see whether it leads or not. Raises one of ours."""
+        ...
+
+    def follow(self, leader: str, address: str) -> None:
+        """While this node does not lead: who does, as it sees it, and where its clients find it; empty if unknown."""
+        ...
+
+    def counters(self) -> Mapping[str, int]:
+        """For `status -v` and metrics."""
+        ...
+
+    async def close(self) -> None:
+        """The node ends."""
         ...
 
 
@@ -86,8 +106,23 @@ class Nothing:
     async def start(self, leadership: Leadership) -> None:
         """Who wants to act on it asks the node."""
 
+    def extend(self, leadership: Leadership) -> None:
+        """No matter."""
+
     async def stop(self, within_ms: int, reason: str) -> None:
         """There is nothing to wait for."""
+
+    async def open(self) -> None:
+        """There is nothing to be seen."""
+
+    def follow(self, leader: str, address: str) -> None:
+        """The node itself can be asked."""
+
+    def counters(self) -> Mapping[str, int]:
+        return {}
+
+    async def close(self) -> None:
+        """There is nothing to end."""
 
 
 class Performer(Protocol):
@@ -132,6 +167,12 @@ class Performer(Protocol):
         ...
 
     def view(self) -> DutyView: ...
+
+    def looked(self, leader: str, address: str) -> None:
+        """After each step of the election: who leads, as this node sees it, and where its clients find it."""
+        ...
+
+    def counters(self) -> Mapping[str, int]: ...
 
     async def close(self) -> None: ...
 
@@ -184,6 +225,8 @@ class HostedDuty:
     def extend(self, leadership: Leadership) -> None:
         if self.gate.waits:
             self.gate.renew(leadership)
+        elif leadership.term == self._term and self._state is not State.STOPPING:
+            self.duty.extend(leadership)
 
     def stop(self, term: int, reason: str, planned: bool) -> None:
         if self.gate.waits:
@@ -202,7 +245,7 @@ class HostedDuty:
     # --- what the agent says ------------------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """There is nothing to make ready."""
+        await self.duty.open()
 
     def watch_lock(self) -> None:
         self._look = None
@@ -237,6 +280,13 @@ class HostedDuty:
     def view(self) -> DutyView:
         return DutyView(self.duty.kind, self.state, self._since_ms)
 
+    def looked(self, leader: str, address: str) -> None:
+        if self._state is State.STOPPED:
+            self.duty.follow(leader, address)
+
+    def counters(self) -> Mapping[str, int]:
+        return self.duty.counters()
+
     async def close(self) -> None:
         await self.gate.close()
         if self._look is not None:
@@ -246,6 +296,7 @@ class HostedDuty:
             await asyncio.wait([self._task])
         if self._state is not State.STOPPED:
             await self.duty.stop(0, "the node ends")
+        await self.duty.close()
 
     # --- one after the other ------------------------------------------------------------------------------------------
 

@@ -12,9 +12,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 
 from primacy.agent.child import Child, told
@@ -168,6 +167,12 @@ class ProcessDuty:
         dog = self.watchdog
         return DutyView("process", self.state, dog.since_ms, dog.pid, dog.run, self.containment, self.containment_why)
 
+    def looked(self, leader: str, address: str) -> None:
+        """Who leads elsewhere is no matter to a command that does not run."""
+
+    def counters(self) -> Mapping[str, int]:
+        return {}
+
     def watch_lock(self) -> None:
         """Look until the run lock is free, quickly at first."""
         if self._look is None:
@@ -282,7 +287,7 @@ class ProcessDuty:
             self.boss.complain(f"no guard process could be started: {error.strerror}")
             self._spare_later(AGAIN_S)
             return
-        self.spare.send({"do": "hello", "agent": os.getpid(), "lock": self.lock.path, "containment": self.require})
+        self.spare.hello(self.lock.path, self.require)
 
     def _spare_later(self, after_s: float) -> None:
         asyncio.get_running_loop().call_later(after_s, self._keep_spare)

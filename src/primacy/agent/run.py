@@ -15,7 +15,16 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from primacy.agent.asked import Asked, take_turn
-from primacy.agent.assemble import addresses, holding_times, is_alone, lease_of, raft_of, seat_of, transport_of
+from primacy.agent.assemble import (
+    addresses,
+    holding_times,
+    is_alone,
+    lease_of,
+    promised,
+    raft_of,
+    seat_of,
+    transport_of,
+)
 from primacy.agent.care import Care
 from primacy.agent.child import Child
 from primacy.agent.correspondence import Correspondence
@@ -28,6 +37,7 @@ from primacy.agent.managed import is_ranked, keeper, manager_of, rank_of, ranked
 from primacy.agent.memory import gather
 from primacy.agent.meter import Meter, MeteredDurable
 from primacy.agent.notify import Notifier
+from primacy.agent.owned import KEPT, own_of
 from primacy.agent.page import Page
 from primacy.agent.process_duty import ProcessDuty
 from primacy.agent.renewed import RenewedWork
@@ -43,6 +53,7 @@ from primacy.election.inputs import Input, Pause, Resume, Shutdown, Started
 from primacy.election.lease import LeaseStrategy
 from primacy.election.messages import Release
 from primacy.election.model import Role, Seat, View
+from primacy.election.own import Plugged
 from primacy.election.raft import RaftStrategy
 from primacy.election.store import holder_id
 from primacy.errors import CannotHere, InUse, Unsafe
@@ -53,6 +64,8 @@ from primacy.node.driver import Driver
 from primacy.node.folder import Folder
 from primacy.node.lock import AgentLock, RunLock
 from primacy.settings.schema import Settings
+from primacy.slots.host import names_no_host, reached
+from primacy.strategies import is_own
 from primacy.transport import ReadyDatagram, Transport
 from primacy.transport.http import HttpTransport
 from primacy.watchdog.containment import containment_sentence
@@ -136,6 +149,7 @@ class Agent:
         self.clock = plan.clock
         self.asked = asked
         self.folder = folder
+        self.promise = promised(settings)
         ranked = is_ranked(settings)
         self.remembered = recalled(settings, folder) if ranked else ()
         seat = ranked_seat(settings, self.remembered) if ranked else seat_of(settings)
@@ -163,7 +177,8 @@ class Agent:
             self.duty = self._hosted_duty(plan.duty or Nothing())
         self.meter = Meter()
         metered = MeteredDurable(durable, self.meter)
-        self.renewed = RenewedWork(self.duty, holding_times(settings), self.clock) if ranked and self._guards else None
+        holds = self.promise.at_most_one or not self._guards
+        self.renewed = None if holds else RenewedWork(self.duty, holding_times(settings), self.clock)
         work = self.renewed or self.duty
         self.driver = Driver(self.strategy, self.clock, metered, work, self.recorded, self.transport, self.stored)
         self.desk = Desk(settings, folder, self.node, self)
@@ -197,8 +212,15 @@ class Agent:
         settings, folder = self.settings, self.folder
         ballot, tokens = FileDurable(folder), FileDurable(folder, TOKENS)
         voted, seen = ballot.load(), tokens.load()
-        self.strategy: RaftStrategy | LeaseStrategy | RankStrategy
+        self.strategy: RaftStrategy | LeaseStrategy | RankStrategy | Plugged
         self.stored: Stored | None = None
+        if is_own(settings.election.strategy):
+            kept = FileDurable(folder, KEPT)
+            memory = kept.load()
+            if memory.lost:
+                self.log.warn(f"{kept.path} cannot be trusted: {memory.lost}; the strategy begins without it")
+            self.strategy = own_of(settings, seat, memory, self.clock.now_ms())
+            return kept
         if is_ranked(settings):
             self.strategy = rank_of(settings, seat, self.remembered)
             return ballot
@@ -391,6 +413,10 @@ class Agent:
             self.correspondence.names = tuple(name for name in self.names() if name != self.node)
             self.correspondence.stepped()
         self.care.looked()
+        leader = self.strategy.leader
+        if leader == self.node:
+            leader = ""
+        self.duty.looked(leader, self._clients_find(leader))
         if self.stored is not None:
             self._look_for_the_end()
         if self.strategy.role is Role.MUTED and self._mute_timer is None and not self.alone:
@@ -520,36 +546,60 @@ class Agent:
 
     def snapshot(self) -> Snapshot:
         now_ms, duty = self.clock.now_ms(), self.duty.view()
-        talk, transport, stored = self.correspondence, self.transport, self.stored
+        transport = self.transport
         return Snapshot(
             settings=self.settings,
             node=self.node,
             view=self.strategy.view(now_ms),
             duty=duty,
             heard_ms=self._heard_ms(now_ms),
-            counters=transport.counters if transport is not None else stored.counters if stored is not None else {},
+            counters=self._counters(),
             now_ms=now_ms,
             wall_ms=self.clock.wall_ms(),
             ending=self.ending,
             health=self.care.health.sentence,
             containment=containment_sentence(duty.containment, duty.containment_why) if duty.containment else "",
             approval_term=self.gate.approval_term,
-            others=talk.others if talk is not None else self._in_store(now_ms),
+            others=self._others(now_ms),
             troubles=transport.troubles if transport is not None else (),
             config=self.strategy.seat.membership.hash,
             boot=self.strategy.seat.boot,
             links=self.links(),
             meters=self.meter.readings(),
             listed=self.listed(),
+            at_most_one=self.promise.at_most_one,
         )
+
+    def _clients_find(self, node: str) -> str:
+        """Where the slots of another node are: as it said itself, or by the file that all have; empty if unknown."""
+        if not node:
+            return ""
+        if isinstance(self.transport, HttpTransport):
+            others = self.transport.roll.others
+            return next((reached(each.data, each.addr) for each in others if each.node == node), "")
+        listed = self.settings.cluster.manager.nodes.get(node)
+        listens = self.settings.slots.addr
+        return reached(listens, listed.addr) if listed is not None and names_no_host(listens) else ""
+
+    def _counters(self) -> dict[str, int]:
+        counted = dict(self.duty.counters())
+        if self.transport is not None:
+            counted.update(self.transport.counters)
+        if self.stored is not None:
+            counted.update(self.stored.counters)
+        return counted
 
     def _heard_ms(self, now_ms: int) -> dict[str, int]:
         if isinstance(self.strategy, LeaseStrategy):
-            return {name: now_ms - heard.at_ms for name, heard in self._in_store(now_ms).items()}
+            return {name: now_ms - heard.at_ms for name, heard in self._others(now_ms).items()}
         return {name: now_ms - at_ms for name, at_ms in self.strategy.heard.items()}
 
-    def _in_store(self, now_ms: int) -> dict[str, Heard]:
-        return seen_in_store(self.strategy, now_ms) if isinstance(self.strategy, LeaseStrategy) else {}
+    def _others(self, now_ms: int) -> dict[str, Heard]:
+        """What each says of itself; of the holder of a lease, if it says nothing, what its row says."""
+        told = self.correspondence.others if self.correspondence is not None else {}
+        if isinstance(self.strategy, LeaseStrategy):
+            return {**seen_in_store(self.strategy, now_ms, self.duty.view().kind), **told}
+        return told
 
     def changing(self) -> tuple[Any, ...]:
         """What is worth telling the others soon, without the cost of a snapshot."""

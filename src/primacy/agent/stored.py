@@ -131,8 +131,11 @@ def _noted(folder: Folder, place: dict[str, Any]) -> list[str]:
 # --- who holds it, as far as the row tells ----------------------------------------------------------------------------
 
 
-def seen_in_store(strategy: LeaseStrategy, now_ms: int) -> dict[str, Heard]:
-    """The holder, if it is another node: that it holds, since when unchanged, how long at most. No more is known."""
+def seen_in_store(strategy: LeaseStrategy, now_ms: int, kind: str) -> dict[str, Heard]:
+    """The holder, if it is another node: that it holds, since when unchanged, how long at most. No more is known.
+
+    `kind`: of our own duty; whoever holds the same lease has the same.
+    """
     leader = strategy.view(now_ms).leader
     sight = strategy.seen
     if sight is None or sight.row is None or sight.row.released or leader in ("", strategy.seat.node):
@@ -145,12 +148,12 @@ def seen_in_store(strategy: LeaseStrategy, now_ms: int) -> dict[str, Heard]:
         token=row.token,
         hold_left_ms=row.hold_ms,
         waits_for="",
-        duty_kind="process",
+        duty_kind=kind,
         duty_state=UNKNOWN,
         run_ms=-1,
         pid=0,
         containment="",
-        health="ok",
+        health=UNKNOWN,
         version="",
         config="",
         doubled=(),

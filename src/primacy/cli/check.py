@@ -32,6 +32,9 @@ def check(call: Call, file: str | None, as_json: bool) -> None:
             raise
         print_json({"api": 1, "file": name, "ok": False, "problems": [p._asdict() for p in error.problems]})
         raise click.exceptions.Exit(error.exit_code) from None
+    from primacy.cli.slots import unread
+
+    said = [*notes(settings), *unread(name)]
     form = canonical(settings)
     if as_json:
         print_json(
@@ -41,7 +44,7 @@ def check(call: Call, file: str | None, as_json: bool) -> None:
                 "ok": True,
                 "hash": config_hash(settings),
                 "node": settings.node,
-                "notes": notes(settings),
+                "notes": said,
                 "settings": form,
                 "timing": timing_of(settings)._asdict(),
             }
@@ -51,5 +54,5 @@ def check(call: Call, file: str | None, as_json: bool) -> None:
 
     click.echo(f"# {name} is right; configuration {config_hash(settings)}")
     click.echo(yaml.safe_dump(form, sort_keys=False, allow_unicode=True, width=120), nl=False)
-    for note in notes(settings):
+    for note in said:
         click.echo(f"note: {note}", err=True)

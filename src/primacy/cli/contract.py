@@ -79,6 +79,11 @@ def _subject(
                 f"--strategy {strategy} is not what {file} says, {settings.election.strategy}; leave one of them out"
             )
         election = settings.election
+        if election.strategy not in STRATEGIES:
+            raise UsageError(
+                f"{file}: election.strategy = {election.strategy} is your own, and so is what its times promise; "
+                "primacy simulate looks whether it keeps it"
+            )
         title = f"{file}: {election.strategy}, profile {election.profile}"
         voters = [priority for _, kind, priority in membership_rows(settings) if kind != "observer"]
         counts = max(1, len(voters)), max(1, len(set(voters)))

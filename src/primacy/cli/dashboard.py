@@ -82,7 +82,7 @@ def dashboard(
         plan = lab_plan(Path(lab_folder).absolute() if lab_folder else None)
     else:
         nodes, key = _nodes(call, config, election, state_dir, addresses)
-        plan = DashboardPlan(nodes, key, desk_of=lambda _: nodes[0]())
+        plan = DashboardPlan(nodes, key, desk_of=lambda _: next((at for node in nodes if (at := node())), None))
     if not loopback and (secure is None or not plan.key):
         raise UsageError(
             f"--listen {listen}: off loopback everybody must sign in and nobody may listen in: it needs --tls-cert, "
@@ -185,9 +185,12 @@ def tunnel(port: int, environment: Mapping[str, str]) -> str:
 def _nodes(
     call: Call, config: str | None, election: str | None, state_dir: str | None, addresses: tuple[str, ...]
 ) -> tuple[tuple[Where, ...], str]:
-    """Where the nodes are that are read, and the control key. A node that is named need not run yet."""
-    from primacy.cli.local import local
-    from primacy.control.client import Found, find
+    """Where the nodes are that are read, and the control key. A node that is named need not run yet.
+
+    Without a name all that run on this machine are read (`node start`): each may be in another part of the network.
+    """
+    from primacy.cli.local import local, locals_here
+    from primacy.control.client import Found
     from primacy.errors import NotReached
 
     named = addresses or ((call.at,) if call.at is not None else ())
@@ -199,8 +202,16 @@ def _nodes(
             raise
         return tuple(_fixed(Found(*place, "")) for place in places), ""
     if not named:
-        return (lambda: find(here.folder),), here.found.key
+        all_here = {} if call.node else locals_here(call, config, election, state_dir)
+        folders = dict.fromkeys((here.folder, *(one.folder for one in all_here.values())))
+        return tuple(_found_in(folder) for folder in folders), here.found.key
     return tuple(_fixed(here.found._replace(host=host, port=port)) for host, port in places), here.found.key
+
+
+def _found_in(folder: str) -> Where:
+    from primacy.control.client import find
+
+    return lambda: find(folder)
 
 
 def _fixed(found: Found) -> Where:

@@ -55,6 +55,7 @@ COMMANDS: dict[str, Lazy] = {
         "primacy.cli.contract:contract", "What your times promise: who stops when, who starts when, the margin."
     ),
     "lease": Lazy("primacy.cli.lease:lease", "The leases in your database or etcd: list, show, watch, break."),
+    "slots": Lazy("primacy.cli.slots:slots", "Small shared values on the node that leads: serve, get, set, watch."),
     "new": Lazy("primacy.cli.new:new", "Write a starter file and a secret."),
     "keygen": Lazy("primacy.cli.new:keygen", "Make the secret of a cluster."),
     "check": Lazy("primacy.cli.check:check", "Check a file: all problems at once, or its canonical form."),

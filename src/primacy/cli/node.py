@@ -52,7 +52,11 @@ def _several(ctx: click.Context, param: click.Parameter, value: tuple[str, ...])
     metavar="S",
     help="bully, ring, raft, lease, or your own as package.module:Class; default: bully.",
 )
-@click.option("--rank", type=click.Choice(RANKS), help="Who is higher (bully, ring); default: started, the youngest.")
+@click.option(
+    "--rank",
+    type=click.Choice(RANKS),
+    help="Who is higher (bully, ring); default: started, the youngest; id with --nodes.",
+)
 @click.option("--profile", metavar="P", help=f"Times: {', '.join(RANK_PROFILES)}; default: lan.")
 @click.option("--store", metavar="URL", help="lease: the database, such as postgresql://host/db or sqlite:///f.")
 @click.option("--secret-file", metavar="FILE", help="The cluster's secret; needed if nodes are on several machines.")
@@ -130,6 +134,9 @@ def _check(settings: Settings) -> None:
         raise SettingsError(problems)
 
 
+node.add_command(status)
+
+
 @node.command()
 @click.argument("name", required=False, metavar="[NODE]")
 @click.option("--node-id", metavar="ID", help="The same as NODE.")
@@ -160,10 +167,8 @@ def stop(
     if wanted:
         found = {each: one for each, one in found.items() if each == wanted}
     if not found:
-        which = f"node {wanted}" if wanted else "no node of primacy"
-        raise NotReached(
-            f"{which} {'does not run' if wanted else 'runs'} here; say --state-dir or --config as it was started"
-        )
+        which = f"node {wanted} does not run" if wanted else "no node runs"
+        raise NotReached(f"{which} here; say --state-dir, --cluster or --config as it was started")
     if len(found) > 1 and not all_:
         raise UsageError(f"several nodes run here: {', '.join(found)}; name one, or say --all")
     ended = [each for each, one in found.items() if _end(each, one)]

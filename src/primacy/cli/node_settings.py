@@ -39,6 +39,8 @@ SECRET = "secret"
 LOOPBACK = re.compile(r"localhost|127\.[0-9.]+|\[::1\]|::1")
 RANK = "started"
 """Seed 003: whoever was started last ranks highest."""
+RANK_OF_LIST = "id"
+"""A fixed list does not say when its nodes were started."""
 
 
 class Said(NamedTuple):
@@ -78,23 +80,24 @@ def _refuse(said: Said, file: str | None) -> None:
     if file is not None and ways:
         raise UsageError(f"{ways[0]} and --config {file} exclude each other: the file says who belongs to the cluster")
     strategy = _strategy(said)
-    if strategy == "raft" and ways and ways[0] != "--nodes":
+    if strategy not in ("lease", "bully", "ring") and ways and ways[0] != "--nodes":
+        why = "a majority needs" if strategy == "raft" else "a strategy of your own has"
         raise UsageError(
-            f"{ways[0]} does not go with raft: a majority needs a fixed list, the same on all nodes. Say it on each: "
+            f"{ways[0]} does not go with {strategy}: {why} a fixed list, the same on all nodes. Say it on each: "
             "--nodes localhost:5001,localhost:5002,localhost:5003"
         )
     if strategy == "lease" and ways:
         raise UsageError(f"{ways[0]} does not go with lease: its nodes meet in the store, and need no list")
     if said.store and strategy != "lease":
         raise UsageError(f"--store goes with --algorithm lease, not with {strategy}")
-    if said.rank and strategy in ("raft", "lease"):
+    if said.rank and strategy not in ("bully", "ring"):
         raise UsageError(f"--rank {said.rank}: {strategy} has no ranks; bully and ring have")
     if file is not None:
         return
     if strategy == "lease" and not said.store:
         raise UsageError("--algorithm lease needs a store: say --store URL, such as sqlite:///leases.db")
-    if not ways and strategy == "raft":
-        raise UsageError("raft needs its list: --nodes localhost:5001,localhost:5002,localhost:5003")
+    if not said.nodes and strategy not in ("lease", "bully", "ring"):
+        raise UsageError(f"{strategy} needs its list: --nodes localhost:5001,localhost:5002,localhost:5003")
     if not ways and strategy != "lease":
         raise UsageError(
             "is this the first node of a cluster, or does it join one? Say --leader, --join HOST:PORT, or --nodes with "
@@ -157,8 +160,8 @@ def _without_file(said: Said) -> Settings:
     else:
         joined = [_address(each, "--join") for each in said.join]
         cluster["manager"] = {"type": "join_server", "addr": own, "join": joined}
-    if strategy not in ("lease", "raft"):
-        election["rank"] = said.rank or RANK
+    if strategy in ("bully", "ring"):
+        election["rank"] = said.rank or (RANK_OF_LIST if listed else RANK)
     root = state_root(Settings(state_dir=os.path.abspath(said.state_dir) if said.state_dir else ""), os.environ, _uid())
     if strategy != "lease":
         cluster["secret_file"] = _secret(said, root, [own, *listed.values(), *said.join])

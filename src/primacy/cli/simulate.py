@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
 from typing import Any
@@ -13,12 +14,13 @@ from primacy.cli.simulate_show import SEED_DEFAULT, show
 from primacy.cli.simulate_text import print_classes, print_shrunk, print_summary
 from primacy.errors import InUse, UsageError
 from primacy.settings.schema import STRATEGIES
-from primacy.settings.timing import DEFAULT_PROFILE, PROFILES_OF
+from primacy.settings.timing import DEFAULT_PROFILE, profiles_of
 from primacy.sim.campaign import campaign, cores, live_or_raised
-from primacy.sim.faults import CLASSES, CLASSES_OF
+from primacy.sim.faults import CLASSES, classes_of
 from primacy.sim.life import Outcome, Plan
 from primacy.sim.shrink import Shrunk, command, shrink
 from primacy.sim.summary import Summary
+from primacy.strategies import promise_of
 
 SEEDS_DEFAULT = 100
 SEEDS_MOST = 10**9
@@ -44,7 +46,7 @@ class Number(click.FloatRange):
 
 
 @click.command()
-@click.option("--strategy", metavar="S", help=f"{', '.join(STRATEGIES)}. Default: raft.")
+@click.option("--strategy", metavar="S", help=f"{', '.join(STRATEGIES)}, or package.module:Name. Default: raft.")
 @config_option
 @click.option("--nodes", metavar="N", type=click.IntRange(1, NODES_MOST), help=f"How many. Default: {NODES_DEFAULT}.")
 @click.option("--profile", metavar="P", help=f"Times: lab, fast, lan, wan and others. Default: {DEFAULT_PROFILE}.")
@@ -166,37 +168,38 @@ def _no_life(**options: object) -> None:
 
 def _of_options(strategy: str | None, nodes: int | None, profile: str | None) -> Plan:
     strategy, profile = strategy or "raft", profile or DEFAULT_PROFILE
-    if strategy not in STRATEGIES:
-        raise UsageError(f"--strategy {strategy}: there is no such strategy; {_near(strategy, STRATEGIES)}")
-    fitting = PROFILES_OF[strategy]
+    if strategy not in STRATEGIES and ":" not in strategy:
+        raise UsageError(
+            f"--strategy {strategy}: there is no such strategy; {_near(strategy, STRATEGIES)}, or package.module:Name"
+        )
+    fitting = profiles_of(strategy)
     if profile not in fitting:
         raise UsageError(f"--profile {profile}: {strategy} has no such profile; {_near(profile, fitting)}")
+    promise_of(strategy)  # one that cannot be loaded is said now, not by every worker
     return Plan(strategy=strategy, nodes=nodes or NODES_DEFAULT, profile=profile)
 
 
 def _of_file(file: str, node: str | None) -> Plan:
     """Strategy, nodes and times of the file."""
     from primacy.election.model import Kind, Member
-    from primacy.settings import load, membership_rows, timing_of
+    from primacy.settings import load, membership_rows, rank_timing_of, timing_of
 
     settings = load(file, node)
     election = settings.election
-    if election.strategy not in STRATEGIES:
-        raise UsageError(
-            f"{file}: election.strategy = {election.strategy} cannot be simulated; {_near('', STRATEGIES)}"
-        )
+    promise = promise_of(election.strategy, os.path.dirname(file))
     rows = membership_rows(settings)
     members = tuple(Member(name, Kind(kind), priority) for name, kind, priority in rows)
     if len(members) > NODES_MOST:
         raise UsageError(f"{file}: {len(members)} nodes are too many to simulate; at most {NODES_MOST}")
-    return Plan(election.strategy, len(members), election.profile, timing=timing_of(settings), members=members)
+    timing = timing_of(settings) if promise.at_most_one else rank_timing_of(settings)
+    return Plan(election.strategy, len(members), election.profile, timing=timing, members=members)
 
 
 def _with_faults(plan: Plan, faults: str | None) -> Plan:
     """None: drawn for each seed. A list: exactly these, so that a seed can be lived again with fewer."""
     if faults is None or faults.strip() == "all":
         return plan
-    fitting = CLASSES_OF[plan.strategy]
+    fitting = classes_of(plan.strategy)
     wanted = () if faults.strip() == "none" else tuple(name.strip() for name in faults.split(","))
     for name in wanted:
         if name not in fitting:

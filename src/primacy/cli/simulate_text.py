@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from primacy.sim.faults import CLASSES, CLASSES_OF
+from primacy.sim.faults import CLASSES, classes_of
 from primacy.sim.shrink import Shrunk
 from primacy.sim.summary import Found, Summary
 
@@ -15,7 +15,7 @@ COLUMNS = 3
 def print_classes(strategy: str) -> None:
     """The fault classes of a strategy, each with its sentence."""
     click.echo(f"Fault classes of {strategy}, for --faults:\n")
-    for name in CLASSES_OF[strategy]:
+    for name in classes_of(strategy):
         text = (CLASSES[name].__doc__ or "").strip().splitlines() or [""]
         click.echo(f"  {name:<14} {text[0]}")
 

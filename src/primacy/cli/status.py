@@ -11,10 +11,9 @@ import click
 
 from primacy.cli.call import Call, json_option, print_json
 from primacy.cli.local import Local, local, local_options
-from primacy.election.guarantees import OF
+from primacy.control.news import UNKNOWN
 from primacy.errors import NotReached
 
-ONE_PER_ISLAND = tuple(name for name, promise in OF.items() if promise.one_per_island)
 EVERY_S = 1.0
 """How often `--watch` looks."""
 OLD_MS = 5_000
@@ -62,7 +61,8 @@ def seen(node: Local) -> dict[str, Any]:
     """The state document of the node that is asked, and what it knows of all: `rows`, `acting`, `alarms`."""
     whole = node.get("/v1/cluster")
     state = node.get("/v1/state")
-    return {**state, "rows": whole["nodes"], "acting": whole["acting"], "alarms": whole["alarms"], "at": whole["at"]}
+    known = {name: whole[name] for name in ("acting", "alarms", "at", "at_most_one") if name in whole}
+    return {**state, "rows": whole["nodes"], **known}
 
 
 def lines(state: dict[str, Any], *, verbose: bool = False) -> list[str]:
@@ -159,7 +159,7 @@ def leading(state: dict[str, Any]) -> str:
     acts, leader = state["acting"], state["leader"]
     if len(acts) > 1:
         both = f"{' and '.join(acts)} both lead"
-        if state["strategy"] in ONE_PER_ISLAND:
+        if not state.get("at_most_one", True):
             return click.style(f"{both}, each in its part of the network, until these meet", fg="yellow")
         return click.style(f"{both.upper()}", fg="red", bold=True)
     if leader is None:
@@ -172,7 +172,7 @@ def sentences(row: dict[str, Any], here: str) -> list[str]:
     name, said = row["node"], []
     if row["waits_for"]:
         said.append(f"node {name} waits for {row['waits_for']}")
-    if row["health"] not in (None, "ok"):
+    if row["health"] not in (None, "ok", UNKNOWN):
         said.append(f"node {name}: {row['health']}")
     if row["trouble"]:
         said.append(row["trouble"])

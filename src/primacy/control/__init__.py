@@ -120,6 +120,8 @@ class Snapshot(NamedTuple):
     """What the node measures of itself."""
     listed: Sequence[tuple[str, str, str]] = ()
     """Id, kind and address of each node of a list that grows by joining."""
+    at_most_one: bool = True
+    """What the strategy promises; otherwise each part of a divided network has a leader."""
 
 
 class AgentPort(Protocol):

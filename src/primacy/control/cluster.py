@@ -34,6 +34,7 @@ def cluster(shot: Snapshot) -> dict[str, Any]:
         "cluster": settings.cluster.name,
         "election": settings.election.name,
         "strategy": settings.election.strategy,
+        "at_most_one": shot.at_most_one,
         "mode": settings.election.mode,
         "seen_from": shot.node,
         "at": instant(shot.wall_ms),
@@ -109,10 +110,7 @@ def alarms(shot: Snapshot) -> list[str]:
     found = []
     for one, other in combinations(current(claims_of(shot)), 2):
         older = min(one, other, key=lambda claim: (claim.token, claim.began_ms))
-        found.append(
-            f"nodes {one.node} and {other.node} both say that they run the command: it may run twice. Stop the older "
-            f"one: primacy pause {older.node}; then see: primacy why"
-        )
+        found.append(_both(shot, one.node, other.node, older.node))
     found += [
         f"node {name} is muted, for another machine speaks with its id, or its disk is a copy: stop one of the two, "
         "then restart the other"
@@ -138,6 +136,25 @@ def alarms(shot: Snapshot) -> list[str]:
                 f"they do not vote for each other: compare primacy check on both, then start {name} with the same file"
             )
     return found
+
+
+def _both(shot: Snapshot, one: str, other: str, older: str) -> str:
+    """Two act at once. Where one per island was promised, that breaks no promise, and ends by itself."""
+    runs = "lead" if shot.duty.kind == "none" else "run the command"
+    if not shot.at_most_one:
+        strategy = shot.settings.election.strategy
+        return (
+            f"nodes {one} and {other} both {runs}: {strategy} has one leader in each part of a divided network. One of "
+            "them gives way as soon as they hear each other; where two must never act at once, use raft or lease"
+        )
+    if shot.duty.kind == "none":
+        return (
+            f"nodes {one} and {other} both say that they lead. Pause the older one: primacy pause {older}; primacy why"
+        )
+    return (
+        f"nodes {one} and {other} both say that they run the command: it may run twice. Stop the older one: primacy "
+        f"pause {older}; then see: primacy why"
+    )
 
 
 def _waiting(shot: Snapshot) -> list[tuple[str, str]]:

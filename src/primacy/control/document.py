@@ -47,7 +47,7 @@ def _place(shot: Snapshot) -> dict[str, Any]:
 def acts_as_leader(shot: Snapshot) -> bool:
     """It leads, its hold lasts if the strategy has one, and its work runs: what a load balancer wants to know."""
     running = shot.duty.kind == "none" or shot.duty.state == "running"
-    holds = shot.view.hold_left_ms > 0 or shot.settings.election.strategy in ("bully", "ring")
+    holds = shot.view.hold_left_ms > 0 or not shot.at_most_one
     return shot.view.role is Role.LEADER and holds and running
 
 

@@ -67,11 +67,14 @@ class _Collector(Collector):
         yield _gauge("primacy_ballot_save_max_seconds", "The slowest of them.", meters.get("save_max_ms", 0) / MS_PER_S)
         datagrams = CounterMetricFamily("primacy_datagrams", "Sent, received, and why dropped.", labels=["kind"])
         store = CounterMetricFamily("primacy_store", "What the store was asked, and how it went.", labels=["kind"])
+        slots = CounterMetricFamily("primacy_slots", "What clients of the slots did.", labels=["kind"])
         for kind, count in sorted(shot.counters.items()):
-            of_store = kind.startswith("store_")
-            (store if of_store else datagrams).add_metric([kind.removeprefix("store_")], count)
+            family = store if kind.startswith("store_") else slots if kind.startswith("slots_") else datagrams
+            family.add_metric([kind.removeprefix("store_").removeprefix("slots_")], count)
         yield datagrams
         yield store
+        if shot.duty.kind == "slots":
+            yield slots
         names = [name for name, _ in known_nodes(shot) if name != shot.node]
         ages: dict[tuple[str, ...], float] = {
             (name,): age_ms / MS_PER_S for name in names if (age_ms := heard_ms(shot, name)) is not None

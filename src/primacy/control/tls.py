@@ -1,4 +1,4 @@
-"""TLS for a control API that is open to others: the node's certificate, and how a local command knows it.
+"""TLS for what is open to others: a certificate, and how a local command knows that of the control API.
 
 A command of this machine need not trust anybody's certificate authority: the node writes the fingerprint of its
 certificate into its private state folder, and the command compares before it sends the key.
@@ -12,32 +12,39 @@ import ssl
 import stat
 
 from primacy.errors import CannotHere, UsageError
-from primacy.settings.schema import Settings
+from primacy.settings.schema import Settings, Tls
 
 
 def server_context(settings: Settings) -> ssl.SSLContext | None:
-    """None if no certificate is given. Raises one of ours for files that cannot be used."""
-    tls = settings.control.tls
+    """Of the control API; None if no certificate is given. Raises one of ours for files that cannot be used.
+
+    A command of this machine shows the control key, so that a certificate is not asked of everybody.
+    """
+    return context_of(settings.control.tls, "control.tls", settings.source, ssl.CERT_OPTIONAL)
+
+
+def context_of(tls: Tls, name: str, source: str, with_ca: ssl.VerifyMode) -> ssl.SSLContext | None:
+    """`name`: the section. `source`: the file, from whose folder paths count. `with_ca`: what `ca` asks of a client."""
     if not tls.cert:
         return None
-    folder = os.path.dirname(settings.source)
+    folder = os.path.dirname(source)
     cert, key = os.path.join(folder, tls.cert), os.path.join(folder, tls.key)
-    _refuse_exposed(key)
+    _refuse_exposed(key, name)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         context.load_cert_chain(cert, key, password=_no_password)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise UsageError(f"control.tls: {cert} and {key} are no certificate and its key: {why}") from None
+        raise UsageError(f"{name}: {cert} and {key} are no certificate and its key: {why}") from None
     if tls.ca:
         ca = os.path.join(folder, tls.ca)
         try:
             context.load_verify_locations(ca)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
-            raise UsageError(f"control.tls.ca = {ca}: {why}") from None
-        context.verify_mode = ssl.CERT_OPTIONAL  # a command of this machine shows the control key instead
+            raise UsageError(f"{name}.ca = {ca}: {why}") from None
+        context.verify_mode = with_ca
     return context
 
 
@@ -64,13 +71,13 @@ def pinned_context() -> ssl.SSLContext:
     return context
 
 
-def _refuse_exposed(path: str) -> None:
+def _refuse_exposed(path: str, name: str) -> None:
     try:
         mode = stat.S_IMODE(os.stat(path).st_mode)
     except OSError as error:
-        raise UsageError(f"control.tls.key = {path}: {error.strerror}") from None
+        raise UsageError(f"{name}.key = {path}: {error.strerror}") from None
     if mode & 0o077:
-        raise CannotHere(f"control.tls.key = {path}: others can read it (mode {mode:04o}): chmod 600 {path}")
+        raise CannotHere(f"{name}.key = {path}: others can read it (mode {mode:04o}): chmod 600 {path}")
 
 
 def _no_password() -> str:

@@ -11,7 +11,7 @@ from primacy.dashboard.view import Plan
 from primacy.errors import PrimacyError
 from primacy.settings import membership_rows, of_mapping, timing_of
 from primacy.settings.contract import Contract, contract
-from primacy.settings.schema import Settings
+from primacy.settings.schema import STRATEGIES, Settings
 from primacy.settings.timing import Timing
 
 TEXT_CHARS_MAX = 20_000
@@ -40,6 +40,8 @@ def plan_of_profile(strategy: str, profile: str) -> Plan:
 
 def _promised(plan: Plan, settings: Settings) -> Plan:
     timing = timing_of(settings)
+    if settings.election.strategy not in STRATEGIES:
+        return plan  # a user's own: what its times promise is not ours to say
     voters = [name for name, kind, _ in membership_rows(settings) if kind != "observer"]
     made = contract(timing, settings.election.strategy, settings.run.stop_ms, max(1, len(voters)))
     if isinstance(timing, Timing) and isinstance(made, Contract):

@@ -68,6 +68,8 @@ class Cluster(NamedTuple):
     seen_from: str = ""
     rows: tuple[Said, ...] = ()
     alarms: tuple[str, ...] = ()
+    at_most_one: bool = True
+    """What the strategy promises; otherwise each part of a divided network has a leader."""
 
 
 class LabNode(NamedTuple):
@@ -252,6 +254,7 @@ def _head(found: Mapping[str, Any]) -> Cluster:
         election=text_of(found.get("election"), NAME_CHARS_MAX),
         strategy=text_of(found.get("strategy"), NAME_CHARS_MAX),
         mode=text_of(found.get("mode"), NAME_CHARS_MAX),
+        at_most_one=found.get("at_most_one") is not False,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from primacy.dashboard.advice import next_step
 from primacy.dashboard.change import last_change
 from primacy.dashboard.claims import ACTING
+from primacy.dashboard.islands import Island, explained, islands, told
 from primacy.dashboard.links import blocked, links
 from primacy.dashboard.rows import Chain, Cluster, Lab, Row, Said
 
@@ -78,12 +79,14 @@ def view(known: Known) -> Model:
     names = list(seen)
     there = {name: _there(known, each) for name, each in seen.items()}
     cut = blocked((each.said for each in seen.values()), known.lab.cuts if known.lab is not None else ())
-    job = _job(known, seen)
+    parts = _islands(known, seen)
+    job = _job(known, seen, parts)
     model: Model = {
         "head": _head(known),
         "source": _source(known),
         "job": job,
-        "alarms": _alarms(known),
+        "alarms": _alarms(known, parts),
+        "islands": [{"leader": each.leader, "nodes": list(each.nodes)} for each in parts],
         "change": last_change(known.rows),
         "contract": dict(known.plan.contract) if known.plan.contract is not None else None,
         "config": _config(known, seen),
@@ -132,12 +135,23 @@ def _there(known: Known, seen: Seen) -> str:
     return "never" if seen.heard_ms is None else "silent"
 
 
+def _first(known: Known) -> Cluster:
+    return next((read.document for read in known.reads if read.document is not None), Cluster())
+
+
+def _islands(known: Known, seen: Mapping[str, Seen]) -> tuple[Island, ...]:
+    if _first(known).at_most_one:
+        return ()
+    return islands((each.said for each in seen.values() if each.fresh), known.overlapping)
+
+
 def _head(known: Known) -> Model:
-    first = next((read.document for read in known.reads if read.document is not None), Cluster())
+    first = _first(known)
     return {
         "cluster": first.cluster,
         "election": first.election,
         "strategy": first.strategy,
+        "at_most_one": first.at_most_one,
         "mode": first.mode,
         "seen_from": [read.document.seen_from for read in known.reads if read.document is not None and not read.error],
         "lab": known.lab is not None,
@@ -160,29 +174,34 @@ def _source(known: Known) -> Model:
     return {"ok": False, "text": last.error or "has not answered yet", "since_unix_ms": last.failing_since_unix_ms}
 
 
-def _alarms(known: Known) -> list[Model]:
+def _alarms(known: Known, parts: Sequence[Island]) -> list[Model]:
+    """What a node itself says of two leaders is left out where the parts are shown: it says the same."""
     found: list[Model] = []
-    if known.overlapping:
+    first = _first(known)
+    if known.overlapping and first.at_most_one:
         names = ", ".join(known.overlapping)
         found.append({"code": "two-act", "text": f"Nodes {names} claimed to run the work at the same time."})
+    if parts:
+        found.append({"code": "islands", "level": "warn", "text": explained(first.strategy, parts)})
     if known.chain is not None and known.chain.doubles:
         many = known.chain.doubles
         times = "once" if many == 1 else f"{many:,} times"
         which = f": {known.chain.alarms[-1]}" if known.chain.alarms else ""
         found.append({"code": "double-signature", "text": f"The chain saw a double signature, {times}{which}."})
-    told: dict[str, None] = {}
+    said: dict[str, None] = {}
     for read in known.reads:
-        told.update(dict.fromkeys(read.document.alarms if read.document is not None and not read.error else ()))
-    return found + [{"code": "node", "text": text} for text in told]
+        said.update(dict.fromkeys(read.document.alarms if read.document is not None and not read.error else ()))
+    shown = [text for text in said if not (parts and "each part of a divided network" in text)]
+    return found + [{"code": "node", "text": text} for text in shown]
 
 
-def _job(known: Known, seen: Mapping[str, Seen]) -> Model:
+def _job(known: Known, seen: Mapping[str, Seen], parts: Sequence[Island]) -> Model:
     """Is the work running, where, since when."""
     fresh = [each.said for each in seen.values() if each.fresh]
     acting = [said for said in fresh if said.duty in ACTING]
     leading = [said for said in fresh if said.role == "leader"]
     holder = _newest(acting) or _newest(leading)
-    state, level, text = _headline(known, fresh, acting, holder)
+    state, level, text = ("islands", "warn", told(parts)) if parts else _headline(known, fresh, acting, holder)
     job: Model = {"state": state, "level": level, "text": text, "node": None}
     if holder is not None:
         job.update(
@@ -209,10 +228,12 @@ def _newest(rows: Sequence[Said]) -> Said | None:
 
 
 def _headline(known: Known, fresh: Sequence[Said], acting: Sequence[Said], holder: Said | None) -> tuple[str, str, str]:
-    if known.overlapping:
+    if known.overlapping and _first(known).at_most_one:
         return "overlap", "bad", f"Two nodes claim to act: {', '.join(known.overlapping)}"
     if not fresh:
         return "unknown", "unknown", "Not known: no node answers"
+    if acting and holder is not None and holder.duty_kind == "none":
+        return "leading", "ok", f"{holder.node} leads"
     if acting and holder is not None:
         words = {"running": "Running on", "starting": "Starting on", "stopping": "Stopping on", "stuck": "Stuck on"}
         level = {"running": "ok", "stuck": "bad"}.get(holder.duty, "warn")

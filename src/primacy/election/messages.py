@@ -232,6 +232,19 @@ class Won(NamedTuple):
     round: int
 
 
+# --- a user's own strategy --------------------------------------------------------------------------------------------
+
+
+class Own(NamedTuple):
+    """What a strategy of a user's says; it means whatever that strategy takes it to mean."""
+
+    origin: Origin
+    number: int
+    """Counted by the sender, so that an old one that comes late is known for what it is."""
+    word: str = ""
+    numbers: tuple[int, ...] = ()
+
+
 # --- lease, failsafe --------------------------------------------------------------------------------------------------
 
 
@@ -274,6 +287,7 @@ Message = (
     | Baton
     | BatonTaken
     | Won
+    | Own
     | FailsafeBeat
     | FailsafeAck
 )

@@ -11,18 +11,38 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from primacy.settings.canonical import config_hash
-    from primacy.settings.loading import load, membership_rows, of_mapping, store_url, timing_of
+    from primacy.settings.loading import (
+        has_peers,
+        load,
+        membership_rows,
+        of_mapping,
+        rank_timing_of,
+        store_url,
+        timing_of,
+    )
     from primacy.settings.schema import Settings
 
-__all__ = ["Settings", "config_hash", "load", "membership_rows", "of_mapping", "store_url", "timing_of"]
+__all__ = [
+    "Settings",
+    "config_hash",
+    "has_peers",
+    "load",
+    "membership_rows",
+    "of_mapping",
+    "rank_timing_of",
+    "store_url",
+    "timing_of",
+]
 
 _HOME = {
     "Settings": "schema",
     "config_hash": "canonical",
+    "has_peers": "loading",
     "load": "loading",
     "membership_rows": "loading",
     "of_mapping": "loading",
     "store_url": "loading",
+    "rank_timing_of": "loading",
     "timing_of": "loading",
 }
 

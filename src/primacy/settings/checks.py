@@ -13,8 +13,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from primacy.errors import Problem
-from primacy.settings.schema import NAME_PATTERN, STRATEGIES, Overrides, Probe, Settings, Slot, wrong_id
-from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, PROFILES_OF, RANK_PROFILES, RankTiming, Timing, for_lease
+from primacy.settings.schema import NAME_PATTERN, STRATEGIES, Overrides, Probe, Settings, Slot, Slots, wrong_id
+from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, RANK_PROFILES, RankTiming, Timing, for_lease, profiles_of
 
 KILL_MS = 50
 """From SIGKILL to the last instruction of the tree: 16 ms were measured for 154 processes; three times that is kept."""
@@ -25,6 +25,8 @@ LOST_BEATS_LEAST = {"raft": 2, "lease": 1}
 themselves, and renewing at a third of the hold leaves room for one."""
 NODES_MAX = 100
 """A fixed list. Bully sends n² messages per failure and raft n per beat; nobody asked for more."""
+PASSWORD_BYTES_MAX = 39
+"""What a line of the slot server holds besides its letter."""
 LOOPBACK = re.compile(r"(localhost|127\.[0-9.]+|\[::1\]):[0-9]+")
 
 
@@ -112,7 +114,7 @@ def rank_timing_problems(timing: RankTiming, prefix: str = "election.timing.") -
 
 def profile_problem(strategy: str, profile: str, path: str = "election.profile") -> Problem | None:
     """A profile that is unknown or does not fit the strategy, with the names that do."""
-    fitting = PROFILES_OF[base_strategy(strategy)]
+    fitting = profiles_of(strategy)
     if profile in fitting:
         return None
     known = profile in PROFILES or profile in RANK_PROFILES
@@ -173,11 +175,19 @@ class Checks:
                     yield _p(
                         f"election.{word}", value, f"only bully and ring use it; election.strategy is {e.strategy}"
                     )
-        if e.failsafe and e.strategy == "lease" and len(manager.nodes) < 2:
+        if e.rank == "started" and manager.type == "static":
+            yield _p(
+                "election.rank",
+                "started",
+                "a node tells when it was started as it joins, and cluster.manager.type = static has a fixed list; use "
+                "id, natural or priority",
+            )
+        leaders = sum(node.kind == "voter" for node in manager.nodes.values())
+        if e.failsafe and e.strategy == "lease" and leaders < 2:
             yield _p(
                 "election.failsafe",
                 "true",
-                f"needs a fixed list of at least two nodes, and cluster.manager.nodes has {len(manager.nodes)}",
+                f"needs a fixed list of at least two nodes that may lead, and cluster.manager.nodes has {leaders}",
             )
 
     def _times(self) -> Iterator[Problem]:
@@ -265,6 +275,9 @@ class Checks:
         slots = self.settings.slots
         if slots.telemetry.enabled and not slots.telemetry.output_dir:
             yield _p("slots.telemetry.output_dir", "", "is missing, and slots.telemetry.enabled is true")
+        if bool(slots.tls.cert) != bool(slots.tls.key):
+            lack = "key" if slots.tls.cert else "cert"
+            yield _p(f"slots.tls.{lack}", "", "is missing; a certificate and its key belong together")
         for number, slot in slots.numbered.items():
             yield from _slot_problems(slot, f"slots.{number}")
 
@@ -313,8 +326,30 @@ def notes(settings: Settings) -> list[str]:
         found.append(f"{e.strategy} does not promise at most one; `primacy run` will ask for --allow-split-brain.")
     if e.store.url and e.strategy in ("raft", "bully", "ring"):
         found.append(f"election.store is not used: election.strategy is {e.strategy}.")
-    if len(nodes) > 1 and e.strategy == "raft" and not settings.cluster.secret_file:
+    if len(nodes) > 1 and (e.strategy == "raft" or e.failsafe) and not settings.cluster.secret_file:
         found.append("cluster.secret_file is not given; nodes of a real cluster will refuse to start without it.")
+    return found + _slot_notes(settings.slots)
+
+
+def _slot_notes(slots: Slots) -> list[str]:
+    found = []
+    if slots.telemetry.enabled:
+        found.append(
+            "slots.telemetry (Ghoti's metrics files) is read and not acted on: GET /metrics of control.listen or "
+            "control.public has the figures."
+        )
+    for name, password in slots.users.items():
+        if len(password.encode()) > PASSWORD_BYTES_MAX:
+            found.append(
+                f"slots.users.{name}: a line holds {PASSWORD_BYTES_MAX} bytes of a password, and this has more."
+            )
+        if name != name.lower():
+            found.append(f"slots.users.{name}: {name.lower()} may log in with it, too, as in Ghoti.")
+    known = {name.lower() for name in slots.users}
+    for number, slot in slots.numbered.items():
+        strangers = sorted(name for name in slot.users if name.lower() not in known)
+        if strangers:
+            found.append(f"slots.{number}.users names {', '.join(strangers)}, and slots.users does not.")
     return found
 
 

@@ -12,7 +12,7 @@ from primacy.errors import Problem, SettingsError
 from primacy.settings.checks import Checks, overridden, profile_or_default
 from primacy.settings.ghoti import moved
 from primacy.settings.schema import Settings
-from primacy.settings.timing import RankTiming, Timing
+from primacy.settings.timing import DEFAULT_PROFILE, RANK_PROFILES, RankTiming, Timing
 from primacy.settings.tree import Entries, of_plain, parse, read_file
 from primacy.settings.walk import Walker
 
@@ -96,6 +96,14 @@ def timing_of(settings: Settings) -> Timing | RankTiming:
     return overridden(profile_or_default(election.strategy, election.profile), election.timing)
 
 
+def rank_timing_of(settings: Settings) -> RankTiming:
+    """The times of one that holds nothing: bully, ring, or a user's own strategy that promises no more."""
+    election = settings.election
+    timing = overridden(RANK_PROFILES.get(election.profile, RANK_PROFILES[DEFAULT_PROFILE]), election.timing)
+    assert isinstance(timing, RankTiming)
+    return timing
+
+
 def store_url(settings: Settings) -> str:
     """The store's address; a relative file of SQLite counts from the folder of the settings, like all files in them."""
     url = settings.election.store.url
@@ -103,6 +111,12 @@ def store_url(settings: Settings) -> str:
     if settings.source and found and head.startswith("sqlite") and not path.startswith("/"):
         return f"{head}:///{os.path.join(os.path.abspath(os.path.dirname(settings.source)), path)}"
     return url
+
+
+def has_peers(settings: Settings) -> bool:
+    """Whether this node speaks to others: several are listed; on a lease, where they need not, there is a secret."""
+    several = len(settings.cluster.manager.nodes) > 1
+    return several and (settings.election.strategy != "lease" or bool(settings.cluster.secret_file))
 
 
 def membership_rows(settings: Settings) -> tuple[tuple[str, str, int], ...]:

@@ -499,7 +499,11 @@ class Slot:
         dict, "Who may read (`r`), write (`w`) or both (`a`). Empty: everybody.", pattern=r"[rwa]", says="r, w or a"
     )
     timeout: int | None = setting(
-        None, "timeout_memory: seconds. multicast, random: how long a client may take.", least=1, most=86_400
+        None,
+        "timeout_memory: seconds. multicast, random: seconds that a client must have stood still before it is "
+        "deregistered (1).",
+        least=1,
+        most=86_400,
     )
     bucket_size: int | None = setting(None, "token_bucket, leaky_bucket: how much fits in.", least=1, most=2**53)
     period: str = setting("", "token_bucket: how often it is refilled.", choices=("second", "minute", "hour"))
@@ -509,7 +513,10 @@ class Slot:
     tokens_per_req: int | None = setting(None, "token_bucket: tokens per request (1).", least=1, most=2**53)
     initial_value: int | None = setting(None, "ticker: where it starts.", least=0, most=2**53)
     dereg_tries: int | None = setting(
-        None, "multicast, random: failed messages that deregister a client.", least=1, most=1_000_000
+        None,
+        "multicast, random: messages in a row that a client did not take until it is deregistered (3).",
+        least=1,
+        most=1_000_000,
     )
 
 
@@ -525,12 +532,23 @@ class Telemetry:
 
 
 @dataclass(frozen=True, slots=True)
+class Tls:
+    """Files of one certificate."""
+
+    cert: str = setting("", "The certificate, PEM.")
+    key: str = setting("", "Its private key, PEM; refused if others can read it.")
+    ca: str = setting("", "Whom to trust, PEM; given, clients must show a certificate.")
+
+
+@dataclass(frozen=True, slots=True)
 class Slots:
     """The slot server, on the leader only."""
 
     addr: str = setting("localhost:25873", "Where clients connect.", check=wrong_listen)
     protocol: str = setting(
-        "standard", "The line protocol, with or without a prompt, or HTTP.", choices=("standard", "telnet", "http")
+        "standard",
+        "Lines that end in LF (`standard`) or in CR LF (`telnet`), or HTTP with event streams (`http`).",
+        choices=("standard", "telnet", "http"),
     )
     users: dict[str, str] = setting(
         dict,
@@ -540,7 +558,10 @@ class Slots:
         least_chars=4,
         secret=True,
     )
-    telemetry: Telemetry = setting(Telemetry, "Metrics files.", also=("metrics",))
+    tls: Tls = setting(Tls, "Encrypts the connections of clients. With `ca`, every client must show a certificate.")
+    telemetry: Telemetry = setting(
+        Telemetry, "Ghoti's metrics files: read, and not written. `/metrics` has the figures.", also=("metrics",)
+    )
     numbered: dict[str, Slot] = setting(
         dict,
         'The slots, `"000"` to `"999"`.',
@@ -605,15 +626,6 @@ class Cache:
         "`secret`: a MAC on every message. `curve`: encrypted. `none`: must be said.",
         choices=("secret", "curve", "none"),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """Files of one certificate."""
-
-    cert: str = setting("", "The certificate, PEM.")
-    key: str = setting("", "Its private key, PEM; refused if others can read it.")
-    ca: str = setting("", "Whom to trust, PEM; given, clients must show a certificate.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,3 +108,8 @@ PROFILES_OF: dict[str, tuple[str, ...]] = {
     "ring": tuple(RANK_PROFILES),
 }
 """Which profile fits which strategy."""
+
+
+def profiles_of(strategy: str) -> tuple[str, ...]:
+    """A user's own strategy may hold something or not: it has the profiles that are there for both."""
+    return PROFILES_OF.get(strategy, tuple(name for name in PROFILES if name in RANK_PROFILES))

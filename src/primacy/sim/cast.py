@@ -8,11 +8,13 @@ from typing import NamedTuple
 from primacy.election.bully import BullyStrategy
 from primacy.election.lease import LeaseOptions, LeaseStrategy
 from primacy.election.model import Ballot, Seat, Strategy
+from primacy.election.own import Plugged
 from primacy.election.raft import RaftOptions, RaftStrategy
 from primacy.election.rank import RankOptions, settle_ms
 from primacy.election.ring import RingStrategy
 from primacy.settings.timing import PROFILES, RANK_PROFILES, RankTiming, Timing, for_lease
 from primacy.sim.world import Node
+from primacy.strategies import own_strategy
 
 Build = Callable[[Node, Seat, Ballot | None], Strategy]
 
@@ -58,9 +60,21 @@ CASTS: dict[str, Cast] = {
 }
 
 
+def cast_of(strategy: str) -> Cast:
+    """Of a user's own strategy, too: what it promises says whether its work must never overlap."""
+    if strategy in CASTS:
+        return CASTS[strategy]
+    made = own_strategy(strategy)
+
+    def build(node: Node, seat: Seat, ballot: Ballot | None) -> Strategy:
+        return Plugged(made(seat, node.timing, ballot), seat, node.local_ms())
+
+    return Cast(made.guarantees.at_most_one, lambda _: build)
+
+
 def timing_for(strategy: str, profile: str) -> Timing | RankTiming:
     """The times of a profile, for this strategy: those that run, not only those that are in the table."""
-    if not CASTS[strategy].holds:
+    if not cast_of(strategy).holds:
         return RANK_PROFILES[profile]
     return for_lease(PROFILES[profile]) if strategy == "lease" else PROFILES[profile]
 

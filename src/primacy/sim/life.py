@@ -17,11 +17,11 @@ from primacy.election.model import Ballot, ListRecord, Member, Membership
 from primacy.election.model import Kind as MemberKind
 from primacy.election.raft import RaftStrategy
 from primacy.settings.timing import RankTiming, Timing
-from primacy.sim.cast import CASTS, Build, bound_ms, timing_for, unit_ms
+from primacy.sim.cast import Build, bound_ms, cast_of, timing_for, unit_ms
 from primacy.sim.checkers import LivenessChecker, TermChecker, Violation, WorkChecker
 from primacy.sim.clock import Clock
 from primacy.sim.facts import Fact, Kind
-from primacy.sim.faults import CLASSES_OF, Change, Faults
+from primacy.sim.faults import Change, Faults, classes_of
 from primacy.sim.store import SimStore
 from primacy.sim.world import Node, World
 
@@ -83,7 +83,7 @@ class Life:
     def __init__(self, plan: Plan, seed: int, build: Build | None = None) -> None:
         self.plan = plan
         self.seed = seed
-        self.cast = CASTS[plan.strategy]
+        self.cast = cast_of(plan.strategy)
         self.chance = Random(f"{plan.strategy}/{seed}")
         self.outcome = Outcome(seed)
         self.timing = plan.timing or timing_for(plan.strategy, plan.profile)
@@ -181,8 +181,8 @@ class Life:
     def _draw_classes(self) -> tuple[str, ...]:
         """A random subset; drawn in any case, so that a seed lives the same life when its classes are given."""
         share = self.chance.choice((0.15, 0.3, 0.6))
-        drawn = [name for name in CLASSES_OF[self.plan.strategy] if self.chance.random() < share]
-        allowed = self.plan.faults if self.plan.faults is not None else CLASSES_OF[self.plan.strategy]
+        drawn = [name for name in classes_of(self.plan.strategy) if self.chance.random() < share]
+        allowed = self.plan.faults if self.plan.faults is not None else classes_of(self.plan.strategy)
         if not self.plan.draw:
             return tuple(allowed)
         return tuple(name for name in drawn if name in allowed)

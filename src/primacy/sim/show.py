@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from primacy.election.events import Code
-from primacy.election.guarantees import OF
 from primacy.sim.facts import Fact, Kind
 from primacy.sim.life import Life, Plan
 from primacy.sim.trace import Recorder, overlaps_of
 from primacy.sim.words import sentence
+from primacy.strategies import promise_of
 
 PATIENCE = 8
 """Units of time that a scene waits for the next holder; every strategy is much quicker."""
@@ -72,7 +72,7 @@ class Tale(NamedTuple):
 
     @property
     def promised_one(self) -> bool:
-        return OF[self.strategy].at_most_one
+        return promise_of(self.strategy).at_most_one
 
 
 def act(strategy: str = "raft", nodes: int = 5, profile: str = "lan", seed: int = 1) -> Tale:
@@ -109,7 +109,7 @@ class _Play:
     # --- the script ---------------------------------------------------------------------------------------------------
 
     def play(self) -> Tale:
-        holds = OF[self.plan.strategy].at_most_one
+        holds = promise_of(self.plan.strategy).at_most_one
         self._scene(f"{len(self.names)} nodes start.", "Nobody works until one of them is chosen.")
         self._until_work("the start")
         self._pass(1.0)

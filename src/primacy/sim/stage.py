@@ -13,7 +13,7 @@ from primacy.election.messages import Alive, Origin
 from primacy.election.model import Ballot, Kind, ListRecord, Member, Membership
 from primacy.errors import UsageError
 from primacy.settings.timing import PROFILES_OF
-from primacy.sim.cast import CASTS, timing_for
+from primacy.sim.cast import cast_of, timing_for
 from primacy.sim.checkers import TermChecker, WorkChecker
 from primacy.sim.clock import Clock
 from primacy.sim.guard import Guard, Phase
@@ -81,7 +81,7 @@ class Stage:
         if self.plan.profile not in PROFILES_OF.get(self.plan.strategy, ()):
             raise TranscriptError(f"no profile {self.plan.profile!r} of strategy {self.plan.strategy!r}")
         self.auto = "auto" in begins
-        cast_ = CASTS[self.plan.strategy]
+        cast_ = cast_of(self.plan.strategy)
         store = SimStore() if self.plan.strategy == "lease" else None
         world = World(f"transcript/{options.pop('seed', '1')}", cast_.build(self.auto), store)
         if options:
@@ -347,8 +347,12 @@ class Stage:
     def store_away(self) -> None:
         self.world.store_up = False
 
+    def store_hangs(self) -> None:
+        self.world.store_hangs = True
+
     def store_back(self) -> None:
         self.world.store_up = True
+        self.world.store_goes_on()
 
     def store_cut(self, name: str) -> None:
         self.node(name).cut["store"] = 1

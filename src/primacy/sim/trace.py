@@ -13,7 +13,6 @@ from importlib.resources import files
 from typing import Any
 
 from primacy.election.events import Code
-from primacy.election.guarantees import OF
 from primacy.election.messages import (
     Ack,
     Alive,
@@ -29,6 +28,7 @@ from primacy.election.messages import (
 from primacy.sim.facts import Fact, Kind
 from primacy.sim.life import Life, Outcome, Plan
 from primacy.sim.words import sentence
+from primacy.strategies import promise_of
 
 MESSAGES_MAX = 12_000
 """Of each sort: a page of a few megabytes that a browser still draws at once."""
@@ -229,7 +229,7 @@ def page(story: Story) -> str:
 
 def _document(story: Story, title: str) -> dict[str, Any]:
     outcome = story.outcome
-    islands = not OF[story.plan.strategy].at_most_one  # there, two at work is what was promised
+    islands = not promise_of(story.plan.strategy).at_most_one  # there, two at work is what was promised
     return {
         "title": title,
         "profile": story.plan.profile,

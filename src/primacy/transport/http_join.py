@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 JOIN_S = 5.0
 """For one answer to a join."""
+ASK_S = 2.0
+"""A node that begins a cluster, and remembers one, lets that one answer before it could call itself its leader."""
 AGAIN_FIRST_S = 0.25
 AGAIN_MAX_S = 5.0
 REFRESH_LOOKS = 8
@@ -111,6 +113,7 @@ class Joining:
             return
         if not self.plan.join:
             self._task = self.manager.spawn(self._greet())
+            await asyncio.wait((self._task,), timeout=ASK_S)  # they may follow one that it does not know
         elif self.plan.retry:
             self._task = self.manager.spawn(self._keep_trying(self.plan.join))
         elif not await self._try(self.plan.join):
@@ -121,11 +124,15 @@ class Joining:
 
         To nodes of ours only: real ones that live remember it, and would pass the word on and on.
         """
-        manager = self.manager
-        for entry in manager.roll.others:
-            found = await manager.calls.call("GET", entry.addr, "/heartbeat", None, manager.header(entry.node), FETCH_S)
-            if isinstance(found, Answer) and found.said.node == entry.node and not await self._join_at(entry.addr):
+        others = self.manager.roll.others
+        for entry, is_ours in zip(others, await asyncio.gather(*map(self._is_ours, others)), strict=True):
+            if is_ours and not await self._join_at(entry.addr):
                 return
+
+    async def _is_ours(self, entry: Entry) -> bool:
+        manager = self.manager
+        found = await manager.calls.call("GET", entry.addr, "/heartbeat", None, manager.header(entry.node), ASK_S / 2)
+        return isinstance(found, Answer) and found.said.node == entry.node
 
     async def _keep_trying(self, targets: tuple[str, ...]) -> None:
         wait_s = AGAIN_FIRST_S

@@ -23,6 +23,8 @@ NUMBER_MAX = 2**63 - 1
 TEXT_CHARS_MAX = 64
 """The longest text is the hash of a list, 32 characters; a name has at most 20."""
 LISTS_MAX = 16
+NUMBERS_MAX = 16
+"""In one message of a user's own strategy."""
 VOTERS_MAX = 100
 """As many as a list may have."""
 ORIGIN_FIELDS = 5
@@ -55,6 +57,10 @@ def _row(value: Any, most: int) -> list[Any]:
     if type(value) is not list or len(value) > most:
         raise Unreadable("no row of ours")
     return value
+
+
+def _numbers(value: Any) -> tuple[int, ...]:
+    return tuple(_number(number) for number in _row(value, NUMBERS_MAX))
 
 
 def _lists(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -114,6 +120,9 @@ KINDS: tuple[Kind, ...] = (
     _kind(9, messages.FirstBallot, _number, _number),
     _kind(10, messages.FirstBallotTaken, _number),
     _kind(11, messages.Stale, _number, _number),
+    _kind(12, messages.Own, _number, _text, _numbers),
+    _kind(13, messages.FailsafeBeat, _number, _number),
+    _kind(14, messages.FailsafeAck, _number, _number, _number),
 )
 """Numbers are never used again for something else."""
 _BY_NUMBER = {kind.number: kind for kind in KINDS}
@@ -123,7 +132,7 @@ _decode = msgspec.msgpack.Decoder().decode
 
 
 def packed(message: Message) -> bytes:
-    """The message without its sender's name. Only raft's messages have a place on this wire."""
+    """The message without its sender's name. Raft's, a lease's and those of users' own strategies travel by UDP."""
     number = _NUMBER_OF.get(type(message))
     assert number is not None, f"{type(message).__name__} does not travel by UDP"
     fields: list[Any] = list(message[1:])

@@ -77,7 +77,7 @@ function warn() {
   const said = alarms.map((alarm) => alarm.text).join("\n");
   if (banners.alarms.dataset.said !== said) {
     banners.alarms.dataset.said = said;
-    replace(banners.alarms, alarms.map((alarm) => h("div", { class: "banner alarm" }, h("strong", {}, "Alarm. "), h("span", {}, alarm.text))));
+    replace(banners.alarms, alarms.map((alarm) => h("div", { class: alarm.level === "warn" ? "banner warn" : "banner alarm" }, h("strong", {}, alarm.level === "warn" ? "Divided. " : "Alarm. "), h("span", {}, alarm.text))));
   }
   const it = store.parts.head;
   say(banners.note, it && it.lab ? "This is a lab." : "", it && it.lab ? `${it.processes} real processes on this machine, profile ${it.profile}; nothing else was touched.` : "");

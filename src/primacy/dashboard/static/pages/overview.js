@@ -29,10 +29,11 @@ function hero(store) {
   const title = h("p", { class: "hero-title" });
   const since = h("p", { class: "hero-since" });
   const bar = holdBar();
+  const hold = h("div", { class: "hero-hold" }, h("div", { class: "label" }, "Hold left"), bar.root);
   const list = facts({ token: "Token", term: "Term", pid: "Process", containment: "Containment" });
   const root = h("section", { class: "card hero", "aria-label": "The job" },
     h("div", { class: "hero-head" }, light, h("div", {}, title, since)),
-    h("div", { class: "hero-hold" }, h("div", { class: "label" }, "Hold left"), bar.root), list.root);
+    hold, list.root);
   let second = 0;
   const age = () => {
     const it = store.parts.job;
@@ -45,6 +46,7 @@ function hero(store) {
       if (!it) { text(title, "Waiting for the first answer"); return; }
       attr(root, "data-level", it.level);
       text(title, it.text);
+      show(hold, (store.parts.head || {}).at_most_one !== false);
       age();
       list.set("token", it.token || "");
       list.set("term", it.node ? number(it.term) : "");

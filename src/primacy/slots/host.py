@@ -1,0 +1,128 @@
+"""What the servers of all protocols have in common: who leads, until when, with which slots, at what time.
+
+It listens from the node's start to its end. While the node leads it has a board and answers; otherwise it says who
+leads. A hold is looked at before each answer: a process that was stopped and goes on answers nothing under a hold that
+has run out meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import NamedTuple
+
+from primacy.node.clock import Clock
+from primacy.settings.schema import Slots
+from primacy.slots.board import Board
+from primacy.slots.kinds import Receiver
+from primacy.slots.session import Hall
+
+FOR_EVER_MS = 2**62
+"""The end of a hold that nobody has to prove."""
+DESCRIPTORS_KEPT = 64
+"""For all else that a node opens."""
+STALL_S = 10.0
+"""A client that takes nothing of what it is owed for so long is dropped."""
+HANDSHAKE_S = 5.0
+
+
+class Where(NamedTuple):
+    """host:port, split."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, address: str) -> Where:
+        host, _, port = address.rpartition(":")
+        return cls(host.removeprefix("[").removesuffix("]"), int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def reached(listens: str, dialled: str) -> str:
+    """Where clients reach a server that listens so, on a machine that others reach so; empty if nothing says it.
+
+    Without a host of its own (`:25873`, `0.0.0.0:25873`) it is that machine's.
+    """
+    if not listens or not dialled:
+        return ""
+    where = Where.of(listens)
+    return str(Where(Where.of(dialled).host, where.port) if names_no_host(listens) else where)
+
+
+def names_no_host(address: str) -> bool:
+    """All of this machine's."""
+    return Where.of(address).host in ("", "0.0.0.0", "::")
+
+
+class Host:
+    """The base of all servers."""
+
+    def __init__(self, slots: Slots, clock: Clock, random: Random) -> None:
+        self.slots = slots
+        self.clock = clock
+        self.random = random
+        self.offset_ms = clock.wall_ms() - clock.now_ms()
+        """Windows of buckets are those of Unix time at the start of the server; later steps do not count."""
+        self.hold_until_ms = FOR_EVER_MS
+        self.hall = Hall(slots)
+        self.address = ""
+        """Where it listens."""
+        self.leader = ""
+        self.leader_address = ""
+        """The leader's, for clients; empty if this node leads or it is not known."""
+        self.counters = dict.fromkeys(
+            ("slots_connections", "slots_hung_up_on", "slots_dropped_slow", "slots_lines_unfinished"), 0
+        )
+
+    def lead(self, hold_until_ms: int = FOR_EVER_MS) -> None:
+        """With clean slots. `hold_until_ms`: on the node's clock; from then on nothing is answered."""
+        self.hold_until_ms = hold_until_ms
+        self.leader = self.leader_address = ""
+        now_ms = self.clock.now_ms() + self.offset_ms
+        self.hall.lead(Board(self.slots, now_ms, self.random, self.everybody))
+        self.began()
+
+    def extend(self, hold_until_ms: int) -> None:
+        if self.hall.board is not None:
+            self.hold_until_ms = hold_until_ms
+
+    def follow(self, leader: str, address: str = "") -> None:
+        """This node does not lead. `address`: where the slots of the leader are."""
+        led = self.hall.board is not None
+        self.leader, self.leader_address = leader, address
+        self.hall.follow(leader)
+        if led:
+            self.ended()
+
+    def now_ms(self) -> int:
+        """The slots' time, asked before anything is answered."""
+        now_ms = self.clock.now_ms()
+        if now_ms >= self.hold_until_ms:
+            self.hold_until_ms = FOR_EVER_MS
+            self.follow("")
+        return now_ms + self.offset_ms
+
+    def figures(self) -> dict[str, int]:
+        """For counters and metrics."""
+        hall = self.hall
+        now = {"slots_open": self.open_now(), "slots_requests": hall.requests}
+        return {**self.counters, **now, "slots_logins_refused": hall.logins_refused, "slots_events": hall.events}
+
+    # --- what each protocol does its own way --------------------------------------------------------------------------
+
+    def everybody(self) -> Iterable[Receiver]:
+        """Who hears a broadcast without having registered."""
+        return ()
+
+    def began(self) -> None:
+        """There is a new board."""
+
+    def ended(self) -> None:
+        """There is none any more: clients are told."""
+
+    def open_now(self) -> int:
+        """Connections, or streams."""
+        return 0

@@ -1,0 +1,100 @@
+"""The client of slots for threads and scripts: the same client, on a loop in a thread of its own.
+
+with primacy.blocking.SlotsClient("localhost:25873") as slots:
+    slots.set("000", "hello")
+    for value in slots.watch("014"):
+        print(value)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import TimeoutError as Waited
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from primacy.errors import UsageError
+from primacy.slots.client import Client
+
+T = TypeVar("T")
+WAKE_S = 1.0
+"""Waiting threads look up at least this often, so that Ctrl-C is never kept waiting."""
+
+
+class SlotsClient:
+    """The arguments are those of `primacy.slots.Client`. Any thread may use it, inside of its `with` block."""
+
+    def __init__(self, *addresses: Any, **options: Any) -> None:
+        self._addresses, self._options = addresses, options
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="primacy-slots", daemon=True)
+        self._client: Client | None = None
+
+    def __enter__(self) -> Self:
+        if self._client is not None or self._loop.is_closed():
+            raise UsageError("this client was entered before; make a new one for a new block")
+        try:
+            self._client = Client(*self._addresses, **self._options)
+        except BaseException:
+            self._loop.close()
+            raise
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        client, self._client = self._open, None
+        self._wait(client.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def get(self, slot: str | int) -> bytes:
+        """As `Client.get`."""
+        return self._wait(self._open.get(slot))
+
+    def set(self, slot: str | int, value: bytes | str) -> bytes:
+        """As `Client.set`."""
+        return self._wait(self._open.set(slot, value))
+
+    def watch(self, slot: str | int) -> Iterator[bytes]:
+        """The values that are written to a signal slot, from the first `next` on."""
+        client = self._open
+
+        async def begun() -> Any:
+            return await client.watch(slot).__aenter__()
+
+        watch = self._wait(begun())
+        try:
+            while True:
+                try:
+                    yield self._wait(watch.__anext__())
+                except StopAsyncIteration:
+                    return
+        finally:
+            if not self._loop.is_closed():
+                self._wait(watch.__aexit__(None, None, None))
+
+    @property
+    def leaderships(self) -> int:
+        return self._open.leaderships
+
+    @property
+    def _open(self) -> Client:
+        if self._client is None:
+            raise UsageError("a client of slots is used in its own `with` block")
+        return self._client
+
+    def _wait(self, what: Coroutine[Any, Any, T]) -> T:
+        asked = asyncio.run_coroutine_threadsafe(what, self._loop)
+        try:
+            while True:
+                try:
+                    return asked.result(WAKE_S)
+                except Waited:
+                    if asked.done():
+                        raise
+        except BaseException:  # such as Ctrl-C
+            asked.cancel()
+            raise

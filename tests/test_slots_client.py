@@ -1,0 +1,241 @@
+"""The client of slots: finds the leader, follows it, comes back, and says when it cannot know."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+from tests.slots_desk import LIMIT_S, Desk, slots_of
+
+import primacy
+from primacy import blocking
+from primacy.errors import NotReached, SlotRefused, Unsure, UsageError
+from primacy.slots import Client, client
+from primacy.slots.client import WAITING_MAX
+
+LONG_MS = 30_000
+MORE = {"100": {"kind": "multicast"}, "101": {"kind": "multicast", "users": {"pepe": "a"}}}
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that stalls is no frozen server."""
+    monkeypatch.setattr(client, "ANSWER_S", LIMIT_S)
+    monkeypatch.setattr(client, "CONNECT_S", LIMIT_S)
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    with Desk(slots_of(more=MORE)) as found:
+        yield found
+
+
+@pytest.fixture
+def other() -> Iterator[Desk]:
+    with Desk(slots_of(more=MORE)) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def unused() -> Iterator[str]:
+    """An address where nobody listens, kept so."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{held.getsockname()[1]}"
+
+
+def test_it_reads_and_writes_many_at_once(desk: Desk) -> None:
+    async def body() -> None:
+        async with Client(desk.server.address, within_ms=LONG_MS) as slots:
+            assert await slots.set("000", "hello") == b"hello"
+            assert await slots.get(0) == b"hello"
+            numbers = await asyncio.gather(*(slots.get("013") for _ in range(200)))
+            assert [int(each) for each in numbers] == list(range(1, 201))
+            assert slots.leaderships == 1
+
+    asyncio.run(body())
+
+
+def test_refusals_say_which_slot_and_why(desk: Desk) -> None:
+    async def body() -> None:
+        async with Client(desk.server.address, within_ms=LONG_MS) as slots:
+            with pytest.raises(SlotRefused, match="slot 999 refuses with 005: there is no such slot") as found:
+                await slots.get("999")
+            assert (found.value.slot, found.value.code, found.value.exit_code) == ("999", "005", 1)
+            with pytest.raises(SlotRefused, match="007"):
+                await slots.set("013", "many")
+            with pytest.raises(UsageError, match="0 to 999"):
+                await slots.get("1000")
+            with pytest.raises(UsageError, match="at most 36 bytes"):
+                await slots.set("000", "x" * 37)
+        with pytest.raises(UsageError, match="closed"):
+            await slots.get("000")
+        async with Client(desk.server.address, user="pepe", password="wrong", within_ms=LONG_MS) as slots:
+            with pytest.raises(SlotRefused, match="004"):
+                await slots.get("000")
+        async with Client(desk.server.address, user="sammy", password="samPassw0rd", within_ms=LONG_MS) as slots:
+            assert await slots.set("004", "mine") == b"mine"
+
+    asyncio.run(body())
+    assert issubclass(primacy.SlotRefused, primacy.PrimacyError)
+
+
+def test_it_finds_the_one_that_leads(desk: Desk, other: Desk) -> None:
+    desk.call(lambda: desk.server.follow("b"))
+    other.call(lambda: other.server.hall.board.kinds[b"000"].write(0, None, b"here"))
+
+    async def body() -> None:
+        with unused() as nobody:
+            for _ in range(10):  # whichever comes first
+                async with Client(desk.server.address, nobody, other.server.address, within_ms=LONG_MS) as slots:
+                    assert await slots.get("000") == b"here"
+
+    asyncio.run(body())
+
+
+def test_a_named_leader_is_asked_next(desk: Desk, other: Desk) -> None:
+    """With many nodes it need not try them all."""
+    desk.call(lambda: desk.server.follow("b"))
+
+    async def body() -> None:
+        with unused() as nobody:
+            nodes = {"a": desk.server.address, "b": other.server.address, **{f"x{n}": nobody for n in range(1)}}
+            async with Client(nodes, within_ms=LONG_MS) as slots:
+                slots._order = [nodes["a"], nodes["x0"], nodes["b"]]
+                await slots.get("000")
+                assert slots._order[0] == nodes["b"]
+                assert slots._order[-1] == nodes["a"]
+
+    asyncio.run(body())
+
+
+def test_when_leadership_moves_it_follows_and_nothing_is_done_twice(desk: Desk, other: Desk) -> None:
+    other.call(lambda: other.server.follow("a"))
+
+    async def body() -> None:
+        async with Client(desk.server.address, other.server.address, within_ms=LONG_MS) as slots:
+            assert await slots.set("000", "x") == b"x"
+            await asyncio.to_thread(desk.call, lambda: desk.server.follow("b"))
+            await asyncio.to_thread(other.call, other.server.lead)
+            assert await slots.get("000") == b"", "a new leader starts clean"
+            assert slots.leaderships == 2
+
+    asyncio.run(body())
+
+
+def test_nobody_leads_is_said_in_time(desk: Desk) -> None:
+    desk.call(lambda: desk.server.follow("b"))
+
+    async def body() -> None:
+        async with Client(desk.server.address, within_ms=300) as slots:
+            with pytest.raises(NotReached, match=r"no node that leads answered .* within 300 ms; b leads") as found:
+                await slots.set("000", "x")
+            assert not isinstance(found.value, Unsure)
+        with unused() as nobody:
+            async with Client(nobody, within_ms=300) as slots:
+                with pytest.raises(NotReached, match="no node that leads"):
+                    await slots.get("000")
+
+    asyncio.run(body())
+
+
+def test_a_write_whose_answer_is_lost_is_unsure_and_a_read_is_repeated(desk: Desk) -> None:
+    """A server that takes the request and hangs up, once; then the real one."""
+    taken = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def hang_up() -> None:
+            for _ in range(2):
+                with contextlib.suppress(OSError):
+                    sock, _ = listener.accept()
+                    sock.recv(100)
+                    sock.close()
+                    taken.set()
+
+        thread = threading.Thread(target=hang_up, daemon=True)
+        thread.start()
+        rude = f"127.0.0.1:{listener.getsockname()[1]}"
+
+        async def body() -> None:
+            async with Client(rude, desk.server.address, within_ms=LONG_MS) as slots:
+                slots._order = [rude, desk.server.address]
+                with pytest.raises(Unsure, match="may have been done"):
+                    await slots.set("000", "x")
+            async with Client(rude, desk.server.address, within_ms=LONG_MS) as slots:
+                slots._order = [rude, desk.server.address]
+                assert await slots.get("000") == b""
+
+        asyncio.run(body())
+        thread.join(LIMIT_S)
+    assert taken.is_set()
+
+
+@pytest.mark.parametrize("slot", ["014", "100"])
+def test_a_watch_gets_what_is_written_and_goes_on_under_the_next_leader(desk: Desk, other: Desk, slot: str) -> None:
+    other.call(lambda: other.server.follow("a"))
+
+    async def body() -> None:
+        addresses = (desk.server.address, other.server.address)
+        async with (
+            Client(*addresses, within_ms=LONG_MS) as reader,
+            Client(*addresses, within_ms=LONG_MS) as writer,
+            reader.watch(slot) as watch,
+        ):
+            await writer.get("000")
+            assert (await writer.set(slot, "one")).endswith(b"/0")
+            await writer.set(slot, "two")
+            assert [await anext(watch), await anext(watch)] == [b"one", b"two"]
+            await asyncio.to_thread(desk.call, lambda: desk.server.follow("b"))
+            await asyncio.to_thread(other.call, other.server.lead)
+            heard = asyncio.ensure_future(anext(watch))
+            while not heard.done():  # until the reader is back
+                await writer.set(slot, "three")
+                await asyncio.sleep(0.02)
+            assert heard.result() == b"three"
+
+    asyncio.run(body())
+
+
+def test_a_watch_without_permission_is_refused(desk: Desk) -> None:
+    async def body() -> None:
+        async with Client(desk.server.address, within_ms=LONG_MS) as slots:
+            for slot in ("101", "019"):
+                with pytest.raises(SlotRefused, match="008"):
+                    await anext(slots.watch(slot))
+
+    asyncio.run(body())
+
+
+def test_a_slow_body_misses_the_oldest_and_it_is_counted(desk: Desk) -> None:
+    async def body() -> None:
+        async with Client(desk.server.address, within_ms=LONG_MS) as slots, slots.watch("014") as watch:
+            for n in range(WAITING_MAX + 7):
+                await slots.set("014", str(n))
+            assert slots.missed == 7
+            assert await anext(watch) == b"7"
+
+    asyncio.run(body())
+
+
+def test_threads_have_the_same_client(desk: Desk) -> None:
+    with blocking.SlotsClient(desk.server.address, within_ms=LONG_MS) as slots:
+        assert slots.set("000", "x") == b"x"
+        assert slots.get("000") == b"x"
+        with pytest.raises(SlotRefused):
+            slots.get("999")
+        values = slots.watch("014")
+        got: list[bytes] = []
+        thread = threading.Thread(target=lambda: got.append(next(values)))
+        thread.start()
+        while thread.is_alive():
+            slots.set("014", "hi")
+            thread.join(0.02)
+        values.close()
+        assert got == [b"hi"]
+        assert slots.leaderships == 1
+    with pytest.raises(UsageError, match="with"):
+        slots.get("000")

@@ -1,0 +1,200 @@
+"""`primacy slots` as a process: started as a user would, spoken to as a client would, ended by a signal."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.ports import free_port
+from tests.slots_desk import LIMIT_S, Client
+
+FILES = Path(__file__).parent / "files"
+PRIMACY = [sys.executable, "-m", "primacy.cli.main"]
+
+
+class Served:
+    """A server process; its lines are read as they come."""
+
+    def __init__(self, *arguments: str, environment: dict[str, str] | None = None) -> None:
+        self.port = free_port()
+        call = [*PRIMACY, "slots", "serve", "--addr", f"127.0.0.1:{self.port}", *arguments]
+        more = {**os.environ, **(environment or {})}
+        self.process = subprocess.Popen(call, stderr=subprocess.PIPE, text=True, env=more)
+        self.lines: list[str] = []
+        self._news = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            with self._news:
+                self.lines.append(line)
+                self._news.notify_all()
+        with self._news:
+            self.lines.append("")
+            self._news.notify_all()
+
+    def until(self, pattern: str) -> str:
+        """The first line that has it."""
+
+        def found() -> str | None:
+            return next((line for line in self.lines if re.search(pattern, line)), None)
+
+        with self._news:
+            assert self._news.wait_for(lambda: found() or "" in self.lines, LIMIT_S), self.lines
+            line = found()
+        assert line is not None, self.lines
+        return line
+
+    def open(self) -> Client:
+        return Client(socket.create_connection(("127.0.0.1", self.port), timeout=LIMIT_S))
+
+    def end(self, number: int) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(LIMIT_S)
+
+
+@contextlib.contextmanager
+def served(*arguments: str, environment: dict[str, str] | None = None) -> Iterator[Served]:
+    found = Served(*arguments, environment=environment)
+    try:
+        yield found
+    finally:
+        found.process.kill()
+        found.process.wait()
+        found._reader.join(LIMIT_S)
+        assert found.process.stderr is not None
+        found.process.stderr.close()
+
+
+def test_a_file_of_ghoti_is_served_and_what_does_not_count_is_said(tmp_path: Path) -> None:
+    with served("--config", str(FILES / "ghoti_slots.yaml"), environment={"GHOTI_ADDR": "localhost:1"}) as found:
+        found.until(r"GHOTI_ADDR: variables of Ghoti do not count")
+        found.until(r"metrics files\) is read and not acted on")
+        found.until(rf"serves 3 slots on 127\.0\.0\.1:{found.port}, protocol telnet")
+        with found.open() as client:
+            client.ask(b"w000hi\r\nr000\r\n", b"v000hi\nv000hi\n")
+            client.ask(b"w001x\r\nupepe\r\np12345\r\nw001x\r\n", b"e001006\nvpepe\nvpepe\nv001x\n")
+            client.ask(b"r999\r\n", b"e999005\n")
+            assert found.end(signal.SIGTERM) == 0
+            client.expect(b"exxx000\n")
+            client.closed()
+
+
+def test_ctrl_c_ends_it_with_130_and_clients_are_told() -> None:
+    with served("--config", str(FILES / "ghoti_slots.yaml"), "--protocol", "standard") as found:
+        found.until("serves 3 slots")
+        with found.open() as client:
+            client.ask(b"r000\n", b"v000\n")
+            assert found.end(signal.SIGINT) == 130
+            client.expect(b"exxx000\n")
+            client.closed()
+
+
+def test_a_taken_port_is_said_and_ends_with_4() -> None:
+    with served() as found:
+        found.until("serves no slot, for none is configured")
+        call = [*PRIMACY, "slots", "serve", "--addr", f"127.0.0.1:{found.port}"]
+        second = subprocess.run(call, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        assert second.returncode == 4
+        assert f"slots.addr = 127.0.0.1:{found.port}: Address already in use" in second.stderr
+        assert "--addr" in second.stderr
+        assert found.end(signal.SIGTERM) == 0
+
+
+def test_a_slot_that_is_wrong_is_refused_before_anything_is_served(tmp_path: Path) -> None:
+    """Ghoti drops it without a word, and answers 005 for ever."""
+    (tmp_path / "wrong.yaml").write_text("slot_021: {kind: memory}\nslot_022: {kind: token_bucket, bucket_size: 3}\n")
+    call = [*PRIMACY, "slots", "serve", "--config", str(tmp_path / "wrong.yaml")]
+    done = subprocess.run(call, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 2
+    assert "slots.021.kind = memory" in done.stderr
+    assert "slots.022.period: is missing" in done.stderr
+
+
+def test_check_says_what_of_ghoti_does_not_count() -> None:
+    call = [*PRIMACY, "check", str(FILES / "ghoti_slots.yaml")]
+    environment = {**os.environ, "GHOTI_LOG_LEVEL": "debug"}
+    done = subprocess.run(call, capture_output=True, text=True, timeout=LIMIT_S, check=False, env=environment)
+    assert done.returncode == 0
+    assert "GHOTI_LOG_LEVEL: variables of Ghoti do not count" in done.stderr
+    assert "read and not acted on" in done.stderr
+
+
+def primacy(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    more = {**os.environ, **(environment or {})}
+    return subprocess.run(
+        [*PRIMACY, *arguments], capture_output=True, text=True, timeout=2 * LIMIT_S, check=False, env=more
+    )
+
+
+def test_the_commands_of_the_client(tmp_path: Path) -> None:
+    file = tmp_path / "slots.yaml"
+    text = (FILES / "ghoti_slots.yaml").read_text() + "slot_014: {kind: broadcast}\n"
+    file.write_text(text.replace("telnet", "standard"))
+    with served("--config", str(file)) as found:
+        found.until("serves 4 slots")
+        at = ["--addr", f"127.0.0.1:{found.port}", "--within-ms", "30000"]
+        done = primacy("slots", "set", "0", "héllo", *at)
+        assert (done.returncode, done.stdout) == (0, "héllo\n"), done.stderr
+        done = primacy("slots", "get", "000", *at, "--json")
+        assert json.loads(done.stdout) == {"api": 1, "slot": "000", "value": "héllo"}
+        done = primacy("slots", "get", "1", *at)
+        assert done.returncode == 1
+        assert "slot 001 refuses with 008: no permission to read" in done.stderr
+        done = primacy("slots", "get", "1", *at, "--user", "pepe", environment={"PRIMACY_SLOTS_PASSWORD": "12345"})
+        assert (done.returncode, done.stdout) == (0, "\n"), done.stderr
+        done = primacy("slots", "get", "1", *at, "--user", "pepe", environment={"PRIMACY_SLOTS_PASSWORD": "wrong"})
+        assert done.returncode == 1
+        assert primacy("slots", "get", "1000", *at).returncode == 2
+        assert primacy("slots", "get", "0", "--addr", "nowhere").returncode == 2
+        done = primacy("slots", "bench", *at[:2], "--seconds", "0.3", "--connections", "5", "--depth", "4", "--json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["requests"] > 0
+        assert primacy("slots", "bench", *at[:2], "--slot", "7777").returncode == 2
+        assert primacy("slots", "bench", *at[:2], "--slot", "777").returncode == 1
+        watching = subprocess.Popen(
+            [*PRIMACY, "slots", "watch", "14", *at, "--count", "2"], stdout=subprocess.PIPE, text=True
+        )
+        while watching.poll() is None:
+            primacy("slots", "set", "14", "news", *at)
+        assert watching.stdout is not None
+        assert watching.stdout.read() == "news\nnews\n"
+        watching.stdout.close()
+        assert watching.returncode == 0
+    done = primacy("slots", "get", "0", *at[:2], "--within-ms", "200")
+    assert done.returncode == 3
+    assert "no node that leads answered" in done.stderr
+
+
+def test_ctrl_c_ends_a_watch_with_130(tmp_path: Path) -> None:
+    (tmp_path / "slots.yaml").write_text("slot_014: {kind: broadcast}\n")
+    with served("--config", str(tmp_path / "slots.yaml")) as found:
+        found.until("serves 1 slot on")
+        call = [*PRIMACY, "slots", "watch", "14", "--json", "--addr", f"127.0.0.1:{found.port}"]
+        watching = subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert watching.stdout is not None
+        shown: list[str] = []
+        reader = threading.Thread(target=lambda: shown.append(watching.stdout.readline()), daemon=True)
+        reader.start()
+        with found.open() as client:
+            while reader.is_alive() and watching.poll() is None:
+                client.ask(b"w014x\n", b"a014x\n")
+                assert client.line().startswith(b"v014")
+                reader.join(0.05)
+        reader.join(LIMIT_S)
+        assert shown == ['{"slot": "014", "value": "x"}\n']
+        watching.send_signal(signal.SIGINT)
+        _, said = watching.communicate(timeout=LIMIT_S)
+        assert watching.returncode == 130, said
+        assert "Traceback" not in said

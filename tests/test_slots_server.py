@@ -1,0 +1,247 @@
+"""The slot server beyond its conversations: who leads, slow readers, broken clients, many of them, TLS."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.slots_desk import Client, Desk, slots_of
+
+from primacy.slots import links, server
+
+
+@pytest.fixture
+def desk():
+    with Desk(slots_of(more={"100": {"kind": "multicast", "dereg_tries": 1}})) as found:
+        yield found
+
+
+# --- who leads --------------------------------------------------------------------------------------------------------
+
+
+def test_when_leadership_ends_every_client_is_told_at_once(desk: Desk) -> None:
+    with desk.open() as idle, desk.open() as half:
+        idle.ask(b"w000x\n", b"v000x\n")
+        half.send(b"r00")
+        desk.wait(lambda: any(link.session.rest for link in desk.server.links))
+        desk.call(lambda: desk.server.follow("node9"))
+        for client in (idle, half):
+            client.expect(b"exxx000node9\n")
+            client.closed()
+        with desk.open() as later:
+            later.ask(b"r000\n", b"exxx000node9\n")
+            later.ask(b"upepe\n", b"exxx000node9\n")
+            desk.call(desk.server.lead)
+            later.ask(b"r000\n", b"v000\n")  # the same connection, and nothing of the earlier leadership
+
+
+def test_a_follower_that_hears_of_another_leader_keeps_its_clients(desk: Desk) -> None:
+    desk.call(lambda: desk.server.follow("node1"))
+    with desk.open() as client:
+        client.ask(b"r000\n", b"exxx000node1\n")
+        desk.call(lambda: desk.server.follow("node2"))
+        client.ask(b"r000\n", b"exxx000node2\n")
+
+
+def test_a_new_leader_starts_clean_also_if_it_is_the_old_one(desk: Desk) -> None:
+    with desk.open() as client:
+        client.ask(b"w000x\nw003mine\nr013\n", b"v000x\nv003mine\nv0131\n")
+    desk.call(lambda: desk.server.follow(""))
+    desk.call(desk.server.lead)
+    with desk.open() as client:
+        client.ask(b"r000\nw003theirs\nr013\n", b"v000\nv003theirs\nv0131\n")
+
+
+def test_nothing_is_answered_under_a_hold_that_has_run_out(desk: Desk) -> None:
+    """As after a stop of the whole process: the socket is read before the election has noticed."""
+    desk.call(lambda: desk.server.lead(desk.clock.now_ms() + 3_000))
+    with desk.open() as client, desk.open() as other:
+        desk.clock.ms += 2_999
+        client.ask(b"w000x\n", b"v000x\n")
+        desk.call(lambda: desk.server.extend(desk.clock.now_ms() + 3_000))
+        desk.clock.ms += 2_999
+        client.ask(b"r000\n", b"v000x\n")
+        other.ask(b"r000\n", b"v000x\n")
+        desk.clock.ms += 1
+        client.ask(b"r000\n", b"exxx000\n")
+        client.closed()
+        other.expect(b"exxx000\n")
+        other.closed()
+
+
+# --- signals ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_broadcast_reaches_all_and_the_writer_before_its_answer(desk: Desk) -> None:
+    clients = [desk.open() for _ in range(100)]
+    desk.wait(lambda: len(desk.server.links) == 100)
+    clients[0].ask(b"r000\nw014hi\nr000\n", b"v000\na014hi\nv014100/100/0\nv000\n")
+    for client in clients[1:]:
+        client.expect(b"a014hi\n")
+        client.close()
+    clients[0].close()
+
+
+def test_a_reset_connection_is_one_receiver_less_and_no_fault(desk: Desk) -> None:
+    with desk.open() as writer:
+        broken = desk.open()
+        desk.wait(lambda: len(desk.server.links) == 2)
+        broken.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        broken.close()
+        writer.send(b"w014hi\n")
+        writer.expect(b"a014hi\nv0141/")  # the other one was counted, or was gone already
+        desk.wait(lambda: len(desk.server.links) == 1)
+        assert writer.sock.recv(16) in (b"1/0\n", b"2/1\n")
+
+
+def test_a_registration_ends_with_its_connection(desk: Desk) -> None:
+    with desk.open() as writer, desk.open() as reader:
+        reader.ask(b"s100\n", b"v1001\n")
+        writer.ask(b"w100a\n", b"v1001/1/0\n")
+        reader.expect(b"a100a\n")
+        reader.close()
+        desk.wait(lambda: len(desk.server.links) == 1)
+        writer.ask(b"w100b\n", b"v1000/0/0\n")
+
+
+# --- bounds -----------------------------------------------------------------------------------------------------------
+
+
+def narrow(desk: Desk) -> Client:
+    """A client that takes little at once."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    host, _, port = desk.server.address.rpartition(":")
+    sock.connect((host, int(port)))
+    return Client(sock)
+
+
+def test_a_reader_that_owes_too_much_is_dropped_and_counted(desk: Desk) -> None:
+    with desk.open() as writer, narrow(desk):
+        desk.wait(lambda: len(desk.server.links) == 2)
+        line = b"w014" + b"x" * 36 + b"\n"
+        event = b"a014" + b"x" * 36 + b"\n"
+        for _ in range(20_000):
+            writer.send(line * 50)
+            for _ in range(50):
+                writer.expect(event + b"v014")
+                counts = b""
+                while not counts.endswith(b"\n"):
+                    counts += writer.sock.recv(1)
+                assert counts in (b"2/2/0\n", b"1/2/1\n", b"1/1/0\n")
+            if counts == b"1/1/0\n":
+                break
+        assert desk.server.counters["slots_dropped_slow"] == 1
+        writer.ask(b"r000\n", b"v000\n")
+
+
+def test_a_client_that_does_not_read_its_answers_is_read_no_further(desk: Desk) -> None:
+    """Its own answers never drop it: it is simply not read while it owes a read, and then all are there."""
+    with narrow(desk) as client, desk.open() as other:
+        client.send(b"w000" + b"x" * 36 + b"\n")
+        asked = 0
+        while not desk.call(lambda: any(link.owed_bytes for link in desk.server.links)):
+            client.send(b"r000\n" * 1_000)
+            asked += 1_000
+        other.ask(b"r001\n", b"v001\n")  # the others are served
+        assert desk.call(lambda: all(link.owed_bytes <= links.OWED_BYTES_MAX for link in desk.server.links))
+        answers = 1 + asked
+        answer = b"v000" + b"x" * 36 + b"\n"
+        got = bytearray()
+        while len(got) < len(answer) * answers:
+            got += client.sock.recv(1_000_000)
+        assert got == answer * answers
+        assert desk.server.counters["slots_dropped_slow"] == 0
+
+
+def test_a_client_that_takes_nothing_for_long_is_dropped(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "STALL_S", 0.2)
+    with narrow(desk) as client:
+        client.send(b"w000" + b"x" * 36 + b"\n")
+        client.sock.setblocking(False)
+        for _ in range(10_000_000):
+            try:
+                client.sock.send(b"r000\n" * 200)
+            except BlockingIOError:
+                pass
+            except (ConnectionResetError, BrokenPipeError):
+                break
+        desk.wait(lambda: desk.server.counters["slots_dropped_slow"] == 1)
+
+
+def test_half_a_line_is_given_up_and_the_next_is_served(desk: Desk) -> None:
+    with desk.open() as client:
+        client.ask(b"r0", b"exxx001\n")
+        client.ask(b"r000\n", b"v000\n")
+        assert desk.server.counters["slots_lines_unfinished"] == 1
+
+
+def test_one_connection_too_many_is_hung_up_on(desk: Desk) -> None:
+    desk.server.most = 2
+    with desk.open() as a, desk.open() as b:
+        for client in (a, b):
+            client.ask(b"r000\n", b"v000\n")
+        with desk.open() as late:
+            late.closed()
+        assert desk.server.counters["slots_hung_up_on"] == 1
+        a.ask(b"r000\n", b"v000\n")
+
+
+def test_commands_before_the_end_of_input_are_answered(desk: Desk) -> None:
+    with desk.open() as client:
+        client.send(b"w000x\nr000\n")
+        client.sock.shutdown(socket.SHUT_WR)
+        client.expect(b"v000x\nv000x\n")
+        client.closed()
+
+
+def test_figures_count_what_happened(desk: Desk) -> None:
+    with desk.open() as client:
+        client.ask(b"r000\nw014x\nupepe\n", b"v000\na014x\nv0141/1/0\nvpepe\n")
+        client.ask(b"pwrong\n", b"exxx004\n")
+        client.closed()
+    found = desk.call(desk.server.figures)
+    assert found["slots_requests"] == 4
+    assert found["slots_events"] == 1
+    assert found["slots_logins_refused"] == 1
+    assert found["slots_connections"] == 1
+
+
+# --- TLS --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("tls")
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    openssl = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    made = ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*openssl, *made, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
+    return cert, key
+
+
+def test_behind_tls_all_is_the_same(pair: tuple[Path, Path]) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*pair)
+    trusting = ssl.create_default_context(cafile=str(pair[0]))
+    with Desk(slots_of(), tls=context) as desk:
+
+        def dial() -> Client:
+            return Client(trusting.wrap_socket(desk.open().sock, server_hostname="127.0.0.1"))
+
+        with desk.open() as plain:
+            plain.send(b"r000\n" * 100)  # no handshake at all
+            with dial() as client, dial() as other:
+                client.ask(b"w000x\nr000\n", b"v000x\nv000x\n")
+                other.ask(b"r0", b"exxx001\n")
+                client.ask(b"w014hi\n", b"a014hi\nv0142/2/0\n")
+                other.expect(b"a014hi\n")
+                other.ask(b"upepe\npwrong\n", b"vpepe\nexxx004\n")
+                other.closed()
+                desk.call(lambda: desk.server.follow("b"))
+                client.expect(b"exxx000b\n")
+                client.closed()
