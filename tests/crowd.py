@@ -431,7 +431,11 @@ def kill_agent(node: Node) -> None:
 
 
 def kill_all(node: Node) -> None:
-    """From the leaves to the agent: no guard outlives it and could still release."""
+    """From the leaves to the agent: no guard outlives it and could still release.
+
+    Nor does the agent, which stands still meanwhile: on a lease it would release what it sees to be gone.
+    """
+    stop_agent(node)
     tell_all(signal.SIGKILL, reversed(tree(node.pid)))
 
 

@@ -21,6 +21,8 @@ from primacy.election.messages import (
     Ack,
     Ahead,
     Beat,
+    FailsafeAck,
+    FailsafeBeat,
     FirstBallot,
     FirstBallotTaken,
     Message,
@@ -73,6 +75,8 @@ EVERY: tuple[Message, ...] = (
     Stale(ORIGIN, BIG, 9),
     Own(ORIGIN, BIG, "w" * 64, (BIG,) * 16),
     Own(ORIGIN, 1),
+    FailsafeBeat(ORIGIN, 2**53 - 1, BIG),
+    FailsafeAck(ORIGIN, 2**53 - 1, BIG, BIG),
 )
 
 
