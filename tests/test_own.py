@@ -30,6 +30,7 @@ from primacy.election.inputs import (
     Started,
     StepDown,
     WorkGone,
+    WorkStarted,
 )
 from primacy.election.messages import Origin, Own
 from primacy.election.model import Membership, Role, Seat
@@ -284,6 +285,33 @@ def test_the_end_of_a_node_ends_its_work_whatever_the_strategy_thinks() -> None:
 
 def test_what_it_raises_is_its_own_fault_and_said_so() -> None:
     settings = of_mapping({"election": {"strategy": "tests.own_strategies:Raising"}})
-    plugged = own_of(settings, seat_of(), Memory(None, ""), 0)
+    plugged = own_of(settings, seat_of(), Memory(None, ""), 0, 0)
     with pytest.raises(PrimacyError, match=r"the strategy tests.own_strategies:Raising raised IndexError: .*"):
         plugged.step(0, Started(1))
+
+
+def test_T2_a_token_that_does_not_grow_never_leads() -> None:
+    """Over restarts, and whatever the strategy before it was; kept before the start that it belongs to."""
+    settings = of_mapping({"election": {"strategy": "tests.own_strategies:Boastful"}})
+    times = ((0, Started(1)), (250, DeadlinePassed()), (500, DeadlinePassed()))
+    first = own_of(settings, seat_of(), Memory(None, ""), 0, 0)
+    effects = [effect for at_ms, given in times for effect in first.step(at_ms, given)]
+    kept = [effect.ballot for effect in effects if isinstance(effect, Persist)]
+    assert [ballot.token_max for ballot in kept] == [0, 1]
+    assert kinds(effects)[-2:] == [Persist, Start]
+    for memory, known in ((Memory(kept[-1], ""), 0), (Memory(None, ""), 17)):
+        again = own_of(settings, seat_of(), memory, known, 0)
+        for at_ms, given in times[:2]:
+            again.step(at_ms, given)
+        with pytest.raises(PrimacyError, match=r"leads with token 1, and (1|17) was seen in this election"):
+            again.step(*times[2])
+
+
+def test_a_start_whose_token_could_not_be_kept_is_no_leadership() -> None:
+    made = alone()
+    assert kinds(made.step(600, PersistFailed("full"))) == [Persist, Record]
+    assert made.view(600).role is not Role.LEADER
+    assert Start in kinds(made.step(750, DeadlinePassed())), "tried again"
+    made.step(760, WorkStarted(2))
+    made.step(770, PersistFailed("full"))
+    assert made.view(780).role is Role.LEADER, "what runs is not given up for a count of starts"

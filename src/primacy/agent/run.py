@@ -219,7 +219,8 @@ class Agent:
             memory = kept.load()
             if memory.lost:
                 self.log.warn(f"{kept.path} cannot be trusted: {memory.lost}; the strategy begins without it")
-            self.strategy = own_of(settings, seat, memory, self.clock.now_ms())
+            known = max((each.ballot.token_known for each in (voted, seen) if each.ballot is not None), default=0)
+            self.strategy = own_of(settings, seat, memory, known, self.clock.now_ms())
             return kept
         if is_ranked(settings):
             self.strategy = rank_of(settings, seat, self.remembered)
