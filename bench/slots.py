@@ -1,6 +1,6 @@
-"""The slot server beside redis: processor time per request, broadcasts to 1,000 clients, memory of idle connections.
+"""The slot server beside redis: time per request, broadcasts to 1,000 clients, idle connections; and failover.
 
-    python -m bench.slots [--rounds 7] [--only read,write,broadcast,idle] [--json]
+    python -m bench.slots [--rounds 7] [--only read,write,broadcast,idle,failover] [--json]
 
 Both servers stand on one core, the generator on the other; they take turns, round by round, and medians are compared.
 Processor time of the server is the scheduler's own account, so that whatever else this machine does matters little. The
@@ -25,8 +25,10 @@ from typing import NamedTuple
 
 from bench import processes
 from bench.report import Row, document, missed, spread, table
+from bench.slots_failover import Cluster
 
-PARTS = ("read", "write", "broadcast", "idle")
+PARTS = ("read", "write", "broadcast", "idle", "failover")
+BESIDE_REDIS = {"read", "write", "broadcast"}
 CONNECTIONS = 50
 DEPTHS = {1: 1 / 0.60, 16: 1 / 0.55}
 """Requests on their way on each connection, and how much processor time each may cost, as a ratio to redis."""
@@ -37,6 +39,8 @@ BROADCAST_RATIO = 2.0
 """Processor time of a delivery beside redis' PUBLISH: the `send` is the same, and most of it."""
 BROADCAST_LATE = 2.0
 """How much later the last client may have it. Wall time on a machine that others share: news, no promise."""
+FAILOVER = 0.5
+"""The default profile's share of the time that seed 000's own times take."""
 IDLE = 10_000
 IDLE_KIB = 12.0
 VALUE = b"a-value-of-20-bytes!"
@@ -275,6 +279,26 @@ def idleness(ours: Server) -> tuple[list[Row], dict[str, list[float]]]:
     return [row], {"idle_kib": [each_kib]}
 
 
+def failovers(rounds: int, folder: Path) -> tuple[list[Row], dict[str, list[float]]]:
+    """The default profile beside the one with seed 000's own times."""
+    clusters = {}
+    took: dict[str, list[float]] = {"lan": [], "ghoti": []}
+    try:
+        for profile in took:
+            (folder / profile).mkdir()
+            clusters[profile] = Cluster(folder / profile, profile)
+        for _ in range(rounds):
+            for profile, cluster in clusters.items():
+                took[profile].append(cluster.failover_ms())
+    finally:
+        for cluster in clusters.values():
+            cluster.end()
+    ratio = median(took["lan"]) / median(took["ghoti"])
+    what = "leader killed, three nodes of bully: until a client is answered"
+    row = Row("failover", what, spread(took["lan"]), f"profile ghoti {spread(took['ghoti'])}", ratio, FAILOVER)
+    return [row], {f"failover_{profile}_ms": values for profile, values in took.items()}
+
+
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
@@ -282,7 +306,7 @@ def run(parts: tuple[str, ...], rounds: int, folder: Path) -> tuple[list[Row], d
     rows: list[Row] = []
     raw: dict[str, list[float]] = {}
     ours = primacy(folder)
-    theirs = redis(folder) if set(parts) != {"idle"} else None
+    theirs = redis(folder) if set(parts) & BESIDE_REDIS else None
     cores = os.sched_getaffinity(0)
     if len(cores) > 1:
         os.sched_setaffinity(0, cores - {min(cores)})
@@ -302,7 +326,7 @@ def run(parts: tuple[str, ...], rounds: int, folder: Path) -> tuple[list[Row], d
                     sock.recv(100)
                 found = compared(ours, theirs, part, rounds)
             else:
-                found = idleness(ours)
+                found = idleness(ours) if part == "idle" else failovers(rounds, folder)
             rows += found[0]
             raw |= found[1]
     finally:
@@ -324,8 +348,8 @@ def main(words: list[str] | None = None) -> int:
         parser.error(f"there is no {unknown[0]!r}; there are {', '.join(PARTS)}")
     if args.rounds < 1:
         parser.error("rounds must be above 0")
-    if set(parts) != {"idle"} and shutil.which("redis-server") is None:
-        print("bench: redis-server is not here: install it, or say --only idle", file=sys.stderr)
+    if set(parts) & BESIDE_REDIS and shutil.which("redis-server") is None:
+        print("bench: redis-server is not here: install it, or say --only idle,failover", file=sys.stderr)
         return 4
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if "idle" in parts and hard < IDLE + 100:

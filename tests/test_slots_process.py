@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -136,3 +138,18 @@ def test_ctrl_c_ends_a_watch_with_130(tmp_path: Path) -> None:
         _, said = watching.communicate(timeout=LIMIT_S)
         assert watching.returncode == 130, said
         assert "Traceback" not in said
+
+
+def test_the_example_of_workers_runs_as_it_stands() -> None:
+    """Two at once: the second has the lock when the first has ended and its time is over; no job is done twice."""
+    examples = Path(__file__).parents[1] / "examples"
+    with served("--config", str(examples / "slots.yaml")) as found:
+        found.until("serves 4 slots")
+        call = [sys.executable, str(examples / "slots_worker.py"), f"127.0.0.1:{found.port}"]
+        pair = [subprocess.Popen(call, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+        said = [each.communicate(timeout=4 * LIMIT_S)[0] for each in pair]
+    for process, text in zip(pair, said, strict=True):
+        assert process.returncode == 0, text
+        assert re.search(r"did 5 jobs|lost the lock", text), text
+    done = [re.findall(rf"worker-{each.pid} does job (\d+)", text) for each, text in zip(pair, said, strict=True)]
+    assert not set(done[0]) & set(done[1])
