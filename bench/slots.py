@@ -258,8 +258,16 @@ def p99(values: list[float]) -> float:
     return sorted(values)[max(0, int(len(values) * 0.99) - 1)]
 
 
-def idleness(ours: Server) -> tuple[list[Row], dict[str, list[float]]]:
-    """What each connection costs that only stands there. Ours alone: what the kernel needs is the same for all."""
+def idleness(folder: Path) -> tuple[list[Row], dict[str, list[float]]]:
+    """What each connection costs that only stands there, of a fresh server. What the kernel needs is not counted."""
+    ours = primacy(folder)
+    try:
+        return weighed(ours)
+    finally:
+        ours.end()
+
+
+def weighed(ours: Server) -> tuple[list[Row], dict[str, list[float]]]:
     before_mib = processes.resident_mib(ours.process.pid)
     socks = []
     try:
@@ -293,9 +301,10 @@ def failovers(rounds: int, folder: Path) -> tuple[list[Row], dict[str, list[floa
     finally:
         for cluster in clusters.values():
             cluster.end()
-    ratio = median(took["lan"]) / median(took["ghoti"])
-    what = "leader killed, three nodes of bully: until a client is answered"
-    row = Row("failover", what, spread(took["lan"]), f"profile ghoti {spread(took['ghoti'])}", ratio, FAILOVER)
+    ratio = max(took["lan"]) / max(took["ghoti"])  # where in a beat of 2 s the kill falls decides the rest
+    what = "leader killed, three nodes of bully: until a client is answered, worst"
+    beside = f"profile ghoti {spread(took['ghoti'])}"
+    row = Row("failover", what, spread(took["lan"]), beside, ratio, FAILOVER, promise=False)
     return [row], {f"failover_{profile}_ms": values for profile, values in took.items()}
 
 
@@ -326,7 +335,7 @@ def run(parts: tuple[str, ...], rounds: int, folder: Path) -> tuple[list[Row], d
                     sock.recv(100)
                 found = compared(ours, theirs, part, rounds)
             else:
-                found = idleness(ours) if part == "idle" else failovers(rounds, folder)
+                found = idleness(folder) if part == "idle" else failovers(rounds, folder)
             rows += found[0]
             raw |= found[1]
     finally:
