@@ -48,14 +48,15 @@ setup-browser: ## Chromium of the distribution, for the tests of the dashboard, 
 screenshots: setup setup-browser ## a picture of each page, light and dark, wide and narrow, into screenshots/; the README's into docs/pictures/
 	@$(BIN)/python -m tests.screenshots screenshots
 
-peers: setup ## what the benchmarks compare with: etcd from Debian's packages (unpacked, not installed), PySyncObj
+peers: setup ## what the benchmarks compare with: etcd (Debian's packages, unpacked) and Redis, PySyncObj, redis-py
 	@[ -x .venv/peers/usr/bin/etcdctl ] || { command -v etcd && command -v etcdctl; } >/dev/null || { mkdir -p .venv/peers/deb && cd .venv/peers/deb && \
 	  { apt-get download -qq etcd-server etcd-client 2>/dev/null || { apt-get update -qq && apt-get download -qq etcd-server etcd-client; } >/dev/null 2>&1; } && \
 	  for package in *.deb; do dpkg -x "$$package" ..; done; } || \
 	  echo "etcd is not here and cannot be had: what compares with it is skipped, and says so"
-	@$(BIN)/python -c 'import pysyncobj' 2>/dev/null || \
+	@$(call debian,redis-server,command -v redis-server)
+	@$(BIN)/python -c 'import pysyncobj, redis' 2>/dev/null || \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.txt || \
-	  echo "PySyncObj cannot be installed: what compares with it is skipped, and says so"
+	  echo "PySyncObj and redis-py cannot be installed: what compares with them is skipped, and says so"
 
 examples: setup ## the packages that the programs in examples/ are run with
 	@$(BIN)/python -c 'import apscheduler, celery, django, fastapi, uvicorn' 2>/dev/null || \

@@ -24,7 +24,9 @@ from primacy.settings.timing import PROFILES, for_lease
 
 LEADS = re.compile(r"\bleads \(token \d+\)")
 NOTIFY = ("postgresql", "etcd")
-"""Stores that tell of a release."""
+"""Stores that tell of every change. SQLite tells of a release only."""
+QUIET_S = 0.05
+"""Before each bare trip. A release comes out of quiet as well; on a warm line a question takes a third."""
 STORES = ("sqlite", "postgresql", "mariadb", "etcd")
 
 
@@ -49,11 +51,11 @@ class Place:
             self.server.remove()
 
     def trips_ms(self, count: int = 50) -> tuple[list[float], list[float]]:
-        """Bare round trips on one connection: a question, and a write that is committed."""
+        """Bare round trips on one connection, each after a moment of quiet: a question, and a committed write."""
         ask_, write, close = self._bare()
         try:
             write(), ask_()
-            return [timed_ms(ask_) for _ in range(count)], [timed_ms(write) for _ in range(count)]
+            return [timed_ms(ask_, QUIET_S) for _ in range(count)], [timed_ms(write, QUIET_S) for _ in range(count)]
         finally:
             close()
 
@@ -93,6 +95,11 @@ class Place:
         run("INSERT INTO bare VALUES (0)")
         return lambda: run("SELECT 1"), lambda: run("UPDATE bare SET n = n + 1"), close
 
+    @property
+    def pid(self) -> int:
+        """Of the server; 0 if there is none."""
+        return self.server.process.pid if self.server is not None and self.server.process is not None else 0
+
     def statements(self) -> int | None:
         """What the server itself has counted so far; None if it does not."""
         if isinstance(self.server, servers.Postgres):
@@ -103,7 +110,8 @@ class Place:
         return None
 
 
-def timed_ms(call: Any) -> float:
+def timed_ms(call: Any, quiet_s: float) -> float:
+    time.sleep(quiet_s)
     began_ns = time.perf_counter_ns()
     call()
     return (time.perf_counter_ns() - began_ns) / 1e6

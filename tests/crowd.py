@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple
 
 from tests import stamp, switch
 from tests.guard_desk import ORDINARY, is_alive, state_of
+from tests.ports import free_ports
 
 from primacy.cli.new import write_secret
 from primacy.control.client import ask, find
@@ -41,17 +41,6 @@ import ctypes, signal, sys
 signal.signal(signal.SIGUSR1, lambda *_: ctypes.PyDLL(None).usleep(2_000_000))  # one call, the interpreter's lock held
 """
 """Said before the program itself: at SIGUSR1 the event loop, and every other thread, stands still for two seconds."""
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that are free now; held together, so that they differ."""
-    held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
-    for one in held:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
 
 
 def children(pid: int) -> list[int]:
@@ -442,7 +431,11 @@ def kill_agent(node: Node) -> None:
 
 
 def kill_all(node: Node) -> None:
-    """From the leaves to the agent: no guard outlives it and could still release."""
+    """From the leaves to the agent: no guard outlives it and could still release.
+
+    Nor does the agent, which stands still meanwhile: on a lease it would release what it sees to be gone.
+    """
+    stop_agent(node)
     tell_all(signal.SIGKILL, reversed(tree(node.pid)))
 
 

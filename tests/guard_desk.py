@@ -138,6 +138,11 @@ def cpu_ms_of(pid: int) -> float:
     return 1_000 * (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
+def wakes_of(pid: int) -> int:
+    """How often it has gone to sleep so far."""
+    return int(status_of(pid)["voluntary_ctxt_switches"])
+
+
 def status_of(pid: int) -> dict[str, str]:
     """The lines of its status; none if it is gone."""
     try:
@@ -161,6 +166,10 @@ class Deadlines(NamedTuple):
 
     def points(self) -> dict[str, int]:
         return {"term_at": self.term_at, "kill_at": self.kill_at, "deadman_at": self.deadman_at}
+
+
+def extension(points: Deadlines) -> bytes:
+    return EXTENSION.pack(EXTENSION_MARK, points.term_at, points.kill_at, points.deadman_at)
 
 
 class Watch:
@@ -200,6 +209,7 @@ class Desk:
         self.anyones_python = interpreter_for(NOBODY) if os.geteuid() == 0 else self.python
         self.news: list[dict[str, Any]] = []
         self.handles: list[int] = []
+        self.looked_at, self.pipe = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self.agent, self.agent_pid, self.guard_pid = self._start_agent()
         self.inbox = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.inbox.bind(("127.0.0.1", 0))
@@ -227,8 +237,12 @@ class Desk:
         socket.send_fds(self.socket, [json.dumps({"do": do, **more}).encode()], handles)
 
     def extend(self, points: Deadlines) -> None:
-        """As the agent does with every renewal."""
-        self.socket.send(EXTENSION.pack(EXTENSION_MARK, points.term_at, points.kill_at, points.deadman_at))
+        """As the agent does with every renewal: through the pipe. Raises `BlockingIOError` if it is full."""
+        os.write(self.pipe, extension(points))
+
+    def extend_by_packet(self, points: Deadlines) -> None:
+        """As it does when the pipe is full."""
+        self.socket.send(extension(points))
 
     def hear(self, *words: str, within_s: float = 5.0) -> dict[str, Any]:
         """The next packet; it must be one of these."""
@@ -242,6 +256,7 @@ class Desk:
         return news
 
     def hello(self, containment: str = "any") -> dict[str, Any]:
+        self.handles = [self.looked_at]
         self.say("hello", agent=self.agent_pid, lock=str(self.lock), containment=containment)
         return self.hear("ready")
 
@@ -330,6 +345,8 @@ class Desk:
         self.agent.stdout.close()
         self.socket.close()
         self.inbox.close()
+        os.close(self.pipe)
+        os.close(self.looked_at)
         wait_until(self._swept, within_s=30.0)
         shutil.rmtree(self.folder)
 

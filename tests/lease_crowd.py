@@ -18,16 +18,21 @@ from primacy.store import open_store, perform
 
 
 class LeaseCrowd(Crowd):
-    """`url`: where the lease is kept."""
+    """`url`: where the lease is kept. `speak`: they have a list and a secret, and so speak to each other as well."""
 
-    def __init__(self, folder: Path, url: str, names: str = "abc", profile: str = "lab", **more: Any) -> None:
-        self.url = url
+    def __init__(
+        self, folder: Path, url: str, names: str = "abc", profile: str = "lab", *, speak: bool = False, **more: Any
+    ) -> None:
+        self.url, self.speak = url, speak
         super().__init__(folder, names, profile, **more)
         self.timing = for_lease(PROFILES[profile])
 
     def file(self, name: str, profile: str = "", cluster: str = CLUSTER, **bound: int) -> Path:
+        ports = {**self.ports, **bound}
+        nodes = "".join(f'      {one}: {{addr: "127.0.0.1:{ports[one]}"}}\n' for one in self.names)
+        listed = f"  secret_file: secret\n  manager:\n    nodes:\n{nodes}" if self.speak else ""
         (self.folder / name).write_text(
-            f"cluster:\n  name: {cluster}\nelection:\n  strategy: lease\n  profile: {profile or self.profile}\n"
+            f"cluster:\n  name: {cluster}\n{listed}election:\n  strategy: lease\n  profile: {profile or self.profile}\n"
             f'  store: {{url: "{self.url}"}}\n{self.more}'
         )
         return self.folder / name

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable
 from typing import Any
+
+from tests.ports import free_ports
 
 from primacy.agent.cluster import ManagedCluster
 from primacy.election.events import Event
@@ -15,15 +16,6 @@ from primacy.settings import of_mapping
 USER, PASSWORD = "my_user", "my_pass"
 LIMIT_S = 30.0
 """For anything that is waited for: ten times what a busy machine needs."""
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody has now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def mapping(node: str, port: int, join: Any = (), **more: Any) -> dict[str, Any]:

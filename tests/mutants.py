@@ -16,6 +16,7 @@ from pathlib import Path
 
 from primacy.election.bully import BullyStrategy
 from primacy.election.effects import Persist, Send
+from primacy.election.events import Code
 from primacy.election.inputs import Init
 from primacy.election.lease import LeaseOptions, LeaseStrategy
 from primacy.election.messages import Release, VoteRequest
@@ -359,6 +360,13 @@ class HoldFromAnswer(LeaseStrategy):
         return now_ms
 
 
+class WaitsForNobody(LeaseStrategy):
+    """T2: the end of a start that was never done, for its token could not be saved, is waited for."""
+
+    def _disk_failed(self, now_ms, reason):
+        return self._step_down(Code.DISK_FAILED, "the token could not be saved") if self._lead else []
+
+
 class AnchorAtRequest(LeaseStrategy):
     """L3: the observation counts from the request."""
 
@@ -558,6 +566,7 @@ MUTANTS: tuple[Mutant, ...] = (
         leased("freeze", "store-other", "store-cut"),
         prepare=agreeing_walls,
     ),
+    Mutant("T2", "a start that was not done is waited for", lease(WaitsForNobody), leased("disk-full"), ("L1", "L2")),
     Mutant("L4", "unreleased row taken at once", lease(EverythingReleased), leased("stall")),
     Mutant("B2", "nobody yields", ranked(Stubborn), Plan("bully", 5, "lab", 1.0, ("partition",), draw=False), ("L1",)),
     Mutant(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.crowd import until
+from tests.ports import free_ports
 
 from primacy.control.client import ask, find
 from primacy.errors import NotReached
@@ -23,23 +23,6 @@ ROOT = Path(__file__).parents[1]
 TRIES = 5
 RELEASED = "leads no more: its work is confirmed gone and released"
 CLUSTER, ELECTION = "primacy", "main"
-
-
-def free_ports(count: int) -> list[int]:
-    """Free for datagrams and for connections; held together, so that they differ."""
-    held: list[socket.socket] = []
-    ports: list[int] = []
-    while len(ports) < count:
-        udp, tcp = (socket.socket(socket.AF_INET, kind) for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM))
-        held += [udp, tcp]
-        udp.bind(("127.0.0.1", 0))
-        port = udp.getsockname()[1]
-        with contextlib.suppress(OSError):
-            tcp.bind(("127.0.0.1", port))
-            ports.append(port)
-    for one in held:
-        one.close()
-    return ports
 
 
 class Node:

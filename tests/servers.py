@@ -14,7 +14,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -23,17 +22,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ports import free_port
 
 WITHIN_S = 60
 """How long a server may take to start on a busy machine."""
 REPORT = "PRIMACY_SERVERS_FILE"
 """Names the file in which the servers that ran are noted, for the last line of `make test`."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def find(program: str, *folders: str) -> str | None:

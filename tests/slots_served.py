@@ -11,14 +11,10 @@ import sys
 import threading
 from collections.abc import Iterator
 
+from tests.ports import free_port
 from tests.slots_desk import LIMIT_S, Client
 
 PRIMACY = [sys.executable, "-m", "primacy.cli.main"]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
 
 
 class Served:

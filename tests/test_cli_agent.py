@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.ports import free_ports
 
 from primacy.cli import main as entry
 from primacy.cli.new import write_secret
@@ -229,17 +230,6 @@ def test_watch_goes_on_until_it_is_stopped(node: Node) -> None:
 
 
 # --- three nodes ------------------------------------------------------------------------------------------------------
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that are free now; held together, so that they differ."""
-    held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
-    for one in held:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
 
 
 FILE = """

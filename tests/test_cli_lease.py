@@ -92,7 +92,7 @@ def test_which_store_is_meant(
         ("postgresql://bob@h/db", ['COLLATE "C"', 'GRANT SELECT, INSERT, UPDATE ON primacy_leases TO "bob"']),
         ("mysql://bob@h/db", ["ascii_bin", "GRANT SELECT, INSERT, UPDATE ON primacy_leases TO 'bob'@'%'"]),
         ("sqlite:///x.db", ["WITHOUT ROWID", "to write the file"]),
-        ("etcd://bob@h", ["readwrite primacy_leases/", "readwrite primacy_leases.released/"]),
+        ("etcd://bob@h", ["readwrite primacy_leases/"]),
     ],
 )
 def test_schema_needs_no_server(url: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,6 +127,19 @@ def test_the_schema_and_its_rights_suffice(kind: str, capsys: pytest.CaptureFixt
     assert desk.renew().done
     assert desk.release(seq=2).done
     desk.store.close()
+
+
+def test_the_schema_of_the_files_own_table_and_as_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("primacy.yaml").write_text("election: {store: {url: 'postgresql://app@host/db', table: ours}}\n")
+    code, out, _ = told(capsys, "schema")
+    assert (code, out.startswith("CREATE TABLE IF NOT EXISTS ours (")) == (0, True)
+    code, out, _ = told(capsys, "schema", "--table", "mine", "--json")
+    found = json.loads(out)
+    assert (code, found["store"], found["table"]) == (0, "postgresql", "mine")
+    assert 'ON mine TO "app"' in found["text"]
 
 
 def test_break_waits_until_the_old_work_is_dead(here: Place, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 from tests import stamp
+from tests.ports import free_ports
 
 from primacy.agent.state import claim
 from primacy.cli import main as entry
@@ -41,17 +42,6 @@ HOLD_MS = PROFILES[PROFILE].hold_ms - PROFILES[PROFILE].beat_ms
 """What is left of it at least, when a node is lost between two beats."""
 LONGEST_MS = PROFILES[PROFILE].promise_ms + 2 * PROFILES[PROFILE].spread_ms + 1_000
 """A split vote and a busy machine included."""
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that are free now; held together, so that they differ."""
-    held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
-    for one in held:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
 
 
 def file_of(ports: dict[str, int], name: str = "lab", profile: str = PROFILE, more: str = "") -> str:

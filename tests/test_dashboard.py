@@ -105,7 +105,7 @@ def test_two_leaders_in_two_parts_of_a_bully_cluster_are_shown_as_what_they_are(
     assert model["islands"] == [{"leader": "a", "nodes": ["a", "b"]}, {"leader": "c", "nodes": ["c", "d", "e"]}]
     [alarm] = model["alarms"]
     assert (alarm["code"], alarm["level"]) == ("islands", "warn")
-    assert alarm["text"].startswith("The network is divided: a and c lead, each in its part. bully promises one leader")
+    assert alarm["text"].startswith("a and c lead, each in its part of the network. bully promises one leader per part")
     assert model["head"]["at_most_one"] is False
 
 

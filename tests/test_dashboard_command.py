@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from tests.dashboard_feed import Feed
+from tests.ports import free_port
 
 from primacy.cli.dashboard import greeting, tunnel
 
@@ -40,13 +41,6 @@ def certificate(tmp_path: Path) -> tuple[str, str]:
     openssl = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", *made]
     subprocess.run(openssl, check=True, capture_output=True)
     return cert, key
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        assert isinstance(port, int)
-        return port
 
 
 def until(check: Callable[[], Any], within_s: float = 20) -> Any:

@@ -80,6 +80,13 @@ def test_the_readme_is_short_and_its_file_is_right(tmp_path: Path) -> None:
     assert settings.load(tmp_path / "example.yaml").election.strategy == "raft"
 
 
+def test_the_file_on_the_page_of_leases_is_accepted(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/leases.md").read_text(), re.DOTALL)
+    (tmp_path / "example.yaml").write_text(example)
+    found = settings.load(tmp_path / "example.yaml", "a")
+    assert (found.election.strategy, found.election.failsafe, settings.has_peers(found)) == ("lease", True, True)
+
+
 def test_the_page_of_settings_is_made_from_the_settings() -> None:
     found = (ROOT / "docs/config.md").read_text()
     assert found == config_page(), "run: python -m primacy.settings.page > docs/config.md"

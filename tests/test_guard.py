@@ -6,14 +6,19 @@ demands is in a function `holds_...`, so that the mutants at the end can be show
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
+import fcntl
 import json
 import os
 import signal
 import socket
 import stat
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +27,7 @@ from typing import Any
 import pytest
 from tests import stamp
 from tests.guard_desk import (
+    BOOT_MS,
     HOLD_MS,
     KILL_MS,
     LONG_MS,
@@ -38,8 +44,10 @@ from tests.guard_desk import (
     state_of,
     status_of,
     wait_until,
+    wakes_of,
 )
 
+from primacy.agent.guard_link import GuardLink
 from primacy.watchdog import guard_tree
 from primacy.watchdog.containment import containment_sentence, start_guard
 
@@ -216,6 +224,98 @@ def holds_extension_counts_by_its_instants(desk: Desk) -> None:
 
 def test_G1_an_extension_counts_by_its_instants_however_late_it_is_read(open_desk: OpenDesk) -> None:
     holds_extension_counts_by_its_instants(open_desk(OWN))
+
+
+def holds_through_the_pipe(desk: Desk) -> None:
+    """What came through the pipe while the guard slept keeps the command beyond all that the guard had read before."""
+    first = desk.order(s_ms=boot_ms() + 3 * BOOT_MS)
+    desk.hear("running")
+    wait_until_still(desk.guard_pid)
+    desk.extend(Deadlines.after(boot_ms() + LONG_MS))
+    desk.extend(first)
+    wait_until(lambda: boot_ms() > first.hold_at)
+    assert len(desk.commands()) == 1
+    before = desk.last_ms()
+    wait_until(lambda: desk.last_ms() > before)
+
+
+@pytest.mark.parametrize("mode", ["user", "capless"])
+def test_G1_extensions_through_the_pipe_are_read_in_time(open_desk: OpenDesk, mode: str) -> None:
+    holds_through_the_pipe(open_desk(mode))
+
+
+def test_an_extension_does_not_wake_the_guard(open_desk: OpenDesk) -> None:
+    desk = open_desk(OWN)
+    points = desk.start()
+    wakes = wait_until_still(desk.guard_pid)
+    for more_ms in range(500):
+        desk.extend(Deadlines.after(points.term_at + more_ms))
+    time.sleep(0.1)
+    assert wakes_of(desk.guard_pid) == wakes
+    desk.extend_by_packet(points)
+    wait_until(lambda: wakes_of(desk.guard_pid) > wakes)
+    assert desk.commands()
+
+
+def wait_until_still(pid: int) -> int:
+    """How often it has slept, once that does not change any more."""
+    seen = [-1]
+
+    def still() -> bool:
+        time.sleep(0.05)
+        seen.append(wakes_of(pid))
+        return seen[-1] == seen[-2]
+
+    wait_until(still)
+    return seen[-1]
+
+
+def test_G1_a_full_pipe_is_read_to_its_end_and_a_packet_counts_beside_it(open_desk: OpenDesk) -> None:
+    """The guard sleeps until the pipe is full; what is said by packet then, and what was said last, both count."""
+    desk = open_desk(OWN)
+    first = desk.order(s_ms=boot_ms() + BOOT_MS, deadman_at=boot_ms() + LONG_MS)
+    desk.hear("running")
+    desk.signal(signal.SIGSTOP, desk.guard_pid)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            desk.extend(first)
+    later = Deadlines.after(boot_ms() + LONG_MS)
+    desk.extend_by_packet(later)
+    wait_until(lambda: boot_ms() > first.kill_at)
+    desk.signal(signal.SIGCONT, desk.guard_pid)
+    before = desk.last_ms()
+    wait_until(lambda: desk.last_ms() > max(before, first.hold_at))
+    desk.extend(later)  # there is room again
+    assert desk.commands()
+
+
+def test_Q8_what_lies_in_the_pipe_of_an_ended_hold_reopens_nothing(open_desk: OpenDesk) -> None:
+    desk = open_desk(OWN)
+    points = desk.start("ignore-term", long=False)
+    wait_until(lambda: boot_ms() > points.term_at + 20)
+    later = Deadlines.after(boot_ms() + LONG_MS)
+    desk.extend(later)
+    desk.say("nonsense")  # wakes it
+    desk.hear("error", "exited")
+    desk.extend(later)
+    wait_until(lambda: not desk.commands())
+    assert desk.last_ms() <= points.hold_at
+
+
+@pytest.mark.parametrize("mode", ["weak", "capless"])
+def test_weak_orphans_that_end_are_reaped_while_extensions_come(open_desk: OpenDesk, mode: str) -> None:
+    """What the command leaves behind comes to the guard, which is woken by its alarm only."""
+    desk = open_desk(mode)
+    points = desk.order("escape", s_ms=boot_ms() + 6 * BOOT_MS)
+    desk.hear("running")
+    wait_until(lambda: len(desk.lives()) == 2)
+    (orphan,) = [pid for pid in desk.commands() if pid != desk.news[-1]["pid"]]
+    wait_until_still(desk.guard_pid)
+    desk.extend(Deadlines.after(points.hold_at + LONG_MS))
+    desk.signal(signal.SIGKILL, orphan)
+
+    wait_until(lambda: state_of(orphan) == "", within_s=30)
+    assert len(desk.commands()) == 1
 
 
 SLEEPS_AFTER_ITS_POLL = """
@@ -412,15 +512,10 @@ def test_G3_weak_what_outlives_a_killed_guard_keeps_the_next_start_away(open_des
 
 def test_G3_a_killed_keeper_is_replaced(open_desk: OpenDesk) -> None:
     desk = open_desk(OWN)
-    points = desk.start()
+    desk.start()
     (keeper,) = desk.named("primacy-lock")
     desk.signal(signal.SIGKILL, keeper)
-
-    def is_replaced() -> bool:
-        desk.extend(points)  # as the beats do: the guard looks when it is woken
-        return desk.named("primacy-lock") not in ([], [keeper])
-
-    wait_until(is_replaced)
+    wait_until(lambda: desk.named("primacy-lock") not in ([], [keeper]))
     assert desk.commands()
 
 
@@ -682,6 +777,34 @@ Guard.extend = extend
 """
 """Counted from when it is read, as if every renewal had left just then."""
 
+NOT_AT_TERM = """
+before = Guard.hear_extensions
+
+def hear_extensions(self, now):
+    if now < self.term_at:
+        before(self, now)
+        self.look_at = tree.NEVER_MS
+
+Guard.hear_extensions = hear_extensions
+"""
+"""Wakes at TERM only, and looks at the clock instead of the pipe."""
+
+LOOKS_TOO_LATE = """
+Guard.next_ms = lambda self: self.deadman_at + 20 if self.deadman_at else tree.NEVER_MS
+"""
+
+LAST_COUNTS = """
+def hear_extensions(self, now):
+    self.look_at = tree.NEVER_MS
+    if self.deadman_at:
+        with contextlib.suppress(BlockingIOError):
+            _, *points = [*EXTENSION.iter_unpack(os.read(self.extensions, 40 * EXTENSION.size))][-1]
+            self.term_at, self.kill_at, self.deadman_at = points
+            tree.arm_deadman(self.deadman, self.deadman_at)
+
+Guard.hear_extensions = hear_extensions
+"""
+
 MUTANTS: dict[str, tuple[Callable[[Desk], None], dict[str, str]]] = {
     "the timer is never armed": (
         holds_when_both_are_stopped,
@@ -702,6 +825,18 @@ MUTANTS: dict[str, tuple[Callable[[Desk], None], dict[str, str]]] = {
     "deadlines in the pipe are durations": (
         holds_extension_counts_by_its_instants,
         {"guard.py": RELATIVE},
+    ),
+    "the pipe is not read before a deadline is judged": (
+        holds_through_the_pipe,
+        {"guard.py": NOT_AT_TERM},
+    ),
+    "the pipe is looked at when the kernel's timer has gone off": (
+        holds_through_the_pipe,
+        {"guard.py": LOOKS_TOO_LATE},
+    ),
+    "an earlier instant in the pipe takes the place of a later one": (
+        holds_through_the_pipe,
+        {"guard.py": LAST_COUNTS},
     ),
     "nobody keeps the lock when guard and init die": (
         holds_lock_until_the_last_is_gone,
@@ -729,3 +864,34 @@ def test_a_command_that_is_killed_while_it_waits_for_its_byte_is_a_failure_and_n
     with run.line, theirs:
         assert run.hear_line()
     assert (run.phase, run.command_fd, run.command) == ("failed", -1, child.pid)
+
+
+def test_the_agents_link_uses_the_pipe_and_a_packet_when_that_is_full(tmp_path: Path) -> None:
+    """It never waits, and a guard that has not looked for long is woken."""
+
+    async def scene() -> None:
+        said: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        ended = asyncio.Event()
+        link = GuardLink(lambda _, packet: said.put_nowait(packet), lambda _: ended.set())
+        link.hello(str(tmp_path / "lock"), "any")
+        assert (await said.get())["is"] == "ready"
+        os.kill(link.process.pid, signal.SIGSTOP)
+        extended = 0
+        while not unread_bytes(link.socket):
+            link.extend(1, 2, 3)
+            extended += 1
+        assert extended > 1_000, "a guard that sleeps has room for minutes"
+        os.kill(link.process.pid, signal.SIGCONT)
+        while unread_bytes(link.socket):
+            await asyncio.sleep(0.001)
+        link.send({"do": "bye"})
+        await ended.wait()
+        link.extend(1, 2, 3)
+        assert said.empty(), said
+
+    asyncio.run(asyncio.wait_for(scene(), 30))
+
+
+def unread_bytes(line: socket.socket) -> int:
+    """What was sent and not read yet."""
+    return int(struct.unpack("i", fcntl.ioctl(line, termios.TIOCOUTQ, b"    "))[0])

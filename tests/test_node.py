@@ -17,6 +17,9 @@ from tests.crowd import until
 from tests.node_crowd import WITHIN_S, Node, NodeCrowd, node_crowd
 from tests.test_cli import Said, say  # noqa: F401
 
+from primacy.cli.call import Call
+from primacy.cli.dashboard import _nodes as dashboard_nodes
+
 Say = Callable[..., Said]
 
 
@@ -137,6 +140,8 @@ def test_a_leader_that_is_stopped_hands_over_in_order(crowd: NodeCrowd, say: Say
     table = say("cluster", "nodes", "--state-dir", root).out.splitlines()
     assert len(table) == 4
     assert [line.split()[:2] for line in table[1:]] == [[name, name.replace("-", ":")] for name in sorted(crowd.nodes)]
+    read, _ = dashboard_nodes(Call(), None, None, root, ())
+    assert len({where() for where in read}) == 3, "the dashboard reads all that run here"
     several = say("pause", "--state-dir", root)
     assert several.code == 2
     assert "several nodes run here: say primacy --node ID" in several.err
@@ -220,6 +225,10 @@ def test_a_node_waits_for_an_approval_in_manual_mode(tmp_path: Path, say: Say) -
         (["--rank", "id", "--algorithm", "raft", "--nodes", "localhost:5001"], "raft has no ranks"),
         (["--algorithm", "raft", "--nodes", "localhost:5001", "--profile", "ghoti"], "does not fit the strategy raft"),
         (["--leader", "--port", "0"], "0 is not in the range"),
+        (
+            ["--nodes", "localhost:5001", "--rank", "started"],
+            "election.rank = started: a node tells when",
+        ),
         (["--leader", "--cluster", "a/b"], "--cluster 'a/b': a name has letters"),
     ],
 )

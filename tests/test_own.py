@@ -11,7 +11,11 @@ from examples.rendezvous import Rendezvous
 from tests.test_cli import Said, say  # noqa: F401
 
 from primacy.agent.assemble import promised, refuse, refuse_node
+from primacy.agent.duty import DutyView
 from primacy.agent.owned import own_of
+from primacy.control import Snapshot
+from primacy.control.document import acts_as_leader
+from primacy.control.orders import order_of
 from primacy.election.effects import Effect, Persist, Record, Send, Start, Stop
 from primacy.election.events import Code
 from primacy.election.inputs import (
@@ -26,17 +30,19 @@ from primacy.election.inputs import (
     Started,
     StepDown,
     WorkGone,
+    WorkStarted,
 )
 from primacy.election.messages import Origin, Own
 from primacy.election.model import Membership, Role, Seat
 from primacy.election.own import HEARD_BEATS, REST_BEATS, Plugged
-from primacy.errors import PrimacyError, UsageError
+from primacy.errors import PrimacyError, Refused, UsageError
 from primacy.node.ballot import Memory
 from primacy.settings import of_mapping
 from primacy.settings.timing import RANK_PROFILES
 from primacy.sim.campaign import live_or_raised
 from primacy.sim.life import Plan
 from primacy.strategies import own_strategy, promise_of
+from primacy.watchdog.machine import State
 
 Say = Callable[..., Said]
 EXAMPLE = "examples.rendezvous:Rendezvous"
@@ -156,6 +162,25 @@ def test_contract_does_not_speak_for_it(say: Say, tmp_path: Path) -> None:  # no
     assert say("check", "f.yaml").code == 0
 
 
+def test_init_and_rejoin_are_about_ballots_of_raft() -> None:
+    shot = Snapshot(
+        settings=of_mapping({"election": {"strategy": EXAMPLE}}),
+        node="a",
+        view=alone().view(600),
+        duty=DutyView("none", State.RUNNING),
+        heard_ms={},
+        counters={},
+        now_ms=600,
+        wall_ms=0,
+        ending=False,
+    )
+    for name in ("init", "rejoin"):
+        with pytest.raises(Refused, match=f"{name} is about the ballots of raft"):
+            order_of(name, {}, shot)
+    assert acts_as_leader(shot._replace(at_most_one=False)), "where nothing is held, no hold is asked for"
+    assert not acts_as_leader(shot)
+
+
 # --- what the base sees to --------------------------------------------------------------------------------------------
 
 
@@ -260,6 +285,33 @@ def test_the_end_of_a_node_ends_its_work_whatever_the_strategy_thinks() -> None:
 
 def test_what_it_raises_is_its_own_fault_and_said_so() -> None:
     settings = of_mapping({"election": {"strategy": "tests.own_strategies:Raising"}})
-    plugged = own_of(settings, seat_of(), Memory(None, ""), 0)
+    plugged = own_of(settings, seat_of(), Memory(None, ""), 0, 0)
     with pytest.raises(PrimacyError, match=r"the strategy tests.own_strategies:Raising raised IndexError: .*"):
         plugged.step(0, Started(1))
+
+
+def test_T2_a_token_that_does_not_grow_never_leads() -> None:
+    """Over restarts, and whatever the strategy before it was; kept before the start that it belongs to."""
+    settings = of_mapping({"election": {"strategy": "tests.own_strategies:Boastful"}})
+    times = ((0, Started(1)), (250, DeadlinePassed()), (500, DeadlinePassed()))
+    first = own_of(settings, seat_of(), Memory(None, ""), 0, 0)
+    effects = [effect for at_ms, given in times for effect in first.step(at_ms, given)]
+    kept = [effect.ballot for effect in effects if isinstance(effect, Persist)]
+    assert [ballot.token_max for ballot in kept] == [0, 1]
+    assert kinds(effects)[-2:] == [Persist, Start]
+    for memory, known in ((Memory(kept[-1], ""), 0), (Memory(None, ""), 17)):
+        again = own_of(settings, seat_of(), memory, known, 0)
+        for at_ms, given in times[:2]:
+            again.step(at_ms, given)
+        with pytest.raises(PrimacyError, match=r"leads with token 1, and (1|17) was seen in this election"):
+            again.step(*times[2])
+
+
+def test_a_start_whose_token_could_not_be_kept_is_no_leadership() -> None:
+    made = alone()
+    assert kinds(made.step(600, PersistFailed("full"))) == [Persist, Record]
+    assert made.view(600).role is not Role.LEADER
+    assert Start in kinds(made.step(750, DeadlinePassed())), "tried again"
+    made.step(760, WorkStarted(2))
+    made.step(770, PersistFailed("full"))
+    assert made.view(780).role is Role.LEADER, "what runs is not given up for a count of starts"

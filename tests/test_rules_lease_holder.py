@@ -29,6 +29,7 @@ from primacy.election.lease_state import list_hash
 from primacy.election.messages import FailsafeAck, FailsafeBeat, Origin
 from primacy.election.model import TOKEN_MAX, Kind, Member, Membership, Role
 from primacy.election.store import Look, ReleaseRow, Renew, StoreAnswer, Take, holder_id
+from primacy.settings.timing import for_lease
 
 # --- L7: failsafe -----------------------------------------------------------------------------------------------------
 
@@ -121,6 +122,30 @@ def test_L7_the_failsafe_keeps_the_leadership_for_the_whole_outage_and_no_longer
     desk.store.stop()
     while not only(desk.log, Stop):
         desk.answer() if desk.asked else desk.wake()
+
+
+def test_L7_a_store_that_hangs_is_noticed_before_term() -> None:
+    """No answer ever comes, so that nothing fails before its limit; the times are those that run."""
+    desk = Desk(failsafe=TRIO)
+    desk.machine.timing = for_lease(LAN)
+    desk.lead()
+    while desk.now < 10 * LAN.hold_ms:
+        desk.asked.clear()
+        for sent in only(desk.wake(), Send):
+            desk.tell(ack(sent.message, sent.to))
+    assert not only(desk.log, Stop)
+    assert desk.codes().count(Code.FAILSAFE) == 1, "recorded once"
+    assert "b, c agree that it goes on meanwhile" in desk.waits()
+
+
+def test_L7_nobody_is_asked_while_the_store_answers_in_time() -> None:
+    desk = Desk(failsafe=TRIO)
+    desk.machine.timing = for_lease(LAN)
+    desk.lead()
+    while desk.now < 10 * LAN.hold_ms:
+        desk.answer(desk.now + 100) if desk.asked else desk.wake()
+    assert not only(desk.log, Send)
+    assert not only(desk.log, Stop)
 
 
 def test_L7_an_ack_counts_for_that_node_as_a_changed_row() -> None:

@@ -61,6 +61,7 @@ def test_status_why_and_orders_work_as_elsewhere(two: LeaseCrowd, say: Say) -> N
     assert (rows[first.node]["role"], rows[first.node]["token"]) == ("leader", first.token)
     assert 0 < rows[first.node]["hold_left_ms"] <= two.timing.hold_ms
     assert rows[waits.name]["role"] == "follower"
+    assert (rows[first.node]["health"], rows[first.node]["duty"]["state"]) == ("?", "?"), "the row does not say"
     assert seen["acting"] == [], "whether the other's command runs is not in the row"
     shown = say("status", "--state-dir", str(waits.state), "--config", str(two.folder / "primacy.yaml"))
     assert f"node {first.node} holds the lease; whether its command runs, primacy status says there" in shown.out
@@ -331,7 +332,7 @@ def test_what_cannot_be_is_refused_with_the_reason(say: Say, tmp_path: Path) -> 
         "election: {strategy: lease, failsafe: true, store: {url: 'sqlite:///f.db'}}\n"
     )
     done = say("run", "--config", "f.yaml", "--node", "a", "--state-dir", str(tmp_path / "s"), "--", "true")
-    assert (done.code, "does not know it" in done.err) == (2, True)
+    assert (done.code, "needs cluster.secret_file" in done.err) == (2, True)
 
 
 def test_a_relative_file_of_a_store_counts_from_the_settings(tmp_path: Path, say: Say) -> None:  # noqa: F811

@@ -16,6 +16,7 @@ from primacy.election.store import Look, ReleaseRow, Renew, StoreAnswer, Take
 from primacy.store import StoreThread
 from primacy.store.batch import TAKES_MAX
 from primacy.store.memory import MemoryStore, MemoryTable
+from primacy.store.port import News
 
 WITHIN_S = 5
 
@@ -171,21 +172,123 @@ def test_a_closed_port_hears_nothing_more(thread: StoreThread, gate: Gate) -> No
     assert heard == []
 
 
-def test_news_reaches_the_ports_of_that_name_only(thread: StoreThread, table: MemoryTable) -> None:
-    holder = MemoryStore(table)
-    holder.take([Take("job", 0, 0, table.server, row())])
-    news: queue.Queue[str] = queue.Queue()
-    answers: queue.Queue[StoreAnswered] = queue.Queue()
-    for name in ("job", "other"):
-        thread.port(name, answers.put, lambda name=name: news.put(name)).ask(1, Look(name))  # type: ignore[misc]
-        answers.get(timeout=WITHIN_S)
-    holder.renew([Renew("job", "a#1", 10, 1, table.server)])
+class Watcher:
+    """A port of the thread that listens, and what it was told."""
+
+    def __init__(self, thread: StoreThread, name: str) -> None:
+        self.news: queue.Queue[None] = queue.Queue()
+        self.answers: queue.Queue[StoreAnswered] = queue.Queue()
+        self.name, self.number = name, 0
+        self.port = thread.port(name, self.answers.put, lambda: self.news.put(None))
+
+    def look(self) -> StoreAnswer:
+        self.number += 1
+        self.port.ask(self.number, Look(self.name))
+        found = self.answers.get(timeout=WITHIN_S)
+        assert found.number == self.number
+        return found.answer
+
+
+def watcher_of(thread: StoreThread, table: MemoryTable, name: str = "job") -> Watcher:
+    found = Watcher(thread, name)
+    found.look()
     deadline = threading.Event()
     while not table.watchers and not deadline.wait(0.01):
         continue
-    holder.release([ReleaseRow("job", "a#1", 10, 2)])
-    assert news.get(timeout=WITHIN_S) == "job"
-    assert news.empty()
+    return found
+
+
+def test_news_reaches_the_ports_of_that_name_only(thread: StoreThread, table: MemoryTable) -> None:
+    holder = MemoryStore(table)
+    holder.take([Take("job", 0, 0, table.server, row())])
+    job, other = watcher_of(thread, table), watcher_of(thread, table, "other")
+    holder.release([ReleaseRow("job", "a#1", 10, 1)])
+    job.news.get(timeout=WITHIN_S)
+    assert other.news.empty()
+
+
+def test_L3_a_look_because_of_news_is_answered_by_it(thread: StoreThread, gate: Gate, table: MemoryTable) -> None:
+    """A watcher of a holder that is well asks the store nothing, and counts from the newest renewal."""
+    holder = MemoryStore(table)
+    holder.take([Take("job", 0, 0, table.server, row())])
+    watcher = watcher_of(thread, table)
+    performed = thread.counts.performed
+    for seq in (1, 2, 3):
+        holder.renew([Renew("job", "a#1", 10, seq, table.server)])
+        watcher.news.get(timeout=WITHIN_S)
+        assert watcher.look() == StoreAnswer(ok=True, row=table.rows["job"], server=table.server)
+    assert (thread.counts.performed, thread.counts.told) == (performed, 3)
+    table.rows["job"] = table.rows["job"]._replace(seq=9)  # and nobody tells
+    assert watcher.look().row == table.rows["job"], "news answers one look, and no more"
+    assert thread.counts.performed == performed + 1
+
+
+def test_L3_the_store_itself_is_looked_at_once_in_a_hold(gate: Gate, table: MemoryTable) -> None:
+    """Whatever is wrong with the news must show."""
+    clock = HandClock()
+    thread = StoreThread(gate, 1_000, clock=clock)
+    holder = MemoryStore(table)
+    holder.take([Take("job", 0, 0, table.server, row())])
+    watcher = watcher_of(thread, table)
+    performed = thread.counts.performed
+    for seq in range(1, 9):
+        clock.ms += 500
+        holder.renew([Renew("job", "a#1", 10, seq, table.server)])
+        watcher.news.get(timeout=WITHIN_S)
+        watcher.look()
+    assert (thread.counts.performed, thread.counts.told) == (performed + 1, 7)
+    holder.renew([Renew("job", "a#1", 10, 9, table.server)])
+    watcher.news.get(timeout=WITHIN_S)
+    clock.ms += 1_001
+    watcher.look()
+    assert thread.counts.told == 7, "stale news is no answer"
+    thread.close()
+
+
+class Nameless(MemoryStore):
+    """Like SQLite: it says that there is something to see, and not where."""
+
+    def news(self) -> list[News]:
+        return [News("")] if super().news() else []
+
+
+def test_news_without_a_name_makes_all_look_but_not_all_the_time(table: MemoryTable) -> None:
+    clock = HandClock()
+    thread = StoreThread(Nameless(table), 1_000, clock=clock)
+    holder = MemoryStore(table)
+    holder.take([Take("job", 0, 0, table.server, row())])
+    watchers = [watcher_of(thread, table, f"other{n}") for n in range(3)]
+    for seq, heard in ((1, True), (2, False), (3, True)):
+        holder.renew([Renew("job", "a#1", 10, seq, table.server)])
+        for watcher in watchers if heard else ():
+            watcher.news.get(timeout=WITHIN_S)
+        watchers[0].look()  # what came before it has been heard
+        assert all(watcher.news.empty() for watcher in watchers)
+        clock.ms += 2 if heard else 1
+    thread.close()
+
+
+def test_what_was_told_before_a_failure_is_forgotten(thread: StoreThread, table: MemoryTable) -> None:
+    holder = MemoryStore(table)
+    holder.take([Take("job", 0, 0, table.server, row())])
+    watcher, other = watcher_of(thread, table), watcher_of(thread, table, "other")
+    holder.renew([Renew("job", "a#1", 10, 1, table.server)])
+    watcher.news.get(timeout=WITHIN_S)
+    table.up = False
+    assert not other.look().ok
+    assert not watcher.look().ok
+    assert thread.counts.told == 0
+
+
+class HandClock:
+    def __init__(self) -> None:
+        self.ms = 1_000_000
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def wall_ms(self) -> int:
+        return self.ms
 
 
 def test_a_fork_leaves_the_child_without_it(thread: StoreThread, table: MemoryTable) -> None:

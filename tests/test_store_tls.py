@@ -17,6 +17,7 @@ from tests.store_desk import Desk
 
 from primacy.election.store import StoreAnswer
 from primacy.store import open_store
+from primacy.store.port import News
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed here")
 
@@ -143,13 +144,19 @@ def test_etcd_by_TLS_with_a_user(tmp_path: Path) -> None:
         desk = Desk(open_store(f"etcds://app:p%20w@{where}"))
         assert desk.take().done
         assert desk.renew().done
-        store: Any = desk.store
+        watcher = Desk(open_store(f"etcds://app:p%20w@{where}"))
+        watcher.look()
+        store: Any = watcher.store
         assert store.listen() >= 0
         assert desk.release(seq=2).done
         import select
 
-        assert select.select([store.listen()], [], [], 5)[0]
-        assert store.news() == ["job"]
+        told: list[News] = []
+        while not told:
+            assert select.select([store.listen()], [], [], 30)[0]
+            told = store.news()
+        assert told == [News("job", watcher.look())]
+        desk.store.close()
         store.close()
         for wrong in (f"etcds://app:guessed@{where}", f"etcds://{where}"):
             answer = asked(wrong)

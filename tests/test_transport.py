@@ -14,12 +14,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.ports import free_ports
 
 from primacy.cli.new import write_secret
 from primacy.election.messages import (
     Ack,
     Ahead,
     Beat,
+    FailsafeAck,
+    FailsafeBeat,
     FirstBallot,
     FirstBallotTaken,
     Message,
@@ -72,6 +75,8 @@ EVERY: tuple[Message, ...] = (
     Stale(ORIGIN, BIG, 9),
     Own(ORIGIN, BIG, "w" * 64, (BIG,) * 16),
     Own(ORIGIN, 1),
+    FailsafeBeat(ORIGIN, 2**53 - 1, BIG),
+    FailsafeAck(ORIGIN, 2**53 - 1, BIG, BIG),
 )
 
 
@@ -299,16 +304,6 @@ class Pair:
         for end in self.ends.values():
             end.close()
             end.close()
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
-    for one in held:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
 
 
 def play(story: Callable[[Pair], Awaitable[None]], kind: str = "udp") -> None:

@@ -20,7 +20,7 @@ from primacy.election.model import Kind, Member, Membership, Seat
 from primacy.election.raft import RaftOptions, RaftStrategy
 from primacy.errors import Unsafe, UsageError
 from primacy.node.ballot import Memory
-from primacy.settings import config_hash, membership_rows, timing_of
+from primacy.settings import config_hash, has_peers, membership_rows, timing_of
 from primacy.settings.loading import host_name
 from primacy.settings.schema import Settings
 from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, Timing
@@ -73,24 +73,30 @@ def _refuse_lease(settings: Settings) -> None:
             "election.store.url = memory: is within one process, and nobody else could see the lease; on one machine "
             "use a file, sqlite:///leases.db"
         )
-    if settings.election.failsafe:
-        raise UsageError("election.failsafe = true: this version does not know it; leave it out")
+    if settings.election.failsafe and not settings.cluster.secret_file:
+        raise UsageError(
+            "election.failsafe = true needs cluster.secret_file, for the nodes speak to each other while the store is "
+            "away; make one with: primacy keygen"
+        )
+    if has_peers(settings):
+        _refuse_cluster(settings)
 
 
 def _refuse_cluster(settings: Settings) -> None:
     cluster = settings.cluster
     names = ", ".join(sorted(cluster.manager.nodes))
-    if not settings.node:
+    if settings.node not in cluster.manager.nodes:
         raise UsageError(f"which node is this? Say --node with one of {names}; the host's name is none of them")
     if not cluster.secret_file:
         raise UsageError("cluster.secret_file is missing, and nodes of one cluster need a secret: primacy keygen")
 
 
 def is_alone(settings: Settings) -> bool:
-    """One node, which speaks to nobody; so is each node on a lease. Whoever has a manager may be joined."""
-    if is_ranked(settings):
-        return False
-    return settings.election.strategy == "lease" or len(membership_rows(settings)) == 1
+    """One node, which speaks to nobody; so is each node on a lease that is given no list and no secret.
+
+    Whoever has a manager may be joined.
+    """
+    return not is_ranked(settings) and not has_peers(settings)
 
 
 def seat_of(settings: Settings) -> Seat:
@@ -150,7 +156,8 @@ def lease_of(
         )
     known = max(token_max, memory.ballot.token_max if memory.ballot is not None else 0)
     timing = holding_times(settings)
-    options = LeaseOptions(settings.election.name, known, dead=dead, look_every_ms=timing.look_ms)
+    failsafe = seat.membership.voters if settings.election.failsafe else ()
+    options = LeaseOptions(settings.election.name, known, dead=dead, failsafe=failsafe, look_every_ms=timing.look_ms)
     return LeaseStrategy(seat, timing, options)
 
 

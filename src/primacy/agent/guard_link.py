@@ -2,7 +2,8 @@
 
 A guard is started before it is needed, so that no start of an interpreter stands between an election and the work. It
 runs as a plain script, not through this package: what it does not load, it need not carry. Each packet is one JSON
-object, but for the extensions, which come with every beat; all times are absolute milliseconds of CLOCK_BOOTTIME.
+object; all times are absolute milliseconds of CLOCK_BOOTTIME. Extensions, which come with every beat, go through a pipe
+at which the guard does not wait: it looks there in time by itself.
 
 Whoever loses either the process or the pipe has lost the guard (Q8).
 """
@@ -49,18 +50,40 @@ class GuardLink:
         self._over = False
         self._writes = False
         """The loop says when the socket takes more."""
-        self.process, self.socket = start_guard()
+        self._looked_at, self._pipe = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            self.process, self.socket = start_guard()
+        except OSError:
+            os.close(self._looked_at)
+            os.close(self._pipe)
+            raise
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
         self.socket.setblocking(False)
         self._pidfd = os.pidfd_open(self.process.pid)
         self._loop.add_reader(self._pidfd, self._process_ended)
         self._loop.add_reader(self.socket, self._readable)
 
+    def hello(self, lock: str, containment: str) -> None:
+        """First of all, and with the guard's end of the pipe."""
+        handle, self._looked_at = self._looked_at, -1
+        self.send({"do": "hello", "agent": os.getpid(), "lock": lock, "containment": containment}, handle)
+
     def extend(self, term_at_ms: int, kill_at_ms: int, deadman_at_ms: int) -> None:
-        """Dropped if the guard is slow to read: a later one will say more. One that is gone will be found gone."""
-        if not self._over and not self._unsent:
-            with contextlib.suppress(OSError):
-                self.socket.send(EXTENSION.pack(EXTENSION_MARK, term_at_ms, kill_at_ms, deadman_at_ms))
+        """Never waits. A full pipe means that the guard did not look for long: then a packet wakes it.
+
+        If that cannot be sent either, it is dropped: a later one will say more. One that is gone will be found gone.
+        """
+        if self._over:
+            return
+        extension = EXTENSION.pack(EXTENSION_MARK, term_at_ms, kill_at_ms, deadman_at_ms)
+        try:
+            os.write(self._pipe, extension)
+        except BlockingIOError:
+            if not self._unsent:
+                with contextlib.suppress(OSError):
+                    self.socket.send(extension)
+        except BrokenPipeError:
+            pass
 
     def send(self, packet: dict[str, Any], handle: int = -1) -> None:
         """In order. Not with the quicker encoder: an environment may have bytes that are no text.
@@ -137,6 +160,8 @@ class GuardLink:
         self._loop.remove_writer(self.socket)
         self.socket.close()
         os.close(self._pidfd)
+        os.close(self._pipe)
+        _drop(self._looked_at)
         self.process.wait()
 
     def _forget_unsent(self) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import os
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, assert_never
@@ -288,7 +287,7 @@ class ProcessDuty:
             self.boss.complain(f"no guard process could be started: {error.strerror}")
             self._spare_later(AGAIN_S)
             return
-        self.spare.send({"do": "hello", "agent": os.getpid(), "lock": self.lock.path, "containment": self.require})
+        self.spare.hello(self.lock.path, self.require)
 
     def _spare_later(self, after_s: float) -> None:
         asyncio.get_running_loop().call_later(after_s, self._keep_spare)

@@ -219,7 +219,8 @@ class Agent:
             memory = kept.load()
             if memory.lost:
                 self.log.warn(f"{kept.path} cannot be trusted: {memory.lost}; the strategy begins without it")
-            self.strategy = own_of(settings, seat, memory, self.clock.now_ms())
+            known = max((each.ballot.token_known for each in (voted, seen) if each.ballot is not None), default=0)
+            self.strategy = own_of(settings, seat, memory, known, self.clock.now_ms())
             return kept
         if is_ranked(settings):
             self.strategy = rank_of(settings, seat, self.remembered)
@@ -546,7 +547,7 @@ class Agent:
 
     def snapshot(self) -> Snapshot:
         now_ms, duty = self.clock.now_ms(), self.duty.view()
-        talk, transport = self.correspondence, self.transport
+        transport = self.transport
         return Snapshot(
             settings=self.settings,
             node=self.node,
@@ -560,7 +561,7 @@ class Agent:
             health=self.care.health.sentence,
             containment=containment_sentence(duty.containment, duty.containment_why) if duty.containment else "",
             approval_term=self.gate.approval_term,
-            others=talk.others if talk is not None else self._in_store(now_ms),
+            others=self._others(now_ms),
             troubles=transport.troubles if transport is not None else (),
             config=self.strategy.seat.membership.hash,
             boot=self.strategy.seat.boot,
@@ -585,19 +586,21 @@ class Agent:
         counted = dict(self.duty.counters())
         if self.transport is not None:
             counted.update(self.transport.counters)
-        elif self.stored is not None:
+        if self.stored is not None:
             counted.update(self.stored.counters)
         return counted
 
     def _heard_ms(self, now_ms: int) -> dict[str, int]:
         if isinstance(self.strategy, LeaseStrategy):
-            return {name: now_ms - heard.at_ms for name, heard in self._in_store(now_ms).items()}
+            return {name: now_ms - heard.at_ms for name, heard in self._others(now_ms).items()}
         return {name: now_ms - at_ms for name, at_ms in self.strategy.heard.items()}
 
-    def _in_store(self, now_ms: int) -> dict[str, Heard]:
-        if not isinstance(self.strategy, LeaseStrategy):
-            return {}
-        return seen_in_store(self.strategy, now_ms, self.duty.view().kind)
+    def _others(self, now_ms: int) -> dict[str, Heard]:
+        """What each says of itself; of the holder of a lease, if it says nothing, what its row says."""
+        told = self.correspondence.others if self.correspondence is not None else {}
+        if isinstance(self.strategy, LeaseStrategy):
+            return {**seen_in_store(self.strategy, now_ms, self.duty.view().kind), **told}
+        return told
 
     def changing(self) -> tuple[Any, ...]:
         """What is worth telling the others soon, without the cost of a snapshot."""

@@ -52,7 +52,11 @@ def _several(ctx: click.Context, param: click.Parameter, value: tuple[str, ...])
     metavar="S",
     help="bully, ring, raft, lease, or your own as package.module:Class; default: bully.",
 )
-@click.option("--rank", type=click.Choice(RANKS), help="Who is higher (bully, ring); default: started, the youngest.")
+@click.option(
+    "--rank",
+    type=click.Choice(RANKS),
+    help="Who is higher (bully, ring); default: started, the youngest; id with --nodes.",
+)
 @click.option("--profile", metavar="P", help=f"Times: {', '.join(RANK_PROFILES)}; default: lan.")
 @click.option("--store", metavar="URL", help="lease: the database, such as postgresql://host/db or sqlite:///f.")
 @click.option("--secret-file", metavar="FILE", help="The cluster's secret; needed if nodes are on several machines.")
@@ -128,6 +132,9 @@ def _check(settings: Settings) -> None:
     problems = [wrong] if wrong else list(Checks(settings, {}).problems())
     if problems:
         raise SettingsError(problems)
+
+
+node.add_command(status)
 
 
 @node.command()

@@ -39,6 +39,8 @@ SECRET = "secret"
 LOOPBACK = re.compile(r"localhost|127\.[0-9.]+|\[::1\]|::1")
 RANK = "started"
 """Seed 003: whoever was started last ranks highest."""
+RANK_OF_LIST = "id"
+"""A fixed list does not say when its nodes were started."""
 
 
 class Said(NamedTuple):
@@ -159,7 +161,7 @@ def _without_file(said: Said) -> Settings:
         joined = [_address(each, "--join") for each in said.join]
         cluster["manager"] = {"type": "join_server", "addr": own, "join": joined}
     if strategy in ("bully", "ring"):
-        election["rank"] = said.rank or RANK
+        election["rank"] = said.rank or (RANK_OF_LIST if listed else RANK)
     root = state_root(Settings(state_dir=os.path.abspath(said.state_dir) if said.state_dir else ""), os.environ, _uid())
     if strategy != "lease":
         cluster["secret_file"] = _secret(said, root, [own, *listed.values(), *said.join])

@@ -17,7 +17,7 @@ from primacy.election.events import Code
 from primacy.election.inputs import Init, Input, Pause, Rejoin, Resume, StepDown
 from primacy.election.model import Kind, Role
 from primacy.errors import Refused, UsageError
-from primacy.settings import membership_rows
+from primacy.settings import has_peers, membership_rows
 from primacy.settings.schema import NAME_PATTERN, SPAN_MS_MAX
 
 TO_LEADER = ("step-down", "transfer")
@@ -29,26 +29,28 @@ NAMES_MAX = 64
 BY_CHARS_MAX = 100
 """A user's name, with the machine's."""
 DETAIL_CHARS_MAX = 200
+FRESH_MS = 3_000
+"""How old a node's last word about itself may be for it to count as heard: it says one every second."""
 
 
 def target_of(name: str, body: dict[str, Any], shot: Snapshot) -> str:
     """The other node that this order is for; empty if it is for this one. Raises `UsageError` for one not listed."""
-    if shot.settings.election.strategy == "lease":
+    if shot.settings.election.strategy == "lease" and not has_peers(shot.settings):
         return _on_a_lease(name, body, shot)
+    listed = [each for each, _, _ in shot.listed or membership_rows(shot.settings)]
     if name in TO_LEADER:
-        leads = shot.view.role is Role.LEADER
+        leads = shot.view.role is Role.LEADER or shot.view.leader not in listed
         return "" if leads or shot.view.leader == shot.node else shot.view.leader
     node = body.get("node")
     if name not in TO_NODE or node is None or node == shot.node:
         return ""
-    listed = [each for each, _, _ in membership_rows(shot.settings)]
     if node not in listed:
         raise UsageError(f"node = {str(node)[:80]}: no node of this cluster; there are {', '.join(listed)}")
     return str(node)
 
 
 def _on_a_lease(name: str, body: dict[str, Any], shot: Snapshot) -> str:
-    """Nodes on a lease look at a store and do not speak to each other: no order can be passed on."""
+    """Nodes on a lease without a list look at a store and do not speak to each other: no order can be passed on."""
     node = body.get("node")
     if name in TO_NODE and node not in (None, shot.node):
         raise Refused(
@@ -70,14 +72,20 @@ def order_of(name: str, body: dict[str, Any], shot: Snapshot) -> Order:
     """Raises `UsageError` for a request that makes no sense, `Refused` for one that cannot be done now."""
     if shot.ending:
         raise Refused(f"node {shot.node} is stopping and takes no orders any more")
-    if shot.settings.election.strategy == "lease" and name in NOT_ON_A_LEASE:
+    by_name = name == "transfer" and has_peers(shot.settings)
+    if shot.settings.election.strategy == "lease" and name in NOT_ON_A_LEASE and not by_name:
         raise Refused(NOT_ON_A_LEASE[name])
+    if shot.settings.election.strategy != "raft" and name in ("init", "rejoin"):
+        raise Refused(
+            f"{name} is about the ballots of raft, and election.strategy is {shot.settings.election.strategy}"
+        )
     return ORDERS[name](body, shot)
 
 
 NOT_ON_A_LEASE = {
     "transfer": "a lease goes to whoever takes it first, and its nodes do not speak to each other, so that none can be "
-    "named; primacy step-down on the node that leads lets the others go first",
+    "named (unless cluster.manager.nodes and cluster.secret_file are given); primacy step-down on the node that leads "
+    "lets the others go first",
     "init": "a lease needs no first start: its row in the store is made by whoever uses the name first",
     "rejoin": "nodes on a lease remember nothing for each other; there is nothing to rejoin",
 }
@@ -102,9 +110,11 @@ def _transfer(body: dict[str, Any], shot: Snapshot) -> Input:
     _must_lead(shot, f"transfer {to}")
     if kinds[to] != Kind.VOTER:
         raise Refused(f"node {to} is a {kinds[to]}, and cannot lead")
-    if to not in shot.view.alive:
-        raise Refused(f"node {to} is not heard, and cannot take over; see: primacy status")
     heard = shot.others.get(to)
+    on_lease = shot.settings.election.strategy == "lease"  # which knows of no others by itself
+    fresh = heard is not None and on_lease and shot.now_ms - heard.at_ms <= FRESH_MS
+    if to not in shot.view.alive and not fresh:
+        raise Refused(f"node {to} is not heard, and cannot take over; see: primacy status")
     if heard is not None and (unable := _unable(heard.summary)):
         raise Refused(f"node {to} {unable}, and cannot take over; nothing was stopped")
     return StepDown(successor=to, reason="an operator asked for it")

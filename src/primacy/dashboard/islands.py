@@ -43,8 +43,8 @@ def explained(strategy: str, found: Sequence[Island]) -> str:
     """What it is, and what ends it."""
     leaders = " and ".join(each.leader for each in found)
     return (
-        f"The network is divided: {leaders} lead, each in its part. {strategy} promises one leader per part, no more; "
-        "they become one when the parts meet. Where two must never act at once, use raft or lease."
+        f"{leaders} lead, each in its part of the network. {strategy} promises one leader per part, no more; they "
+        "become one when the parts meet. Where two must never act at once, use raft or lease."
     )
 
 

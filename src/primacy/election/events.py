@@ -56,6 +56,7 @@ class Code(StrEnum):
     OTHER_SERVER = "other-server"
     NEW_NAME = "new-name"
     EARLIER_GONE = "earlier-gone"
+    FAILSAFE = "failsafe"
     # rare situations, counted by the simulator
     START_DELAY = "start-delay"
     PROMISE_REFUSED = "promise-refused"
@@ -128,6 +129,7 @@ SAYS: dict[str, str] = {
     Code.STORE_FAILED: "get{s} no answer from the store",
     Code.OTHER_SERVER: "find{s} another server behind the store",
     Code.EARLIER_GONE: "know{s} by the free run lock that the work of {whom}, which stands in the row, is gone",
+    Code.FAILSAFE: "keep{s} its work going without the store, for all nodes of the list agree",
     Code.NEW_NAME: "find{s} no row of this name in the store: its first use waits one hold, {value} ms",
     Code.START_DELAY: "must wait {value} ms before the work may start",
     Code.PROMISE_REFUSED: "refuse{s} {whom} its vote: the promise lasts {value} ms more",

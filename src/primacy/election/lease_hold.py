@@ -23,7 +23,8 @@ class LeaseHolder(LeaseState):
             effects += self._step_down(Code.CANNOT_START, "the work did not start in time")
         if lead.renew_at_ms is not None and now_ms >= lead.renew_at_ms:
             effects += self._renew(now_ms, lead)
-        if self._others and self._failures and now_ms >= lead.failsafe_at_ms:
+        failsafe_at_ms = self._failsafe_due_ms(lead)
+        if failsafe_at_ms is not None and now_ms >= failsafe_at_ms:
             effects += self._failsafe_round(now_ms, lead)
         return effects
 
@@ -34,8 +35,9 @@ class LeaseHolder(LeaseState):
             times.append(lead.renew_at_ms)
         if self._must_start(lead):
             times.append(lead.started_ms + self._start_within_ms)
-        if self._others and self._failures:
-            times.append(lead.failsafe_at_ms)
+        failsafe_at_ms = self._failsafe_due_ms(lead)
+        if failsafe_at_ms is not None:
+            times.append(failsafe_at_ms)
         return min(times)
 
     @staticmethod
@@ -66,7 +68,7 @@ class LeaseHolder(LeaseState):
             lead.renew_at_ms = None if lead.renew_at_ms is None else min(lead.renew_at_ms, soon_ms)
             return self._failed(answer.reason)
         self._answers()
-        lead.answered_ms = now_ms
+        lead.answered_ms, lead.kept = now_ms, False
         if answer.done:
             if number > lead.heard:
                 lead.heard, lead.seq = number, seq + 1
@@ -235,6 +237,19 @@ class LeaseHolder(LeaseState):
 
     # --- failsafe (L7) ------------------------------------------------------------------------------------------------
 
+    def _failsafe_due_ms(self, lead: Lead) -> int | None:
+        """When the others are to be asked: the store fails, or lets a renewal wait for a third of what is left to TERM.
+
+        A store that hangs says nothing, and the limit of a statement is longer than that.
+        """
+        if not self._others:
+            return None
+        if self._failures:
+            return lead.failsafe_at_ms
+        waiting = [sent_ms for number, (sent_ms, _) in lead.renewals.items() if number > lead.heard]
+        patience_ms = (self.timing.term_at_ms - self.timing.beat_ms) // 3
+        return max(min(waiting) + patience_ms, lead.failsafe_at_ms) if waiting else None
+
     def _failsafe_round(self, now_ms: int, lead: Lead) -> list[Effect]:
         """The store is away: ask every other node of the list to count this as a changed row."""
         lead.failsafe_at_ms = now_ms + self.timing.beat_ms
@@ -255,7 +270,11 @@ class LeaseHolder(LeaseState):
         if not self._complete(acked):
             return []
         del lead.rounds[ack.number]
-        return self._proof(now_ms, lead, known.sent_ms)
+        proof = self._proof(now_ms, lead, known.sent_ms)
+        if proof and self._failures and not lead.kept:
+            lead.kept = True
+            proof.append(self._note(Code.FAILSAFE, lead.token, detail=self._failure))
+        return proof
 
     def _complete(self, acked: tuple[str, ...]) -> bool:
         """All of them, not a majority: any single one could take the row (L7)."""

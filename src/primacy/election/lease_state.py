@@ -107,6 +107,8 @@ class Lead:
     renewals: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Unanswered renewals: number to (departure, seq)."""
     rounds: dict[int, Round] = field(default_factory=dict)
+    kept: bool = False
+    """By the others alone, and that was recorded (L7)."""
 
 
 class LeaseState:

@@ -59,6 +59,8 @@ def waits_for(node: LeaseStrategy, now_ms: int) -> str:
     if lead is not None and node._failures and not node._others:
         left_ms = max(0, lead.proved_ms + node.timing.term_at_ms - now_ms)
         return f"the store to answer ({node._failure}); unless it does, the work is told to end in {left_ms:,} ms"
+    if lead is not None and lead.kept:
+        return f"the store to answer ({node._failure}); {', '.join(node._others)} agree that it goes on meanwhile"
     if lead is not None:
         return "" if lead.running else lead.deferred or "its work to start"
     if node._work:

@@ -33,6 +33,7 @@ from primacy.election.inputs import (
     Started,
     StepDown,
     WorkGone,
+    WorkStarted,
 )
 from primacy.election.messages import Origin, Own
 from primacy.election.model import Ballot, Kind, Leadership, Role, Seat, View
@@ -103,7 +104,7 @@ class OwnStrategy(ABC):
         self._leaving = False
         self._work = 0
         """The leadership whose work is not confirmed gone."""
-        self._up = self._paused = self._stopping = self._lock_held = False
+        self._up = self._paused = self._stopping = self._lock_held = self._ran = False
         self._ill = ""
         self._rests_until_ms = 0
         self._sent = 0
@@ -135,7 +136,7 @@ class OwnStrategy(ABC):
             return [Extend(self._leads)] if valid_until_ms != NO_HOLD_MS else []
         self.term += 1
         self._work, self.leader = self.term, self.node
-        self._leads = Leadership(self.node, self.term, token, valid_until_ms)
+        self._leads, self._ran = Leadership(self.node, self.term, token, valid_until_ms), False
         return [Record(Event(Code.ELECTED, self.term, self.node, value=token)), Start(self._leads)]
 
     def follow(self, leader: str, why: str = "") -> list[Effect]:
@@ -205,8 +206,10 @@ class OwnStrategy(ABC):
             case RunLock(held) if self._leads is None:
                 self._lock_held = held
                 return [] if held or not self._up else self._wake(now_ms)
-            case PersistFailed():
-                self._kept = False
+            case PersistFailed(reason):
+                return self._not_kept(reason)
+            case WorkStarted(term) if term == self._work:
+                self._ran = True
             case Pause():
                 self._paused = True
                 return self._stand_back(Code.PAUSED, "told to pause")
@@ -223,6 +226,14 @@ class OwnStrategy(ABC):
                 self._stopping = True
                 return self._stand_back(Code.STOPPING, "the node is stopping")
         return []
+
+    def _not_kept(self, reason: str) -> list[Effect]:
+        """Tried again at the next step. A start that stood behind it was not made, so that nothing is led."""
+        self._kept = self.ballot is None
+        if self._leads is None or self._ran:
+            return []
+        self._leads, self._work, self._leaving, self.leader = None, 0, False, ""
+        return [Record(Event(Code.DISK_FAILED, self.term, detail=reason))]
 
     def _count_start(self, wall_ms: int) -> None:
         """Durable before anything is said: what an earlier start said may come late, and must be known for old."""

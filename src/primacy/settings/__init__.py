@@ -11,12 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from primacy.settings.canonical import config_hash
-    from primacy.settings.loading import load, membership_rows, of_mapping, rank_timing_of, store_url, timing_of
+    from primacy.settings.loading import (
+        has_peers,
+        load,
+        membership_rows,
+        of_mapping,
+        rank_timing_of,
+        store_url,
+        timing_of,
+    )
     from primacy.settings.schema import Settings
 
 __all__ = [
     "Settings",
     "config_hash",
+    "has_peers",
     "load",
     "membership_rows",
     "of_mapping",
@@ -28,6 +37,7 @@ __all__ = [
 _HOME = {
     "Settings": "schema",
     "config_hash": "canonical",
+    "has_peers": "loading",
     "load": "loading",
     "membership_rows": "loading",
     "of_mapping": "loading",

@@ -175,11 +175,19 @@ class Checks:
                     yield _p(
                         f"election.{word}", value, f"only bully and ring use it; election.strategy is {e.strategy}"
                     )
-        if e.failsafe and e.strategy == "lease" and len(manager.nodes) < 2:
+        if e.rank == "started" and manager.type == "static":
+            yield _p(
+                "election.rank",
+                "started",
+                "a node tells when it was started as it joins, and cluster.manager.type = static has a fixed list; use "
+                "id, natural or priority",
+            )
+        leaders = sum(node.kind == "voter" for node in manager.nodes.values())
+        if e.failsafe and e.strategy == "lease" and leaders < 2:
             yield _p(
                 "election.failsafe",
                 "true",
-                f"needs a fixed list of at least two nodes, and cluster.manager.nodes has {len(manager.nodes)}",
+                f"needs a fixed list of at least two nodes that may lead, and cluster.manager.nodes has {leaders}",
             )
 
     def _times(self) -> Iterator[Problem]:
@@ -318,7 +326,7 @@ def notes(settings: Settings) -> list[str]:
         found.append(f"{e.strategy} does not promise at most one; `primacy run` will ask for --allow-split-brain.")
     if e.store.url and e.strategy in ("raft", "bully", "ring"):
         found.append(f"election.store is not used: election.strategy is {e.strategy}.")
-    if len(nodes) > 1 and e.strategy == "raft" and not settings.cluster.secret_file:
+    if len(nodes) > 1 and (e.strategy == "raft" or e.failsafe) and not settings.cluster.secret_file:
         found.append("cluster.secret_file is not given; nodes of a real cluster will refuse to start without it.")
     return found + _slot_notes(settings.slots)
 

@@ -113,6 +113,12 @@ def store_url(settings: Settings) -> str:
     return url
 
 
+def has_peers(settings: Settings) -> bool:
+    """Whether this node speaks to others: several are listed; on a lease, where they need not, there is a secret."""
+    several = len(settings.cluster.manager.nodes) > 1
+    return several and (settings.election.strategy != "lease" or bool(settings.cluster.secret_file))
+
+
 def membership_rows(settings: Settings) -> tuple[tuple[str, str, int], ...]:
     """(id, kind, priority) of every node of the fixed list, in id order; without a list, this node alone."""
     nodes = settings.cluster.manager.nodes

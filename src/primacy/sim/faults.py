@@ -541,6 +541,12 @@ def store_away(f: Faults) -> None:
     f.lasting("store away", "", undo, 0.1, 3)
 
 
+def store_hangs(f: Faults) -> None:
+    """The store takes requests and does nothing; when it goes on, it does them all (F42)."""
+    f.world.store_hangs = True
+    f.lasting("store hangs", "", f.world.store_goes_on, 0.1, 3)
+
+
 def store_slow(f: Faults) -> None:
     """Statements take up to most of a hold (F42)."""
     f.weather({"store_ms": f.unit_ms * f.chance.uniform(0.05, 0.45)}, "store slow")
@@ -614,6 +620,7 @@ CLASSES: dict[str, Callable[[Faults], None]] = {
     "relist": relist,
     "operator": operator,
     "store-away": store_away,
+    "store-hangs": store_hangs,
     "store-slow": store_slow,
     "store-answers": store_answers,
     "store-cut": store_cut,
@@ -623,11 +630,11 @@ CLASSES: dict[str, Callable[[Faults], None]] = {
 _PROCESS = ("aimed", "crash-agent", "crash-node", "crash-between", "storm", "stall", "freeze", "clock", "operator")
 _NETWORK = ("partition", "link", "one-way", "chain", "bridge", "swizzle", "flap", "lossy", "lag", "hold-back")
 _DISK = ("disk-full", "disk-slow", "memory", "twin", "relist")
-_STORE = ("store-away", "store-slow", "store-answers", "store-cut", "store-other")
+_STORE = ("store-away", "store-hangs", "store-slow", "store-answers", "store-cut", "store-other")
 
 CLASSES_OF: dict[str, tuple[str, ...]] = {
     "raft": (*_PROCESS, "child", *_NETWORK, *_DISK),
-    "lease": (*_PROCESS, "child", *_STORE),
+    "lease": (*_PROCESS, "child", *_NETWORK, "disk-full", "disk-slow", *_STORE),
     "bully": (*_PROCESS, *_NETWORK),
     "ring": (*_PROCESS, *_NETWORK),
 }

@@ -347,8 +347,12 @@ class Stage:
     def store_away(self) -> None:
         self.world.store_up = False
 
+    def store_hangs(self) -> None:
+        self.world.store_hangs = True
+
     def store_back(self) -> None:
         self.world.store_up = True
+        self.world.store_goes_on()
 
     def store_cut(self, name: str) -> None:
         self.node(name).cut["store"] = 1

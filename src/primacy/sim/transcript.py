@@ -121,6 +121,7 @@ COMMANDS: tuple[tuple[str, Callable[..., list[str] | None]], ...] = (
     (rf"join {NODE} through {NODE}", Stage.join),
     (rf"remove {NODE}", Stage.remove),
     (r"store away", Stage.store_away),
+    (r"store hangs", Stage.store_hangs),
     (r"store back", Stage.store_back),
     (rf"cut {NODE} from the store", Stage.store_cut),
     (r"store fails over(?: losing (\d+) commits?)?", Stage.store_fails_over),

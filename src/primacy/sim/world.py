@@ -171,6 +171,9 @@ class World:
         self.maker = maker
         self.store = store
         self.store_up = True
+        self.store_hangs = False
+        """What arrives is neither performed nor answered before it goes on."""
+        self._held: list[Callable[[], None]] = []
         self.lease_name = "main"
         self.now = 0.0
         self.weather = Weather()
@@ -539,6 +542,9 @@ class World:
         weather = self.weather
 
         def arrive() -> None:
+            if self.store_hangs:
+                self._held.append(arrive)
+                return
             if not self.store_up or "store" in node.cut or self.chance.random() < weather.store_fails:
                 self.after(
                     self.draw_ms(0.1, weather.store_ms), lambda: self._answer(node, boot, number, StoreAnswer(False))
@@ -557,6 +563,13 @@ class World:
 
         self.after(self.draw_ms(0.1, weather.store_ms), arrive)
 
+    def store_goes_on(self) -> None:
+        """What has arrived meanwhile is done now, late as it is: whoever asked may have given up on it, or be dead."""
+        self.store_hangs = False
+        held, self._held = self._held, []
+        for arrive in held:
+            self.after(self.draw_ms(0.1, self.weather.store_ms), arrive)
+
     def _answer(self, node: Node, boot: int, number: int, answer: StoreAnswer) -> None:
         if node.machine is not None and node.boot == boot:
             self.give(node, StoreAnswered(number, answer))
@@ -566,6 +579,9 @@ class World:
         name = self.lease_name
 
         def arrive() -> None:
+            if self.store_hangs:
+                self._held.append(arrive)
+                return
             if not self.store_up or self.store is None or "store" in node.cut:
                 return
             row = self.store.perform(Look(name)).row

@@ -24,7 +24,7 @@ from primacy.election.store import Look, ReleaseRow, Renew, Row, StoreAnswer, St
 from primacy.errors import NotReached, Refused
 from primacy.store.conditions import after
 from primacy.store.etcd_http import Gateway, Watch
-from primacy.store.port import LIST_MAX, Sheet, check_request, check_table, checked_row
+from primacy.store.port import LIST_MAX, News, Sheet, check_request, check_table, checked_row
 
 ROUNDS_MAX = 2
 """With what is remembered, and with what the store then showed. Whoever loses twice in a row has lost."""
@@ -45,8 +45,6 @@ class EtcdStore:
     def __init__(self, gateway: Gateway, table: str = "primacy_leases") -> None:
         self._gateway = gateway
         self._prefix = f"{check_table(table)}/"
-        self._released = f"{table}.released/"
-        """A release writes here as well: a watcher hears of nothing else."""
         self._known: dict[str, Known] = {}
         self._cluster = ""
         self._revision = 0
@@ -134,11 +132,9 @@ class EtcdStore:
         if new is None:
             return {"success": [read]}
         revision = self._known[request.name].revision
-        writes = [{"request_put": {"key": key, "value": _b64(_value(new))}}]
-        if isinstance(request, ReleaseRow):
-            writes.append({"request_put": {"key": _b64(self._released + request.name), "value": _b64(str(new.token))}})
+        write = {"request_put": {"key": key, "value": _b64(_value(new))}}
         same = {"key": key, "target": "MOD", "result": "EQUAL", "mod_revision": str(revision)}
-        return {"compare": [same], "success": writes, "failure": [read]}
+        return {"compare": [same], "success": [write], "failure": [read]}
 
     def _transact(self, steps: list[dict[str, Any]]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """The answer, and the part of each step. A single one is not wrapped: older servers check less inside."""
@@ -176,21 +172,45 @@ class EtcdStore:
 
     def listen(self) -> int:
         if self._watch is None:
-            keys = {"key": _b64(self._released), "range_end": _b64(self._released[:-1] + "0")}
+            keys = {"key": _b64(self._prefix), "range_end": _b64(self._prefix[:-1] + "0")}
             self._watch = self._gateway.watch({"create_request": keys})
         return self._watch.stream.fileno()
 
-    def news(self) -> list[str]:
+    def news(self) -> list[News]:
         if self._watch is None:
             return []
         try:
-            lines = self._watch.lines()
-            events = [event for line in lines for event in line["result"].get("events", [])]
-            return [base64.b64decode(event["kv"]["key"]).decode()[len(self._released) :] for event in events]
+            found = [news for line in self._watch.lines() for news in self._told(line["result"])]
         except (OSError, ValueError, KeyError, TypeError) as error:
             self._watch.close()
             self._watch = None
             raise NotReached(f"the watch ended: {error}") from None
+        return found
+
+    def _told(self, result: dict[str, Any]) -> list[News]:
+        """What one line of the watch says. Who may write these keys may write the rows: it is as good as a read."""
+        if result.get("canceled"):
+            raise ValueError(str(result.get("cancel_reason") or "cancelled"))
+        same = f"etcd:{result['header']['cluster_id']}" == self._cluster
+        found = []
+        for event in result.get("events", []):
+            name = base64.b64decode(event["kv"]["key"]).decode()[len(self._prefix) :]
+            if event.get("type") == "DELETE" or not same:
+                found.append(News(name))
+                continue
+            before = self._known.get(name)
+            revision = int(event["kv"]["mod_revision"])
+            if before is not None and revision <= before.revision:
+                continue  # our own write, or an answer was quicker
+            try:
+                known = _known(event["kv"])
+            except Refused:
+                found.append(News(name))  # the look says what is wrong with it
+                continue
+            self._revision = max(self._revision, revision)
+            self._remember(name, known)
+            found.append(News(name, StoreAnswer(ok=True, row=known.row, server=self._cluster)))
+        return found
 
 
 def _b64(text: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from primacy.election.store import Look, ReleaseRow, Renew, Row, StoreAnswer, StoreRequest, Take
 from primacy.errors import NotReached
 from primacy.store.conditions import after
-from primacy.store.port import LIST_MAX, Sheet, check_request
+from primacy.store.port import LIST_MAX, News, Sheet, check_request
 
 _SHARED: dict[str, MemoryTable] = {}
 _LOCK = threading.Lock()
@@ -51,7 +51,7 @@ class MemoryStore:
         self.table = table or MemoryTable()
         self._pid = os.getpid()
         self._pipe: tuple[int, int] | None = None
-        self._news: list[str] = []
+        self._news: dict[str, News] = {}
 
     def look(self, requests: Sequence[Look]) -> list[StoreAnswer]:
         with self._asked():
@@ -67,11 +67,7 @@ class MemoryStore:
 
     def release(self, requests: Sequence[ReleaseRow]) -> list[StoreAnswer]:
         with self._asked():
-            answers = [self._perform(request) for request in requests]
-            released = [r.name for r, answer in zip(requests, answers, strict=True) if answer.done]
-            for watcher in self.table.watchers if released else ():
-                watcher._tell(released)
-        return answers
+            return [self._perform(request) for request in requests]
 
     def sheets(self) -> list[Sheet]:
         with self._asked():
@@ -85,15 +81,15 @@ class MemoryStore:
                 self.table.watchers.append(self)
         return self._pipe[0]
 
-    def news(self) -> list[str]:
+    def news(self) -> list[News]:
         with self.table.lock:
             if self._pipe is not None:
                 try:
                     os.read(self._pipe[0], 4096)
                 except BlockingIOError:
                     return []
-            names, self._news = self._news, []
-        return names
+            news, self._news = self._news, {}
+        return list(news.values())
 
     def close(self) -> None:
         with self.table.lock:
@@ -101,7 +97,7 @@ class MemoryStore:
                 self.table.watchers.remove(self)
                 os.close(self._pipe[0])
                 os.close(self._pipe[1])
-                self._pipe = None
+                self._pipe, self._news = None, {}
 
     def _asked(self) -> threading.Lock:
         if not self.table.up:
@@ -110,9 +106,10 @@ class MemoryStore:
             raise NotReached("a store in memory belongs to the process that made it, and this one was forked from it")
         return self.table.lock
 
-    def _tell(self, names: list[str]) -> None:
+    def _tell(self, news: News) -> None:
         if self._pipe is not None:
-            self._news += names
+            self._news.pop(news.name, None)
+            self._news[news.name] = news
             try:
                 os.write(self._pipe[1], b"!")
             except BlockingIOError:
@@ -123,7 +120,11 @@ class MemoryStore:
 
     def _perform(self, request: StoreRequest) -> StoreAnswer:
         check_request(request)
+        self._news.pop(request.name, None)  # this answer is newer
         new = after(self.table.rows.get(request.name), request, self.table.server)
         if new is not None:
             self.table.write(request.name, new)
+            for watcher in self.table.watchers:
+                if watcher is not self:
+                    watcher._tell(News(request.name, self._answer(request.name, False)))
         return self._answer(request.name, new is not None)

@@ -63,16 +63,30 @@ class LeaseStore(Protocol):
         ...
 
 
+class News(NamedTuple):
+    """A row changed."""
+
+    name: str
+    """Empty: something was missed, look at all."""
+    answer: StoreAnswer | None = None
+    """What a look at a moment before this arrived would have shown; never older than what this store last answered.
+    None: only that there is something to see."""
+
+
 @runtime_checkable
 class Notifies(Protocol):
-    """A store that can say which rows were released, so that a watcher need not wait for its next look."""
+    """A store that tells of changes, so that a watcher need not wait for its next look, or need not look at all.
+
+    News is evidence of a row that stood there *before* the news arrived. Counting from its arrival is therefore what L3
+    asks for, and news that is late or lost only delays: a take compares what the news said.
+    """
 
     def listen(self) -> int:
         """A descriptor that becomes readable when there is news, or -1: this connection cannot. Raises like a look."""
         ...
 
-    def news(self) -> list[str]:
-        """The names that changed. Never waits. An empty name: something was missed, look at all."""
+    def news(self) -> list[News]:
+        """What changed, in the order in which it did. Never waits."""
         ...
 
 

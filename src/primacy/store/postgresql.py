@@ -16,7 +16,8 @@ from typing import Any
 
 from primacy.election.store import ReleaseRow, Renew, Take
 from primacy.errors import MissingExtra, NotReached, Refused, UsageError
-from primacy.store.port import server_limit_ms
+from primacy.store.hearsay import Hearsay, Known
+from primacy.store.port import News, server_limit_ms
 from primacy.store.sql import NoTable, Result, Seen, SqlStore, rows_of, take_values
 from primacy.store.sql_text import POSTGRESQL_PLAIN, Texts, spelled
 from primacy.store.sql_text import postgresql as postgresql_texts
@@ -90,10 +91,12 @@ class PostgresqlStore(SqlStore):
         self._listening = 0
         """0: not yet, 1: yes, -1: this connection cannot."""
         self._heard: list[str] = []
+        self._hearsay = Hearsay()
         self._pid = os.getpid()
 
     def close(self) -> None:
         connection, self._connection, self._listening = self._connection, None, 0
+        self._hearsay.forget()
         if connection is None:
             return
         if os.getpid() != self._pid:
@@ -108,10 +111,14 @@ class PostgresqlStore(SqlStore):
         server, read_only = found[0][:2]
         if read_only != "off":
             raise Refused(f"{self._where()} is read-only, like a standby: a lease needs the server that is written to")
-        return Seen(server, rows_of([values[2:] for values in found if values[2] is not None]))
+        found = [values[2:] for values in found if values[2] is not None]
+        seen = Seen(server, rows_of([values[1:] for values in found]))
+        if not self._hearsay.answered(server, names, _known(found, seen)):
+            return seen._replace(server=f"{server}:misled")  # this once: whoever counted from a lie begins anew
+        return seen
 
     def _take(self, text: str, take: Take) -> Seen:
-        return self._write(text, take_values(take), take.server)
+        return self._write(text, {**take_values(take), "proof": self._hearsay.proof(take)}, take.server)
 
     def _renew(self, requests: Sequence[Renew]) -> Seen:
         values = {**_columns(requests), "servers": [request.server for request in requests]}
@@ -123,7 +130,10 @@ class PostgresqlStore(SqlStore):
 
     def _write(self, text: str, values: dict[str, Any], server: str) -> Seen:
         found = self._execute(text, values)
-        return Seen(found[0][0] if found else server, rows_of([values[1:] for values in found]))
+        seen = Seen(found[0][0] if found else server, rows_of([values[2:] for values in found]))
+        if found:
+            self._hearsay.answered(seen.server, list(seen.rows), _known([values[1:] for values in found], seen))
+        return seen
 
     def _execute(self, text: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
         connection = self._connected()
@@ -164,7 +174,7 @@ class PostgresqlStore(SqlStore):
                 raise Refused(f"{self._where()} does not pass notifications on, as behind a pooler in transaction mode")
         return connection.fileno() if self._listening > 0 else -1
 
-    def news(self) -> list[str]:
+    def news(self) -> list[News]:
         connection = self._connection
         if connection is None:
             raise NotReached("there is no connection")
@@ -173,7 +183,8 @@ class PostgresqlStore(SqlStore):
         except psycopg.Error as error:
             raise self._meaning(error) from None
         heard, self._heard = self._heard, []
-        return [name for name in heard if not name.startswith(PROBE)]
+        news = (self._hearsay.heard(payload) for payload in heard if not payload.startswith(PROBE))
+        return [one for one in news if one is not None]
 
     def _collect(self, connection: _Limited) -> None:
         """What the socket has, without waiting. What came along with an answer has been heard by the handler."""
@@ -233,6 +244,12 @@ class PostgresqlStore(SqlStore):
         connection = self._connection
         if code == "42P01":
             return NoTable(f"{self._where()} has no table {self._table}")
+        if code == "42703" and "proof" in text:
+            return Refused(
+                f"{self._where()}: the table {self._table} is of an early version of primacy: drop it, once nobody "
+                f"uses it, or add what `primacy lease schema` prints for `proof`",
+                code,
+            )
         if code == "55000" and "recovery" in text:
             return Refused(f"{self._where()} is a standby: a lease needs the server that is written to")
         if connection is None or connection.closed or not code or code[:2] in ("08", "57", "53"):
@@ -254,6 +271,11 @@ def options_of(url: str) -> Options:
                 f"not an address of PostgreSQL, such as postgresql://host:5432/db: {port[:20]!r} is no port"
             )
     return lambda: dict(found)
+
+
+def _known(found: Sequence[Sequence[Any]], seen: Seen) -> dict[str, Known]:
+    """The rows with their proofs; each of `found` begins with proof and name."""
+    return {values[1]: Known(seen.rows[values[1]], values[0]) for values in found}
 
 
 def _columns(requests: Sequence[Renew] | Sequence[ReleaseRow]) -> dict[str, Any]:

@@ -36,10 +36,7 @@ def schema(kind: str, table: str, user: str = "") -> str:
             account = "'" + who.replace("'", "''") + "'@'%'"
             return f"{sql_text.mysql(t).create};\nGRANT SELECT, INSERT, UPDATE ON {t} TO {account};\n"
         case "etcd":
-            return "".join(
-                f"etcdctl role grant-permission {who} --prefix=true readwrite {prefix}\n"
-                for prefix in (f"{t}/", f"{t}.released/")
-            )
+            return f"etcdctl role grant-permission {who} --prefix=true readwrite {t}/\n"
     raise UsageError(f"there is no schema for {kind!r}; there is one for {', '.join(KINDS)}")
 
 

@@ -108,13 +108,20 @@ POSTGRESQL_ME = """WITH me AS MATERIALIZED (
 them nor finds them on a connection of somebody else."""
 
 
+POSTGRESQL_TELLS = "pg_notify('{}', concat_ws(' ', l.name, l.token, l.seq, CAST(l.released AS integer), l.proof, \
+l.successor))"
+"""Everybody who is connected may send and hear notifications. So they carry the `proof` that this very write has drawn:
+a take compares it, and nobody could know it before."""
+
+
 def postgresql(table: str, identity: str = POSTGRESQL_IDENTITY) -> Texts:
     """All in one statement each, with the server's identity compared inside."""
     t = check_table(table)
     source = "pg_control_system()" if identity is POSTGRESQL_IDENTITY else "(SELECT 1)"
     me = POSTGRESQL_ME.format(identity=identity, source=source)
     bounded = 'text COLLATE "C" NOT NULL CHECK (octet_length({}) <= {})'
-    returning = f"RETURNING me.server, {OF_L}"
+    returning = f"RETURNING me.server, l.proof, {OF_L}"
+    tells = POSTGRESQL_TELLS.format(t)
     return Texts(
         create=f"""CREATE TABLE IF NOT EXISTS {t} (
   name {bounded.format("name", NAME_MAX)} PRIMARY KEY,
@@ -127,36 +134,39 @@ def postgresql(table: str, identity: str = POSTGRESQL_IDENTITY) -> Texts:
   members {bounded.format("members", MEMBERS_MAX)},
   successor {bounded.format("successor", HOLDER_MAX)},
   server {bounded.format("server", HOLDER_MAX)},
-  written_at timestamptz NOT NULL
+  written_at timestamptz NOT NULL,
+  proof text COLLATE "C" NOT NULL DEFAULT CAST(gen_random_uuid() AS text)
 ) WITH (fillfactor = 50)""",
         look=f"""{me}
-SELECT me.server, me.read_only, {OF_L} FROM me LEFT JOIN {t} AS l ON l.name = ANY (CAST(:names AS text[]))""",
+SELECT me.server, me.read_only, l.proof, {OF_L} FROM me LEFT JOIN {t} AS l ON l.name = ANY (CAST(:names AS text[]))""",
         take=f"""{me}
 UPDATE {t} AS l SET holder = :holder, token = :token, seq = :seq, hold_ms = :hold_ms, wait_ms = :wait_ms,
-  released = false, members = :members, successor = '', server = me.server, written_at = clock_timestamp()
+  released = false, members = :members, successor = '', server = me.server, written_at = clock_timestamp(),
+  proof = DEFAULT
 FROM me
 WHERE l.name = :name AND l.token = :seen_token AND l.seq = :seen_seq AND l.members = :seen_members
-  AND me.server = :server
+  AND me.server = :server AND l.proof = coalesce(CAST(:proof AS text), l.proof)
 {returning}""",
         first=f"""{me}
 INSERT INTO {t} AS l ({NAMED}, written_at)
 SELECT :name, :holder, :token, :seq, :hold_ms, :wait_ms, false, :members, '', me.server, clock_timestamp()
 FROM me WHERE me.server = :server
 ON CONFLICT (name) DO NOTHING
-RETURNING l.server, {OF_L}""",
+RETURNING l.server, l.proof, {OF_L}""",
         renew=f"""{me}
-UPDATE {t} AS l SET seq = l.seq + 1, server = me.server, written_at = clock_timestamp()
+UPDATE {t} AS l SET seq = l.seq + 1, server = me.server, written_at = clock_timestamp(), proof = DEFAULT
 FROM me, unnest(CAST(:names AS text[]), CAST(:holders AS text[]), CAST(:tokens AS bigint[]), CAST(:seqs AS bigint[]),
   CAST(:servers AS text[])) AS r (name, holder, token, seq, server)
 WHERE l.name = r.name AND l.holder = r.holder AND l.token = r.token AND l.seq = r.seq AND NOT l.released
   AND me.server = r.server
-{returning}""",
+{returning}, {tells}""",
         release=f"""{me}
-UPDATE {t} AS l SET released = true, successor = r.successor, written_at = clock_timestamp()
+UPDATE {t} AS l SET released = true, successor = r.successor, written_at = clock_timestamp(),
+  proof = CASE WHEN l.released THEN l.proof ELSE CAST(gen_random_uuid() AS text) END
 FROM me, unnest(CAST(:names AS text[]), CAST(:holders AS text[]), CAST(:tokens AS bigint[]), CAST(:seqs AS bigint[]),
   CAST(:successors AS text[])) AS r (name, holder, token, seq, successor)
 WHERE l.name = r.name AND l.holder = r.holder AND l.token = r.token AND l.seq = r.seq AND l.server = me.server
-{returning}, pg_notify('{t}', l.name)""",
+{returning}, {tells}""",
         sheets=f"SELECT {NAMED}, written_at FROM {t} ORDER BY name LIMIT :most",
     )
 

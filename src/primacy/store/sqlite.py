@@ -10,6 +10,7 @@ A connection must not be used after a fork, nor be closed there: the child leave
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sqlite3
 from collections.abc import Sequence
@@ -18,8 +19,12 @@ from urllib.parse import quote
 
 from primacy.election.store import ReleaseRow, Renew, Take
 from primacy.errors import CannotHere, NotReached, Refused, UsageError
+from primacy.store.inotify import Ear
+from primacy.store.port import News
 from primacy.store.sql import NoTable, Seen, SqlStore, rows_of, take_values
 from primacy.store.sql_text import sqlite as sqlite_texts
+
+log = logging.getLogger("primacy.store")
 
 LEAST_VERSION = (3, 38, 0)
 """RETURNING came with 3.35; since 3.38 every build has the JSON functions."""
@@ -48,6 +53,7 @@ class SqliteStore(SqlStore):
         self._limit_ms = limit_ms
         self._connection: sqlite3.Connection | None = None
         self._inode = (0, 0)
+        self._ear: Ear | None = None
         self._pid = os.getpid()
         refuse_network(self.path)
 
@@ -57,6 +63,9 @@ class SqliteStore(SqlStore):
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
+        ear, self._ear = self._ear, None
+        if ear is not None:
+            ear.close()
         if connection is None:
             return
         if os.getpid() != self._pid:
@@ -79,7 +88,10 @@ class SqliteStore(SqlStore):
 
     def _release(self, requests: Sequence[ReleaseRow]) -> Seen:
         batch = [[r.name, r.holder, r.token, r.seq, r.successor] for r in requests]
-        return self._write(self.texts.release, {"batch": json.dumps(batch)})
+        done = self._write(self.texts.release, {"batch": json.dumps(batch)})
+        if done.rows:
+            self._touch()
+        return done
 
     def _write(self, text: str, values: dict[str, Any]) -> Seen:
         self._connected()
@@ -106,6 +118,30 @@ class SqliteStore(SqlStore):
             return Refused(f"{self.path} is read-only for this user: a lease needs to write")
         self.close()
         return NotReached(f"{self.path}: {text} ({code or type(error).__name__})")
+
+    # --- news ---------------------------------------------------------------------------------------------------------
+
+    def listen(self) -> int:
+        self._connected()
+        if self._ear is None:
+            try:
+                self._ear = Ear(self.path)
+            except OSError as error:
+                raise Refused(f"the system does not tell when {self.path} is touched: {error.strerror}") from None
+        return self._ear.descriptor
+
+    def news(self) -> list[News]:
+        """Which row it was the file does not say."""
+        if self._ear is None:
+            return []
+        return [News("")] if self._ear.touched() else []
+
+    def _touch(self) -> None:
+        """The row is released and everything is said in it: the rest is only to be sooner than the next look."""
+        try:
+            os.utime(self.path)
+        except OSError as error:
+            log.debug("%s could not be touched: %s", self.path, error.strerror)
 
     # --- the connection -----------------------------------------------------------------------------------------------
 

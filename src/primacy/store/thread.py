@@ -1,10 +1,14 @@
 """The renewing thread: one connection, one thread, any number of leases.
 
 A machine's `AskStore(number, request)` becomes `port.ask(number, request)`; the answer comes back as
-`StoreAnswered(number, answer)` through the port's `deliver`, *in this thread*, or never. An event loop hands over
-`lambda answered: loop.call_soon_threadsafe(driver.give, answered)`, and for `news` the same with `StoreNews()`, if it
-wants to hear of releases between two looks. The clock that counts for a hold is read by the
-machine before it asks, so that waiting in here only ever shortens a hold (L2).
+`StoreAnswered(number, answer)` through the port's `deliver`, *in this thread* or in that of `ask`, or never. An event
+loop hands over `lambda answered: loop.call_soon_threadsafe(driver.give, answered)`, and for `news` the same with
+`StoreNews()`, if it wants to hear of changes between two looks. The clock that counts for a hold is read by the machine
+before it asks, so that waiting in here only ever shortens a hold (L2).
+
+Where the news says what the row is now, the look that a machine asks for because of it is answered with that, at once
+and without going to the store. So those who watch a holder that is well ask hardly anything, and count from its newest
+renewal.
 
 Each port has one place: a newer request takes the place of one that was not begun, for a machine asks again only after
 it has given up on what it asked before, or has a later renewal that is worth more. So nothing piles up behind a store
@@ -34,6 +38,10 @@ log = logging.getLogger("primacy.store")
 
 MANY_PORTS = 8
 """From this many leases on, requests are gathered for a moment, so that they share statements."""
+TOLD_LIMITS = 3
+"""News answers looks for so many limits, about a hold, after the store itself was looked at: whatever is wrong with the
+news shows within that time."""
+NEVER_MS = -1_000_000_000_000
 CLOSE_S = 5.0
 """How long `close` waits for the last statement at most, beyond its limit."""
 
@@ -44,7 +52,9 @@ class StoreCounts:
 
     asked: int = 0
     performed: int = 0
-    """Requests that were begun. The rest were overtaken by newer ones."""
+    """Requests that were begun. The rest were overtaken by newer ones, or the answer was there."""
+    told: int = 0
+    """Looks that news had answered already."""
     rounds: int = 0
     """Times that it went to the store; with many leases, fewer than requests."""
     failed: int = 0
@@ -62,7 +72,12 @@ class StorePort:
         self.name = name
         self.deliver = deliver
         self.news = news
-        """Called, in the thread, when the store says that the row of this name was released."""
+        """Called, in the thread, when the store says that the row of this name changed."""
+        self.told: StoreAnswer | None = None
+        """What the newest news said, until the next request. Under the thread's lock."""
+        self.told_ms = 0
+        self.looked_ms = NEVER_MS
+        """When the store itself last answered. Written by the thread alone."""
         self._thread = thread
 
     def ask(self, number: int, request: StoreRequest) -> None:
@@ -95,10 +110,13 @@ class StoreThread:
         self._note = note
         self._said: set[str] = set()
         self._lock = threading.Lock()
-        self._ports: list[StorePort] = []
+        self._ports: dict[StorePort, None] = {}
         self._waiting: dict[StorePort, tuple[int, StoreRequest]] = {}
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._news_fd = -1
+        self._all_ms = NEVER_MS
+        """When all ports last looked because of news without a name. Not more often than a look per millisecond: where
+        many leases share a file, every release of every one of them would make all others look."""
         self._closing = False
         self._pid = os.getpid()
         self._thread: threading.Thread | None = None
@@ -109,7 +127,7 @@ class StoreThread:
         """A place for the lease of this name."""
         port = StorePort(self, name, deliver, news)
         with self._lock:
-            self._ports.append(port)
+            self._ports[port] = None
         return port
 
     def close(self) -> None:
@@ -142,18 +160,39 @@ class StoreThread:
             if self._closing or port not in self._ports:
                 return
             self.counts.asked += 1
-            self._waiting[port] = (number, request)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._live, name="primacy-store", daemon=True)
-                self._thread.start()
-            self._ring()
+            told = self._told(port, request)
+            if told is None:
+                self._wait_for_round(port, number, request)
+            else:
+                self.counts.told += 1
+                self._waiting.pop(port, None)
+        if told is not None:
+            self._call(port.deliver, StoreAnswered(number, told))
+
+    def _wait_for_round(self, port: StorePort, number: int, request: StoreRequest) -> None:
+        """Under the lock."""
+        self._waiting[port] = (number, request)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._live, name="primacy-store", daemon=True)
+            self._thread.start()
+        self._ring()
+
+    def _told(self, port: StorePort, request: StoreRequest) -> StoreAnswer | None:
+        """The answer to a look, if news brought it. Under the lock.
+
+        It arrived before this moment and shows what stood there before that: as good as a look that is answered now.
+        """
+        told, port.told = port.told, None
+        now_ms = self._clock.now_ms()
+        fresh = now_ms - port.told_ms <= self.limit_ms and now_ms - port.looked_ms <= TOLD_LIMITS * self.limit_ms
+        return told if fresh and isinstance(request, Look) else None
 
     def _forget(self, port: StorePort) -> None:
         if os.getpid() != self._pid:
             return
         with self._lock:
-            if port in self._ports:
-                self._ports.remove(port)
+            self._ports.pop(port, None)
+            port.told = None
 
     def _ring(self) -> None:
         """Under the lock, so that the descriptor is still ours."""
@@ -193,6 +232,7 @@ class StoreThread:
                 batch[port] = asked
         for port in batch:
             del self._waiting[port]
+            port.told = None  # the answer will be newer
         return batch
 
     def _rest(self) -> None:
@@ -216,13 +256,19 @@ class StoreThread:
         began_ms = self._clock.now_ms()
         until_ms = began_ms + 2 * self.limit_ms
         answers = self._performed([r for _, r in batch.values()], lambda: self._clock.now_ms() < until_ms)
-        self._count(len(batch), sum(not answer.ok for answer in answers), self._clock.now_ms() - began_ms)
+        now_ms = self._clock.now_ms()
+        self._count(len(batch), sum(not answer.ok for answer in answers), now_ms - began_ms)
         for (port, (number, _)), answer in zip(batch.items(), answers, strict=True):
+            port.looked_ms = now_ms if answer.ok else NEVER_MS
             if port in self._ports:
                 self._call(port.deliver, StoreAnswered(number, answer))
         if self._news_fd >= 0 and all(answer.ok for answer in answers):
             self._hear_news()  # what came along with an answer wakes nobody
         looked = any(isinstance(request, Look) and port.news is not None for port, (_, request) in batch.items())
+        if not all(answer.ok for answer in answers):
+            with self._lock:
+                for port in self._ports:
+                    port.told = None  # on a connection that may be gone
         if looked and isinstance(self.store, Notifies) and any(answer.ok for answer in answers):
             self._listen(self.store)
         elif not all(answer.ok for answer in answers):
@@ -261,12 +307,19 @@ class StoreThread:
     def _hear_news(self) -> None:
         assert isinstance(self.store, Notifies)
         try:
-            names = self.store.news()
+            news = {found.name: found.answer for found in self.store.news()}  # the last one of a name counts
         except PrimacyError:
             self._news_fd = -1  # the next look makes a new connection, and listens again
             return
-        for port in list(self._ports):
-            if port.news is not None and (port.name in names or "" in names):
+        now_ms = self._clock.now_ms()
+        if "" in news and now_ms - self._all_ms < len(self._ports):
+            del news[""]
+        elif "" in news:
+            self._all_ms = now_ms
+        for port in list(self._ports) if news else ():
+            if port.news is not None and (port.name in news or "" in news):
+                with self._lock:
+                    port.told, port.told_ms = news.get(port.name), now_ms
                 self._call(port.news)
 
     def _say(self, sentence: str) -> None:

@@ -121,6 +121,8 @@ KINDS: tuple[Kind, ...] = (
     _kind(10, messages.FirstBallotTaken, _number),
     _kind(11, messages.Stale, _number, _number),
     _kind(12, messages.Own, _number, _text, _numbers),
+    _kind(13, messages.FailsafeBeat, _number, _number),
+    _kind(14, messages.FailsafeAck, _number, _number, _number),
 )
 """Numbers are never used again for something else."""
 _BY_NUMBER = {kind.number: kind for kind in KINDS}
@@ -130,7 +132,7 @@ _decode = msgspec.msgpack.Decoder().decode
 
 
 def packed(message: Message) -> bytes:
-    """The message without its sender's name. Raft's messages, and those of users' own strategies, travel by UDP."""
+    """The message without its sender's name. Raft's, a lease's and those of users' own strategies travel by UDP."""
     number = _NUMBER_OF.get(type(message))
     assert number is not None, f"{type(message).__name__} does not travel by UDP"
     fields: list[Any] = list(message[1:])

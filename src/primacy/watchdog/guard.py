@@ -1,9 +1,12 @@
 """The guard: a small process that holds the command's process tree and its deadline (rules G1-G5, G9, G10).
 
-The agent starts it (`containment.py`), talks to it over one packet socket in JSON (but for the extensions, which come
-with every beat: a mark and three numbers), and may then be killed, stopped or stuck: the tree ends in time
-nevertheless. It must never import the package, wait for anything without a limit, or believe a duration: every deadline
-is an absolute instant of CLOCK_BOOTTIME in ms.
+The agent starts it (`containment.py`), talks to it over one packet socket in JSON, and may then be killed, stopped or
+stuck: the tree ends in time nevertheless. It must never import the package, wait for anything without a limit, or
+believe a duration: every deadline is an absolute instant of CLOCK_BOOTTIME in ms.
+
+Extensions, which come with every beat, take a pipe of their own, at which nobody waits: an idle guard is not woken for
+each. It looks there by itself, some time before `term_at` and always before it judges a deadline; an extension counts
+by the instants in it, however late it is read. Until then the kernel's timer stands at an earlier one, never a later.
 
 What ends the tree, from the gentle to the certain:
   the agent says stop; no extension until `term_at` (TERM) and `kill_at` (KILL); the agent is dead (KILL at once);
@@ -47,7 +50,12 @@ PACKET_BYTES_MAX = 256 * 1024
 """A start carries the whole environment; the kernel's own limit for a packet is a little below this."""
 EXTENSION = struct.Struct("!c3q")
 EXTENSION_MARK = b"+"
-"""No JSON begins so. After it `term_at`, `kill_at` and `deadman_at`."""
+"""No JSON begins so. After it `term_at`, `kill_at`, `deadman_at`. In the pipe, or in a packet if the pipe is full."""
+EXTENSIONS_MAX = 160
+"""Read from the pipe in a row: as many as the kernel keeps whole in a page."""
+LOOK_PARTS = 4
+"""The pipe is looked at when a fourth of the time to TERM is left: it need not be soon, for the kernel's timer stands
+behind KILL, and it must not be late, for whoever looks may have to wait for a processor."""
 ORDERS_MAX = 64
 """Packets read in a row before the deadlines are looked at again."""
 HUNTS_MAX = 50
@@ -84,7 +92,8 @@ class Guard:
         self.strong = self.strong_only = False
         self.deadman = tree.make_deadman()
         self.alarm = tree.make_alarm()
-        self.term_at = self.kill_at = self.stop_kill_at = tree.NEVER_MS
+        self.extensions = -1
+        self.term_at = self.kill_at = self.stop_kill_at = self.look_at = tree.NEVER_MS
         self.deadman_at = 0
         self.stop_signal = int(signal.SIGTERM)
         self.closed = ""
@@ -99,8 +108,6 @@ class Guard:
         self.words = b""
         """A lease in a store: the pipe to the process that can release it, and what to say to it."""
         self.packet = memoryview(bytearray(PACKET_BYTES_MAX))
-        self.unheard = 0
-        """Bytes of a packet that was read, and is to be heard in full."""
 
     def loop(self) -> None:
         poll, polled = select.poll(), list[int]()
@@ -112,12 +119,15 @@ class Guard:
                 for fd in fds:
                     poll.register(fd, select.POLLIN)
             found = poll.poll()
-            while len(found) == 1 and found[0][0] == self.agent.fileno() and self.hear_extension():
+            while len(found) == 1 and found[0][0] == self.alarm and self.goes_on():
                 found = poll.poll()
             ready, now = {fd for fd, _ in found}, tree.now_ms()
+            self.hear_extensions(
+                now
+            )  # after the clock and before the deadlines: what came in time counts, however late
+            # it is read, and also if this process slept between the poll and here
             if self.agent.fileno() in ready or (now >= self.term_at and self.cut_ms == tree.NEVER_MS):
-                self.hear_agent()  # after the clock and before the deadlines: an extension that came in time counts,
-                # however late it is read, and also if this process slept between the poll and here
+                self.hear_agent()
             if self.agent_fd in ready and not self.agent_dead:
                 self.agent_dead = True
                 self.close("the agent is dead")
@@ -133,14 +143,15 @@ class Guard:
         if not self.agent_dead:
             fds.append(self.agent_fd)
         if self.run is not None:
-            fds += [self.run.line.fileno(), self.run.tell_fd, self.run.root_fd if self.run.root else -1]
+            run = self.run
+            fds += [run.line.fileno(), run.tell_fd, run.root_fd if run.root else -1, run.keeper_fd]
         return [fd for fd in fds if fd >= 0]
 
     def next_ms(self) -> int:
         """The earliest instant at which something is due without further news."""
         run, due = self.run, []
         if not self.closed:
-            due.append(self.term_at)
+            due.append(min(self.look_at, self.term_at))
         if run is not None and not run.killed:
             due.append(min(self.kill_at, self.stop_kill_at))
         if run is not None and not run.strong and (run.killed or not run.root):
@@ -160,44 +171,50 @@ class Guard:
         with contextlib.suppress(OSError):
             self.agent.send(json.dumps({"is": word, **more}).encode(), socket.MSG_DONTWAIT)
 
-    def hear_extension(self) -> bool:
-        """The one thing that happens all the time: nothing is looked at but what it changes.
+    def goes_on(self) -> bool:
+        """The one thing that happens all the time: the alarm rang, extensions have come, and nothing else is due.
 
-        False if there is more to be done: another order, or no time left.
+        False if there is more to be looked at. Then all that was found here is found once more.
         """
-        run = self.run
+        run, now = self.run, tree.now_ms()
         if run is None or run.phase != "running" or run.killed or self.closed:
-            return False  # an order may come with a descriptor, which must not be lost
-        try:
-            self.unheard = self.agent.recv_into(self.packet, 0, socket.MSG_DONTWAIT)
-        except OSError:
             return False
-        if self.unheard != EXTENSION.size:
+        self.hear_extensions(now)
+        due = min(self.look_at, self.term_at, self.kill_at, self.stop_kill_at)
+        if now >= due or self.look_at == tree.NEVER_MS:
             return False
-        mark, term_at, kill_at, deadman_at = EXTENSION.unpack_from(self.packet)
-        if mark != EXTENSION_MARK or not tree.now_ms() < term_at:
-            return False
-        try:
-            self.extend(term_at, kill_at, deadman_at)
-            tree.set_alarm(self.alarm, min(self.term_at, self.kill_at, self.stop_kill_at))
-        except OSError:
-            return False  # and heard once more, to complain
-        self.unheard = 0
+        tree.set_alarm(self.alarm, due)
         self.reap(run)
         return run.root != 0
+
+    def hear_extensions(self, now: int) -> None:
+        """All that is in the pipe, as one: each instant is the latest of its kind. Nothing is there before a start."""
+        if self.extensions < 0 or self.deadman_at == 0:
+            return
+        if now >= self.look_at:
+            self.look_at = tree.NEVER_MS  # once: if nothing has come, the next time is TERM itself
+        most = EXTENSIONS_MAX * EXTENSION.size
+        came = most
+        while came == most:
+            try:
+                data = os.read(self.extensions, most)
+            except BlockingIOError:
+                return
+            came = len(data)
+            if came:
+                _, *points = map(max, zip(*EXTENSION.iter_unpack(data), strict=True))
+                self.extend(*points)
 
     def hear_agent(self) -> None:
         for _ in range(ORDERS_MAX):
             more: list[Any] = []
             try:
-                count = self.unheard
-                if not count:
-                    count, more, _, _ = self.agent.recvmsg_into([self.packet], HANDLE_BYTES, RECEIVE)
+                count, more, _, _ = self.agent.recvmsg_into([self.packet], HANDLE_BYTES, RECEIVE)
             except BlockingIOError:
                 return
             except OSError:
                 count = 0
-            packet, self.unheard = bytes(self.packet[:count]), 0
+            packet = bytes(self.packet[:count])
             if not packet:
                 self.cut_ms = tree.now_ms()
                 self.close("the agent closed the socket")
@@ -237,6 +254,8 @@ class Guard:
         if os.getppid() != order["agent"]:  # it died meanwhile, and its number may belong to somebody else
             self.leaving = True
             return
+        if self.given:
+            self.extensions = self.given.pop()
         self.lock_path, self.strong_only = order["lock"], order.get("containment") == "strong"
         os.close(self.open_lock())
         self.strong, why = tree.containment()
@@ -283,7 +302,9 @@ class Guard:
         """G1: only ever to later instants, and never again once the work was told to end for the hold's sake (Q8)."""
         if self.closed or (self.deadman_at == 0 and not starting):
             return
-        self.term_at = max(self.term_at, term_at)
+        if term_at > self.term_at:
+            self.term_at = term_at
+            self.look_at = term_at - (term_at - tree.now_ms()) // LOOK_PARTS
         self.kill_at = max(self.kill_at, kill_at)
         if deadman_at > self.deadman_at:
             self.deadman_at = deadman_at

@@ -333,6 +333,7 @@ class Run:
                 self.root = self._inherit_init()
             self.root_fd = os.pidfd_open(self.root)
             self.keeper = keep_lock(lock, self.root_fd)
+            self.keeper_fd = os.pidfd_open(self.keeper)
             if strong:
                 self.line.send(b"b")  # from here on the guard is the init's parent, and the init binds itself to it
         except OSError:
@@ -349,7 +350,11 @@ class Run:
 
     def renew_keeper(self) -> None:
         """The keeper ended: rightly, because the root is gone, or somebody killed it."""
-        self.keeper = keep_lock(self._lock, self.root_fd) if self.root else 0
+        os.close(self.keeper_fd)
+        self.keeper, self.keeper_fd = 0, -1
+        if self.root:
+            self.keeper = keep_lock(self._lock, self.root_fd)
+            self.keeper_fd = os.pidfd_open(self.keeper)
 
     def hear_line(self) -> bool:
         """True for news: the child is bound and waits, has executed the command (the line is closed), or could not."""
@@ -394,6 +399,6 @@ class Run:
             os.kill(self.keeper, signal.SIGKILL)
             os.waitpid(self.keeper, 0)
         self.line.close()
-        for fd in (self.root_fd, self.command_fd, self.tell_fd):
+        for fd in (self.root_fd, self.command_fd, self.tell_fd, self.keeper_fd):
             if fd >= 0:
                 os.close(fd)

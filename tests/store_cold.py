@@ -1,0 +1,76 @@
+"""Eight processes that take a lease at the same moment, as often as they are told to.
+
+    python -m tests.store_cold NUMBER      (reads {"url"} and {"name", "server", "at_ns"}, one JSON line each)
+
+Each has its own connection, opened beforehand; the moment is one of the clock that all of them share, a little ahead.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tests.store_desk import Desk, row
+
+from primacy.election.store import Row, StoreAnswer
+from primacy.store import open_store
+
+AHEAD_S = 0.02
+"""From the word to the moment: until all of them have read it."""
+TOKEN = 100
+
+
+class Crew:
+    """The processes, asked all at once."""
+
+    def __init__(self, count: int) -> None:
+        self.all = [
+            subprocess.Popen(
+                [sys.executable, "-m", "tests.store_cold", str(number)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for number in range(count)
+        ]
+
+    def open(self, url: str) -> None:
+        assert self._ask({"url": url}) == [True] * len(self.all)
+
+    def take(self, name: str, server: str) -> list[StoreAnswer]:
+        at_ns = time.monotonic_ns() + int(AHEAD_S * 1e9)
+        found = self._ask({"name": name, "server": server, "at_ns": at_ns})
+        return [StoreAnswer(**{**one, "row": None if one["row"] is None else Row(*one["row"])}) for one in found]
+
+    def end(self) -> None:
+        for one in self.all:
+            one.communicate()  # the end of its input is its end
+
+    def _ask(self, order: dict[str, Any]) -> list[Any]:
+        for one in self.all:
+            assert one.stdin is not None
+            print(json.dumps(order), file=one.stdin, flush=True)
+        return [json.loads(one.stdout.readline()) for one in self.all if one.stdout is not None]
+
+
+def main(words: Sequence[str]) -> None:
+    number = int(words[0])
+    desk: Desk | None = None
+    for line in sys.stdin:
+        order = json.loads(line)
+        if "url" in order:
+            desk = Desk(open_store(order["url"]))
+            print(json.dumps(desk.look("nobody").ok), flush=True)
+            continue
+        assert desk is not None
+        time.sleep(max(0, order["at_ns"] - time.monotonic_ns()) / 1e9)
+        answer = desk.take(order["name"], new=row(f"n{number}#1", TOKEN + number), server=order["server"])
+        print(json.dumps(answer._asdict()), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,123 @@
+"""Nodes on a lease that also speak to each other: what they see, and the failsafe (L7) against a real PostgreSQL."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests import crowd as crowds
+from tests import servers
+from tests.canary import beside_a_canary
+from tests.lease_crowd import LeaseCrowd, lease_crowd
+from tests.servers import Server
+from tests.test_cli import Said, say  # noqa: F401
+
+from primacy.settings.timing import PROFILES, for_lease
+
+Say = Callable[..., Said]
+PROFILE = "fast"
+TIMING = for_lease(PROFILES[PROFILE])
+HOLDS = 10
+
+
+@contextmanager
+def on_postgresql(folder: Path) -> Iterator[tuple[LeaseCrowd, Server]]:
+    """Three nodes with the failsafe, and the server that they meet in."""
+    server = servers.fresh("postgresql")
+    crowd = LeaseCrowd(folder, server.url(), "abc", PROFILE, speak=True, more="  failsafe: true\n")
+    try:
+        crowd.start()
+        yield crowd, server
+    finally:
+        server.thaw()
+        crowd.end()
+        server.remove()
+
+
+def all_heard(crowd: LeaseCrowd, node: crowds.Node) -> bool:
+    rows = node.ask("/v1/cluster")["nodes"]
+    return {row["node"] for row in rows if row["version"]} == set(crowd.names)
+
+
+@beside_a_canary(TIMING.beat_ms)
+def test_L7_the_command_goes_on_while_the_store_is_stopped_for_ten_holds(tmp_path_factory) -> None:  # type: ignore[no-untyped-def]
+    with on_postgresql(tmp_path_factory.mktemp("crowd")) as (crowd, server):
+        old = crowd.acting()
+        crowd.agree()
+        node = crowd.nodes[old.node]
+        crowd.until(lambda: all_heard(crowd, node), "all nodes to be heard")
+        server.freeze()
+        crowd.until(lambda: "agree that it goes on meanwhile" in (node.document()["waits_for"] or ""), "the failsafe")
+        time.sleep(HOLDS * TIMING.hold_ms / 1_000)
+        assert crowd.acting().first_ns == old.first_ns, "the very same start"
+        server.thaw()
+        crowd.until(lambda: not node.document()["waits_for"], "a renewal by the store")
+        time.sleep(2 * TIMING.hold_ms / 1_000)
+        now = crowd.one_now()
+        assert (now.token, now.run) == (old.token, old.run)
+        assert crowd.tokens() == [old.token], "nobody else ever started"
+        assert "keeps its work going without the store, for all nodes of the list agree" in node.text
+
+
+def test_L7_without_one_of_the_list_the_command_ends_in_time(tmp_path: Path) -> None:
+    """The store is away and one node is gone: nobody could know whether that one takes the row."""
+    with on_postgresql(tmp_path) as (crowd, server):
+        old = crowd.acting()
+        crowd.agree()
+        node = crowd.nodes[old.node]
+        crowd.until(lambda: all_heard(crowd, node), "all nodes to be heard")
+        gone = next(other for name, other in crowd.nodes.items() if name != old.node)
+        server.freeze()
+        crowds.kill_all(gone)
+        gone.wait()
+        crowd.until(lambda: not crowd.living(), "the end of the command")
+        server.thaw()
+        crowd.acting(old.token)
+        crowd.one_at_a_time()
+        assert "gives up the lease" in node.text
+
+
+def test_L7_the_row_belongs_to_the_list_until_it_is_released(tmp_path: Path, say: Say) -> None:  # noqa: F811
+    with lease_crowd("sqlite", tmp_path, "ab", PROFILE, speak=True, more="  failsafe: true\n") as crowd:
+        crowd.start()
+        old = crowd.acting()
+        for node in crowd.nodes.values():
+            crowds.stop_agent_and_guards(node)  # so that none of them releases anything for another
+        for node in crowd.nodes.values():
+            crowds.kill_all(node)
+            node.wait()
+        assert not crowd.row().released
+        assert crowd.row().members
+        crowd.more = ""
+        crowd.file("other.yaml")
+        stranger = crowd.start("a", file="other.yaml", state="state-other")
+        crowd.until(lambda: "another list of nodes" in (stranger.document()["waits_for"] or ""), "a refusal")
+        told = say("lease", "break", "main", "--store", crowd.url, "--yes", "--now")
+        assert told.code == 0, told.err
+        assert crowd.acting(old.token).node == "a"
+
+
+def test_with_a_list_and_a_secret_every_node_shows_all_and_orders_are_passed_on(tmp_path: Path) -> None:
+    """No statement is spent on it: what each says of itself travels by UDP, sealed."""
+    with lease_crowd("sqlite", tmp_path, "abc", PROFILE, speak=True) as crowd:
+        crowd.start()
+        first = crowd.acting()
+        crowd.agree()
+        others = [name for name in crowd.names if name != first.node]
+        asked = crowd.nodes[others[0]]
+        crowd.until(lambda: all_heard(crowd, asked), "all nodes to be heard")
+        seen = crowd.until(lambda: (found := asked.ask("/v1/cluster"))["acting"] and found, "who acts")
+        assert seen["acting"] == [first.node]
+        rows = {row["node"]: row for row in seen["nodes"]}
+        assert rows[first.node]["duty"]["state"] == "running"
+        assert {rows[name]["role"] for name in others} == {"follower"}
+        asked.ask("/v1/transfer", {"to": others[1]})
+        second = crowd.acting(first.token)
+        assert second.node == others[1], "the others leave it to the one that was named"
+        asked.ask("/v1/pause", {"node": others[1]})
+        third = crowd.acting(second.token)
+        assert third.node != others[1]
+        crowd.until(lambda: crowd.nodes[others[1]].document()["role"] == "paused", "a pause")
+        crowd.one_at_a_time()
