@@ -44,7 +44,7 @@ from primacy.agent.renewed import RenewedWork
 from primacy.agent.state import claim, forget_pause, is_paused, keep_pause, open_state, state_root
 from primacy.agent.stored import Stored, earlier_holders, opened, seen_in_store
 from primacy.agent.words import of_note, of_order
-from primacy.control import Approve, Heard, MonitorSays, Order, Snapshot
+from primacy.control import Approve, Heard, MonitorSays, Order, Remove, Snapshot
 from primacy.control.orders import carry_out
 from primacy.control.post import Happened as Told
 from primacy.election.events import Code, Event, sentence
@@ -644,6 +644,10 @@ class Agent:
         self.record(self.strategy.term, "told", text)
         if isinstance(given, Approve):
             self.gate.approve(given.term, given.by)
+            return
+        if isinstance(given, Remove):
+            assert isinstance(self.transport, HttpTransport), "a fixed list, and a node removed from it"
+            self.transport.joining.remove(given.node)
             return
         self.driver.give(given)
         if isinstance(given, Pause):
