@@ -44,6 +44,7 @@ class Nodes:
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.gather(*(node.kill() for node in self.up.values()))
+        await asyncio.sleep(0.02)
 
     def port(self, name: str) -> int:
         if name not in self.ports:

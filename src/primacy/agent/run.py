@@ -44,7 +44,7 @@ from primacy.agent.renewed import RenewedWork
 from primacy.agent.state import claim, forget_pause, is_paused, keep_pause, open_state, state_root
 from primacy.agent.stored import Stored, earlier_holders, opened, seen_in_store
 from primacy.agent.words import of_note, of_order
-from primacy.control import Approve, Heard, MonitorSays, Order, Snapshot
+from primacy.control import Approve, Heard, MonitorSays, Order, Remove, Snapshot
 from primacy.control.orders import carry_out
 from primacy.control.post import Happened as Told
 from primacy.election.events import Code, Event, sentence
@@ -135,9 +135,8 @@ async def _live(plan: Plan, asked: Asked) -> int:
 def _refuse_second(lock: AgentLock, settings: Settings) -> None:
     """Raises `InUse` if another agent has this folder. Ours alone from here on, if not."""
     if not lock.take():
-        raise InUse(
-            f"node {settings.node} runs here already: {lock.holder()} has its folder; primacy node stop {settings.node}"
-        )
+        named = f" {settings.node}" if settings.node else ""
+        raise InUse(f"node{named} runs here already: {lock.holder()} has its folder; primacy node stop{named}")
 
 
 class Agent:
@@ -645,6 +644,10 @@ class Agent:
         self.record(self.strategy.term, "told", text)
         if isinstance(given, Approve):
             self.gate.approve(given.term, given.by)
+            return
+        if isinstance(given, Remove):
+            assert isinstance(self.transport, HttpTransport), "a fixed list, and a node removed from it"
+            self.transport.joining.remove(given.node)
             return
         self.driver.give(given)
         if isinstance(given, Pause):

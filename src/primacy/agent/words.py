@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 from primacy.agent.log import Level
-from primacy.control import Approve, Order
+from primacy.control import Approve, Order, Remove
 from primacy.election.inputs import Init, Pause, Rejoin, Resume, StepDown
 from primacy.watchdog.machine import Happened, Note
 
@@ -63,6 +63,8 @@ def of_order(node: str, given: Order, said_at: str = "") -> str:
             what = "pause"
         case Resume():
             what = "resume"
+        case Remove(gone):
+            what = f"remove {gone} from the list"
         case Approve(term, by):
             said = f"{by} approves a start of {node} in term {term}"
             return said + (f" (said at {said_at})" if said_at else "")

@@ -42,6 +42,7 @@ COMMANDS: dict[str, Lazy] = {
     "pause": Lazy("primacy.cli.orders:pause", "Keep this node, or NODE, from leading."),
     "resume": Lazy("primacy.cli.orders:resume", "End `pause`."),
     "approve": Lazy("primacy.cli.orders:approve", "Let the elected node start the command (manual mode)."),
+    "remove": Lazy("primacy.cli.orders:remove", "Take NODE off the list of a cluster that grows by joining."),
     "init": Lazy("primacy.cli.orders:init", "Begin a cluster, once, on one node."),
     "rejoin": Lazy("primacy.cli.orders:rejoin", "Go on without a node that is gone for good."),
     "lab": Lazy("primacy.cli.lab:lab", "A real cluster on this machine, to try things and to break them."),

@@ -96,6 +96,20 @@ def approve(call: Call, /, *, node: str | None, term: int | None, as_json: bool,
 
 @click.command()
 @local_options
+@click.argument("node")
+@json_option
+@click.pass_obj
+def remove(call: Call, /, *, node: str, as_json: bool, **where: str | None) -> None:
+    """Take NODE off the list of a cluster that grows by joining (bully, ring). May be said on any node.
+
+    It stops taking part if it still runs; started anew, it joins again.
+    """
+    state = local(call, **where).order("remove", node=node)
+    _say(call, as_json, state, f"node {node} is removed from the list; started anew, it joins again")
+
+
+@click.command()
+@local_options
 @click.option("--without", multiple=True, metavar="NODE", help="A node that cannot answer and has no memory.")
 @yes_option
 @json_option

@@ -59,7 +59,13 @@ class MonitorSays(NamedTuple):
     within_ms: int = 0
 
 
-Order = Input | Approve | MonitorSays
+class Remove(NamedTuple):
+    """An operator takes a node off the list of a cluster that grows by joining. Of the leader only."""
+
+    node: str
+
+
+Order = Input | Approve | MonitorSays | Remove
 """What a request may become: for the election, or for what stands between it and the work."""
 
 

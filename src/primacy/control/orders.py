@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from primacy.control import AgentPort, Approve, MonitorSays, Order, Snapshot
+from primacy.control import AgentPort, Approve, MonitorSays, Order, Remove, Snapshot
+from primacy.control.cluster import known_nodes
 from primacy.control.eventlog import EventLog
 from primacy.control.news import Summary
 from primacy.election.events import Code
@@ -20,7 +21,7 @@ from primacy.errors import Refused, UsageError
 from primacy.settings import has_peers, membership_rows
 from primacy.settings.schema import NAME_PATTERN, SPAN_MS_MAX
 
-TO_LEADER = ("step-down", "transfer")
+TO_LEADER = ("step-down", "transfer", "remove")
 TO_NODE = ("pause", "resume", "approve")
 PASSED = (*TO_LEADER, *TO_NODE)
 """Orders that a node takes from another one, for its operator: by its role, or named in `node`."""
@@ -75,6 +76,8 @@ def order_of(name: str, body: dict[str, Any], shot: Snapshot) -> Order:
     by_name = name == "transfer" and has_peers(shot.settings)
     if shot.settings.election.strategy == "lease" and name in NOT_ON_A_LEASE and not by_name:
         raise Refused(NOT_ON_A_LEASE[name])
+    if shot.settings.election.strategy in ("bully", "ring") and name in NOT_RANKED:
+        raise Refused(NOT_RANKED[name])
     if shot.settings.election.strategy != "raft" and name in ("init", "rejoin"):
         raise Refused(
             f"{name} is about the ballots of raft, and election.strategy is {shot.settings.election.strategy}"
@@ -82,7 +85,12 @@ def order_of(name: str, body: dict[str, Any], shot: Snapshot) -> Order:
     return ORDERS[name](body, shot)
 
 
+NOT_RANKED = {
+    "init": "a node that joins nobody begins a cluster by itself; there is nothing to init",
+    "rejoin": "bully and ring remember nothing for each other; a node that is gone for good: primacy remove NODE",
+}
 NOT_ON_A_LEASE = {
+    "remove": "nodes on a lease are on no list; one that is not started takes no part",
     "transfer": "a lease goes to whoever takes it first, and its nodes do not speak to each other, so that none can be "
     "named (unless cluster.manager.nodes and cluster.secret_file are given); primacy step-down on the node that leads "
     "lets the others go first",
@@ -102,7 +110,7 @@ def _transfer(body: dict[str, Any], shot: Snapshot) -> Input:
     to = body.get("to")
     if not isinstance(to, str) or not to:
         raise UsageError('to: the name of a node, {"to": "b"}')
-    kinds = {name: kind for name, kind, _ in membership_rows(shot.settings)}
+    kinds = dict(known_nodes(shot))
     if to not in kinds:
         raise UsageError(f"to = {to[:80]}: no node of this cluster; there are {', '.join(kinds)}")
     if to == shot.node:
@@ -118,6 +126,24 @@ def _transfer(body: dict[str, Any], shot: Snapshot) -> Input:
     if heard is not None and (unable := _unable(heard.summary)):
         raise Refused(f"node {to} {unable}, and cannot take over; nothing was stopped")
     return StepDown(successor=to, reason="an operator asked for it")
+
+
+def _remove(body: dict[str, Any], shot: Snapshot) -> Order:
+    only(body, "node")
+    node = body.get("node")
+    if not isinstance(node, str) or not node:
+        raise UsageError('node: the name of a node, {"node": "b"}')
+    if not shot.listed or shot.settings.cluster.manager.type == "static":
+        raise Refused(
+            "the list of this cluster is a fixed one: take the node out of cluster.manager.nodes, on all nodes"
+        )
+    names = [name for name, _, _ in shot.listed]
+    if node not in names:
+        raise UsageError(f"node = {node[:80]}: no node of this cluster; there are {', '.join(names)}")
+    if node == shot.node:
+        raise Refused(f"node {node} leads: let another one lead first (primacy step-down), then remove it")
+    _must_lead(shot, f"remove {node}")
+    return Remove(node)
 
 
 def _unable(said: Summary) -> str:
@@ -201,6 +227,7 @@ def _health(body: dict[str, Any], shot: Snapshot) -> Order:  # noqa: ARG001
 ORDERS: dict[str, Callable[[dict[str, Any], Snapshot], Order]] = {
     "step-down": _step_down,
     "transfer": _transfer,
+    "remove": _remove,
     "pause": _pause,
     "resume": _resume,
     "approve": _approve,

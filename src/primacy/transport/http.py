@@ -103,6 +103,8 @@ class Peer:
         self.word = b""
         """What it said of itself last."""
         self.trouble = ""
+        self.was_down = False
+        """It refused a connection since it was heard: a real node that comes back has forgotten everybody."""
         self.summary = b""
         """What this node wants to tell it with the next exchange."""
         self.words: deque[bytes] = deque(maxlen=WORDS_MAX)
@@ -247,6 +249,8 @@ class HttpTransport:
         await self.joining.over()
         await self.door.close()
         await self.calls.close()
+        for _ in range(2):  # what was closed is told to the loop, and done in its next turn
+            await asyncio.sleep(0)
 
     def _listening(self) -> socket.socket:
         host, _, port = self.listen.rpartition(":")
@@ -470,8 +474,13 @@ class HttpTransport:
     def _learn(self, to: str, path: str, found: Answer | Silent) -> None:
         if isinstance(found, Silent):
             self.tally.count("unanswered")
+            self.peer(to).was_down |= found.refused
             return
         said = found.said
+        if self.peer(to).was_down:
+            self.peer(to).was_down = False
+            if not said.is_ours and self.leads():
+                self.joining.introduce(to)
         if said.is_ours and said.node != to:
             self.peer(to).trouble = (
                 f"node {said.node or '?'} answers at {self.roll.addr(to)}, where node {to} is listed: "

@@ -99,7 +99,7 @@ class Answers:
 
     def _header(self, said: Said, more: str) -> str:
         manager = self.manager
-        fields: dict[str, str | int] = {} if said.node in manager.roll else {"unknown": 1}
+        fields: dict[str, str | int] = {} if said.node in manager.roll.entries else {"unknown": 1}
         header = manager.header(said.node, **fields)
         return f"{header}&{more}" if more else header
 
@@ -223,6 +223,9 @@ class Answers:
         if not manager.joining.may_join(entry, said):
             return BAD
         known = manager.roll.entries.get(node)
+        if known is not None and known.gone and not is_told and said.is_ours and known.started_ms == entry.started_ms:
+            sentence = f"node {node} was removed from the cluster; restart it to join again"
+            return Reply(409, sentence.encode(), kind="text/plain; charset=utf-8")
         if not is_told and known is not None and not known.gone and known._replace(stamp=entry.stamp) == entry:
             await manager.joining.heard_again(entry, said)
             return self._joined()

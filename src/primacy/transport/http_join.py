@@ -53,11 +53,12 @@ PUSHED_MAX = 32
 KEEP_S = 0.2
 """After a change the list is written to the disk: several changes at once are written once."""
 STORM_S = 10.0
-STORM_LEAST = 6
+STORM_LEAST = 3
 """A known join that comes more often than this, and more often than once per node, within `STORM_S` is an echo."""
 HELD_S = 30.0
 """So long the teller of an echo waits; one after the other, so that they do not begin again together."""
-HELD_MAX = 64
+HELD_MAX = 512
+"""Tellers that are kept waiting at one time. Of three real nodes each doubles what it hears, until all of them wait."""
 
 
 class JoinPlan(NamedTuple):
@@ -110,26 +111,37 @@ class Joining:
         """With `retry` in the background. Raises `NotReached` without, if nobody takes this node in."""
         if self.plan.fixed:
             return
-        targets = self.plan.join or tuple(entry.addr for entry in self.manager.roll.others)
-        if self.plan.join and not self.plan.retry:
-            if not await self._try(targets):
-                raise NotReached(f"{self._sentence}; cluster.manager.join_retry is off, so this node ends")
-        elif targets:
-            self._task = self.manager.spawn(self._keep_trying(targets))
-            if not self.plan.join:  # those that it remembers may follow one that it does not know
-                await asyncio.wait((self._task,), timeout=ASK_S)
+        if not self.plan.join:
+            self._task = self.manager.spawn(self._greet())
+            await asyncio.wait((self._task,), timeout=ASK_S)  # they may follow one that it does not know
+        elif self.plan.retry:
+            self._task = self.manager.spawn(self._keep_trying(self.plan.join))
+        elif not await self._try(self.plan.join):
+            raise NotReached(f"{self._sentence}; cluster.manager.join_retry is off, so this node ends")
+
+    async def _greet(self) -> None:
+        """One that begins a cluster, and remembers others, says once where it is now.
+
+        To nodes of ours only: real ones that live remember it, and would pass the word on and on.
+        """
+        others = self.manager.roll.others
+        for entry, is_ours in zip(others, await asyncio.gather(*map(self._is_ours, others)), strict=True):
+            if is_ours and not await self._join_at(entry.addr):
+                return
+
+    async def _is_ours(self, entry: Entry) -> bool:
+        manager = self.manager
+        found = await manager.calls.call("GET", entry.addr, "/heartbeat", None, manager.header(entry.node), ASK_S / 2)
+        return isinstance(found, Answer) and found.said.node == entry.node
 
     async def _keep_trying(self, targets: tuple[str, ...]) -> None:
-        """One that remembers others tries once: they know it, too, and the leader will speak to it."""
         wait_s = AGAIN_FIRST_S
-        while not await self._try(targets) and self.plan.join and not self.manager.closed:
+        while not await self._try(targets) and not self.manager.closed:
             pause_s = wait_s * (0.75 + self._random.random() / 2)
             self._sentence += f"; next try in {pause_s:.1f} s"
             await asyncio.sleep(pause_s)
             wait_s = min(AGAIN_MAX_S, wait_s * 2)
             targets = self._with_remembered(targets)
-        if not self.plan.join:
-            self._sentence = ""
 
     def _with_remembered(self, targets: tuple[str, ...]) -> tuple[str, ...]:
         """Whoever is listed knows the cluster as well as the node that the file names."""
@@ -243,7 +255,7 @@ class Joining:
             times.popleft()
         if len(self._echoes) > 256:
             self._echoes.clear()
-        if len(times) > max(STORM_LEAST, 2 * len(self.manager.roll.entries)) and self._held < HELD_MAX:
+        if len(times) > max(STORM_LEAST, len(self.manager.roll.others)) and self._held < HELD_MAX:
             self._held += 1
             self.manager.tally.count("echoes_held")
             try:

@@ -34,6 +34,9 @@ CONNECTIONS_MAX = 2_048
 WAITING_MAX = 512
 LINE_BYTES_MAX = 8_190
 END_S = 0.3
+ACCEPT_AGAIN_S = 0.1
+TAKEN_MAX = 64
+"""Connections that are taken in one turn of the loop."""
 MUTE_S = 3.0
 """So long a request stays unanswered whose link was cut: longer than most callers wait."""
 
@@ -49,7 +52,10 @@ class Door:
         self.complain = complain
         self.hung_up = 0
         self._runner: web.ServerRunner | None = None
-        self._listener: asyncio.Server | None = None
+        self._listening: socket.socket | None = None
+        self._tls: ssl.SSLContext | None = None
+        self._resting: asyncio.TimerHandle | None = None
+        self._making: set[asyncio.Task[Any]] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._since: dict[Any, float] = {}
         """When each connection began, or was last done with a request."""
@@ -78,24 +84,29 @@ class Door:
         )
         self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=END_S)
         await self._runner.setup()
-        self._listener = await asyncio.get_running_loop().create_server(
-            self._taken,
-            sock=listening,
-            ssl=tls,
-            backlog=WAITING_MAX,
-            ssl_handshake_timeout=HANDSHAKE_S if tls is not None else None,
-        )
+        listening.setblocking(False)
+        self._listening, self._tls = listening, tls
+        self._watch()
         self._sweep_later()
 
     async def close(self) -> None:
+        """May be said twice."""
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None
-        if self._listener is not None:
-            self._listener.close()
+        if self._resting is not None:
+            self._resting.cancel()
+        if self._listening is not None:
+            asyncio.get_running_loop().remove_reader(self._listening)
+            await asyncio.gather(*self._making, return_exceptions=True)
+            self._listening.close()
+            self._listening = None
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+        for each in tuple(self._since):
+            if each.transport is not None:
+                each.transport.abort()
 
     # --- one request --------------------------------------------------------------------------------------------------
 
@@ -147,6 +158,39 @@ class Door:
         return answer
 
     # --- connections --------------------------------------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        """Ours, for asyncio's own server leaks a connection that is taken in the moment in which it is closed."""
+        assert self._listening is not None
+        loop = asyncio.get_running_loop()
+        for _ in range(TAKEN_MAX):
+            try:
+                connection, _ = self._listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:  # no descriptor is left: a moment's rest, and a quiet connection goes
+                self.complain(f"the manager cannot take a connection: {error.strerror}")
+                self._make_room()
+                loop.remove_reader(self._listening)
+                self._resting = loop.call_later(ACCEPT_AGAIN_S, self._watch)
+                return
+            connection.setblocking(False)
+            task = loop.create_task(self._make(connection))
+            self._making.add(task)
+            task.add_done_callback(self._making.discard)
+
+    def _watch(self) -> None:
+        assert self._listening is not None
+        asyncio.get_running_loop().add_reader(self._listening, self._accept)
+
+    async def _make(self, connection: socket.socket) -> None:
+        limit_s = HANDSHAKE_S if self._tls is not None else None
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._taken, connection, ssl=self._tls, ssl_handshake_timeout=limit_s
+            )
+        except (OSError, TimeoutError):  # it left, or showed no certificate
+            connection.close()
 
     def _taken(self) -> asyncio.Protocol:
         assert self._runner is not None

@@ -143,7 +143,9 @@ def read_join_answer(body: bytes) -> JoinAnswer | None:
     if found is None:
         return None
     said = {key.lower(): value for key, value in found.items()}
-    leader, peers = said.get("leader") or "", said.get("peers") or {}
+    leader, peers = said.get("leader"), said.get("peers")
+    leader = "" if leader is None else leader
+    peers = {} if peers is None else peers
     if not isinstance(leader, str) or not isinstance(peers, dict):
         return None
     if not all(isinstance(value, str) for value in peers.values()):
