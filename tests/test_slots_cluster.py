@@ -226,3 +226,17 @@ def answered(crowd: Crowd, name: str) -> tuple[int, str]:
         return answer.status, answer.getheader("Location") or ""
     finally:
         connection.close()
+
+
+def test_status_speaks_of_slots_and_counts_what_clients_did(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    with crowd(tmp_path, seeds_files("a", [port]), "a") as one, one.led("a", b"w000x\n", b"v000x\n"):
+        call = [*PRIMACY, "--config", str(tmp_path / "a.yaml"), "status", "--state-dir", str(tmp_path / "state-a")]
+        until = time.monotonic() + LIMIT_S
+        while True:  # its API is there a moment after its slots
+            done = subprocess.run([*call, "-v"], capture_output=True, text=True, check=False, timeout=LIMIT_S)
+            if "the slot server runs on a" in done.stdout:
+                break
+            assert time.monotonic() < until, done
+        assert "slots_requests" in done.stdout
+        assert "command" not in done.stdout
