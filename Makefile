@@ -66,7 +66,7 @@ examples: setup ## the packages that the programs in examples/ are run with
 test: setup check packages peers examples setup-browser ## everything once
 	@$(BIN)/python -m tests.sizes test
 
-proof: setup check packages peers examples setup-browser ## the counts and durations that a release must show; PART=core|run|dashboard|store
+proof: setup check packages peers examples setup-browser ## the counts and durations that a release must show; PART=core|run|dashboard|store|slots
 	@$(BIN)/python -m tests.sizes proof $(PART)
 
 check: setup ## format, lint, strict types, import arrows
@@ -79,6 +79,8 @@ bench: setup peers ## speed, as ratios: the simulator, then failover and idlenes
 	@$(BIN)/python -m bench
 	@$(BIN)/python -m bench.failover
 	@$(BIN)/python -m bench.lease
+	@$(call debian,redis-server,command -v redis-server)
+	@$(BIN)/python -m bench.slots
 
 lock: ## renew the requirements from pyproject.toml (needs uv; names no registry)
 	@env -u UV_INDEX -u UV_DEFAULT_INDEX -u UV_INDEX_URL uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --group test --python-version 3.11 pyproject.toml -o requirements.txt

@@ -78,12 +78,15 @@ PROCESSES = (
     "tests/test_examples.py",
     "tests/test_slots_process.py",
     "tests/test_slots_cluster.py",
+    "tests/test_slots_fuzz.py",
+    "tests/test_slots_bench.py",
 )
 PARTS = {
     "core": "tests.proof_core",
     "run": "tests.proof_run",
     "dashboard": "tests.proof_dashboard",
     "store": "tests.proof_store",
+    "slots": "tests.proof_slots",
 }
 """What `make proof PART=...` can be asked for, and the module that does it."""
 

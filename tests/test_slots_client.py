@@ -239,3 +239,25 @@ def test_threads_have_the_same_client(desk: Desk) -> None:
         assert slots.leaderships == 1
     with pytest.raises(UsageError, match="with"):
         slots.get("000")
+
+
+def test_f59_pauses_grow_up_to_a_bound_and_have_chance_in_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many clients that lost one leader at one moment do not come back in step."""
+    slept: list[list[float]] = []
+
+    async def sleep(seconds: float) -> None:
+        slept[-1].append(seconds)
+
+    async def body() -> None:
+        for _ in range(50):
+            slept.append([])
+            slots = Client("a:1", "b:2")
+            for turn in range(1, 40):
+                await slots._pause(turn)
+
+    monkeypatch.setattr(client.asyncio, "sleep", sleep)
+    asyncio.run(body())
+    firsts = [pauses[0] for pauses in slept]
+    assert all(client.PAUSE_S / 2 <= first <= client.PAUSE_S * 1.5 for first in firsts)
+    assert max(firsts) - min(firsts) > client.PAUSE_S / 4
+    assert all(client.PAUSE_S_MAX / 2 <= pauses[-1] <= client.PAUSE_S_MAX * 1.5 for pauses in slept)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.node_crowd import free_ports
+from tests.ports import free_ports
 from tests.slots_desk import LIMIT_S, Client
 
 PRIMACY = [sys.executable, "-m", "primacy.cli.main"]
@@ -22,13 +22,13 @@ PRIMACY = [sys.executable, "-m", "primacy.cli.main"]
 class Crowd:
     """Three nodes with one file."""
 
-    def __init__(self, folder: Path, file: str | dict[str, str], names: str) -> None:
+    def __init__(self, folder: Path, file: str | dict[str, str], names: str, ports: list[int] | None = None) -> None:
         """`file`: of all nodes, or of each."""
         self.folder = folder
         for name in names:
             (folder / f"{name}.yaml").write_text(file if isinstance(file, str) else file[name])
         subprocess.run([*PRIMACY, "keygen", str(folder / "secret")], check=True, capture_output=True)
-        self.ports = dict(zip(names, free_ports(len(names)), strict=True))
+        self.ports = dict(zip(names, ports or free_ports(len(names)), strict=True))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         for name in names:
             self.start(name)
@@ -98,8 +98,8 @@ class Crowd:
 
 
 @contextlib.contextmanager
-def crowd(folder: Path, file: str | dict[str, str], names: str) -> Iterator[Crowd]:
-    made = Crowd(folder, file, names)
+def crowd(folder: Path, file: str | dict[str, str], names: str, ports: list[int] | None = None) -> Iterator[Crowd]:
+    made = Crowd(folder, file, names, ports)
     try:
         yield made
     except BaseException:
@@ -176,10 +176,9 @@ def test_slots_on_a_lease_are_served_by_its_holder(tmp_path: Path) -> None:
             pass
 
 
-def seeds_files(names: str, more: str = "") -> dict[str, str]:
+def seeds_files(names: str, managers: list[int], more: str = "") -> dict[str, str]:
     """Both example files of seed 000, with free ports; all but the first join."""
     files = Path(__file__).parent / "files"
-    managers = free_ports(len(names))
     found = {}
     for place, name in enumerate(names):
         text = (files / ("ghoti_joining.yaml" if place else "ghoti_first.yaml")).read_text()
@@ -190,7 +189,8 @@ def seeds_files(names: str, more: str = "") -> dict[str, str]:
 
 
 def test_the_files_of_seed_000_make_a_cluster_that_fails_over(tmp_path: Path) -> None:
-    with crowd(tmp_path, seeds_files("abc"), "abc") as three:
+    ports = free_ports(6)
+    with crowd(tmp_path, seeds_files("abc", ports[:3]), "abc", ports[3:]) as three:
         with three.led("abc", b"w000kept\n", b"v000kept\n") as (first, client):
             three.processes[first].kill()
             three.processes[first].wait()
@@ -202,7 +202,8 @@ def test_the_files_of_seed_000_make_a_cluster_that_fails_over(tmp_path: Path) ->
 
 
 def test_over_http_a_follower_redirects_to_where_the_leader_said_its_slots_are(tmp_path: Path) -> None:
-    with crowd(tmp_path, seeds_files("ab", "protocol: http\n"), "ab") as two:
+    ports = free_ports(4)
+    with crowd(tmp_path, seeds_files("ab", ports[:2], "protocol: http\n"), "ab", ports[2:]) as two:
         until = time.monotonic() + 2 * LIMIT_S
         while True:
             said = {name: answered(two, name) for name in "ab"}
@@ -225,3 +226,17 @@ def answered(crowd: Crowd, name: str) -> tuple[int, str]:
         return answer.status, answer.getheader("Location") or ""
     finally:
         connection.close()
+
+
+def test_status_speaks_of_slots_and_counts_what_clients_did(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    with crowd(tmp_path, seeds_files("a", [port]), "a") as one, one.led("a", b"w000x\n", b"v000x\n"):
+        call = [*PRIMACY, "--config", str(tmp_path / "a.yaml"), "status", "--state-dir", str(tmp_path / "state-a")]
+        until = time.monotonic() + LIMIT_S
+        while True:  # its API is there a moment after its slots
+            done = subprocess.run([*call, "-v"], capture_output=True, text=True, check=False, timeout=LIMIT_S)
+            if "the slot server runs on a" in done.stdout:
+                break
+            assert time.monotonic() < until, done
+        assert "slots_requests" in done.stdout
+        assert "command" not in done.stdout

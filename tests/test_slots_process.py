@@ -2,79 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
-from tests.ports import free_port
-from tests.slots_desk import LIMIT_S, Client
+from tests.slots_desk import LIMIT_S
+from tests.slots_served import PRIMACY, served
 
 FILES = Path(__file__).parent / "files"
-PRIMACY = [sys.executable, "-m", "primacy.cli.main"]
-
-
-class Served:
-    """A server process; its lines are read as they come."""
-
-    def __init__(self, *arguments: str, environment: dict[str, str] | None = None) -> None:
-        self.port = free_port()
-        call = [*PRIMACY, "slots", "serve", "--addr", f"127.0.0.1:{self.port}", *arguments]
-        more = {**os.environ, **(environment or {})}
-        self.process = subprocess.Popen(call, stderr=subprocess.PIPE, text=True, env=more)
-        self.lines: list[str] = []
-        self._news = threading.Condition()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            with self._news:
-                self.lines.append(line)
-                self._news.notify_all()
-        with self._news:
-            self.lines.append("")
-            self._news.notify_all()
-
-    def until(self, pattern: str) -> str:
-        """The first line that has it."""
-
-        def found() -> str | None:
-            return next((line for line in self.lines if re.search(pattern, line)), None)
-
-        with self._news:
-            assert self._news.wait_for(lambda: found() or "" in self.lines, LIMIT_S), self.lines
-            line = found()
-        assert line is not None, self.lines
-        return line
-
-    def open(self) -> Client:
-        return Client(socket.create_connection(("127.0.0.1", self.port), timeout=LIMIT_S))
-
-    def end(self, number: int) -> int:
-        self.process.send_signal(number)
-        return self.process.wait(LIMIT_S)
-
-
-@contextlib.contextmanager
-def served(*arguments: str, environment: dict[str, str] | None = None) -> Iterator[Served]:
-    found = Served(*arguments, environment=environment)
-    try:
-        yield found
-    finally:
-        found.process.kill()
-        found.process.wait()
-        found._reader.join(LIMIT_S)
-        assert found.process.stderr is not None
-        found.process.stderr.close()
 
 
 def test_a_file_of_ghoti_is_served_and_what_does_not_count_is_said(tmp_path: Path) -> None:
@@ -198,3 +138,18 @@ def test_ctrl_c_ends_a_watch_with_130(tmp_path: Path) -> None:
         _, said = watching.communicate(timeout=LIMIT_S)
         assert watching.returncode == 130, said
         assert "Traceback" not in said
+
+
+def test_the_example_of_workers_runs_as_it_stands() -> None:
+    """Two at once: the second has the lock when the first has ended and its time is over; no job is done twice."""
+    examples = Path(__file__).parents[1] / "examples"
+    with served("--config", str(examples / "slots.yaml")) as found:
+        found.until("serves 4 slots")
+        call = [sys.executable, str(examples / "slots_worker.py"), f"127.0.0.1:{found.port}"]
+        pair = [subprocess.Popen(call, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+        said = [each.communicate(timeout=4 * LIMIT_S)[0] for each in pair]
+    for process, text in zip(pair, said, strict=True):
+        assert process.returncode == 0, text
+        assert re.search(r"did 5 jobs|lost the lock", text), text
+    done = [re.findall(rf"worker-{each.pid} does job (\d+)", text) for each, text in zip(pair, said, strict=True)]
+    assert not set(done[0]) & set(done[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
 import ssl
 import struct
@@ -9,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.slots_desk import Client, Desk, slots_of
+from tests.slots_desk import LIMIT_S, Client, Desk, slots_of
 
 from primacy.slots import links, server
 
@@ -245,3 +246,20 @@ def test_behind_tls_all_is_the_same(pair: tuple[Path, Path]) -> None:
                 desk.call(lambda: desk.server.follow("b"))
                 client.expect(b"exxx000b\n")
                 client.closed()
+
+
+def test_http_behind_tls(pair: tuple[Path, Path]) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*pair)
+    trusting = ssl.create_default_context(cafile=str(pair[0]))
+    with Desk(slots_of("http"), tls=context) as desk:
+        host, _, port = desk.server.address.rpartition(":")
+        connection = http.client.HTTPSConnection(host, int(port), timeout=LIMIT_S, context=trusting)
+        try:
+            connection.request("POST", "/000", b"x")
+            assert connection.getresponse().read() == b"x"
+            desk.call(lambda: desk.server.follow("b", "127.0.0.9:1"))
+            connection.request("GET", "/000")
+            assert connection.getresponse().getheader("Location") == "https://127.0.0.9:1/000"
+        finally:
+            connection.close()

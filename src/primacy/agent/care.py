@@ -179,8 +179,11 @@ class Care:
         """One sentence for `systemctl status`."""
         view, state = self.host.view(), self.host.duty_state()
         if state is State.RUNNING:
-            return f"leads term {view.term}; the command runs, process {self.host.pid()}"
+            pid = self.host.pid()
+            return f"leads term {view.term}; " + (
+                f"the command runs, process {pid}" if pid else "its work is done here"
+            )
         if view.waits_for:
             return f"{view.role}, term {view.term}; waits for {view.waits_for}"
         leader = f", {view.leader} leads" if view.leader else ""
-        return f"{view.role}, term {view.term}; the command is {state} here{leader}"
+        return f"{view.role}, term {view.term}; its work is {state} here{leader}"

@@ -135,9 +135,8 @@ async def _live(plan: Plan, asked: Asked) -> int:
 def _refuse_second(lock: AgentLock, settings: Settings) -> None:
     """Raises `InUse` if another agent has this folder. Ours alone from here on, if not."""
     if not lock.take():
-        raise InUse(
-            f"node {settings.node} runs here already: {lock.holder()} has its folder; primacy node stop {settings.node}"
-        )
+        named = f" {settings.node}" if settings.node else ""
+        raise InUse(f"node{named} runs here already: {lock.holder()} has its folder; primacy node stop{named}")
 
 
 class Agent:

@@ -70,7 +70,8 @@ def lines(state: dict[str, Any], *, verbose: bool = False) -> list[str]:
     alarms = [click.style(f"ALARM: {sentence}", fg="red", bold=True) for sentence in state["alarms"]]
     what = f"cluster {state['cluster']}, election {state['election']}, {state['strategy']}, {state['mode']}"
     said = [*alarms, *([""] if alarms else []), f"{what}; seen from {state['node']}", ""]
-    said += _table([HEAD, *(_row(row, state) for row in state["rows"])], state["acting"], bare=_bare(state))
+    head = tuple("slots" if word == "command" and _serves(state) else word for word in HEAD)
+    said += _table([head, *(_row(row, state) for row in state["rows"])], state["acting"], bare=_bare(state))
     said += ["", acting(state)]
     token = max((row["token"] or 0 for row in state["rows"]), default=0)
     if token:
@@ -94,6 +95,12 @@ def _bare(state: dict[str, Any]) -> bool:
     """To lead is all there is (`primacy node start`)."""
     kinds = [row["duty"]["kind"] for row in state["rows"] if row["duty"]]
     return bool(kinds) and all(kind == "none" for kind in kinds)
+
+
+def _serves(state: dict[str, Any]) -> bool:
+    """The work is that of `primacy slots serve`."""
+    kinds = [row["duty"]["kind"] for row in state["rows"] if row["duty"]]
+    return bool(kinds) and all(kind == "slots" for kind in kinds)
 
 
 def _row(row: dict[str, Any], state: dict[str, Any]) -> tuple[str, ...]:
@@ -133,25 +140,26 @@ def _duty(duty: dict[str, Any]) -> str:
 
 
 def acting(state: dict[str, Any]) -> str:
-    """Who really runs the command: one sentence."""
+    """Who really does the work: one sentence."""
     acts = state["acting"]
+    work = "the slot server" if _serves(state) else "the command"
     if _bare(state):
         return leading(state)
     if len(acts) > 1:
-        return click.style(f"{' and '.join(acts)} BOTH CLAIM THE COMMAND", fg="red", bold=True)
+        return click.style(f"{' and '.join(acts)} BOTH CLAIM {work.upper()}", fg="red", bold=True)
     if not acts and state["strategy"] == "lease" and state["leader"] not in (None, state["node"]):
-        return f"node {state['leader']} holds the lease; whether its command runs, primacy status says there"
+        return f"node {state['leader']} holds the lease; whether {work} runs, primacy status says there"
     if not acts:
-        return "the command runs nowhere"
+        return f"{work} runs nowhere"
     duty = next(row["duty"] for row in state["rows"] if row["node"] == acts[0])
     if duty is None or duty["state"] != "running":
         doing = {"starting": "is starting", "stopping": "is being stopped", "stuck": "was killed and does not end"}
-        return f"the command {doing.get(duty['state'] if duty else '', 'is')} on {acts[0]}"
+        return f"{work} {doing.get(duty['state'] if duty else '', 'is')} on {acts[0]}"
     if not duty["since"]:
-        return f"the command runs on {acts[0]}"
+        return f"{work} runs on {acts[0]}"
     began = datetime.fromisoformat(duty["since"])
     ran_ms = int((datetime.fromisoformat(state["at"]) - began.astimezone(UTC)).total_seconds() * 1_000)
-    return f"the command runs on {acts[0]}, for {ago(max(0, ran_ms))}"
+    return f"{work} runs on {acts[0]}, for {ago(max(0, ran_ms))}"
 
 
 def leading(state: dict[str, Any]) -> str:

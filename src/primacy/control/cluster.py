@@ -142,17 +142,16 @@ def alarms(shot: Snapshot) -> list[str]:
 
 def _both(shot: Snapshot, one: str, other: str, older: str) -> str:
     """Two act at once. Where one per island was promised, that breaks no promise, and ends by itself."""
-    runs = "lead" if shot.duty.kind == "none" else "run the command"
+    runs = {"none": "lead", "slots": "serve slots"}.get(shot.duty.kind, "run the command")
     if not shot.at_most_one:
         strategy = shot.settings.election.strategy
         return (
             f"nodes {one} and {other} both {runs}: {strategy} has one leader in each part of a divided network. One of "
             "them gives way as soon as they hear each other; where two must never act at once, use raft or lease"
         )
-    if shot.duty.kind == "none":
-        return (
-            f"nodes {one} and {other} both say that they lead. Pause the older one: primacy pause {older}; primacy why"
-        )
+    if shot.duty.kind in ("none", "slots"):
+        says = f"nodes {one} and {other} both say that they {runs}"
+        return f"{says}. Pause the older one: primacy pause {older}; primacy why"
     return (
         f"nodes {one} and {other} both say that they run the command: it may run twice. Stop the older one: primacy "
         f"pause {older}; then see: primacy why"

@@ -120,6 +120,7 @@ class LineServer(Host):
             server.close()
         for each in self._sockets:
             each.close()
+        self.hall.follow("" if self.hall.board is not None else self.leader)
         self.ended()
         for link in tuple(self.links):
             link.drop()
