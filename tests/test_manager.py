@@ -354,6 +354,21 @@ def test_limitation_6_a_removed_node_leaves_every_list_and_comes_back_by_joining
     lived(scene)
 
 
+def test_limitation_6_a_leader_that_was_removed_while_it_was_cut_off_learns_of_it_when_it_is_back() -> None:
+    async def scene(nodes: Nodes) -> None:
+        await three(nodes, election=QUICK)
+        nodes.cut("a b", "c")
+        await nodes.until(lambda: nodes.leaders() == ["a", "c"], "c leads alone")
+        await nodes.up["a"].remove("c")
+        await nodes.until(lambda: "c" not in nodes.up["b"].manager.roll.peers, "b is told; the word to c is not sent")
+        assert not nodes.up["c"].manager.roll.own.gone
+        nodes.heal()
+        await nodes.until(lambda: nodes.leaders() == ["a"], "one leads")
+        assert nodes.up["c"].manager.roll.own.gone
+
+    lived(scene)
+
+
 def test_limitation_6_the_long_dead_are_left_out_of_elections_when_told_to() -> None:
     async def scene(nodes: Nodes) -> None:
         await three(nodes, election={**QUICK, "prune_after_ms": 500})

@@ -213,5 +213,6 @@ def test_scenario_10_wrong_credentials_stay_outside(doubles: int) -> None:
         await nodes.kill("x")
         assert await nodes.one_leader()
         assert nodes.up["b"].manager.counters["credentials"] >= 2
+        assert len([line for line in nodes.said if "cluster.pass" in line]) == 1, "the log says why, and only once"
 
     played(scene)

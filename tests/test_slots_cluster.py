@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import os
 import signal
 import socket
 import subprocess
@@ -199,6 +200,44 @@ def test_the_files_of_seed_000_make_a_cluster_that_fails_over(tmp_path: Path) ->
             three.processes[second].send_signal(signal.SIGTERM)
             assert client.rest().startswith(b"exxx000")
             assert three.processes[second].wait(LIMIT_S) == 0
+
+
+def test_two_files_of_one_machine_need_no_word_about_folders(tmp_path: Path) -> None:
+    """As the seed's text has them started: each with its file and nothing else."""
+    ports = free_ports(4)
+    files = seeds_files("ab", ports[:2])
+    system = f"import primacy.agent.state as state; state.SYSTEM = {str(tmp_path / 'system')!r}"
+    code = f"{system}; from primacy.cli.main import main; main()"
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "user")}
+    primacy = [sys.executable, "-c", code]
+
+    def asked(*words: str) -> str:
+        done = subprocess.run([*primacy, *words], capture_output=True, text=True, check=False, env=environment)
+        return done.stdout + done.stderr
+
+    with contextlib.ExitStack() as ends:
+        nodes = {}
+        for name, port in zip("ab", ports[2:], strict=True):
+            text = "".join(line for line in files[name].splitlines(True) if "bind:" not in line)
+            node = {"a": "node1", "b": "node2"}[name]
+            file = tmp_path / f"{node}.yaml"
+            file.write_text(text + f"addr: 127.0.0.1:{port}\n")
+            call = [*primacy, "slots", "serve", "--config", str(file)]
+            nodes[node] = subprocess.Popen(call, stderr=subprocess.DEVNULL, env=environment)
+            ends.callback(nodes[node].wait)
+            ends.callback(nodes[node].kill)
+        for node in nodes:
+            until = time.monotonic() + 2 * LIMIT_S
+            while True:  # as long as this node is on its way up, the other one answers for it
+                said = asked("status", "--config", str(tmp_path / f"{node}.yaml"))
+                if f"seen from {node}" in said and "the slot server runs on node" in said:
+                    break
+                assert time.monotonic() < until, said
+        assert "node node1 ended" in asked("node", "stop", "--config", str(tmp_path / "node1.yaml"))
+        assert nodes["node1"].wait(LIMIT_S) == 0
+        assert nodes["node2"].poll() is None
+        said = asked("pause", "--config", str(tmp_path / "node1.yaml"))
+        assert "node node1 does not run here; node2 does" in said
 
 
 def test_over_http_a_follower_redirects_to_where_the_leader_said_its_slots_are(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote, unquote
 
 import click
 
@@ -17,7 +18,7 @@ from primacy.control.client import Found, ask, find
 from primacy.errors import NotReached, UsageError
 
 NODES = "nodes"
-"""Below the state folder: a folder for each node that was started on this machine without a file, by its id."""
+"""Below the state folder: a folder for each node of `node start` and of a file that joins, by its id."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,12 +49,20 @@ def local_options(command: F) -> F:
     return command
 
 
+def folder_name(node: str) -> str:
+    """An id as the name of a folder: ids of Ghoti may have any character."""
+    name = quote(node, safe="")
+    return name if name.strip(".") else name.replace(".", "%2E")
+
+
 class Place(NamedTuple):
     """Where the node of an election keeps its things on this machine, whether it runs or not."""
 
     above: str
     folder: str
     election: str
+    node: str = ""
+    """Of which the file speaks, if it is the file of one node."""
 
     @property
     def events_file(self) -> str:
@@ -88,10 +97,11 @@ def _local(call: Call, where: Place, *, exact: bool) -> Local:
     if found is not None:
         return Local(where.folder, where.election, found)
     started = _started(where)
-    if call.node is not None and started:
-        if call.node not in started:
-            raise NotReached(f"node {call.node[:80]} does not run here; {', '.join(started)} does")
-        return started[call.node]
+    wanted = call.node or where.node
+    if wanted in started:
+        return started[wanted]
+    if started and (call.node is not None or (exact and wanted)):
+        raise NotReached(f"node {wanted[:80]} does not run here; {', '.join(started)} does")
     if exact and len(started) > 1:
         raise UsageError(f"several nodes run here: say primacy --node ID ..., with one of {', '.join(started)}")
     for one in started.values():
@@ -114,9 +124,10 @@ def events_of(call: Call, where: Place) -> Place:
     if find(where.folder, call.at) is not None or where.has_events():
         return where
     root, cluster = os.path.join(os.path.dirname(where.above), NODES), os.path.basename(where.above)
-    names = [call.node] if call.node else [*_started(where), *_listed(root)]
+    wanted = call.node or where.node
+    names = [wanted] if wanted else [*_started(where), *map(unquote, _listed(root))]
     for name in names:
-        above = os.path.join(root, name, cluster)
+        above = os.path.join(root, folder_name(name), cluster)
         kept = Place(above, os.path.join(above, where.election), where.election)
         if kept.has_events():
             return kept
@@ -139,7 +150,7 @@ def _started(where: Place) -> dict[str, Local]:
         folder = os.path.join(root, name, cluster, where.election)
         one = find(folder)
         if one is not None:
-            found[name] = Local(folder, where.election, one)
+            found[unquote(name)] = Local(folder, where.election, one)
     return found
 
 
@@ -168,7 +179,8 @@ def place(
         settings = dataclasses.replace(settings, state_dir=os.path.abspath(state_dir))
     name = election or settings.election.name
     above = os.path.join(state_root(settings, os.environ, os.geteuid()), cluster or settings.cluster.name)
-    return Place(above, os.path.join(above, name), name)
+    own = settings.node if settings.cluster.manager.type == "join_server" else ""
+    return Place(above, os.path.join(above, name), name, own)
 
 
 def _nobody(above: str, folder: str, name: str) -> str:

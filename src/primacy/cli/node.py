@@ -12,7 +12,7 @@ import click
 
 from primacy.cli.call import Call, json_option, print_json
 from primacy.cli.lab import InOrder
-from primacy.cli.local import Local, local, locals_here
+from primacy.cli.local import Local, local, locals_here, place
 from primacy.cli.node_settings import HOST, PORT, Said, checked_name, settings_of
 from primacy.cli.status import status
 from primacy.errors import CannotHere, NotReached, Refused, SettingsError, UsageError
@@ -164,6 +164,8 @@ def stop(
     if all_ and wanted:
         raise UsageError(f"--all and {wanted} exclude each other")
     found = locals_here(call, config, election, state_dir, checked_name("--cluster", cluster_))
+    if not wanted and not all_ and config is not None:
+        wanted = place(call, config, election, state_dir).node
     if wanted:
         found = {each: one for each, one in found.items() if each == wanted}
     if not found:

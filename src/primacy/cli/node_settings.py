@@ -15,7 +15,7 @@ import secrets
 from typing import Any, NamedTuple
 
 from primacy.agent.state import state_root
-from primacy.cli.local import NODES
+from primacy.cli.local import NODES, folder_name
 from primacy.cli.new import SECRET_BYTES
 from primacy.errors import CannotHere, UsageError
 from primacy.node.folder import Folder
@@ -132,12 +132,23 @@ def _over_file(said: Said, file: str | None) -> Settings:
     cluster = settings.cluster
     if said.secret_file:
         cluster = dataclasses.replace(cluster, secret_file=os.path.abspath(said.secret_file))
-    return dataclasses.replace(
+    changed_settings = dataclasses.replace(
         settings,
         cluster=cluster,
         election=dataclasses.replace(settings.election, **changed),
         state_dir=os.path.abspath(said.state_dir) if said.state_dir else settings.state_dir,
     )
+    return with_own_folder(changed_settings)
+
+
+def with_own_folder(settings: Settings) -> Settings:
+    """Nodes that join each other have a file each, and several may share a machine: each gets a folder by its id.
+
+    Else the second would wait for the end of the first, as one and the same node. A folder that is named is kept.
+    """
+    if settings.state_dir or settings.cluster.manager.type != "join_server" or not settings.node:
+        return settings
+    return dataclasses.replace(settings, state_dir=state_of(state_root(settings, os.environ, _uid()), settings.node))
 
 
 # --- no file ----------------------------------------------------------------------------------------------------------
@@ -170,8 +181,8 @@ def _without_file(said: Said) -> Settings:
 
 
 def state_of(root: str, name: str) -> str:
-    """Where a node without a file keeps its things: several may share a machine."""
-    return os.path.join(root, NODES, name)
+    """Where a node of its own keeps its things: several may share a machine."""
+    return os.path.join(root, NODES, folder_name(name))
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:

@@ -45,12 +45,13 @@ def serve(
     Without a `cluster` section it always leads. A file of Ghoti is a file of ours. Ends with Ctrl-C; clients are told.
     """
     from primacy.agent.log import Log, level_of
+    from primacy.cli.node_settings import with_own_folder
     from primacy.node.clock import SystemClock
     from primacy.settings import load
     from primacy.settings.checks import notes
 
     file = call.file(config)
-    settings = _changed(load(file, node or call.node), addr, protocol, state_dir)
+    settings = with_own_folder(_changed(load(file, node or call.node), addr, protocol, state_dir))
     clock = SystemClock()
     log = Log(clock, level_of(settings.log.level, call.verbose), settings.log.format)
     for note in [*unread(file), *notes(settings)]:

@@ -525,9 +525,13 @@ class RankStrategy(RankLeader):
         return []
 
     def _left_out(self) -> list[Effect]:
-        """This node was removed: it stops its work and says nothing more."""
-        leads = self._phase is Phase.LEAD
-        effects = self._resign(Code.REMOVED, self.node, "it was removed from the list") if leads else []
+        """This node was removed: it stops its work, says so once, and nothing more."""
+        why = "it was removed from the list"
+        effects: list[Effect] = []
+        if self._phase is Phase.LEAD:
+            effects = self._resign(Code.REMOVED, self.node, why)
+        elif self._phase is not Phase.IDLE:
+            effects = [Record(Event(Code.REMOVED, self._epoch, self.node, why))]
         self._halt()
         self._joined = False
         return effects

@@ -491,6 +491,8 @@ class HttpTransport:
             self.met(said)
             if "unknown" in said:
                 self.joining.introduce(to)
+            elif "removed" in said:  # the word of it was lost: a leader, which looks at nobody, would go on for ever
+                self.joining.heard_list(to, said)
         elif found.status not in (400, 409):
             self.peer(to).boot = 0
             self.peer(to).trouble = ""

@@ -99,7 +99,8 @@ class Answers:
 
     def _header(self, said: Said, more: str) -> str:
         manager = self.manager
-        fields: dict[str, str | int] = {} if said.node in manager.roll.entries else {"unknown": 1}
+        known = manager.roll.entries.get(said.node)
+        fields: dict[str, str | int] = {"unknown": 1} if known is None else {"removed": 1} if known.gone else {}
         header = manager.header(said.node, **fields)
         return f"{header}&{more}" if more else header
 

@@ -89,6 +89,7 @@ class Joining:
         """Addresses to join where this node was taken in."""
         self._random = Random(plan.seed)
         self._sentence = ""
+        self._complained = ""
         self._kin: dict[str, str] = {}
         self._task: asyncio.Task[None] | None = None
         self._looks = 0
@@ -171,6 +172,9 @@ class Joining:
         self._sentence = (
             f"no cluster was joined yet: {'; '.join(whys) or 'no other node is named'}" if self.is_outside else ""
         )
+        if self._sentence not in ("", self._complained) and self.plan.retry:
+            self._complained = self._sentence  # once for each reason, not for each try
+            self.manager.complain(f"{self._sentence}; it is tried again and again")
         return bool(self._met_at)
 
     async def join(self, addr: str) -> None:
