@@ -200,6 +200,31 @@ def test_a_watch_gets_what_is_written_and_goes_on_under_the_next_leader(desk: De
     asyncio.run(body())
 
 
+def test_a_watch_comes_back_though_the_one_who_wrote_has_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server freezes over a write: whoever wrote leaves that connection, and nobody else asks for another."""
+    monkeypatch.setattr(client, "ANSWER_S", 0.5)
+    written = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.closing(writer), contextlib.suppress(ConnectionError):
+            while line := await reader.readline():
+                if line.startswith(b"w"):
+                    written.set()
+                    continue
+                writer.write(b"v0141\n" + (b"a014news\n" if written.is_set() else b""))
+
+    async def body() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with server, Client(f"127.0.0.1:{port}", within_ms=LONG_MS) as slots, slots.watch("014") as values:
+            with pytest.raises(Unsure):
+                await slots.set("000", "x")
+            async with asyncio.timeout(LIMIT_S):
+                assert await anext(values) == b"news"
+
+    asyncio.run(body())
+
+
 def test_a_watch_without_permission_is_refused(desk: Desk) -> None:
     async def body() -> None:
         async with Client(desk.server.address, within_ms=LONG_MS) as slots:

@@ -7,6 +7,7 @@ import socket
 import ssl
 import struct
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,28 @@ def test_a_client_that_takes_nothing_for_long_is_dropped(desk: Desk, monkeypatch
             except (ConnectionResetError, BrokenPipeError):
                 break
         desk.wait(lambda: desk.server.counters["slots_dropped_slow"] == 1)
+
+
+def test_more_that_it_is_owed_gives_a_client_that_takes_nothing_no_more_time(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "STALL_S", 1.0)
+    line = b"w014" + b"x" * 36 + b"\n"
+
+    def written(writer: Client) -> bytes:
+        writer.send(line)
+        writer.expect(b"a014" + b"x" * 36 + b"\n")
+        return writer.line()
+
+    with desk.open() as writer, narrow(desk):
+        desk.wait(lambda: len(desk.server.links) == 2)
+        while written(writer) == b"v0142/2/0\n":
+            pass
+        until = time.monotonic() + LIMIT_S
+        while desk.server.counters["slots_dropped_slow"] == 0:  # by size it would be dropped after minutes
+            assert time.monotonic() < until
+            written(writer)
+            time.sleep(0.05)
 
 
 def test_half_a_line_is_given_up_and_the_next_is_served(desk: Desk) -> None:

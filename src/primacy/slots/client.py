@@ -239,7 +239,8 @@ class Client:
 
     def _leave(self, wire: Wire, leader: str) -> None:
         """It does not lead: the next one, or the one that it names."""
-        if wire is self._wire:
+        was_used = wire is self._wire
+        if was_used:
             self._wire = None
         wire.drop()
         self._last(wire.address)
@@ -247,6 +248,8 @@ class Client:
         if address is not None and address != wire.address:
             self._order.remove(address)
             self._order.insert(0, address)
+        if was_used:
+            self._keep()  # whoever asked may give up; those who watch do not
 
     def _last(self, address: str) -> None:
         self._order.remove(address)

@@ -36,8 +36,8 @@ class Owner(Protocol):
         """A line waits for its end."""
         ...
 
-    def owes(self, link: Link) -> None:
-        """The client does not take what it is owed."""
+    def owes(self, link: Link, *, took: bool) -> None:
+        """The client does not take all that it is owed. `took`: it took some of it just now."""
         ...
 
     def came(self, link: Link) -> None: ...
@@ -161,7 +161,7 @@ class PlainLink:
         self._owed = data
         self._listen(False)
         self._wait(True)
-        self.owner.owes(self)
+        self.owner.owes(self, took=False)
 
     def _writable(self) -> None:
         try:
@@ -172,8 +172,8 @@ class PlainLink:
             self.drop()
             return
         self._owed = self._owed[sent:]
+        self.owner.owes(self, took=True)
         if self._owed:
-            self.owner.owes(self)
             return
         self._wait(False)
         if self.session.closing:
@@ -241,7 +241,7 @@ class TlsLink(asyncio.Protocol):
         if owed > OWED_BYTES_MAX:
             self.drop(slow=True)
         elif owed:
-            self.owner.owes(self)
+            self.owner.owes(self, took=True)  # asyncio does not say whether it did; the size is bounded in any case
 
     def pause_writing(self) -> None:
         if self._transport is not None and not self._ending:

@@ -154,9 +154,11 @@ class LineServer(Host):
         self._unfinished[link] = asyncio.get_running_loop().time() + self.line_s
         self._sweep_later()
 
-    def owes(self, link: Link) -> None:
-        self._owing[link] = asyncio.get_running_loop().time() + STALL_S
-        self._sweep_later()
+    def owes(self, link: Link, *, took: bool) -> None:
+        """More that it is owed is no reason to wait longer: its time runs since it took something."""
+        if took or link not in self._owing:
+            self._owing[link] = asyncio.get_running_loop().time() + STALL_S
+            self._sweep_later()
 
     def came(self, link: Link) -> None:
         self.counters["slots_connections"] += 1
