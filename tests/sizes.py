@@ -28,6 +28,7 @@ PROCESSES = (
     "tests/test_run.py",
     "tests/test_cli_agent.py",
     "tests/test_cluster.py",
+    "tests/test_manager_process.py",
     "tests/test_manual.py",
     "tests/test_view.py",
     "tests/test_child.py",

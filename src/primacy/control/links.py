@@ -27,7 +27,7 @@ def cut_of(body: dict[str, Any], shot: Snapshot) -> Cut:
         if body != {"heal": True}:
             raise UsageError('heal: mends all links, and stands alone: {"heal": true}')
         return Cut("", "none")
-    others = [name for name, _, _ in membership_rows(shot.settings) if name != shot.node]
+    others = [name for name, _, _ in shot.listed or membership_rows(shot.settings) if name != shot.node]
     node, way = body.get("node"), body.get("cut")
     if not isinstance(node, str) or node not in others:
         there = f"there are {', '.join(others)}" if others else "there is none"

@@ -217,8 +217,8 @@ class Answers:
             return BAD
         if node == manager.node:
             return self._joined() if addr == manager.identity.addr else BAD
-        if manager.joining.is_ending:
-            return Reply(503)
+        if manager.joining.is_ending or manager.joining.is_outside:
+            return Reply(503)  # one that is in no cluster cannot take anybody in
         entry = self._entry(node, addr, said, is_told=is_told)
         if not manager.joining.may_join(entry, said):
             return BAD

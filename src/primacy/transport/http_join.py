@@ -82,9 +82,11 @@ class Joining:
     def __init__(self, manager: HttpTransport, plan: JoinPlan) -> None:
         self.manager = manager
         self.plan = plan
-        self.is_outside = bool(plan.join) and not plan.fixed and not plan.entries
+        self.is_outside = bool(plan.join) and not plan.fixed and not any(not entry.gone for entry in plan.entries)
         """It was not taken in yet, and knows nobody."""
         self.is_ending = False
+        self._met_at: set[str] = set()
+        """Addresses to join where this node was taken in."""
         self._random = Random(plan.seed)
         self._sentence = ""
         self._kin: dict[str, str] = {}
@@ -135,33 +137,41 @@ class Joining:
         return isinstance(found, Answer) and found.said.node == entry.node
 
     async def _keep_trying(self, targets: tuple[str, ...]) -> None:
+        """Until each of those that the file names has been met: they may be of two clusters that are to be one."""
         wait_s = AGAIN_FIRST_S
-        while not await self._try(targets) and not self.manager.closed:
+        while not self.manager.closed:
+            await self._try(targets if self._met_at else self._with_remembered(targets))
+            if all(self._is_met(addr) for addr in targets):
+                return
             pause_s = wait_s * (0.75 + self._random.random() / 2)
-            self._sentence += f"; next try in {pause_s:.1f} s"
+            if self._sentence:
+                self._sentence += f"; next try in {pause_s:.1f} s"
             await asyncio.sleep(pause_s)
             wait_s = min(AGAIN_MAX_S, wait_s * 2)
-            targets = self._with_remembered(targets)
 
     def _with_remembered(self, targets: tuple[str, ...]) -> tuple[str, ...]:
         """Whoever is listed knows the cluster as well as the node that the file names."""
         return tuple(dict.fromkeys((*targets, *(entry.addr for entry in self.manager.roll.others))))
 
+    def _is_met(self, addr: str) -> bool:
+        """Taken in there in this start, or listed where it was taken in."""
+        listed = {entry.addr for entry in self.manager.roll.others} if self._met_at else set()
+        return addr in self._met_at or addr in listed or addr == self.manager.identity.addr
+
     async def _try(self, targets: Iterable[str]) -> bool:
-        """Asks one after the other; those that the cluster does not know are asked, too, and so come to know it."""
-        joined, whys = False, []
+        """Asks one after the other, as far as they are not known to be of the same cluster."""
+        whys = []
         for addr in targets:
-            if addr == self.manager.identity.addr:
+            if self._is_met(addr):
                 continue
-            known = addr in {entry.addr for entry in self.manager.roll.others}
-            if joined and known:
-                continue
-            why = await self._join_at(addr)
-            joined |= not why
-            if why:
+            if why := await self._join_at(addr):
                 whys.append(f"{addr} {why}")
-        self._sentence = "" if joined else f"no cluster was joined yet: {'; '.join(whys) or 'no other node is named'}"
-        return joined
+            else:
+                self._met_at.add(addr)
+        self._sentence = (
+            f"no cluster was joined yet: {'; '.join(whys) or 'no other node is named'}" if self.is_outside else ""
+        )
+        return bool(self._met_at)
 
     async def join(self, addr: str) -> None:
         """Joins the cluster there, too. Raises `NotReached`."""
@@ -183,7 +193,8 @@ class Joining:
             return f"refuses this node: {found.body.decode('utf-8', 'replace')[:300]}"
         answer = read_join_answer(found.body) if found.status == 200 else None
         if answer is None:
-            return f"answers {found.status}, and no list"
+            busy = found.status == 503
+            return "is in no cluster itself yet, or ends" if busy else f"answers {found.status}, and no list"
         node = found.said.node
         for name, said_addr in answer.peers.items():
             dialled = addr.rpartition(":")[0].removeprefix("[").removesuffix("]")

@@ -1,0 +1,288 @@
+"""Nodes of bully and ring as real processes, over the manager: killed, frozen, cut off, divided, restarted, crowded."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.crowd import until
+from tests.ports import free_ports
+
+from primacy.control.client import ask, find
+from primacy.errors import NotReached
+
+WITHIN_S = 40.0
+PROOF = os.environ.get("PRIMACY_SIZE") == "proof"
+FILES = Path(__file__).parent / "files"
+
+
+class Node:
+    """One `primacy node start`, or another command of a node."""
+
+    def __init__(self, folder: Path, name: str, words: list[str]) -> None:
+        self.name, self.folder, self.words = name, folder, words
+        self.log = folder / f"{name}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        call = [sys.executable, "-m", "primacy.cli.main", *self.words]
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(call, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=self.folder)
+
+    def send(self, number: int) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGCONT)
+        self.process.kill()
+        self.process.wait(WITHIN_S)
+        self.process = None
+
+    def ask(self, path: str = "/v1/state", order: dict[str, Any] | None = None) -> Any:
+        """None if it does not answer."""
+        found = find(str(self.folder / self.name / "primacy" / "main")) if self.process is not None else None
+        with contextlib.suppress(NotReached):
+            return ask(found, path, order) if found is not None else None
+        return None
+
+
+class Crowd:
+    """Nodes n1 … of one cluster, each with its file; n1 begins it."""
+
+    def __init__(self, folder: Path, count: int, strategy: str = "bully") -> None:
+        self.folder = folder
+        self.ports = free_ports(count)
+        self.nodes: dict[str, Node] = {}
+        for number, port in enumerate(self.ports, 1):
+            name = f"n{number}"
+            manager: dict[str, Any] = {"type": "join_server", "addr": f"127.0.0.1:{port}"}
+            if number > 1:
+                manager["join"] = [f"127.0.0.1:{self.ports[0]}", f"127.0.0.1:{self.ports[number - 2]}"][: number - 1]
+            told = {
+                "cluster": {"node": name, "user": "my_user", "pass": "my_pass", "manager": manager},
+                "election": {"strategy": strategy, "profile": "fast"},
+                "control": {"lab": True},
+                "state_dir": name,
+            }
+            file = folder / f"{name}.yaml"
+            file.write_text(yaml.safe_dump(told))
+            self.nodes[name] = Node(folder, name, ["--config", str(file), "node", "start"])
+
+    def start(self, *names: str) -> None:
+        for name in names or tuple(self.nodes):
+            self.nodes[name].start()
+
+    @property
+    def up(self) -> list[str]:
+        return [name for name, node in self.nodes.items() if node.process is not None]
+
+    def agreed(self, *names: str) -> str:
+        """The one leader that these, or all that run, believe in at one look."""
+        said = {name: self.nodes[name].ask() for name in names or tuple(self.up)}
+        if not said or not all(said.values()):
+            return ""
+        leaders = {state["leader"] for state in said.values()}
+        leads = {name for name, state in said.items() if state["role"] == "leader"}
+        return leads.pop() if len(leads) == 1 and leaders == leads else ""
+
+    def leads(self, wanted: Callable[[str], bool] | str, *names: str) -> str:
+        def look() -> str:
+            found = self.agreed(*names)
+            good = found == wanted if isinstance(wanted, str) else bool(found) and wanted(found)
+            return found if good else ""
+
+        try:
+            found: str = until(look, f"one leader of {names or 'all'}", WITHIN_S)
+        except AssertionError as error:
+            logs = "".join(f"\n--- {name}\n{node.log.read_text()}" for name, node in self.nodes.items())
+            raise AssertionError(f"{error}{logs}") from None
+        return found
+
+    def know(self, count: int) -> None:
+        def all_know() -> bool:
+            said = [self.nodes[name].ask() for name in self.up]
+            return all(state and len(state["nodes"]) == count - 1 for state in said)
+
+        until(all_know, f"all know {count} nodes", WITHIN_S)
+
+    def cut(self, left: list[str], right: list[str]) -> None:
+        for one, other in [(a, b) for a in left for b in right] + [(b, a) for a in left for b in right]:
+            assert self.nodes[one].ask("/v1/links", {"node": other, "cut": "both"}) is not None
+
+    def heal(self) -> None:
+        for name in self.up:
+            assert self.nodes[name].ask("/v1/links", {"heal": True}) is not None
+
+    def close(self) -> None:
+        for node in self.nodes.values():
+            if node.process is not None:
+                node.kill()
+
+
+@contextlib.contextmanager
+def crowd(folder: Path, count: int, strategy: str = "bully") -> Iterator[Crowd]:
+    made = Crowd(folder, count, strategy)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def formed(made: Crowd) -> None:
+    made.start()
+    made.leads(lambda _: True)
+    made.know(len(made.nodes))
+
+
+@pytest.mark.parametrize("strategy", ["bully", "ring"])
+def test_a_leader_that_is_killed_is_replaced_and_follows_when_it_is_back(tmp_path: Path, strategy: str) -> None:
+    with crowd(tmp_path, 3, strategy) as made:
+        formed(made)
+        old = made.agreed() or made.leads(lambda _: True)
+        made.nodes[old].kill()
+        new = made.leads(lambda found: found != old)
+        made.nodes[old].start()
+        made.leads(lambda _: True)
+        until(lambda: made.nodes[old].ask("/v1/state")["leader"], f"{old} knows a leader", WITHIN_S)
+        assert new in made.up
+
+
+def test_a_leader_that_is_frozen_is_replaced_and_comes_back_as_one_of_all(tmp_path: Path) -> None:
+    with crowd(tmp_path, 5) as made:
+        formed(made)
+        old = made.leads(lambda _: True)
+        others = [name for name in made.nodes if name != old]
+        made.nodes[old].send(signal.SIGSTOP)
+        made.leads(lambda found: found != old, *others)
+        made.nodes[old].send(signal.SIGCONT)
+        made.leads(lambda _: True)
+
+
+def test_a_leader_that_is_cut_off_and_a_divided_cluster_heal_to_one_leader(tmp_path: Path) -> None:
+    with crowd(tmp_path, 5) as made:
+        formed(made)
+        old = made.leads(lambda _: True)
+        others = [name for name in made.nodes if name != old]
+        made.cut([old], others)
+        made.leads(lambda found: found != old, *others)
+        made.heal()
+        made.leads(lambda _: True)
+        made.cut(["n1", "n5"], ["n2", "n3", "n4"])
+        made.leads(lambda _: True, "n1", "n5")
+        made.leads(lambda _: True, "n2", "n3", "n4")
+        made.heal()
+        made.leads(lambda _: True)
+
+
+def test_all_restarted_at_once_and_in_any_order_elect_one(tmp_path: Path) -> None:
+    with crowd(tmp_path, 5) as made:
+        formed(made)
+        for name in made.up:
+            made.nodes[name].kill()
+        made.start("n5", "n3", "n1", "n2", "n4")
+        made.leads(lambda _: True)
+        made.know(5)
+        made.nodes["n1"].kill()
+        made.leads(lambda found: found != "n1")
+
+
+def test_a_node_is_removed_by_a_command_on_any_node(tmp_path: Path) -> None:
+    with crowd(tmp_path, 3) as made:
+        formed(made)
+        leader = made.leads(lambda _: True)
+        gone, here = (name for name in made.nodes if name != leader)
+        made.nodes[gone].kill()
+        call = [sys.executable, "-m", "primacy.cli.main", "--config", str(tmp_path / f"{here}.yaml")]
+
+        def remove() -> bool:
+            done = subprocess.run([*call, "remove", gone], capture_output=True, text=True, check=False)
+            return f"node {gone} is removed" in done.stdout
+
+        until(remove, "the order is taken", WITHIN_S)
+        made.know(2)
+        said = json.loads(subprocess.run([*call, "status", "--json"], capture_output=True, check=True).stdout)
+        assert gone not in json.dumps(said["nodes"])
+        made.nodes[gone].start()
+        made.know(3)
+
+
+def test_the_seed_s_two_files_run_as_they_are_printed(tmp_path: Path) -> None:
+    """On the ports that the seed prints, if this machine has them free."""
+    for port in (2222, 2223):
+        with contextlib.closing(socket.socket()) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                pytest.skip(f"port {port} is in use on this machine")
+    with contextlib.ExitStack() as ends:
+        nodes = []
+        for name, file in (("node1", "ghoti_first.yaml"), ("node2", "ghoti_joining.yaml")):
+            words = ["--config", str(FILES / file), "run", "--allow-split-brain", "--state-dir", str(tmp_path / name)]
+            node = Node(tmp_path, name, [*words, "--", "sleep", "1000"])
+            node.start()
+            ends.callback(node.kill)
+            nodes.append(node)
+        first, second = nodes
+        until(lambda: (first.ask() or {}).get("duty", {}).get("state") == "running", "node1 runs it", WITHIN_S)
+        until(lambda: (second.ask() or {}).get("leader") == "node1", "node2 follows", WITHIN_S)
+        first.send(signal.SIGTERM)
+        until(lambda: (second.ask() or {}).get("duty", {}).get("state") == "running", "node2 runs it", WITHIN_S)
+
+
+class Guests:
+    """Connections that ask nothing, and some that ask very slowly."""
+
+    def __init__(self, ports: list[int], idle: int, slow: int) -> None:
+        self.sockets = [socket.create_connection(("127.0.0.1", ports[n % len(ports)]), 30) for n in range(idle)]
+        self.slow = [socket.create_connection(("127.0.0.1", ports[n % len(ports)]), 30) for n in range(slow)]
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self._dribble)
+        self.thread.start()
+
+    def _dribble(self) -> None:
+        text = b"POST /election HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n" + b"x" * 1_000
+        for byte in text:
+            for each in self.slow:
+                with contextlib.suppress(OSError):
+                    each.send(bytes([byte]))
+            if self.over.wait(0.02):
+                return
+
+    def close(self) -> None:
+        self.over.set()
+        self.thread.join()
+        for each in (*self.sockets, *self.slow):
+            each.close()
+
+
+def test_elections_go_on_beside_idle_and_slow_connections(tmp_path: Path) -> None:
+    idle, slow = (1_000, 50) if PROOF else (200, 20)
+    with crowd(tmp_path, 3) as made:
+        formed(made)
+        guests = Guests(made.ports, idle, slow)
+        try:
+            for _ in range(2):
+                old = made.leads(lambda _: True)
+                made.nodes[old].kill()
+                made.leads(lambda found, old=old: found != old)  # type: ignore[misc]
+                made.nodes[old].start()
+                made.leads(lambda _: True)
+            time.sleep(0.1)
+        finally:
+            guests.close()
