@@ -157,9 +157,11 @@ class LineServer(Host):
         self._unfinished[link] = asyncio.get_running_loop().time() + self.line_s
         self._sweep_later()
 
-    def owes(self, link: Link) -> None:
-        self._owing[link] = asyncio.get_running_loop().time() + STALL_S
-        self._sweep_later()
+    def owes(self, link: Link, *, took: bool = False) -> None:
+        """What is added to its debts gives it no more time; what it takes does."""
+        if took or link not in self._owing:
+            self._owing[link] = asyncio.get_running_loop().time() + STALL_S
+            self._sweep_later()
 
     def came(self, link: Link) -> None:
         self.counters["slots_connections"] += 1
