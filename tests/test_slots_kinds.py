@@ -37,6 +37,9 @@ class Ear:
             self.heard.append(event)
         return self.takes
 
+    def deregistered(self) -> None:
+        self.heard.append(b"deregistered")
+
 
 # --- buckets, tickers, counters ---------------------------------------------------------------------------------------
 
@@ -179,6 +182,11 @@ def test_whoever_does_not_take_its_messages_is_deregistered_in_time() -> None:
     assert ear in slot.registered, "long enough, and not often enough"
     slot.delivered(7_001, ear, False)
     assert ear not in slot.registered
+    assert ear.heard == [b"deregistered"]
+    stream = Signal("broadcast", Random(1), tries=1, after_ms=0)
+    stream.register(ear)
+    stream.delivered(9_000, ear, False)
+    assert ear in stream.registered, "a stream of a broadcast has its own bounds"
 
 
 def test_a_slow_reader_of_a_broadcast_counts_as_failed() -> None:

@@ -36,8 +36,8 @@ class Owner(Protocol):
         """A line waits for its end."""
         ...
 
-    def owes(self, link: Link) -> None:
-        """The client does not take what it is owed."""
+    def owes(self, link: Link, *, took: bool = False) -> None:
+        """The client has not taken all that it is owed. `took`: but some of it, just now."""
         ...
 
     def came(self, link: Link) -> None: ...
@@ -173,7 +173,7 @@ class PlainLink:
             return
         self._owed = self._owed[sent:]
         if self._owed:
-            self.owner.owes(self)
+            self.owner.owes(self, took=sent > 0)
             return
         self._wait(False)
         if self.session.closing:
@@ -250,6 +250,7 @@ class TlsLink(asyncio.Protocol):
     def resume_writing(self) -> None:
         if self._transport is not None and not self._ending:
             self._transport.resume_reading()
+            self.owner.owes(self, took=True)
 
     def _offer(self, event: bytes) -> bool:
         self.answer(event)
