@@ -7,6 +7,7 @@ them; the generator is one Python process, so that a fast server is not its limi
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from typing import NamedTuple
 
@@ -109,7 +110,7 @@ async def measured(load: Load) -> Result:
             asker.over = True
             asker.transport.abort()
         raise NotReached(
-            f"{load.address}: {error.strerror or error}, after {len(askers)} of {load.connections} connections"
+            f"{load.address}: {os.strerror(error.errno) if error.errno else error}, after {len(askers)} of {load.connections} connections"
         ) from None
     began_s = time.perf_counter()
     for asker in askers:
