@@ -4,7 +4,8 @@
 
 Races of 20 s and a hundred cold starts of eight processes on every store; the faults of servers (F40 to F46) three
 times over on PostgreSQL, MariaDB and etcd; the faults of processes (F01 to F10) on SQLite and PostgreSQL, many rounds.
-Takes about a quarter of an hour on two cores (`make proof PART=store`) and prints a summary that belongs into a release's notes.
+Takes about a quarter of an hour on two cores (`make proof PART=store`) and prints a summary that belongs into a
+release's notes.
 """
 
 from __future__ import annotations
