@@ -81,7 +81,7 @@ class Trusting(Twice):
 def test_a_short_way_that_leads_elsewhere_is_noticed(mutant: type[Twice]) -> None:
     def lives() -> None:
         for seed in range(40):
-            Life(Plan("raft", 3, "lab", 0.3), seed, raft(mutant)).live()
+            Life(Plan("raft", 3, "lab", 1.0), seed, raft(mutant)).live()
 
     with pytest.raises(AssertionError):
         lives()
