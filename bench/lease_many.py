@@ -152,7 +152,7 @@ async def hold_leases(url: str, count: int, profile: str, span_s: float) -> None
             await stack.enter_async_context(election)
         leaderships = await asyncio.gather(*(election.acquire() for election in elections))
         assert all(leaderships)
-        await asyncio.sleep(2 * keeper.timing.hold_ms / 1_000)
+        await asyncio.sleep(keeper.timing.hold_ms / 1_000)
 
         def counted() -> tuple[int, int, int]:
             counts = [election._candidacy.counts for election in elections]
@@ -194,7 +194,7 @@ def hold_locks(port: int, count: int, profile: str, span_s: float) -> None:
     def counted() -> tuple[int, int, int]:
         return done[0] + done[1], done[0], done[1]  # one request each
 
-    renew(time.monotonic() + 2 * timing.hold_ms / 1_000)
+    renew(time.monotonic() + timing.hold_ms / 1_000)
     print(spent(span_s, counted, lambda: renew(time.monotonic() + span_s)), flush=True)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from primacy.election.store import Look, ReleaseRow, Renew, Row, StoreAnswer, StoreRequest, Take
 from primacy.store import LeaseStore, open_store, perform
+from primacy.store.port import News, Notifies
 
 HOLD_MS, WAIT_MS = 3_000, 3_061
 
@@ -63,6 +64,30 @@ class Place:
 
     def desk(self) -> Desk:
         return Desk(self.open())
+
+
+def lied_to(here: Place) -> tuple[Desk, Desk, StoreAnswer]:
+    """A holder, a watcher on PostgreSQL who was told of a renewal before it was made, and what it was told.
+
+    Everybody who may connect may notify. The renewal is then made, so that what was announced is true by now.
+    """
+    import psycopg
+    from tests.servers import wait_until
+
+    holder, watcher = here.desk(), here.desk()
+    assert holder.take().done
+    watcher.look()
+    store = watcher.store
+    assert isinstance(store, Notifies)
+    assert store.listen() >= 0
+    with psycopg.connect(here.url, autocommit=True) as liar:
+        liar.execute("SELECT pg_notify('primacy_leases', 'job 10 2 0 00000000-0000-0000-0000-000000000000 ')")
+    told: list[News] = []
+    wait_until(lambda: bool(told.extend(store.news()) or told), "the lie")
+    assert told[0].answer is not None
+    assert told[0].answer.row == row(seq=2, server=told[0].answer.server)
+    assert holder.renew(seq=1).done
+    return holder, watcher, told[0].answer
 
 
 @contextmanager

@@ -51,7 +51,9 @@ def test_a_session_lock_is_free_when_its_holder_dies_and_never_when_it_is_frozen
 
 
 def test_many_leases_are_held_and_counted(tmp_path: Path) -> None:
-    cost = lease_many.measured("store", f"sqlite:///{tmp_path}/many.db", 20, PROFILE, 2.0)
+    cost = lease_many.measured(
+        "store", f"sqlite:///{tmp_path}/many.db", 20, "lan", 2.0
+    )  # which bears a machine that stands still for a second
     assert cost.renewals > 0 < cost.statements
     assert cost.cpu_ms > 0 == cost.server_ms
 

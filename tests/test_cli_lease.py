@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -129,6 +130,19 @@ def test_the_schema_and_its_rights_suffice(kind: str, capsys: pytest.CaptureFixt
     desk.store.close()
 
 
+def test_the_schema_of_the_files_own_table_and_as_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("primacy.yaml").write_text("election: {store: {url: 'postgresql://app@host/db', table: ours}}\n")
+    code, out, _ = told(capsys, "schema")
+    assert (code, out.startswith("CREATE TABLE IF NOT EXISTS ours (")) == (0, True)
+    code, out, _ = told(capsys, "schema", "--table", "mine", "--json")
+    found = json.loads(out)
+    assert (code, found["store"], found["table"]) == (0, "postgresql", "mine")
+    assert 'ON mine TO "app"' in found["text"]
+
+
 def test_break_waits_until_the_old_work_is_dead(here: Place, capsys: pytest.CaptureFixture[str]) -> None:
     desk = here.desk()
     desk.take("job", new=SHORT)
@@ -182,6 +196,30 @@ def test_watch_says_each_change_once() -> None:
     assert watched.look(4_000, True, other._replace(released=True, successor="c"), "s2", "") == [
         "nobody (released by b to c), token 20"
     ]
+
+
+def test_watch_follows_a_row_until_ctrl_c(local: Place) -> None:
+    """The command itself: a line of JSON for each change, as it happens, and 130 at the end."""
+    desk = local.desk()
+    desk.server()  # the file is there
+    call = [sys.executable, "-m", "primacy.cli.main", "lease", "watch", "job", "--json", "--store", local.url]
+    with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
+        try:
+            assert watching.stdout is not None
+
+            def heard() -> Any:
+                return json.loads(watching.stdout.readline())
+
+            assert heard()["text"] == "nobody has used this name yet"
+            desk.take("job")
+            taken = heard()
+            assert (taken["lease"], taken["text"], taken["row"]["token"]) == ("job", "node a, token 10", 10)
+            desk.release("job")
+            assert heard()["text"] == "nobody (released by a), token 10"
+            watching.send_signal(signal.SIGINT)
+            assert watching.wait(30) == 130
+        finally:
+            watching.kill()
 
 
 # --- the seed's table (L8) --------------------------------------------------------------------------------------------

@@ -326,6 +326,38 @@ def test_sync_wrong_calls(place: Place) -> None:
         eye.acquire()
 
 
+def test_wrong_calls_are_told_where_they_stand(place: Place) -> None:
+    """Not when the function is called, at night."""
+    for face in (primacy.Election, blocking.Election):
+        for wrong, sentence in (
+            ({"name": None}, "a lease's name is a text, not None"),
+            ({"node": 7}, "a node's name has at most .* not 7"),
+            ({"rest_ms": -5}, "rest_ms is a time in whole milliseconds, not -5"),
+            ({"rest_ms": "1"}, "rest_ms is a time in whole milliseconds, not '1'"),
+            ({"on_change": 3}, "on_change is a function"),
+            ({"on_loss": None}, "'cancel' or 'kill', not None"),
+            ({"profile": 7}, "no profile 7"),
+        ):
+            with pytest.raises(primacy.UsageError, match=sentence):
+                face(**{"name": "job", "store": place.url, **wrong})
+    with pytest.raises(primacy.UsageError, match="stall_ms is a time"):
+        place.election(stall_ms=0.5)
+    with pytest.raises(primacy.UsageError, match="check_within_ms is a time"):
+        sync_election(place, check_within_ms=True)
+    for lock in (primacy.Lock, blocking.Lock):
+        with pytest.raises(primacy.UsageError, match="within_ms is a time in whole milliseconds, not 'soon'"):
+            lock("job", store=place.url, within_ms="soon")
+        with pytest.raises(TypeError, match="unexpected keyword argument 'proflie'"):
+            lock("job", store=place.url, proflie="lab")
+    for recipe in (primacy.once, primacy.singleton):
+        with pytest.raises(primacy.UsageError, match="this decorates a function, not 3"):
+            recipe("job", store=place.url)(3)
+        with pytest.raises(TypeError, match="unexpected keyword argument 'proflie'"):
+            recipe("job", store=place.url, proflie="lab")(print)
+    with sync_election(place) as election, pytest.raises(primacy.UsageError, match="within_ms is a time"):
+        election.acquire(-1)
+
+
 def test_sync_lock_among_threads(place: Place) -> None:
     inside, most = 0, 0
 

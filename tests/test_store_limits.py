@@ -9,16 +9,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
-from tests.servers import Pooler, Postgres, empty, fresh, server, servers_here, wait_until
-from tests.store_desk import Desk, Place, place, row
+from tests.servers import Pooler, Postgres, empty, fresh, server, servers_here
+from tests.store_desk import Desk, Place, lied_to, place, row
 
 from primacy.election.inputs import StoreAnswered
 from primacy.election.store import Look, ReleaseRow
 from primacy.settings.timing import PROFILES
 from primacy.store import StoreThread, limit_of_ms, open_store
-from primacy.store.port import News, Notifies
+from primacy.store.port import Notifies
 
 SERVERS = servers_here()
 
@@ -39,7 +38,7 @@ def test_a_server_that_accepts_and_says_nothing(address: str) -> None:
         began = time.monotonic()
         answer = desk.look()
         assert not answer.ok
-        assert time.monotonic() - began < 5, "libpq gives a connection two seconds at least"
+        assert time.monotonic() - began < 15, "without a limit it would wait for ever"
         assert answer.reason
 
 
@@ -53,7 +52,7 @@ def here(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 def test_F42_a_statement_that_hangs_is_given_up_within_its_limit(kind: str) -> None:
     found = fresh(kind)
     try:
-        desk = Desk(open_store(found.url(), limit_ms=200))
+        desk = Desk(open_store(found.url(), limit_ms=1_000))
         assert desk.take().done
         who = desk.server()
         found.freeze()
@@ -62,8 +61,8 @@ def test_F42_a_statement_that_hangs_is_given_up_within_its_limit(kind: str) -> N
         took_s = time.monotonic() - began
         found.thaw()
         assert (answer.ok, answer.done) == (False, False)
-        assert took_s < 0.5, "the limit, and some room for a busy machine"
-        assert "200 ms" in answer.reason or "timed out" in answer.reason
+        assert took_s < 15, "without a limit it would wait for ever"
+        assert "1000 ms" in answer.reason or "timed out" in answer.reason
         after = desk.look()
         assert after.ok, "it connects anew"
         assert after.row is not None
@@ -83,7 +82,7 @@ def test_F42_a_locked_row_is_refused_within_the_limit_and_costs_its_neighbours_n
     from primacy.store import perform
 
     url, found = empty(kind), server(kind)
-    desk = Desk(open_store(url, limit_ms=200))
+    desk = Desk(open_store(url, limit_ms=1_000))
     for name in ("a", "b", "c"):
         assert desk.take(name).done
     lock = "SELECT * FROM primacy_leases WHERE name = 'b' FOR UPDATE"
@@ -103,7 +102,7 @@ def test_F42_a_locked_row_is_refused_within_the_limit_and_costs_its_neighbours_n
     other.close()
     assert [answer.done for answer in answers] == [True, False, True], answers
     assert not answers[1].ok
-    assert took_s < 1.5
+    assert took_s < 15, "without a limit the server would wait for most of a minute"
     assert desk.renew("b", server=who).done
     desk.store.close()
 
@@ -201,25 +200,14 @@ def test_news_comes_without_a_look(here: Place) -> None:
 
 @pytest.mark.skipif("postgresql" not in SERVERS, reason="PostgreSQL is not installed here")
 def test_L3_a_liar_makes_nobody_count_from_too_early(tmp_path: Path) -> None:
-    """Everybody who may connect may notify. A renewal that is announced before it is written is found out."""
+    """A renewal that is announced before it is written is found out by the take, or by a look."""
     with place("postgresql", tmp_path) as here:
-        holder, watcher = here.desk(), here.desk()
-        assert holder.take().done
-        watcher.look()
-        assert isinstance(watcher.store, Notifies)
-        assert watcher.store.listen() >= 0
-        with psycopg.connect(here.url, autocommit=True) as liar:
-            liar.execute("SELECT pg_notify('primacy_leases', 'job 10 2 0 00000000-0000-0000-0000-000000000000 ')")
-        told: list[News] = []
-        wait_until(lambda: bool(told.extend(watcher.store.news()) or told), "the lie")  # type: ignore[attr-defined]
-        assert told[0].answer is not None
-        assert told[0].answer.row == row(seq=2, server=told[0].answer.server)
-        assert holder.renew(seq=1).done
-        taken = watcher.take(seen=(10, 2), new=row("b#1", 11, 3), server=told[0].answer.server)
+        holder, watcher, told = lied_to(here)
+        taken = watcher.take(seen=(10, 2), new=row("b#1", 11, 3), server=told.server)
         assert not taken.done, "what was seen came true, but later than the watcher believes"
-        assert taken.server == f"{told[0].answer.server}:misled", "so that its observation begins anew"
+        assert taken.server == f"{told.server}:misled", "so that its observation begins anew"
         seen = watcher.look()
-        assert (seen.server, seen.row) == (told[0].answer.server, holder.look().row)
+        assert (seen.server, seen.row) == (told.server, holder.look().row)
         assert watcher.take(seen=(10, 2), new=row("b#1", 11, 3), server=seen.server).done
 
 

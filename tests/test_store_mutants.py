@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.servers import servers_here
-from tests.store_desk import Desk, Place, place, row
+from tests.store_desk import Desk, Place, lied_to, place, row
 from tests.test_store_contract import any_request, to_real
 
 from primacy.election.store import Renew
@@ -67,6 +67,18 @@ def test_there_are_mutants_of_every_kind() -> None:
         statements = {statement for statement, _ in mutants(kind)}
         assert statements >= {"take", "renew", "release"}, kind
     assert len(CASES) >= 9 * len(KINDS)
+
+
+@pytest.mark.skipif("postgresql" not in KINDS, reason="PostgreSQL is not installed here")
+def test_the_proof_taken_out_is_caught(tmp_path: Path) -> None:
+    """Without it a watcher that believed a lie takes the row of a holder that is well."""
+    with place("postgresql", tmp_path) as here:
+        _, watcher, told = lied_to(here)
+        store: Any = watcher.store
+        proved = "AND l.proof = coalesce(CAST(%(proof)s AS text), l.proof)"
+        assert proved in store.texts.take
+        store.texts = store.texts._replace(take=store.texts.take.replace(proved, ""))
+        assert watcher.take(seen=(10, 2), new=row("b#1", 11, 3), server=told.server).done
 
 
 @pytest.mark.parametrize(("kind", "statement", "condition"), CASES)

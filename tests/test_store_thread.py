@@ -16,6 +16,7 @@ from primacy.election.store import Look, ReleaseRow, Renew, StoreAnswer, Take
 from primacy.store import StoreThread
 from primacy.store.batch import TAKES_MAX
 from primacy.store.memory import MemoryStore, MemoryTable
+from primacy.store.port import News
 
 WITHIN_S = 5
 
@@ -241,6 +242,29 @@ def test_L3_the_store_itself_is_looked_at_once_in_a_hold(gate: Gate, table: Memo
     clock.ms += 1_001
     watcher.look()
     assert thread.counts.told == 7, "stale news is no answer"
+    thread.close()
+
+
+class Nameless(MemoryStore):
+    """Like SQLite: it says that there is something to see, and not where."""
+
+    def news(self) -> list[News]:
+        return [News("")] if super().news() else []
+
+
+def test_news_without_a_name_makes_all_look_but_not_all_the_time(table: MemoryTable) -> None:
+    clock = HandClock()
+    thread = StoreThread(Nameless(table), 1_000, clock=clock)
+    holder = MemoryStore(table)
+    holder.take([Take("job", 0, 0, table.server, row())])
+    watchers = [watcher_of(thread, table, f"other{n}") for n in range(3)]
+    for seq, heard in ((1, True), (2, False), (3, True)):
+        holder.renew([Renew("job", "a#1", 10, seq, table.server)])
+        for watcher in watchers if heard else ():
+            watcher.news.get(timeout=WITHIN_S)
+        watchers[0].look()  # what came before it has been heard
+        assert all(watcher.news.empty() for watcher in watchers)
+        clock.ms += 2 if heard else 1
     thread.close()
 
 

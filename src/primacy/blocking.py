@@ -14,6 +14,7 @@ in time if the body has not asked. Everything else is as in `primacy.Election`, 
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import threading
@@ -21,7 +22,7 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
-from primacy.agent.candidacy import Candidacy, Change, ElectionCounts, Standing, Wishes
+from primacy.agent.candidacy import Candidacy, Change, ElectionCounts, Standing, Wishes, check_options, check_spans
 from primacy.agent.election import GRACE_MS, OnLoss
 from primacy.agent.hold import Hold
 from primacy.agent.keeper import keeper_for
@@ -59,8 +60,8 @@ class Election:
         table: str | None = None,
         state_dir: str | os.PathLike[str] | None = None,
     ) -> None:
-        if on_loss not in ("cancel", "kill"):
-            raise UsageError(f"on_loss is 'cancel' or 'kill', not {on_loss!r}")
+        check_options(on_loss, on_change)
+        check_spans(rest_ms=rest_ms, check_within_ms=check_within_ms)
         self.name = name
         self._keeper, self._shared = keeper_for(store, profile, table, state_dir)
         self._asked = check_within_ms > 0
@@ -107,6 +108,7 @@ class Election:
         """Waits until this process leads, at most `within_ms`. `unless_held`: gives up once another is seen to lead."""
         if os.getpid() != self._keeper.pid:
             raise UsageError(f"election {self.name} belongs to the process that this one was forked from")
+        check_spans(within_ms=0 if within_ms is None else within_ms)
         self._end_body()
         deadline = None if within_ms is None else time.monotonic() + within_ms / 1_000
         while True:
@@ -240,6 +242,8 @@ class Lock:
         self._within_ms = within_ms
         self._store = store
         self._options: dict[str, Any] = {"rest_ms": 1, **options}
+        inspect.signature(Election).bind(name, store=store, **self._options)
+        check_spans(within_ms=0 if within_ms is None else within_ms)
         self._election: Election | None = None
         self._leadership: ThreadLeadership | None = None
 

@@ -54,7 +54,6 @@ from primacy.store.port import wrong_lease
 log = logging.getLogger("primacy")
 
 LEVELS = {Level.DEBUG: logging.DEBUG, Level.INFO: logging.INFO, Level.WARN: logging.WARNING, Level.ERROR: logging.ERROR}
-LOSSES = (Code.RENEWAL_LATE, Code.LEASE_LOST, Code.GUARD_LOST)
 QUIET = (Code.PAUSED, Code.STOPPING, Code.FOLLOWS, Code.LEASE_TAKEN, Code.NEW_NAME)
 """Said otherwise here, or not worth a line of the user's log."""
 PASSING = ("its own work", "the store to prove")
@@ -132,13 +131,13 @@ class Candidacy:
     """A machine, its driver and its duty. What has no underscore may be called from any thread."""
 
     def __init__(self, keeper: Keeper, name: str, node: str, wishes: Wishes, face: Face) -> None:
-        if wrong := wrong_lease(name):
+        if wrong := wrong_lease(name) if isinstance(name, str) else f"a lease's name is a text, not {name!r:.40}":
             raise UsageError(wrong)
         self.keeper = keeper
         self.name = name
         self.node = node or own_name()
-        if not NODE.fullmatch(self.node):
-            raise UsageError(f"a node's name has at most 120 letters, digits and . _ : @ -, not {self.node[:40]!r}")
+        if not isinstance(self.node, str) or not NODE.fullmatch(self.node):
+            raise UsageError(f"a node's name has at most 120 letters, digits and . _ : @ -, not {self.node!r:.40}")
         self.counts = ElectionCounts()
         self.standing = Standing(Role.STARTING, "", 0, "")
         self._face = face
@@ -340,10 +339,25 @@ class Candidacy:
             event = found
             if event.code in QUIET or (event.code is Code.STEP_DOWN and self._hold is not None and self._hold.ended):
                 continue
-            level = logging.WARNING if event.code in LOSSES else LEVELS[GRAVE.get(event.code, Level.INFO)]
+            level = LEVELS[GRAVE.get(event.code, Level.INFO)]
             if event.code is Code.GUARD_LOST and self._hold is not None and self._hold.lost:
                 event = event._replace(code=Code.RENEWAL_LATE, detail=self._hold.lost)
             log.log(level, "%s: %s", self.name, sentence(self.node, event))
+
+
+def check_spans(**spans_ms: object) -> None:
+    """Raises `UsageError` for what is no time."""
+    for word, value in spans_ms.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise UsageError(f"{word} is a time in whole milliseconds, not {value!r:.40}")
+
+
+def check_options(on_loss: object, on_change: object) -> None:
+    """The same for what both faces of the library take."""
+    if on_loss not in ("cancel", "kill"):
+        raise UsageError(f"on_loss is 'cancel' or 'kill', not {on_loss!r:.40}")
+    if on_change is not None and not callable(on_change):
+        raise UsageError(f"on_change is a function that is called with a Standing, not {on_change!r:.40}")
 
 
 def own_name() -> str:

@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from primacy.agent.candidacy import Candidacy, Change, ElectionCounts, Standing, Wishes
+from primacy.agent.candidacy import Candidacy, Change, ElectionCounts, Standing, Wishes, check_options, check_spans
 from primacy.agent.hold import Hold
 from primacy.agent.keeper import keeper_for
 from primacy.agent.leadership import Leadership
@@ -65,8 +65,8 @@ class Election:
         table: str | None = None,
         state_dir: str | os.PathLike[str] | None = None,
     ) -> None:
-        if on_loss not in ("cancel", "kill"):
-            raise UsageError(f"on_loss is 'cancel' or 'kill', not {on_loss!r}")
+        check_options(on_loss, on_change)
+        check_spans(rest_ms=rest_ms, stall_ms=stall_ms)
         self.name = name
         self._keeper, self._shared = keeper_for(store, profile, table, state_dir)
         wishes = Wishes(observer, on_loss == "kill", rest_ms, stall_ms)
@@ -137,6 +137,7 @@ class Election:
         """Waits until this process leads, at most `within_ms`. `unless_held`: gives up once another is seen to lead."""
         if os.getpid() != self._keeper.pid:
             raise UsageError(f"election {self.name} belongs to the process that this one was forked from")
+        check_spans(within_ms=0 if within_ms is None else within_ms)
         self._end_body(None)
         deadline = None if within_ms is None else asyncio.get_running_loop().time() + within_ms / 1_000
         while True:

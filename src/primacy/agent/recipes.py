@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from primacy import blocking
-from primacy.agent.candidacy import Standing
+from primacy.agent.candidacy import Standing, check_spans
 from primacy.agent.election import AsyncLeadership, Election
 from primacy.agent.leadership import Leadership
 from primacy.errors import InUse, NotReached, UsageError
@@ -45,6 +45,8 @@ class Lock:
         self._within_ms = within_ms
         self._store = store
         self._options: dict[str, Any] = {"rest_ms": 1, **options}
+        inspect.signature(Election).bind(name, store=store, **self._options)
+        check_spans(within_ms=0 if within_ms is None else within_ms)
         self._election: Election | None = None
         self._leadership: AsyncLeadership | None = None
 
@@ -109,6 +111,7 @@ def singleton(name: str, *, store: Any, **options: Any) -> _Kept:
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        _check(function, name, store, options)
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
@@ -148,11 +151,11 @@ def once(name: str, *, store: Any, at_least_ms: int = 0, within_ms: int | None =
     run beside another. If the store is not reached `within_ms` (default: twenty holds), `NotReached` is raised. The
     first use of a new name takes one hold longer.
     """
-    if at_least_ms < 0:
-        raise UsageError(f"at_least_ms is a time in milliseconds, not {at_least_ms}")
+    check_spans(at_least_ms=at_least_ms, within_ms=0 if within_ms is None else within_ms)
     options = {"rest_ms": 1, **options}
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        _check(function, name, store, options)
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
@@ -176,6 +179,14 @@ def once(name: str, *, store: Any, at_least_ms: int = 0, within_ms: int | None =
         return run_here_if_first
 
     return cast(_Perhaps, decorate)
+
+
+def _check(function: object, name: str, store: Any, options: dict[str, Any]) -> None:
+    """A wrong call is told where it stands, not when the function is called at night."""
+    if not callable(function):
+        raise UsageError(f"{name}: this decorates a function, not {function!r:.40}")
+    face = Election if inspect.iscoroutinefunction(function) else blocking.Election
+    inspect.signature(face).bind(name, store=store, **options)
 
 
 async def _run_kept(leadership: AsyncLeadership, work: Callable[[], Awaitable[Any]], at_least_ms: int) -> Any:

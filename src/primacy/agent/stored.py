@@ -148,7 +148,7 @@ def seen_in_store(strategy: LeaseStrategy, now_ms: int) -> dict[str, Heard]:
         run_ms=-1,
         pid=0,
         containment="",
-        health="ok",
+        health=UNKNOWN,
         version="",
         config="",
         doubled=(),

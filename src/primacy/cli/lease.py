@@ -114,15 +114,21 @@ def watch(call: Call, /, *, name: str, store: str | None, table: str | None, con
 
 @lease.command()
 @click.option("--store", metavar="URL", help="Whose schema; only its kind and user are read.")
-@click.option("--table", metavar="NAME", default="primacy_leases", show_default=True)
+@click.option("--table", metavar="NAME", help="Its name; default: the file's, else primacy_leases.")
 @click.option("--user", metavar="NAME", help="Who gets the rights; default: the user in --store.")
+@json_option
 @click.pass_obj
-def schema(call: Call, /, *, store: str | None, table: str, user: str | None) -> None:
+def schema(call: Call, /, *, store: str | None, table: str | None, user: str | None, as_json: bool) -> None:
     """Print the table and the rights it needs, for an administrator to run. Connects to nothing."""
     from primacy.store import schema as schemas
 
-    url = where(call, store, None, None)[0]
-    click.echo(schemas.schema(schemas.kind_of(url), table, user or schemas.user_of(url)), nl=False)
+    url, table = where(call, store, table, None)
+    kind = schemas.kind_of(url)
+    text = schemas.schema(kind, table, user or schemas.user_of(url))
+    if as_json or call.json:
+        print_json({"api": 1, "store": kind, "table": table, "text": text})
+        return
+    click.echo(text, nl=False)
 
 
 @lease.command("import")

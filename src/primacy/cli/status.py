@@ -11,6 +11,7 @@ import click
 
 from primacy.cli.call import Call, json_option, print_json
 from primacy.cli.local import Local, local, local_options
+from primacy.control.news import UNKNOWN
 from primacy.errors import NotReached
 
 EVERY_S = 1.0
@@ -147,7 +148,7 @@ def sentences(row: dict[str, Any], here: str) -> list[str]:
     name, said = row["node"], []
     if row["waits_for"]:
         said.append(f"node {name} waits for {row['waits_for']}")
-    if row["health"] not in (None, "ok"):
+    if row["health"] not in (None, "ok", UNKNOWN):
         said.append(f"node {name}: {row['health']}")
     if row["trouble"]:
         said.append(row["trouble"])

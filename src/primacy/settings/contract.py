@@ -135,7 +135,7 @@ def timeline(timing: Timing, made: Contract) -> tuple[Moment, ...]:
         Moment(timing.hold_ms, "old", "H", "end of the hold, by the old holder's clock"),
         Moment(made.latest_stop_ms, "old", "X", "latest stop: the old work is dead, even on the slowest clock"),
         Moment(made.earliest_start_ms, "new", "S", f"earliest start: {wins}, even on the fastest clock"),
-        Moment(made.failover_expected_ms, "new", "E", f"expected start of the new work, {made.nodes} nodes"),
+        Moment(made.failover_expected_ms, "new", "E", _expected(made)),
         Moment(made.failover_worst_ms, "new", "W", "slowest start in a working network"),
     ]
     return tuple(sorted(moments, key=lambda m: m.at_ms))
@@ -148,6 +148,11 @@ def as_dict(made: Contract | RankContract, timing: Timing | RankTiming) -> dict[
         found["timing"]["wait_ms"] = timing.wait_ms
         found["timeline"] = [m._asdict() for m in timeline(timing, made)]
     return found
+
+
+def _expected(made: Contract) -> str:
+    """On a lease it does not depend on how many they are."""
+    return "expected start of the new work" + (f", {made.nodes} nodes" if made.strategy != "lease" else "")
 
 
 def _contract(timing: Timing, strategy: str, stop_ms: int, nodes: int, levels: int) -> Contract:

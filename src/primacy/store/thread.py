@@ -114,6 +114,9 @@ class StoreThread:
         self._waiting: dict[StorePort, tuple[int, StoreRequest]] = {}
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._news_fd = -1
+        self._all_ms = NEVER_MS
+        """When all ports last looked because of news without a name. Not more often than a look per millisecond: where
+        many leases share a file, every release of every one of them would make all others look."""
         self._closing = False
         self._pid = os.getpid()
         self._thread: threading.Thread | None = None
@@ -309,6 +312,10 @@ class StoreThread:
             self._news_fd = -1  # the next look makes a new connection, and listens again
             return
         now_ms = self._clock.now_ms()
+        if "" in news and now_ms - self._all_ms < len(self._ports):
+            del news[""]
+        elif "" in news:
+            self._all_ms = now_ms
         for port in list(self._ports) if news else ():
             if port.news is not None and (port.name in news or "" in news):
                 with self._lock:
