@@ -71,7 +71,7 @@ class Leading(RaftState):
         effects: list[Effect] = []
         if now_ms >= reign.next_beat_ms:
             effects = self._beat(now_ms, reign)
-        return effects + self._start_if_ready(now_ms)
+        return effects if reign.ordered else effects + self._start_if_ready(now_ms)
 
     def _is_overdue(self, now_ms: int, reign: Reign) -> bool:
         """Its work could not start within H (Q6). One that waits on purpose may wait for hours (G8)."""

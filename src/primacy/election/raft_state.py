@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from primacy.election.effects import Effect, Record
 from primacy.election.events import Code, Event
-from primacy.election.messages import Origin, Release, VoteReply, VoteRequest
+from primacy.election.messages import Beat, Origin, Release, VoteReply, VoteRequest
 from primacy.election.model import Ballot, Kind, Role, Seat
 from primacy.election.rollcall import RollCall
 from primacy.settings.timing import Timing
@@ -120,6 +120,10 @@ class RaftState:
         """Why the last save failed; while it stands, nothing leaves but what a new save lets through (F31)."""
         self._starts = False
         """The last list of effects had a start behind its ballot."""
+        self._steady: Beat | None = None
+        """The beat that this node acked in its last step, if another one like it changes nothing but moments."""
+        self._calm = False
+        """After its last step the ballot was as the disk has it, and this node waited for nobody's memory."""
         self._known: dict[str, Origin] = {}
         self._twins: set[str] = set()  # only asked for membership, never walked
         self._noted: dict[tuple[str, str], bool] = {}
