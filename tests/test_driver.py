@@ -168,7 +168,7 @@ def test_a_message_like_the_last_one_takes_the_short_way() -> None:
     async def scene() -> None:
         driver, did, _, script = scripted({})
 
-        def again(now_ms: int, message: Message) -> list[Effect] | None:
+        def again(now_ms: int, message: Message | None) -> list[Effect] | None:
             if message is other:
                 return None
             script.deadline_ms = now_ms + 50

@@ -8,7 +8,7 @@ import pytest
 
 from mutants import raft
 from primacy.election.effects import Effect
-from primacy.election.inputs import Input, Received
+from primacy.election.inputs import DeadlinePassed, Input, Received
 from primacy.election.messages import Message
 from primacy.election.raft import RaftStrategy
 from primacy.sim.life import Life, Plan
@@ -21,17 +21,18 @@ class Twice(RaftStrategy):
     """Takes each message both ways, and compares."""
 
     def step(self, now_ms: int, given: Input) -> list[Effect]:
-        if not isinstance(given, Received):
+        if not isinstance(given, Received | DeadlinePassed):
             return super().step(now_ms, given)
+        message = given.message if isinstance(given, Received) else None
         chance = self.seat.random.getstate()
         twin = fork(self)
-        short = twin.again(now_ms, given.message)
+        short = twin.again(now_ms, message)
         drawn = self.seat.random.getstate()
         if short is None:
             assert (seen(twin), drawn) == (seen(self), chance), "a way that was not taken changed something"
         self.seat.random.setstate(chance)
         effects = super().step(now_ms, given)
-        TAKEN[type(given.message).__name__ if short is not None else "step"] += 1
+        TAKEN[type(message).__name__ if short is not None else "step"] += 1
         if short is not None:
             assert short == effects
             assert seen(twin) == seen(self)
@@ -54,13 +55,14 @@ def test_the_short_way_leads_where_a_step_leads(seed: int) -> None:
     Life(Plan("raft", 3 if seed % 2 else 5, "lab", 0.3), seed, raft(Twice)).live()
     assert TAKEN["Beat"] > 100, TAKEN
     assert TAKEN["Ack"] > 100, TAKEN
+    assert TAKEN["NoneType"] > 100, TAKEN
     assert TAKEN["step"] > 10, TAKEN
 
 
 class Forgetful(Twice):
     """It promises nothing with the ack that it gives on the short way (Q4)."""
 
-    def again(self, now_ms: int, message: Message) -> list[Effect] | None:
+    def again(self, now_ms: int, message: Message | None) -> list[Effect] | None:
         before = self.newest_at_ms
         effects = super().again(now_ms, message)
         self.newest_at_ms = before
@@ -70,7 +72,7 @@ class Forgetful(Twice):
 class Trusting(Twice):
     """An ack of another term, or of another start of this node, counts."""
 
-    def again(self, now_ms: int, message: Message) -> list[Effect] | None:
+    def again(self, now_ms: int, message: Message | None) -> list[Effect] | None:
         reign = self.reign
         if reign is not None and hasattr(message, "leader_boot"):
             message = message._replace(term=reign.term, leader_boot=self.seat.boot)  # type: ignore[union-attr]

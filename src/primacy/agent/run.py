@@ -482,7 +482,10 @@ class Agent:
         )
 
     def hold_left_ms(self) -> int:
-        return self.strategy.hold_left_ms(self.clock.now_ms()) if isinstance(self.strategy, RaftStrategy) else 0
+        strategy, now_ms = self.strategy, self.clock.now_ms()
+        if isinstance(strategy, RaftStrategy):
+            return strategy.hold_left_ms(now_ms)
+        return strategy.view(now_ms).hold_left_ms
 
     def links(self) -> dict[str, str]:
         others = [member.id for member in self.strategy.seat.membership.members if member.id != self.node]

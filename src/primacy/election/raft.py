@@ -66,6 +66,7 @@ from primacy.election.messages import (
 from primacy.election.model import DOUBLED, Role, View
 from primacy.election.raft_memory import TWO_BOOTS, Remembering
 from primacy.election.raft_state import RaftOptions, Reign
+from primacy.election.raft_state import made as _made
 
 __all__ = ["RaftOptions", "RaftStrategy"]
 
@@ -76,8 +77,6 @@ RELY = (Send, Start)
 
 
 NEVER_MS = 2**63
-_made = tuple.__new__
-"""A NamedTuple from its fields, without the function that gives them their names."""
 GONE = " (gone for good: primacy rejoin --without NODE)"
 
 
@@ -155,13 +154,17 @@ class RaftStrategy(Remembering):
         self._steady, self._calm = None, False
         return self._with_persist(effects)
 
-    def again(self, now_ms: int, message: Message) -> list[Effect] | None:
-        """A short way for what goes round all the time: the next beat of our leader, or an ack of a beat of ours.
+    def again(self, now_ms: int, message: Message | None) -> list[Effect] | None:
+        """A short way for what goes round all the time: the next beat of our leader, an ack of a beat of ours, or the
+        moment for our next beat, which is no message.
 
         The same as `step` with it, in effects and in all that it leaves behind. None, with nothing changed, if anything
         about this node or the message is not as it was at the last step: then `step` must hear it.
         """
-        origin, steady, reign = message.origin, self._steady, self.reign
+        steady, reign = self._steady, self.reign
+        if message is None:
+            return self._beat_again(now_ms, reign) if reign is not None and self._calm else None
+        origin = message.origin
         if steady is not None and type(message) is Beat:
             same = origin is steady.origin or origin == steady.origin
             if not same or message.term != steady.term or message.hold_ms != steady.hold_ms:
@@ -174,6 +177,13 @@ class RaftStrategy(Remembering):
         if reign is not None and self._calm and type(message) is Ack:
             return self._acked_again(now_ms, reign, message)
         return None
+
+    def _beat_again(self, now_ms: int, reign: Reign) -> list[Effect] | None:
+        if not reign.ran or not reign.ordered or now_ms < reign.next_beat_ms or self._is_late(now_ms, reign):
+            return None
+        effects = self._beat(now_ms, reign)
+        self._rearm(now_ms)
+        return effects
 
     def _acked_again(self, now_ms: int, reign: Reign, ack: Ack) -> list[Effect] | None:
         origin, number = ack.origin, ack.number

@@ -17,6 +17,8 @@ from primacy.settings.timing import Timing
 
 TERM_JUMP_MAX = 1_000_000
 """A term further above ours than this is a fault or an attack, not an election (Q9)."""
+made = tuple.__new__
+"""A NamedTuple from its fields, without the function that gives them their names: for what is made all the time."""
 NOTED_MAX = 64
 """How many complaints about other nodes are remembered, so that each is recorded once."""
 

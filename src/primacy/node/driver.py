@@ -56,9 +56,8 @@ class Work(Protocol):
     def release(self, term: int, successor: str) -> None: ...
 
 
-Again = Callable[[int, Message], list[Effect] | None]
-"""A strategy's short way for a message like the last one: the effects, sends and extensions only, or None."""
-PASSED = DeadlinePassed()
+Again = Callable[[int, Message | None], list[Effect] | None]
+"""A strategy's short way for a message like the last one, or for its deadline: sends and extensions only, or None."""
 Listener = Callable[[Sequence[Event]], None]
 """Told the events of one step together, in order; those before a start or a stop apart."""
 
@@ -115,14 +114,16 @@ class Driver:
 
     def hear(self, message: Message) -> None:
         """A message came. Nearly always it is like the last one of its sender: then the strategy has a short way."""
-        if self.again is None or self._busy or self._closed or self._waiting:
+        if not self._go_on(self.clock.now_ms(), message):
             self.give(Received(message))
-            return
-        now_ms = self.clock.now_ms()
+
+    def _go_on(self, now_ms: int, message: Message | None) -> bool:
+        """True if the strategy took the short way, and its effects are done."""
+        if self.again is None or self._busy or self._closed or self._waiting:
+            return False
         effects = self.again(now_ms, message)
         if effects is None:
-            self.give(Received(message))
-            return
+            return False
         self._busy = True
         try:
             for effect in effects:
@@ -138,6 +139,7 @@ class Driver:
             self._give_waiting()
         elif self.strategy.deadline_ms != self._armed_ms:
             self._arm(now_ms)
+        return True
 
     def close(self) -> None:
         """No further step is made."""
@@ -208,5 +210,5 @@ class Driver:
         wanted_ms, now_ms = self.strategy.deadline_ms, self.clock.now_ms()
         if wanted_ms is not None and now_ms < wanted_ms:
             self._arm(now_ms)  # a millisecond early, or a moment that was too far away
-            return
-        self.give(PASSED)
+        elif not self._go_on(now_ms, None):
+            self.give(DeadlinePassed())
