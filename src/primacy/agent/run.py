@@ -148,7 +148,10 @@ class Agent:
         )
         self.meter = Meter()
         metered = MeteredDurable(durable, self.meter)
-        self.driver = Driver(self.strategy, self.clock, metered, self.duty, self.recorded, self.transport, self.stored)
+        again = self.strategy.again if isinstance(self.strategy, RaftStrategy) else None
+        self.driver = Driver(
+            self.strategy, self.clock, metered, self.duty, self.recorded, self.transport, self.stored, again
+        )
         self.desk = Desk(settings, folder, self.node, self)
         self.page = Page(settings, self.node, state_root(settings, os.environ, os.geteuid()), self)
         self.correspondence: Correspondence | None = None
@@ -477,6 +480,12 @@ class Agent:
             dog.pid,
             self.gate.gate.phase,
         )
+
+    def hold_left_ms(self) -> int:
+        strategy, now_ms = self.strategy, self.clock.now_ms()
+        if isinstance(strategy, RaftStrategy):
+            return strategy.hold_left_ms(now_ms)
+        return strategy.view(now_ms).hold_left_ms
 
     def links(self) -> dict[str, str]:
         others = [member.id for member in self.strategy.seat.membership.members if member.id != self.node]
