@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.slots_desk import slots_of
 
@@ -22,6 +22,9 @@ from primacy.slots.kinds import (
     number_in,
 )
 from primacy.slots.session import Hall, Session, TelnetSession
+
+calm = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""A machine that stalls finds no fault."""
 
 
 class Ear:
@@ -64,6 +67,7 @@ def test_no_bucket_gains_by_a_clock_that_steps_back() -> None:
         assert (tokens.read(back_ms), leaky.read(back_ms), ticker.read(back_ms)) == (b"0", b"0", b"5")
 
 
+@calm
 @given(st.lists(st.integers(0, 3_000), max_size=60), st.integers(1, 9), st.integers(1, 9))
 def test_a_token_bucket_never_gives_more_than_its_windows_brought(waits: list[int], size: int, added: int) -> None:
     added = min(added, size)
@@ -76,6 +80,7 @@ def test_a_token_bucket_never_gives_more_than_its_windows_brought(waits: list[in
     assert given_out <= added + added * (now_ms // 1_000 - start_ms // 1_000)
 
 
+@calm
 @given(st.lists(st.integers(0, 3_000), max_size=60), st.integers(1, 9))
 def test_a_leaky_bucket_lets_in_its_size_and_what_has_leaked(waits: list[int], size: int) -> None:
     now_ms = 10_000
@@ -88,6 +93,7 @@ def test_a_leaky_bucket_lets_in_its_size_and_what_has_leaked(waits: list[int], s
     assert let_in <= size + (now_ms - 10_000) // 1_000
 
 
+@calm
 @given(st.lists(st.integers(0, 5_000), max_size=40), st.integers(0, 30))
 def test_a_ticker_falls_by_one_per_window_down_to_0(waits: list[int], value: int) -> None:
     now_ms = 12_345
@@ -227,7 +233,7 @@ LINES = st.one_of(
 )
 
 
-@settings(deadline=None)
+@calm
 @given(st.lists(LINES, max_size=30), st.lists(st.integers(1, 400), max_size=12), st.booleans())
 def test_how_the_bytes_are_cut_changes_no_answer(lines: list[bytes], cuts: list[int], leads: bool) -> None:
     """The whole at once, and in any pieces: the same answers, but for a moment in between."""
