@@ -145,6 +145,8 @@ class Joining:
                 return
             pause_s = wait_s * (0.75 + self._random.random() / 2)
             if self._sentence:
+                if wait_s == AGAIN_FIRST_S:
+                    self.manager.complain(f"{self._sentence}; it is tried again until one answers")
                 self._sentence += f"; next try in {pause_s:.1f} s"
             await asyncio.sleep(pause_s)
             wait_s = min(AGAIN_MAX_S, wait_s * 2)
