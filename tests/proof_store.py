@@ -1,10 +1,11 @@
 """The proof of the stores and of `primacy run` on them: what a release must show.
 
-    python -m tests.proof_store [--rounds 5] [--only race,faults,run]
+    python -m tests.proof_store [--rounds 10] [--only race,faults,run]
 
 Races of 20 s and a hundred cold starts of eight processes on every store; the faults of servers (F40 to F46) three
 times over on PostgreSQL, MariaDB and etcd; the faults of processes (F01 to F10) on SQLite and PostgreSQL, many rounds.
-Takes about 25 minutes on two cores (`make proof PART=store`) and prints a summary that belongs into a release's notes.
+Takes about a quarter of an hour on two cores (`make proof PART=store`) and prints a summary that belongs into a
+release's notes.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], list[str]]] = {"race": race, "fa
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.proof_store", description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5, help="of every fault of processes, on each store (5)")
+    parser.add_argument("--rounds", type=int, default=10, help="of every fault of processes, on each store (10)")
     parser.add_argument("--only", default=",".join(PARTS), help="some of the parts, with commas between them")
     options = parser.parse_args()
     wanted = options.only.split(",")

@@ -86,6 +86,7 @@ PARTS = {
     "run": "tests.proof_run",
     "dashboard": "tests.proof_dashboard",
     "store": "tests.proof_store",
+    "manager": "tests.proof_manager",
     "slots": "tests.proof_slots",
 }
 """What `make proof PART=...` can be asked for, and the module that does it."""

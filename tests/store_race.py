@@ -41,6 +41,7 @@ from primacy.settings.timing import PROFILES
 from primacy.store import StoreThread, limit_of_ms, open_store
 
 PROFILE = PROFILES["lab"]
+"""For the players of a process; see `Race`."""
 NAME = "race"
 FROZEN_S = (0.2, 1.2)
 SEED_LEASE_S = 1
@@ -366,7 +367,14 @@ class Race:
     """The same, from a test."""
 
     def __init__(
-        self, url: str, folder: Path, count: int = 8, seconds: float = 600, seed: int = 1, mode: str = ""
+        self,
+        url: str,
+        folder: Path,
+        count: int = 8,
+        seconds: float = 600,
+        seed: int = 1,
+        mode: str = "",
+        profile: str = "lab",
     ) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
@@ -380,6 +388,7 @@ class Race:
             str(seconds),
             str(seed),
             mode,
+            profile,
         ]
         self.process = subprocess.Popen(command, cwd=Path(__file__).parents[1])
 
@@ -404,4 +413,5 @@ CODES = {code.value for code in Code}
 
 if __name__ == "__main__":
     given = sys.argv[1:]
-    run(given[0], Path(given[1]), int(given[2]), float(given[3]), int(given[4]), given[5] if len(given) > 5 else "")
+    PROFILE = PROFILES[given[6]]
+    run(given[0], Path(given[1]), int(given[2]), float(given[3]), int(given[4]), given[5])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -195,6 +196,30 @@ def test_watch_says_each_change_once() -> None:
     assert watched.look(4_000, True, other._replace(released=True, successor="c"), "s2", "") == [
         "nobody (released by b to c), token 20"
     ]
+
+
+def test_watch_follows_a_row_until_ctrl_c(local: Place) -> None:
+    """The command itself: a line of JSON for each change, as it happens, and 130 at the end."""
+    desk = local.desk()
+    desk.server()  # the file is there
+    call = [sys.executable, "-m", "primacy.cli.main", "lease", "watch", "job", "--json", "--store", local.url]
+    with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
+        try:
+            assert watching.stdout is not None
+
+            def heard() -> Any:
+                return json.loads(watching.stdout.readline())
+
+            assert heard()["text"] == "nobody has used this name yet"
+            desk.take("job")
+            taken = heard()
+            assert (taken["lease"], taken["text"], taken["row"]["token"]) == ("job", "node a, token 10", 10)
+            desk.release("job")
+            assert heard()["text"] == "nobody (released by a), token 10"
+            watching.send_signal(signal.SIGINT)
+            assert watching.wait(30) == 130
+        finally:
+            watching.kill()
 
 
 # --- the seed's table (L8) --------------------------------------------------------------------------------------------

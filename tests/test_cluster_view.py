@@ -18,7 +18,7 @@ from primacy.control import Heard, Snapshot, post
 from primacy.control.changes import changes
 from primacy.control.cluster import CLAIM_MS, cluster
 from primacy.control.document import document
-from primacy.control.news import Summary, row_of, short, summary_in, summary_of
+from primacy.control.news import Reader, Summary, row_again, row_of, sent_in, short, summary_in, summary_of
 from primacy.control.orders import target_of
 from primacy.control.post import Answer, Happened, Order, answer_row, happened_row, order_row, read
 from primacy.election.model import DOUBLED, Role
@@ -355,6 +355,53 @@ def test_news_that_waited_while_we_stood_still_are_as_old_as_they_are() -> None:
     together(story)
 
 
+def test_rows_like_the_last_one_are_read_as_they_stand_and_others_anew() -> None:
+    """Whatever follows whatever, nothing is read but what stands there."""
+    first = row_of(RUNS, 1_000)
+    later = row_again(first, 900, 1_600)
+    assert summary_in(later) == RUNS._replace(hold_left_ms=900, run_ms=RUNS.run_ms + 600)
+    assert sent_in(later) == 1_600
+    idle = row_again(row_of(RUNS._replace(run_ms=-1, duty_state="stopped")), 0, 5)
+    rows = [first, later, row_of(RUNS._replace(token=9), 1_700), row_of(LONGEST), idle, first[:16], [1], []]
+    for place in range(1, 17):
+        for wrong in (None, "x", -2, 2**80, 0.5, [], b"\xff" * 9):
+            rows.append([*first[:place], wrong, *first[place + 1 :]])
+    reader = Reader()
+    for row in rows:
+        for each in (first, row, row, later):
+            summary, changed = reader.summary(list(each))
+            assert summary == summary_in(each), each
+            assert changed or summary is not None
+    assert reader.summary(later)[1] is False
+    assert reader.summary(row_of(RUNS._replace(pid=RUNS.pid + 1), 2_000))[1] is True
+
+
+def test_a_calm_node_finds_out_anew_how_it_stands_when_something_changed_or_it_is_time() -> None:
+    async def story(a: Desk, b: Desk, _: MemoryNet) -> None:
+        shots: list[int] = []
+        shot_of = a.snapshot
+        a.snapshot = lambda: (shots.append(a.clock.ms), shot_of())[1]  # type: ignore[method-assign, func-returns-value]
+        await until(lambda: "a" in b.talk.others)
+        a.talk._tell()
+        calm = len(shots)
+        a.clock.ms += 1_000
+        a.talk._tell()
+        assert len(shots) == calm, "nothing happened"
+        a.talk.hear("c", 5, row_of(RUNS, a.clock.ms))
+        a.talk._tell()
+        assert len(shots) == calm + 1, "what another node says of itself may be alarming"
+        a.clock.ms += correspondence.WHOLE_MS
+        a.talk._tell()
+        assert len(shots) == calm + 2, "it is time"
+        a.shown = a.shown._replace(health="failing: x")
+        a.clock.ms += correspondence.WHOLE_MS
+        a.talk._tell()
+        a.talk._tell()
+        assert len(shots) == calm + 4, "something is wrong: it is looked at each time"
+
+    together(story)
+
+
 # --- orders -----------------------------------------------------------------------------------------------------------
 
 
@@ -379,6 +426,9 @@ class Desk:
 
     def changing(self) -> tuple[Any, ...]:
         return (self.shown.view,)
+
+    def hold_left_ms(self) -> int:
+        return self.shown.view.hold_left_ms
 
     def carry_out(self, name: str, body: dict[str, Any], said_at: str) -> None:
         if self.refuses is not None:

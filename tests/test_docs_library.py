@@ -48,6 +48,40 @@ def test_the_documents_run_programs() -> None:
     assert sum("runnable -->" in page.read_text() for page in PAGES) == 3
 
 
+TYPED = """
+import asyncio
+from typing import assert_type
+import primacy
+from primacy import blocking
+
+@primacy.singleton("a", store="memory:")
+async def serve(port: int) -> str: return str(port)
+
+@primacy.once("b", store="memory:", at_least_ms=5)
+def report(day: str) -> int: return len(day)
+
+async def main() -> None:
+    assert_type(await serve(1), str)
+    assert_type(report("x"), int | None)
+    async with primacy.Election("c", store="memory:", state_dir="s") as election:
+        async for leadership in election:
+            async with leadership:
+                assert_type(leadership.token, int)
+    with blocking.Lock("d", store="memory:") as held:
+        assert_type(held.left_ms(), int)
+"""
+
+
+def test_the_types_are_those_that_a_user_sees(tmp_path: Path) -> None:
+    """The package says that it is typed, and the recipes keep a function's own types."""
+    program = tmp_path / "program.py"
+    for text, wrong in ((TYPED, ""), (TYPED + "serve('x')\nreport(day=1)\nprimacy.Election('e')\n", "4 errors")):
+        program.write_text(text)
+        call = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(program)]
+        done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode != 0, wrong in done.stdout) == (bool(wrong), True), done.stdout
+
+
 def test_every_option_of_an_election_has_its_row() -> None:
     text = (ROOT / "docs/library.md").read_text()
     for name in inspect.signature(primacy.Election).parameters:

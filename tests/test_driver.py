@@ -161,6 +161,35 @@ def test_a_closed_driver_makes_no_step() -> None:
     asyncio.run(scene())
 
 
+def test_a_message_like_the_last_one_takes_the_short_way() -> None:
+    """Its effects are done at once; what the strategy does not take there, and what comes meanwhile, makes a step."""
+    like, other = Beat(Origin("b"), 1, 1, 500, True), Query(Origin("b"), True)
+
+    async def scene() -> None:
+        driver, did, _, script = scripted({})
+
+        def again(now_ms: int, message: Message | None) -> list[Effect] | None:
+            if message is other:
+                return None
+            script.deadline_ms = now_ms + 50
+            return [Send("b", like), Extend(LEADS)]
+
+        driver.again = again
+        driver.hear(like)
+        assert did == [("send", "b"), ("extend", 1)]
+        assert driver._armed_ms == script.deadline_ms
+        driver.hear(other)
+        assert did[2:] == [Received(other)]
+        driver.work.extend = lambda _: (driver.give(Pause()), driver.hear(like))  # type: ignore[assignment, func-returns-value]
+        driver.hear(like)
+        assert did[3:] == [("send", "b"), Pause(), Received(like)]
+        driver.close()
+        driver.hear(like)
+        assert len(did) == 6
+
+    asyncio.run(scene())
+
+
 def test_beats_and_acks_are_no_news_and_all_else_is() -> None:
     beat, question = Beat(Origin("a"), 1, 1, 500, True), Query(Origin("a"), True)
     quiet: list[Effect] = [Send("b", beat), Extend(LEADS)]

@@ -519,6 +519,21 @@ def test_an_id_that_is_taken_is_refused_and_so_is_ones_own_address_of_another() 
     lived(scene)
 
 
+def test_an_answer_of_another_node_than_the_one_that_was_meant_is_none() -> None:
+    async def scene(nodes: Nodes) -> None:
+        await three(nodes, election=QUICK)
+        await nodes.kill("c")
+        nodes.ports["b2"] = nodes.ports["c"]
+        await nodes.start("b2", ["a"], election=QUICK)
+        await knows(nodes, ["a", "b", "c", "b2"])
+        manager = nodes.up["a"].manager
+        await nodes.until(lambda: [each for each in manager.troubles if "node b2 answers at" in each.sentence], "said")
+        await nodes.kill("a")
+        await nodes.leads("b2")
+
+    lived(scene)
+
+
 def test_a_fixed_list_needs_no_join_and_takes_nobody_in() -> None:
     async def scene(nodes: Nodes) -> None:
         for name in "abcx":

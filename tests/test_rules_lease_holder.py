@@ -138,6 +138,18 @@ def test_L7_a_store_that_hangs_is_noticed_before_term() -> None:
     assert "b, c agree that it goes on meanwhile" in desk.waits()
 
 
+def test_L2_a_holder_says_before_term_that_the_store_does_not_answer() -> None:
+    desk = Desk()
+    desk.machine.timing = for_lease(LAN)
+    desk.lead()
+    while not only(desk.log, Stop):
+        desk.asked.clear()
+        desk.wake()
+    codes = desk.codes()
+    assert codes.count(Code.STORE_FAILED) == 1
+    assert codes.index(Code.STORE_FAILED) < codes.index(Code.RENEWAL_LATE)
+
+
 def test_L7_nobody_is_asked_while_the_store_answers_in_time() -> None:
     desk = Desk(failsafe=TRIO)
     desk.machine.timing = for_lease(LAN)

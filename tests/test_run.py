@@ -508,7 +508,7 @@ def test_a_bug_of_ours_ends_the_agent_and_the_guard_ends_the_command(start: Star
     broken = (
         "import sys; from primacy.cli import main; from primacy.watchdog.machine import Watchdog\n"
         "def fail(*_): raise AssertionError('planted')\n"
-        "Watchdog._renew = fail\n"
+        "Watchdog.renewed = fail\n"
         f"sys.exit(main.run(['run', '--state-dir', {str(tmp_path / 'state')!r}, '--', 'sleep', '60']))"
     )
     agent = start(under=(sys.executable, "-c", broken))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.slots_desk import slots_of
 
@@ -23,6 +23,9 @@ from primacy.slots.kinds import (
 )
 from primacy.slots.session import Hall, Session, TelnetSession
 
+calm = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""A machine that stalls finds no fault."""
+
 
 class Ear:
     """A receiver in memory."""
@@ -36,6 +39,9 @@ class Ear:
         if self.takes:
             self.heard.append(event)
         return self.takes
+
+    def deregistered(self) -> None:
+        self.heard.append(b"deregistered")
 
 
 # --- buckets, tickers, counters ---------------------------------------------------------------------------------------
@@ -61,6 +67,7 @@ def test_no_bucket_gains_by_a_clock_that_steps_back() -> None:
         assert (tokens.read(back_ms), leaky.read(back_ms), ticker.read(back_ms)) == (b"0", b"0", b"5")
 
 
+@calm
 @given(st.lists(st.integers(0, 3_000), max_size=60), st.integers(1, 9), st.integers(1, 9))
 def test_a_token_bucket_never_gives_more_than_its_windows_brought(waits: list[int], size: int, added: int) -> None:
     added = min(added, size)
@@ -73,6 +80,7 @@ def test_a_token_bucket_never_gives_more_than_its_windows_brought(waits: list[in
     assert given_out <= added + added * (now_ms // 1_000 - start_ms // 1_000)
 
 
+@calm
 @given(st.lists(st.integers(0, 3_000), max_size=60), st.integers(1, 9))
 def test_a_leaky_bucket_lets_in_its_size_and_what_has_leaked(waits: list[int], size: int) -> None:
     now_ms = 10_000
@@ -85,6 +93,7 @@ def test_a_leaky_bucket_lets_in_its_size_and_what_has_leaked(waits: list[int], s
     assert let_in <= size + (now_ms - 10_000) // 1_000
 
 
+@calm
 @given(st.lists(st.integers(0, 5_000), max_size=40), st.integers(0, 30))
 def test_a_ticker_falls_by_one_per_window_down_to_0(waits: list[int], value: int) -> None:
     now_ms = 12_345
@@ -179,6 +188,11 @@ def test_whoever_does_not_take_its_messages_is_deregistered_in_time() -> None:
     assert ear in slot.registered, "long enough, and not often enough"
     slot.delivered(7_001, ear, False)
     assert ear not in slot.registered
+    assert ear.heard == [b"deregistered"]
+    stream = Signal("broadcast", Random(1), tries=1, after_ms=0)
+    stream.register(ear)
+    stream.delivered(9_000, ear, False)
+    assert ear in stream.registered, "a stream of a broadcast has its own bounds"
 
 
 def test_a_slow_reader_of_a_broadcast_counts_as_failed() -> None:
@@ -219,7 +233,7 @@ LINES = st.one_of(
 )
 
 
-@settings(deadline=None)
+@calm
 @given(st.lists(LINES, max_size=30), st.lists(st.integers(1, 400), max_size=12), st.booleans())
 def test_how_the_bytes_are_cut_changes_no_answer(lines: list[bytes], cuts: list[int], leads: bool) -> None:
     """The whole at once, and in any pieces: the same answers, but for a moment in between."""

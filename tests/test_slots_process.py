@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import os
 import re
@@ -9,8 +11,10 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
+from tests.ports import free_port
 from tests.slots_desk import LIMIT_S
 from tests.slots_served import PRIMACY, served
 
@@ -153,3 +157,30 @@ def test_the_example_of_workers_runs_as_it_stands() -> None:
         assert re.search(r"did 5 jobs|lost the lock", text), text
     done = [re.findall(rf"worker-{each.pid} does job (\d+)", text) for each, text in zip(pair, said, strict=True)]
     assert not set(done[0]) & set(done[1])
+
+
+def test_monitors_read_the_figures_of_a_server_without_a_cluster(tmp_path: Path) -> None:
+    port = free_port()
+    file = tmp_path / "slots.yaml"
+    file.write_text(f'slots: {{"000": {{kind: simple_memory}}}}\ncontrol: {{public: "127.0.0.1:{port}"}}\n')
+    with served("--config", str(file)) as found:
+        found.until("serves 1 slot on")
+        with found.open() as client:
+            client.ask(b"r000\nr000\n", b"v000\nv000\n")
+            text = ""
+            until = time.monotonic() + LIMIT_S
+            while 'primacy_slots_total{kind="requests"} 2.0' not in text:  # it is there a moment later
+                assert time.monotonic() < until, text
+                with contextlib.suppress(ConnectionError):
+                    text = read(port, "/metrics")
+        assert json.loads(read(port, "/leader"))["leads"] is True
+        assert found.end(signal.SIGTERM) == 0
+
+
+def read(port: int, path: str) -> str:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().read().decode()
+    finally:
+        connection.close()

@@ -11,16 +11,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.canary import Canary, note
 from tests.servers import Etcd, MariaDb, Postgres, Server, free_port, fresh, servers_here, wait_until
 from tests.store_desk import Desk, row
 from tests.store_proxy import Proxy
-from tests.store_race import NAME, PROFILE, Race, now_ns
+from tests.store_race import NAME, Race, now_ns
 
 from primacy.election.store import StoreAnswer
+from primacy.settings.timing import PROFILES
 from primacy.store import open_store
 
-RECOVERY_S = PROFILE.wait_ms / 1_000 + 2 * PROFILE.beat_ms / 1_000 + 5
-"""L6 of the liveness bounds: D, two polls, and five seconds."""
+PROFILE = PROFILES["fast"]
+BOUND_S = (PROFILE.wait_ms + 2 * PROFILE.look_ms + 5_000) / 1_000
+"""How soon somebody leads again without help: D, two looks, and five seconds. Asked of a machine that lets processes
+run when their time has come: `CANARY_BEAT_MS`."""
+RECOVERY_S = 30
+"""That somebody leads again at all."""
+CANARY_BEAT_MS = 400
 
 
 class Scene:
@@ -30,13 +37,21 @@ class Scene:
         self.server = server
         self.proxy = Proxy(server.port)
         self.url = url or server.url().replace(f":{server.port}", f":{self.proxy.port}")
-        self.race = Race(self.url, folder, count=3, mode="calm")
+        self.race = Race(self.url, folder, count=3, mode="calm", profile="fast")
         self.recovered("the first leadership")
 
     def recovered(self, after_what: str) -> None:
         """Somebody leads, or goes on leading, from now on: proved three times."""
         since_ns = now_ns()
-        wait_until(lambda: self.race.holds_since(since_ns) >= 3, f"a leader after {after_what}", within_s=RECOVERY_S)
+        with Canary(CANARY_BEAT_MS) as canary:
+            wait_until(
+                lambda: self.race.holds_since(since_ns) >= 3, f"a leader after {after_what}", within_s=RECOVERY_S
+            )
+            took_s = (now_ns() - since_ns) / 1e9
+        if canary.was_on_time:
+            assert took_s <= BOUND_S, f"a leader after {after_what}"
+        elif took_s > BOUND_S:
+            note(f"void: {after_what}: a leader after {took_s:.1f} s, the canary woke {canary.worst_ms:.0f} ms late")
 
     def nobody_holds(self, what: str) -> None:
         """The holder has given up by its own clock."""
@@ -45,7 +60,7 @@ class Scene:
             lines = [line for line in self.race.lines() if line["what"] in ("hold", "end")]
             return bool(lines) and lines[-1]["what"] == "end"
 
-        wait_until(quiet, f"the holder to stop: {what}", within_s=5)
+        wait_until(quiet, f"the holder to stop: {what}", within_s=RECOVERY_S)
 
     def tokens(self) -> list[int]:
         return sorted({line["token"] for line in self.race.lines() if line["what"] == "hold"})
@@ -93,11 +108,14 @@ def pause(seconds: float) -> None:
 
 def test_F40_F43_a_server_that_goes_and_comes_back(scene: Scene) -> None:
     server, proxy = scene.server, scene.proxy
-    server.freeze()
-    pause(0.1)
-    server.thaw()
-    scene.recovered("a freeze within the hold")
-    assert len(scene.tokens()) == 1, "it is the same leadership: nothing was lost in a tenth of a second"
+    before = scene.tokens()
+    with Canary(100) as canary:
+        server.freeze()
+        pause(0.1)
+        server.thaw()
+        scene.recovered("a freeze within the hold")
+    if canary.was_on_time:
+        assert scene.tokens() == before, "it is the same leadership: nothing was lost in a tenth of a second"
 
     server.freeze()
     scene.nobody_holds("the server is frozen for longer than the hold")

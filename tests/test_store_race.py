@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.servers import kinds, server, servers_here
+from tests.canary import Canary
+from tests.servers import kinds, server, servers_here, wait_until
 from tests.store_cold import Crew
 from tests.store_desk import Desk, place, row
-from tests.store_race import Race, now_ns
+from tests.store_race import PROFILE, Race, judge, now_ns
 
 from primacy.election.store import StoreAnswer
 from primacy.store.memory import MemoryStore, MemoryTable
@@ -23,20 +24,24 @@ from primacy.store.memory import MemoryStore, MemoryTable
 SECONDS = float(os.environ.get("PRIMACY_RACE_S", "6"))
 ROUNDS = int(os.environ.get("PRIMACY_COLD_ROUNDS", "20"))
 PLAYERS = 8
+CONTROL_S = 90
+"""For the seed's protocol to put two to work: it needs about three seconds, and may be lucky for a while."""
 
 
 @pytest.mark.parametrize("kind", [kind for kind in kinds() if kind != "memory"])
 def test_no_two_hold_it_at_a_time(kind: str, tmp_path: Path) -> None:
     """Memory is left out: its rows do not leave a process."""
-    with place(kind, tmp_path) as here:
+    with place(kind, tmp_path) as here, Canary(PROFILE.beat_ms) as canary:
         verdict = Race(here.url, tmp_path / "race", PLAYERS, SECONDS, seed=now_ns() % 10_000).wait()
     print(f"{kind}: {verdict}")
     assert verdict.overlaps == [], verdict
     assert verdict.not_growing == [], verdict
     assert verdict.stale_writes == 0
     assert verdict.broken == []
-    assert len(verdict.holds) >= SECONDS / 2, "somebody always gets it"
-    assert verdict.late <= len(verdict.holds) // 10, "those that were not frozen stop in time, on a machine that is not"
+    assert verdict.holds, "somebody gets it"
+    if canary.was_on_time:
+        assert len(verdict.holds) >= SECONDS / 2, "somebody always gets it"
+        assert verdict.late <= len(verdict.holds) // 10, "those that were not frozen stop in time"
 
 
 @pytest.mark.skipif(
@@ -53,10 +58,15 @@ def test_the_control_overlaps(tmp_path: Path) -> None:
         database="app",
     )
     where = {"host": "127.0.0.1", "port": maria.port, "user": "app", "password": "secret word", "database": "app"}
-    verdict = Race(json.dumps(where), tmp_path / "race", PLAYERS, max(SECONDS, 8), mode="seed").wait()
+    race = Race(json.dumps(where), tmp_path / "race", PLAYERS, mode="seed")
+    try:
+        wait_until(lambda: race.lines() and judge(race.folder).overlaps, "two at a time", within_s=CONTROL_S)
+    finally:
+        race.process.terminate()
+        race.process.wait()
+    verdict = judge(race.folder)
     print(f"control: {verdict}")
     assert verdict.broken == []
-    assert len(verdict.overlaps) >= 1, verdict
 
 
 @pytest.fixture(scope="module")

@@ -564,6 +564,38 @@ def test_a_word_in_no_hurry_is_carried_along_or_goes_alone() -> None:
     play(story)
 
 
+def test_what_goes_round_all_the_time_takes_the_short_way_with_and_without_a_word() -> None:
+    """And what was recorded of it is not heard again there either."""
+
+    async def story(pair: Pair) -> None:
+        a, b = await pair.start("a", 11), await pair.start("b", 12)
+        for number in range(1, 5):
+            a.send("b", beat("a", number))
+            await pair.until(lambda number=number: len(pair.heard["b"]) == number)
+        wire, long_way = Recorded(a), list[bytes]()
+        take = b._take
+
+        def taken(data: bytes, *more: Any) -> bool:
+            long_way.append(data)
+            return bool(take(data, *more))
+
+        b._take = taken
+        a.send("b", beat("a", 5))
+        a.tell("b", [1, "word"], later=True)
+        a.send("b", beat("a", 6))
+        await pair.until(lambda: pair.heard["b"][4:] == [beat("a", 5), beat("a", 6)])
+        assert pair.words["b"] == [("a", [1, "word"])]
+        assert long_way == []
+        before = b.counters["received"]
+        for data in wire.datagrams:
+            a.peers["b"].socket.send(data)
+        await pair.until(lambda: b.counters.get("dropped-replay", b.counters.get("replay")) == 2)
+        assert (b.counters["received"], len(pair.heard["b"]), len(pair.words["b"])) == (before, 6, 1)
+        assert long_way == wire.datagrams
+
+    play(story)
+
+
 @pytest.mark.parametrize("kind", ["memory", "udp"])
 def test_a_word_reaches_the_other_node_and_no_strategy(kind: str) -> None:
     async def story(pair: Pair) -> None:

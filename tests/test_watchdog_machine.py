@@ -60,6 +60,24 @@ def leadership(s_ms: int = T0, term: int = 1) -> Leadership:
     return Leadership("a", term, 1_000 + term, s_ms + LAN.hold_ms)
 
 
+def test_the_short_way_of_a_renewal_is_that_of_a_running_command_only() -> None:
+    for before in ([], [Begin(leadership())], [Begin(leadership()), Ran(1, 4711)]):
+        for more in ([], [Exited(1, 0)], [End(1, planned=True)], [GuardEnded()]):
+            for renewal in (leadership(T0 + 250), leadership(T0), leadership(T0 + 250, term=2)):
+                one, other = Bench(), Bench()
+                for given_ in (*before, *more):
+                    one.give(given_)
+                    other.give(given_)
+                running = one.m.phase is Phase.RUNNING and renewal == leadership(T0 + 250)
+                effects = other.give(Renew(renewal))
+                assert one.m.renewed(renewal) is running
+                if running:
+                    assert effects == [OrderExtend(renewal)]
+                    assert vars(one.m) == vars(other.m)
+                else:
+                    assert one.give(Renew(renewal)) == effects, "nothing was changed before"
+
+
 class Bench:
     """One machine, told inputs by hand. Its notes are kept apart from what it asks for."""
 

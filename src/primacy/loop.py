@@ -95,15 +95,18 @@ class LoopAlarm:
 class QuickAlarm:
     """On a quick loop: two numbers that its selector looks at."""
 
-    __slots__ = ("at_s", "latest_s", "ring")
+    __slots__ = ("at_s", "latest_s", "quick", "ring")
 
-    def __init__(self, ring: Call) -> None:
+    def __init__(self, ring: Call, quick: QuickSelector) -> None:
         self.ring = ring
+        self.quick = quick
         self.at_s = self.latest_s = inf
 
     def set(self, after_s: float, slack_s: float = 0.0) -> None:
         self.at_s = monotonic() + after_s
         self.latest_s = self.at_s + slack_s
+        if after_s <= 0:
+            self.quick.hurried = True
 
     def clear(self) -> None:
         self.at_s = self.latest_s = inf
@@ -115,6 +118,8 @@ class QuickSelector(selectors.BaseSelector):
     def __init__(self) -> None:
         self.pressed = False
         """The loop was given something to do while it believes to wait."""
+        self.hurried = False
+        """An alarm was set for this very moment."""
         self.broken: Callable[[Exception], None]
         self.alarms: tuple[QuickAlarm, ...] = ()
         self._inner = selectors.EpollSelector()
@@ -141,16 +146,19 @@ class QuickSelector(selectors.BaseSelector):
         now_s = monotonic()
         ends_s = inf if timeout is None else now_s + timeout
         while True:
-            due_s = ends_s
+            due_s, soon_s = ends_s, inf
             for each in self.alarms:
                 if each.latest_s < due_s:  # noqa: PLR1730  (a call costs more)
                     due_s = each.latest_s
+                if each.at_s < soon_s:  # noqa: PLR1730
+                    soon_s = each.at_s
             wait_s = None if due_s == inf else due_s - now_s if due_s > now_s else 0
             ready = self._epoll.poll(wait_s, EVENTS_MAX)
             now_s = monotonic()
-            for each in self.alarms:
-                if each.at_s <= now_s and each.at_s < each.latest_s:
-                    self._ring(each)
+            if soon_s <= now_s:
+                for each in self.alarms:
+                    if each.at_s <= now_s and each.at_s < each.latest_s:
+                        self._ring(each)
             plain = False
             for fd, _ in ready:
                 if fd == self._plain:
@@ -161,10 +169,12 @@ class QuickSelector(selectors.BaseSelector):
                         call(*more)
                     except Exception as error:  # noqa: BLE001  (the loop's to report, as with any callback)
                         self.broken(error)
-            now_s = monotonic()
-            for each in self.alarms:
-                if each.at_s <= now_s and each.at_s == each.latest_s:
-                    self._ring(each)
+            if soon_s <= now_s or self.hurried:
+                self.hurried = False
+                now_s = monotonic()
+                for each in self.alarms:
+                    if each.at_s <= now_s and each.at_s == each.latest_s:
+                        self._ring(each)
             if plain:
                 return self._inner.select(0)
             if self.pressed or now_s >= ends_s:
@@ -204,7 +214,7 @@ class QuickLoop(asyncio.SelectorEventLoop):
         super().__init__(self.quick)
 
     def alarm(self, ring: Call) -> QuickAlarm:
-        made = QuickAlarm(ring)
+        made = QuickAlarm(ring, self.quick)
         self.quick.alarms = (*self.quick.alarms, made)
         return made
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from primacy.control import Heard, Snapshot
 from primacy.control.cluster import alarms
-from primacy.control.news import SUMMARY, Delays, row_of, sent_in, summary_in, summary_of
+from primacy.control.news import HOLD_AT, SUMMARY, Delays, Reader, row_again, row_of, sent_in, summary_of
 from primacy.control.orders import PASSED
 from primacy.control.post import (
     DONE,
@@ -39,6 +39,8 @@ from primacy.transport import Transport
 NEWS_MS = 1_000
 NEWS_LEAST_MS = 200
 """Between two of them, however much changes."""
+WHOLE_MS = 3_000
+"""So often it is found out anew how this node stands, and whether anything is alarming, although nothing changed."""
 SLACK_S = 0.3
 """What is told without a reason may wait for the next beat, and leaves with it."""
 SOON_S = 0.05
@@ -65,6 +67,10 @@ class Office(Protocol):
         """Cheap: something that differs when there is news."""
         ...
 
+    def hold_left_ms(self) -> int:
+        """As a snapshot would show it."""
+        ...
+
     def carry_out(self, name: str, body: dict[str, Any], said_at: str) -> None:
         """Raises one of ours."""
         ...
@@ -72,6 +78,15 @@ class Office(Protocol):
     def heard_event(self, node: str, event: Happened) -> None: ...
 
     def alarm(self, sentence: str) -> None: ...
+
+
+class Sender:
+    """Another node, as far as its words about itself go."""
+
+    def __init__(self, boot: int) -> None:
+        self.boot = boot
+        self.delays = Delays()
+        self.reader = Reader()
 
 
 class Correspondence:
@@ -84,9 +99,10 @@ class Correspondence:
         self.clock = clock
         self.office = office
         self.others: dict[str, Heard] = {}
-        self._told_ms = 0
+        self._told_ms = self._whole_ms = 0
+        self._row: list[Any] = []
+        """What was told last, as long as there is nothing else to tell; else empty."""
         self._changing: tuple[Any, ...] = ()
-        self._news: tuple[Any, ...] = ()
         self._alarm = alarm(self._tell)
         self._events: deque[Happened] = deque(maxlen=EVENTS_MAX)
         self._event_timer: asyncio.TimerHandle | None = None
@@ -94,7 +110,7 @@ class Correspondence:
         self._done: dict[tuple[str, int, int], tuple[int, Answer]] = {}
         self._alarmed: dict[str, int] = {}
         self._allowed: dict[str, tuple[float, int]] = {}
-        self._delays: dict[str, tuple[int, Delays]] = {}
+        self._senders: dict[str, Sender] = {}
         self._closed = False
 
     def start(self) -> None:
@@ -117,21 +133,34 @@ class Correspondence:
         now = self.office.changing()
         if now != self._changing and not self._closed:
             self._changing = now
+            self._row = []
             since_ms = self.clock.now_ms() - self._told_ms
             self._alarm.set(max(SOON_S, (NEWS_LEAST_MS - since_ms) / 1_000))
 
     def _tell(self) -> None:
-        shot = self.office.snapshot()
-        summary = summary_of(shot)
-        self._told_ms = shot.now_ms
-        row = row_of(summary, shot.now_ms)
+        now_ms = self.clock.now_ms()
+        if self._row and now_ms - self._whole_ms < WHOLE_MS:
+            row = row_again(self._row, self.office.hold_left_ms(), now_ms)
+        else:
+            row = self._whole()
+        self._told_ms = now_ms
         for name in self.names:
             self.transport.tell(name, row, later=True)
-        self._look_for_alarms(shot)
-        period_ms = NEWS_MS
-        if summary.hold_left_ms:
-            period_ms = min(NEWS_MS, max(NEWS_LEAST_MS, summary.hold_left_ms * 2 // 3))
+        hold_left_ms, period_ms = row[HOLD_AT], NEWS_MS
+        if hold_left_ms:
+            period_ms = min(NEWS_MS, max(NEWS_LEAST_MS, hold_left_ms * 2 // 3))
         self._alarm.set(period_ms / 1_000, SLACK_S)
+
+    def _whole(self) -> list[Any]:
+        """What to tell, found out anew. It may be said again for a while only if nothing in it is out of the ordinary:
+        a reason to wait counts down, and what is wrong changes without a step."""
+        shot = self.office.snapshot()
+        summary = summary_of(shot)
+        row = row_of(summary, shot.now_ms)
+        calm = not summary.waits_for and not summary.doubled and summary.health == "ok"
+        self._whole_ms, self._row = shot.now_ms, row if calm else []
+        self._look_for_alarms(shot)
+        return row
 
     def _look_for_alarms(self, shot: Snapshot) -> None:
         for sentence in alarms(shot):
@@ -163,9 +192,7 @@ class Correspondence:
 
     def hear(self, sender: str, boot: int, row: list[Any]) -> None:
         if row[0] == SUMMARY:
-            summary = summary_in(row)
-            if summary is not None:
-                self.others[sender] = Heard(summary, boot, self._said_ms(sender, boot, row))
+            self._hear_summary(sender, boot, row)
             return
         match read(row):
             case Happened() as event:
@@ -178,16 +205,19 @@ class Correspondence:
                 if waiting is not None and not waiting.done():
                     waiting.set_result(answer)
 
-    def _said_ms(self, sender: str, boot: int, row: list[Any]) -> int:
-        """When this was said, on our clock: earlier than now if it waited for us."""
+    def _hear_summary(self, sender: str, boot: int, row: list[Any]) -> None:
+        """At the moment at which it was said, on our clock: earlier than now if it waited for us."""
+        known = self._senders.get(sender)
+        if known is None or known.boot != boot:
+            known = self._senders[sender] = Sender(boot)
+        summary, changed = known.reader.summary(row)
+        if summary is None:
+            return
+        if changed:
+            self._row = []  # together with what this node does it may be alarming: looked at when it next tells
         now_ms, sent_ms = self.clock.now_ms(), sent_in(row)
-        if sent_ms is None:
-            return now_ms
-        known_boot, delays = self._delays.get(sender, (0, Delays()))
-        if known_boot != boot:
-            delays = Delays()
-        self._delays[sender] = (boot, delays)
-        return now_ms - delays.delay_ms(now_ms, sent_ms)
+        delay_ms = 0 if sent_ms is None else known.delays.delay_ms(now_ms, sent_ms)
+        self.others[sender] = Heard(summary, boot, now_ms - delay_ms)
 
     def _may_tell(self, sender: str) -> bool:
         """A node that goes wrong must not push what happened elsewhere out of our log."""

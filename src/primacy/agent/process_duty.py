@@ -112,7 +112,10 @@ class ProcessDuty:
         self._step(machine.Begin(leadership))
 
     def extend(self, leadership: Leadership) -> None:
-        if self.gate.waits:
+        """With every beat, and nearly always of a command that runs, which has passed the gate."""
+        if not self._busy and not self._waiting and self.watchdog.renewed(leadership):
+            self._extend(leadership)
+        elif self.gate.waits:
             self.gate.renew(leadership)
         else:
             self._step(machine.Renew(leadership))
@@ -218,9 +221,7 @@ class ProcessDuty:
             case machine.OrderStart(run, leadership):
                 self._order_start(run, leadership)
             case machine.OrderExtend(leadership):
-                if self.guard is not None:
-                    self.guard.extend(*self._points(leadership))
-                self.lease.follow(leadership, self.watchdog.run, self.timing.hold_ms)
+                self._extend(leadership)
             case machine.OrderStop(kill_at_ms):
                 self._send({"do": "stop", "signal": self.child.stop_signal, "kill_at": kill_at_ms})
             case machine.OrderLetGo(successor):
@@ -240,6 +241,11 @@ class ProcessDuty:
                 self.boss.note(effect)
             case _:
                 assert_never(effect)
+
+    def _extend(self, leadership: Leadership) -> None:
+        if self.guard is not None:
+            self.guard.extend(*self._points(leadership))
+        self.lease.follow(leadership, self.watchdog.run, self.timing.hold_ms)
 
     def _order_start(self, run: int, leadership: Leadership) -> None:
         if self.guard is None:

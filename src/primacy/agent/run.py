@@ -179,7 +179,10 @@ class Agent:
         holds = self.promise.at_most_one or not self._guards
         self.renewed = None if holds else RenewedWork(self.duty, holding_times(settings), self.clock)
         work = self.renewed or self.duty
-        self.driver = Driver(self.strategy, self.clock, metered, work, self.recorded, self.transport, self.stored)
+        again = self.strategy.again if isinstance(self.strategy, RaftStrategy) else None
+        self.driver = Driver(
+            self.strategy, self.clock, metered, work, self.recorded, self.transport, self.stored, again
+        )
         self.desk = Desk(settings, folder, self.node, self)
         self.page = Page(settings, self.node, state_root(settings, os.environ, os.geteuid()), self)
         self.correspondence: Correspondence | None = None
@@ -615,6 +618,12 @@ class Agent:
             duty.pid,
             self.gate.gate.phase,
         )
+
+    def hold_left_ms(self) -> int:
+        strategy, now_ms = self.strategy, self.clock.now_ms()
+        if isinstance(strategy, RaftStrategy):
+            return strategy.hold_left_ms(now_ms)
+        return strategy.view(now_ms).hold_left_ms
 
     def links(self) -> dict[str, str]:
         others = [name for name in self.names() if name != self.node]

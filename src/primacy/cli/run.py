@@ -78,35 +78,38 @@ def run(
     """
     if not sys.platform.startswith("linux"):
         raise CannotHere("primacy run needs Linux: its guard stands on kernel timers and process namespaces")
-    from primacy.agent.assemble import refuse
-    from primacy.settings import load
+    from primacy.agent.memory import room
 
-    settings = load(call.file(config), node or call.node)
-    changed = _changed(
-        settings,
-        {"name": election, "profile": profile, "strategy": strategy, "store": store},
-        {
-            "command": command or None,
-            "restart": restart,
-            "stop_ms": stop_ms,
-            "user": user,
-            "cwd": os.path.abspath(cwd) if cwd is not None else None,
-            "require_containment": require_containment,
-        },
-        state_dir,
-    )
-    refuse(changed, allow_split_brain=allow_split_brain)
-    _check(changed)
+    with room():  # for all that is loaded from here on
+        from primacy.agent.assemble import refuse
+        from primacy.settings import load
 
-    from primacy.agent.child import child_of
-    from primacy.agent.log import Log, level_of
-    from primacy.agent.run import Plan, system_clock
-    from primacy.agent.run import run as live
+        settings = load(call.file(config), node or call.node)
+        changed = _changed(
+            settings,
+            {"name": election, "profile": profile, "strategy": strategy, "store": store},
+            {
+                "command": command or None,
+                "restart": restart,
+                "stop_ms": stop_ms,
+                "user": user,
+                "cwd": os.path.abspath(cwd) if cwd is not None else None,
+                "require_containment": require_containment,
+            },
+            state_dir,
+        )
+        refuse(changed, allow_split_brain=allow_split_brain)
+        _check(changed)
 
-    child = child_of(changed.run, os.path.dirname(changed.source), stdout, stderr, os.environ)
-    clock = system_clock()
-    log = Log(clock, level_of(changed.log.level, call.verbose), changed.log.format)
-    return live(Plan(changed, child, log, clock))
+        from primacy.agent.child import child_of
+        from primacy.agent.log import Log, level_of
+        from primacy.agent.run import Plan, system_clock
+        from primacy.agent.run import run as live
+
+        child = child_of(changed.run, os.path.dirname(changed.source), stdout, stderr, os.environ)
+        clock = system_clock()
+        log = Log(clock, level_of(changed.log.level, call.verbose), changed.log.format)
+        return live(Plan(changed, child, log, clock))
 
 
 def _changed(settings: Settings, election: dict[str, Any], run: dict[str, Any], state_dir: str | None) -> Settings:

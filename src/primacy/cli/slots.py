@@ -98,7 +98,9 @@ def client_options(command: F) -> F:
     for option in (
         json_option,
         config_option,
-        click.option("--within-ms", type=click.IntRange(1, 3_600_000), default=5_000, show_default=True, metavar="MS"),
+        click.option(
+            "--within-ms", type=click.IntRange(1, 3_600_000), default=5_000, metavar="MS", help="Try so long (5000)."
+        ),
         click.option("--ca", metavar="FILE", help="Speak TLS, and trust whom this file names."),
         click.option("--user", metavar="NAME", help=f"Log in; the password is asked for, or stands in {PASSWORD}."),
         click.option("--telnet", is_flag=True, help="The server speaks the telnet variant; default: as the file says."),
@@ -144,7 +146,10 @@ def set_slot(call: Call, /, *, slot: str, value: str, as_json: bool, **where: An
 @client_options
 @click.pass_obj
 def watch(call: Call, /, *, slot: str, count: int | None, as_json: bool, **where: Any) -> None:
-    """Print the values that are written to signal slot N, as they come, until Ctrl-C."""
+    """Print what is written to signal slot N.
+
+    As it comes, until Ctrl-C; also under the next leader.
+    """
     as_json = as_json or call.json
 
     async def follow(client: Client) -> None:
@@ -182,7 +187,10 @@ def bench(
     config: str | None,
     as_json: bool,
 ) -> None:
-    """Ask as fast as one process can, and compare every answer: requests per second, and times of answers."""
+    """Ask as fast as one process can; compare every answer.
+
+    Prints requests per second, and how long a batch of requests took to be answered.
+    """
     from primacy.settings import load
     from primacy.slots.client import number
     from primacy.slots.load import Load, measured

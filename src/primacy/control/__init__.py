@@ -124,10 +124,18 @@ class Snapshot(NamedTuple):
     """What the strategy promises; otherwise each part of a divided network has a leader."""
 
 
-class AgentPort(Protocol):
-    """What the desk needs of the agent."""
+class Shown(Protocol):
+    """What can be looked at, and nothing else."""
 
     def snapshot(self) -> Snapshot: ...
+
+    def complain(self, sentence: str) -> None:
+        """For the log."""
+        ...
+
+
+class AgentPort(Shown, Protocol):
+    """What the desk needs of the agent."""
 
     def order(self, given: Order, said_at: str = "") -> None:
         """Its effects are done when this returns. `said_at`: the node that passed it on."""
@@ -135,10 +143,6 @@ class AgentPort(Protocol):
 
     async def pass_on(self, to: str, name: str, body: dict[str, Any]) -> str:
         """An order for another node; returns what that one says to it. Raises `NotReached`, or its refusal."""
-        ...
-
-    def complain(self, sentence: str) -> None:
-        """For the log."""
         ...
 
     def links(self) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from primacy.control import AgentPort, Snapshot
+from primacy.control import AgentPort, Shown, Snapshot
 from primacy.control.cluster import cluster
 from primacy.control.config import config
 from primacy.control.document import acts_as_leader, document
@@ -91,7 +91,7 @@ class ControlServer(LoopbackServer):
 class PublicServer(LoopbackServer):
     """What anybody may read, anywhere: who leads, that the node answers, and how it is. No orders, no key, no names."""
 
-    def __init__(self, port: AgentPort) -> None:
+    def __init__(self, port: Shown) -> None:
         super().__init__("", "", port.complain)
         self.port = port
 
@@ -102,7 +102,7 @@ class PublicServer(LoopbackServer):
         """Nothing here can be changed, and nothing here is secret."""
 
 
-def public_routes(router: web.UrlDispatcher, server: LoopbackServer, port: AgentPort) -> None:
+def public_routes(router: web.UrlDispatcher, server: LoopbackServer, port: Shown) -> None:
     """The three paths that load balancers and monitors ask."""
 
     async def leader(request: web.Request) -> web.Response:  # noqa: ARG001

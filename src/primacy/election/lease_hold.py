@@ -50,7 +50,7 @@ class LeaseHolder(LeaseState):
     def _renew(self, now_ms: int, lead: Lead) -> list[Effect]:
         """s is the time of this step: before the request leaves, before a connection is even asked for (L2)."""
         effects: list[Effect] = []
-        if lead.renewals and now_ms - lead.answered_ms >= 2 * self.timing.beat_ms:
+        if now_ms - self._oldest_ms(lead, now_ms) >= self.timing.beat_ms:
             effects += self._failed("no answer in time")
         lead.renew_at_ms = now_ms + self.timing.beat_ms
         self._number += 1
@@ -60,6 +60,12 @@ class LeaseHolder(LeaseState):
         request = Renew(self.options.name, self.holder, lead.token, lead.seq, lead.server)
         return [*effects, AskStore(self._number, request)]
 
+    @staticmethod
+    def _oldest_ms(lead: Lead, otherwise_ms: int) -> int:
+        """When the oldest renewal left that still matters, if one does: later ones were not answered either."""
+        waiting = [sent_ms for number, (sent_ms, _) in lead.renewals.items() if number > lead.heard]
+        return min(waiting, default=otherwise_ms)
+
     def _renewal_answered(self, now_ms: int, lead: Lead, number: int, answer: StoreAnswer) -> list[Effect]:
         sent_ms, seq = lead.renewals.pop(number)
         if not answer.ok:
@@ -68,7 +74,7 @@ class LeaseHolder(LeaseState):
             lead.renew_at_ms = None if lead.renew_at_ms is None else min(lead.renew_at_ms, soon_ms)
             return self._failed(answer.reason)
         self._answers()
-        lead.answered_ms, lead.kept = now_ms, False
+        lead.kept = False
         if answer.done:
             if number > lead.heard:
                 lead.heard, lead.seq = number, seq + 1
@@ -132,7 +138,7 @@ class LeaseHolder(LeaseState):
 
     def _begin(self, now_ms: int, row: Row, from_ms: int, covered: bool) -> list[Effect]:
         beat_ms = self.timing.beat_ms
-        lead = Lead(row.token, row.seq, row.server, from_ms, now_ms, from_ms + beat_ms, now_ms + beat_ms, now_ms)
+        lead = Lead(row.token, row.seq, row.server, from_ms, now_ms, from_ms + beat_ms, now_ms + beat_ms)
         self._idle = not covered  # what covers them goes on to do so
         self._lead, self._sight, self._late = lead, None, 0
         self._work = self._used_token = row.token
@@ -246,9 +252,10 @@ class LeaseHolder(LeaseState):
             return None
         if self._failures:
             return lead.failsafe_at_ms
-        waiting = [sent_ms for number, (sent_ms, _) in lead.renewals.items() if number > lead.heard]
+        if all(number <= lead.heard for number in lead.renewals):
+            return None
         patience_ms = (self.timing.term_at_ms - self.timing.beat_ms) // 3
-        return max(min(waiting) + patience_ms, lead.failsafe_at_ms) if waiting else None
+        return max(self._oldest_ms(lead, lead.proved_ms) + patience_ms, lead.failsafe_at_ms)
 
     def _failsafe_round(self, now_ms: int, lead: Lead) -> list[Effect]:
         """The store is away: ask every other node of the list to count this as a changed row."""

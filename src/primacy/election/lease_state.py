@@ -94,8 +94,6 @@ class Lead:
     renew_at_ms: int | None
     """When the next renewal leaves; None once the row is known to be released."""
     failsafe_at_ms: int
-    answered_ms: int
-    """When the store last answered."""
     running: bool = False
     deferred: str = ""
     """What its start waits for on purpose (G8): an approval, a fence command."""

@@ -67,6 +67,7 @@ from primacy.election.messages import (
 from primacy.election.model import DOUBLED, Role, View
 from primacy.election.raft_memory import TWO_BOOTS, Remembering
 from primacy.election.raft_state import RaftOptions, Reign
+from primacy.election.raft_state import made as _made
 
 __all__ = ["RaftOptions", "RaftStrategy"]
 
@@ -88,6 +89,7 @@ class RaftStrategy(Remembering):
     def step(self, now_ms: int, given: Input) -> list[Effect]:
         """One input, one ordered list of effects. A leader whose time is over loses before it hears anything else."""
         effects: list[Effect] = []
+        self._steady = None
         if (self._saving or self._voiding) and type(given) is not PersistFailed:
             self._saved()
         reign = self.reign
@@ -146,8 +148,61 @@ class RaftStrategy(Remembering):
         self._rearm(now_ms)
         if self.ballot is self._durable and not self._disk_fault:
             self._starts = self._saving = False
+            self._calm = self._booted and not (self.muted or self._offers or self._voiding)
+            if not self._calm:
+                self._steady = None
             return effects
+        self._steady, self._calm = None, False
         return self._with_persist(effects)
+
+    def again(self, now_ms: int, message: Message | None) -> list[Effect] | None:
+        """A short way for what goes round all the time: the next beat of our leader, an ack of a beat of ours, or the
+        moment for our next beat, which is no message.
+
+        The same as `step` with it, in effects and in all that it leaves behind. None, with nothing changed, if anything
+        about this node or the message is not as it was at the last step: then `step` must hear it.
+        """
+        steady, reign = self._steady, self.reign
+        if message is None:
+            return self._beat_again(now_ms, reign) if reign is not None and self._calm else None
+        origin = message.origin
+        if steady is not None and type(message) is Beat:
+            same = origin is steady.origin or origin == steady.origin
+            if not same or message.term != steady.term or message.hold_ms != steady.hold_ms:
+                return None
+            if message.settled is not steady.settled:
+                return None
+            self.heard[origin.node] = self.newest_at_ms = now_ms
+            self.stand_at_ms = self.deadline_ms = self._timeout(now_ms)
+            return [_made(Send, (origin.node, _made(Ack, (self.origin, message.term, message.number, origin.boot))))]
+        if reign is not None and self._calm and type(message) is Ack:
+            return self._acked_again(now_ms, reign, message)
+        return None
+
+    def _beat_again(self, now_ms: int, reign: Reign) -> list[Effect] | None:
+        if not reign.ran or not reign.ordered or now_ms < reign.next_beat_ms or self._is_late(now_ms, reign):
+            return None
+        effects = self._beat(now_ms, reign)
+        self._rearm(now_ms)
+        return effects
+
+    def _acked_again(self, now_ms: int, reign: Reign, ack: Ack) -> list[Effect] | None:
+        origin, number = ack.origin, ack.number
+        node = origin.node
+        known = self._known.get(node)
+        if (known is not origin and known != origin) or not reign.ordered or self._is_late(now_ms, reign):
+            return None
+        if ack.term != reign.term or ack.leader_boot != self.seat.boot or node not in self._other_voters:
+            return None
+        if not reign.acked.get(node, 0) < number <= reign.number:
+            return None
+        self.heard[node] = now_ms
+        reign.acked[node] = number
+        if number <= reign.proved:
+            return []
+        effects = self._prove(now_ms, reign)
+        self._rearm(now_ms)
+        return effects
 
     def _with_persist(self, effects: list[Effect]) -> list[Effect]:
         """A changed ballot becomes durable before the first message, or start, of this step (Q1).
@@ -277,12 +332,13 @@ class RaftStrategy(Remembering):
                 return effects + self._on_stale(now_ms, message)
         return effects
 
+    def hold_left_ms(self, now_ms: int) -> int:
+        reign = self.reign
+        return max(0, reign.hold_from_ms + self.timing.hold_ms - now_ms) if reign is not None and reign.proved else 0
+
     def view(self, now_ms: int) -> View:
         """How it stands, for people."""
         reign = self.reign
-        left_ms = 0
-        if reign is not None and reign.proved:
-            left_ms = max(0, reign.hold_from_ms + self.timing.hold_ms - now_ms)
         recent = tuple(n for n in sorted(self.heard) if now_ms - self.heard[n] <= self.timing.hold_ms)
         return View(
             role=self.role,
@@ -290,7 +346,7 @@ class RaftStrategy(Remembering):
             term=self.term,
             voted_for=self.ballot.voted_for if self.ballot is not None else "",
             token=reign.token if reign is not None else 0,
-            hold_left_ms=left_ms,
+            hold_left_ms=self.hold_left_ms(now_ms),
             alive=tuple(sorted((self.node, *recent))),
             waits_for=self._waits_for(now_ms),
         )

@@ -12,7 +12,7 @@ from primacy.election.effects import Effect, Extend, OrderRelease, Record, Send,
 from primacy.election.events import Code, Event
 from primacy.election.messages import Ack, Ahead, Beat, Release, VoteRequest
 from primacy.election.model import Kind, Leadership, Role
-from primacy.election.raft_state import TERM_JUMP_MAX, Campaign, RaftState, Reign
+from primacy.election.raft_state import TERM_JUMP_MAX, Campaign, RaftState, Reign, made
 from primacy.settings.timing import stretched
 
 TICK_MS = 2
@@ -71,7 +71,7 @@ class Leading(RaftState):
         effects: list[Effect] = []
         if now_ms >= reign.next_beat_ms:
             effects = self._beat(now_ms, reign)
-        return effects + self._start_if_ready(now_ms)
+        return effects if reign.ordered else effects + self._start_if_ready(now_ms)
 
     def _is_overdue(self, now_ms: int, reign: Reign) -> bool:
         """Its work could not start within H (Q6). One that waits on purpose may wait for hours (G8)."""
@@ -83,8 +83,9 @@ class Leading(RaftState):
         late_ms = now_ms - reign.next_beat_ms
         reign.next_beat_ms = now_ms + self.timing.beat_ms - min(late_ms, self.timing.beat_ms // 2)
         self.newest_at_ms, self.newest_term = now_ms, reign.term
-        beat = Beat(self.origin, reign.term, reign.number, self.timing.hold_ms, now_ms >= reign.start_at_ms)
-        effects: list[Effect] = [Send(node, beat) for node in self._others]
+        settled = now_ms >= reign.start_at_ms
+        beat = made(Beat, (self.origin, reign.term, reign.number, self.timing.hold_ms, settled))
+        effects: list[Effect] = [made(Send, (node, beat)) for node in self._others]
         return effects + self._prove(now_ms, reign) if self._majority == 1 else effects
 
     def _on_ack(self, now_ms: int, ack: Ack) -> list[Effect]:
@@ -108,7 +109,9 @@ class Leading(RaftState):
         reign.proved = number
         reign.hold_from_ms = self._counted_from(now_ms, reign.departures[number])
         if reign.ordered:
-            return [Extend(self._leadership(reign))]  # also during a planned stop: the work may end in peace (G9)
+            return [
+                made(Extend, (self._leadership(reign),))
+            ]  # also during a planned stop: the work may end in peace (G9)
         return self._start_if_ready(now_ms)
 
     def _proved_number(self, reign: Reign) -> int:
@@ -123,7 +126,8 @@ class Leading(RaftState):
         return departed_ms
 
     def _leadership(self, reign: Reign) -> Leadership:
-        return Leadership(self.node, reign.term, reign.token, reign.hold_from_ms + self.timing.hold_ms)
+        until_ms = reign.hold_from_ms + self.timing.hold_ms
+        return made(Leadership, (self.node, reign.term, reign.token, until_ms))
 
     def _start_if_ready(self, now_ms: int) -> list[Effect]:
         """Work starts after the first acked round, the start delay, and with the run lock free; once in a term (G4)."""

@@ -10,13 +10,15 @@ from typing import NamedTuple
 
 from primacy.election.effects import Effect, Record
 from primacy.election.events import Code, Event
-from primacy.election.messages import Origin, Release, VoteReply, VoteRequest
+from primacy.election.messages import Beat, Origin, Release, VoteReply, VoteRequest
 from primacy.election.model import Ballot, Kind, Role, Seat
 from primacy.election.rollcall import RollCall
 from primacy.settings.timing import Timing
 
 TERM_JUMP_MAX = 1_000_000
 """A term further above ours than this is a fault or an attack, not an election (Q9)."""
+made = tuple.__new__
+"""A NamedTuple from its fields, without the function that gives them their names: for what is made all the time."""
 NOTED_MAX = 64
 """How many complaints about other nodes are remembered, so that each is recorded once."""
 
@@ -120,6 +122,10 @@ class RaftState:
         """Why the last save failed; while it stands, nothing leaves but what a new save lets through (F31)."""
         self._starts = False
         """The last list of effects had a start behind its ballot."""
+        self._steady: Beat | None = None
+        """The beat that this node acked in its last step, if another one like it changes nothing but moments."""
+        self._calm = False
+        """After its last step the ballot was as the disk has it, and this node waited for nobody's memory."""
         self._known: dict[str, Origin] = {}
         self._twins: set[str] = set()  # only asked for membership, never walked
         self._noted: dict[tuple[str, str], bool] = {}

@@ -60,6 +60,7 @@ class Voting(Leading):
         if hold_ms != ballot.hold_max_ms:
             self.ballot = ballot._replace(hold_max_ms=hold_ms)
         self.newest_at_ms, self.newest_term = now_ms, beat.term
+        self._steady = beat
         return [Send(beat.origin.node, Ack(self.origin, beat.term, beat.number, beat.origin.boot))]
 
     def _on_vote_request(self, now_ms: int, request: VoteRequest) -> list[Effect]:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol, assert_never
 
-from primacy.election.effects import AskStore, Extend, OrderRelease, Persist, Record, Send, Start, Stop
+from primacy.election.effects import AskStore, Effect, Extend, OrderRelease, Persist, Record, Send, Start, Stop
 from primacy.election.events import Event
 from primacy.election.inputs import DeadlinePassed, Input, PersistFailed, Received
 from primacy.election.messages import Beat, Message, Release
@@ -56,6 +56,8 @@ class Work(Protocol):
     def release(self, term: int, successor: str) -> None: ...
 
 
+Again = Callable[[int, Message | None], list[Effect] | None]
+"""A strategy's short way for a message like the last one, or for its deadline: sends and extensions only, or None."""
 Listener = Callable[[Sequence[Event]], None]
 """Told the events of one step together, in order; those before a start or a stop apart."""
 
@@ -72,6 +74,7 @@ class Driver:
         listener: Listener,
         transport: Transport | None = None,
         store: Store | None = None,
+        again: Again | None = None,
     ) -> None:
         self.strategy = strategy
         self.clock = clock
@@ -80,6 +83,7 @@ class Driver:
         self.listener = listener
         self.transport = transport
         self.store = store
+        self.again = again
         self.stepped: Callable[[], None] = lambda: None
         """Called after each step that may have changed the view, when its effects are done.
 
@@ -95,23 +99,47 @@ class Driver:
 
     def give(self, given: Input) -> None:
         """Told now, or after the inputs that came before. What a port says while it is used comes after this step."""
-        if self._busy or self._closed or self._waiting:
-            self._waiting.append(given)
-            if self._busy or self._closed:
-                return
-            given = self._waiting.popleft()
+        self._waiting.append(given)
+        if not self._busy and not self._closed:
+            self._give_waiting()
+
+    def _give_waiting(self) -> None:
         self._busy = True
         try:
-            self._step(given)
             while self._waiting and not self._closed:
                 self._step(self._waiting.popleft())
         finally:
             self._busy = False
-        self._arm()
+        self._arm(self.clock.now_ms())
 
     def hear(self, message: Message) -> None:
-        """A message came."""
-        self.give(Received(message))
+        """A message came. Nearly always it is like the last one of its sender: then the strategy has a short way."""
+        if not self._go_on(self.clock.now_ms(), message):
+            self.give(Received(message))
+
+    def _go_on(self, now_ms: int, message: Message | None) -> bool:
+        """True if the strategy took the short way, and its effects are done."""
+        if self.again is None or self._busy or self._closed or self._waiting:
+            return False
+        effects = self.again(now_ms, message)
+        if effects is None:
+            return False
+        self._busy = True
+        try:
+            for effect in effects:
+                if type(effect) is Send:
+                    if self.transport is not None:
+                        self.transport.send(effect.to, effect.message)
+                else:
+                    assert type(effect) is Extend, effect
+                    self.work.extend(effect.leadership)
+        finally:
+            self._busy = False
+        if self._waiting:
+            self._give_waiting()
+        elif self.strategy.deadline_ms != self._armed_ms:
+            self._arm(now_ms)
+        return True
 
     def close(self) -> None:
         """No further step is made."""
@@ -163,7 +191,7 @@ class Driver:
         if not quiet:
             self.stepped()
 
-    def _arm(self) -> None:
+    def _arm(self, now_ms: int) -> None:
         """One alarm, for the moment that the strategy wants."""
         wanted_ms = self.strategy.deadline_ms
         if wanted_ms == self._armed_ms or self._closed:
@@ -174,12 +202,13 @@ class Driver:
         if wanted_ms is None:
             self._alarm.clear()
         else:
-            self._alarm.set(min(max(0.0, (wanted_ms - self.clock.now_ms()) / 1_000), LATEST_S))
+            after_s = (wanted_ms - now_ms) / 1_000
+            self._alarm.set(0.0 if after_s < 0 else after_s if after_s < LATEST_S else LATEST_S)
 
     def _wake(self) -> None:
         self._armed_ms = None
-        wanted_ms = self.strategy.deadline_ms
-        if wanted_ms is not None and self.clock.now_ms() < wanted_ms:
-            self._arm()  # a millisecond early, or a moment that was too far away
-            return
-        self.give(DeadlinePassed())
+        wanted_ms, now_ms = self.strategy.deadline_ms, self.clock.now_ms()
+        if wanted_ms is not None and now_ms < wanted_ms:
+            self._arm(now_ms)  # a millisecond early, or a moment that was too far away
+        elif not self._go_on(now_ms, None):
+            self.give(DeadlinePassed())

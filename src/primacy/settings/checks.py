@@ -335,8 +335,8 @@ def _slot_notes(slots: Slots) -> list[str]:
     found = []
     if slots.telemetry.enabled:
         found.append(
-            "slots.telemetry (Ghoti's metrics files) is read and not acted on: GET /metrics of control.listen or "
-            "control.public has the figures."
+            "slots.telemetry (Ghoti's metrics files) is read and not acted on: GET /metrics of control.public has the "
+            "figures (in a cluster control.listen, too)."
         )
     for name, password in slots.users.items():
         if len(password.encode()) > PASSWORD_BYTES_MAX:

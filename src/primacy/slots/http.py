@@ -36,8 +36,8 @@ EVENTS_MAX = 128
 QUIET_S = 15.0
 """A stream without events says this often that it is there; a reader that left is noticed then."""
 BODY_S = 5.0
-IDLE_S = 30.0
-"""Between two requests of a connection, and before its first."""
+IDLE_S = 120.0
+"""Between two requests of a connection, and before its first: longer than the 90 s for which clients in Go keep it."""
 LINE_BYTES_MAX = 8_190
 BACKLOG = 1_024
 END_S = 0.3
@@ -124,7 +124,7 @@ class HttpServer(Host):
         return self._runner.server()
 
     def _sweep_later(self) -> None:
-        self._sweep = asyncio.get_running_loop().call_later(IDLE_S / 2, self._sweep_idle)
+        self._sweep = asyncio.get_running_loop().call_later(IDLE_S, self._sweep_idle)
 
     def _sweep_idle(self) -> None:
         """aiohttp waits for a first request for ever: whoever was idle at two looks is hung up on."""
@@ -262,6 +262,9 @@ class Passer:
     def offer(self, event: bytes) -> bool:  # noqa: ARG002
         return False
 
+    def deregistered(self) -> None:
+        """It never is registered."""
+
 
 class Stream:
     """A reader of one signal slot."""
@@ -289,6 +292,11 @@ class Stream:
     def end(self) -> None:
         self._ended = True
         self._news.set()
+
+    def deregistered(self) -> None:
+        """It hears nothing any more: it ends, and its reader may come back."""
+        self.dropped = True
+        self.end()
 
     async def wait(self, quiet_s: float) -> bool:
         """Until there is something to say: events, or that it is quiet. False: it is over."""

@@ -179,6 +179,10 @@ class Receiver(Protocol):
         """False if it was not taken at once: it comes later, or never. Never raises."""
         ...
 
+    def deregistered(self) -> None:
+        """It did not take what it had asked for, and is told nothing more."""
+        ...
+
 
 class Registered:
     """How a registered receiver stands: how often in a row, and since when, it did not take what was sent."""
@@ -225,9 +229,12 @@ class Signal:
         return [self.random.choice(allowed)] if self.kind == "random" and allowed else allowed
 
     def delivered(self, now_ms: int, receiver: Receiver, taken: bool) -> None:
-        """Who does not take what it asked for is forgotten: it stood still long enough, often enough."""
+        """Who does not take what it asked for is forgotten: it stood still long enough, often enough.
+
+        Not of a broadcast: a stream of it has its own bounds.
+        """
         stands = self.registered.get(receiver)
-        if stands is None:
+        if stands is None or self.kind == "broadcast":
             return
         if taken:
             stands.missed = 0
@@ -237,6 +244,7 @@ class Signal:
         stands.missed += 1
         if stands.missed >= self.tries and now_ms - stands.since_ms >= self.after_ms:
             del self.registered[receiver]
+            receiver.deregistered()
 
 
 SIGNALS = ("broadcast", "multicast", "random")

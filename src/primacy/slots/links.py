@@ -36,8 +36,8 @@ class Owner(Protocol):
         """A line waits for its end."""
         ...
 
-    def owes(self, link: Link, *, took: bool) -> None:
-        """The client does not take all that it is owed. `took`: it took some of it just now."""
+    def owes(self, link: Link, *, took: bool = False) -> None:
+        """The client has not taken all that it is owed. `took`: but some of it, just now."""
         ...
 
     def came(self, link: Link) -> None: ...
@@ -161,7 +161,7 @@ class PlainLink:
         self._owed = data
         self._listen(False)
         self._wait(True)
-        self.owner.owes(self, took=False)
+        self.owner.owes(self)
 
     def _writable(self) -> None:
         try:
@@ -172,7 +172,7 @@ class PlainLink:
             self.drop()
             return
         self._owed = self._owed[sent:]
-        self.owner.owes(self, took=True)
+        self.owner.owes(self, took=True)  # also if that was all: its time must not run on to the next debt
         if self._owed:
             return
         self._wait(False)
@@ -241,7 +241,7 @@ class TlsLink(asyncio.Protocol):
         if owed > OWED_BYTES_MAX:
             self.drop(slow=True)
         elif owed:
-            self.owner.owes(self, took=True)  # asyncio does not say whether it did; the size is bounded in any case
+            self.owner.owes(self)
 
     def pause_writing(self) -> None:
         if self._transport is not None and not self._ending:
@@ -250,6 +250,7 @@ class TlsLink(asyncio.Protocol):
     def resume_writing(self) -> None:
         if self._transport is not None and not self._ending:
             self._transport.resume_reading()
+            self.owner.owes(self, took=True)
 
     def _offer(self, event: bytes) -> bool:
         self.answer(event)

@@ -7,6 +7,7 @@ them; the generator is one Python process, so that a fast server is not its limi
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from typing import NamedTuple
 
@@ -108,9 +109,8 @@ async def measured(load: Load) -> Result:
         for asker in askers:
             asker.over = True
             asker.transport.abort()
-        raise NotReached(
-            f"{load.address}: {error.strerror or error}, after {len(askers)} of {load.connections} connections"
-        ) from None
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise NotReached(f"{load.address}: {why}, after {len(askers)} of {load.connections} connections") from None
     began_s = time.perf_counter()
     for asker in askers:
         asker.begin()

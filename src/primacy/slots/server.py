@@ -31,15 +31,18 @@ REST_S = 0.5
 FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
-def listening(address: str) -> list[socket.socket]:
-    """Sockets on every address that the host's name stands for; without a host, on all. Raises one of ours."""
+def listening(address: str, name: str = "slots.addr") -> list[socket.socket]:
+    """Sockets on every address that the host's name stands for; without a host, on all. Raises one of ours.
+
+    `name`: the setting, for the message.
+    """
     where = Where.of(address)
     try:
         found = socket.getaddrinfo(
             where.host or None, where.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_ADDRCONFIG
         )
     except OSError as error:
-        raise CannotHere(f"slots.addr = {address}: the host is not known here: {error.strerror}") from None
+        raise CannotHere(f"{name} = {address}: the host is not known here: {error.strerror}") from None
     sockets: list[socket.socket] = []
     fault: OSError | None = None
     for family, _, _, _, at in dict.fromkeys(found):
@@ -62,8 +65,8 @@ def listening(address: str) -> list[socket.socket]:
     for each in sockets:
         each.close()
     assert fault is not None
-    remedy = "end what has it (ss -ltnp shows it), or choose another: --addr, slots.addr"
-    raise InUse(f"slots.addr = {address}: {os.strerror(fault.errno or 0)}; {remedy}")
+    remedy = "end what has it (ss -ltnp shows it), or choose another" + (": --addr" if name == "slots.addr" else "")
+    raise InUse(f"{name} = {address}: {os.strerror(fault.errno or 0)}; {remedy}")
 
 
 class LineServer(Host):
@@ -154,8 +157,8 @@ class LineServer(Host):
         self._unfinished[link] = asyncio.get_running_loop().time() + self.line_s
         self._sweep_later()
 
-    def owes(self, link: Link, *, took: bool) -> None:
-        """More that it is owed is no reason to wait longer: its time runs since it took something."""
+    def owes(self, link: Link, *, took: bool = False) -> None:
+        """What is added to its debts gives it no more time; what it takes does."""
         if took or link not in self._owing:
             self._owing[link] = asyncio.get_running_loop().time() + STALL_S
             self._sweep_later()

@@ -136,6 +136,9 @@ class Session:
             return True
         return self.offer_to(event)
 
+    def deregistered(self) -> None:
+        """The protocol has no word for it; the client may register again."""
+
     # --- all that is no plain command on a slot -----------------------------------------------------------------------
 
     def _other(self, line: bytes) -> bytes:

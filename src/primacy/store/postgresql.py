@@ -190,7 +190,12 @@ class PostgresqlStore(SqlStore):
         """What the socket has, without waiting. What came along with an answer has been heard by the handler."""
         connection.pgconn.consume_input()
         while (found := connection.pgconn.notifies()) is not None:
-            self._heard.append(found.extra.decode(errors="replace"))
+            self._note(connection.pgconn.backend_pid, found.be_pid, found.extra.decode(errors="replace"))
+
+    def _note(self, own: int, sender: int, payload: str) -> None:
+        """With many leases, most of what comes is the echo of one's own renewals, and worth nothing."""
+        if sender != own or payload.startswith(PROBE):
+            self._heard.append(payload)
 
     def _hears_itself(self, connection: _Limited) -> bool:
         """LISTEN succeeds behind a pooler as well, on a connection that is given to somebody else the next moment."""
@@ -236,7 +241,8 @@ class PostgresqlStore(SqlStore):
             raise NotReached(f"{self._where()}: {_first_line(error)}") from None
         connection.limit_s = self._limit_ms / 1_000
         self._heard = []
-        connection.add_notify_handler(lambda notify: self._heard.append(notify.payload))
+        own = connection.pgconn.backend_pid
+        connection.add_notify_handler(lambda notify: self._note(own, notify.pid, notify.payload))
         self._connection = connection
 
     def _meaning(self, error: psycopg.Error) -> Exception:

@@ -10,7 +10,7 @@ which the second (`PROBE`) tells whether it leads. What our own nodes add is in 
 
 The list of nodes (`http_roll.py`) grows by `/join` and shrinks by `/remove`; our nodes compare digests of it with every
 exchange and fetch it (`GET /members`) when they differ. `http_answers.py` answers requests, `http_join.py` joins,
-fetches and tells on, `http_server.py` and `http_client.py` are the sockets.
+fetches and tells on, `http_send.py` speaks, `http_server.py` and `http_client.py` are the sockets.
 """
 
 from __future__ import annotations
@@ -24,21 +24,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from primacy.election.inputs import Answered, Input, MembersChanged, Unanswered
+from primacy.election.inputs import Input, MembersChanged
 from primacy.election.messages import (
     Alive,
-    Baton,
     BatonTaken,
-    Coordinator,
-    Election,
-    Handover,
-    Heartbeat,
     Message,
     Okay,
-    Origin,
     Release,
     Unable,
-    Won,
 )
 from primacy.election.model import Role, View
 from primacy.errors import CannotHere, InUse
@@ -47,16 +40,11 @@ from primacy.transport import Hear, Overhear, ReadyDatagram, Trouble, ignored
 from primacy.transport.http_answers import Answers
 from primacy.transport.http_join import Joining, JoinPlan
 from primacy.transport.http_roll import Entry, Roll
+from primacy.transport.http_send import Sending
 from primacy.transport.http_wire import (
-    PROBE,
-    Answer,
     Credentials,
     Said,
-    Silent,
-    as_names,
     as_text,
-    encoded,
-    id_body,
     pairs,
 )
 from primacy.transport.layout import packed_word, unpacked_word
@@ -69,9 +57,8 @@ WORDS_MAX = 64
 """To one node that wait to be told; more are lost."""
 WORDS_S = 0.02
 """What is told within a moment goes together."""
-WORDS_LIMIT_S = 2.0
-ANNOUNCE_LEAST_S = 1.0
-"""For an announcement to arrive: it is repeated, and nobody waits for its answer."""
+PEERS_MAX = 4_096
+"""Nodes that something is remembered of; whoever is listed is heard again soon."""
 SETTLE_S = 2.0
 """For the last calls of a node that ends: the next leader is told to stand."""
 
@@ -155,7 +142,7 @@ class HttpTransport:
         self._slot: list[Message] | None = None
         self._slot_for = ""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._under_way: dict[tuple[str, str], int] = {}
+        self.sending = Sending(self)
         self._flush: asyncio.TimerHandle | None = None
         self._own_word = b""
         self._prefix = pairs(
@@ -205,7 +192,7 @@ class HttpTransport:
         elif to in self.links.dumb_to:
             self.tally.count("cut")
         else:
-            self._begin(to, message)
+            self.sending.begin(to, message)
 
     def tell(self, to: str, row: list[Any], only: int = 0, *, later: bool = False) -> int:
         peer = self.peer(to)
@@ -274,6 +261,8 @@ class HttpTransport:
     def peer(self, node: str) -> Peer:
         found = self.peers.get(node)
         if found is None:
+            if len(self.peers) >= PEERS_MAX:
+                self.peers.clear()
             found = self.peers[node] = Peer()
         return found
 
@@ -361,161 +350,12 @@ class HttpTransport:
             known[self.node] = [self.identity.boot, as_text(self._own_word)]
         return {name: word for name, word in sorted(known.items()) if name in self.roll}
 
-    # --- calls --------------------------------------------------------------------------------------------------------
-
-    def _begin(self, to: str, message: Message) -> None:
-        match message:
-            case Election(_, number):
-                self._call(to, "/election", self._elect(to, number))
-            case Coordinator():
-                self._call(to, "/coordinator", self._announce(to, message), 1)
-            case Heartbeat(_, number):
-                self._call(to, "/heartbeat", self._look(to, number))
-            case Handover(_, successor):
-                self._call(to, "/handover", self._hand_over(to, successor))
-            case Baton() | Won():
-                self._call(to, "/ring", self._pass(to, message), 4)
-            case _:
-                raise AssertionError(f"{type(message).__name__} does not travel by HTTP")
-
-    def _call(self, to: str, kind: str, work: Coroutine[Any, Any, None], most: int = 2) -> None:
-        """Few of a kind to one node at a time: one that hangs must not pile them up."""
-        key = (to, kind)
-        if self._under_way.get(key, 0) >= most:
-            work.close()
-            self.tally.count("held_back")
-            return
-        self._under_way[key] = self._under_way.get(key, 0) + 1
-        self.tally.count("sent")
-        self.tally.count(f"sent{kind}")
-
-        def over(_: asyncio.Task[None]) -> None:
-            left = self._under_way.pop(key, 1) - 1
-            if left:
-                self._under_way[key] = left
-
-        self.spawn(work).add_done_callback(over)
-
-    async def _elect(self, to: str, number: int) -> None:
-        found = await self._ask("POST", to, "/election", id_body(self.node), self.timing.election_ms / 1_000, n=number)
-        if isinstance(found, Answer) and found.status == 200:
-            self._hear(Okay(_origin(to, found.said), number))
-        elif isinstance(found, Answer) and found.status == 503:
-            self._hear(Unable(_origin(to, found.said), number))
-        elif _is_no(found):
-            self.give(Unanswered(to))
-
-    async def _announce(self, to: str, message: Coordinator) -> None:
-        limit_s = max(ANNOUNCE_LEAST_S, self.timing.answer_ms / 1_000)
-        more: dict[str, str | int] = {"epoch": message.epoch, "pruned": as_names(message.pruned)}
-        found = await self._ask("POST", to, "/coordinator", id_body(self.node), limit_s, **more)
-        if isinstance(found, Answer) and found.status == 200:
-            self.give(Answered(to))
-
-    async def _hand_over(self, to: str, successor: str) -> None:
-        """Real nodes take the word for an announcement, and the successor among them for its own victory."""
-        limit_s = max(ANNOUNCE_LEAST_S, self.timing.answer_ms / 1_000)
-        await self._ask("POST", to, "/coordinator", id_body(successor), limit_s, handover=1)
-
-    async def _look(self, to: str, number: int) -> None:
-        limit_s = self.timing.answer_ms / 1_000
-        began_s = asyncio.get_running_loop().time()
-        found = await self._ask("GET", to, "/heartbeat", None, limit_s, n=number)
-        if not isinstance(found, Answer) or found.status not in (200, 503):
-            if _is_no(found):
-                self.give(Unanswered(to))
-            return
-        able = found.status == 200
-        leader: str | None = None
-        if found.said.is_ours:
-            leader = found.said.text("leader")
-            self.joining.looked_at(to, found.said)
-        elif able:
-            left_s = limit_s - (asyncio.get_running_loop().time() - began_s)
-            leader = await self._claim_of(to, max(0.01, left_s))
-        self._hear(Alive(_origin(to, found.said), number, leader, found.said.number("epoch"), able))
-
-    async def _claim_of(self, to: str, limit_s: float) -> str | None:
-        """Whether a real node believes to lead: its id, nobody, or None if it does not say."""
-        found = await self._ask("POST", to, "/remove", id_body(PROBE), limit_s)
-        if not isinstance(found, Answer):
-            return None
-        return to if found.status == 200 else ""
-
-    async def _pass(self, to: str, message: Baton | Won) -> None:
-        baton = isinstance(message, Baton)
-        body = {"id": self.node, "kind": "baton" if baton else "won"}
-        body |= {"starter": message.starter, "round": str(message.round)}
-        if isinstance(message, Baton):
-            body |= {"best": message.best, "hops": str(message.hops)}
-        found = await self._ask("POST", to, "/ring", encoded(body), self.timing.answer_ms / 1_000)
-        if isinstance(found, Answer) and found.status == 200:
-            if baton:
-                self._hear(BatonTaken(_origin(to, found.said), message.starter, message.round))
-        elif _is_no(found):
-            self.give(Unanswered(to))
-
-    async def _ask(
-        self, method: str, to: str, path: str, body: bytes | None, limit_s: float, **more: str | int
-    ) -> Answer | Silent:
-        """One call to a listed node. What comes over a link that was cut meanwhile is silence."""
-        addr = self.roll.addr(to)
-        if not addr:
-            return Silent(False, "it is not listed any more")
-        found = await self.calls.call(method, addr, path, body, self.header(to, **more), limit_s)
-        if self.closed:
-            return Silent(False, "this node ends")
-        if to in self.links.deaf_to or to in self.links.dumb_to:
-            self.tally.count("cut")
-            return Silent(False, "the link is cut")
-        self._learn(to, path, found)
-        return found
-
-    def _learn(self, to: str, path: str, found: Answer | Silent) -> None:
-        if isinstance(found, Silent):
-            self.tally.count("unanswered")
-            self.peer(to).was_down |= found.refused
-            return
-        said = found.said
-        if self.peer(to).was_down:
-            self.peer(to).was_down = False
-            if not said.is_ours and self.leads():
-                self.joining.introduce(to)
-        if said.is_ours and said.node != to:
-            self.peer(to).trouble = (
-                f"node {said.node or '?'} answers at {self.roll.addr(to)}, where node {to} is listed: "
-                "two nodes advertise one address; correct cluster.manager.advertise"
-            )
-            return
-        if said.is_ours:
-            self.met(said)
-            if "unknown" in said:
-                self.joining.introduce(to)
-            elif "removed" in said:  # the word of it was lost: a leader, which looks at nobody, would go on for ever
-                self.joining.heard_list(to, said)
-        elif found.status not in (400, 409):
-            self.peer(to).boot = 0
-            self.peer(to).trouble = ""
-        if found.status == 409:
-            self.peer(to).trouble = f"node {to} refuses this node: {found.body.decode('utf-8', 'replace')[:300]}"
-        elif found.status == 400 and not said.is_ours and path in ("/election", "/coordinator"):
-            self.tally.count("refused")
-            self.peer(
-                to
-            ).trouble = (
-                f"node {to} refuses what this node says: cluster.user and cluster.pass, or the secret, are others there"
-            )
-
     def _flush_words(self) -> None:
         self._flush = None
         for name, peer in self.peers.items():
             if peer.words and peer.boot and name in self.roll and name not in self.links.dumb_to:
                 words = [peer.words.popleft() for _ in range(len(peer.words))]
-                self._call(name, "/words", self._say(name, words), 4)
-
-    async def _say(self, to: str, words: list[bytes]) -> None:
-        body = encoded({"words": [as_text(word) for word in words]})
-        await self._ask("POST", to, "/words", body, WORDS_LIMIT_S)
+                self.sending.call(name, "/words", self.sending.say(name, words), 4)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -523,12 +363,3 @@ class HttpTransport:
             asyncio.get_running_loop().call_exception_handler(
                 {"message": "a call of the manager failed", "exception": fault, "task": task}
             )
-
-
-def _is_no(found: Answer | Silent) -> bool:
-    """Known at once not to be of use: refused, or answered with an error."""
-    return found.refused if isinstance(found, Silent) else True
-
-
-def _origin(node: str, said: Said) -> Origin:
-    return Origin(node, boot=said.number("boot"), config=said.text("config"))

@@ -85,4 +85,6 @@ class Calls:
 def _why(error: Exception) -> str:
     """In a few words, without an address: whoever says it knows which."""
     inner = getattr(error, "os_error", error)
+    if isinstance(inner, ConnectionRefusedError):
+        return "nobody listens there"
     return getattr(inner, "strerror", None) or str(inner) or type(inner).__name__

@@ -89,7 +89,6 @@ class Joining:
         """Addresses to join where this node was taken in."""
         self._random = Random(plan.seed)
         self._sentence = ""
-        self._complained = ""
         self._kin: dict[str, str] = {}
         self._task: asyncio.Task[None] | None = None
         self._looks = 0
@@ -146,6 +145,8 @@ class Joining:
                 return
             pause_s = wait_s * (0.75 + self._random.random() / 2)
             if self._sentence:
+                if wait_s == AGAIN_FIRST_S:
+                    self.manager.complain(f"{self._sentence}; it is tried again until one answers")
                 self._sentence += f"; next try in {pause_s:.1f} s"
             await asyncio.sleep(pause_s)
             wait_s = min(AGAIN_MAX_S, wait_s * 2)
@@ -172,9 +173,6 @@ class Joining:
         self._sentence = (
             f"no cluster was joined yet: {'; '.join(whys) or 'no other node is named'}" if self.is_outside else ""
         )
-        if self._sentence not in ("", self._complained) and self.plan.retry:
-            self._complained = self._sentence  # once for each reason, not for each try
-            self.manager.complain(f"{self._sentence}; it is tried again and again")
         return bool(self._met_at)
 
     async def join(self, addr: str) -> None:

@@ -41,7 +41,7 @@ class Peer:
         self.windows = Windows()
         self.window: Window | None = None
         """That of the start that is heard; with it, how its messages begin."""
-        self.head = self.after_counter = b""
+        self.head = self.head_carries = self.after_counter = b""
         self.last: Message | None = None
         """The last message that was sent: again, once, if it turns out that its receiver has started anew."""
         self.last_counter = 0

@@ -54,6 +54,8 @@ STARTS_MAX = 8
 """Starts of one node whose windows are kept. What comes from an earlier one, which is over, counts as replayed."""
 STARTS_OVER_MAX = 4_096
 """Starts of one node, during one of ours, that are remembered to be over."""
+OUT_MAX = 1_024
+"""Beginnings of datagrams that are kept: five sorts for a hundred nodes, each started anew once."""
 SECRET_BYTES_LEAST = 32
 SECRET_BYTES_MAX = 4_096
 DISTINCT_LEAST = 8
@@ -170,8 +172,12 @@ class Seal:
         self.counter = 0
         self._name = node.encode()
         assert 1 <= len(self._name) <= NAME_BYTES_MAX, node
-        self._out: dict[str, hashlib.blake2b] = {}
+        self._out: dict[tuple[str, int, Sort], tuple[hashlib.blake2b, bytes, bytes]] = {}
+        """What is the same in all datagrams of a sort for one start of a receiver: of the tag, before and after the
+        counter. Of starts that are over, too, but no more than `OUT_MAX`."""
         self._in = tuple(self._begun(key, node) for key in self.keys)
+        self.begun = self._in[0]
+        """The beginning of each tag that is made for us with the secret that we seal with."""
 
     def _begun(self, key: bytes, receiver: str) -> hashlib.blake2b:
         """The part of the tag that is the same in every datagram for this receiver."""
@@ -187,14 +193,19 @@ class Seal:
         if sort is not Sort.RELEASE:
             self.counter += 1
             counter = self.counter
-        head = HEAD.pack(MAGIC, LAYOUT, KEY_CLUSTER, sort, self.boot, receiver_boot, counter, len(self._name))
-        begun = self._out.get(to)
-        if begun is None:
-            begun = self._out[to] = self._begun(self.keys[0], to)
+        begun, before, after = self._out.get((to, receiver_boot, sort)) or self._outward(to, receiver_boot, sort)
         tag = begun.copy()
-        body = head + self._name + payload
+        body = before + counter.to_bytes(COUNTER_BYTES, "big") + after + payload
         tag.update(body)
         return body + tag.digest()
+
+    def _outward(self, to: str, receiver_boot: int, sort: Sort) -> tuple[hashlib.blake2b, bytes, bytes]:
+        head = HEAD.pack(MAGIC, LAYOUT, KEY_CLUSTER, sort, self.boot, receiver_boot, 0, len(self._name)) + self._name
+        if len(self._out) >= OUT_MAX:
+            self._out.clear()
+        made = self._begun(self.keys[0], to), head[:COUNTER_AT], head[COUNTER_AT + COUNTER_BYTES :]
+        self._out[to, receiver_boot, sort] = made
+        return made
 
     def opened(self, data: bytes) -> Opened | Drop:
         """Seal first: nothing of it is believed before."""
@@ -216,16 +227,10 @@ class Seal:
             return Drop("unknown", sender)
         return Opened(_SORTS[sort], sender, boot, receiver_boot, counter, body[HEAD.size + length :])
 
-    def is_good(self, data: bytes) -> bool:
-        """Sealed for us, with the secret that we seal with. Not so: it may still be a datagram for `opened`."""
-        made = self._in[0].copy()
-        made.update(data[:-TAG_BYTES])
-        return compare_digest(made.digest(), data[-TAG_BYTES:])
-
-    def head_of_messages(self, sender: str, boot: int) -> tuple[bytes, bytes]:
-        """How each message of this start of another node to this one of ours begins, before and after its counter."""
+    def head_of_messages(self, sort: Sort, sender: str, boot: int) -> tuple[bytes, bytes]:
+        """How each of this sort, from this start of another node to ours, begins: before and after its counter."""
         name = sender.encode()
-        head = HEAD.pack(MAGIC, LAYOUT, KEY_CLUSTER, Sort.MESSAGE, boot, self.boot, 0, len(name)) + name
+        head = HEAD.pack(MAGIC, LAYOUT, KEY_CLUSTER, sort, boot, self.boot, 0, len(name)) + name
         return head[:COUNTER_AT], head[COUNTER_AT + COUNTER_BYTES :]
 
     def _is_good(self, body: bytes, tag: bytes) -> bool:
@@ -247,6 +252,10 @@ class Window:
 
     def is_new(self, counter: int) -> bool:
         """True once for each counter that is not too old; it counts as heard from then on."""
+        if counter == self.highest + 1:  # nearly always
+            self._heard = (self._heard << 1 | 1) & HEARD
+            self.highest = counter
+            return True
         if counter > self.highest:
             shift = counter - self.highest
             self._heard = (self._heard << shift | 1) & HEARD if shift < WINDOW else 1

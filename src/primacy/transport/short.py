@@ -27,6 +27,8 @@ WHOLE_TIMES = 2
 STARTS_MAX = 8
 """Starts of one sender that are remembered."""
 
+_made = tuple.__new__
+"""A NamedTuple from its fields, without the function that gives them their names."""
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
 _Number = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
@@ -55,15 +57,14 @@ class Shorthand:
         self._whole_left = WHOLE_TIMES
         self._heard: dict[int, tuple[int, Origin]] = {}
 
-    def packed(self, message: Message, boot: int) -> bytes:
+    def packed(self, message: Beat | Ack, boot: int) -> bytes:
         """For this start of it; short if that start has heard the origin, as far as we know."""
-        if not isinstance(message, Beat | Ack):
-            return packed(message)
-        if message.origin != self._told or boot != self._told_boot:
-            self._told, self._told_boot, self._told_mark = message.origin, boot, mark_of(message.origin)
+        origin = message.origin
+        if (origin is not self._told and origin != self._told) or boot != self._told_boot:
+            self._told, self._told_boot, self._told_mark = origin, boot, mark_of(origin)
             self._whole_left = WHOLE_TIMES
-        if self._whole_left > 0 or not boot:
-            self._whole_left -= 1
+        if self._whole_left or not boot:
+            self._whole_left = max(0, self._whole_left - 1)
             return packed(message)
         if isinstance(message, Beat):
             return _encode((BEAT, self._told_mark, *message[1:]))
@@ -91,10 +92,10 @@ class Shorthand:
         try:
             if payload[1] == BEAT:
                 _, mark, term, number, hold_ms, settled = _beat(payload)
-                return Beat(known[1], term, number, hold_ms, settled) if mark == known[0] else None
+                return _made(Beat, (known[1], term, number, hold_ms, settled)) if mark == known[0] else None
             if payload[1] == ACK:
                 _, mark, term, number, leader_boot = _ack(payload)
-                return Ack(known[1], term, number, leader_boot or own_boot) if mark == known[0] else None
+                return _made(Ack, (known[1], term, number, leader_boot or own_boot)) if mark == known[0] else None
         except msgspec.MsgspecError:
             pass
         return None

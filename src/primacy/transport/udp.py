@@ -19,10 +19,11 @@ import contextlib
 import errno
 import socket
 from collections.abc import Callable
+from hmac import compare_digest
 from time import monotonic
 from typing import Any
 
-from primacy.election.messages import Message, Release
+from primacy.election.messages import Ack, Beat, Message, Release
 from primacy.errors import CannotHere, InUse
 from primacy.loop import Alarm, alarm, unwatch, watch
 from primacy.transport import Hear, Overhear, ReadyDatagram, Trouble, ignored, says
@@ -50,6 +51,7 @@ __all__ = ["Address", "UdpTransport"]
 AFTER_COUNTER = COUNTER_AT + COUNTER_BYTES
 CARRIED_BYTES_MAX = DATAGRAM_BYTES_MAX - HEAD.size - NAME_BYTES_MAX - TAG_BYTES - 2
 
+SHORT = (Beat, Ack)
 READS_MAX = 64
 """Datagrams of one node in a turn: several beats of a hundred nodes, and still only about a millisecond."""
 DOOR_READS_MAX = 16
@@ -228,10 +230,16 @@ class UdpTransport:
         if peer is None:
             self.tally.count("unsent")
             return
+        if isinstance(message, SHORT) and not peer.word:
+            data = self.seal.sealed(Sort.MESSAGE, to, peer.boot, peer.short.packed(message, peer.boot))
+            peer.last, peer.last_counter = message, self.seal.counter
+            self._put(peer, data)
+            return
         if type(message) is Release:
             self._put(peer, self.seal.sealed(Sort.RELEASE, to, 0, packed(message)))
             return
-        payload, sort = peer.short.packed(message, peer.boot), Sort.MESSAGE
+        payload = peer.short.packed(message, peer.boot) if isinstance(message, SHORT) else packed(message)
+        sort = Sort.MESSAGE
         if peer.word and len(payload) + len(peer.word) <= CARRIED_BYTES_MAX:
             payload, sort = len(payload).to_bytes(2, "big") + payload + peer.word, Sort.CARRIES
             peer.word = b""
@@ -280,29 +288,30 @@ class UdpTransport:
         ]
 
     def _put(self, peer: Peer, data: bytes) -> None:
+        line = peer.socket
+        if line is None or len(data) > DATAGRAM_BYTES_MAX or peer.name in self.links.dumb_to:
+            self._not_put(peer, data)
+            return
+        try:
+            line.send(data)
+        except ConnectionRefusedError:  # of an earlier one: this one was not sent
+            self.tally.count("refused")
+            with contextlib.suppress(OSError):
+                line.send(data)
+        except OSError:
+            self.tally.count("unsent")
+            return
+        self.tally.counters["sent"] += 1
+
+    def _not_put(self, peer: Peer, data: bytes) -> None:
         if len(data) > DATAGRAM_BYTES_MAX:
             self.tally.count("too-long")
             self._complain_once(
                 peer,
                 f"a message to node {peer.name} has {len(data)} bytes, and {DATAGRAM_BYTES_MAX} fit: too many nodes",
             )
-            return
-        if peer.name in self.links.dumb_to:
-            self.tally.count("cut")
-            return
-        if peer.socket is None:
-            self.tally.count("unsent")
-            return
-        try:
-            peer.socket.send(data)
-        except ConnectionRefusedError:  # of an earlier one: this one was not sent
-            self.tally.count("refused")
-            with contextlib.suppress(OSError):
-                peer.socket.send(data)
-        except OSError:
-            self.tally.count("unsent")
-            return
-        self.tally.counters["sent"] += 1
+        else:
+            self.tally.count("cut" if peer.name in self.links.dumb_to else "unsent")
 
     # --- receiving ----------------------------------------------------------------------------------------------------
 
@@ -313,26 +322,39 @@ class UdpTransport:
         except OSError:
             self._read(from_, peer, READS_MAX)
             return
-        message = self._beat_or_ack(data, peer)
-        if message is not None:
-            self._hear(message)
-        elif not self._take(data, peer, ""):
+        if not self._hear_short(data, peer) and not self._take(data, peer, ""):
             self._read(from_, peer, READS_MAX - 1)
 
-    def _beat_or_ack(self, data: bytes, peer: Peer) -> Message | None:
-        """The same message that `_take` would find; None, and nothing is changed, if anything about it is unusual."""
+    def _hear_short(self, data: bytes, peer: Peer) -> bool:
+        """As `_take`, with the same message and word; False, with nothing changed, if anything about it is unusual."""
         after, window = peer.after_counter, peer.window
-        if window is None or not data.startswith(peer.head) or not data.startswith(after, AFTER_COUNTER):
-            return None
-        if self.links.deaf_to or len(data) > DATAGRAM_BYTES_MAX or not self.seal.is_good(data):
-            return None
-        message = peer.short.read(data[AFTER_COUNTER + len(after) : -TAG_BYTES], peer.boot, self.seal.boot)
+        carries = not data.startswith(peer.head)
+        if window is None or not data.startswith(after, AFTER_COUNTER):
+            return False
+        if carries and not data.startswith(peer.head_carries):
+            return False
+        if self.links.deaf_to or len(data) > DATAGRAM_BYTES_MAX:
+            return False
+        made = self.seal.begun.copy()
+        made.update(data[:-TAG_BYTES])
+        if not compare_digest(made.digest(), data[-TAG_BYTES:]):
+            return False
+        payload, word = data[AFTER_COUNTER + len(after) : -TAG_BYTES], None
+        if carries:
+            end = 2 + int.from_bytes(payload[:2], "big")
+            payload, word = payload[2:end], unpacked_word(payload[end:])
+            if word is None:
+                return False
+        message = peer.short.read(payload, peer.boot, self.seal.boot)
         if message is None or not window.is_new(int.from_bytes(data[COUNTER_AT:AFTER_COUNTER], "big")):
-            return None
+            return False
         peer.heard_s = monotonic()
         peer.trouble = ""
         self.tally.counters["received"] += 1
-        return message
+        self._hear(message)
+        if word is not None:
+            self._overhear(peer.name, peer.boot, word)
+        return True
 
     def _read(self, from_: socket.socket, peer: Peer | None, most: int) -> None:
         for _ in range(most):
@@ -456,7 +478,8 @@ class UdpTransport:
         answers = heard.sort is Sort.GREETING and heard.payload == peer.last_counter.to_bytes(8, "big")
         if is_new:
             peer.boot = heard.boot
-            peer.head, peer.after_counter = self.seal.head_of_messages(peer.name, peer.boot)
+            peer.head, peer.after_counter = self.seal.head_of_messages(Sort.MESSAGE, peer.name, peer.boot)
+            peer.head_carries, _ = self.seal.head_of_messages(Sort.CARRIES, peer.name, peer.boot)
             self.doubles.forget(peer.name, heard.boot)
         elif not answers:
             return

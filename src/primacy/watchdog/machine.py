@@ -351,6 +351,19 @@ class Watchdog:
         self.run += 1
         return [OrderStart(self.run, leadership)]
 
+    def renewed(self, leadership: Leadership) -> bool:
+        """A short way for `Renew` while the command runs: the guard's points are to move, and nothing else is to do.
+
+        False, with nothing changed, if it must be told by a step.
+        """
+        old = self.leadership
+        if self.phase is not Phase.RUNNING or old is None or leadership.term != old.term:
+            return False
+        if leadership.valid_until_ms <= old.valid_until_ms:
+            return False
+        self.leadership = leadership
+        return True
+
     def _renew(self, leadership: Leadership) -> list[Effect]:
         old = self.leadership
         if old is None or leadership.term != old.term or leadership.valid_until_ms <= old.valid_until_ms:

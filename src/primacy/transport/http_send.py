@@ -1,0 +1,200 @@
+"""Messages of the machines as calls to other nodes, and their answers as what the machines hear.
+
+Which request stands for which message is said in `messages.py`. A look at a real node of seed 000 is two calls, for its
+heartbeat does not say whether it leads. Silence is told to nobody; a refusal is, for it is silence known at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from primacy.election.inputs import Answered, Unanswered
+from primacy.election.messages import (
+    Alive,
+    Baton,
+    BatonTaken,
+    Coordinator,
+    Election,
+    Handover,
+    Heartbeat,
+    Message,
+    Okay,
+    Origin,
+    Unable,
+    Won,
+)
+from primacy.transport.http_wire import PROBE, Answer, Said, Silent, as_names, as_text, encoded, id_body
+
+if TYPE_CHECKING:
+    from primacy.transport.http import HttpTransport
+
+WORDS_LIMIT_S = 2.0
+ANNOUNCE_LEAST_S = 1.0
+"""For an announcement to arrive: it is repeated, and nobody waits for its answer."""
+
+
+class Sending:
+    """One node's side of speaking."""
+
+    def __init__(self, manager: HttpTransport) -> None:
+        self.manager = manager
+        self._under_way: dict[tuple[str, str], int] = {}
+
+    def begin(self, to: str, message: Message) -> None:
+        match message:
+            case Election(_, number):
+                self.call(to, "/election", self._elect(to, number))
+            case Coordinator():
+                self.call(to, "/coordinator", self._announce(to, message), 1)
+            case Heartbeat(_, number):
+                self.call(to, "/heartbeat", self._look(to, number))
+            case Handover(_, successor):
+                self.call(to, "/handover", self._hand_over(to, successor))
+            case Baton() | Won():
+                self.call(to, "/ring", self._pass(to, message), 4)
+            case _:
+                raise AssertionError(f"{type(message).__name__} does not travel by HTTP")
+
+    def call(self, to: str, kind: str, work: Coroutine[Any, Any, None], most: int = 2) -> None:
+        """Few of a kind to one node at a time: one that hangs must not pile them up."""
+        key = (to, kind)
+        if self._under_way.get(key, 0) >= most:
+            work.close()
+            self.manager.tally.count("held_back")
+            return
+        self._under_way[key] = self._under_way.get(key, 0) + 1
+        self.manager.tally.count("sent")
+        self.manager.tally.count(f"sent{kind}")
+
+        def over(_: asyncio.Task[None]) -> None:
+            left = self._under_way.pop(key, 1) - 1
+            if left:
+                self._under_way[key] = left
+
+        self.manager.spawn(work).add_done_callback(over)
+
+    async def _elect(self, to: str, number: int) -> None:
+        found = await self._ask(
+            "POST", to, "/election", id_body(self.manager.node), self.manager.timing.election_ms / 1_000, n=number
+        )
+        if isinstance(found, Answer) and found.status == 200:
+            self.manager.hear(Okay(_origin(to, found.said), number))
+        elif isinstance(found, Answer) and found.status == 503:
+            self.manager.hear(Unable(_origin(to, found.said), number))
+        elif _is_no(found):
+            self.manager.give(Unanswered(to))
+
+    async def _announce(self, to: str, message: Coordinator) -> None:
+        limit_s = max(ANNOUNCE_LEAST_S, self.manager.timing.answer_ms / 1_000)
+        more: dict[str, str | int] = {"epoch": message.epoch, "pruned": as_names(message.pruned)}
+        found = await self._ask("POST", to, "/coordinator", id_body(self.manager.node), limit_s, **more)
+        if isinstance(found, Answer) and found.status == 200:
+            self.manager.give(Answered(to))
+
+    async def _hand_over(self, to: str, successor: str) -> None:
+        """Real nodes take the word for an announcement, and the successor among them for its own victory."""
+        limit_s = max(ANNOUNCE_LEAST_S, self.manager.timing.answer_ms / 1_000)
+        await self._ask("POST", to, "/coordinator", id_body(successor), limit_s, handover=1)
+
+    async def _look(self, to: str, number: int) -> None:
+        limit_s = self.manager.timing.answer_ms / 1_000
+        began_s = asyncio.get_running_loop().time()
+        found = await self._ask("GET", to, "/heartbeat", None, limit_s, n=number)
+        if not isinstance(found, Answer) or found.status not in (200, 503):
+            if _is_no(found):
+                self.manager.give(Unanswered(to))
+            return
+        able = found.status == 200
+        leader: str | None = None
+        if found.said.is_ours:
+            leader = found.said.text("leader")
+            self.manager.joining.looked_at(to, found.said)
+        elif able:
+            left_s = limit_s - (asyncio.get_running_loop().time() - began_s)
+            leader = await self._claim_of(to, max(0.01, left_s))
+        self.manager.hear(Alive(_origin(to, found.said), number, leader, found.said.number("epoch"), able))
+
+    async def _claim_of(self, to: str, limit_s: float) -> str | None:
+        """Whether a real node believes to lead: its id, nobody, or None if it does not say."""
+        found = await self._ask("POST", to, "/remove", id_body(PROBE), limit_s)
+        if not isinstance(found, Answer):
+            return None
+        return to if found.status == 200 else ""
+
+    async def _pass(self, to: str, message: Baton | Won) -> None:
+        baton = isinstance(message, Baton)
+        body = {"id": self.manager.node, "kind": "baton" if baton else "won"}
+        body |= {"starter": message.starter, "round": str(message.round)}
+        if isinstance(message, Baton):
+            body |= {"best": message.best, "hops": str(message.hops)}
+        found = await self._ask("POST", to, "/ring", encoded(body), self.manager.timing.answer_ms / 1_000)
+        if isinstance(found, Answer) and found.status == 200:
+            if baton:
+                self.manager.hear(BatonTaken(_origin(to, found.said), message.starter, message.round))
+        elif _is_no(found):
+            self.manager.give(Unanswered(to))
+
+    async def _ask(
+        self, method: str, to: str, path: str, body: bytes | None, limit_s: float, **more: str | int
+    ) -> Answer | Silent:
+        """One call to a listed node. What comes over a link that was cut meanwhile is silence."""
+        addr = self.manager.roll.addr(to)
+        if not addr:
+            return Silent(False, "it is not listed any more")
+        found = await self.manager.calls.call(method, addr, path, body, self.manager.header(to, **more), limit_s)
+        if self.manager.closed:
+            return Silent(False, "this node ends")
+        if to in self.manager.links.deaf_to or to in self.manager.links.dumb_to:
+            self.manager.tally.count("cut")
+            return Silent(False, "the link is cut")
+        return self._learned(to, path, found)
+
+    def _learned(self, to: str, path: str, found: Answer | Silent) -> Answer | Silent:
+        """What an answer tells besides. One of another node than the one that was meant is none."""
+        manager, peer = self.manager, self.manager.peer(to)
+        if isinstance(found, Silent):
+            manager.tally.count("unanswered")
+            peer.was_down |= found.refused
+            return found
+        said = found.said
+        if said.is_ours and said.node != to:
+            peer.trouble = (
+                f"node {said.node or '?'} answers at {manager.roll.addr(to)}, where node {to} is listed: it has gone "
+                f"(primacy remove {to}), or two nodes advertise one address"
+            )
+            return Silent(True, peer.trouble)
+        if peer.was_down:
+            peer.was_down = False
+            if not said.is_ours and manager.leads():
+                manager.joining.introduce(to)
+        if said.is_ours:
+            manager.met(said)
+            if "unknown" in said:
+                manager.joining.introduce(to)
+            elif "removed" in said:  # the word of it was lost: a leader, which looks at nobody, would go on for ever
+                manager.joining.heard_list(to, said)
+        elif found.status not in (400, 409):
+            peer.boot, peer.trouble = 0, ""
+        if found.status == 409:
+            peer.trouble = f"node {to} refuses this node: {found.body.decode('utf-8', 'replace')[:300]}"
+        elif found.status == 400 and not said.is_ours and path in ("/election", "/coordinator"):
+            manager.tally.count("refused")
+            peer.trouble = (
+                f"node {to} refuses what this node says: cluster.user and cluster.pass, or the secret, are others there"
+            )
+        return found
+
+    async def say(self, to: str, words: list[bytes]) -> None:
+        body = encoded({"words": [as_text(word) for word in words]})
+        await self._ask("POST", to, "/words", body, WORDS_LIMIT_S)
+
+
+def _is_no(found: Answer | Silent) -> bool:
+    """Known at once not to be of use: refused, or answered with an error."""
+    return found.refused if isinstance(found, Silent) else True
+
+
+def _origin(node: str, said: Said) -> Origin:
+    return Origin(node, boot=said.number("boot"), config=said.text("config"))
