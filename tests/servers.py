@@ -163,10 +163,12 @@ def stands(pid: int) -> bool:
 
 
 def children_of(pid: int) -> list[int]:
+    """And theirs. One that ends while it is being looked for has none."""
     found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, task.read_text().split()):
-            found += [child, *children_of(child)]
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in map(int, task.read_text().split()):
+                found += [child, *children_of(child)]
     return found
 
 
