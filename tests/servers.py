@@ -145,12 +145,22 @@ class Server:
 
     def _end(self, number: int) -> None:
         assert self.process is not None
+        pids = self._pids()
         if number == signal.SIGKILL:
             self._signal(number)
         else:
             self.process.send_signal(number)
         self.process.wait(WITHIN_S)
         self.process = None
+        if number == signal.SIGKILL:  # PostgreSQL does not start again while one of its processes is still dying
+            wait_until(lambda: not any(map(lives, pids)), f"all of {self.kind} to be gone")
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def stands(pid: int) -> bool:
