@@ -141,6 +141,17 @@ def test_a_node_says_why_it_waits_and_the_raw_document_is_there_on_demand(
     tab.close()
 
 
+def test_what_grows_is_shown_with_its_rate(browser: Browser, feed: Feed, board: Served) -> None:
+    feed.growing.update(slots_requests=5_000, slots_open=2)
+    tab = Tab(browser, board.url)
+    page = tab.open("nodes")
+    page.click('.tab[data-node="a"]')
+    expect(page, '.fact:has-text("slots requests")', r"000 \([0-9,]+ a second\)")
+    assert "a second" not in page.inner_text('.fact:has-text("slots open")')
+    assert tab.said == []
+    tab.close()
+
+
 # --- events -----------------------------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ const FACTS = {
   containment: "Containment", health: "Health", heard: "Heard", kind: "Kind", addr: "Address", version: "Version",
 };
 const RAW_EVERY_MS = 1000;
+const NOW_ONLY = ["slots_open"]; // what is counted now, and may fall again: it has no rate
 
 let chosen = "";
 
@@ -33,7 +34,7 @@ function build({ store }) {
     h("section", { class: "card" }, h("div", { class: "node-head" }, title, state.root), wait, next, holds, list.root, differs),
     count, card("", raw));
   const root = h("div", { class: "nodes" }, tabs, panel);
-  let asked = 0, asking = false, closed = false, shown = "";
+  let asked = 0, asking = false, closed = false, shown = "", before = { name: "", at: 0, counters: {} };
 
   function choose(name, focus) {
     chosen = name;
@@ -101,20 +102,31 @@ function build({ store }) {
     try {
       const answer = await fetch(`/dashboard/node?node=${encodeURIComponent(name)}`, { cache: "no-store" });
       const said = await answer.json();
-      if (answer.ok && name === chosen && !closed) rawDrawn(said);
+      if (answer.ok && name === chosen && !closed) rawDrawn(name, said);
     } catch (error) { /* the server is gone; the banner says so */ }
     asking = false;
   }
 
-  function rawDrawn(said) {
+  function rates(name, found) {
+    const at = performance.now(), past = before, over_s = (at - past.at) / 1000;
+    before = { name, at, counters: found };
+    if (past.name !== name || over_s > 10) return () => "";
+    return (key) => {
+      const more = NOW_ONLY.includes(key) ? 0 : found[key] - past.counters[key];
+      return more > 0 ? ` (${number(Math.max(1, Math.round(more / over_s)))} a second)` : "";
+    };
+  }
+
+  function rawDrawn(name, said) {
     text(from, said.from === "itself" ? "As the node itself answers." : "As others heard it: its own control API is not read from here.");
     text(pre, JSON.stringify(said.document, null, 2));
-    const rows = Object.entries((said.document && said.document.counters) || {}).filter(([, value]) => typeof value === "number").slice(0, 60);
+    const found = (said.document && said.document.counters) || {}, rate = rates(name, found);
+    const rows = Object.entries(found).filter(([, value]) => typeof value === "number").slice(0, 60).map(([key, value]) => [key, number(value) + rate(key)]);
     show(count, rows.length > 0);
-    const key = JSON.stringify(rows);
-    if (counters.dataset.key === key) return;
-    counters.dataset.key = key;
-    replace(counters, rows.map(([name, value]) => h("div", { class: "fact" }, h("dt", {}, name.replaceAll("_", " ")), h("dd", {}, number(value)))));
+    const drawn = JSON.stringify(rows);
+    if (counters.dataset.key === drawn) return;
+    counters.dataset.key = drawn;
+    replace(counters, rows.map(([key, value]) => h("div", { class: "fact" }, h("dt", {}, key.replaceAll("_", " ")), h("dd", {}, value))));
   }
 
   show(count, false);
