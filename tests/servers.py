@@ -111,7 +111,9 @@ class Server:
         self._end(signal.SIGKILL)
 
     def freeze(self) -> None:
+        """Until it stands: on a busy machine a thread may go on for a moment after the signal was sent."""
         self._signal(signal.SIGSTOP)
+        wait_until(lambda: all(map(stands, self._pids())), f"{self.kind} to stand still", self)
 
     def thaw(self) -> None:
         self._signal(signal.SIGCONT)
@@ -127,26 +129,50 @@ class Server:
 
     def _signal(self, number: int) -> None:
         """To it and to every process that it started: PostgreSQL's are each a session of their own."""
-        assert self.process is not None
-        for pid in [self.process.pid, *children_of(self.process.pid)]:
+        for pid in self._pids():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
+    def _pids(self) -> list[int]:
+        assert self.process is not None
+        return [self.process.pid, *children_of(self.process.pid)]
+
     def _end(self, number: int) -> None:
         assert self.process is not None
+        pids = self._pids()
         if number == signal.SIGKILL:
             self._signal(number)
         else:
             self.process.send_signal(number)
         self.process.wait(WITHIN_S)
         self.process = None
+        if number == signal.SIGKILL:  # PostgreSQL does not start again while one of its processes is still dying
+            wait_until(lambda: not any(map(lives, pids)), f"all of {self.kind} to be gone")
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def stands(pid: int) -> bool:
+    """Every thread of it is stopped, or it is gone."""
+    try:
+        states = [task.read_text().rpartition(")")[2].split()[0] for task in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except (FileNotFoundError, ProcessLookupError):
+        return False  # one of them ended just now: ask again
+    return all(state in "TtZX" for state in states)
 
 
 def children_of(pid: int) -> list[int]:
+    """And theirs. One that ends while it is being looked for has none."""
     found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, task.read_text().split()):
-            found += [child, *children_of(child)]
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in map(int, task.read_text().split()):
+                found += [child, *children_of(child)]
     return found
 
 

@@ -131,6 +131,7 @@ def children(pid: int) -> list[int]:
 # --- starting ---------------------------------------------------------------------------------------------------------
 
 
+@beside_a_canary(100)
 def test_the_command_runs_within_a_second_at_the_first_start_and_at_every_other(start: Start) -> None:
     """The best of three, for other tests share the processors; the median on a quiet machine is about 0.3 s."""
     took_s, tokens = [], []
