@@ -186,6 +186,21 @@ def test_a_planned_stop_ends_the_work_first_and_has_the_highest_elected() -> Non
     lived(scene)
 
 
+def test_work_that_fails_while_the_node_leads_is_not_kept_quiet() -> None:
+    found: list[BaseException] = []
+
+    async def led(leadership: Leadership) -> None:
+        raise ValueError(leadership.member)
+
+    async def scene(nodes: Nodes) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: found.append(told["exception"]))
+        await nodes.start("a", led=led)
+        await nodes.until(lambda: found, "the loop's handler is told")
+        assert [repr(each) for each in found] == ["ValueError('a')"]
+
+    lived(scene)
+
+
 def test_limitation_1_no_data_is_replicated_and_every_leadership_starts_anew() -> None:
     """By design, as in the seed; and a node that led, lost and leads again starts clean, too."""
     began: list[tuple[str, int]] = []

@@ -74,6 +74,12 @@ def test_a_whole_ghoti_file_is_right() -> None:
     assert made.slots.telemetry.rotation == "hourly"
 
 
+def test_metrics_that_ghoti_passes_over_are_no_reason_to_refuse_its_file() -> None:
+    """There `metrics` alone switches nothing on, and here nothing is written: no folder is needed."""
+    made = settings.of_mapping({"metrics": {"enabled": True}, "slot_000": {"kind": "simple_memory"}})
+    assert (made.slots.telemetry.enabled, made.slots.telemetry.output_dir) == (True, "")
+
+
 def test_no_file_is_one_node_alone() -> None:
     made = settings.load(None)
     assert (made.election.strategy, made.cluster.manager.type) == ("raft", "none")

@@ -187,6 +187,7 @@ class _Work:
         self.is_over.clear()
         if self.led is not None:
             self._task = asyncio.get_running_loop().create_task(self.led(leadership))
+            self._task.add_done_callback(_told_of_faults)
         self.tell(WorkStarted(leadership.term))
 
     def extend(self, leadership: Leadership) -> None:
@@ -211,6 +212,14 @@ class _Work:
             await asyncio.gather(task, return_exceptions=True)
         self.tell(WorkGone(term))
         self.is_over.set()
+
+
+def _told_of_faults(task: asyncio.Task[None]) -> None:
+    """What the work raises is its owner's to know, also while it is being ended."""
+    if not task.cancelled() and (fault := task.exception()) is not None:
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": "what runs while this node leads has failed", "exception": fault, "task": task}
+        )
 
 
 class _NoBallot:

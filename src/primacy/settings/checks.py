@@ -273,8 +273,6 @@ class Checks:
 
     def _slots(self) -> Iterator[Problem]:
         slots = self.settings.slots
-        if slots.telemetry.enabled and not slots.telemetry.output_dir:
-            yield _p("slots.telemetry.output_dir", "", "is missing, and slots.telemetry.enabled is true")
         if bool(slots.tls.cert) != bool(slots.tls.key):
             lack = "key" if slots.tls.cert else "cert"
             yield _p(f"slots.tls.{lack}", "", "is missing; a certificate and its key belong together")
