@@ -122,10 +122,9 @@ class Guard:
             while len(found) == 1 and found[0][0] == self.alarm and self.goes_on():
                 found = poll.poll()
             ready, now = {fd for fd, _ in found}, tree.now_ms()
-            self.hear_extensions(
-                now
-            )  # after the clock and before the deadlines: what came in time counts, however late
-            # it is read, and also if this process slept between the poll and here
+            # After the clock and before the deadlines: what came in time counts, however late it is read, and also if
+            # this process slept between the poll and here.
+            self.hear_extensions(now)
             if self.agent.fileno() in ready or (now >= self.term_at and self.cut_ms == tree.NEVER_MS):
                 self.hear_agent()
             if self.agent_fd in ready and not self.agent_dead:
