@@ -639,6 +639,68 @@ def test_a_fixed_list_needs_no_join_and_takes_nobody_in() -> None:
     lived(scene)
 
 
+async def fixed(nodes: Nodes, name: str, listed: str, password: str = "pass") -> None:
+    """A node with a fixed list."""
+    told = {each: {"addr": f"127.0.0.1:{nodes.port(each)}"} for each in listed}
+    cluster = {"node": name, "user": "user", "pass": password, "manager": {"nodes": told}}
+    settings = of_mapping({"cluster": cluster, "election": {"strategy": "bully", **QUICK}})
+    nodes.up[name] = ManagedCluster(settings, complain=lambda line: nodes.said.append(f"{name}: {line}"))
+    await nodes.up[name].start()
+
+
+def shows(nodes: Nodes, at: str, of: str, part: str) -> bool:
+    """In `status` at the one node, in the row of the other."""
+    return any(part in each.sentence for each in nodes.up[at].manager.troubles if each.node == of)
+
+
+def test_two_that_know_each_other_and_have_other_passwords_both_say_so_and_what_to_do() -> None:
+    async def scene(nodes: Nodes) -> None:
+        async def is_told(here: str, there: str) -> None:
+            wrong = f"node {there} refuses what this node says: cluster.user and cluster.pass"
+            await nodes.until(lambda: shows(nodes, here, there, wrong), "status has it")
+            line = next(line for line in nodes.said if line.startswith(f"{here}: {wrong}"))
+            assert line.endswith("Make them the same in both files, then restart one of the two")
+            who = f"{here}: somebody at 127.0.0.1 asks with other credentials"
+            await nodes.until(lambda: [line for line in nodes.said if line.startswith(who)], "and who refuses says so")
+
+        await fixed(nodes, "a", "ab", "pass_one")
+        await fixed(nodes, "b", "ab", "pass_two")
+        await nodes.until(lambda: nodes.leaders() == ["a", "b"], "both lead, for each takes the other for dead")
+        await is_told("a", "b")
+        await is_told("b", "a")
+        sent = nodes.up["b"].manager.tally.counters
+        before = sent["sent/coordinator"]
+        await nodes.until(lambda: sent["sent/coordinator"] > before + 3, "some beats later")
+        assert len([line for line in nodes.said if "refuses what" in line]) == 2, "not at every beat"
+        await nodes.kill("b")
+        await fixed(nodes, "b", "ab", "pass_one")
+        await nodes.until(nodes.agreed, "one leads")
+        await nodes.until(lambda: not nodes.up["a"].manager.troubles, "and it is over")
+
+    lived(scene)
+
+
+def test_fixed_lists_that_differ_are_said_on_both_sides() -> None:
+    other = "runs with another file than"
+
+    async def scene(nodes: Nodes) -> None:
+        async def is_told(name: str) -> None:
+            await nodes.until(lambda: shows(nodes, name, name, f"node c {other} {name}"), "so do they of c")
+            said = [line for line in nodes.said if line.startswith(f"{name}: node c {other}")]
+            assert len(said) == 1
+            assert f"is not in cluster.manager.nodes of {name}: more than one may lead" in said[0]
+
+        for name, listed in (("a", "ab"), ("b", "ab"), ("c", "abc")):
+            await fixed(nodes, name, listed)
+        await nodes.until(lambda: shows(nodes, "c", "a", f"node a {other} c"), "c says it of a")
+        await nodes.until(lambda: shows(nodes, "c", "b", f"node b {other} c"), "c says it of b")
+        await is_told("a")
+        await is_told("b")
+        assert not shows(nodes, "a", "b", other), "those that have one file are content"
+
+    lived(scene)
+
+
 def test_ring_elects_over_the_same_wire() -> None:
     async def scene(nodes: Nodes) -> None:
         election = {"strategy": "ring", "profile": "lan"}
