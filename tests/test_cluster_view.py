@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from itertools import chain, repeat
 from typing import Any
 
 import msgspec
@@ -554,7 +555,7 @@ def test_who_does_not_answer_was_not_reached_and_who_started_anew_is_not_told_tw
         b.transport.close()
         with pytest.raises(NotReached, match="node b was not reached"):
             await a.talk.pass_on("b", "pause", {})
-        starts = iter((0, 5, 5, 6))
+        starts = chain((0, 5, 5), repeat(6))
         a.transport.tell = lambda to, row, only=0: next(starts)  # type: ignore[method-assign]
         with pytest.raises(NotReached, match="node b was started anew before it answered"):
             await a.talk.pass_on("b", "step-down", {})
@@ -573,6 +574,50 @@ def test_an_alarm_is_said_once() -> None:
             a.talk._tell()
         assert len(a.alarms) == 1
         assert "another configuration" in a.alarms[0]
+
+    together(story)
+
+
+def test_an_alarm_of_bully_and_ring_must_last() -> None:
+    """One that was frozen says with its first word that it still leads, and with its next one that it does not."""
+
+    async def story(a: Desk, _: Desk, __: MemoryNet) -> None:
+        a.shown = seen(view=VIEW, work=Work(since_ms=NOW_MS - 10_000))._replace(at_most_one=False)
+        a.clock.ms = NOW_MS
+
+        def look(after_ms: int, *, claims: bool) -> int:
+            a.clock.ms += after_ms
+            b = Heard(RUNS if claims else RUNS._replace(duty_state="stopped", run_ms=-1), 1, a.clock.ms)
+            a.talk.others = {"b": b}
+            a.talk._whole()
+            return len(a.alarms)
+
+        almost_ms = correspondence.STAYS_MS - 100
+        assert look(0, claims=True) == 0
+        assert look(almost_ms, claims=True) == 0
+        assert look(50, claims=False) == 0
+        assert look(almost_ms, claims=True) == 0, "it begins again"
+        assert look(almost_ms, claims=True) == 0
+        assert look(100, claims=True) == 1
+        assert "nodes a and b both run the command" in a.alarms[0]
+
+    together(story)
+
+
+def test_what_is_passed_on_late_does_not_replace_what_a_node_said_itself_and_its_last_word_is_told() -> None:
+    async def story(a: Desk, b: Desk, _: MemoryNet) -> None:
+        b.clock.ms = 100_000
+        await until(lambda: "b" in a.talk.others)
+        b.shown = b.shown._replace(view=VIEW, duty=Work(since_ms=NOW_MS - 10_000))
+        b.talk.stepped()
+        await until(lambda: a.talk.others["b"].summary.duty_state == "running")
+        old = row_of(a.talk.others["b"].summary, a.talk._senders["b"].sent_ms)
+        b.clock.ms += 10
+        b.shown = b.shown._replace(view=FOLLOWS, duty=Work(state="stopped"), at_most_one=False)
+        b.talk.close()
+        await until(lambda: a.talk.others["b"].summary.duty_state == "stopped")
+        a.talk.hear("b", a.talk.others["b"].boot, old)
+        assert a.talk.others["b"].summary.duty_state == "stopped"
 
     together(story)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.managed import Nodes, mapping
+from tests.managed import LIMIT_S, Nodes, mapping
 from tests.mixed import Mixed, played
 
 from primacy.agent.cluster import ManagedCluster, StandaloneCluster, cluster_of
@@ -26,6 +26,7 @@ from primacy.errors import InUse, NotReached, Refused, UsageError
 from primacy.node.folder import Folder
 from primacy.settings import load, of_mapping, timing_of
 from primacy.settings.timing import RANK_PROFILES
+from primacy.transport import http_join
 from primacy.transport.http_roll import Entry, Roll, entries_in, entry_in, kept
 from primacy.transport.http_wire import (
     Credentials,
@@ -196,7 +197,47 @@ def test_work_that_fails_while_the_node_leads_is_not_kept_quiet() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, told: found.append(told["exception"]))
         await nodes.start("a", led=led)
         await nodes.until(lambda: found, "the loop's handler is told")
-        assert [repr(each) for each in found] == ["ValueError('a')"]
+        assert repr(found[0]) == "ValueError('a')"
+
+    lived(scene)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_work_that_fails_or_returns_while_the_node_leads_hands_the_role_on(*, fails: bool) -> None:
+    async def led(leadership: Leadership) -> None:
+        if leadership.member == "a":
+            await asyncio.wait_for(over.wait(), LIMIT_S)
+            if fails:
+                raise ValueError("the disk is full")
+        else:
+            await asyncio.sleep(3_600)
+
+    over = asyncio.Event()
+
+    async def scene(nodes: Nodes) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        await three(nodes, led=led)
+        over.set()
+        await nodes.until(lambda: nodes.agreed() in ("b", "c"), "another one leads")
+        assert nodes.up["a"].leadership() is None
+        assert ("a", Code.WORK_ENDED) in [(name, event.code) for name, event in nodes.events]
+        why = "failed (ValueError: the disk is full)" if fails else "ended by itself"
+        assert f"what runs while this node leads has {why}, so that the role is handed on" in nodes.said
+        await nodes.up.pop("a").shutdown()
+
+    lived(scene)
+
+
+def test_a_node_alone_whose_work_ends_tries_again_after_a_while() -> None:
+    began: list[int] = []
+
+    async def led(leadership: Leadership) -> None:
+        began.append(leadership.term)
+
+    async def scene(nodes: Nodes) -> None:
+        await nodes.start("a", led=led, election={"profile": "fast"})
+        await nodes.until(lambda: len(began) >= 2, "it leads, and works, again")
+        assert began[0] < began[1]
 
     lived(scene)
 
@@ -238,6 +279,29 @@ def test_limitation_2_a_join_is_tried_again_and_said_until_it_succeeds() -> None
         await nodes.start("a")
         await nodes.leads("a")
         await nodes.until(lambda: not node.manager.troubles, "the trouble is over")
+
+    lived(scene)
+
+
+def test_why_a_join_fails_is_said_at_first_and_again_when_it_is_for_another_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_join, "SAY_AGAIN_S", 3_600.0)
+
+    async def scene(nodes: Nodes) -> None:
+        nodes.port("a")
+        await nodes.start("b", ["a"])
+
+        def lines(part: str) -> list[str]:
+            return [line for line in nodes.said if "no cluster was joined yet" in line and part in line]
+
+        await nodes.until(lambda: lines("nobody listens there"), "the first reason")
+        await nodes.start("a", cluster={"pass": "another_one"})
+        await nodes.until(lambda: lines("cluster.user and cluster.pass"), "the second reason")
+        await nodes.kill("a")
+        tries = nodes.up["b"].manager.joining
+        await nodes.until(lambda: "nobody listens there" in tries.troubles[0].sentence, "the first one again")
+        assert (len(lines("nobody listens there")), len(lines("cluster.user"))) == (1, 1), "within a minute: not again"
 
     lived(scene)
 
@@ -571,6 +635,68 @@ def test_a_fixed_list_needs_no_join_and_takes_nobody_in() -> None:
         await nodes.up.pop("x").kill()
         await nodes.kill(leader)
         await nodes.until(nodes.agreed, "another one leads")
+
+    lived(scene)
+
+
+async def fixed(nodes: Nodes, name: str, listed: str, password: str = "pass") -> None:
+    """A node with a fixed list."""
+    told = {each: {"addr": f"127.0.0.1:{nodes.port(each)}"} for each in listed}
+    cluster = {"node": name, "user": "user", "pass": password, "manager": {"nodes": told}}
+    settings = of_mapping({"cluster": cluster, "election": {"strategy": "bully", **QUICK}})
+    nodes.up[name] = ManagedCluster(settings, complain=lambda line: nodes.said.append(f"{name}: {line}"))
+    await nodes.up[name].start()
+
+
+def shows(nodes: Nodes, at: str, of: str, part: str) -> bool:
+    """In `status` at the one node, in the row of the other."""
+    return any(part in each.sentence for each in nodes.up[at].manager.troubles if each.node == of)
+
+
+def test_two_that_know_each_other_and_have_other_passwords_both_say_so_and_what_to_do() -> None:
+    async def scene(nodes: Nodes) -> None:
+        async def is_told(here: str, there: str) -> None:
+            wrong = f"node {there} refuses what this node says: cluster.user and cluster.pass"
+            await nodes.until(lambda: shows(nodes, here, there, wrong), "status has it")
+            line = next(line for line in nodes.said if line.startswith(f"{here}: {wrong}"))
+            assert line.endswith("Make them the same in both files, then restart one of the two")
+            who = f"{here}: somebody at 127.0.0.1 asks with other credentials"
+            await nodes.until(lambda: [line for line in nodes.said if line.startswith(who)], "and who refuses says so")
+
+        await fixed(nodes, "a", "ab", "pass_one")
+        await fixed(nodes, "b", "ab", "pass_two")
+        await nodes.until(lambda: nodes.leaders() == ["a", "b"], "both lead, for each takes the other for dead")
+        await is_told("a", "b")
+        await is_told("b", "a")
+        sent = nodes.up["b"].manager.tally.counters
+        before = sent["sent/coordinator"]
+        await nodes.until(lambda: sent["sent/coordinator"] > before + 3, "some beats later")
+        assert len([line for line in nodes.said if "refuses what" in line]) == 2, "not at every beat"
+        await nodes.kill("b")
+        await fixed(nodes, "b", "ab", "pass_one")
+        await nodes.until(nodes.agreed, "one leads")
+        await nodes.until(lambda: not nodes.up["a"].manager.troubles, "and it is over")
+
+    lived(scene)
+
+
+def test_fixed_lists_that_differ_are_said_on_both_sides() -> None:
+    other = "runs with another file than"
+
+    async def scene(nodes: Nodes) -> None:
+        async def is_told(name: str) -> None:
+            await nodes.until(lambda: shows(nodes, name, name, f"node c {other} {name}"), "so do they of c")
+            said = [line for line in nodes.said if line.startswith(f"{name}: node c {other}")]
+            assert len(said) == 1
+            assert f"is not in cluster.manager.nodes of {name}: more than one may lead" in said[0]
+
+        for name, listed in (("a", "ab"), ("b", "ab"), ("c", "abc")):
+            await fixed(nodes, name, listed)
+        await nodes.until(lambda: shows(nodes, "c", "a", f"node a {other} c"), "c says it of a")
+        await nodes.until(lambda: shows(nodes, "c", "b", f"node b {other} c"), "c says it of b")
+        await is_told("a")
+        await is_told("b")
+        assert not shows(nodes, "a", "b", other), "those that have one file are content"
 
     lived(scene)
 

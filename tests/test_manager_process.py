@@ -173,6 +173,32 @@ def test_a_leader_that_is_frozen_is_replaced_and_comes_back_as_one_of_all(tmp_pa
         made.leads(lambda _: True)
 
 
+def test_of_a_node_that_was_stopped_in_order_the_others_know_that_it_leads_no_more(tmp_path: Path) -> None:
+    """Its last word is told once, with a limit: a machine that stands still for long loses it, but not each time."""
+    with crowd(tmp_path, 2) as made:
+        formed(made)
+        for _ in range(3):
+            old = made.leads(lambda _: True)
+            (other,) = set(made.nodes) - {old}
+            until(lambda other=other, old=old: duty_of(made.nodes[other], old) == "running", "known to lead", WITHIN_S)  # type: ignore[misc]
+            made.nodes[old].send(signal.SIGTERM)
+            ended = made.nodes[old].process
+            assert ended is not None
+            assert ended.wait(WITHIN_S) == 0
+            made.leads(other, other)
+            if duty_of(made.nodes[other], old) == "stopped":
+                return
+            made.nodes[old].kill()
+            made.nodes[old].start()
+        raise AssertionError("its last word was never heard")
+
+
+def duty_of(node: Node, of: str) -> str:
+    """How the work of one node stands, as far as another knows."""
+    rows = (node.ask("/v1/cluster") or {"nodes": []})["nodes"]
+    return next((row["duty"]["state"] for row in rows if row["node"] == of and row["duty"]), "")
+
+
 def test_a_leader_that_is_cut_off_and_a_divided_cluster_heal_to_one_leader(tmp_path: Path) -> None:
     with crowd(tmp_path, 5) as made:
         formed(made)

@@ -121,6 +121,19 @@ def test_the_commands_of_the_client(tmp_path: Path) -> None:
     assert "no node that leads answered" in done.stderr
 
 
+def test_a_bench_of_a_server_that_speaks_http_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "slots.yaml"
+    file.write_text("protocol: http\nslot_000: {kind: simple_memory}\n")
+    done = primacy("slots", "bench", "--config", str(file))
+    assert done.returncode == 2
+    assert "slots.protocol = http: this client speaks the line protocol" in done.stderr
+    with served("--config", str(file)) as found:
+        found.until("serves 1 slot")
+        done = primacy("slots", "bench", "--addr", f"127.0.0.1:{found.port}", "--depth", "64")
+        assert done.returncode == 1
+        assert "the server speaks HTTP" in done.stderr
+
+
 def test_ctrl_c_ends_a_watch_with_130(tmp_path: Path) -> None:
     (tmp_path / "slots.yaml").write_text("slot_014: {kind: broadcast}\n")
     with served("--config", str(tmp_path / "slots.yaml")) as found:

@@ -8,7 +8,8 @@
 `ManagedCluster` is a whole node of bully or ring in this process, over the HTTP manager, without a command or a control
 API; the agent stands on the same machine and the same manager. It promises no more than its strategy does: one leader
 per island. `led` is awaited around each leadership, if it is given: started when it begins, and confirmed over before
-the role is handed on.
+the role is handed on. One that returns or fails while the node leads hands the role on: to lead without the work is of
+no use to anybody.
 """
 
 from __future__ import annotations
@@ -105,7 +106,8 @@ class ManagedCluster:
         keep: Keep = lambda _: None,
         led: Led | None = None,
     ) -> None:
-        """`led`: runs while this node leads; cancelled when that ends, and waited for."""
+        """`led`: runs while this node leads; cancelled when that ends, and waited for. If it ends by itself, another
+        node leads next; where there is none, this one tries again after a while."""
         if not is_ranked(settings):
             raise UsageError(f"election.strategy = {settings.election.strategy}: the manager serves bully and ring")
         self.settings = settings
@@ -114,7 +116,7 @@ class ManagedCluster:
         self.node = seat.node
         self.machine = rank_of(settings, seat, remembered)
         self.manager = manager_of(settings, seat, self.clock, complain, remembered, keep)
-        self._work = _Work(led)
+        self._work = _Work(led, complain)
         self.driver = Driver(self.machine, self.clock, _NoBallot(), self._work, listener, self.manager)
         self._work.tell = self.driver.give
         self.manager.give = self.driver.give
@@ -173,8 +175,9 @@ class ManagedCluster:
 class _Work:
     """The driver's port `Work`: a coroutine while the node leads, cancelled and waited for when that ends."""
 
-    def __init__(self, led: Led | None) -> None:
+    def __init__(self, led: Led | None, complain: Callable[[str], None]) -> None:
         self.led = led
+        self.complain = complain
         self.tell: Callable[[Input], None] = lambda _: None
         self.leadership: Leadership | None = None
         self.is_over = asyncio.Event()
@@ -187,7 +190,7 @@ class _Work:
         self.is_over.clear()
         if self.led is not None:
             self._task = asyncio.get_running_loop().create_task(self.led(leadership))
-            self._task.add_done_callback(_told_of_faults)
+            self._task.add_done_callback(lambda task: self._ended(leadership.term, task))
         self.tell(WorkStarted(leadership.term))
 
     def extend(self, leadership: Leadership) -> None:
@@ -195,21 +198,36 @@ class _Work:
 
     def stop(self, term: int, reason: str, planned: bool) -> None:  # noqa: ARG002
         self.leadership = None
-        self._ending = asyncio.get_running_loop().create_task(self._end(term))
+        task, self._task = self._task, None
+        self._ending = asyncio.get_running_loop().create_task(self._end(term, task))
 
     def release(self, term: int, successor: str) -> None:
         """Nothing was held."""
 
     def cancel(self) -> None:
-        for task in (self._task, self._ending):
-            if task is not None:
-                task.cancel()
-
-    async def _end(self, term: int) -> None:
         task, self._task = self._task, None
+        for each in (task, self._ending):
+            if each is not None:
+                each.cancel()
+
+    async def _end(self, term: int, task: asyncio.Task[None] | None) -> None:
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+        self._gone(term)
+
+    def _ended(self, term: int, task: asyncio.Task[None]) -> None:
+        """Nobody asked for it, if it is still the work of the day: then the role goes on to another node."""
+        _told_of_faults(task)
+        if task is not self._task:
+            return
+        self._task, self.leadership = None, None
+        fault = None if task.cancelled() else task.exception()
+        how = f"failed ({type(fault).__name__}: {fault})" if fault is not None else "ended by itself"
+        self.complain(f"what runs while this node leads has {how}, so that the role is handed on")
+        self._gone(term)
+
+    def _gone(self, term: int) -> None:
         self.tell(WorkGone(term))
         self.is_over.set()
 

@@ -16,7 +16,7 @@ from collections import deque
 from typing import Any, Protocol
 
 from primacy.control import Heard, Snapshot
-from primacy.control.cluster import alarms
+from primacy.control.cluster import CLAIM_MS, alarms
 from primacy.control.news import HOLD_AT, SUMMARY, Delays, Reader, row_again, row_of, sent_in, summary_of
 from primacy.control.orders import PASSED
 from primacy.control.post import (
@@ -43,6 +43,9 @@ WHOLE_MS = 3_000
 """So often it is found out anew how this node stands, and whether anything is alarming, although nothing changed."""
 SLACK_S = 0.3
 """What is told without a reason may wait for the next beat, and leaves with it."""
+STAYS_MS = CLAIM_MS + 500
+"""Where one leader per island is all that is promised, an alarm must last so long to be said: one that was frozen says
+with its first word that it still leads, and with its next one that it does not."""
 SOON_S = 0.05
 """After a change or an event: what it came from is finished first."""
 EVENTS_MAX = 64
@@ -86,6 +89,8 @@ class Sender:
     def __init__(self, boot: int) -> None:
         self.boot = boot
         self.delays = Delays()
+        self.sent_ms = 0
+        """When its newest summary was sent, on its own clock."""
         self.reader = Reader()
 
 
@@ -109,22 +114,38 @@ class Correspondence:
         self._asked: dict[int, asyncio.Future[Answer]] = {}
         self._done: dict[tuple[str, int, int], tuple[int, Answer]] = {}
         self._alarmed: dict[str, int] = {}
+        self._seen: dict[str, int] = {}
+        """Since when each of the alarms of the last look has been found at every look."""
         self._allowed: dict[str, tuple[float, int]] = {}
         self._senders: dict[str, Sender] = {}
-        self._closed = False
+        self._started = self._closed = False
 
     def start(self) -> None:
+        self._started = True
         self._alarm.set(SOON_S)
 
     def close(self) -> None:
         """What happened last is still told: why this node went is what the others will be asked."""
         self._tell_events()
+        if self._started and not self._closed:
+            self._tell_last()
         self._closed = True
         self._alarm.clear()
         if self._event_timer is not None:
             self._event_timer.cancel()
         for answer in self._asked.values():
             answer.cancel()
+
+    def _tell_last(self) -> None:
+        """How it stands as it goes: without this the others would show its work as running.
+
+        In bully and ring only. Where there is fencing, the last who is known to have run is of use after its end, too.
+        """
+        shot = self.office.snapshot()
+        if not shot.at_most_one:
+            row = row_of(summary_of(shot), shot.now_ms)
+            for name in self.names:
+                self.transport.tell(name, row)
 
     # --- how this node stands -----------------------------------------------------------------------------------------
 
@@ -163,7 +184,12 @@ class Correspondence:
         return row
 
     def _look_for_alarms(self, shot: Snapshot) -> None:
-        for sentence in alarms(shot):
+        found = alarms(shot)
+        self._seen = {sentence: self._seen.get(sentence, shot.now_ms) for sentence in found}
+        for sentence in found:
+            if not shot.at_most_one and shot.now_ms - self._seen[sentence] < STAYS_MS:
+                self._row = []  # looked at again with the next news
+                continue
             last_ms = self._alarmed.get(sentence)
             if last_ms is None or shot.now_ms - last_ms > ALARM_AGAIN_MS:
                 self._alarmed[sentence] = shot.now_ms
@@ -210,12 +236,16 @@ class Correspondence:
         known = self._senders.get(sender)
         if known is None or known.boot != boot:
             known = self._senders[sender] = Sender(boot)
+        sent_ms = sent_in(row)
+        if sent_ms is not None and sent_ms < known.sent_ms:
+            return  # older than what it said itself meanwhile: another node passed it on
         summary, changed = known.reader.summary(row)
         if summary is None:
             return
+        known.sent_ms = sent_ms or 0
         if changed:
             self._row = []  # together with what this node does it may be alarming: looked at when it next tells
-        now_ms, sent_ms = self.clock.now_ms(), sent_in(row)
+        now_ms = self.clock.now_ms()
         delay_ms = 0 if sent_ms is None else known.delays.delay_ms(now_ms, sent_ms)
         self.others[sender] = Heard(summary, boot, now_ms - delay_ms)
 

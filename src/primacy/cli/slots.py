@@ -195,7 +195,10 @@ def bench(
     from primacy.slots.client import number
     from primacy.slots.load import Load, measured
 
-    where = _addresses(load(call.file(config), call.node), (addr,) if addr else ())
+    settings = load(call.file(config), call.node)
+    if not addr:
+        _refuse_http(settings)
+    where = _addresses(settings, (addr,) if addr else ())
     line = b"r" + number(slot) if value is None else b"w" + number(slot) + os.fsencode(value)
     result = asyncio.run(measured(Load(next(iter(where.values())), line + b"\n", connections, depth, seconds)))
     if as_json or call.json:
@@ -223,8 +226,8 @@ def _asked(
     from primacy.slots.client import Client
 
     settings = load(call.file(config), call.node)
-    if settings.slots.protocol == "http" and not addrs:
-        raise UsageError("slots.protocol = http: this client speaks the line protocol; use curl http://HOST:PORT/000")
+    if not addrs:
+        _refuse_http(settings)
     password = _password() if user else ""
     tls = _tls(ca)
     telnet = telnet or (not addrs and settings.slots.protocol == "telnet")
@@ -237,6 +240,11 @@ def _asked(
             return await what(client)
 
     return asyncio.run(run())
+
+
+def _refuse_http(settings: Settings) -> None:
+    if settings.slots.protocol == "http":
+        raise UsageError("slots.protocol = http: this client speaks the line protocol; use curl http://HOST:PORT/000")
 
 
 def _tls(ca: str | None) -> ssl.SSLContext | None:

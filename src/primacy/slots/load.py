@@ -66,6 +66,9 @@ class Asker(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._got += data
+        if self._got.startswith(b"HTTP/"):
+            self._fail(Refused("the server speaks HTTP, and this measures the line protocol: measure it with wrk"))
+            return
         if self._got.count(b"\n") < self.depth:
             return
         if not self.wanted:

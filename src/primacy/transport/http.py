@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import time
 from base64 import b64decode
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -59,6 +60,10 @@ WORDS_S = 0.02
 """What is told within a moment goes together."""
 PEERS_MAX = 4_096
 """Nodes that something is remembered of; whoever is listed is heard again soon."""
+SAY_AGAIN_S = 600.0
+"""Before the same trouble with a node is said again in the log; `status` shows it all the time."""
+STRANGER_S = 60.0
+"""So long the trouble with a node that is not listed is shown, after it was heard."""
 SETTLE_S = 2.0
 """For the last calls of a node that ends: the next leader is told to stand."""
 
@@ -90,6 +95,10 @@ class Peer:
         self.word = b""
         """What it said of itself last."""
         self.trouble = ""
+        self.troubled_s = 0.0
+        """When that was found last."""
+        self.said = ("", 0.0)
+        """Which trouble with it the log told last, and when."""
         self.was_down = False
         """It refused a connection since it was heard: a real node that comes back has forgotten everybody."""
         self.summary = b""
@@ -172,7 +181,17 @@ class HttpTransport:
     @property
     def troubles(self) -> list[Trouble]:
         found = [Trouble(name, peer.trouble) for name, peer in sorted(self.peers.items()) if peer.trouble]
-        return [*self.joining.troubles, *found]
+        listed = [each for each in found if each.node in self.roll]
+        return [*self.joining.troubles, *listed, *self._with_strangers(found)]
+
+    def _with_strangers(self, found: list[Trouble]) -> list[Trouble]:
+        """One that is not listed has no row of its own where this would be shown."""
+        since_s = time.monotonic() - STRANGER_S
+        return [
+            Trouble(self.node, each.sentence)
+            for each in found
+            if each.node not in self.roll and self.peers[each.node].troubled_s > since_s
+        ]
 
     async def start(self, hear: Hear, overhear: Overhear = ignored) -> None:
         """Listens first, and joins afterwards: what is announced meanwhile must not be lost."""
@@ -310,10 +329,33 @@ class HttpTransport:
         """A node of ours spoke, with good credentials."""
         peer = self.peer(said.node)
         peer.boot = said.number("boot")
-        peer.trouble = ""
+        self.trouble(said.node, self._other_file(said))
         word = said.data("word")
         if word:
             self.overheard(said.node, peer.boot, word)
+
+    def trouble(self, node: str, sentence: str) -> None:
+        """What is amiss with a node, or that nothing is; the log has it once, not at every exchange."""
+        peer = self.peer(node)
+        peer.trouble = sentence
+        if not sentence:
+            return
+        peer.troubled_s = now_s = time.monotonic()
+        last, at_s = peer.said
+        if sentence != last or now_s - at_s > SAY_AGAIN_S:
+            peer.said = (sentence, now_s)
+            self.complain(sentence)
+
+    def _other_file(self, said: Said) -> str:
+        """With fixed lists that differ one may lead among some nodes and another among others."""
+        theirs = said.text("config")
+        if not self.joining.plan.fixed or theirs in ("", self.identity.config):
+            return ""
+        unlisted = "" if said.node in self.roll else f" and is not in cluster.manager.nodes of {self.node}"
+        return (
+            f"node {said.node} runs with another file than {self.node} (nodes, times or election differ){unlisted}: "
+            "more than one may lead. Compare primacy check on both, then restart one of them with the same file"
+        )
 
     def overheard(self, node: str, boot: int, word: bytes) -> None:
         """A word, from the node itself or passed on by the leader."""

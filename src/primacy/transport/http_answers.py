@@ -9,6 +9,7 @@ but their status.
 from __future__ import annotations
 
 import binascii
+import time
 from base64 import b64decode
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from primacy.election.messages import (
 )
 from primacy.transport.http_roll import Entry
 from primacy.transport.http_wire import (
+    OPEN,
     WORDS_BYTES_MAX,
     Asked,
     Reply,
@@ -53,11 +55,11 @@ METHODS = {
     "/ring": "POST",
     "/words": "POST",
 }
-OPEN = ("/heartbeat", "/leader")
-"""Without credentials."""
 BAD = Reply(400)
 WORDS_MAX = 64
 HOPS_MAX = 10_000
+SAY_AGAIN_S = 60.0
+"""So often it is said at most that somebody's credentials are wrong."""
 
 
 class Answers:
@@ -65,6 +67,7 @@ class Answers:
 
     def __init__(self, manager: HttpTransport) -> None:
         self.manager = manager
+        self._said_s: float | None = None
 
     async def answer(self, asked: Asked) -> Reply | None:
         """None: not at all, for the link is cut."""
@@ -76,8 +79,7 @@ class Answers:
             return Reply(405)
         allowed = is_allowed(asked.authorization, manager.credentials)
         if not allowed and asked.path not in OPEN:
-            manager.tally.count("credentials")
-            return BAD
+            return self._wrong_credentials(asked)
         said = Said(asked.header if allowed else None)
         if said.is_ours and (refusal := self._stranger(said)) is not None:
             return refusal
@@ -96,6 +98,19 @@ class Answers:
             manager.tally.count("cut")
             return None
         return reply._replace(said=self._header(said, reply.said)) if said.is_ours else reply._replace(said="")
+
+    def _wrong_credentials(self, asked: Asked) -> Reply:
+        """Who it is cannot be believed; that it asks is worth a line, for it may be a node of this very cluster."""
+        self.manager.tally.count("credentials")
+        now_s = time.monotonic()
+        if self._said_s is None or now_s - self._said_s >= SAY_AGAIN_S:
+            self._said_s = now_s
+            self.manager.complain(
+                f"somebody at {asked.remote or '?'} asks with other credentials than this node has. If that is a node "
+                "of this cluster: make cluster.user and cluster.pass, or the secret, the same in both files, then "
+                "restart one of the two"
+            )
+        return BAD
 
     def _header(self, said: Said, more: str) -> str:
         manager = self.manager

@@ -25,7 +25,7 @@ from primacy.election.messages import (
     Unable,
     Won,
 )
-from primacy.transport.http_wire import PROBE, Answer, Said, Silent, as_names, as_text, encoded, id_body
+from primacy.transport.http_wire import OPEN, PROBE, Answer, Said, Silent, as_names, as_text, encoded, id_body
 
 if TYPE_CHECKING:
     from primacy.transport.http import HttpTransport
@@ -160,9 +160,10 @@ class Sending:
             return found
         said = found.said
         if said.is_ours and said.node != to:
-            peer.trouble = (
+            manager.trouble(
+                to,
                 f"node {said.node or '?'} answers at {manager.roll.addr(to)}, where node {to} is listed: it has gone "
-                f"(primacy remove {to}), or two nodes advertise one address"
+                f"(primacy remove {to}), or two nodes advertise one address",
             )
             return Silent(True, peer.trouble)
         if peer.was_down:
@@ -176,13 +177,17 @@ class Sending:
             elif "removed" in said:  # the word of it was lost: a leader, which looks at nobody, would go on for ever
                 manager.joining.heard_list(to, said)
         elif found.status not in (400, 409):
-            peer.boot, peer.trouble = 0, ""
+            peer.boot = 0
+            if path not in OPEN:  # which is answered whatever the credentials are
+                manager.trouble(to, "")
         if found.status == 409:
-            peer.trouble = f"node {to} refuses this node: {found.body.decode('utf-8', 'replace')[:300]}"
+            manager.trouble(to, f"node {to} refuses this node: {found.body.decode('utf-8', 'replace')[:300]}")
         elif found.status == 400 and not said.is_ours and path in ("/election", "/coordinator"):
             manager.tally.count("refused")
-            peer.trouble = (
-                f"node {to} refuses what this node says: cluster.user and cluster.pass, or the secret, are others there"
+            manager.trouble(
+                to,
+                f"node {to} refuses what this node says: cluster.user and cluster.pass, or the secret, are others "
+                "there, so that both may lead. Make them the same in both files, then restart one of the two",
             )
         return found
 

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import resource
+import select
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -25,7 +26,7 @@ from primacy.transport.http_wire import BODY_BYTES_MAX, HEADER, WORDS_BYTES_MAX,
 IDLE_S = 120.0
 """A connection that has asked something stays; Go's pool keeps it for 90 s."""
 FIRST_S = 10.0
-"""For the first whole request of a connection."""
+"""For the head of a request to come, from its first byte; of a connection's first one, from the connection's begin."""
 BODY_S = 5.0
 SWEEP_S = 2.0
 HANDSHAKE_S = 5.0
@@ -35,6 +36,8 @@ WAITING_MAX = 512
 LINE_BYTES_MAX = 8_190
 END_S = 0.3
 ACCEPT_AGAIN_S = 0.1
+SAY_AGAIN_S = 60.0
+"""So often it is said at most that connections cannot be taken."""
 TAKEN_MAX = 64
 """Connections that are taken in one turn of the loop."""
 MUTE_S = 3.0
@@ -55,10 +58,15 @@ class Door:
         self._listening: socket.socket | None = None
         self._tls: ssl.SSLContext | None = None
         self._resting: asyncio.TimerHandle | None = None
+        self._not_taken = 0
+        """Tries to take a connection that failed since it was said last."""
+        self._said_s: float | None = None
         self._making: set[asyncio.Task[Any]] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._since: dict[Any, float] = {}
         """When each connection began, or was last done with a request."""
+        self._begun: dict[Any, float] = {}
+        """When the first byte of a request came whose head is not whole yet."""
         self._busy: dict[Any, int] = {}
         self._new: dict[Any, None] = {}
         """Connections that have asked nothing yet."""
@@ -114,6 +122,7 @@ class Door:
         connection = request.protocol
         self._busy[connection] = self._busy.get(connection, 0) + 1
         self._new.pop(connection, None)
+        self._begun.pop(connection, None)
         try:
             return await self._answered(request)
         finally:
@@ -169,8 +178,10 @@ class Door:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:  # no descriptor is left: a moment's rest, and a quiet connection goes
-                self.complain(f"the manager cannot take a connection: {error.strerror}")
-                self._make_room()
+                if not _is_asked(self._listening):
+                    return  # the last descriptor was enough
+                self._say_full(loop.time(), error)
+                self._make_room(full=True)
                 loop.remove_reader(self._listening)
                 self._resting = loop.call_later(ACCEPT_AGAIN_S, self._watch)
                 return
@@ -178,6 +189,18 @@ class Door:
             task = loop.create_task(self._make(connection))
             self._making.add(task)
             task.add_done_callback(self._making.discard)
+
+    def _say_full(self, now_s: float, error: OSError) -> None:
+        """Ten tries in a second must not be ten lines of the log."""
+        self._not_taken += 1
+        if self._said_s is not None and now_s - self._said_s < SAY_AGAIN_S:
+            return
+        times = f", {self._not_taken} times since it was said last" if self._said_s is not None else ""
+        self.complain(
+            f"the manager cannot take a connection: {error.strerror}{times}; quiet ones are hung up on. If this goes "
+            "on, raise the limit of open files (ulimit -n)"
+        )
+        self._said_s, self._not_taken = now_s, 0
 
     def _watch(self) -> None:
         assert self._listening is not None
@@ -200,12 +223,16 @@ class Door:
         connection: RequestHandler = self._runner.server()
         self._since[connection] = asyncio.get_running_loop().time()
         self._new[connection] = None
-        return connection
+        return _Ear(connection, self._heard)
 
-    def _make_room(self) -> None:
-        """The quietest one goes, one that asked nothing before all others."""
+    def _heard(self, connection: RequestHandler) -> None:
+        if connection in self._since and connection not in self._busy:
+            self._begun.setdefault(connection, asyncio.get_running_loop().time())
+
+    def _make_room(self, *, full: bool = False) -> None:
+        """The quietest one goes, one that asked nothing before all others. `full`: the process has no descriptor."""
         self._forget_closed()
-        if len(self._since) < self._most:
+        if not full and len(self._since) < self._most:
             return
         quiet = [each for each in self._since if each not in self._busy]
         first = next((each for each in quiet if each in self._new), None)
@@ -215,8 +242,7 @@ class Door:
 
     def _hang_up(self, connection: Any) -> None:
         self.hung_up += 1
-        self._since.pop(connection, None)
-        self._new.pop(connection, None)
+        self._forget(connection)
         if connection.transport is not None:
             connection.transport.abort()
 
@@ -226,8 +252,11 @@ class Door:
         for each in [each for each in self._since if each not in alive and each not in self._busy]:
             if each.transport is None and each in self._new and self._is_young(each):
                 continue  # taken in this very turn of the loop, and not made yet
-            self._since.pop(each, None)
-            self._new.pop(each, None)
+            self._forget(each)
+
+    def _forget(self, connection: Any) -> None:
+        for known in (self._since, self._new, self._begun):
+            known.pop(connection, None)
 
     def _is_young(self, connection: Any) -> bool:
         return asyncio.get_running_loop().time() - self._since[connection] < 1.0
@@ -239,10 +268,50 @@ class Door:
         self._forget_closed()
         now_s = asyncio.get_running_loop().time()
         for each, since_s in list(self._since.items()):
-            limit_s = FIRST_S if each in self._new else IDLE_S + SWEEP_S
-            if each not in self._busy and now_s - since_s > limit_s:
+            if each in self._busy:
+                continue
+            if each in self._new:
+                late = now_s - since_s > FIRST_S
+            else:
+                late = now_s - since_s > IDLE_S + SWEEP_S or now_s - self._begun.get(each, now_s) > FIRST_S
+            if late:
                 self._hang_up(each)
         self._sweep_later()
+
+
+class _Ear(asyncio.Protocol):
+    """Passes on what a connection brings, and tells that it brought something: a head that dribbles is not heard of
+    before it is whole."""
+
+    def __init__(self, connection: RequestHandler, heard: Callable[[RequestHandler], None]) -> None:
+        self.connection = connection
+        self.heard = heard
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.connection.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.heard(self.connection)
+        self.connection.data_received(data)
+
+    def eof_received(self) -> None:
+        self.connection.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.connection.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self.connection.pause_writing()
+
+    def resume_writing(self) -> None:
+        self.connection.resume_writing()
+
+
+def _is_asked(listening: socket.socket) -> bool:
+    """Somebody waits to be taken: the kernel says that no descriptor is left before it looks."""
+    look = select.poll()
+    look.register(listening, select.POLLIN)
+    return bool(look.poll(0))
 
 
 async def _body(request: web.BaseRequest, most: int) -> tuple[bytes | None, bool]:

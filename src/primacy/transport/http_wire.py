@@ -33,6 +33,8 @@ PRUNED_MAX = 64
 NUMBER_MAX = 2**53 - 1
 PROBE = "?does-this-node-lead?"
 """Longer than any id may be: removing it changes nothing, and a real node answers 200 only while it leads."""
+OPEN = ("/heartbeat", "/leader")
+"""Asked without credentials."""
 MANAGER_LABEL = b"manager"
 MANAGER_USER = "primacy"
 

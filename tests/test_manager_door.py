@@ -1,0 +1,161 @@
+"""The manager's door by itself: what a stranger can make long, or many, is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import socket
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from primacy.transport import http_server
+from primacy.transport.http_server import Door
+from primacy.transport.http_wire import Asked, Reply
+
+LIMIT_S = 30.0
+REQUEST = b"GET /heartbeat HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+class Guest:
+    """A connection of somebody, made ready before it connects."""
+
+    def __init__(self) -> None:
+        self.socket = socket.socket()
+        self.socket.setblocking(False)
+
+    async def connect(self, door: socket.socket) -> Guest:
+        await asyncio.get_running_loop().sock_connect(self.socket, door.getsockname())
+        return self
+
+    async def send(self, data: bytes) -> None:
+        await asyncio.get_running_loop().sock_sendall(self.socket, data)
+
+    async def read(self) -> bytes:
+        """Empty when the other end hung up."""
+        async with asyncio.timeout(LIMIT_S):
+            try:
+                return await asyncio.get_running_loop().sock_recv(self.socket, 4_096)
+            except ConnectionResetError:
+                return b""
+
+    async def asks(self) -> bool:
+        await self.send(REQUEST)
+        return (await self.read()).startswith(b"HTTP/1.1 200")
+
+
+Scene = Callable[[Door, socket.socket, list[str]], Awaitable[None]]
+
+
+def opened(scene: Scene) -> None:
+    async def answer(asked: Asked) -> Reply:
+        return Reply(200)
+
+    async def whole() -> None:
+        said: list[str] = []
+        door = Door(answer, said.append)
+        listening = socket.create_server(("127.0.0.1", 0))
+        await door.open(listening, None)
+        try:
+            await scene(door, listening, said)
+        finally:
+            await door.close()
+
+    asyncio.run(whole())
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+def test_a_later_request_of_a_connection_has_no_longer_to_come_than_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte of a head came in time for the 120 s of a quiet connection; a whole head has 10 s."""
+    monkeypatch.setattr(http_server, "SWEEP_S", 0.05)
+
+    async def scene(door: Door, listening: socket.socket, said: list[str]) -> None:
+        slow, calm = await Guest().connect(listening), await Guest().connect(listening)
+        assert await slow.asks()
+        assert await calm.asks()
+        assert await slow.asks(), "a second one that comes at once"
+        monkeypatch.setattr(http_server, "FIRST_S", 0.3)
+        await slow.send(REQUEST[:9])
+        assert await slow.read() == b"", "hung up on"
+        assert door.hung_up == 1
+        assert await calm.asks(), "one that is only quiet stays"
+        for each in (slow, calm):
+            each.socket.close()
+
+    opened(scene)
+
+
+class Descriptors:
+    """All that this process may have are in use."""
+
+    def __init__(self) -> None:
+        self.limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.held = [os.open(os.devnull, os.O_RDONLY)]
+
+    def use_up(self) -> None:
+        most = max(int(name) for name in os.listdir("/proc/self/fd")) + 8
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, self.limits[1]))
+        while True:
+            try:
+                self.held.append(os.dup(self.held[0]))
+            except OSError:
+                return
+
+    def give_back(self, count: int) -> None:
+        for _ in range(count):
+            os.close(self.held.pop())
+
+    def end(self) -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, self.limits)
+        self.give_back(len(self.held))
+
+
+def test_without_descriptors_a_quiet_connection_goes_and_the_log_stays_short() -> None:
+    async def scene(door: Door, listening: socket.socket, said: list[str]) -> None:
+        first, second, third = Guest(), Guest(), Guest()
+        left = Descriptors()
+        try:
+            left.use_up()
+            await first.connect(listening)
+            await first.send(REQUEST)
+            await until(lambda: door._not_taken >= 3)
+            assert len(said) == 1, "not a line for each try"
+            assert "raise the limit of open files" in said[0]
+            left.give_back(1)
+            assert (await first.read()).startswith(b"HTTP/1.1 200")
+            await second.connect(listening)
+            assert await second.asks(), "the quiet one made room"
+            assert await first.read() == b""
+            await third.connect(listening)
+            assert await third.asks()
+            assert door.hung_up == 2
+            assert len(said) == 1
+        finally:
+            left.end()
+            for each in (first, second, third):
+                each.socket.close()
+
+    opened(scene)
+
+
+def test_after_a_minute_it_is_said_again_with_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "SAY_AGAIN_S", 0.3)
+
+    async def scene(door: Door, listening: socket.socket, said: list[str]) -> None:
+        guest, left = Guest(), Descriptors()
+        try:
+            left.use_up()
+            await guest.connect(listening)
+            await until(lambda: len(said) >= 2)
+            assert " times since it was said last" in said[1]
+        finally:
+            left.end()
+            guest.socket.close()
+
+    opened(scene)
