@@ -9,10 +9,13 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from primacy.election.guarantees import OF, Guarantees
-from primacy.election.own import Pluggable, wrong_with
 from primacy.errors import UsageError
+
+if TYPE_CHECKING:
+    from primacy.election.own import Pluggable
 
 
 def is_own(strategy: str) -> bool:
@@ -26,6 +29,8 @@ def promise_of(strategy: str, folder: str = "") -> Guarantees:
 
 def own_strategy(strategy: str, folder: str = "") -> type[Pluggable]:
     """The class of this name. `folder`: of the settings. Raises `UsageError` with what is wrong with it."""
+    from primacy.election.own import wrong_with  # loaded by those only who have one
+
     home, _, name = strategy.partition(":")
     for place in (os.getcwd(), os.path.abspath(folder or ".")):
         if place not in sys.path:

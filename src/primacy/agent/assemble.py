@@ -12,15 +12,13 @@ import secrets
 from collections.abc import Callable
 from random import Random
 
-from primacy.agent.managed import is_ranked, refuse_ranked
-from primacy.agent.owned import refuse_own
 from primacy.election.guarantees import Guarantees
 from primacy.election.lease import LeaseOptions, LeaseStrategy
 from primacy.election.model import Kind, Member, Membership, Seat
 from primacy.election.raft import RaftOptions, RaftStrategy
 from primacy.errors import Unsafe, UsageError
 from primacy.node.ballot import Memory
-from primacy.settings import config_hash, has_peers, membership_rows, timing_of
+from primacy.settings import config_hash, has_peers, is_ranked, membership_rows, timing_of
 from primacy.settings.loading import host_name
 from primacy.settings.schema import Settings
 from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, Timing
@@ -51,9 +49,13 @@ def refuse_node(settings: Settings) -> None:
         _refuse_lease(settings)
         return
     if is_ranked(settings):
+        from primacy.agent.managed import refuse_ranked  # loaded by those nodes only that need it, here and below
+
         refuse_ranked(settings)
         return
     if is_own(strategy):
+        from primacy.agent.owned import refuse_own
+
         refuse_own(settings)
     if len(settings.cluster.manager.nodes) > 1:
         _refuse_cluster(settings)

@@ -18,7 +18,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
-from primacy.agent.managed import Keep, is_ranked, manager_of, rank_of, ranked_seat
+from primacy.agent.managed import Keep, manager_of, rank_of, ranked_seat
 from primacy.election.events import Event
 from primacy.election.inputs import Input, Shutdown, Started, WorkGone, WorkStarted
 from primacy.election.messages import Release
@@ -28,6 +28,7 @@ from primacy.errors import Refused, UsageError
 from primacy.node.ballot import Memory
 from primacy.node.clock import Clock, SystemClock
 from primacy.node.driver import Driver
+from primacy.settings import is_ranked
 from primacy.settings.schema import Settings
 from primacy.transport.http_roll import Entry
 

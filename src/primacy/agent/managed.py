@@ -54,11 +54,6 @@ STRATEGIES: dict[str, type[RankStrategy]] = {"bully": BullyStrategy, "ring": Rin
 Keep = Callable[[dict[str, Any]], None]
 
 
-def is_ranked(settings: Settings) -> bool:
-    """The strategy is one of those that speak through the manager."""
-    return settings.election.strategy in STRATEGIES
-
-
 def rank_times(settings: Settings) -> RankTiming:
     timing = timing_of(settings)
     assert isinstance(timing, RankTiming), "a strategy that holds something"

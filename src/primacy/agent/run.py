@@ -12,7 +12,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primacy.agent.asked import Asked, take_turn
 from primacy.agent.assemble import (
@@ -33,11 +33,9 @@ from primacy.agent.duty import Duty, HostedDuty, Nothing, Performer, Spans
 from primacy.agent.gatekeeper import GateKeeper
 from primacy.agent.lease_file import LeaseFile, lease_folder
 from primacy.agent.log import Level, Log
-from primacy.agent.managed import is_ranked, keeper, manager_of, rank_of, ranked_seat, recalled, where
 from primacy.agent.memory import gather
 from primacy.agent.meter import Meter, MeteredDurable
 from primacy.agent.notify import Notifier
-from primacy.agent.owned import KEPT, own_of
 from primacy.agent.page import Page
 from primacy.agent.process_duty import ProcessDuty
 from primacy.agent.renewed import RenewedWork
@@ -48,12 +46,10 @@ from primacy.control import Approve, Heard, MonitorSays, Order, Remove, Snapshot
 from primacy.control.orders import carry_out
 from primacy.control.post import Happened as Told
 from primacy.election.events import Code, Event, sentence
-from primacy.election.follow import RankStrategy
 from primacy.election.inputs import Input, Pause, Resume, Shutdown, Started
 from primacy.election.lease import LeaseStrategy
 from primacy.election.messages import Release
 from primacy.election.model import Role, Seat, View
-from primacy.election.own import Plugged
 from primacy.election.raft import RaftStrategy
 from primacy.election.store import holder_id
 from primacy.errors import CannotHere, InUse, Unsafe
@@ -63,14 +59,19 @@ from primacy.node.clock import Clock, SystemClock
 from primacy.node.driver import Driver
 from primacy.node.folder import Folder
 from primacy.node.lock import AgentLock, RunLock
+from primacy.settings import is_ranked
 from primacy.settings.schema import Settings
-from primacy.slots.host import names_no_host, reached
 from primacy.strategies import is_own
 from primacy.transport import ReadyDatagram, Transport
-from primacy.transport.http import HttpTransport
 from primacy.watchdog.containment import containment_sentence
 from primacy.watchdog.gate import Gate, Rule
 from primacy.watchdog.machine import Note, Policy, Restart, State, Watchdog
+
+if TYPE_CHECKING:  # each is loaded by those nodes only that need it: a start is short, and an idle node small
+    from primacy.election.follow import RankStrategy
+    from primacy.election.own import Plugged
+    from primacy.transport.http import HttpTransport
+    from primacy.transport.http_roll import Entry
 
 TOKENS = "tokens"
 """In the state folder, beside `ballot`: the largest token that a lease has shown."""
@@ -149,9 +150,11 @@ class Agent:
         self.asked = asked
         self.folder = folder
         self.promise = promised(settings)
-        ranked = is_ranked(settings)
-        self.remembered = recalled(settings, folder) if ranked else ()
-        seat = ranked_seat(settings, self.remembered) if ranked else seat_of(settings)
+        self.ranked: RankStrategy | None = None
+        self.manager: HttpTransport | None = None
+        """Of bully and ring: the strategy, and what its nodes speak through."""
+        self.remembered: tuple[Entry, ...] = ()
+        seat = self._seat()
         self.node = seat.node
         self.alone = is_alone(settings)
         if not self.alone:
@@ -198,12 +201,23 @@ class Agent:
         self.exit_code = 0
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
+    def _seat(self) -> Seat:
+        if not is_ranked(self.settings):
+            return seat_of(self.settings)
+        from primacy.agent.managed import ranked_seat, recalled
+
+        self.remembered = recalled(self.settings, self.folder)
+        return ranked_seat(self.settings, self.remembered)
+
     def _transport(self, seat: Seat) -> Transport | None:
-        if not isinstance(self.strategy, RankStrategy):
+        if self.ranked is None:
             return transport_of(self.settings, seat, self.complain)
+        from primacy.agent.managed import keeper, manager_of
+
         keep = keeper(self.folder, self.complain)
         manager = manager_of(self.settings, seat, self.clock, self.complain, self.remembered, keep)
         manager.give, manager.view = self.tell, self.view
+        self.manager = manager
         return manager
 
     def _assemble(self, seat: Seat) -> FileDurable:
@@ -217,6 +231,8 @@ class Agent:
         self.strategy: RaftStrategy | LeaseStrategy | RankStrategy | Plugged
         self.stored: Stored | None = None
         if is_own(settings.election.strategy):
+            from primacy.agent.owned import KEPT, own_of
+
             kept = FileDurable(folder, KEPT)
             memory = kept.load()
             if memory.lost:
@@ -225,7 +241,9 @@ class Agent:
             self.strategy = own_of(settings, seat, memory, known, self.clock.now_ms())
             return kept
         if is_ranked(settings):
-            self.strategy = rank_of(settings, seat, self.remembered)
+            from primacy.agent.managed import rank_of
+
+            self.strategy = self.ranked = rank_of(settings, seat, self.remembered)
             return ballot
         if settings.election.strategy != "lease":
             known = seen.ballot.token_max if seen.ballot is not None else 0
@@ -317,9 +335,9 @@ class Agent:
             self.correspondence.close()
         if self.renewed is not None:
             self.renewed.end()
-        if isinstance(self.transport, HttpTransport):
-            await self.transport.settle()
-            await self.transport.aclose()
+        if self.manager is not None:
+            await self.manager.settle()
+            await self.manager.aclose()
         elif self.transport is not None:
             self.transport.close()
         await self.page.close()
@@ -507,20 +525,21 @@ class Agent:
 
     def names(self) -> tuple[str, ...]:
         """The nodes as they are listed now."""
-        strategy = self.strategy
-        listed = strategy.membership if isinstance(strategy, RankStrategy) else strategy.seat.membership
+        listed = self.ranked.membership if self.ranked is not None else self.strategy.seat.membership
         return listed.ids
 
     def listed(self) -> tuple[tuple[str, str, str], ...]:
         """Id, kind and address of each node of a list that grows by joining; of a fixed one the settings know it."""
-        if not isinstance(self.strategy, RankStrategy) or not isinstance(self.transport, HttpTransport):
+        if self.ranked is None or self.manager is None:
             return ()
-        kinds = {member.id: str(member.kind) for member in self.strategy.membership.members}
-        return tuple((e.node, kinds.get(e.node, "voter"), e.addr) for e in self.transport.roll.listed)
+        kinds = {member.id: str(member.kind) for member in self.ranked.membership.members}
+        return tuple((e.node, kinds.get(e.node, "voter"), e.addr) for e in self.manager.roll.listed)
 
     def _where(self) -> str:
-        if isinstance(self.transport, HttpTransport):
-            return where(self.settings, self.transport)
+        if self.manager is not None:
+            from primacy.agent.managed import where
+
+            return where(self.settings, self.manager)
         return addresses(self.settings, self.node)
 
     def role(self) -> Role:
@@ -577,8 +596,10 @@ class Agent:
         """Where the slots of another node are: as it said itself, or by the file that all have; empty if unknown."""
         if not node:
             return ""
-        if isinstance(self.transport, HttpTransport):
-            others = self.transport.roll.others
+        from primacy.slots.host import names_no_host, reached
+
+        if self.manager is not None:
+            others = self.manager.roll.others
             return next((reached(each.data, each.addr) for each in others if each.node == node), "")
         listed = self.settings.cluster.manager.nodes.get(node)
         listens = self.settings.slots.addr
@@ -655,8 +676,8 @@ class Agent:
             self.gate.approve(given.term, given.by)
             return
         if isinstance(given, Remove):
-            assert isinstance(self.transport, HttpTransport), "a fixed list, and a node removed from it"
-            self.transport.joining.remove(given.node)
+            assert self.manager is not None, "a fixed list, and a node removed from it"
+            self.manager.joining.remove(given.node)
             return
         self.driver.give(given)
         if isinstance(given, Pause):

@@ -148,7 +148,7 @@ def acting(state: dict[str, Any]) -> str:
     if len(acts) > 1:
         return click.style(f"{' and '.join(acts)} BOTH CLAIM {work.upper()}", fg="red", bold=True)
     if not acts and state["strategy"] == "lease" and state["leader"] not in (None, state["node"]):
-        return f"node {state['leader']} holds the lease; whether {work} runs, primacy status says there"
+        return f"node {state['leader']} holds the lease; whether its {work[4:]} runs, primacy status says there"
     if not acts:
         return f"{work} runs nowhere"
     duty = next(row["duty"] for row in state["rows"] if row["node"] == acts[0])

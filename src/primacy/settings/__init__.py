@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from primacy.settings.canonical import config_hash
     from primacy.settings.loading import (
         has_peers,
+        is_ranked,
         load,
         membership_rows,
         of_mapping,
@@ -26,6 +27,7 @@ __all__ = [
     "Settings",
     "config_hash",
     "has_peers",
+    "is_ranked",
     "load",
     "membership_rows",
     "of_mapping",
@@ -38,6 +40,7 @@ _HOME = {
     "Settings": "schema",
     "config_hash": "canonical",
     "has_peers": "loading",
+    "is_ranked": "loading",
     "load": "loading",
     "membership_rows": "loading",
     "of_mapping": "loading",

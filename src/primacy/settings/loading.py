@@ -113,6 +113,11 @@ def store_url(settings: Settings) -> str:
     return url
 
 
+def is_ranked(settings: Settings) -> bool:
+    """The strategy is one of those that speak through the HTTP manager."""
+    return settings.election.strategy in ("bully", "ring")
+
+
 def has_peers(settings: Settings) -> bool:
     """Whether this node speaks to others: several are listed; on a lease, where they need not, there is a secret."""
     several = len(settings.cluster.manager.nodes) > 1
