@@ -1,6 +1,5 @@
 """`make proof PART=manager`: the manager's long counts. A thousand idle and fifty slow connections while leaders are
-killed, twenty nodes that join at once, a minute of random bytes, and the scenarios several times over: beside doubles,
-and with ring."""
+killed, a minute of random bytes, and the scenarios several times over: beside doubles, and with ring."""
 
 from __future__ import annotations
 
