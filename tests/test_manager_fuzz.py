@@ -5,14 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
+from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 from tests.managed import PASSWORD, USER, Nodes
 
+from primacy.agent.cluster import ManagedCluster
+from primacy.transport.http_join import HELD_MAX
 from primacy.transport.http_wire import Credentials
 
-SPAN_S = {"quick": 2.0, "proof": 60.0}.get(os.environ.get("PRIMACY_SIZE", ""), 6.0)
+SPAN_S = {"quick": 2.0, "proof": 60.0}.get(os.environ.get("PRIMACY_SIZE", ""), 10.0)
 ASKED_LEAST = 30
+GROWTH_KIB_MAX = 48 * 1_024
+"""Of the whole process, tests included."""
 GOOD = Credentials(USER, PASSWORD).header
 PATHS = ("/join", "/remove", "/election", "/coordinator", "/heartbeat", "/members", "/ring", "/words", "/leader", "/x")
 BODIES = (
@@ -68,6 +75,44 @@ async def pestered(port: int, chance: Random, until_s: float) -> int:
     return asked
 
 
+class Size(NamedTuple):
+    """What could grow, at one moment."""
+
+    tasks: int
+    connections: int
+    kib: int
+
+
+SIZES: list[Size] = []
+
+
+def connections_of(node: ManagedCluster) -> int:
+    """Those that are open; the door's own count forgets closed ones every two seconds."""
+    runner = node.manager.door._runner
+    assert runner is not None
+    assert runner.server is not None
+    return len(runner.server.connections)
+
+
+async def measured(nodes: Nodes) -> None:
+    SIZES.clear()
+    while True:
+        connections = sum(connections_of(node) for node in nodes.up.values())
+        kib = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() // 1_024
+        SIZES.append(Size(len(asyncio.all_tasks()), connections, kib))
+        await asyncio.sleep(0.1)
+
+
+def bounded(sizes: list[Size]) -> None:
+    """Tellers of echoes are kept waiting, two managers' at the most; the first fifth of the time fills what is kept."""
+    first = sizes[len(sizes) // 5]
+    most = Size(*map(max, zip(*sizes, strict=True)))
+    print(f"at first {first}, at most {most}, in the end {sizes[-1]}")
+    assert most.tasks <= 2 * 2 * HELD_MAX + 100
+    assert most.connections <= 2 * HELD_MAX + 200
+    assert sizes[-1].kib - first.kib <= GROWTH_KIB_MAX
+
+
 def test_random_bytes_and_mutated_requests_do_no_harm() -> None:
     async def whole() -> None:
         async with Nodes() as nodes:
@@ -77,8 +122,13 @@ def test_random_bytes_and_mutated_requests_do_no_harm() -> None:
             await nodes.start("c", ["a"], election=calm)
             await nodes.leads("a")
             until_s = asyncio.get_running_loop().time() + SPAN_S
+            measuring = asyncio.create_task(measured(nodes))
             guests = (pestered(nodes.port(name), Random(seed), until_s) for seed, name in enumerate("acac"))
             assert sum(await asyncio.gather(*guests)) >= 4 * ASKED_LEAST
+            measuring.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await measuring
+            bounded(SIZES)
             assert not [line for line in nodes.said if "fault" in line], nodes.said
             for node in nodes.up.values():
                 assert len(node.manager.roll.entries) <= 64
