@@ -122,7 +122,8 @@ def forged(to: str, boot: int, secret: bytes, crowd: Crowd) -> dict[str, list[by
     usual = seals.LAYOUT
     try:
         seals.LAYOUT = 77
-        tomorrow = [traitor.sealed(Sort.MESSAGE, to, boot, each) for each in payloads]
+        newer = Seal("crowd", "main", pretended, 9, (secret,))
+        tomorrow = [newer.sealed(Sort.MESSAGE, to, boot, each) for each in payloads]
     finally:
         seals.LAYOUT = usual
     return {
