@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,6 +49,18 @@ class LeaseCrowd(Crowd):
             self.until(look, "one that runs")
             time.sleep(2 * FRESH_NS / 1e9)
         return self.acting()
+
+    def is_locked(self) -> bool:
+        """Somebody reads or writes the file now; a server is never locked by one that stands still."""
+        if not self.url.startswith("sqlite:///"):
+            return False
+        with contextlib.closing(sqlite3.connect(self.url.removeprefix("sqlite:///"), timeout=0)) as connection:
+            try:
+                connection.execute("BEGIN EXCLUSIVE")
+                connection.rollback()
+            except sqlite3.OperationalError:
+                return True
+        return False
 
     def row(self, lease: str = "main") -> Row:
         """As it stands in the store."""

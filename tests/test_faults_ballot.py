@@ -156,9 +156,11 @@ def voter(tmp_path: Path) -> Iterator[Voter]:
 class Traced:
     """strace at a running node, with one fault."""
 
-    def __init__(self, node: Node, fault: str) -> None:
+    def __init__(self, node: Node, fault: str, path: Path | None = None) -> None:
+        """`path`: only calls that concern this file; a node also writes to its log, its guard and its loop."""
         log = node.log.with_suffix(".strace")
         call = ["strace", "-qq", "-o", str(log), "-p", str(node.pid), "-e", f"trace={fault.partition(':')[0]}"]
+        call += ["-P", str(path)] if path is not None else []
         self.log = log
         self.process = subprocess.Popen([*call, "-e", f"inject={fault}"], stderr=subprocess.PIPE)
         until(lambda: re.search(r"TracerPid:\t[1-9]", Path(f"/proc/{node.pid}/status").read_text()), "strace")
@@ -215,7 +217,7 @@ def test_F31_F33_a_disk_that_refuses_gets_no_vote_out_of_the_node(voter: Voter) 
 def test_F32_F36_a_write_that_lies_leaves_no_memory_and_never_a_second_vote(voter: Voter) -> None:
     """It says ten bytes and takes none, so that the ballot is torn: b is mute after its next start, and says why."""
     voter.awake()
-    with Traced(voter.node, "write:retval=10:when=1"):
+    with Traced(voter.node, "write:retval=10:when=1", voter.where / "ballot.new"):
         assert voter.ask(voter.a) is True
     voter.restart()
     assert "cannot be trusted" in voter.node.text
