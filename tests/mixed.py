@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tests.ghoti_double import Double
-from tests.managed import PASSWORD, USER, Nodes
+from tests.managed import LIMIT_S, PASSWORD, USER, Nodes
 
 
 def played(scene: Callable[[Mixed], Awaitable[None]], pace: float = 0.15) -> None:
@@ -95,6 +95,34 @@ class Mixed(Nodes):
 
         found: str = await self.until(holds, f"one leader for {for_s} s")
         return found
+
+    def lists_are_true(self) -> bool:
+        """Every double knows every other node that lives, at the address where it is."""
+        living = (*self.up, *self.doubles)
+        return all(
+            each.peers.get(name) == f"127.0.0.1:{self.port(name)}"
+            for each in self.doubles.values()
+            for name in living
+            if name != each.node
+        )
+
+    async def calmed(self, for_s: float = 1.0) -> None:
+        """Waits until no double was told of a join for a while (this loop had its turns in it), and all lists are true.
+
+        Of three doubles one word may stay under way, which is kept waiting for 15 s and more at every turn.
+        """
+        loop = asyncio.get_running_loop()
+        since_s, turns, last = loop.time(), 0, -1
+
+        def holds() -> bool:
+            nonlocal since_s, turns, last
+            joins = sum(each.heard["/join"] for each in self.doubles.values())
+            if joins != last or not self.lists_are_true():
+                since_s, turns, last = loop.time(), 0, joins
+            turns += 1
+            return loop.time() - since_s >= for_s and turns > 30
+
+        await self.until(holds, "the storm of joins is over", 2 * LIMIT_S)
 
     def story(self) -> str:
         doubles = {name: (each.leader, dict(each.heard)) for name, each in self.doubles.items()}

@@ -165,6 +165,8 @@ class Answers:
         if not isinstance(answer, Alive):
             return Reply(503)
         leader = answer.leader or ""
+        if not said.is_ours and leader not in ("", manager.node):
+            manager.sending.set_right(leader)
         more = manager.said(leader=leader, epoch=answer.epoch)
         return Reply(200 if answer.able and not manager.joining.is_outside else 503, said=more)
 
@@ -231,6 +233,8 @@ class Answers:
         addr = address_of(body.get("addr", ""), "" if is_told else asked.remote)
         if addr is None:
             return BAD
+        if not said.is_ours:
+            manager.joining.calming.heard()
         if node == manager.node:
             return self._joined() if addr == manager.identity.addr else BAD
         if manager.joining.is_ending or manager.joining.is_outside:
@@ -238,6 +242,8 @@ class Answers:
         entry = self._entry(node, addr, said, is_told=is_told)
         if not manager.joining.may_join(entry, said):
             return BAD
+        if not said.is_ours and manager.joining.calming.is_bent(entry):
+            return self._joined()
         known = manager.roll.entries.get(node)
         if known is not None and known.gone and not is_told and said.is_ours and known.started_ms == entry.started_ms:
             sentence = f"node {node} was removed from the cluster; restart it to join again"
@@ -248,7 +254,7 @@ class Answers:
         if manager.roll.take(entry):
             manager.list_changed()
             if not is_told:
-                manager.joining.tell_on(entry)
+                manager.joining.tell_on(entry, known)
         return self._joined()
 
     def _entry(self, node: str, addr: str, said: Said, *, is_told: bool) -> Entry:

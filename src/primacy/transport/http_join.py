@@ -22,10 +22,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from primacy.election.messages import Alive, Origin
 from primacy.errors import NotReached
 from primacy.transport import Trouble
+from primacy.transport.http_calm import Calming
 from primacy.transport.http_roll import HEARSAY, Entry, kept
 from primacy.transport.http_wire import (
     Answer,
     Said,
+    Silent,
     address_of,
     id_body,
     is_id,
@@ -48,6 +50,8 @@ SAY_AGAIN_S = 60.0
 REFRESH_LOOKS = 8
 FETCH_S = 2.0
 TELL_S = 5.0
+TELL_AGAIN_S = (0.1, 0.4, 1.0, 3.0, 10.0)
+"""Between tries to tell a real node that does not listen yet."""
 TELLS_MAX = 16
 """Nodes that are told on at one time."""
 PUSHED_MAX = 32
@@ -99,6 +103,7 @@ class Joining:
         self._keeping: asyncio.TimerHandle | None = None
         self._echoes: dict[tuple[str, str], deque[float]] = {}
         self._held = 0
+        self.calming = Calming(manager, Random(plan.seed))
 
     @property
     def troubles(self) -> list[Trouble]:
@@ -213,14 +218,16 @@ class Joining:
         for name, said_addr in answer.peers.items():
             dialled = addr.rpartition(":")[0].removeprefix("[").removesuffix("]")
             good = address_of(said_addr, dialled if said_addr != addr else "")
-            if not is_id(name) or good is None:
+            if not is_id(name) or good in (None, manager.identity.addr):
                 continue
             node = node or (name if good == addr else "")
             if name != manager.node and name not in manager.roll:
                 manager.roll.take(Entry(name, good, manager.roll.next_stamp(name, HEARSAY)))
         self.is_outside = False
         manager.list_changed()
-        if found.said.is_ours and node:
+        if not found.said.is_ours:
+            self.calming.at_once()
+        elif node:
             await self._fetch(node)
         self._tell_who_leads(node, answer.leader)
         return ""
@@ -241,7 +248,9 @@ class Joining:
         addr = manager.roll.addr(to)
         body = join_body(manager.node, manager.identity.addr)
         if addr and to not in manager.links.dumb_to:
-            await manager.calls.call("POST", addr, "/join", body, manager.header(to), JOIN_S)
+            found = await manager.calls.call("POST", addr, "/join", body, manager.header(to), JOIN_S)
+            if isinstance(found, Answer) and not found.said.is_ours:
+                self.calming.at_once()
 
     def meet(self, said: Said) -> None:
         """A node of ours that is not listed leads somewhere: two clusters met."""
@@ -280,19 +289,30 @@ class Joining:
             times.popleft()
         if len(self._echoes) > 256:
             self._echoes.clear()
-        if len(times) > max(STORM_LEAST, len(self.manager.roll.others)) and self._held < HELD_MAX:
+        may_wait = self.calming.echoed(self._held)
+        if may_wait and len(times) > max(STORM_LEAST, len(self.manager.roll.others)) and self._held < HELD_MAX:
             self._held += 1
             self.manager.tally.count("echoes_held")
             try:
-                await asyncio.sleep(HELD_S * (0.5 + self._random.random()))
+                await self.calming.wait(HELD_S * (0.5 + self._random.random()))
             finally:
                 self._held -= 1
 
-    def tell_on(self, entry: Entry) -> None:
-        """To all others, once."""
+    def tell_on(self, entry: Entry, known: Entry | None) -> None:
+        """To all others, once. Real nodes read id and address only, and need not hear what they know."""
+        is_news = known is None or known.gone or known.addr != entry.addr
         for other in self.manager.roll.others:
-            if other.node != entry.node:
-                self.manager.spawn(self._tell(other.node, entry))
+            if other.node != entry.node and (is_news or self.manager.peer(other.node).boot):
+                self.manager.spawn(self._tell_until_heard(other.node, entry))
+
+    async def _tell_until_heard(self, to: str, entry: Entry) -> None:
+        """A real node joins before it listens, and never asks: what it misses in between it would never know."""
+        for pause_s in TELL_AGAIN_S:
+            if not await self._tell(to, entry) or self.manager.peer(to).boot:
+                return
+            await asyncio.sleep(pause_s)
+            if self.manager.roll.entries.get(entry.node) != entry:
+                return
 
     def remove(self, node: str) -> None:
         """The leader takes a node off the list, and tells those of ours; a real node cannot be told."""
@@ -306,14 +326,17 @@ class Joining:
         manager.roll.take(entry)
         manager.list_changed()
         for name in targets:
-            manager.spawn(self._tell(name, entry, addr if name == node else ""))
+            manager.spawn(self._tell_once(name, entry, addr if name == node else ""))
 
-    async def _tell(self, to: str, entry: Entry, addr: str = "") -> None:
-        """One entry to one node, as seed 000 says it, with the rest of it in the header."""
+    async def _tell_once(self, to: str, entry: Entry, addr: str) -> None:
+        await self._tell(to, entry, addr)
+
+    async def _tell(self, to: str, entry: Entry, addr: str = "") -> bool:
+        """One entry to one node, as seed 000 says it, with the rest of it in the header. True: nobody listens there."""
         manager = self.manager
         addr = addr or manager.roll.addr(to)
         if not addr or to in manager.links.dumb_to:
-            return
+            return False
         more: dict[str, str | int] = {
             "stamp": entry.stamp,
             "of_data": entry.data,
@@ -323,7 +346,8 @@ class Joining:
         path, body = ("/remove", id_body(entry.node)) if entry.gone else ("/join", join_body(entry.node, entry.addr))
         async with self._telling:
             manager.tally.count(f"sent{path}")
-            await manager.calls.call("POST", addr, path, body, manager.header(to, **more), TELL_S)
+            found = await manager.calls.call("POST", addr, path, body, manager.header(to, **more), TELL_S)
+        return isinstance(found, Silent) and found.refused
 
     def looked_at(self, node: str, said: Said) -> None:
         """A look was answered by a node of ours."""

@@ -34,6 +34,9 @@ WORDS_LIMIT_S = 2.0
 ANNOUNCE_LEAST_S = 1.0
 """For an announcement to arrive: it is repeated, and nobody waits for its answer."""
 
+SET_RIGHT_S = 1.0
+"""So often at most real nodes are told for another one that it leads."""
+
 
 class Sending:
     """One node's side of speaking."""
@@ -41,6 +44,7 @@ class Sending:
     def __init__(self, manager: HttpTransport) -> None:
         self.manager = manager
         self._under_way: dict[tuple[str, str], int] = {}
+        self._set_right_s = -SET_RIGHT_S
 
     def begin(self, to: str, message: Message) -> None:
         match message:
@@ -97,6 +101,22 @@ class Sending:
         """Real nodes take the word for an announcement, and the successor among them for its own victory."""
         limit_s = max(ANNOUNCE_LEAST_S, self.manager.timing.answer_ms / 1_000)
         await self._ask("POST", to, "/coordinator", id_body(successor), limit_s, handover=1)
+
+    def set_right(self, leader: str) -> None:
+        """One that is not ours looks at this node, which does not lead: only followers look, and only at their leader.
+
+        It would go on so for ever, as long as this node lives. A leader of ours tells it at the next beat; a real one
+        says that it leads once and never again, so that it is said for it. Whoever looks says no name: all are told.
+        """
+        manager = self.manager
+        now_s = asyncio.get_running_loop().time()
+        is_real = leader in manager.roll and not manager.peer(leader).boot
+        if not is_real or now_s < self._set_right_s + SET_RIGHT_S:
+            return
+        self._set_right_s = now_s
+        for other in manager.roll.others:
+            if other.node != leader and not manager.peer(other.node).boot and other.node not in manager.links.dumb_to:
+                self.call(other.node, "/handover", self._hand_over(other.node, leader))
 
     async def _look(self, to: str, number: int) -> None:
         limit_s = self.manager.timing.answer_ms / 1_000
@@ -156,7 +176,9 @@ class Sending:
         manager, peer = self.manager, self.manager.peer(to)
         if isinstance(found, Silent):
             manager.tally.count("unanswered")
-            peer.was_down |= found.refused
+            if found.refused and not peer.was_down:
+                peer.was_down = True
+                manager.joining.calming.lost(to)
             return found
         said = found.said
         if said.is_ours and said.node != to:

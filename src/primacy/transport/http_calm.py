@@ -1,0 +1,248 @@
+"""How a node of ours ends the storm of joins that real nodes of the first version keep up among themselves.
+
+Such a node passes every join on to all that it lists but the one who joined, known or not, and reads no answer. Two of
+them send a join to and fro for ever, of three each doubles it, and the node it is about is never told. No answer ends
+that; but an entry of their lists can be overwritten by a join. So for a moment each of them is told that the others are
+to be found at *our* address (nothing is passed on here, hence every join ends at this node), until nothing comes any
+more; then the true addresses are told again, in an order in which the tellings die out.
+
+With two of them nothing is left over. With three, the last entry to be put right closes a circle of two, and one word
+may stay under way; it passes this node at every turn, which keeps it waiting (`http_join.py`).
+
+Meanwhile (about half a second) this node answers for them: it lives, and called to an election it begins one, which
+asks the true ones. Only nodes that prove to be of the first version are treated so: they alone answer an unknown path
+with 200 and nothing, and `/leader` is unknown to them. Later ones pass on what is new, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from primacy.transport.http_wire import Answer, Silent, join_body
+
+if TYPE_CHECKING:
+    from primacy.transport.http import HttpTransport
+    from primacy.transport.http_roll import Entry
+
+PROBE_S = 2.0
+TOLD_S = 5.0
+"""For one answer: nodes in a storm are slow."""
+QUIET_S = 0.25
+"""Nothing was told for so long: the storm has run dry."""
+PAUSE_S = 0.05
+"""Between two addresses that are put right: what the one sets off has ended when the other follows."""
+DRAIN_S = 0.75
+"""Then the lists are bent again: a word that was under way may have undone it."""
+ROUNDS_MAX = 12
+NODES_MOST = 3
+"""With four of them, what is put right last goes on to three, which double it: only waiting helps there."""
+TRIES_MAX = 5
+AGAIN_S = 3.0
+"""Before this node does it again, or after another of ours did it."""
+TURN_S = 0.3
+"""Up to so long it waits before, so that of several of ours one does it."""
+BURST = 20
+"""Known joins within a second, from nodes that are not ours: a storm, whatever is kept waiting."""
+HELD_MOST = 12
+"""Tellers that are kept waiting; one word between two nodes has as many only once in four thousand times."""
+
+
+class Word(NamedTuple):
+    """A join to be told: at this address, that `node` is at `addr`."""
+
+    at: str
+    node: str
+    addr: str
+
+
+def bent(nodes: Sequence[tuple[str, str]], here: str) -> list[Word]:
+    """Each of these nodes, given as (id, address), is to look for all others at `here`."""
+    return [Word(at, node, here) for name, at in nodes for node, _ in nodes if node != name]
+
+
+def mended(nodes: Sequence[tuple[str, str]]) -> list[Word]:
+    """The true addresses, one after the other.
+
+    A node is told of those behind it first and of those before it last, so that whoever passes the word on still has
+    the circle open. What closes it for good is the last word of all: one circle of two for three nodes, none for two.
+    """
+    words = []
+    for place, (_, at) in enumerate(nodes):
+        turned = (*nodes[place + 1 :], *nodes[:place])
+        words += [Word(at, node, addr) for node, addr in turned]
+    return words
+
+
+class Calming:
+    """One node's part in it: notices a storm, and ends it."""
+
+    def __init__(self, manager: HttpTransport, random: Random) -> None:
+        self.manager = manager
+        self._random = random
+        self._task: asyncio.Task[None] | None = None
+        self._first_version: dict[str, str] = {}
+        """Nodes that proved to be, and the address where they did."""
+        self._bent = False
+        self._last_s = 0.0
+        """When a join of somebody who is not ours was heard last."""
+        self._recent: deque[float] = deque(maxlen=BURST)
+        self._not_before_s = 0.0
+        self._other_until_s = 0.0
+        self._let_go = asyncio.Event()
+
+    # --- what is heard ------------------------------------------------------------------------------------------------
+
+    def is_bent(self, entry: Entry) -> bool:
+        """A join from one who is not ours. True: the address is one that we gave out to end a storm, not to be kept."""
+        manager = self.manager
+        if entry.addr == manager.identity.addr:
+            if not self._bent:  # a late word of what is long put right: it would go on for ever
+                self.soon()
+            return True
+        if manager.roll.addr(entry.node) in ("", entry.addr):
+            return False
+        owner = next((other.node for other in manager.roll.others if other.addr == entry.addr), "")
+        if not owner or owner in self._first_version or manager.peer(owner).was_down:
+            return False
+        self._other_until_s = asyncio.get_running_loop().time() + AGAIN_S
+        self._release()
+        return True
+
+    def heard(self) -> None:
+        """A join from one who is not ours, about anybody."""
+        self._last_s = asyncio.get_running_loop().time()
+
+    def echoed(self, held: int) -> bool:
+        """A known join was told again, while so many tellers are kept waiting. True if this one may be, too."""
+        now_s = asyncio.get_running_loop().time()
+        if self._bent or now_s < self._other_until_s:
+            return False
+        burst = len(self._recent) == BURST and now_s - self._recent[0] < 1.0
+        self._recent.append(now_s)
+        if burst or held >= HELD_MOST:
+            self.soon()
+        return True
+
+    def lost(self, node: str) -> None:
+        """A node is down. What goes round about this one passed the others of ours; if that was the last, nobody."""
+        peers = self.manager.peer
+        others = [peers(other.node) for other in self.manager.roll.others]
+        if peers(node).boot and not any(peer.boot and not peer.was_down for peer in others):
+            self.soon()
+
+    async def wait(self, span_s: float) -> None:
+        """Keeps a teller waiting; not while a storm is ended, for what waits now would begin it anew."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(span_s):
+                await self._let_go.wait()
+
+    def _release(self) -> None:
+        self._let_go.set()
+        self._let_go = asyncio.Event()
+
+    # --- what is done -------------------------------------------------------------------------------------------------
+
+    def soon(self) -> None:
+        """A storm is heard. One at a time, and not all of ours together."""
+        self._begin(self._in_turn)
+
+    def at_once(self) -> None:
+        """This node itself was joined to real ones: it will not hear what they make of it."""
+        self._begin(self._calm)
+
+    def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        joining = self.manager.joining
+        if self._task is None and not (self.manager.closed or joining.is_ending or joining.plan.fixed):
+            self._task = self.manager.spawn(work())
+            self._task.add_done_callback(self._over)
+
+    def _over(self, _: asyncio.Task[None]) -> None:
+        self._task = None
+
+    async def _in_turn(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        await asyncio.sleep(max(0.0, self._not_before_s - now_s) + TURN_S * self._random.random())
+        if asyncio.get_running_loop().time() >= self._other_until_s:
+            await self._calm()
+
+    async def _calm(self) -> None:
+        """Does nothing where nobody, or nobody else, is of the first version."""
+        self._bent = True
+        try:
+            nodes = await self._storming()
+            if 1 < len(nodes) <= NODES_MOST:
+                await self._drain(nodes)
+                await self._mend(nodes)
+        finally:
+            self._bent = False
+            self._not_before_s = asyncio.get_running_loop().time() + AGAIN_S
+
+    async def _drain(self, nodes: list[tuple[str, str]]) -> None:
+        manager = self.manager
+        manager.tally.count("storms_calmed")
+        for _ in range(ROUNDS_MAX):
+            await asyncio.gather(*map(self._tell, bent(nodes, manager.identity.addr)))
+            self._release()
+            if await self._is_quiet(QUIET_S, DRAIN_S) or manager.joining.is_ending:
+                return
+        names = ", ".join(node for node, _ in nodes)
+        manager.complain(f"nodes {names} tell each other of joins without end, and it could not be ended; replace them")
+
+    async def _mend(self, nodes: list[tuple[str, str]]) -> None:
+        *first, last = mended(nodes)
+        for word in first:
+            await self._put_right(word)
+            await self._is_quiet(PAUSE_S, QUIET_S)
+        self._bent = False  # from here on tellers wait again: this word may go round
+        await self._put_right(last)
+
+    async def _storming(self) -> list[tuple[str, str]]:
+        """The listed nodes of the first version, in id order."""
+        manager = self.manager
+        others = [
+            entry
+            for entry in manager.roll.others
+            if not manager.peer(entry.node).boot and entry.node not in manager.links.dumb_to
+        ]
+        await asyncio.gather(*(self._prove(entry) for entry in others))
+        return [(entry.node, entry.addr) for entry in others if self._first_version.get(entry.node) == entry.addr]
+
+    async def _prove(self, entry: Entry) -> None:
+        manager = self.manager
+        found = await manager.calls.call("GET", entry.addr, "/leader", None, manager.header(), PROBE_S)
+        if isinstance(found, Answer):
+            self._first_version.pop(entry.node, None)
+            if found.status == 200 and not found.body and not found.said.is_ours:
+                self._first_version[entry.node] = entry.addr
+        elif found.refused:
+            self._first_version.pop(entry.node, None)
+
+    async def _tell(self, word: Word) -> Answer | Silent:
+        manager = self.manager
+        manager.tally.count("sent/join")
+        return await manager.calls.call(
+            "POST", word.at, "/join", join_body(word.node, word.addr), manager.header(), TOLD_S
+        )
+
+    async def _put_right(self, word: Word) -> None:
+        """Again and again if it is silent; one that is down forgets all lists by itself."""
+        for _ in range(TRIES_MAX):
+            found = await self._tell(word)
+            if isinstance(found, Answer) or found.refused:
+                return
+
+    async def _is_quiet(self, span_s: float, limit_s: float) -> bool:
+        """True once nothing was told for so long; False at the limit, and when this node ends."""
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        while (now_s := loop.time()) < began_s + limit_s and not self.manager.joining.is_ending:
+            left_s = max(began_s, self._last_s) + span_s - now_s
+            if left_s <= 0:
+                return True
+            await asyncio.sleep(left_s)
+        return False
