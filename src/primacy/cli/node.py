@@ -115,11 +115,13 @@ def start(
     _check(settings)
 
     from primacy.agent.assemble import refuse_node
+    from primacy.agent.life import Plan
     from primacy.agent.log import Log, level_of
-    from primacy.agent.run import Plan, run, system_clock
+    from primacy.agent.run import run
+    from primacy.node.clock import SystemClock
 
     refuse_node(settings)
-    clock = system_clock()
+    clock = SystemClock()
     log = Log(clock, level_of(settings.log.level, call.verbose), settings.log.format)
     return run(Plan(settings, None, log, clock, waits=False))
 

@@ -102,12 +102,13 @@ def run(
         _check(changed)
 
         from primacy.agent.child import child_of
+        from primacy.agent.life import Plan
         from primacy.agent.log import Log, level_of
-        from primacy.agent.run import Plan, system_clock
         from primacy.agent.run import run as live
+        from primacy.node.clock import SystemClock
 
         child = child_of(changed.run, os.path.dirname(changed.source), stdout, stderr, os.environ)
-        clock = system_clock()
+        clock = SystemClock()
         log = Log(clock, level_of(changed.log.level, call.verbose), changed.log.format)
         return live(Plan(changed, child, log, clock))
 

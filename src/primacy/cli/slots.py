@@ -61,7 +61,8 @@ def serve(
 
         return serve_alone(settings, log, clock)
     from primacy.agent.assemble import refuse_node
-    from primacy.agent.run import Plan, run
+    from primacy.agent.life import Plan
+    from primacy.agent.run import run
     from primacy.agent.slots_duty import SlotsDuty
 
     refuse_node(settings)
