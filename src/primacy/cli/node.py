@@ -16,7 +16,8 @@ from primacy.cli.local import Local, local, locals_here, place
 from primacy.cli.node_settings import HOST, PORT, Said, checked_name, settings_of
 from primacy.cli.status import status
 from primacy.errors import CannotHere, NotReached, Refused, SettingsError, UsageError
-from primacy.settings.schema import RANKS, Settings
+from primacy.settings.accepted import RANKS
+from primacy.settings.schema import Settings
 from primacy.settings.timing import RANK_PROFILES
 
 STOP_S = 30.0

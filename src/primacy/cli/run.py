@@ -12,8 +12,9 @@ import click
 
 from primacy.cli.call import Call, config_option
 from primacy.errors import CannotHere, SettingsError, UsageError
+from primacy.settings.accepted import NAME_PATTERN, SPAN_MS_MAX, STRATEGIES, wrong_store
 from primacy.settings.loading import host_name
-from primacy.settings.schema import NAME_PATTERN, SPAN_MS_MAX, STRATEGIES, Settings, wrong_store
+from primacy.settings.schema import Settings
 from primacy.settings.timing import PROFILES
 
 
