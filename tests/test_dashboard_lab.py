@@ -166,7 +166,7 @@ def test_the_three_pictures_of_the_seed(browser: Browser, tmp_path: Path) -> Non
 
             # An order for the election, and the end of everything while the page is open.
             page.goto(f"{url}#/network")
-            heir = next(name for name in "abcde" if name != third)
+            heir = next(name for name in "abcde" if name not in (first, second, third))  # heard all the time
             page.click(f'.knot[data-node="{heir}"]')
             page.click('[data-act="Transfer here"]')
             page.click("dialog button[type=submit]")
