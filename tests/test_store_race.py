@@ -32,13 +32,17 @@ CONTROL_S = 90
 def test_no_two_hold_it_at_a_time(kind: str, tmp_path: Path) -> None:
     """Memory is left out: its rows do not leave a process."""
     with place(kind, tmp_path) as here, Canary(PROFILE.beat_ms) as canary:
-        verdict = Race(here.url, tmp_path / "race", PLAYERS, SECONDS, seed=now_ns() % 10_000).wait()
+        race = Race(here.url, tmp_path / "race", PLAYERS, seed=now_ns() % 10_000)
+        try:
+            threading.Event().wait(SECONDS)
+            wait_until(lambda: race.holds_since(0) > 0, "somebody to get it")  # at once, but on a very busy machine
+        finally:
+            verdict = race.stop()
     print(f"{kind}: {verdict}")
     assert verdict.overlaps == [], verdict
     assert verdict.not_growing == [], verdict
     assert verdict.stale_writes == 0
     assert verdict.broken == []
-    assert verdict.holds, "somebody gets it"
     if canary.was_on_time:
         assert len(verdict.holds) >= SECONDS / 2, "somebody always gets it"
         assert verdict.late <= len(verdict.holds) // 10, "those that were not frozen stop in time"

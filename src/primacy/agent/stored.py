@@ -72,7 +72,7 @@ class Stored:
         return {f"store_{name}": count for name, count in dataclasses.asdict(self.thread.counts).items()}
 
     def _deliver(self, given: Input) -> None:
-        """In the store's thread: the loop may be gone, and then nobody waits for it. Or at once, in that of the loop."""
+        """In the store's thread (the loop may be gone: then nobody waits for it), or in that of the loop itself."""
         if threading.get_ident() == self._home:
             self._tell(given)
             return

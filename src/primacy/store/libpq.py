@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import select
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -50,20 +50,21 @@ class Limited(psycopg.Connection[tuple[Any, ...]]):
         except StopIteration as done:
             return done.value
 
-    def keep_ready(self, text: str) -> Ready:
-        """Has the server parse a statement, written as for psycopg, under a name that is made of its text."""
-        order: list[str] = []
+    def keep_ready(self, rehearsals: Sequence[tuple[str, Mapping[str, Any], int]]) -> dict[str, Ready]:
+        """Has the server parse statements, written as for psycopg, and perform each so many times, all in one trip.
 
-        def numbered(found: re.Match[str]) -> str:
-            if found[1] not in order:
-                order.append(found[1])
-            return f"${order.index(found[1]) + 1}"
-
-        spelled = PARAMETER.sub(numbered, text).encode()
-        name = b"primacy_" + blake2b(spelled, digest_size=16).hexdigest().encode()
-        self.pgconn.send_prepare(name, spelled)
+        What is performed must match nothing: it only makes the server plan, and load what it needs for that.
+        """
+        kept: dict[str, Ready] = {}
+        words: list[bytes] = []
+        for text, values, times in rehearsals:
+            kept[text], numbered = _named(text)
+            given = b", ".join(_quoted(_spelled(values[name])) for name in kept[text].parameters)
+            words.append(b"PREPARE %s AS %s" % (kept[text].name, numbered))
+            words += [b"EXECUTE %s (%s)" % (kept[text].name, given)] * times
+        self.pgconn.send_query(b"; ".join(words))
         self._answer()
-        return Ready(name, tuple(order))
+        return kept
 
     def run(self, ready: Ready, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """The rows of a statement that was kept ready. In autocommit mode it is a transaction of its own."""
@@ -82,19 +83,19 @@ class Limited(psycopg.Connection[tuple[Any, ...]]):
             if self._ready(3, end) & 1:
                 self.pgconn.consume_input()
         last: pq.abc.PGresult | None = None
-        while True:
-            while self.pgconn.is_busy():
-                self._ready(1, end)
-                self.pgconn.consume_input()
-            result = self.pgconn.get_result()
-            if result is None:
-                break
-            last = result
+        while (result := self._next_result(end)) is not None:
+            last = result  # an error is the last one
         if last is None:
             raise psycopg.OperationalError("the connection was lost")
         if last.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
             raise _error(last)
         return last
+
+    def _next_result(self, end: float) -> pq.abc.PGresult | None:
+        while self.pgconn.is_busy():
+            self._ready(1, end)
+            self.pgconn.consume_input()
+        return self.pgconn.get_result()
 
     def _ready(self, wanted: int, end: float) -> int:
         """1: readable, 2: writable, as in `psycopg.waiting`."""
@@ -110,6 +111,20 @@ class Limited(psycopg.Connection[tuple[Any, ...]]):
         event = found[0][1]
         ready = (1 if event & ~select.POLLOUT else 0) | (2 if event & select.POLLOUT else 0)
         return ready & wanted or wanted
+
+
+def _named(text: str) -> tuple[Ready, bytes]:
+    """A name that is made of the text, and the text with its parameters numbered."""
+    order: list[str] = []
+
+    def numbered(found: re.Match[str]) -> str:
+        if found[1] not in order:
+            order.append(found[1])
+        return f"${order.index(found[1]) + 1}"
+
+    spelled = PARAMETER.sub(numbered, text).encode()
+    name = b"primacy_" + blake2b(spelled, digest_size=16).hexdigest().encode()
+    return Ready(name, tuple(order)), spelled
 
 
 def _error(result: pq.abc.PGresult) -> psycopg.Error:
@@ -132,6 +147,12 @@ def _spelled(value: Any) -> bytes | None:
     if isinstance(value, list):
         return b"{" + b",".join(_element(one) for one in value) + b"}"
     return str(value).encode()
+
+
+def _quoted(spelled: bytes | None) -> bytes:
+    """The same inside of a statement. Only what stands in this program is written like this, never what came from
+    outside."""
+    return b"NULL" if spelled is None else b"'" + spelled.replace(b"'", b"''") + b"'"
 
 
 def _element(value: str | int) -> bytes:

@@ -135,18 +135,20 @@ class PostgresqlStore(SqlStore):
         a name that no lease can have: such a write matches nothing and leaves nothing. A server that refuses any of it,
         as to one who may only read, is asked in the ordinary way.
         """
-        nothing = Take("", 0, 0, "", Row("", 0, 0, 0, 0, released=False))
+        texts, limit = self.texts, {"limit": str(server_limit_ms(self._limit_ms))}
+        lists = {"names": [""], "holders": [""], "tokens": [0], "seqs": [0], "servers": [""], "successors": [""]}
+        nobody = take_values(Take("", 0, 0, "", Row("", 0, 0, 0, 0, released=False)))
+        rehearsals = [
+            (texts.look, lists | limit, 0),
+            (texts.renew, lists | limit, 0),
+            (texts.release, lists | limit, REHEARSALS),
+            (texts.take, {**nobody, **limit, "proof": ""}, REHEARSALS),
+        ]
         try:
-            try:
-                for text in (self.texts.look, self.texts.renew, self.texts.release, self.texts.take):
-                    self._ready[text] = connection.keep_ready(text)
-            except psycopg.Error as error:
-                raise self._meaning(error) from None
-            for _ in range(REHEARSALS):
-                self._release([ReleaseRow("", "", 0, 0)])
-                self._take(self.texts.take, nothing)
-        except (Refused, NoTable):
-            self._ready = {}
+            self._ready = connection.keep_ready(rehearsals)
+        except psycopg.Error as error:
+            if isinstance(meaning := self._meaning(error), NotReached):
+                raise meaning from None
 
     def _with_table(self, statement: Callable[[], Result]) -> Result:
         try:
