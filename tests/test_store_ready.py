@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.servers import Pooler, Postgres, empty, fresh, server, servers_here
-from tests.store_desk import KEPT_READY, Desk, Place, place, row
+from tests.store_desk import KEPT_READY, LIMIT_MS, Desk, Place, place, row
 
 from primacy.election.store import StoreAnswer
 from primacy.store import open_store
@@ -91,7 +91,7 @@ def test_one_who_may_only_read_hears_all_the_same(here: Place, ran: list[str]) -
         "DROP ROLE IF EXISTS reader", "CREATE ROLE reader LOGIN", "GRANT SELECT ON primacy_leases TO reader",
         database="app",
     )  # fmt: skip
-    reader = Desk(open_store(here.url.replace("app@", "reader@"), create=False))
+    reader = Desk(open_store(here.url.replace("app@", "reader@"), limit_ms=LIMIT_MS, create=False))
     here.opened.append(reader.store)
     assert reader.look().row == row(server=holder.server())
     assert isinstance(reader.store, Notifies)
@@ -131,7 +131,7 @@ def pooler() -> Iterator[Pooler]:
 
 def test_in_a_session_of_somebody_else_a_statement_is_this_one_or_none(pooler: Pooler) -> None:
     """A pooler may let LISTEN through for once, and then change the session below each statement."""
-    desks = [Desk(open_store(pooler.url(), limit_ms=900)) for _ in range(3)]
+    desks = [Desk(open_store(pooler.url(), limit_ms=LIMIT_MS)) for _ in range(3)]
     for desk in desks:
         desk.look()
         store = desk.store
@@ -148,9 +148,12 @@ def test_in_a_session_of_somebody_else_a_statement_is_this_one_or_none(pooler: P
 def test_F42_what_hangs_or_is_locked_ends_within_its_limit() -> None:
     postgres = fresh("postgresql")
     assert isinstance(postgres, Postgres)
-    here = Place(postgres.url(), listening=True)
+    here = Place(postgres.url())
     try:
-        desk = here.desk()
+        desk = Desk(here.open(limit_ms=2_000))
+        assert desk.look().ok
+        assert isinstance(desk.store, Notifies)
+        assert desk.store.listen() >= 0
         life(desk)
         who = desk.server()
         with psycopg.connect(f"postgresql://admin@127.0.0.1:{postgres.port}/app") as other:
@@ -163,7 +166,7 @@ def test_F42_what_hangs_or_is_locked_ends_within_its_limit() -> None:
         hung = desk.renew(token=11, server=who)
         postgres.thaw()
         assert (hung.ok, hung.done) == (False, False)
-        assert "no answer within 900 ms" in hung.reason
+        assert "no answer within 2000 ms" in hung.reason
         assert desk.look().ok, "it connects anew"
         postgres.kill()
         gone = desk.renew(token=11, server=who)
@@ -216,7 +219,7 @@ def test_L4_a_release_that_the_server_forgets_is_a_silent_holder() -> None:
     assert isinstance(postgres, Postgres)
     try:
         postgres.admin("ALTER SYSTEM SET wal_writer_delay = '10s'", "SELECT pg_reload_conf()")
-        old, new = (Desk(open_store(postgres.url(), limit_ms=5_000)) for _ in range(2))
+        old, new = (Desk(open_store(postgres.url(), limit_ms=LIMIT_MS)) for _ in range(2))
         assert old.take().done
         who = old.server()
         forgotten = False
