@@ -46,8 +46,17 @@ class Loop:
 
     def close(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self.thread.join(5)
+        self.thread.join(20)
+        self.loop.run_until_complete(_last_turns())
         self.loop.close()
+
+
+async def _last_turns() -> None:
+    """What was accepted a moment ago, or is about to close, does so in the next turns of the loop, and not without."""
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)
 
 
 def wall_ms() -> int:

@@ -472,18 +472,34 @@ def test_work_that_ends_by_itself_frees_the_lease() -> None:
     assert Code.STEP_DOWN in desk.codes()
 
 
-def test_a_release_that_missed_a_last_renewal_is_repeated() -> None:
+def test_L4_a_release_that_a_renewal_overtook_is_repeated_at_once() -> None:
     desk = Desk()
     term = desk.lead().leadership.term
     desk.tell(StepDown())
     desk.wake()
     desk.lose()
     desk.tell(WorkGone(term))
-    desk.answer()
+    began_ms = desk.now
+    desk.answer(began_ms + 20)
     assert not desk.store.rows["job"].released
-    desk.until(ReleaseRow)
+    assert isinstance(desk.asked[0].request, ReleaseRow)
     desk.answer()
+    assert desk.now == began_ms + 20
     assert desk.store.rows["job"].released
+
+
+def test_L4_a_release_that_fits_and_yet_does_nothing_waits_for_the_next_look() -> None:
+    """A store that behaves like that must not be asked as fast as it answers."""
+    desk = Desk()
+    term = desk.lead().leadership.term
+    desk.asked.clear()
+    desk.tell(WorkGone(term))
+    row = desk.store.rows["job"]
+    desk.answer(answer=StoreAnswer(True, False, row, row.server))
+    assert desk.asked == []
+    assert desk.machine.deadline_ms is not None
+    assert desk.machine.deadline_ms >= desk.now + LAN.beat_ms
+    desk.until(ReleaseRow)
 
 
 # --- the store away, and what people see ------------------------------------------------------------------------------

@@ -225,9 +225,18 @@ class LeaseStrategy(LeaseHolder):
         pause_ms = now_ms + self._look_ms + self._jitter(self._look_ms // 5)
         take_at_ms = self._take_at_ms(now_ms)
         self._next_ask_ms = pause_ms if take_at_ms is None else min(pause_ms, max(now_ms, take_at_ms))
-        ours = self._ours(self._sight) is not None and not self._work and not isinstance(request, ReleaseRow)
-        if ours or self._news:
+        ours = self._ours(self._sight)
+        to_do = ours is not None and not self._work and not self._asked_for_nothing(request, ours)
+        if to_do or self._news:
             self._news, self._next_ask_ms = False, now_ms
+
+    @staticmethod
+    def _asked_for_nothing(request: StoreRequest, ours: Row) -> bool:
+        """A release of the very row that still stands there, unreleased: to say it again at once would change nothing.
+
+        One that a renewal of ours overtook on the way is another matter: it is said again with the seq found.
+        """
+        return isinstance(request, ReleaseRow) and (request.token, request.seq) == (ours.token, ours.seq)
 
     def _back_off(self, now_ms: int) -> None:
         """Twice as long after each failure, half of it by chance, so that nodes do not come back in step."""
