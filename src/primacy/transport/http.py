@@ -181,7 +181,8 @@ class HttpTransport:
 
     @property
     def counters(self) -> dict[str, int]:
-        return {**self.tally.counters, "connections": self.door.connections, "hung_up": self.door.hung_up}
+        now = {"connections": self.door.connections, "hung_up": self.door.hung_up, "pace": self.sending.pace.factor}
+        return {**self.tally.counters, **now}
 
     @property
     def troubles(self) -> list[Trouble]:

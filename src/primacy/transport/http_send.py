@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 WORDS_LIMIT_S = 2.0
 PATIENT = ("/heartbeat", "/election", "/ring")
 """What the machines have limits for."""
+SAID_FROM = 4
+"""A pace that is worth a line in the log: twice as slow is a burst."""
+SAY_AGAIN_S = 60.0
 ANNOUNCE_LEAST_S = 1.0
 """For an announcement to arrive: it is repeated, and nobody waits for its answer."""
 
@@ -45,6 +48,7 @@ class Sending:
         self.manager = manager
         self.pace = Pace()
         self._under_way: dict[tuple[str, str], int] = {}
+        self._said_s = float("-inf")
         self._patient: set[str] = set()
         """Nodes to which a call is under way that is waited for beyond its limit."""
 
@@ -178,8 +182,20 @@ class Sending:
         now_s = asyncio.get_running_loop().time()
         answer_s = self.manager.timing.answer_ms / 1_000
         if isinstance(found, Answer) and self.pace.answered(now_s, to, now_s - began_s, answer_s):
+            self._say_pace(now_s)
             self.manager.give(Paced(self.pace.factor))
         return found
+
+    def _say_pace(self, now_s: float) -> None:
+        """That it slowed down, now and then: a machine that is always too slow for its profile should be known."""
+        factor, manager = self.pace.factor, self.manager
+        if factor >= SAID_FROM and now_s - self._said_s > SAY_AGAIN_S:
+            self._said_s = now_s
+            manager.complain(
+                f"several nodes answer later than the limit of {manager.timing.answer_ms} ms allows for: node "
+                f"{manager.node} does everything {factor} times more slowly until they answer in time again. If this "
+                "stays, give the machines less to do, or choose a slower election.profile"
+            )
 
     def _learned(self, to: str, path: str, found: Answer | Silent) -> Answer | Silent:
         """What an answer tells besides. One of another node than the one that was meant is none."""
