@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from primacy.election.events import Code
 from primacy.sim.facts import Fact, Kind
 from primacy.sim.fault_network import between, cut
-from primacy.sim.world import Node
+from primacy.sim.node import Node
 
 if TYPE_CHECKING:
     from primacy.sim.faults import Faults

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from primacy.sim.world import Node
+from primacy.sim.node import Node
 
 if TYPE_CHECKING:
     from primacy.sim.faults import Faults

@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 def store_away(f: Faults) -> None:
     """The store is down for a while (F40)."""
-    f.world.store_up = False
+    f.world.store_way.up = False
 
     def undo() -> None:
-        f.world.store_up = True
+        f.world.store_way.up = True
 
     f.lasting("store away", "", undo, 0.1, 3)
 
 
 def store_hangs(f: Faults) -> None:
     """The store takes requests and does nothing; when it goes on, it does them all (F42)."""
-    f.world.store_hangs = True
-    f.lasting("store hangs", "", f.world.store_goes_on, 0.1, 3)
+    f.world.store_way.hangs = True
+    f.lasting("store hangs", "", f.world.store_way.go_on, 0.1, 3)
 
 
 def store_slow(f: Faults) -> None:

@@ -17,7 +17,8 @@ from primacy.election.model import Membership
 from primacy.settings.timing import Timing
 from primacy.sim import fault_aimed, fault_machine, fault_network, fault_people, fault_store
 from primacy.sim.facts import Kind
-from primacy.sim.world import Node, World
+from primacy.sim.node import Node
+from primacy.sim.world import World
 
 Undo = Callable[[], None]
 
