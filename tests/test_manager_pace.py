@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.managed import Nodes
 from tests.rank_harness import Cluster
-from tests.test_manager import QUICK, lived
+from tests.test_manager import STEADY, lived
 
 from primacy.election.bully import BullyStrategy
 from primacy.election.inputs import Paced
@@ -123,7 +123,7 @@ def test_a_pace_changes_all_times_and_is_taken_back() -> None:
 def test_late_answers_of_several_nodes_are_measured_beyond_the_limit_and_said() -> None:
     async def scene(nodes: Nodes) -> None:
         for name, join in (("a", []), ("b", ["a"]), ("c", ["a"])):
-            await nodes.start(name, join, election=QUICK)
+            await nodes.start(name, join, election=STEADY)
         await nodes.until(lambda: nodes.agreed() and len(nodes.up["a"].manager.roll.listed) == 3, "three nodes")
         late_s = 6 * nodes.up["a"].manager.timing.answer_ms / 1_000
         for node in nodes.up.values():
@@ -149,7 +149,7 @@ def test_news_are_gathered_so_that_an_election_is_not_crowded_out() -> None:
 
     async def scene(nodes: Nodes) -> None:
         for name, join in (("a", []), ("b", ["a"]), ("c", ["a"]), ("d", ["a"])):
-            await nodes.start(name, join, election=QUICK)
+            await nodes.start(name, join, election=STEADY)
         manager = nodes.up["a"].manager
         others = ("b", "c", "d")
         await nodes.until(lambda: all(manager.peer(name).boot for name in others), "all are known")
