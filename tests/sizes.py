@@ -63,6 +63,7 @@ PROCESSES = (
     "tests/test_store_contract.py",
     "tests/test_store_address.py",
     "tests/test_store_limits.py",
+    "tests/test_store_ready.py",
     "tests/test_store_mutants.py",
     "tests/test_store_race.py",
     "tests/test_store_releaser.py",
