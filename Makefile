@@ -82,6 +82,7 @@ bench: setup peers ## speed, as ratios: the simulator, then failover and idlenes
 	@$(BIN)/python -m bench.lease
 	@$(call debian,redis-server,command -v redis-server)
 	@$(BIN)/python -m bench.slots
+	@$(BIN)/python -m bench.manager
 
 lock: ## renew the requirements from pyproject.toml (needs uv; names no registry)
 	@env -u UV_INDEX -u UV_DEFAULT_INDEX -u UV_INDEX_URL uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --group test --python-version 3.11 pyproject.toml -o requirements.txt

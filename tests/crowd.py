@@ -73,13 +73,13 @@ def wake_all() -> None:
     STOPPED.clear()
 
 
-def until(check: Callable[[], Any], what: str, within_s: float = WITHIN_S) -> Any:
+def until(check: Callable[[], Any], what: str, within_s: float = WITHIN_S, every_s: float = LOOK_S) -> Any:
     last = time.monotonic() + within_s
     while time.monotonic() < last:
         found = check()
         if found:
             return found
-        time.sleep(LOOK_S)
+        time.sleep(every_s)
     raise AssertionError(f"never came: {what}")
 
 
