@@ -7,9 +7,15 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from tests.canary import NOTES, excused_if_late
 from tests.guard_desk import ORDINARY
 from tests.ordinary import why_not
+
+hypothesis_settings.register_profile("same", derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+if os.environ.get("PRIMACY_SIZE") != "proof":
+    hypothesis_settings.load_profile("same")  # every run sees the same cases, however slow; `make proof` draws others
 
 
 def pytest_configure() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 import subprocess
@@ -95,7 +96,7 @@ def test_mark_one_at_a_time_and_not_for_ever(tmp_path: Path) -> None:
 
 
 def test_mark_never_goes_back_among_threads(tmp_path: Path) -> None:
-    mark = Mark(tmp_path / "mark")
+    mark = Mark(tmp_path / "mark", wait_ms=60_000)
     admitted: list[int] = []
 
     def part(tokens: range) -> None:
@@ -119,8 +120,11 @@ def test_mark_never_goes_back_among_threads(tmp_path: Path) -> None:
 def test_what_is_no_token_is_a_wrong_call(tmp_path: Path, wrong: Any) -> None:
     with pytest.raises(UsageError, match="a fencing token is a whole number"):
         Mark(tmp_path / "mark").admit(wrong)
-    with pytest.raises(UsageError, match="a fencing token is a whole number"):
-        sql.guard(sqlite3.connect(":memory:"), "job", wrong)
+    with (
+        contextlib.closing(sqlite3.connect(":memory:")) as connection,
+        pytest.raises(UsageError, match="a fencing token is a whole number"),
+    ):
+        sql.guard(connection, "job", wrong)
 
 
 # --- SQL --------------------------------------------------------------------------------------------------------------
@@ -215,7 +219,7 @@ def test_sql_transactions_of_two_holders_follow_one_another(database: Database) 
     thread.start()
     assert not done.wait(0.3)
     old.commit()
-    thread.join(10)
+    thread.join(60)
     assert done.is_set()
     with pytest.raises(StaleToken):
         put(old, 5)
@@ -239,7 +243,7 @@ def test_sql_two_that_come_first_at_once(database: Database) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert sorted([*written(database), *refused]) == [5, 6]
     assert 6 not in refused
     with pytest.raises(StaleToken):

@@ -40,6 +40,7 @@ from primacy.election.messages import Election, FailsafeAck, FailsafeBeat, Origi
 from primacy.election.model import TOKEN_MAX, Membership, Seat
 from primacy.election.store import Row, StoreAnswer, holder_id
 from primacy.sim.store import SimStore
+from primacy.sim.transcript import play
 
 # --- never raises -----------------------------------------------------------------------------------------------------
 
@@ -146,6 +147,52 @@ def test_a_release_makes_the_handover_quick_and_a_crash_costs_one_wait() -> None
     while universe.working() in ([], [worker]):
         universe.run(universe.now + 5)
     assert universe.now - began < 600 + 3 * LAB.beat_ms
+
+
+class ReleasesLater(SimStore):
+    """Nobody waits for the commit of a release: a crash may lose it, if nothing was committed after it."""
+
+    forgotten = 0
+
+    def forget(self, lost_commits: int) -> None:
+        while self._history:
+            name, before = self._history[-1]
+            now = self.rows[name]
+            if before is None or before.released or (before.token, before.seq) != (now.token, now.seq):
+                return
+            super().forget(1)
+            self.forgotten += 1
+
+
+def test_L4_a_release_may_be_forgotten_as_long_as_nobody_took_upon_it() -> None:
+    """As PostgreSQL may (`POSTGRESQL_SOON`), under the same identity: it only looks like a holder that fell silent."""
+    forgotten = 0
+    for seed in range(20):
+        for faults in (("people", "people", "crash", "fail_over", "fail_over"), ALL):
+            store = ReleasesLater()
+            universe = life(seed, faults=faults, store=store, forgets=True)
+            assert (universe.overlaps, universe.token_trouble, universe.own_token_trouble) == ([], 0, 0)
+            universe.calm()
+            assert len(universe.run(universe.now + 10_000).working()) == 1
+            forgotten += store.forgotten
+    assert forgotten > 3, "or nothing was shown"
+
+
+def test_L4_a_release_takes_two_trips_at_most_wherever_it_falls_between_two_renewals() -> None:
+    """A renewal that is under way may make the first one match nothing. A look's pause would be 150 ms and more."""
+    trip_most_ms, met = 2 * 30, 0
+    for pause_ms in range(60, 260, 2):
+        told = play(
+            "> cluster a b c strategy=lease profile=lab\n> elect a\n> weather store_ms=30\n"
+            f"> pass {pause_ms} ms\n> step down a\n> pass 600 ms\n"
+        )
+        gone_ms, released_ms = (
+            next(int(line[:6]) for line in told.splitlines() if words in line)
+            for words in ("a's work is over", "a leads no more: its work is confirmed gone and released")
+        )
+        assert released_ms - gone_ms <= 2 * trip_most_ms + 5
+        met += released_ms - gone_ms > trip_most_ms
+    assert met > 3, "some of them met a renewal"
 
 
 class HoldFromAnswer(LeaseStrategy):

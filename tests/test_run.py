@@ -30,9 +30,11 @@ from primacy.election.model import Leadership
 from primacy.errors import CannotHere, UsageError
 from primacy.node.clock import HandClock, SystemClock
 from primacy.settings import of_mapping
-from primacy.settings.schema import Run, Settings
+from primacy.settings.schema import Settings
+from primacy.settings.schema_work import Run
 from primacy.settings.timing import PROFILES
-from primacy.watchdog.machine import BACK_OFF_MS, BACK_OFF_MS_MAX, FAILURES_MAX, STEADY_MS, Happened, Note
+from primacy.watchdog.machine import BACK_OFF_MS, BACK_OFF_MS_MAX, FAILURES_MAX, STEADY_MS
+from primacy.watchdog.vocabulary import Happened, Note
 
 FILES = Path(__file__).parent / "files"
 WITHIN_S = 20.0

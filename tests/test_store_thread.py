@@ -18,7 +18,7 @@ from primacy.store.batch import TAKES_MAX
 from primacy.store.memory import MemoryStore, MemoryTable
 from primacy.store.port import News
 
-WITHIN_S = 5
+WITHIN_S = 30
 
 
 class Gate(MemoryStore):
@@ -311,12 +311,12 @@ def test_closing_right_after_asking_does_not_wait(table: MemoryTable) -> None:
     import time
 
     for _ in range(50):
-        thread = StoreThread(MemoryStore(table), 1_000)
+        thread = StoreThread(MemoryStore(table), 60_000, gather_ms=1)
         answers: queue.Queue[StoreAnswered] = queue.Queue()
         thread.port("job", answers.put).ask(1, Look("job"))
         began = time.monotonic()
         thread.close()
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 60, "else it would be given up after two limits"
         assert answers.get_nowait().answer.ok
 
 

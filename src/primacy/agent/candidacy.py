@@ -235,9 +235,9 @@ class Candidacy:
     # --- in the keeper's thread: what was asked for -------------------------------------------------------------------
 
     def _open(self) -> None:
-        call = self.keeper.call
-        self._port = self.keeper.store.port(
-            self.name, lambda answered: void(call(self._heard, answered)), lambda: void(call(self._news))
+        keeper = self.keeper
+        self._port = keeper.store.port(
+            self.name, lambda answered: keeper.now(self._heard, answered), lambda: void(keeper.call(self._news))
         )
         self._driver.give(Started(self.keeper.clock.wall_ms()))
         self._driver.give(Pause())

@@ -1,0 +1,155 @@
+"""The storm of joins that real nodes of the first version keep up, and how ours end it (transport/http_calm.py)."""
+
+from __future__ import annotations
+
+from itertools import islice, permutations
+
+import pytest
+from tests.mixed import Mixed, played
+
+from primacy.transport.http_calm import Word, bent, mended
+from primacy.transport.http_roll import entries_in
+
+QUICK = {"profile": "fast"}
+HERE = "here:1"
+
+
+# --- the two lists of words, without a socket -------------------------------------------------------------------------
+
+
+class Model:
+    """Nodes of the first version as their lists alone: whom each would tell of a join. Words are told at once."""
+
+    def __init__(self, names: str) -> None:
+        self.at = {name: f"{name}:1" for name in names}
+        self.lists = {name: {other: addr for other, addr in self.at.items() if other != name} for name in names}
+        self.circling: set[Word] = set()
+
+    def tell(self, word: Word) -> None:
+        """The word and all that it sets off; what would be told twice to one node is on its way for ever."""
+        told: list[Word] = []
+        open_words = [word]
+        while open_words:
+            said = open_words.pop()
+            if said.at == HERE:
+                continue
+            if said in told:
+                self.circling.add(said)
+                continue
+            told.append(said)
+            name = said.at.partition(":")[0]
+            self.lists[name][said.node] = said.addr
+            open_words += [
+                Word(at, said.node, said.addr) for other, at in self.lists[name].items() if other != said.node
+            ]
+
+    @property
+    def nodes(self) -> list[tuple[str, str]]:
+        return list(self.at.items())
+
+
+@pytest.mark.parametrize("names", ["ab", "abc", "abcd"])
+def test_once_the_lists_are_bent_no_word_comes_back(names: str) -> None:
+    for order in islice(permutations(bent(Model(names).nodes, HERE)), 720):  # of two and three: every order
+        model = Model(names)
+        for word in order:
+            model.tell(word)
+        assert all(addr == HERE for known in model.lists.values() for addr in known.values())
+        model.circling.clear()
+        model.tell(Word(model.at["a"], "ours", "ours:1"))
+        assert not model.circling
+
+
+@pytest.mark.parametrize(("names", "left"), [("ab", 0), ("abc", 1)])
+def test_when_the_lists_are_put_right_hardly_a_word_is_left(names: str, left: int) -> None:
+    """Of three: the one word that closes the circle, between the two that it is not about."""
+    model = Model(names)
+    true = {name: dict(known) for name, known in model.lists.items()}
+    for known in model.lists.values():
+        known.update(dict.fromkeys(known, HERE))
+    for word in mended(model.nodes):
+        model.tell(word)
+    assert model.lists == true
+    assert len({word.node for word in model.circling}) == left
+
+
+# --- real sockets -----------------------------------------------------------------------------------------------------
+
+
+def test_three_real_nodes_alone_tell_each_other_without_end() -> None:
+    """The manner itself: no node of ours is there, and the third one's join goes to and fro."""
+
+    async def scene(nodes: Mixed) -> None:
+        await nodes.double("a")
+        await nodes.double("c", "a")
+        await nodes.double("e", "a")
+        await nodes.until(lambda: nodes.doubles["a"].heard["/join"] > 100, "a hundred joins for one")
+
+    played(scene)
+
+
+@pytest.mark.parametrize("doubles", [2, 3])
+def test_one_node_of_ours_ends_the_storm_about_its_own_join(doubles: int) -> None:
+    async def scene(nodes: Mixed) -> None:
+        await nodes.double("a")
+        for name in "ce"[: doubles - 1]:
+            await nodes.double(name, "a")
+        ours = await nodes.start("b", ["a"], election=QUICK)
+        await nodes.calmed()
+        assert await nodes.one_leader()
+        assert ours.manager.counters["storms_calmed"] >= 1
+        assert ours.manager.roll.peers == {
+            name: f"127.0.0.1:{nodes.port(name)}" for name in (*nodes.up, *nodes.doubles)
+        }
+        await nodes.kill(await nodes.one_leader())
+        assert await nodes.one_leader()
+
+    played(scene)
+
+
+@pytest.mark.parametrize("doubles", [2, 3])
+def test_two_of_ours_that_join_real_nodes_at_once_do_not_disturb_each_other(doubles: int) -> None:
+    async def scene(nodes: Mixed) -> None:
+        await nodes.double("a")
+        for name in "ce"[: doubles - 1]:
+            await nodes.double(name, "a")
+        await nodes.start("b", ["a"], election=QUICK)
+        await nodes.start("d", ["a"], election=QUICK)
+        await nodes.calmed()
+        assert await nodes.one_leader()
+
+    played(scene)
+
+
+def test_one_of_ours_that_is_killed_in_the_middle_mends_the_lists_when_it_is_back() -> None:
+    async def scene(nodes: Mixed) -> None:
+        double = await nodes.double("a")
+        await nodes.double("c", "a")
+        node = await nodes.start("b", ["a"], election=QUICK)
+        own = f"127.0.0.1:{nodes.port('b')}"
+        await nodes.until(lambda: double.peers.get("c") == own, "c is looked for at our address")
+        await nodes.kill("b")
+        assert double.peers["c"] == own
+        remembered = tuple(each for each in entries_in(nodes.kept["b"]) if each.node != "b")
+        assert {each.node for each in remembered} == {"a", "c"}
+        node = await nodes.start("b", ["a"], election=QUICK, remembered=remembered)
+        await nodes.calmed()
+        assert await nodes.one_leader()
+        assert node.manager.roll.addr("c") == f"127.0.0.1:{nodes.port('c')}"
+
+    played(scene)
+
+
+def test_a_real_node_that_looks_at_one_of_ours_which_does_not_lead_is_told_who_does() -> None:
+    """It would follow it for ever: a real leader says only once that it leads."""
+
+    async def scene(nodes: Mixed) -> None:
+        await nodes.double("z")
+        await nodes.start("b", ["z"], election=QUICK)
+        await nodes.leads("z")
+        lost = await nodes.double("a", "b")
+        lost.leader = "b"  # as after an announcement of b that came late
+        await nodes.until(lambda: lost.leader == "z", "it follows z again")
+        assert await nodes.one_leader() == "z"
+
+    played(scene)
