@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tests.managed import PASSWORD, USER, Nodes
 
 from primacy.agent.cluster import ManagedCluster
-from primacy.transport.http_join import HELD_MAX
+from primacy.transport.http_calm import HELD_MAX
 from primacy.transport.http_wire import Credentials
 
 SPAN_S = {"quick": 2.0, "proof": 60.0}.get(os.environ.get("PRIMACY_SIZE", ""), 10.0)
@@ -132,7 +132,7 @@ def test_random_bytes_and_mutated_requests_do_no_harm() -> None:
             assert not [line for line in nodes.said if "fault" in line], nodes.said
             for node in nodes.up.values():
                 assert len(node.manager.roll.entries) <= 64
-                assert node.manager.joining._held <= 512
+                assert node.manager.joining.calming._held <= 512
             strangers = [name for name in nodes.up["a"].manager.roll.peers if name not in "ac"]
             for name in [*nodes.leaders()]:
                 for stranger in strangers:

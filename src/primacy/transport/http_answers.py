@@ -249,7 +249,8 @@ class Answers:
             sentence = f"node {node} was removed from the cluster; restart it to join again"
             return Reply(409, sentence.encode(), kind="text/plain; charset=utf-8")
         if not is_told and known is not None and not known.gone and known._replace(stamp=entry.stamp) == entry:
-            await manager.joining.heard_again(entry, said)
+            if not said.is_ours:
+                await manager.joining.calming.heard_again(entry)
             return self._joined()
         if manager.roll.take(entry):
             manager.list_changed()

@@ -7,7 +7,8 @@ to be found at *our* address (nothing is passed on here, hence every join ends a
 more; then the true addresses are told again, in an order in which the tellings die out.
 
 With two of them nothing is left over. With three, the last entry to be put right closes a circle of two, and one word
-may stay under way; it passes this node at every turn, which keeps it waiting (`http_join.py`).
+may stay under way. It passes this node at every turn, and its teller is kept waiting: a real node tells its list one
+after the other and waits without a limit, so that it stands still there. The same slows down what is not ended yet.
 
 Meanwhile (about half a second) this node answers for them: it lives, and called to an election it begins one, which
 asks the true ones. Only nodes that prove to be of the first version are treated so: they alone answer an unknown path
@@ -46,6 +47,15 @@ AGAIN_S = 3.0
 """Before this node does it again, or after another of ours did it."""
 TURN_S = 0.3
 """Up to so long it waits before, so that of several of ours one does it."""
+STORM_S = 10.0
+STORM_LEAST = 3
+"""A known join that comes more often than this, and more often than once per node, within `STORM_S` is an echo."""
+HELD_S = 30.0
+"""So long the teller of an echo waits; one after the other, so that they do not begin again together."""
+HELD_MAX = 512
+"""Tellers that are kept waiting at one time. Of three real nodes each doubles what it hears, until all of them wait."""
+ECHOES_MAX = 256
+"""Of one node that are counted, and nodes of which they are."""
 BURST = 20
 """Known joins within a second, from nodes that are not ours: a storm, whatever is kept waiting."""
 HELD_MOST = 12
@@ -94,6 +104,8 @@ class Calming:
         self._not_before_s = 0.0
         self._other_until_s = 0.0
         self._let_go = asyncio.Event()
+        self._echoes: dict[tuple[str, str], deque[float]] = {}
+        self._held = 0
 
     # --- what is heard ------------------------------------------------------------------------------------------------
 
@@ -117,16 +129,36 @@ class Calming:
         """A join from one who is not ours, about anybody."""
         self._last_s = asyncio.get_running_loop().time()
 
-    def echoed(self, held: int) -> bool:
-        """A known join was told again, while so many tellers are kept waiting. True if this one may be, too."""
+    async def heard_again(self, entry: Entry) -> None:
+        """A join of a node that is known, from one who is not ours. In a storm of them the teller is kept waiting."""
+        if self._bent or asyncio.get_running_loop().time() < self._other_until_s:
+            return
+        is_echo = self._is_echo(entry)
+        if self._is_burst() or self._held >= HELD_MOST:
+            self.soon()
+        if is_echo and self._held < HELD_MAX:
+            self._held += 1
+            self.manager.tally.count("echoes_held")
+            try:
+                await self._wait(HELD_S * (0.5 + self._random.random()))
+            finally:
+                self._held -= 1
+
+    def _is_echo(self, entry: Entry) -> bool:
         now_s = asyncio.get_running_loop().time()
-        if self._bent or now_s < self._other_until_s:
-            return False
+        if len(self._echoes) > ECHOES_MAX:
+            self._echoes.clear()
+        times = self._echoes.setdefault((entry.node, entry.addr), deque(maxlen=ECHOES_MAX))
+        times.append(now_s)
+        while now_s - times[0] > STORM_S:
+            times.popleft()
+        return len(times) > max(STORM_LEAST, len(self.manager.roll.others))
+
+    def _is_burst(self) -> bool:
+        now_s = asyncio.get_running_loop().time()
         burst = len(self._recent) == BURST and now_s - self._recent[0] < 1.0
         self._recent.append(now_s)
-        if burst or held >= HELD_MOST:
-            self.soon()
-        return True
+        return burst
 
     def lost(self, node: str) -> None:
         """A node is down. What goes round about this one passed the others of ours; if that was the last, nobody."""
@@ -135,7 +167,7 @@ class Calming:
         if peers(node).boot and not any(peer.boot and not peer.was_down for peer in others):
             self.soon()
 
-    async def wait(self, span_s: float) -> None:
+    async def _wait(self, span_s: float) -> None:
         """Keeps a teller waiting; not while a storm is ended, for what waits now would begin it anew."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(span_s):

@@ -5,16 +5,13 @@ join on, and melt. Our nodes compare digests of the list with their leader's at 
 differ (and every eighth look anyway, seed 003's refresh), and tell the leader what it does not know. So a word that got
 lost is repeated within a beat or two, and two clusters of which one learned of the other become one.
 
-Where real nodes echo joins in a storm, one of ours that is among them is told again and again what it knows. It leaves
-those unanswered for a while: a real node tells its list one after the other and waits without a limit, so that the echo
-ends there.
+Where real nodes echo joins in a storm: `http_calm.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -58,13 +55,6 @@ PUSHED_MAX = 32
 """Entries that the leader is told of after one fetch."""
 KEEP_S = 0.2
 """After a change the list is written to the disk: several changes at once are written once."""
-STORM_S = 10.0
-STORM_LEAST = 3
-"""A known join that comes more often than this, and more often than once per node, within `STORM_S` is an echo."""
-HELD_S = 30.0
-"""So long the teller of an echo waits; one after the other, so that they do not begin again together."""
-HELD_MAX = 512
-"""Tellers that are kept waiting at one time. Of three real nodes each doubles what it hears, until all of them wait."""
 
 
 class JoinPlan(NamedTuple):
@@ -101,8 +91,6 @@ class Joining:
         self._busy: set[str] = set()
         self._telling = asyncio.Semaphore(TELLS_MAX)
         self._keeping: asyncio.TimerHandle | None = None
-        self._echoes: dict[tuple[str, str], deque[float]] = {}
-        self._held = 0
         self.calming = Calming(manager, Random(plan.seed))
         self._lacked: tuple[str, frozenset[Entry]] = ("", frozenset())
         """What the node whose list was fetched last did not know."""
@@ -279,26 +267,6 @@ class Joining:
             manager.complain(f"node {entry.node} cannot join: it does not know the ring, and election.strategy is ring")
             return False
         return True
-
-    async def heard_again(self, entry: Entry, said: Said) -> None:
-        """A join of a node that is known: not told on. In a storm of them the teller is kept waiting."""
-        if said.is_ours:
-            return
-        loop = asyncio.get_running_loop()
-        times = self._echoes.setdefault((entry.node, entry.addr), deque(maxlen=256))
-        times.append(loop.time())
-        while times and loop.time() - times[0] > STORM_S:
-            times.popleft()
-        if len(self._echoes) > 256:
-            self._echoes.clear()
-        may_wait = self.calming.echoed(self._held)
-        if may_wait and len(times) > max(STORM_LEAST, len(self.manager.roll.others)) and self._held < HELD_MAX:
-            self._held += 1
-            self.manager.tally.count("echoes_held")
-            try:
-                await self.calming.wait(HELD_S * (0.5 + self._random.random()))
-            finally:
-                self._held -= 1
 
     def tell_on(self, entry: Entry, known: Entry | None) -> None:
         """To all others, once. Real nodes read id and address only, and need not hear what they know."""
