@@ -44,7 +44,9 @@ NODES_MOST = 3
 """With four of them, what is put right last goes on to three, which double it: only waiting helps there."""
 TRIES_MAX = 5
 AGAIN_S = 3.0
-"""Before this node does it again, or after another of ours did it."""
+"""Before this node does it again."""
+OTHER_S = 1.0
+"""After a word of another of ours that does it: no teller waits meanwhile."""
 TURN_S = 0.3
 """Up to so long it waits before, so that of several of ours one does it."""
 STORM_S = 10.0
@@ -121,7 +123,7 @@ class Calming:
         owner = next((other.node for other in manager.roll.others if other.addr == entry.addr), "")
         if not owner or owner in self._first_version or manager.peer(owner).was_down:
             return False
-        self._other_until_s = asyncio.get_running_loop().time() + AGAIN_S
+        self._other_until_s = asyncio.get_running_loop().time() + OTHER_S
         self._release()
         return True
 
@@ -131,7 +133,8 @@ class Calming:
 
     async def heard_again(self, entry: Entry) -> None:
         """A join of a node that is known, from one who is not ours. In a storm of them the teller is kept waiting."""
-        if self._bent or asyncio.get_running_loop().time() < self._other_until_s:
+        is_ending = self._bent or asyncio.get_running_loop().time() < self._other_until_s
+        if is_ending and not self._too_many():
             return
         is_echo = self._is_echo(entry)
         if self._is_burst() or self._held >= HELD_MOST:
@@ -204,12 +207,14 @@ class Calming:
 
     async def _calm(self) -> None:
         """Does nothing where nobody, or nobody else, is of the first version."""
+        nodes = await self._storming()
+        self._not_before_s = asyncio.get_running_loop().time() + AGAIN_S
+        if not 1 < len(nodes) <= NODES_MOST:
+            return
         self._bent = True
         try:
-            nodes = await self._storming()
-            if 1 < len(nodes) <= NODES_MOST:
-                await self._drain(nodes)
-                await self._mend(nodes)
+            await self._drain(nodes)
+            await self._mend(nodes)
         finally:
             self._bent = False
             self._not_before_s = asyncio.get_running_loop().time() + AGAIN_S
@@ -220,7 +225,8 @@ class Calming:
         for _ in range(ROUNDS_MAX):
             await asyncio.gather(*map(self._tell, bent(nodes, manager.identity.addr)))
             self._release()
-            if await self._is_quiet(QUIET_S, DRAIN_S) or manager.joining.is_ending:
+            is_over = await self._is_quiet(QUIET_S, DRAIN_S) or manager.joining.is_ending
+            if is_over or self._too_many():
                 return
         names = ", ".join(node for node, _ in nodes)
         manager.complain(f"nodes {names} tell each other of joins without end, and it could not be ended; replace them")
@@ -235,14 +241,20 @@ class Calming:
 
     async def _storming(self) -> list[tuple[str, str]]:
         """The listed nodes of the first version, in id order."""
+        real = self._real()
+        await asyncio.gather(*map(self._prove, real))
+        return [(entry.node, entry.addr) for entry in real if self._first_version.get(entry.node) == entry.addr]
+
+    def _real(self) -> list[Entry]:
+        """Listed nodes that are not ours, or were not heard yet, as far as they are not known to be down."""
         manager = self.manager
-        others = [
-            entry
-            for entry in manager.roll.others
-            if not manager.peer(entry.node).boot and entry.node not in manager.links.dumb_to
-        ]
-        await asyncio.gather(*(self._prove(entry) for entry in others))
-        return [(entry.node, entry.addr) for entry in others if self._first_version.get(entry.node) == entry.addr]
+        others = [(entry, manager.peer(entry.node)) for entry in manager.roll.others]
+        up = [entry for entry, peer in others if not peer.boot and not peer.was_down]
+        return [entry for entry in up if entry.node not in manager.links.dumb_to]
+
+    def _too_many(self) -> bool:
+        """Only waiting helps then, and what was begun is put right at once."""
+        return len(self._real()) > NODES_MOST
 
     async def _prove(self, entry: Entry) -> None:
         manager = self.manager
