@@ -243,6 +243,7 @@ class Answers:
         if not manager.joining.may_join(entry, said):
             return BAD
         if not said.is_ours and manager.joining.calming.is_bent(entry):
+            await manager.joining.calming.heard_again(entry)
             return self._joined()
         known = manager.roll.entries.get(node)
         if known is not None and known.gone and not is_told and said.is_ours and known.started_ms == entry.started_ms:
@@ -252,6 +253,8 @@ class Answers:
             if not said.is_ours:
                 await manager.joining.calming.heard_again(entry)
             return self._joined()
+        if not said.is_ours and known is None:
+            await manager.joining.calming.over()
         if manager.roll.take(entry):
             manager.list_changed()
             if not is_told:

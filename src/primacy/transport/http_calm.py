@@ -163,6 +163,13 @@ class Calming:
         self._recent.append(now_s)
         return burst
 
+    async def over(self) -> None:
+        """A new node, not ours, waits at the door while a storm is ended: it would be one more to pass words on."""
+        loop = asyncio.get_running_loop()
+        last_s = loop.time() + TOLD_S
+        while (self._bent or loop.time() < self._other_until_s) and loop.time() < last_s:
+            await asyncio.sleep(PAUSE_S)
+
     def lost(self, node: str) -> None:
         """A node is down. What goes round about this one passed the others of ours; if that was the last, nobody."""
         peers = self.manager.peer
@@ -209,7 +216,7 @@ class Calming:
         """Does nothing where nobody, or nobody else, is of the first version."""
         nodes = await self._storming()
         self._not_before_s = asyncio.get_running_loop().time() + AGAIN_S
-        if not 1 < len(nodes) <= NODES_MOST:
+        if len(nodes) < 2 or self._too_many():
             return
         self._bent = True
         try:
