@@ -6,10 +6,23 @@ import os
 import signal
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 from tests.canary import NOTES, excused_if_late
 from tests.guard_desk import ORDINARY
 from tests.ordinary import why_not
+
+hypothesis.settings.register_profile(
+    "steady",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.register_profile("seeking", hypothesis.settings.get_profile("steady"), derandomize=False)
+hypothesis.settings.load_profile("steady")
+"""The same examples in every run, on however slow a machine. New ones are sought on purpose:
+`pytest --hypothesis-profile=seeking`."""
 
 
 def pytest_configure() -> None:
