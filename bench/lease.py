@@ -51,8 +51,8 @@ def frozen(nodes: LeaseNodes) -> Took:
     watch.rest(random.uniform(0, nodes.timing.look_ms) / 1_000)  # whatever came before set everybody's clock
     nodes.catch_up()
     old = nodes.runs_on
-    since, began_ns = len(watch.lines), time.monotonic_ns()
-    pids = nodes.freeze(old)
+    since = len(watch.lines)
+    pids, began_ns = nodes.freeze(old)
     elected = watch.until(nodes.elected, since, f"the next leader of {nodes.name}")
     rang = nodes.note(watch.until(rings(nodes.name), since, f"the next command of {nodes.name}"))
     since = len(watch.lines)

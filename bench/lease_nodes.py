@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import re
@@ -27,6 +28,10 @@ NOTIFY = ("postgresql", "etcd")
 """Stores that tell of every change. SQLite tells of a release only."""
 QUIET_S = 0.05
 """Before each bare trip. A release comes out of quiet as well; on a warm line a question takes a third."""
+ALL_STAND_S = 0.005
+"""Until all threads of a process that was stopped stand."""
+FILE_FREE_S = 0.05
+"""How long others write to a SQLite file at most."""
 STORES = ("sqlite", "postgresql", "mariadb", "etcd")
 
 
@@ -130,6 +135,7 @@ class LeaseNodes(Nodes):
             f"cluster: {{name: bench}}\nelection:\n  strategy: lease\n  profile: {profile}\n"
             f'  store: {{url: "{place.url}"}}\nrun: {{stop_ms: 1000}}\n'
         )
+        self._place = place
         self._command = bell.command(self.name)
         self.agents: dict[str, subprocess.Popen[bytes]] = {}
         self._all: list[subprocess.Popen[bytes]] = []
@@ -144,12 +150,35 @@ class LeaseNodes(Nodes):
         rang = rings(self.name)
         self.note(next(line for line in reversed(self.watch.lines) if rang(line)))
 
-    def freeze(self, node: str) -> list[int]:
-        """Agent and everything of it but the command: nobody of ours is awake. The kernel ends the command."""
+    def freeze(self, node: str) -> tuple[list[int], int]:
+        """Agent and everything of it but the command: nobody of ours is awake. The kernel ends the command.
+
+        Returns who stands, and since when. One that stands in the middle of a write to a SQLite file keeps the file,
+        and nobody leads before it goes on (docs/leases.md): it is let go, and stopped again a moment later.
+        """
         pids = [self.agents[node].pid, *processes.children(self.agents[node].pid)]
-        for pid in pids:
-            processes.signal_to(pid, signal.SIGSTOP)
-        return pids
+        while True:
+            began_ns = time.monotonic_ns()
+            for pid in pids:
+                processes.signal_to(pid, signal.SIGSTOP)
+            self.watch.rest(ALL_STAND_S)
+            if not self._file_locked():
+                return pids, began_ns
+            for pid in pids:
+                processes.signal_to(pid, signal.SIGCONT)
+            self.watch.rest(ALL_STAND_S)
+
+    def _file_locked(self) -> bool:
+        """By the one that stands; the others keep it for a moment only."""
+        if self._place.server is not None:
+            return False
+        with contextlib.closing(sqlite3.connect(self._place.file, timeout=FILE_FREE_S)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.rollback()
+            except sqlite3.OperationalError:
+                return True
+        return False
 
     def counted(self) -> int:
         """Requests that all nodes have sent to the store."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import time
+from datetime import UTC, datetime
 
 from apscheduler.schedulers.background import BackgroundScheduler
 
@@ -18,6 +19,8 @@ import primacy
 STORE = os.environ.get("STORE", "sqlite:///leases.db")
 PROFILE = os.environ.get("PROFILE", "lan")
 EVERY_S = float(os.environ.get("EVERY_S", "60"))
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+"""Runs are counted from here, and not from the start of each process: all schedulers fire at the same moments."""
 
 
 @primacy.once("nightly-report", store=STORE, profile=PROFILE, at_least_ms=int(EVERY_S * 500))
@@ -27,7 +30,7 @@ def report() -> None:
 
 def main() -> None:
     scheduler = BackgroundScheduler()
-    scheduler.add_job(report, "interval", seconds=EVERY_S, max_instances=1, coalesce=True)
+    scheduler.add_job(report, "interval", seconds=EVERY_S, start_date=BEGAN, max_instances=1, coalesce=True)
     scheduler.start()
     try:
         while True:

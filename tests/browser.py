@@ -23,6 +23,8 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+LIMIT_MS = 60_000
+"""For whatever must come: only a page that is broken makes one wait so long."""
 PAGES = ("overview", "network", "nodes", "events")
 
 
@@ -69,7 +71,7 @@ class Tab:
             reduced_motion="reduce" if calm else "no-preference",
         )
         self.page: Page = self.context.new_page()
-        self.page.set_default_timeout(15_000)
+        self.page.set_default_timeout(LIMIT_MS)
         self.said: list[str] = []
         self.page.on("console", lambda message: self._hear(message.type, message.text))
         self.page.on("pageerror", lambda error: self.said.append(f"error: {error}"))

@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from aiohttp import web
+from tests.ports import free_port
 
 from primacy.control import KEY_HEADER
 from primacy.control.client import Found
@@ -40,14 +41,23 @@ class Loop:
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
 
-    def do(self, work: Coroutine[Any, Any, Any], within_s: float = 20) -> Any:
+    def do(self, work: Coroutine[Any, Any, Any], within_s: float = 60) -> Any:
         done: Future[Any] = asyncio.run_coroutine_threadsafe(work, self.loop)
         return done.result(within_s)
 
     def close(self) -> None:
+        self.do(_last_turns())  # in its own thread: a browser's loop may run in the one that we are called from
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self.thread.join(5)
+        self.thread.join(60)
         self.loop.close()
+
+
+async def _last_turns() -> None:
+    """What was accepted a moment ago, or is about to close, does so in the next turns of the loop, and not without."""
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)
 
 
 def wall_ms() -> int:
@@ -79,17 +89,16 @@ class Feed:
         self.signatures: list[dict[str, Any]] = []
         self.doubles: list[str] = []
         self.loop = Loop()
-        self.port = 0
+        self.port = free_port()
         self._runner: web.AppRunner | None = None
         self._streams: set[asyncio.Event] = set()
         self._ending = False
-        self.now_streaming = 0
+        self.now_streaming = self.most_streaming = 0
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> Feed:
         taken = socket.create_server(("127.0.0.1", self.port))
-        self.port = taken.getsockname()[1]
         self._ending = False
         self.loop.do(self._start(taken))
         return self
@@ -248,6 +257,7 @@ class Feed:
         news = asyncio.Event()
         self._streams.add(news)
         self.now_streaming += 1
+        self.most_streaming = max(self.most_streaming, self.now_streaming)
         try:
             while not self._ending:
                 news.clear()
@@ -319,13 +329,12 @@ class Served:
     def __init__(self, plan: DashboardPlan) -> None:
         self.plan = plan
         self.loop = Loop()
-        self.port = 0
+        self.port = free_port()
         self.complaints: list[str] = []
         self.board: Dashboard | None = None
 
     def start(self) -> Served:
         taken = socket.create_server(("127.0.0.1", self.port))
-        self.port = taken.getsockname()[1]
 
         async def begin() -> Dashboard:
             board = Dashboard(self.plan, self.complaints.append)

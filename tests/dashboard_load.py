@@ -190,7 +190,7 @@ class Reader:
     """One who watches, in a thread."""
 
     def __init__(self, board: Served) -> None:
-        self.connection = http.client.HTTPConnection("127.0.0.1", board.port, timeout=10)
+        self.connection = http.client.HTTPConnection("127.0.0.1", board.port, timeout=60)
         self.connection.request("GET", "/dashboard/stream")
         self.answer = self.connection.getresponse()
         self.bytes = 0
@@ -204,7 +204,7 @@ class Reader:
 
     def end(self) -> None:
         self.over = True
-        self.thread.join(5)
+        self.thread.join(60)
         self.connection.close()
 
 

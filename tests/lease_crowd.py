@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests import stamp
-from tests.crowd import CLUSTER, FRESH_NS, Crowd
-from tests.store_desk import place
+from tests.crowd import CLUSTER, Crowd
+from tests.store_desk import LIMIT_MS, place
 
 from primacy.election.store import Look, Row
 from primacy.settings.timing import PROFILES, for_lease
@@ -38,18 +36,6 @@ class LeaseCrowd(Crowd):
         )
         return self.folder / name
 
-    def one_now(self) -> stamp.Stamp:
-        """I1, and one goes on. A store that is slow for a moment may cost the role in between: never two at a time."""
-
-        def look() -> bool:
-            self.one_at_a_time()
-            return len({(one.token, one.run) for one in self.living()}) == 1
-
-        for _ in range(2):
-            self.until(look, "one that runs")
-            time.sleep(2 * FRESH_NS / 1e9)
-        return self.acting()
-
     def is_locked(self) -> bool:
         """Somebody reads or writes the file now; a server is never locked by one that stands still."""
         if not self.url.startswith("sqlite:///"):
@@ -64,7 +50,7 @@ class LeaseCrowd(Crowd):
 
     def row(self, lease: str = "main") -> Row:
         """As it stands in the store."""
-        store = open_store(self.url, create=False)
+        store = open_store(self.url, create=False, limit_ms=LIMIT_MS)
         try:
             (answer,) = perform(store, [Look(lease)])
         finally:

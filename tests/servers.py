@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 from tests.ports import free_port
 
-WITHIN_S = 60
+WITHIN_S = 120
 """How long a server may take to start on a busy machine."""
 REPORT = "PRIMACY_SERVERS_FILE"
 """Names the file in which the servers that ran are noted, for the last line of `make test`."""
@@ -235,7 +235,7 @@ class Postgres(Server):
         import psycopg
 
         with psycopg.connect(
-            f"postgresql://admin@127.0.0.1:{self.port}/{database}", autocommit=True, connect_timeout=5
+            f"postgresql://admin@127.0.0.1:{self.port}/{database}", autocommit=True, connect_timeout=20
         ) as connection:
             found: list[tuple[Any, ...]] = []
             for statement in statements:
@@ -295,7 +295,7 @@ class MariaDb(Server):
         import pymysql
 
         connection = pymysql.connect(
-            host="127.0.0.1", port=self.port, user="root", database=database, autocommit=True, connect_timeout=5
+            host="127.0.0.1", port=self.port, user="root", database=database, autocommit=True, connect_timeout=20
         )
         try:
             with connection.cursor() as cursor:
@@ -382,7 +382,7 @@ class Etcd(Server):
         from urllib.request import Request, urlopen
 
         request = Request(f"http://127.0.0.1:{self.port}/v3/{path}", json.dumps(body).encode())
-        with urlopen(request, timeout=5) as answer:
+        with urlopen(request, timeout=20) as answer:
             found: dict[str, Any] = json.load(answer)
             return found
 
@@ -430,7 +430,7 @@ class Pooler(Server):
         import psycopg
 
         try:
-            psycopg.connect(self.url(), connect_timeout=5).close()
+            psycopg.connect(self.url(), connect_timeout=20).close()
         except psycopg.Error:
             return False
         return True

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from primacy.loop import QuickLoop
 from primacy.node.clock import HandClock
 from primacy.settings.loading import of_mapping
-from primacy.settings.schema import Slots
+from primacy.settings.schema_work import Slots
 from primacy.slots.http import HttpServer
 from primacy.slots.server import LineServer, listening
 

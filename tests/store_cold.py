@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from tests.store_desk import Desk, row
+from tests.store_desk import LIMIT_MS, Desk, row
 
 from primacy.election.store import Row, StoreAnswer
 from primacy.store import open_store
@@ -63,7 +63,7 @@ def main(words: Sequence[str]) -> None:
     for line in sys.stdin:
         order = json.loads(line)
         if "url" in order:
-            desk = Desk(open_store(order["url"]))
+            desk = Desk(open_store(order["url"], limit_ms=LIMIT_MS))
             print(json.dumps(desk.look("nobody").ok), flush=True)
             continue
         assert desk is not None

@@ -327,11 +327,18 @@ class Verdict:
         )
 
 
+def facts(folder: Path) -> list[dict[str, Any]]:
+    """All lines that are whole: of one that crosses a page, a reader may see the first part alone."""
+    path = folder / "log"
+    text = path.read_bytes() if path.exists() else b""
+    return [json.loads(line) for line in text[: text.rfind(b"\n") + 1].splitlines()]
+
+
 def judge(folder: Path) -> Verdict:
     found = Verdict()
     holds: dict[tuple[int, int], Hold] = {}
     highest = 0
-    for line in sorted(map(json.loads, (folder / "log").read_text().splitlines()), key=lambda one: one["at"]):
+    for line in sorted(facts(folder), key=lambda one: one["at"]):
         key, what = (line["pid"], line["token"]), line["what"]
         if what == "hold" and line.get("first"):
             holds[key] = Hold(line["node"], line["pid"], line["token"], line["at"], line["until_ms"] * 1_000_000)
@@ -401,8 +408,7 @@ class Race:
         return self.wait()
 
     def lines(self) -> list[dict[str, Any]]:
-        path = self.folder / "log"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return facts(self.folder)
 
     def holds_since(self, at_ns: int) -> int:
         """How many leaderships were begun or proved since then."""

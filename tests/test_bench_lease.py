@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -17,16 +18,20 @@ from primacy.settings.timing import PROFILES, for_lease
 
 PROFILE = "fast"
 TIMING = for_lease(PROFILES[PROFILE])
+CANARY_BEAT_MS = TIMING.beat_ms
+"""Parties that stand still for longer than their margin fail before they are made to."""
 
 
 def test_a_holder_fails_in_every_way_and_is_whole_again(tmp_path: Path) -> None:
     said: list[str] = []
-    rounds = lease.Rounds(tmp_path, ("sqlite",), PROFILE, said.append)
+    folder = Path(tempfile.mkdtemp(dir=tmp_path))  # of this try
+    rounds = lease.Rounds(folder, ("sqlite",), PROFILE, said.append)
     rounds.run(("killed", "frozen", "released", "idle"), 1, 1.0)
     assert any(text.startswith("round 1 of 1") for text in said)
     (killed,), (frozen,) = rounds.took["killed sqlite"], rounds.took["frozen sqlite"]
-    assert 0 < killed.notice_ms < killed.elected_ms < killed.command_ms
-    assert TIMING.hold_ms - TIMING.beat_ms < frozen.elected_ms < frozen.command_ms, "the hold was waited out"
+    assert 0 < killed.notice_ms < min(killed.elected_ms, killed.command_ms)
+    waited_ms = min(frozen.elected_ms, frozen.command_ms)
+    assert waited_ms > TIMING.hold_ms - TIMING.term_at_ms, "what was left of the hold was waited out"
     (released_ms,) = rounds.released["sqlite"]
     assert released_ms > 0
     assert rounds.idle["sqlite"][0] > 0
@@ -39,9 +44,9 @@ def test_a_holder_fails_in_every_way_and_is_whole_again(tmp_path: Path) -> None:
 def test_a_session_lock_is_free_when_its_holder_dies_and_never_when_it_is_frozen(kind: str, tmp_path: Path) -> None:
     if kind not in servers.servers_here():
         pytest.skip(servers.KINDS[kind].missing())
-    watch = Watch()
-    bell = Doorbell(watch, tmp_path)
-    locks = SessionLocks(watch, tmp_path, kind, servers.empty(kind), bell.path)
+    watch, folder = Watch(), Path(tempfile.mkdtemp(dir=tmp_path))
+    bell = Doorbell(watch, folder)
+    locks = SessionLocks(watch, folder, kind, servers.empty(kind), bell.path)
     try:
         assert locks.killed_ms() > 0
         assert locks.frozen_ms(TIMING.hold_ms / 1_000) is None
@@ -52,7 +57,7 @@ def test_a_session_lock_is_free_when_its_holder_dies_and_never_when_it_is_frozen
 
 def test_many_leases_are_held_and_counted(tmp_path: Path) -> None:
     cost = lease_many.measured(
-        "store", f"sqlite:///{tmp_path}/many.db", 20, "lan", 2.0
+        "store", f"sqlite:///{tempfile.mkdtemp(dir=tmp_path)}/many.db", 20, "lan", 2.0
     )  # which bears a machine that stands still for a second
     assert cost.renewals > 0 < cost.statements
     assert cost.cpu_ms > 0 == cost.server_ms
@@ -60,7 +65,7 @@ def test_many_leases_are_held_and_counted(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(bool(lease_many.missing()), reason=lease_many.missing() or "-")
 def test_many_locks_of_redis_are_a_request_each(tmp_path: Path) -> None:
-    redis = lease_many.RedisServer(tmp_path)
+    redis = lease_many.RedisServer(Path(tempfile.mkdtemp(dir=tmp_path)))
     try:
         cost = lease_many.measured("redis", str(redis.port), 20, PROFILE, 1.0, redis.process.pid)
     finally:
@@ -71,7 +76,7 @@ def test_many_locks_of_redis_are_a_request_each(tmp_path: Path) -> None:
 
 def rounds_of(tmp_path: Path, **more: object) -> lease.Rounds:
     """As if they had been run."""
-    found = lease.Rounds(tmp_path, ("postgresql",), PROFILE, lambda _: None)
+    found = lease.Rounds(Path(tempfile.mkdtemp(dir=tmp_path)), ("postgresql",), PROFILE, lambda _: None)
     found.watch.close()
     for name, value in more.items():
         setattr(found, name, value)

@@ -15,7 +15,7 @@ from tests.test_run import Start, start  # noqa: F401
 from primacy.agent.child import child_of
 from primacy.cli import main as entry
 from primacy.errors import CannotHere, UsageError
-from primacy.settings.schema import Run
+from primacy.settings.schema_work import Run
 
 ONE = "run: {restart: never, "
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the group")

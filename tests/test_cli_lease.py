@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.servers import MariaDb, Postgres, empty, server, servers_here
-from tests.store_desk import Desk, Place, place, row
+from tests.store_desk import LIMIT_MS, Desk, Place, place, row
 
 from primacy.cli import main
 from primacy.cli.lease import Watched
@@ -113,17 +113,17 @@ def test_the_schema_and_its_rights_suffice(kind: str, capsys: pytest.CaptureFixt
         found.admin("DO $$ BEGIN CREATE ROLE poor LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
     else:
         found.admin("CREATE USER IF NOT EXISTS poor@'%'", "GRANT USAGE ON *.* TO poor@'%'")
-        with_no_rights = Desk(open_store(poor)).look()
+        with_no_rights = Desk(open_store(poor, limit_ms=LIMIT_MS)).look()
         assert not with_no_rights.ok
     if isinstance(found, Postgres):
-        refused = Desk(open_store(poor))
+        refused = Desk(open_store(poor, limit_ms=LIMIT_MS))
         answer = refused.look()
         refused.store.close()
         assert not answer.ok
         assert "primacy lease schema" in answer.reason
     _, out, _ = told(capsys, "schema", "--store", poor)
     found.admin(*[statement for statement in out.split(";\n") if statement.strip()], database="app")
-    desk = Desk(open_store(poor))
+    desk = Desk(open_store(poor, limit_ms=LIMIT_MS))
     assert desk.take().done
     assert desk.renew().done
     assert desk.release(seq=2).done
@@ -236,7 +236,7 @@ class OldNode:
     """A node of seed 002, with its statements."""
 
     def __init__(self, url: str, kind: str) -> None:
-        self.store: Any = open_store(url)
+        self.store: Any = open_store(url, limit_ms=LIMIT_MS)
         self.kind = kind
         Desk(self.store).look()
         self.run("CREATE TABLE locks (lock_key VARCHAR(255) PRIMARY KEY, owner_id VARCHAR(255) NOT NULL, "

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from primacy.errors import SettingsError
 from primacy.settings.checks import timing_problems
 from primacy.settings.contract import Contract, RankContract, as_dict, contract, for_stop_after_loss, timeline
-from primacy.settings.timing import PPM, PROFILES, PROFILES_OF, RANK_PROFILES, Timing, stretched
+from primacy.settings.timing import PPM, PROFILES, PROFILES_OF, RANK_PROFILES, Timing, for_lease, stretched
 
 
 def holding(profile: str, strategy: str = "raft", stop_ms: int = 3000) -> Contract:
@@ -79,6 +79,16 @@ def test_every_profile_has_a_margin_and_bears_its_own_drift(strategy: str, profi
     assert made.tolerated_clock_error_ppm >= PROFILES[profile].drift_ppm
     assert made.failover_expected_ms <= made.failover_worst_ms
     assert made.release_worst_ms < made.failover_expected_ms, "a clean release is the faster way"
+
+
+def test_a_look_is_a_sixth_of_the_hold_unless_that_is_too_often() -> None:
+    looks = {name: PROFILES[name].look_ms for name in PROFILES_OF["lease"]}
+    assert looks == {"lab": 150, "fast": 300, "lan": 900, "wan": 1_666, "coordinator": 1_666, "executor": 1_666}
+    for hold_ms in (3_000, 4_000, 5_400, 5_500, 10_000, 60_000):
+        factor = hold_ms / 3_000
+        timing = for_lease(PROFILES["lan"]._replace(hold_ms=hold_ms, term_at_ms=int(1_200 * factor)))
+        assert 1_000 / timing.beat_ms + 2 * 1_000 / (1.1 * timing.look_ms) < 4, "one holder and two others"
+        assert hold_ms // 6 <= timing.look_ms <= hold_ms * 3 // 10
 
 
 def test_the_hold_for_a_wanted_stop_after_a_loss() -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 from tests.dashboard_feed import Feed
-from tests.ports import free_port
+from tests.ports import free_port, free_ports
 
 from primacy.cli.dashboard import greeting, tunnel
 
@@ -43,7 +43,7 @@ def certificate(tmp_path: Path) -> tuple[str, str]:
     return cert, key
 
 
-def until(check: Callable[[], Any], within_s: float = 20) -> Any:
+def until(check: Callable[[], Any], within_s: float = 60) -> Any:
     last_s = time.monotonic() + within_s
     while not (found := check()):
         assert time.monotonic() < last_s, "waited in vain"
@@ -60,15 +60,15 @@ def command(*arguments: str, ends: int = 130) -> Iterator[list[str]]:
             yield [process.stdout.readline().strip() for _ in range(3)]
         finally:
             process.send_signal(signal.SIGINT)
-            assert process.wait(10) == ends
+            assert process.wait(60) == ends
 
 
 def first_frame(port: int, context: ssl.SSLContext | None = None) -> dict[str, Any]:
     connection: http.client.HTTPConnection
     if context is not None:
-        connection = http.client.HTTPSConnection("localhost", port, timeout=10, context=context)
+        connection = http.client.HTTPSConnection("localhost", port, timeout=30, context=context)
     else:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     with contextlib.closing(connection):
         connection.request("GET", "/dashboard/stream")
         answer = connection.getresponse()
@@ -81,13 +81,18 @@ def first_frame(port: int, context: ssl.SSLContext | None = None) -> dict[str, A
         return found
 
 
+def job(port: int, context: ssl.SSLContext | None = None) -> str:
+    """Where the job runs, as far as the first frame tells: the nodes may not have been read yet."""
+    return str(first_frame(port, context)["parts"].get("job", {}).get("text"))
+
+
 def test_a_node_that_is_named_is_read_without_its_key(feed: Feed, tmp_path: Path) -> None:
     at = ("--at", f"127.0.0.1:{feed.port}", "--state-dir", str(tmp_path))
     with command("dashboard", *at, "--listen", "127.0.0.1:0", "--no-browser") as lines:
         found = re.fullmatch(r"dashboard: http://localhost:(\d+)/dashboard", lines[0])
         assert found is not None
         assert lines[1] == "read only: no control key can be read here"
-        until(lambda: first_frame(int(found[1]))["parts"]["job"]["text"] == "Running on a")
+        until(lambda: job(int(found[1])) == "Running on a")
 
 
 def test_a_taken_port_is_said_and_the_usual_one_gives_way(feed: Feed, tmp_path: Path) -> None:
@@ -95,7 +100,7 @@ def test_a_taken_port_is_said_and_the_usual_one_gives_way(feed: Feed, tmp_path: 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
         call = [*PRIMACY, "dashboard", *at, "--listen", listen]
-        refused = subprocess.run(call, capture_output=True, text=True, check=False, timeout=20)
+        refused = subprocess.run(call, capture_output=True, text=True, check=False, timeout=60)
     assert refused.returncode == 4
     assert listen in refused.stderr
     with contextlib.ExitStack() as ends:
@@ -118,7 +123,7 @@ def test_a_taken_port_is_said_and_the_usual_one_gives_way(feed: Feed, tmp_path: 
 def test_what_cannot_be_is_refused_with_a_sentence(tmp_path: Path, arguments: list[str], code: int, why: str) -> None:
     at = ["--at", "127.0.0.1:1", "--state-dir", str(tmp_path), "--no-browser"]
     call = [*PRIMACY, "dashboard", *at, *arguments]
-    refused = subprocess.run(call, capture_output=True, text=True, check=False, timeout=20, cwd=tmp_path)
+    refused = subprocess.run(call, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
     assert refused.returncode == code, refused.stderr
     assert why in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
@@ -126,7 +131,7 @@ def test_what_cannot_be_is_refused_with_a_sentence(tmp_path: Path, arguments: li
 
 def test_no_node_here_is_said_with_the_command_that_starts_one(tmp_path: Path) -> None:
     call = [*PRIMACY, "dashboard", "--state-dir", str(tmp_path), "--no-browser"]
-    refused = subprocess.run(call, capture_output=True, text=True, check=False, timeout=20, cwd=tmp_path)
+    refused = subprocess.run(call, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
     assert refused.returncode == 3
     assert "primacy run -- CMD" in refused.stderr
 
@@ -146,14 +151,14 @@ def test_a_node_whose_file_says_so_serves_the_page_and_takes_it_along(
     tmp_path: Path, certificate: tuple[str, str]
 ) -> None:
     """Its own API speaks TLS here, which the page's process trusts by the fingerprint in the state folder alone."""
-    port = free_port()
+    own, port = free_ports(2)
     (tmp_path / "primacy.yaml").write_text(
         json.dumps(
             {
                 "state_dir": "state",
                 "election": {"profile": "lab"},
                 "control": {
-                    "listen": f"127.0.0.1:{free_port()}",
+                    "listen": f"127.0.0.1:{own}",
                     "dashboard": f"127.0.0.1:{port}",
                     "tls": {"cert": "cert.pem", "key": "key.pem"},
                 },
@@ -167,10 +172,10 @@ def test_a_node_whose_file_says_so_serves_the_page_and_takes_it_along(
         with subprocess.Popen(call, cwd=tmp_path, stderr=subprocess.DEVNULL) as node:
             try:
                 until(lambda: _listens(port))
-                until(lambda: first_frame(port, trust)["parts"]["job"]["text"] == "Running on a")
+                until(lambda: job(port, trust) == "Running on a")
             finally:
                 node.send_signal(ending)
-                node.wait(20)
+                node.wait(60)
         until(lambda: not _listens(port))
 
 
@@ -194,7 +199,7 @@ def test_a_page_that_cannot_be_served_stops_no_node(tmp_path: Path) -> None:
                 assert node.poll() is None
             finally:
                 node.terminate()
-                assert node.wait(20) == 0
+                assert node.wait(60) == 0
     text = (tmp_path / "log").read_text()
     assert "Traceback" not in text
 
@@ -215,16 +220,16 @@ def test_off_loopback_it_speaks_tls_and_everybody_signs_in(tmp_path: Path, certi
                 assert found is not None
                 port = int(found[1])
                 assert first_frame(port, trust) == {"status": 401}
-                connection = http.client.HTTPSConnection("localhost", port, timeout=10, context=trust)
+                connection = http.client.HTTPSConnection("localhost", port, timeout=30, context=trust)
                 headers = {"X-Primacy": "1", "Host": "board.example", "Origin": "https://board.example"}
-                connection.request("POST", "/dashboard/login", json.dumps({"code": found[2]}), headers)
-                answer = connection.getresponse()
-                assert answer.status == 200, answer.read()
-                assert "Secure" in answer.headers["Set-Cookie"]
-                connection.close()
+                with contextlib.closing(connection):
+                    connection.request("POST", "/dashboard/login", json.dumps({"code": found[2]}), headers)
+                    answer = connection.getresponse()
+                    assert answer.status == 200, answer.read()
+                    assert "Secure" in answer.headers["Set-Cookie"]
         finally:
             node.terminate()
-            node.wait(20)
+            node.wait(60)
 
 
 def test_ending_the_dashboard_leaves_nothing(feed: Feed, tmp_path: Path) -> None:

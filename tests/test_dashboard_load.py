@@ -8,20 +8,27 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.browser import Tab, real_browser
 from tests.dashboard_feed import Feed, served
-from tests.dashboard_load import check, flat, grows, run, slope
+from tests.dashboard_load import EVENTS_PER_S, flat, grows, run, slope
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 LEAKS = {
-    "values": "() => { window.kept = []; setInterval(() => kept.push(Array.from({ length: 400 }, Math.random)), 5); }",
-    "elements": """() => { window.kept = []; setInterval(() => {
+    "values": "() => kept.push(Array.from({ length: 400 }, Math.random))",
+    "elements": """() => {
       const row = document.createElement("tr");
       for (let at = 0; at < 6; at += 1) row.append(document.createElement("td"));
       kept.push(row);
-    }, 5); }""",
-    "listeners": "() => { setInterval(() => document.body.addEventListener('click', () => {}), 5); }",
+    }""",
+    "listeners": "() => document.body.addEventListener('click', () => {})",
 }
+STEADILY = """() => {
+  window.kept = [];
+  const keep = %s, began = performance.now();
+  let done = 0;
+  setInterval(() => { for (; done < (performance.now() - began) / 5; done += 1) keep(); }, 5);
+}"""
+"""200 times a second, also on a machine whose timers are late."""
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +38,12 @@ def browser() -> Iterator[Browser]:
 
 
 def test_twenty_nodes_and_two_hundred_events_a_second(browser: Browser) -> None:
+    """Nothing grows. How quick the page is depends on who else uses this machine: `make proof` judges that."""
     loads, cost = run(browser, ("events", "network"), seconds=5, cost_s=1.5)
     for load in loads:
         print(load.sentence())
-        check(load)
+        flat(load.growth)
+        assert load.events >= 0.8 * load.seconds * EVENTS_PER_S, "the load was not as heavy as it should be"
     print(cost)
     assert cost.each_more_mill < 100, "a tenth of a processor for every browser would be a fault"
 
@@ -46,7 +55,7 @@ def test_a_page_that_keeps_what_it_should_forget_is_seen(browser: Browser, leak:
     with served(feed) as board:
         tab = Tab(browser, board.url)
         page = tab.open("overview")
-        page.evaluate(LEAKS[leak])
+        page.evaluate(STEADILY % LEAKS[leak])
         with pytest.raises(AssertionError):
             flat(grows(tab, page, 2))
         tab.close()

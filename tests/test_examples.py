@@ -15,6 +15,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,9 +25,13 @@ import pytest
 from tests.holder_desk import locked
 from tests.servers import free_port
 
+from primacy.settings.timing import PROFILES
+
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
-WITHIN_S = 40
+WITHIN_S = 60
+CANARY_BEAT_MS = PROFILES["fast"].beat_ms
+"""That the one which works goes on is asked of a machine that lets it run."""
 
 
 class Program:
@@ -47,23 +52,38 @@ class Program:
         return self.child.wait(WITHIN_S)
 
 
-Start = Callable[..., Program]
+class Start:
+    """Starts programs that share a folder, and ends them."""
+
+    def __init__(self, below: Path) -> None:
+        self.below = below
+        self.started: list[Program] = []
+        self.folder = Path(tempfile.mkdtemp(dir=below))
+
+    def __call__(self, *command: str, cwd: Path = EXAMPLES, **environment: str) -> Program:
+        store = f"sqlite:///{self.folder}/leases.db"
+        more = {"STORE": store, "PROFILE": "fast", "PYTHONUNBUFFERED": "1", **environment}
+        self.started.append(Program(self.folder / f"log{len(self.started)}", *command, cwd=cwd, **more))
+        return self.started[-1]
+
+    def begin_anew(self) -> None:
+        """Nobody is left, and nothing that they wrote."""
+        self.end()
+        self.folder = Path(tempfile.mkdtemp(dir=self.below))
+
+    def end(self) -> None:
+        while self.started:
+            program = self.started.pop()
+            if program.child.poll() is None:
+                program.child.kill()
+            program.child.wait(WITHIN_S)
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    started: list[Program] = []
-
-    def begin(*command: str, cwd: Path = EXAMPLES, **environment: str) -> Program:
-        more = {"STORE": f"sqlite:///{tmp_path}/leases.db", "PROFILE": "fast", "PYTHONUNBUFFERED": "1", **environment}
-        started.append(Program(tmp_path / f"log{len(started)}", *command, cwd=cwd, **more))
-        return started[-1]
-
-    yield begin
-    for program in started:
-        if program.child.poll() is None:
-            program.child.kill()
-        program.child.wait(WITHIN_S)
+    found = Start(tmp_path)
+    yield found
+    found.end()
 
 
 def stop_outside_of_a_write(program: Program, *databases: Path) -> None:
@@ -113,7 +133,12 @@ def test_fastapi_one_worker_builds_and_another_goes_on(start: Start) -> None:
 
     leader = until(lambda: next((p for p in ports if builds(p)), None), "a report", *workers.values())
     (other,) = set(ports) - {leader}
-    seen = until(lambda: (get(other, "/reports") or {}).get("leader") and get(other, "/reports"), "the leader's name")
+
+    def names_a_leader() -> dict[str, Any] | None:
+        found = get(other, "/reports")
+        return found if found and found["leader"] else None
+
+    seen = until(names_a_leader, "the leader's name", *workers.values())
     assert seen["built"] == 0
     assert seen["role"] == "follower"
     assert seen["leader"].endswith(f":{workers[leader].child.pid}")
@@ -130,10 +155,10 @@ def test_apscheduler_once_one_of_all_schedulers_runs_the_job(start: Start) -> No
         return [found for program in programs for found in program.says(pattern)]  # type: ignore[misc]
 
     until(lambda: len(runs()) >= 4, "four reports", *programs)
-    began = time.monotonic()
-    before = len(runs())
-    until(lambda: time.monotonic() - began > 3.5, "three and a half seconds")
-    assert len(runs()) - before <= 5, "one per second, not one per second and process"
+    began_s, before = time.monotonic(), len(runs())
+    until(lambda: time.monotonic() - began_s > 3.5, "three and a half seconds")
+    came, took_s = len(runs()) - before, time.monotonic() - began_s
+    assert came <= took_s + 1.5, "one per second, not one per second and process"
     tokens = [int(token) for _, token in runs()]
     assert len(set(tokens)) == len(tokens)
 
@@ -150,32 +175,32 @@ def test_apscheduler_leader_only_the_leader_has_a_scheduler(start: Start) -> Non
     assert int(other.says(pattern)[0]) > int(leader.says(pattern)[0])
 
 
-def test_django_the_command_works_on_one_machine_at_a_time_and_is_fenced(start: Start, tmp_path: Path) -> None:
+def test_django_the_command_works_on_one_machine_at_a_time_and_is_fenced(start: Start) -> None:
     need("django")
-    site = EXAMPLES / "django_site"
+    site, folder = EXAMPLES / "django_site", start.folder
 
     def manage(*arguments: str) -> Program:
-        return start(sys.executable, "manage.py", *arguments, cwd=site, SITE_FOLDER=str(tmp_path))
+        return start(sys.executable, "manage.py", *arguments, cwd=site, SITE_FOLDER=str(folder))
 
     migrated = manage("migrate", "-v0")
     assert migrated.child.wait(WITHIN_S) == 0, migrated.log.read_text()
     old, new = manage("build_reports"), None
     until(lambda: len(old.says(r"report \d+ under")) > 3, "reports", old)
     new = manage("build_reports", "--reports", "5")
-    stop_outside_of_a_write(old, tmp_path / "site.db", tmp_path / "leases.db")
+    stop_outside_of_a_write(old, folder / "site.db", folder / "leases.db")
     until(lambda: new.says(r"report 5 under"), "the new one's reports", new)
     old.child.send_signal(signal.SIGCONT)
     assert new.child.wait(WITHIN_S) == 0
-    with contextlib.closing(sqlite3.connect(tmp_path / "site.db")) as connection:
+    with contextlib.closing(sqlite3.connect(folder / "site.db")) as connection:
         rows = connection.execute("SELECT token, pid FROM reports_report ORDER BY id").fetchall()
     tokens = [token for token, _ in rows]
     assert tokens == sorted(tokens)
     assert {pid for _, pid in rows} == {old.child.pid, new.child.pid}
 
 
-def test_celery_beat_under_primacy_run(start: Start, tmp_path: Path) -> None:
+def test_celery_beat_under_primacy_run(start: Start) -> None:
     need("celery")
-    broker = tmp_path / "broker"
+    folder, broker = start.folder, start.folder / "broker"
     beat = [
         sys.executable,
         "-m",
@@ -186,13 +211,13 @@ def test_celery_beat_under_primacy_run(start: Start, tmp_path: Path) -> None:
         "-l",
         "info",
         "--schedule",
-        str(tmp_path / "beat"),
+        str(folder / "beat"),
     ]
-    command = [sys.executable, "-m", "primacy.cli.main", "run", "--state-dir", str(tmp_path / "state"), "--"]
+    command = [sys.executable, "-m", "primacy.cli.main", "run", "--state-dir", str(folder / "state"), "--"]
     more = {"BROKER_FOLDER": str(broker), "EVERY_S": "0.2", "PYTHONPATH": str(EXAMPLES)}
-    first = start(*command, *beat, cwd=tmp_path, **more)
+    first = start(*command, *beat, cwd=folder, **more)
     until(lambda: first.says("Sending due task report"), "the first task", first)
-    second = start(*command, *beat, cwd=tmp_path, **more)
+    second = start(*command, *beat, cwd=folder, **more)
     until(lambda: second.says("waits|holds|another"), "a second one that waits", second)
     assert not second.says("beat: Starting")
     first.ends()

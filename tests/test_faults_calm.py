@@ -105,7 +105,7 @@ def all_heard(crowd: Crowd, before: dict[str, dict[str, int]], more: dict[str, i
             now = node.document()["counters"]
             return all(now.get(kind, 0) >= count for kind, count in wanted.items())
 
-        crowd.until(counted, f"{wanted} at {name}, not {node.document()['counters']}", within_s=5)
+        crowd.until(counted, f"{wanted} at {name}, not {node.document()['counters']}")
 
 
 def forged(to: str, boot: int, secret: bytes, crowd: Crowd) -> dict[str, list[bytes]]:
@@ -169,8 +169,13 @@ def test_F55_A01_A02_A05_forged_flipped_oversized_and_foreign_datagrams_are_coun
                 assert secret not in Path(f"/proc/{pid}/{file}").read_bytes(), (pid, file)
 
 
-def replay(crowd: Crowd, times: int) -> dict[str, tuple[int, int]]:
+def replay(crowd: Crowd, times: int, within_s: float = 20) -> dict[str, tuple[int, int]]:
     """All that was recorded for each node's present start, thrown again: by node, (thrown, counted as replayed)."""
+
+    def counted(node: Node) -> int:
+        found: int = node.document()["counters"].get("replay", 0)
+        return found
+
     boots = {}
     crowd.switch(recorded=str(crowd.folder / "recorded"))
     recorded = hostile.read_recorded(crowd.folder / "recorded")
@@ -180,10 +185,12 @@ def replay(crowd: Crowd, times: int) -> dict[str, tuple[int, int]]:
     for name, node in crowd.nodes.items():
         mine = [d for to, d in recorded if to == name and hostile.receiver_boot(d) == boots[name]]
         mine = [data for data in mine if not hostile.is_release(data)][-2_000 // len(crowd.names) :]
-        before = node.document()["counters"].get("replay", 0)
+        before = counted(node)
         hostile.throw(mine * times, crowd.ports[name])
-        time.sleep(0.3)
-        found[name] = (len(mine) * times, node.document()["counters"].get("replay", 0) - before)
+        last_s = time.monotonic() + within_s
+        while counted(node) - before < len(mine) * times and time.monotonic() < last_s:
+            time.sleep(0.01)
+        found[name] = (len(mine) * times, counted(node) - before)
     return found
 
 

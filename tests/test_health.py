@@ -24,7 +24,7 @@ from primacy.election.inputs import Health
 from primacy.errors import Refused, UsageError
 from primacy.node.clock import SystemClock
 from primacy.settings import of_mapping
-from primacy.settings.schema import Probe
+from primacy.settings.schema_work import Probe
 from primacy.watchdog.health import (
     MONITORS_MAX,
     Answered,

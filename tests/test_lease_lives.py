@@ -40,6 +40,7 @@ from primacy.election.messages import Election, FailsafeAck, FailsafeBeat, Origi
 from primacy.election.model import TOKEN_MAX, Membership, Seat
 from primacy.election.store import Row, StoreAnswer, holder_id
 from primacy.sim.store import SimStore
+from primacy.sim.transcript import play
 
 # --- never raises -----------------------------------------------------------------------------------------------------
 
@@ -146,6 +147,23 @@ def test_a_release_makes_the_handover_quick_and_a_crash_costs_one_wait() -> None
     while universe.working() in ([], [worker]):
         universe.run(universe.now + 5)
     assert universe.now - began < 600 + 3 * LAB.beat_ms
+
+
+def test_L4_a_release_takes_two_trips_at_most_wherever_it_falls_between_two_renewals() -> None:
+    """A renewal that is under way may make the first one match nothing. A look's pause would be 150 ms and more."""
+    trip_most_ms, met = 2 * 30, 0
+    for pause_ms in range(60, 260, 2):
+        told = play(
+            "> cluster a b c strategy=lease profile=lab\n> elect a\n> weather store_ms=30\n"
+            f"> pass {pause_ms} ms\n> step down a\n> pass 600 ms\n"
+        )
+        gone_ms, released_ms = (
+            next(int(line[:6]) for line in told.splitlines() if words in line)
+            for words in ("a's work is over", "a leads no more: its work is confirmed gone and released")
+        )
+        assert released_ms - gone_ms <= 2 * trip_most_ms + 5
+        met += released_ms - gone_ms > trip_most_ms
+    assert met > 3, "some of them met a renewal"
 
 
 class HoldFromAnswer(LeaseStrategy):

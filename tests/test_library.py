@@ -30,7 +30,7 @@ LAB = for_lease(PROFILES["lab"])
 CANARY_BEAT_MS = LAB.beat_ms
 """A process that stands still for the rest until TERM loses what it holds, as it must."""
 HOLD_S = LAB.hold_ms / 1_000
-WITHIN_S = 10
+WITHIN_S = 30
 
 
 def fresh_url() -> str:
@@ -585,7 +585,7 @@ def test_an_election_that_is_not_entered_costs_nothing(place: Place) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(10):
         place.election()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before, "fewer, if the garbage of an earlier test went just now"
 
 
 def test_nothing_is_left_behind(place: Place) -> None:

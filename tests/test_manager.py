@@ -40,7 +40,8 @@ from primacy.transport.http_wire import (
     texts_in,
 )
 
-QUICK = {"profile": "fast"}
+STEADY = {"profile": "lan"}
+"""In a quicker one, a leader that stood still for a quarter of a second has overslept, and another one may lead."""
 
 
 def lived(scene: Callable[[Nodes], Awaitable[None]]) -> None:
@@ -435,7 +436,7 @@ def test_limitation_6_a_removed_node_leaves_every_list_and_comes_back_by_joining
 
 def test_limitation_6_a_leader_that_was_removed_while_it_was_cut_off_learns_of_it_when_it_is_back() -> None:
     async def scene(nodes: Nodes) -> None:
-        await three(nodes, election=QUICK)
+        await three(nodes, election=STEADY)
         nodes.cut("a b", "c")
         await nodes.until(lambda: nodes.leaders() == ["a", "c"], "c leads alone")
         await nodes.up["a"].remove("c")
@@ -450,11 +451,11 @@ def test_limitation_6_a_leader_that_was_removed_while_it_was_cut_off_learns_of_i
 
 def test_limitation_6_the_long_dead_are_left_out_of_elections_when_told_to() -> None:
     async def scene(nodes: Nodes) -> None:
-        await three(nodes, election={**QUICK, "prune_after_ms": 500})
+        await three(nodes, election={**STEADY, "prune_after_ms": 500})
         await nodes.kill("c")
         await nodes.until(lambda: nodes.up["a"].machine.pruned == ("c",), "the leader leaves c out")
         await nodes.until(lambda: nodes.up["b"].machine.pruned == ("c",), "and tells b")
-        await nodes.start("c", ["a"], election={**QUICK, "prune_after_ms": 500})
+        await nodes.start("c", ["a"], election={**STEADY, "prune_after_ms": 500})
         await nodes.until(lambda: nodes.up["a"].machine.pruned == (), "it counts again when it is heard")
 
     lived(scene)
@@ -462,7 +463,7 @@ def test_limitation_6_the_long_dead_are_left_out_of_elections_when_told_to() -> 
 
 def test_limitation_4_ids_compare_as_bytes_or_by_their_numbers() -> None:
     async def scene(nodes: Nodes, rank: str, winner: str) -> None:
-        election = {**QUICK, "rank": rank}
+        election = {**STEADY, "rank": rank}
         await nodes.start("first", election=election)
         for name in ("node9", "node10"):
             await asyncio.sleep(0.01)  # of two that start in one millisecond the higher id is the younger
@@ -477,7 +478,7 @@ def test_limitation_4_ids_compare_as_bytes_or_by_their_numbers() -> None:
 
 def test_limitation_5_with_require_majority_no_minority_leads() -> None:
     async def scene(nodes: Nodes) -> None:
-        await three(nodes, election={**QUICK, "require_majority": True})
+        await three(nodes, election={**STEADY, "require_majority": True})
         nodes.cut("a", "b c")
         await nodes.leads("c", "b", "c")
         await nodes.until(lambda: nodes.up["a"].leadership() is None, "a steps back")
@@ -522,9 +523,9 @@ def test_twenty_nodes_that_join_at_once_tell_each_other_once() -> None:
 @pytest.mark.parametrize("doubles", [2, 3])
 def test_a_join_storm_of_real_nodes_is_calmed(doubles: int) -> None:
     async def scene(nodes: Mixed) -> None:
-        await nodes.start("b", election=QUICK)
+        await nodes.start("b", election=STEADY)
         await nodes.leads("b")
-        await nodes.start("d", ["b"], election=QUICK)
+        await nodes.start("d", ["b"], election=STEADY)
         for name in "ace"[:doubles]:
             await nodes.double(name, "b")
         await nodes.double("x", "b")  # known to all, and told on by each of them
@@ -600,10 +601,10 @@ def test_an_id_that_is_taken_is_refused_and_so_is_ones_own_address_of_another() 
 
 def test_an_answer_of_another_node_than_the_one_that_was_meant_is_none() -> None:
     async def scene(nodes: Nodes) -> None:
-        await three(nodes, election=QUICK)
+        await three(nodes, election=STEADY)
         await nodes.kill("c")
         nodes.ports["b2"] = nodes.ports["c"]
-        await nodes.start("b2", ["a"], election=QUICK)
+        await nodes.start("b2", ["a"], election=STEADY)
         await knows(nodes, ["a", "b", "c", "b2"])
         manager = nodes.up["a"].manager
         await nodes.until(lambda: [each for each in manager.troubles if "node b2 answers at" in each.sentence], "said")
@@ -622,7 +623,7 @@ def test_a_fixed_list_needs_no_join_and_takes_nobody_in() -> None:
             settings = of_mapping(
                 {
                     "cluster": {"node": name, "user": "user", "pass": "pass", "manager": {"nodes": listed}},
-                    "election": {"strategy": "bully", **QUICK},
+                    "election": {"strategy": "bully", **STEADY},
                 }
             )
             nodes.up[name] = ManagedCluster(settings)
@@ -630,7 +631,7 @@ def test_a_fixed_list_needs_no_join_and_takes_nobody_in() -> None:
         leader = await nodes.until(nodes.agreed, "one leads")
         with pytest.raises(NotReached, match="refuses"):
             await nodes.start(
-                "x", ["a"], election=QUICK, cluster={"user": "user", "pass": "pass"}, manager={"join_retry": 0}
+                "x", ["a"], election=STEADY, cluster={"user": "user", "pass": "pass"}, manager={"join_retry": 0}
             )
         await nodes.up.pop("x").kill()
         await nodes.kill(leader)
@@ -643,7 +644,7 @@ async def fixed(nodes: Nodes, name: str, listed: str, password: str = "pass") ->
     """A node with a fixed list."""
     told = {each: {"addr": f"127.0.0.1:{nodes.port(each)}"} for each in listed}
     cluster = {"node": name, "user": "user", "pass": password, "manager": {"nodes": told}}
-    settings = of_mapping({"cluster": cluster, "election": {"strategy": "bully", **QUICK}})
+    settings = of_mapping({"cluster": cluster, "election": {"strategy": "bully", **STEADY}})
     nodes.up[name] = ManagedCluster(settings, complain=lambda line: nodes.said.append(f"{name}: {line}"))
     await nodes.up[name].start()
 
@@ -738,7 +739,7 @@ def test_our_node_joins_a_cluster_of_real_nodes_and_takes_over(doubles: int) -> 
         await nodes.double("a")
         if doubles > 1:
             await nodes.double("b", "a")
-        node = await nodes.start("y", ["a"], election=QUICK)
+        node = await nodes.start("y", ["a"], election=STEADY)
         await nodes.leads("a")
         assert node.leadership() is None
         await nodes.kill("a")
@@ -752,7 +753,7 @@ def test_crossed_announcements_of_real_nodes_are_undone() -> None:
 
     async def scene(nodes: Mixed) -> None:
         double = await nodes.double("z")
-        node = await nodes.start("b", ["z"], election=QUICK)
+        node = await nodes.start("b", ["z"], election=STEADY)
         await nodes.leads("z")
         double.leader = "b"  # as after a crossed announcement
         await nodes.one_leader()
@@ -766,8 +767,8 @@ def test_a_real_bootstrap_node_that_restarts_is_told_who_leads() -> None:
 
     async def scene(nodes: Mixed) -> None:
         await nodes.double("a")
-        await nodes.start("b", ["a"], election=QUICK)
-        await nodes.start("c", ["a"], election=QUICK)
+        await nodes.start("b", ["a"], election=STEADY)
+        await nodes.start("c", ["a"], election=STEADY)
         await nodes.leads("a")
         await nodes.kill("a")
         await nodes.leads("c")

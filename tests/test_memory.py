@@ -9,7 +9,7 @@ LOADS = """
 import sys
 from primacy.agent.memory import ROOM_BYTES, gather, room
 with room():
-    from primacy.agent.run import Agent
+    from primacy.agent.life import Agent
     import primacy.transport.udp
     functions = [each for kind in (Agent, primacy.transport.udp.UdpTransport) for each in vars(kind).values()]
     where = sorted(id(each) for each in functions if hasattr(each, "__code__"))

@@ -272,6 +272,16 @@ def test_L3_the_wait_counts_from_after_the_answer_arrived() -> None:
     assert (take.row.token, take.row.seq) == (WALL + desk.now - 100, 2)
 
 
+def test_L3_the_take_leaves_when_the_wait_is_over_and_not_at_the_next_look() -> None:
+    """However long the pause between two looks is: a fifth of it by chance is all that is added."""
+    for look_ms in (250, 900, 3_000):
+        desk = Desk(store=held_by(), look_every_ms=look_ms)
+        desk.tell(Started(WALL))
+        desk.answer(at=40)
+        desk.until(Take)
+        assert 40 + LAN.wait_ms < desk.now <= 40 + LAN.wait_ms + 1 + look_ms // 5
+
+
 def test_L3_one_tick_is_added_as_clocks_are_read_in_whole_milliseconds() -> None:
     """Anchor at 0.9 read as 0, take at 3061.0: only 3060.1 have passed. So the take leaves at 3062 at the earliest."""
     desk = Desk(store=held_by())

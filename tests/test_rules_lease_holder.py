@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -472,18 +473,34 @@ def test_work_that_ends_by_itself_frees_the_lease() -> None:
     assert Code.STEP_DOWN in desk.codes()
 
 
-def test_a_release_that_missed_a_last_renewal_is_repeated() -> None:
+def test_L4_a_release_that_a_renewal_overtook_is_repeated_at_once() -> None:
     desk = Desk()
     term = desk.lead().leadership.term
     desk.tell(StepDown())
     desk.wake()
     desk.lose()
     desk.tell(WorkGone(term))
-    desk.answer()
+    began_ms = desk.now
+    desk.answer(began_ms + 20)
     assert not desk.store.rows["job"].released
-    desk.until(ReleaseRow)
+    assert isinstance(desk.asked[0].request, ReleaseRow)
     desk.answer()
+    assert desk.now == began_ms + 20
     assert desk.store.rows["job"].released
+
+
+def test_L4_a_release_that_fits_and_yet_does_nothing_waits_for_the_next_look() -> None:
+    """A store that behaves like that must not be asked as fast as it answers."""
+    desk = Desk()
+    term = desk.lead().leadership.term
+    desk.asked.clear()
+    desk.tell(WorkGone(term))
+    row = desk.store.rows["job"]
+    desk.answer(answer=StoreAnswer(True, False, row, row.server))
+    assert desk.asked == []
+    assert desk.machine.deadline_ms is not None
+    assert desk.machine.deadline_ms >= desk.now + LAN.beat_ms
+    desk.until(ReleaseRow)
 
 
 # --- the store away, and what people see ------------------------------------------------------------------------------
@@ -506,6 +523,64 @@ def test_looks_back_off_with_a_bound_while_the_store_fails_and_it_is_recorded_on
     assert "the store to answer (the store refuses connections)" in desk.waits()
     desk.store.restart()
     desk.until(Take)
+
+
+def test_an_outage_is_told_when_it_begins_once_a_minute_and_when_it_ends() -> None:
+    desk = Desk(store=held_by())
+    desk.tell(Started(WALL))
+    desk.answer()
+    desk.store.stop()
+    while desk.now < 200_000:
+        desk.answer() if desk.asked else desk.wake()
+    told = [effect.event for effect in only(desk.log, Record)]
+    failed = [event for event in told if event.code is Code.STORE_FAILED]
+    assert len(failed) == 4
+    assert [event.detail.endswith(f"; for {event.value // 1_000} s now") for event in failed] == [
+        False,
+        True,
+        True,
+        True,
+    ]
+    assert all(60_000 <= later.value - sooner.value < 70_000 for sooner, later in pairwise(failed))
+    assert [event.code for event in told].count(Code.LEADER_SILENT) == 1, "its take is the same one each time"
+    assert [event.code for event in told].count(Code.STANDS) == 1
+    desk.store.restart()
+    desk.until(Start)
+    (back,) = [e.event for e in only(desk.log, Record) if e.event.code is Code.STORE_ANSWERS]
+    assert 190_000 < back.value < 210_000
+    assert desk.codes().index(Code.STORE_ANSWERS) < desk.codes().index(Code.LEASE_TAKEN)
+
+
+def test_an_answered_look_does_not_end_an_outage_of_writes_unless_a_write_of_somebody_shows() -> None:
+    """A server that reads but does not write would otherwise fail and recover once per try."""
+    desk = Desk()
+    term = desk.lead().leadership.term
+    desk.tell(StepDown())
+    desk.wake()
+    desk.answer(answer=StoreAnswer(False, reason="read-only"))
+    desk.tell(DeadlinePassed(), desk.now + LAN.hold_ms)
+    desk.tell(WorkGone(term))
+    desk.asked = [asked for asked in desk.asked if isinstance(asked.request, Look)][-1:]
+    desk.answer()
+    assert desk.machine._ours(desk.machine._sight) is not None
+    desk.answer(answer=StoreAnswer(False, reason="read-only"))
+    assert (desk.codes().count(Code.STORE_FAILED), desk.codes().count(Code.STORE_ANSWERS)) == (1, 0)
+    desk.until(ReleaseRow)
+    desk.answer()
+    assert desk.codes().count(Code.STORE_ANSWERS) == 1
+
+    other = Desk(store=held_by(released=True))
+    other.tell(Started(WALL))
+    other.answer()
+    other.answer(answer=StoreAnswer(False, reason="read-only"))
+    other.tell(Pause())
+    other.wake()
+    other.answer()
+    assert other.codes().count(Code.STORE_ANSWERS) == 0, "the take that was not answered may still be written"
+    other.store.rows["job"] = row_of("c", token=WALL + 5)
+    other.wake()
+    other.answer()
+    assert other.codes().count(Code.STORE_ANSWERS) == 1
 
 
 def test_an_unanswered_look_is_given_up_and_its_late_answer_ignored() -> None:

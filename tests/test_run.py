@@ -30,7 +30,8 @@ from primacy.election.model import Leadership
 from primacy.errors import CannotHere, UsageError
 from primacy.node.clock import HandClock, SystemClock
 from primacy.settings import of_mapping
-from primacy.settings.schema import Run, Settings
+from primacy.settings.schema import Settings
+from primacy.settings.schema_work import Run
 from primacy.settings.timing import PROFILES
 from primacy.watchdog.machine import BACK_OFF_MS, BACK_OFF_MS_MAX, FAILURES_MAX, STEADY_MS, Happened, Note
 

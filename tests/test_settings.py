@@ -20,7 +20,8 @@ from primacy.errors import SettingsError
 from primacy.settings import checks
 from primacy.settings.canonical import HIDDEN, canonical
 from primacy.settings.loading import of_tree
-from primacy.settings.schema import Settings, rule_of
+from primacy.settings.rule import rule_of
+from primacy.settings.schema import Settings
 from primacy.settings.timing import PROFILES, PROFILES_OF, RANK_PROFILES, RankTiming, Timing
 from primacy.settings.tree import DEPTH_MAX, FILE_BYTES_MAX, NODES_MAX, parse
 

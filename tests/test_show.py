@@ -12,7 +12,7 @@ from rich.console import Console
 
 from primacy.cli import main as entry
 from primacy.cli import simulate_show as command
-from primacy.settings.schema import STRATEGIES
+from primacy.settings.accepted import STRATEGIES
 from primacy.sim import show
 from primacy.sim.show import Line, Scene, Span, Tale, act, lane, legend, plain, ruler, scene_at, summary
 

@@ -131,7 +131,7 @@ def test_nobody_leads_is_said_in_time(desk: Desk) -> None:
     desk.call(lambda: desk.server.follow("b"))
 
     async def body() -> None:
-        async with Client(desk.server.address, within_ms=2_000) as slots:  # so long it may take to say so
+        async with Client(desk.server.address, within_ms=2_000) as slots:
             with pytest.raises(NotReached, match=r"no node that leads answered .* within 2,000 ms; b leads") as found:
                 await slots.set("000", "x")
             assert not isinstance(found.value, Unsure)
@@ -152,8 +152,8 @@ def test_a_write_whose_answer_is_lost_is_unsure_and_a_read_is_repeated(desk: Des
             for _ in range(2):
                 with contextlib.suppress(OSError):
                     sock, _ = listener.accept()
-                    sock.recv(100)
-                    sock.close()
+                    with sock:
+                        sock.recv(100)
                     taken.set()
 
         thread = threading.Thread(target=hang_up, daemon=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from tests.slots_fuzz import PROTOCOLS, fuzz
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_nothing_that_a_client_sends_harms_the_server(protocol: str, tmp_path: Path) -> None:
-    seed = secrets.randbits(32)
-    print(f"seed {seed}")
+    seed = 1 + PROTOCOLS.index(protocol)  # `make proof` draws others
     found = fuzz(protocol, 10 / len(PROTOCOLS), seed, tmp_path)
     assert found["steps"] > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import socket
 import time
@@ -82,7 +83,9 @@ class Listener:
         size = int(self.client.line(), 16)
         found = b""
         while len(found) < size:
-            found += self.client.sock.recv(size - len(found))
+            more = self.client.sock.recv(size - len(found))
+            assert more, f"the stream ended after {found!r}"
+            found += more
         self.client.expect(b"\r\n")
         return found
 
@@ -208,7 +211,8 @@ def test_a_reader_of_a_stream_that_does_not_read_is_dropped(desk: Desk, monkeypa
 )
 def test_what_is_no_request_harms_nobody(desk: Desk, data: bytes) -> None:
     with desk.open() as client:
-        client.send(data)
-        client.sock.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(OSError):  # the server may have hung up already
+            client.send(data)
+            client.sock.shutdown(socket.SHUT_WR)
         client.rest()
     assert get(desk, "/000") == (200, b"")

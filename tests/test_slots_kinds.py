@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.slots_desk import slots_of
 
-from primacy.settings.schema import Slots
+from primacy.settings.schema_work import Slots
 from primacy.slots.board import Board
 from primacy.slots.kinds import (
     INT64_MAX,

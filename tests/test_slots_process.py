@@ -102,7 +102,7 @@ def test_the_commands_of_the_client(tmp_path: Path) -> None:
         assert done.returncode == 1
         assert primacy("slots", "get", "1000", *at).returncode == 2
         assert primacy("slots", "get", "0", "--addr", "nowhere").returncode == 2
-        done = primacy("slots", "bench", *at[:2], "--seconds", "0.3", "--connections", "5", "--depth", "4", "--json")
+        done = primacy("slots", "bench", *at[:2], "--seconds", "1", "--connections", "5", "--depth", "4", "--json")
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["requests"] > 0
         assert primacy("slots", "bench", *at[:2], "--slot", "7777").returncode == 2

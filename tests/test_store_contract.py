@@ -158,7 +158,7 @@ def test_one_of_many_takes_wins(here: Place) -> None:
         barrier = threading.Barrier(6)
 
         def contend(number: int, turn: int = turn, barrier: threading.Barrier = barrier) -> None:
-            desk = Desk(here.open(limit_ms=10_000))  # six that wait for one file, on a machine that may be busy
+            desk = here.desk()
             server = desk.server() if turn else ""
             barrier.wait(60)
             server = server or desk.server()
@@ -315,15 +315,15 @@ def test_L3_news_is_never_older_than_an_answer(here: Place) -> None:
 
 def heard(store: Notifies, wanted: Callable[[News], bool]) -> News:
     """The first such news."""
-    for _ in range(1_000):
+    for _ in range(3_000):
         for news in store.news():
             if wanted(news):
                 return news
         time.sleep(0.01)
-    raise AssertionError("no such news within 10 s")
+    raise AssertionError("no such news within 30 s")
 
 
 def readable(descriptor: int) -> bool:
     import select
 
-    return bool(select.select([descriptor], [], [], 5)[0])
+    return bool(select.select([descriptor], [], [], 30)[0])

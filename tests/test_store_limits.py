@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.servers import Pooler, Postgres, empty, fresh, server, servers_here
-from tests.store_desk import Desk, Place, lied_to, place, row
+from tests.servers import Pooler, Postgres, empty, fresh, server, servers_here, wait_until
+from tests.store_desk import LIMIT_MS, Desk, Place, lied_to, place, row
 
 from primacy.election.inputs import StoreAnswered
 from primacy.election.store import Look, ReleaseRow
@@ -38,7 +38,7 @@ def test_a_server_that_accepts_and_says_nothing(address: str) -> None:
         began = time.monotonic()
         answer = desk.look()
         assert not answer.ok
-        assert time.monotonic() - began < 15, "without a limit it would wait for ever"
+        assert time.monotonic() - began < 60, "without a limit it would wait for ever"
         assert answer.reason
 
 
@@ -61,11 +61,11 @@ def test_F42_a_statement_that_hangs_is_given_up_within_its_limit(kind: str) -> N
         took_s = time.monotonic() - began
         found.thaw()
         assert (answer.ok, answer.done) == (False, False)
-        assert took_s < 15, "without a limit it would wait for ever"
+        assert took_s < 60, "without a limit it would wait for ever"
         assert "1000 ms" in answer.reason or "timed out" in answer.reason
+        wait_until(lambda: desk.look().ok, "an answer: it connects anew")
         after = desk.look()
-        assert after.ok, "it connects anew"
-        assert after.row is not None
+        assert after.row is not None, after
         assert after.row.seq in (1, 2), "whether it was done is not known, and was not claimed"
         desk.store.close()
     finally:
@@ -82,7 +82,7 @@ def test_F42_a_locked_row_is_refused_within_the_limit_and_costs_its_neighbours_n
     from primacy.store import perform
 
     url, found = empty(kind), server(kind)
-    desk = Desk(open_store(url, limit_ms=1_000))
+    desk = Desk(open_store(url, limit_ms=3_000))
     for name in ("a", "b", "c"):
         assert desk.take(name).done
     lock = "SELECT * FROM primacy_leases WHERE name = 'b' FOR UPDATE"
@@ -102,7 +102,7 @@ def test_F42_a_locked_row_is_refused_within_the_limit_and_costs_its_neighbours_n
     other.close()
     assert [answer.done for answer in answers] == [True, False, True], answers
     assert not answers[1].ok
-    assert took_s < 15, "without a limit the server would wait for most of a minute"
+    assert took_s < 40, "without a limit the server would wait for most of a minute"
     assert desk.renew("b", server=who).done
     desk.store.close()
 
@@ -127,7 +127,7 @@ def pooler() -> Iterator[Pooler]:
 
 
 def test_a_pooler_in_transaction_mode_does_no_harm(pooler: Pooler) -> None:
-    desks = [Desk(open_store(pooler.url(), limit_ms=500)) for _ in range(3)]
+    desks = [Desk(open_store(pooler.url(), limit_ms=LIMIT_MS)) for _ in range(3)]
     assert desks[0].take().done
     for seq in range(1, 20):
         assert desks[seq % 3].renew(seq=seq).done
@@ -140,14 +140,14 @@ def test_a_pooler_in_transaction_mode_does_no_harm(pooler: Pooler) -> None:
 def test_where_LISTEN_does_not_get_through_it_is_said_once(pooler: Pooler) -> None:
     said: list[str] = []
     answers: queue.Queue[StoreAnswered] = queue.Queue()
-    thread = StoreThread(open_store(pooler.url(), limit_ms=500), 500, note=said.append)
+    thread = StoreThread(open_store(pooler.url(), limit_ms=LIMIT_MS), 500, note=said.append)
     port = thread.port("job", answers.put, lambda: None)
-    others = [Desk(open_store(pooler.url())) for _ in range(3)]
+    others = [Desk(open_store(pooler.url(), limit_ms=LIMIT_MS)) for _ in range(3)]
     for number in range(8):
         for other in others:
             other.look()  # so that the pool has several connections to give
         port.ask(number, Look("job"))
-        assert answers.get(timeout=10).answer.ok
+        assert answers.get(timeout=60).answer.ok
     thread.close()
     for other in others:
         other.store.close()
@@ -188,9 +188,9 @@ def test_news_comes_without_a_look(here: Place) -> None:
     thread = StoreThread(here.open(), 900)
     port = thread.port("job", answers.put, lambda: news.put(None))
     port.ask(1, Look("job"))
-    assert answers.get(timeout=10).answer.ok
+    assert answers.get(timeout=60).answer.ok
     port.ask(2, Look("job"))  # after this one it listens for certain
-    assert answers.get(timeout=10).answer.ok
+    assert answers.get(timeout=60).answer.ok
     while not news.empty():
         news.get()
     assert holder.ask(ReleaseRow("job", "a#1", 10, 1)).done
@@ -220,7 +220,7 @@ def test_a_server_that_hides_its_identifier_is_told_by_its_start(tmp_path: Path)
     assert isinstance(found, Postgres)
     try:
         found.admin("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC", database="app")
-        desk = Desk(open_store(found.url()))
+        desk = Desk(open_store(found.url(), limit_ms=LIMIT_MS))
         assert desk.take().done
         before = desk.server()
         assert before.startswith(f"postgresql:127.0.0.1:{found.port}:")
@@ -251,7 +251,7 @@ def test_L3_the_name_of_a_server_stays(here: Place) -> None:
 def test_L3_a_restart_changes_the_name_where_commits_may_be_forgotten(kind: str) -> None:
     found = fresh(kind)
     try:
-        desk = Desk(open_store(found.url()))
+        desk = Desk(open_store(found.url(), limit_ms=LIMIT_MS))
         assert desk.take().done
         before = desk.server()
         time.sleep(1.1)  # MariaDB's start time is in seconds, and it starts again in less

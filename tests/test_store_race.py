@@ -38,8 +38,8 @@ def test_no_two_hold_it_at_a_time(kind: str, tmp_path: Path) -> None:
     assert verdict.not_growing == [], verdict
     assert verdict.stale_writes == 0
     assert verdict.broken == []
-    assert verdict.holds, "somebody gets it"
     if canary.was_on_time:
+        assert verdict.holds, "somebody gets it"
         assert len(verdict.holds) >= SECONDS / 2, "somebody always gets it"
         assert verdict.late <= len(verdict.holds) // 10, "those that were not frozen stop in time"
 
@@ -60,7 +60,7 @@ def test_the_control_overlaps(tmp_path: Path) -> None:
     where = {"host": "127.0.0.1", "port": maria.port, "user": "app", "password": "secret word", "database": "app"}
     race = Race(json.dumps(where), tmp_path / "race", PLAYERS, mode="seed")
     try:
-        wait_until(lambda: race.lines() and judge(race.folder).overlaps, "two at a time", within_s=CONTROL_S)
+        wait_until(lambda: bool(judge(race.folder).overlaps), "two at a time", within_s=CONTROL_S)
     finally:
         race.process.terminate()
         race.process.wait()
@@ -107,7 +107,7 @@ def _all_at_once(desks: list[Desk], name: str, who: str) -> list[StoreAnswer]:
     answers: list[StoreAnswer] = []
 
     def take(number: int, desk: Desk) -> None:
-        barrier.wait(10)
+        barrier.wait(60)
         answers.append(desk.take(name, new=row(f"n{number}#1", 100 + number), server=who))
 
     threads = [threading.Thread(target=take, args=pair) for pair in enumerate(desks)]

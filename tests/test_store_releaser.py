@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.servers import servers_here
-from tests.store_desk import Desk, Place, place
+from tests.store_desk import LIMIT_MS, Desk, Place, place
 
 
 @pytest.fixture(params=["sqlite", *servers_here()])
@@ -25,7 +25,14 @@ class Releaser:
             [sys.executable, "-m", "primacy.store.releaser"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.say(
-            {"url": url, "table": "primacy_leases", "limit_ms": 900, "name": "job", "holder": holder, "token": token}
+            {
+                "url": url,
+                "table": "primacy_leases",
+                "limit_ms": LIMIT_MS,
+                "name": "job",
+                "holder": holder,
+                "token": token,
+            }
         )
         assert self.hear() == "ready"
 
@@ -39,7 +46,7 @@ class Releaser:
         return self.process.stdout.readline().strip()
 
     def end(self) -> int:
-        self.process.communicate(timeout=10)
+        self.process.communicate(timeout=60)
         return self.process.returncode
 
 

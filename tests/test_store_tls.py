@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.servers import Etcd, MariaDb, Postgres, Server
-from tests.store_desk import Desk
+from tests.store_desk import LIMIT_MS, Desk
 
 from primacy.election.store import StoreAnswer
 from primacy.store import open_store
@@ -37,7 +37,7 @@ def certificate(folder: Path, user: str) -> tuple[Path, Path]:
 
 
 def asked(url: str) -> StoreAnswer:
-    desk = Desk(open_store(url))
+    desk = Desk(open_store(url, limit_ms=LIMIT_MS))
     try:
         return desk.look()
     finally:
@@ -83,7 +83,7 @@ def test_a_database_by_TLS(safe: Safe, tmp_path: Path) -> None:
     else:
         good = f"{url}?ssl_ca={ca}&ssl_verify_cert=true&ssl_verify_identity=true"
         bad = f"{url}?ssl_ca={stranger}&ssl_verify_cert=true&ssl_verify_identity=true"
-    desk = Desk(open_store(good))
+    desk = Desk(open_store(good, limit_ms=LIMIT_MS))
     assert desk.take().done
     assert desk.renew().done
     store: Any = desk.store
@@ -122,7 +122,7 @@ def test_etcd_by_TLS_with_a_user(tmp_path: Path) -> None:
         from urllib.request import Request, urlopen
 
         request = Request(f"https://127.0.0.1:{etcd.port}/v3/{path}", json.dumps(body).encode())
-        with urlopen(request, timeout=5, context=trusted) as answer:
+        with urlopen(request, timeout=30, context=trusted) as answer:
             found: dict[str, Any] = json.load(answer)
             return found
 
@@ -141,10 +141,10 @@ def test_etcd_by_TLS_with_a_user(tmp_path: Path) -> None:
         ):
             post(path, body)
         where = f"127.0.0.1:{etcd.port}?ca={safe.cert}"
-        desk = Desk(open_store(f"etcds://app:p%20w@{where}"))
+        desk = Desk(open_store(f"etcds://app:p%20w@{where}", limit_ms=LIMIT_MS))
         assert desk.take().done
         assert desk.renew().done
-        watcher = Desk(open_store(f"etcds://app:p%20w@{where}"))
+        watcher = Desk(open_store(f"etcds://app:p%20w@{where}", limit_ms=LIMIT_MS))
         watcher.look()
         store: Any = watcher.store
         assert store.listen() >= 0

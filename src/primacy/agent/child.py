@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from primacy.agent.errand import outer_environment
 from primacy.election.model import Leadership
 from primacy.errors import CannotHere, UsageError
-from primacy.settings.schema import Run
+from primacy.settings.schema_work import Run
 
 ORDER_BYTES_MAX = 160_000
 """A start travels to the guard as one packet, which the kernel bounds at about 200,000 bytes; the releases for a

@@ -17,7 +17,7 @@ from primacy.agent.errand import Errand, outer_environment
 from primacy.election.inputs import Health
 from primacy.errors import Refused
 from primacy.node.clock import Clock
-from primacy.settings.schema import Probe
+from primacy.settings.schema_work import Probe
 from primacy.watchdog import health
 from primacy.watchdog.health import HealthWatch, Rule
 

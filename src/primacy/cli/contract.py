@@ -7,10 +7,11 @@ import click
 from primacy.cli.call import Call, config_option, json_option, print_json
 from primacy.errors import SettingsError, UsageError
 from primacy.settings import load, membership_rows, timing_of
+from primacy.settings.accepted import STRATEGIES
 from primacy.settings.checks import profile_or_default, profile_problem
 from primacy.settings.contract import Contract, RankContract, as_dict, for_stop_after_loss, timeline
 from primacy.settings.contract import contract as made_of
-from primacy.settings.schema import STRATEGIES, Settings
+from primacy.settings.schema import Settings
 from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, PROFILES_OF, RANK_PROFILES, RankTiming, Timing
 
 DRAWN_COLUMNS = 72

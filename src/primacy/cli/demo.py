@@ -20,7 +20,7 @@ import click
 from primacy.cli.call import Call, json_option, print_json
 from primacy.cli.lab import fitting, needs_linux, say
 from primacy.errors import CannotHere, Refused, UsageError
-from primacy.settings.schema import STRATEGIES
+from primacy.settings.accepted import STRATEGIES
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -169,7 +169,7 @@ def place(
     """Which folder is meant."""
     from primacy.agent.state import state_root
     from primacy.settings import load
-    from primacy.settings.schema import NAME_PATTERN
+    from primacy.settings.accepted import NAME_PATTERN
 
     file = call.file(config)
     settings = load(file, call.node if file is not None else None)

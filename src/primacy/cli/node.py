@@ -16,7 +16,8 @@ from primacy.cli.local import Local, local, locals_here, place
 from primacy.cli.node_settings import HOST, PORT, Said, checked_name, settings_of
 from primacy.cli.status import status
 from primacy.errors import CannotHere, NotReached, Refused, SettingsError, UsageError
-from primacy.settings.schema import RANKS, Settings
+from primacy.settings.accepted import RANKS
+from primacy.settings.schema import Settings
 from primacy.settings.timing import RANK_PROFILES
 
 STOP_S = 30.0
@@ -115,11 +116,13 @@ def start(
     _check(settings)
 
     from primacy.agent.assemble import refuse_node
+    from primacy.agent.life import Plan
     from primacy.agent.log import Log, level_of
-    from primacy.agent.run import Plan, run, system_clock
+    from primacy.agent.run import run
+    from primacy.node.clock import SystemClock
 
     refuse_node(settings)
-    clock = system_clock()
+    clock = SystemClock()
     log = Log(clock, level_of(settings.log.level, call.verbose), settings.log.format)
     return run(Plan(settings, None, log, clock, waits=False))
 

@@ -20,16 +20,16 @@ from primacy.cli.new import SECRET_BYTES
 from primacy.errors import CannotHere, UsageError
 from primacy.node.folder import Folder
 from primacy.settings import load, of_mapping
-from primacy.settings.schema import (
+from primacy.settings.accepted import (
     ID_CHARS_MAX,
     ID_PATTERN,
     NAME_PATTERN,
     STRATEGIES,
-    Settings,
     wrong_address,
     wrong_store,
     wrong_strategy,
 )
+from primacy.settings.schema import Settings
 
 PORT = 5001
 """As in seed 003."""

@@ -12,8 +12,9 @@ import click
 
 from primacy.cli.call import Call, config_option
 from primacy.errors import CannotHere, SettingsError, UsageError
+from primacy.settings.accepted import NAME_PATTERN, SPAN_MS_MAX, STRATEGIES, wrong_store
 from primacy.settings.loading import host_name
-from primacy.settings.schema import NAME_PATTERN, SPAN_MS_MAX, STRATEGIES, Settings, wrong_store
+from primacy.settings.schema import Settings
 from primacy.settings.timing import PROFILES
 
 
@@ -102,12 +103,13 @@ def run(
         _check(changed)
 
         from primacy.agent.child import child_of
+        from primacy.agent.life import Plan
         from primacy.agent.log import Log, level_of
-        from primacy.agent.run import Plan, system_clock
         from primacy.agent.run import run as live
+        from primacy.node.clock import SystemClock
 
         child = child_of(changed.run, os.path.dirname(changed.source), stdout, stderr, os.environ)
-        clock = system_clock()
+        clock = SystemClock()
         log = Log(clock, level_of(changed.log.level, call.verbose), changed.log.format)
         return live(Plan(changed, child, log, clock))
 

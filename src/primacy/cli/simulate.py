@@ -13,7 +13,7 @@ from primacy.cli.call import Call, config_option, json_option, print_json
 from primacy.cli.simulate_show import SEED_DEFAULT, show
 from primacy.cli.simulate_text import print_classes, print_shrunk, print_summary
 from primacy.errors import InUse, UsageError
-from primacy.settings.schema import STRATEGIES
+from primacy.settings.accepted import STRATEGIES
 from primacy.settings.timing import DEFAULT_PROFILE, profiles_of
 from primacy.sim.campaign import campaign, cores, live_or_raised
 from primacy.sim.faults import CLASSES, classes_of

@@ -14,7 +14,8 @@ import click
 
 from primacy.cli.call import Call, config_option, json_option, print_json
 from primacy.errors import UsageError
-from primacy.settings.schema import Settings, wrong_listen
+from primacy.settings.accepted import wrong_listen
+from primacy.settings.schema import Settings
 
 if TYPE_CHECKING:
     from primacy.slots.client import Client
@@ -61,7 +62,8 @@ def serve(
 
         return serve_alone(settings, log, clock)
     from primacy.agent.assemble import refuse_node
-    from primacy.agent.run import Plan, run
+    from primacy.agent.life import Plan
+    from primacy.agent.run import run
     from primacy.agent.slots_duty import SlotsDuty
 
     refuse_node(settings)
@@ -263,7 +265,7 @@ def _password() -> str:
 
 def _addresses(settings: Settings, said: tuple[str, ...]) -> dict[str, str]:
     """By id where the file says it: each node of a list that serves on all its addresses; else the one address."""
-    from primacy.settings.schema import wrong_address
+    from primacy.settings.accepted import wrong_address
     from primacy.slots.host import names_no_host, reached
 
     for each in said:

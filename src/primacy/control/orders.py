@@ -19,7 +19,7 @@ from primacy.election.inputs import Init, Input, Pause, Rejoin, Resume, StepDown
 from primacy.election.model import Kind, Role
 from primacy.errors import Refused, UsageError
 from primacy.settings import has_peers, membership_rows
-from primacy.settings.schema import NAME_PATTERN, SPAN_MS_MAX
+from primacy.settings.accepted import NAME_PATTERN, SPAN_MS_MAX
 
 TO_LEADER = ("step-down", "transfer", "remove")
 TO_NODE = ("pause", "resume", "approve")

@@ -12,7 +12,8 @@ import ssl
 import stat
 
 from primacy.errors import CannotHere, UsageError
-from primacy.settings.schema import Settings, Tls
+from primacy.settings.schema import Settings
+from primacy.settings.schema_work import Tls
 
 
 def server_context(settings: Settings) -> ssl.SSLContext | None:

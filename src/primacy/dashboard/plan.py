@@ -10,8 +10,9 @@ from primacy.dashboard.rows import object_of
 from primacy.dashboard.view import Plan
 from primacy.errors import PrimacyError
 from primacy.settings import membership_rows, of_mapping, timing_of
+from primacy.settings.accepted import STRATEGIES
 from primacy.settings.contract import Contract, contract
-from primacy.settings.schema import STRATEGIES, Settings
+from primacy.settings.schema import Settings
 from primacy.settings.timing import Timing
 
 TEXT_CHARS_MAX = 20_000

@@ -208,8 +208,8 @@ class Dashboard(LoopbackServer):
         self.hub.watchers.add(news)
         try:
             await self.source.attend(watched=True)
-            self._show()
             await answer.prepare(request)
+            self._show()  # right before the snapshot: what it holds must not come again as news
             seen = self.hub.seen_by(request.headers.get("Last-Event-ID", ""))
             if seen is None:
                 data, seen = self.hub.snapshot(wall_ms()), self.hub.number

@@ -53,6 +53,7 @@ class Code(StrEnum):
     DISK_FAILED = "disk-failed"
     LOCK_HELD = "lock-held"
     STORE_FAILED = "store-failed"
+    STORE_ANSWERS = "store-answers"
     OTHER_SERVER = "other-server"
     NEW_NAME = "new-name"
     EARLIER_GONE = "earlier-gone"
@@ -127,6 +128,7 @@ SAYS: dict[str, str] = {
     Code.DISK_FAILED: "cannot save to the disk",
     Code.LOCK_HELD: "find{s} old work still running on this machine",
     Code.STORE_FAILED: "get{s} no answer from the store",
+    Code.STORE_ANSWERS: "get{s} answers from the store again, after {value} ms",
     Code.OTHER_SERVER: "find{s} another server behind the store",
     Code.EARLIER_GONE: "know{s} by the free run lock that the work of {whom}, which stands in the row, is gone",
     Code.FAILSAFE: "keep{s} its work going without the store, for all nodes of the list agree",

@@ -177,8 +177,9 @@ class LeaseStrategy(LeaseHolder):
         if self._pending is not None:
             if now_ms < self._pending.asked_ms + self._answer_ms:
                 return []
+            writes = not isinstance(self._pending.request, Look)
             self._pending = None
-            effects += self._failed("no answer in time")
+            effects += self._failed(now_ms, "no answer in time", writes=writes)
             self._back_off(now_ms)
         if now_ms < self._next_ask_ms or self._done():
             return effects
@@ -208,8 +209,12 @@ class LeaseStrategy(LeaseHolder):
         return Take(name, row.token, row.seq, sight.server, new, row.members)
 
     def _stand(self, take: Take) -> list[Effect]:
+        """A take that is asked for again, as the store said nothing, is recorded once: it is the same one."""
+        again = self._take is not None and self._take.row.token == take.row.token
         self._take, self._owes, self._heir, self._idle = take, True, "", True
         self._preceding = max(take.seen_token, self.token_max)
+        if again:
+            return []
         sight = self._sight
         row = None if sight is None else sight.row
         stands = self._note(Code.STANDS, take.row.token)
@@ -224,9 +229,18 @@ class LeaseStrategy(LeaseHolder):
         pause_ms = now_ms + self._look_ms + self._jitter(self._look_ms // 5)
         take_at_ms = self._take_at_ms(now_ms)
         self._next_ask_ms = pause_ms if take_at_ms is None else min(pause_ms, max(now_ms, take_at_ms))
-        ours = self._ours(self._sight) is not None and not self._work and not isinstance(request, ReleaseRow)
-        if ours or self._news:
+        ours = self._ours(self._sight)
+        to_do = ours is not None and not self._work and not self._asked_for_nothing(request, ours)
+        if to_do or self._news:
             self._news, self._next_ask_ms = False, now_ms
+
+    @staticmethod
+    def _asked_for_nothing(request: StoreRequest, ours: Row) -> bool:
+        """A release of the very row that still stands there, unreleased: to say it again at once would change nothing.
+
+        One that a renewal of ours overtook on the way is another matter: it is said again with the seq found.
+        """
+        return isinstance(request, ReleaseRow) and (request.token, request.seq) == (ours.token, ours.seq)
 
     def _back_off(self, now_ms: int) -> None:
         """Twice as long after each failure, half of it by chance, so that nodes do not come back in step."""
@@ -248,13 +262,14 @@ class LeaseStrategy(LeaseHolder):
             return []  # given up on: what it did to the row will be seen
         self._pending = None
         if not answer.ok:
-            effects = self._failed(answer.reason)
+            effects = self._failed(now_ms, answer.reason, writes=not isinstance(asked.request, Look))
             self._back_off(now_ms)
             return effects
         self._answers()
+        effects = self._recovered(now_ms) if self._ends_outage(asked.request, answer) else []
         if isinstance(asked.request, Take):
             self._take = None
-        effects = self._done_or_not(now_ms, asked, answer)
+        effects += self._done_or_not(now_ms, asked, answer)
         if self._lead is None:
             self._plan(now_ms, asked.request)
         return effects
@@ -338,18 +353,6 @@ class LeaseStrategy(LeaseHolder):
         return effects
 
     # --- observation (L3) ---------------------------------------------------------------------------------------------
-
-    def _unchanged(self, old: Sighting, answer: StoreAnswer) -> bool:
-        """Same server, and the same (token, seq), or missing as before. A release changes neither."""
-        return self._same_server(old, answer) and self._same_row(old.row, answer.row)
-
-    def _same_server(self, old: Sighting, answer: StoreAnswer) -> bool:
-        return old.server == answer.server
-
-    def _same_row(self, old: Row | None, new: Row | None) -> bool:
-        if old is None or new is None:
-            return old is new
-        return (old.holder, old.token, old.seq) == (new.holder, new.token, new.seq)
 
     def _anchor_ms(self, asked_ms: int, now_ms: int) -> int:  # noqa: ARG002 -- what a mutant would use
         """After the answer arrived: a renewal may have left, and counted, while the look was under way."""

@@ -51,7 +51,7 @@ class LeaseHolder(LeaseState):
         """s is the time of this step: before the request leaves, before a connection is even asked for (L2)."""
         effects: list[Effect] = []
         if now_ms - self._oldest_ms(lead, now_ms) >= self.timing.beat_ms:
-            effects += self._failed("no answer in time")
+            effects += self._failed(now_ms, "no answer in time", writes=True)
         lead.renew_at_ms = now_ms + self.timing.beat_ms
         self._number += 1
         lead.renewals[self._number] = (now_ms, lead.seq)
@@ -72,14 +72,15 @@ class LeaseHolder(LeaseState):
             beat_ms = self.timing.beat_ms
             soon_ms = now_ms + beat_ms // 2 + self._jitter(beat_ms // 4)
             lead.renew_at_ms = None if lead.renew_at_ms is None else min(lead.renew_at_ms, soon_ms)
-            return self._failed(answer.reason)
+            return self._failed(now_ms, answer.reason, writes=True)
         self._answers()
         lead.kept = False
+        effects = self._recovered(now_ms)
         if answer.done:
             if number > lead.heard:
                 lead.heard, lead.seq = number, seq + 1
-            return self._proof(now_ms, lead, self._counted_from(sent_ms, now_ms))
-        return self._not_renewed(now_ms, lead, number, answer)
+            return effects + self._proof(now_ms, lead, self._counted_from(sent_ms, now_ms))
+        return effects + self._not_renewed(now_ms, lead, number, answer)
 
     def _counted_from(self, sent_ms: int, now_ms: int) -> int:  # noqa: ARG002 -- what a mutant would use
         """A hold counts from before its renewal left (L2)."""

@@ -13,7 +13,7 @@ from primacy.election.effects import Effect, Persist, Record
 from primacy.election.events import Code, Event
 from primacy.election.messages import Origin
 from primacy.election.model import TOKEN_MAX, Ballot, Kind, Seat
-from primacy.election.store import Row, StoreRequest, Take, holder_id
+from primacy.election.store import Look, Row, StoreAnswer, StoreRequest, Take, holder_id
 from primacy.settings.timing import Timing
 
 TICK_MS = 1
@@ -22,6 +22,8 @@ OUTSTANDING_MAX = 8
 """Unanswered renewals, and failsafe beats, that may still be proved. Older ones are past TERM in every profile."""
 LATE_MAX = 3
 """Proofs in a row that came too late to start on; then the row is left to a node whose store answers faster."""
+AGAIN_MS = 60_000
+"""Between two words about a store that goes on failing. Sooner fills the log, later makes people scroll back."""
 RETRY_MAX_MS = 5_000
 """Longest pause between two tries at a store that fails. Longer would only delay the recovery."""
 WALL_MAX_MS = 253_402_300_800_000
@@ -72,6 +74,15 @@ class Asked(NamedTuple):
     number: int
     request: StoreRequest
     asked_ms: int
+
+
+class Outage(NamedTuple):
+    """The store fails, and that was recorded. Nothing is decided by it."""
+
+    since_ms: int
+    said_ms: int
+    writes: bool
+    """What failed first was a write. A look that is answered does not end it: a file may be locked, a replica lag."""
 
 
 class Round(NamedTuple):
@@ -147,6 +158,7 @@ class LeaseState:
         """The store had news while a request was under way, whose answer may be older."""
         self._failures = 0
         self._failure = ""
+        self._outage: Outage | None = None
         self._lead: Lead | None = None
         self._work = 0
         """Token of our work that may be alive."""
@@ -222,6 +234,20 @@ class LeaseState:
         """What a row says of itself counts on the server that it was written on (L3, L4)."""
         return row.server == sight.server
 
+    # --- what a look shows (L3) ---------------------------------------------------------------------------------------
+
+    def _unchanged(self, old: Sighting, answer: StoreAnswer) -> bool:
+        """Same server, and the same (token, seq), or missing as before. A release changes neither."""
+        return self._same_server(old, answer) and self._same_row(old.row, answer.row)
+
+    def _same_server(self, old: Sighting, answer: StoreAnswer) -> bool:
+        return old.server == answer.server
+
+    def _same_row(self, old: Row | None, new: Row | None) -> bool:
+        if old is None or new is None:
+            return old is new
+        return (old.holder, old.token, old.seq) == (new.holder, new.token, new.seq)
+
     # --- tokens (T1, T2) ----------------------------------------------------------------------------------------------
 
     def _take_token(self, now_ms: int, sight: Sighting) -> int:
@@ -267,14 +293,39 @@ class LeaseState:
         timing = self.timing
         return Row(self.holder, token, seq, timing.hold_ms, timing.wait_ms, False, self._list_hash, server=server)
 
-    def _failed(self, reason: str) -> list[Effect]:
-        """Counted; recorded once until the store answers again, so that an outage makes no storm of events."""
+    def _failed(self, now_ms: int, reason: str, *, writes: bool) -> list[Effect]:
+        """Counted; recorded when it begins, and again once a minute, so that an outage makes no storm of events."""
         self._failures += 1
         self._failure = reason or "no reason given"
-        return [self._note(Code.STORE_FAILED, detail=self._failure)] if self._failures == 1 else []
+        outage = self._outage
+        if outage is None:
+            self._outage = Outage(now_ms, now_ms, writes)
+            return [self._note(Code.STORE_FAILED, detail=self._failure)]
+        if now_ms - outage.said_ms < AGAIN_MS:
+            return []
+        self._outage = outage._replace(said_ms=now_ms)
+        lasts_ms = now_ms - outage.since_ms
+        return [
+            self._note(Code.STORE_FAILED, detail=f"{self._failure}; for {lasts_ms // 1_000:,} s now", value=lasts_ms)
+        ]
 
     def _answers(self) -> None:
         self._failures, self._failure = 0, ""
+
+    def _ends_outage(self, request: StoreRequest, answer: StoreAnswer) -> bool:
+        """After a write that failed: an answered write, or a look that shows that somebody's got through, or our last.
+
+        Nothing but words depends on it.
+        """
+        if self._outage is None or not self._outage.writes or not isinstance(request, Look):
+            return True
+        sight, row = self._sight, answer.row
+        moved = not self._unchanged(sight, answer) if sight is not None else row is None or row.holder != self.holder
+        return moved or not (self._may_lead() or self._owes)
+
+    def _recovered(self, now_ms: int) -> list[Effect]:
+        outage, self._outage = self._outage, None
+        return [] if outage is None else [self._note(Code.STORE_ANSWERS, value=now_ms - outage.since_ms)]
 
     def _jitter(self, most_ms: int) -> int:
         return self.seat.random.randrange(max(0, most_ms) + 1)

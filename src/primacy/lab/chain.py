@@ -19,7 +19,7 @@ from aiohttp import web
 from primacy.control.loopback import LOOPBACK, LoopbackServer, body_of, number_of, refusal, sent_event, wants_stream
 from primacy.errors import InUse, UsageError
 from primacy.lab.ledger import SIGNATURES_MAX, Ledger, Signature, Signer, Verdict
-from primacy.settings.schema import NAME_PATTERN
+from primacy.settings.accepted import NAME_PATTERN
 
 API = 1
 SHOWN = 50

@@ -9,7 +9,8 @@ import re
 from typing import Any
 
 from primacy.settings.loading import timing_of
-from primacy.settings.schema import Settings, key_of, rule_of
+from primacy.settings.rule import key_of, rule_of
+from primacy.settings.schema import Settings
 
 HIDDEN = "********"
 """In place of a secret; long enough to be accepted where a password is."""

@@ -13,7 +13,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from primacy.errors import Problem
-from primacy.settings.schema import NAME_PATTERN, STRATEGIES, Overrides, Probe, Settings, Slot, Slots, wrong_id
+from primacy.settings.accepted import NAME_PATTERN, STRATEGIES, wrong_id
+from primacy.settings.schema import Overrides, Settings
+from primacy.settings.schema_work import Probe, Slot, Slots
 from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, RANK_PROFILES, RankTiming, Timing, for_lease, profiles_of
 
 KILL_MS = 50

@@ -11,7 +11,8 @@ import types
 import typing
 from typing import Any
 
-from primacy.settings.schema import Rule, Settings, key_of, rule_of
+from primacy.settings.rule import Rule, key_of, rule_of
+from primacy.settings.schema import Settings
 from primacy.settings.timing import PROFILES, PROFILES_OF, RANK_PROFILES, RankTiming, Timing, for_lease
 
 HEAD = """\

@@ -15,7 +15,8 @@ import typing
 from typing import Any
 
 from primacy.errors import Problem
-from primacy.settings.schema import Rule, Settings, key_of, rule_of
+from primacy.settings.rule import Rule, key_of, rule_of
+from primacy.settings.schema import Settings
 from primacy.settings.tree import Entries, Items, Scalar, Tree, shown
 
 TRUE = ("true", "yes", "on", "1")

@@ -13,7 +13,7 @@ from primacy.election.raft import RaftOptions, RaftStrategy
 from primacy.election.rank import RankOptions, settle_ms
 from primacy.election.ring import RingStrategy
 from primacy.settings.timing import PROFILES, RANK_PROFILES, RankTiming, Timing, for_lease
-from primacy.sim.world import Node
+from primacy.sim.node import Node
 from primacy.strategies import own_strategy
 
 Build = Callable[[Node, Seat, Ballot | None], Strategy]

@@ -16,7 +16,8 @@ from primacy.settings.timing import Timing
 from primacy.sim.facts import Kind
 
 if TYPE_CHECKING:
-    from primacy.sim.world import Node, World
+    from primacy.sim.node import Node
+    from primacy.sim.world import World
 
 
 class Phase(StrEnum):
@@ -232,7 +233,7 @@ class Guard:
         """To all nodes (raft), or to the store (lease)."""
         self.world.emit(Kind.RELEASE_SENT, self.node.name, self.term)
         if self.release is None:
-            self.world.release_row(self.node, self.token, self.successor)
+            self.world.store_way.release_row(self.node, self.token, self.successor)
             return
         release = self.release._replace(successor=self.successor)
         for name in self.node.release_targets():

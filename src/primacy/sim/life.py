@@ -22,8 +22,9 @@ from primacy.sim.checkers import LivenessChecker, TermChecker, Violation, WorkCh
 from primacy.sim.clock import Clock
 from primacy.sim.facts import Fact, Kind
 from primacy.sim.faults import Change, Faults, classes_of
+from primacy.sim.node import Node
 from primacy.sim.store import SimStore
-from primacy.sim.world import Node, World
+from primacy.sim.world import World
 
 BASE = 1_700_000_000_000
 """Token base of clusters that are formed before the life begins."""

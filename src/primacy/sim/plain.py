@@ -13,7 +13,8 @@ from primacy.sim.facts import Kind
 from primacy.sim.guard import Phase
 
 if TYPE_CHECKING:
-    from primacy.sim.world import Node, World
+    from primacy.sim.node import Node
+    from primacy.sim.world import World
 
 
 class PlainWork:

@@ -18,9 +18,10 @@ from primacy.sim.checkers import TermChecker, WorkChecker
 from primacy.sim.clock import Clock
 from primacy.sim.guard import Guard, Phase
 from primacy.sim.life import BASE, Plan
+from primacy.sim.node import Node
 from primacy.sim.store import SimStore
 from primacy.sim.telling import Teller
-from primacy.sim.world import Node, World
+from primacy.sim.world import World
 
 RESTART_MS = 20
 """How long a restart with a new file takes."""
@@ -345,14 +346,14 @@ class Stage:
         return self.world.store
 
     def store_away(self) -> None:
-        self.world.store_up = False
+        self.world.store_way.up = False
 
     def store_hangs(self) -> None:
-        self.world.store_hangs = True
+        self.world.store_way.hangs = True
 
     def store_back(self) -> None:
-        self.world.store_up = True
-        self.world.store_goes_on()
+        self.world.store_way.up = True
+        self.world.store_way.go_on()
 
     def store_cut(self, name: str) -> None:
         self.node(name).cut["store"] = 1

@@ -17,30 +17,18 @@ from typing import Any
 from zlib import crc32
 
 from primacy.election.effects import AskStore, Effect, Extend, OrderRelease, Persist, Record, Send, Start, Stop
-from primacy.election.events import Code
-from primacy.election.inputs import (
-    DeadlinePassed,
-    GuardLost,
-    Input,
-    PersistFailed,
-    Received,
-    RunLock,
-    Started,
-    StoreAnswered,
-    WorkDeferred,
-    WorkGone,
-    WorkStarted,
-)
-from primacy.election.messages import Ack, Beat, FirstBallotTaken, Message, Report, VoteReply, VoteRequest
+from primacy.election.inputs import DeadlinePassed, Input, PersistFailed, Received, Started
+from primacy.election.messages import Ack, Message
 from primacy.election.model import Ballot, Membership, Role, Seat, Strategy
-from primacy.election.store import Look, ReleaseRow, StoreAnswer
 from primacy.settings.timing import Timing
 from primacy.sim.clock import Clock
-from primacy.sim.disk import Disk
 from primacy.sim.facts import Fact, Kind
-from primacy.sim.guard import Guard, Phase
+from primacy.sim.guard import Guard
+from primacy.sim.node import Node
+from primacy.sim.order import check_order, check_term
 from primacy.sim.plain import PlainWork
 from primacy.sim.store import SimStore
+from primacy.sim.store_way import StoreWay
 
 MASK = (1 << 64) - 1
 INBOX_MAX = 256
@@ -73,80 +61,6 @@ class Weather:
     store_answer_lost: float = 0.0
 
 
-class Node:
-    """A machine of the world: clock, disk, agent (its strategy) and the guards of its work."""
-
-    def __init__(self, world: World, index: int, name: str, clock: Clock, membership: Membership, timing: Any) -> None:
-        self.world = world
-        self.index = index
-        self.name = name
-        self.clock = clock
-        self.membership = membership
-        self.timing = timing
-        self.failsafe = False
-        """Lease only: the nodes keep a holder alive while the store is away (L7)."""
-        self.introduced = True
-        """False for a machine that nobody has set up yet."""
-        self.disk = Disk()
-        self.machine: Strategy | None = None
-        self.boot = 0
-        self.boots = 0
-        self.lag_in_ms = 0.0
-        self.lag_out_ms = 0.0
-        """Extra delay of what it receives and of what it sends: routes need not be alike in both directions."""
-        self.cut: dict[str, int] = {}
-        """Nodes that messages of this one do not reach, with how many faults cut the way."""
-        self.stopped = 0
-        """How many faults stop the agent now."""
-        self.inbox: list[Input] = []
-        self.doom = -1
-        """How many more effects are performed until the agent crashes; -1 for no such plan."""
-        self.held: list[tuple[str, Message]] | None = None
-        self.guard: Guard | PlainWork | None = None
-        self.guards: list[Guard | PlainWork] = []
-        self.role = Role.STARTING
-        self.leader = ""
-        self.timer_ms: int | None = None
-        self.busy: list[Effect] | None = None
-
-    def local_ms(self) -> int:
-        return self.clock.local_ms(self.world.now)
-
-    @property
-    def up(self) -> bool:
-        return self.machine is not None
-
-    def tell_started(self, term: int) -> None:
-        self.world.give(self, WorkStarted(term))
-
-    def tell_deferred(self, term: int, why: str) -> None:
-        self.world.give(self, WorkDeferred(term, why))
-
-    def release_targets(self) -> tuple[str, ...]:
-        return tuple(name for name in self.membership.ids if name != self.name)
-
-    def lock_held(self) -> bool:
-        return any(guard.phase not in (Phase.GONE, Phase.WAITING) for guard in self.guards)
-
-    def guard_finished(self, guard: Guard | PlainWork, released: bool) -> None:
-        """The tree of this guard is gone: the agent that started it hears of it; a later one finds the lock free."""
-        if guard in self.guards:
-            self.guards.remove(guard)
-        if self.guard is guard:
-            self.guard = None
-        if self.machine is None:
-            return
-        if guard.boot == self.boot and not guard.lost:
-            self.world.give(self, WorkGone(guard.term, released))
-        elif not self.lock_held():
-            self.world.give(self, RunLock(False))
-
-    def guard_lost(self, guard: Guard) -> None:
-        """The guard process is dead; what it held may still be dying."""
-        if guard.boot == self.boot:
-            self.world.give(self, GuardLost(guard.term))
-
-
 @dataclass(slots=True)
 class Counters:
     """Cheap figures of a life."""
@@ -170,10 +84,7 @@ class World:
         self.chance = Random(seed)
         self.maker = maker
         self.store = store
-        self.store_up = True
-        self.store_hangs = False
-        """What arrives is neither performed nor answered before it goes on."""
-        self._held: list[Callable[[], None]] = []
+        self.store_way = StoreWay(self)
         self.lease_name = "main"
         self.now = 0.0
         self.weather = Weather()
@@ -383,7 +294,7 @@ class World:
             if type(effect) is Send:  # an ack, mostly: it changes nothing that anybody notices
                 message = effect.message
                 if type(message) is Ack:
-                    self._check_term(node, message)
+                    check_term(self, node, message)
                     self.send(node, effect.to, message)
                     return
         for place, effect in enumerate(effects):
@@ -395,7 +306,7 @@ class World:
                     return
                 node.doom -= 1
             if type(effect) is Send:
-                self._check_order(node, effect.to, effect.message)
+                check_order(self, node, effect.to, effect.message)
                 self.send(node, effect.to, effect.message)
             elif type(effect) is Persist:
                 before = node.disk.ballot
@@ -448,38 +359,8 @@ class World:
                 if self.store is None and node.guard is not None and node.guard.term == term:
                     node.guard.order_release(successor)
             case AskStore(number, request):
-                self._ask_store(node, number, request)
+                self.store_way.ask(node, number, request)
         return node.machine is not None
-
-    def _check_order(self, node: Node, to: str, message: Message) -> None:
-        """What a vote, an ack or a beat relies on stands on the disk before it leaves (I7); and votes are told (I3)."""
-        kind = type(message)
-        if kind is Beat or kind is Ack:
-            self._check_term(node, message)  # type: ignore[arg-type]
-        elif isinstance(message, VoteReply) and message.granted and not message.pre:
-            self._check_vote(node, message.asked, to, message)
-        elif isinstance(message, VoteRequest) and not message.pre:
-            self._check_vote(node, message.term, node.name, message)
-        elif isinstance(message, Report) and message.memory:
-            ballot = node.disk.ballot
-            if ballot is None or message.origin.config not in [record.hash for record in ballot.lists]:
-                self.emit(Kind.BAD_ORDER, node.name, message.term, "Report")
-        elif isinstance(message, FirstBallotTaken):
-            ballot = node.disk.ballot
-            if ballot is None or ballot.base != message.base:
-                self.emit(Kind.BAD_ORDER, node.name, 0, "FirstBallotTaken")
-
-    def _check_vote(self, node: Node, term: int, candidate: str, message: VoteReply | VoteRequest) -> None:
-        """A vote for another, or for oneself, stands on the disk before anybody hears of it."""
-        ballot = node.disk.ballot
-        if ballot is None or (ballot.term, ballot.voted_for) != (term, candidate):
-            self.emit(Kind.BAD_ORDER, node.name, term, type(message).__name__)
-        self.emit(Kind.VOTE, node.name, message.origin.base + term, candidate)
-
-    def _check_term(self, node: Node, message: Ack | Beat) -> None:
-        ballot = node.disk.ballot
-        if ballot is None or ballot.term < message.term:
-            self.emit(Kind.BAD_ORDER, node.name, message.term, type(message).__name__)
 
     def _notice(self, node: Node) -> None:
         """Tells changes of role and of the believed leader."""
@@ -533,62 +414,6 @@ class World:
             ways[b] -= 1
             if ways[b] <= 0:
                 del ways[b]
-
-    # --- store --------------------------------------------------------------------------------------------------------
-
-    def _ask_store(self, node: Node, number: int, request: Any) -> None:
-        """The request travels, is performed atomically on arrival, and its answer travels back, or does not."""
-        boot = node.boot
-        weather = self.weather
-
-        def arrive() -> None:
-            if self.store_hangs:
-                self._held.append(arrive)
-                return
-            if not self.store_up or "store" in node.cut or self.chance.random() < weather.store_fails:
-                self.after(
-                    self.draw_ms(0.1, weather.store_ms), lambda: self._answer(node, boot, number, StoreAnswer(False))
-                )
-                return
-            assert self.store is not None
-            answer = self.store.perform(request)
-            if self.chance.random() < weather.store_answer_lost:
-                if answer.done:
-                    self.emit(Kind.EVENT, node.name, 0, Code.ANSWER_LOST)
-                self.after(
-                    self.draw_ms(1, 20 * weather.store_ms), lambda: self._answer(node, boot, number, StoreAnswer(False))
-                )
-                return
-            self.after(self.draw_ms(0.1, weather.store_ms), lambda: self._answer(node, boot, number, answer))
-
-        self.after(self.draw_ms(0.1, weather.store_ms), arrive)
-
-    def store_goes_on(self) -> None:
-        """What has arrived meanwhile is done now, late as it is: whoever asked may have given up on it, or be dead."""
-        self.store_hangs = False
-        held, self._held = self._held, []
-        for arrive in held:
-            self.after(self.draw_ms(0.1, self.weather.store_ms), arrive)
-
-    def _answer(self, node: Node, boot: int, number: int, answer: StoreAnswer) -> None:
-        if node.machine is not None and node.boot == boot:
-            self.give(node, StoreAnswered(number, answer))
-
-    def release_row(self, node: Node, token: int, successor: str) -> None:
-        """What the guard's releaser does: look, and mark the row released if it is still of this token."""
-        name = self.lease_name
-
-        def arrive() -> None:
-            if self.store_hangs:
-                self._held.append(arrive)
-                return
-            if not self.store_up or self.store is None or "store" in node.cut:
-                return
-            row = self.store.perform(Look(name)).row
-            if row is not None and row.token == token:
-                self.store.perform(ReleaseRow(name, row.holder, row.token, row.seq, successor))
-
-        self.after(self.draw_ms(0.1, 2 * self.weather.store_ms), arrive)
 
     # --- telling ------------------------------------------------------------------------------------------------------
 

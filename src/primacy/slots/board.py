@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
 
-from primacy.settings.schema import Slots
+from primacy.settings.schema_work import Slots
 from primacy.slots.kinds import REGISTERING, SIGNALS, Kind, Receiver, Signal, made
 
 Act = Callable[[Receiver, bytes, int], bytes]

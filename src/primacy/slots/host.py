@@ -12,7 +12,7 @@ from random import Random
 from typing import NamedTuple
 
 from primacy.node.clock import Clock
-from primacy.settings.schema import Slots
+from primacy.settings.schema_work import Slots
 from primacy.slots.board import Board
 from primacy.slots.kinds import Receiver
 from primacy.slots.session import Hall

@@ -24,7 +24,7 @@ from typing import Any
 from aiohttp import web
 
 from primacy.node.clock import Clock
-from primacy.settings.schema import Slots
+from primacy.settings.schema_work import Slots
 from primacy.slots.board import MISSING, NO_READ, NO_WRITE, VALUE_BYTES_MAX, Board
 from primacy.slots.host import DESCRIPTORS_KEPT, HANDSHAKE_S, STALL_S, Host, Where
 from primacy.slots.kinds import Signal

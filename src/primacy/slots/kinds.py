@@ -14,7 +14,7 @@ import re
 from random import Random
 from typing import Protocol
 
-from primacy.settings.schema import Slot as SlotSettings
+from primacy.settings.schema_work import Slot as SlotSettings
 
 INT64_MAX = 2**63 - 1
 NUMBER = re.compile(rb"[+-]?[0-9]+")

@@ -14,7 +14,7 @@ from random import Random
 from primacy.errors import CannotHere, InUse
 from primacy.loop import unwatch, watch
 from primacy.node.clock import Clock
-from primacy.settings.schema import Slots
+from primacy.settings.schema_work import Slots
 from primacy.slots.host import DESCRIPTORS_KEPT, HANDSHAKE_S, STALL_S, Host, Where
 from primacy.slots.kinds import Receiver
 from primacy.slots.links import Link, PlainLink, TlsLink

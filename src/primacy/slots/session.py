@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from primacy.settings.schema import Slots
+from primacy.settings.schema_work import Slots
 from primacy.slots.board import MISSING, Act, Board, lowered, registers
 
 LINE_BYTES_MAX = 40

@@ -16,7 +16,7 @@ from hmac import compare_digest
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote
 
-from primacy.settings.schema import wrong_address
+from primacy.settings.accepted import wrong_address
 from primacy.transport.seal import derived
 
 HEADER = "Primacy"

@@ -1,0 +1,111 @@
+"""The strategy that the settings name, with what it remembers and, on a lease, its store.
+
+What only one strategy needs is loaded by its nodes only: a start is short, and an idle node small.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from primacy.agent.assemble import holding_times, lease_of, raft_of, seat_of
+from primacy.agent.log import Log
+from primacy.agent.stored import Stored, earlier_holders, opened
+from primacy.election.lease import LeaseStrategy
+from primacy.election.model import Seat
+from primacy.election.raft import RaftStrategy
+from primacy.election.store import holder_id
+from primacy.node.ballot import FileDurable, Memory
+from primacy.node.clock import Clock
+from primacy.node.folder import Folder
+from primacy.node.lock import RunLock
+from primacy.settings import is_ranked
+from primacy.settings.schema import Settings
+from primacy.strategies import is_own
+
+if TYPE_CHECKING:
+    from primacy.election.follow import RankStrategy
+    from primacy.election.own import Plugged
+    from primacy.transport.http_roll import Entry
+
+    AnyStrategy = RaftStrategy | LeaseStrategy | RankStrategy | Plugged
+
+TOKENS = "tokens"
+"""In the state folder, beside `ballot`: the largest token that a lease has shown."""
+
+
+class Place(NamedTuple):
+    """Where a node stands: its settings, its folder, and what an earlier start left there."""
+
+    settings: Settings
+    folder: Folder
+    run_lock: RunLock
+    seat: Seat
+    remembered: tuple[Entry, ...]
+    """Of bully and ring: the nodes that it knew."""
+
+
+class Chosen(NamedTuple):
+    """A strategy, and where its memory is kept."""
+
+    strategy: AnyStrategy
+    durable: FileDurable
+    stored: Stored | None = None
+    """Of a lease."""
+    ranked: RankStrategy | None = None
+    """The strategy again, if it is bully or ring."""
+
+
+def seated(settings: Settings, folder: Folder) -> tuple[Seat, tuple[Entry, ...]]:
+    """Which node this is, among whom; and the nodes that it knew, if the list grows by joining."""
+    if not is_ranked(settings):
+        return seat_of(settings), ()
+    from primacy.agent.managed import ranked_seat, recalled
+
+    remembered = recalled(settings, folder)
+    return ranked_seat(settings, remembered), remembered
+
+
+def choose(place: Place, clock: Clock, log: Log) -> Chosen:
+    """Tokens are known under either strategy (T2).
+
+    A lease keeps them in a file of its own: a ballot has promises besides, which must not be written over.
+    """
+    settings, folder = place.settings, place.folder
+    ballot, tokens = FileDurable(folder), FileDurable(folder, TOKENS)
+    voted, seen = ballot.load(), tokens.load()
+    if is_own(settings.election.strategy):
+        known = max((each.ballot.token_known for each in (voted, seen) if each.ballot is not None), default=0)
+        return _own(place, known, clock, log)
+    if is_ranked(settings):
+        from primacy.agent.managed import rank_of
+
+        ranked = rank_of(settings, place.seat, place.remembered)
+        return Chosen(ranked, ballot, ranked=ranked)
+    if settings.election.strategy != "lease":
+        known = seen.ballot.token_max if seen.ballot is not None else 0
+        strategy = raft_of(settings, place.seat, voted, ballot.path, known)
+        if voted.lost:
+            log.warn(f"the ballot {ballot.path} cannot be trusted: {voted.lost}")
+        return Chosen(strategy, ballot)
+    known = voted.ballot.token_known if voted.ballot is not None else 0
+    return _lease(place, tokens, seen, known, log)
+
+
+def _own(place: Place, known: int, clock: Clock, log: Log) -> Chosen:
+    from primacy.agent.owned import KEPT, own_of
+
+    kept = FileDurable(place.folder, KEPT)
+    memory = kept.load()
+    if memory.lost:
+        log.warn(f"{kept.path} cannot be trusted: {memory.lost}; the strategy begins without it")
+    return Chosen(own_of(place.settings, place.seat, memory, known, clock.now_ms()), kept)
+
+
+def _lease(place: Place, tokens: FileDurable, seen: Memory, known: int, log: Log) -> Chosen:
+    settings, seat = place.settings, place.seat
+    timing = holding_times(settings)
+    store = opened(settings, timing)
+    holder = holder_id(seat.node, seat.boot)
+    earlier = earlier_holders(place.folder, place.run_lock, holder)
+    strategy = lease_of(settings, seat, seen, tokens.path, known, earlier)
+    return Chosen(strategy, tokens, Stored(settings, store, timing, holder, log.warn))

@@ -1,0 +1,405 @@
+"""The life of an agent whose turn it is: start, lead, do what a leader does, end in order.
+
+It ends when it is told to (a signal), or when its duty is done and is not to be started again: always stop, confirm,
+release, in this order. What the duty is (a command, the slot server, nothing) stands in the plan; everything else is
+the same. What it shows and says stands below it, in `picture.py` and `voice.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from primacy.agent.asked import Asked
+from primacy.agent.assemble import holding_times, is_alone, promised, transport_of
+from primacy.agent.care import Care
+from primacy.agent.child import Child
+from primacy.agent.chosen import Place, choose, seated
+from primacy.agent.correspondence import Correspondence
+from primacy.agent.desk import Desk
+from primacy.agent.duty import Duty, HostedDuty, Nothing, Performer, Spans
+from primacy.agent.gatekeeper import GateKeeper
+from primacy.agent.lease_file import LeaseFile, lease_folder
+from primacy.agent.log import Level, Log
+from primacy.agent.memory import gather
+from primacy.agent.meter import Meter, MeteredDurable
+from primacy.agent.notify import Notifier
+from primacy.agent.page import Page
+from primacy.agent.process_duty import ProcessDuty
+from primacy.agent.renewed import RenewedWork
+from primacy.agent.state import claim, forget_pause, is_paused, keep_pause, state_root
+from primacy.agent.voice import Voice
+from primacy.agent.words import of_order
+from primacy.control import Approve, MonitorSays, Order, Remove
+from primacy.control.orders import carry_out
+from primacy.election.inputs import Input, Pause, Resume, Shutdown, Started
+from primacy.election.lease import LeaseStrategy
+from primacy.election.messages import Release
+from primacy.election.model import Role, Seat
+from primacy.election.raft import RaftStrategy
+from primacy.errors import CannotHere, Unsafe
+from primacy.node.clock import Clock
+from primacy.node.driver import Driver
+from primacy.node.folder import Folder
+from primacy.node.lock import RunLock
+from primacy.settings.schema import Settings
+from primacy.transport import ReadyDatagram, Transport
+from primacy.watchdog.containment import containment_sentence
+from primacy.watchdog.gate import Gate, Rule
+from primacy.watchdog.machine import Policy, Restart, Watchdog
+
+if TYPE_CHECKING:  # each is loaded by those nodes only that need it: a start is short, and an idle node small
+    from primacy.transport.http import HttpTransport
+    from primacy.transport.http_roll import Entry
+
+PATIENCE = 2
+"""Asked to end more often than this, the agent leaves; the guard goes on, and the run lock keeps others away."""
+MUTE_LOOK_S = 2.0
+"""How often a node that may not speak looks whether it has something new to say about that."""
+SAY_AGAIN_MS = 60_000
+"""A connection that fails again and again is said so often."""
+
+
+class Plan(NamedTuple):
+    """All that a life needs to know, checked."""
+
+    settings: Settings
+    child: Child | None
+    """The command; None: the duty is done in this process."""
+    log: Log
+    clock: Clock
+    duty: Duty | None = None
+    """What this process does itself while its node leads; None, without a command: nothing."""
+    waits: bool = True
+    """Another agent of this node runs here: wait for one's turn; else refuse."""
+
+
+class Agent(Voice):
+    """One node, alone or of several, with its duty: whose boss it is. The driver's listener."""
+
+    def __init__(self, plan: Plan, folder: Folder, asked: Asked, notifier: Notifier) -> None:
+        self.settings = settings = plan.settings
+        self.log = plan.log
+        self.clock = plan.clock
+        self.asked = asked
+        self.folder = folder
+        self.promise = promised(settings)
+        seat, remembered = seated(settings, folder)
+        self.node = seat.node
+        self.alone = is_alone(settings)
+        if not self.alone:
+            claim(folder, self.node)
+        self.run_lock = RunLock(folder)
+        chosen = choose(Place(settings, folder, self.run_lock, seat, remembered), self.clock, self.log)
+        self.strategy, self.stored, self.ranked = chosen.strategy, chosen.stored, chosen.ranked
+        self.manager: HttpTransport | None = None
+        self.transport = self._transport(seat, remembered)
+        cwd = plan.child.cwd if plan.child is not None else os.getcwd()
+        self.care = Care(settings, self.node, cwd, self.clock, self, notifier)
+        rule = Rule(settings.election.mode == "manual", bool(settings.run.fence_command), settings.run.fence_ms)
+        self.gate = GateKeeper(
+            Gate(holding_times(settings), rule, self.node),
+            self.clock,
+            settings.run.fence_command,
+            cwd,
+            self.care.fence_told,
+        )
+        self.duty: Performer
+        if plan.child is not None:
+            self.duty = self._process_duty(plan.child)
+        else:
+            self.duty = self._hosted_duty(plan.duty or Nothing())
+        self.meter = Meter()
+        metered = MeteredDurable(chosen.durable, self.meter)
+        holds = self.promise.at_most_one or not self._guards
+        self.renewed = None if holds else RenewedWork(self.duty, holding_times(settings), self.clock)
+        work = self.renewed or self.duty
+        again = self.strategy.again if isinstance(self.strategy, RaftStrategy) else None
+        self.driver = Driver(
+            self.strategy, self.clock, metered, work, self.recorded, self.transport, self.stored, again
+        )
+        self.desk = Desk(settings, folder, self.node, self)
+        self.page = Page(settings, self.node, state_root(settings, os.environ, os.geteuid()), self)
+        self.correspondence: Correspondence | None = None
+        if self.transport is not None:
+            self.correspondence = Correspondence(self.node, self.names(), self.transport, self.clock, self)
+        self.driver.stepped = self.looked
+        self._mute_said = ""
+        self._mute_timer: asyncio.TimerHandle | None = None
+        self._settle_timer: asyncio.TimerHandle | None = None
+        self._said_until_ms: dict[str, int] = {}
+        """Connections that failed, and until when that need not be said again."""
+        self.ending = False
+        self.exit_code = 0
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def _transport(self, seat: Seat, remembered: tuple[Entry, ...]) -> Transport | None:
+        if self.ranked is None:
+            return transport_of(self.settings, seat, self.complain)
+        from primacy.agent.managed import keeper, manager_of
+
+        keep = keeper(self.folder, self.complain)
+        manager = manager_of(self.settings, seat, self.clock, self.complain, remembered, keep)
+        manager.give, manager.view = self.tell, self.view
+        self.manager = manager
+        return manager
+
+    def _process_duty(self, child: Child) -> ProcessDuty:
+        settings, timing, election = self.settings, holding_times(self.settings), self.settings.election.name
+        where = lease_folder(self.folder.where, os.environ, os.geteuid())
+        policy = Policy(Restart(settings.run.restart), settings.run.stop_ms, settings.run.restart_limit)
+        return ProcessDuty(
+            election,
+            child,
+            Watchdog(timing, policy),
+            timing,
+            self.clock,
+            self.run_lock,
+            LeaseFile(where, election, self.clock, self.complain),
+            settings.run.require_containment,
+            self,
+            self.gate,
+            self.ready_release,
+            self.stored.releasers.right if self.stored is not None else None,
+        )
+
+    def _hosted_duty(self, duty: Duty) -> HostedDuty:
+        timing = holding_times(self.settings)
+        spans = Spans(self.settings.run.stop_ms, timing.kill_at_ms - timing.term_at_ms)
+        send = self.send_release if self.transport is not None else None
+        return HostedDuty(duty, spans, self.clock, self.run_lock, self, self.gate, send)
+
+    async def live(self) -> int:
+        """Until nothing is left to do."""
+        asyncio.get_running_loop().set_exception_handler(self._broken)
+        self.desk.bind()
+        await self.duty.prepare()
+        self._say_containment()
+        gather()
+        if self.transport is not None and self.correspondence is not None:
+            await self.transport.start(self.driver.hear, self.correspondence.hear)
+            self.correspondence.start()
+            self.log.info(self.where(), node=self.node)
+        held = self.run_lock.is_held()
+        if held:
+            self.log.warn("waits for the run lock: work of an earlier agent on this machine is still ending")
+            self.duty.watch_lock()
+        self.asked.agent = self
+        self.meter.start()
+        if self.stored is not None:
+            self.stored.start(self.driver.give, releasers=isinstance(self.duty, ProcessDuty))
+            self.log.info(f"node {self.node} stands for the lease {self.settings.election.name}", node=self.node)
+        if is_paused(self.folder):
+            self.log.info(f"node {self.node} was paused before this start and stays so: primacy resume")
+            self.driver.give(Pause())  # before it could stand
+        self.driver.give(Started(self.clock.wall_ms(), held))
+        self.desk.serve()
+        self.page.serve()
+        self.care.start()
+        if self.alone:
+            self._refuse_to_be_mute()
+        else:
+            self._say_mute()
+        if self.asked.exit_code is not None:
+            self.asked_to_end(1)
+        await self._over
+        code = self.asked.exit_code
+        return self.exit_code if code is None else code
+
+    async def close(self) -> None:
+        self.asked.agent = None
+        self.driver.close()
+        if self._mute_timer is not None:
+            self._mute_timer.cancel()
+        if self._settle_timer is not None:
+            self._settle_timer.cancel()
+        self.meter.close()
+        if self.correspondence is not None:
+            self.correspondence.close()
+        if self.renewed is not None:
+            self.renewed.end()
+        if self.manager is not None:
+            await self.manager.settle()
+            await self.manager.aclose()
+        elif self.transport is not None:
+            self.transport.close()
+        await self.page.close()
+        await self.desk.close()
+        await self.duty.close()
+        if self.stored is not None:
+            await self.stored.close()
+        await self.care.close()
+        self.run_lock.close()
+
+    def _say_containment(self) -> None:
+        if not isinstance(self.duty, ProcessDuty):
+            return
+        found, why = self.duty.containment, self.duty.containment_why
+        if not found:
+            raise CannotHere("the guard process could not be started; the lines above say why")
+        sentence = containment_sentence(found, why)
+        if found != "strong" and self.duty.require == "strong":
+            raise CannotHere(f"strong containment is required, and {sentence}")
+        self.log.say(Level.INFO if found == "strong" else Level.WARN, sentence, containment=found)
+
+    def _refuse_to_be_mute(self) -> None:
+        """Nobody else can answer a node that is alone, so that waiting would be for ever."""
+        view = self.strategy.view(self.clock.now_ms())
+        if view.role is Role.MUTED:
+            raise Unsafe(f"node {self.node} waits for {view.waits_for}")
+
+    def _say_mute(self) -> None:
+        """What a node that may not speak yet waits for, each time that this changes."""
+        self._mute_timer = None
+        said, self._mute_said = self._mute_said, ""
+        if self.strategy.role is not Role.MUTED:
+            return
+        self._mute_timer = asyncio.get_running_loop().call_later(MUTE_LOOK_S, self._say_mute)
+        self._mute_said = self.strategy.view(self.clock.now_ms()).waits_for
+        if self._mute_said and self._mute_said != said:
+            self.log.info(f"node {self.node} waits for {self._mute_said}", node=self.node)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def asked_to_end(self, times: int) -> None:
+        """Once: in order, with the command's own stop time. Twice: now."""
+        if times == 1:
+            what = "stops the command, then releases" if self._guards else "hands over, then ends"
+            self.log.info(f"was asked to end: {what}")
+        else:
+            self.log.warn(f"was asked to end again: {'kills the command' if self._guards else 'ends at once'}")
+            self.duty.hurry()
+        self._end()
+        if times > PATIENCE or (times > 1 and (self.duty.is_orphaned or self.duty.is_over)):
+            self._finish(None)
+
+    @property
+    def _guards(self) -> bool:
+        """It has a command to stop."""
+        return isinstance(self.duty, ProcessDuty)
+
+    def give_up(self, code: int) -> None:
+        self.exit_code = code
+        self._end()
+
+    def _end(self) -> None:
+        if not self.ending:
+            self.ending = True
+            self.care.stopping()
+            self.driver.give(Shutdown())
+            self.stepped()
+
+    def stepped(self) -> None:
+        """The work made a step."""
+        self.looked()
+        self._look_for_the_end()
+
+    def _look_for_the_end(self) -> None:
+        """Nothing runs, and the lease is released. For one hold only: then nobody needs the release any more."""
+        if not self.ending or not self.duty.is_over:
+            return
+        if not isinstance(self.strategy, LeaseStrategy) or self.strategy.settled:
+            self._finish(None)
+        elif self._settle_timer is None:
+            hold_s = self.strategy.timing.hold_ms / 1_000
+            self._settle_timer = asyncio.get_running_loop().call_later(hold_s, self._unsettled)
+
+    def _unsettled(self) -> None:
+        self.complain(
+            "the store did not take the release of the lease within one hold; another node takes it when it has waited "
+            "the hold out"
+        )
+        self._finish(None)
+
+    def looked(self) -> None:
+        """Election or work made a step: the moment to see what changed."""
+        if self.correspondence is not None:
+            self.correspondence.names = tuple(name for name in self.names() if name != self.node)
+            self.correspondence.stepped()
+        self.care.looked()
+        leader = self.strategy.leader
+        if leader == self.node:
+            leader = ""
+        self.duty.looked(leader, self.clients_find(leader))
+        if self.stored is not None:
+            self._look_for_the_end()
+        if self.strategy.role is Role.MUTED and self._mute_timer is None and not self.alone:
+            self._mute_timer = asyncio.get_running_loop().call_later(MUTE_LOOK_S, self._say_mute)
+
+    def _finish(self, fault: BaseException | None) -> None:
+        if self._over.done():
+            return
+        if fault is not None:
+            self._over.set_exception(fault)
+        else:
+            self._over.set_result(None)
+
+    def _broken(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:  # noqa: ARG002
+        """A bug of ours in a callback: half an agent would be worse than none, and the guard sees to the rest.
+
+        A connection that failed is no bug: no more can be accepted just now, or one broke.
+        """
+        fault = context.get("exception")
+        if isinstance(fault, OSError) and ("socket" in context or "transport" in context):
+            said = f"{context.get('message')}: {fault.strerror or type(fault).__name__}"
+            if self.clock.now_ms() >= self._said_until_ms.get(said, 0):  # a flood of them is one line
+                self._said_until_ms = {said: self.clock.now_ms() + SAY_AGAIN_MS}
+                self.complain(said)
+            return
+        self._finish(context.get("exception") or RuntimeError(str(context.get("message"))))
+
+    # --- what it is told ----------------------------------------------------------------------------------------------
+
+    def tell(self, given: Input) -> None:
+        self.driver.give(given)
+
+    def ready_release(self, release: Release) -> list[ReadyDatagram]:
+        return self.transport.ready_release(release) if self.transport is not None else []
+
+    def send_release(self, release: Release) -> None:
+        """To all others, at once: nothing of this leadership is left."""
+        if self.transport is not None:
+            for name in self.names():
+                if name != self.node:
+                    self.transport.send(name, release)
+
+    def order(self, given: Order, said_at: str = "") -> None:
+        """Raises `Refused` if the disk does not take what the order must leave there."""
+        if isinstance(given, MonitorSays):
+            self.care.says(given)  # what it changes is an event; that it spoke is none
+            return
+        if isinstance(given, Resume):
+            forget_pause(self.folder)
+        text = of_order(self.node, given, said_at)
+        self.log.info(text, code="told", node=self.node)
+        self.record(self.strategy.term, "told", text)
+        if isinstance(given, Approve):
+            self.gate.approve(given.term, given.by)
+            return
+        if isinstance(given, Remove):
+            assert self.manager is not None, "a fixed list, and a node removed from it"
+            self.manager.joining.remove(given.node)
+            return
+        self.driver.give(given)
+        if isinstance(given, Pause):
+            keep_pause(self.folder)
+
+    def cut(self, node: str, way: str) -> None:
+        if self.transport is None:
+            return
+        if node:
+            self.transport.links.cut(node, way)
+        else:
+            self.transport.links.heal()
+        cut = ", ".join(f"{name} {way}" for name, way in self.links().items() if way != "none")
+        text = f"{self.node} has its links cut: {cut}" if cut else f"{self.node} has all its links again"
+        self.log.info(text, code="links", node=self.node)
+        self.record(self.strategy.term, "links", text)
+
+    def carry_out(self, name: str, body: dict[str, Any], said_at: str) -> None:
+        carry_out(name, body, self, self.desk.events, said_at)
+
+    async def pass_on(self, to: str, name: str, body: dict[str, Any]) -> str:
+        assert self.correspondence is not None, "alone, and another node is listed"
+        return await self.correspondence.pass_on(to, name, body)

@@ -1,0 +1,61 @@
+"""What an agent says: into its log, its list of events, and to the other nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from primacy.agent.desk import Desk
+from primacy.agent.log import Level, Log
+from primacy.agent.picture import Picture
+from primacy.agent.words import of_note
+from primacy.control.post import Happened as Told
+from primacy.election.events import Code, Event, sentence
+from primacy.watchdog.machine import Note
+
+
+class Voice(Picture):
+    """Whatever is worth a line goes this way, once."""
+
+    log: Log
+    desk: Desk
+
+    def note(self, note: Note) -> None:
+        level, text = of_note(note)
+        self.log.say(level, text, code=note.what, node=self.node, run=note.run)
+        self.record(self.duty.term, note.what, text, note.number)
+        self.care.noted(note)
+
+    def complain(self, sentence: str) -> None:
+        self.log.warn(sentence)
+
+    def recorded(self, events: Sequence[Event]) -> None:
+        """A muteness that ends in the step it began in (the first start) is no news."""
+        brief = {event.code for event in events} >= {Code.MUTED, Code.UNMUTED}
+        for event in events:
+            self.care.recorded(event)
+            self.meter.recorded(event)
+            quiet = brief and event.code in (Code.MUTED, Code.UNMUTED)
+            self.log.event(self.node, event, Level.DEBUG if quiet else None)
+            if not quiet:
+                said = sentence(self.node, event)
+                self.record(event.term, event.code, said, event.value)
+
+    def record(self, term: int, code: str, text: str, value: int = 0) -> None:
+        """Into the log of events, and to the other nodes."""
+        at_ms = self.clock.wall_ms()
+        self.desk.record(at_ms, term, code, text, value)
+        if self.correspondence is not None:
+            self.correspondence.happened(Told(at_ms, term, code, text, value))
+
+    def heard_event(self, node: str, event: Told) -> None:
+        self.care.heard(node, event.code, event.term)
+        self.desk.record_of(node, *event)
+
+    def remark(self, code: str, well: bool, text: str) -> None:
+        """What hooks and probes have to say."""
+        self.log.say(Level.INFO if well else Level.WARN, text, code=code, node=self.node)
+        self.record(self.strategy.term, code, text)
+
+    def alarm(self, sentence: str) -> None:
+        self.log.error(sentence, code="alarm", node=self.node)
+        self.desk.record(self.clock.wall_ms(), self.strategy.term, "alarm", sentence)

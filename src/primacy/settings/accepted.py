@@ -1,0 +1,68 @@
+"""Which texts are accepted: names, ids, addresses. Each function returns what is wrong, in words, or nothing.
+
+Commands ask the same of their arguments as the file does of its settings.
+"""
+
+from __future__ import annotations
+
+import re
+
+ID_CHARS_MAX = 20
+"""Seed 000 refuses longer ids, and its nodes must be able to meet ours."""
+ID_PATTERN = rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{ID_CHARS_MAX - 1}}}"
+NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
+STRATEGIES = ("raft", "lease", "bully", "ring")
+RANKS = ("id", "natural", "started", "priority")
+SPAN_MS_MAX = 24 * 3600 * 1000
+"""A day: no span of an election is longer, and a slip of the unit (microseconds) is noticed."""
+
+
+def wrong_address(text: str, *, host_needed: bool = True) -> str:
+    """What is wrong with `host:port`, or nothing."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or not 1 <= int(port[:6]) <= 65_535:
+        return "this is no host:port with a port from 1 to 65535, such as 10.0.0.1:7400"
+    if not host:
+        return "the host is missing; others must be able to dial it, such as 10.0.0.1:7400" if host_needed else ""
+    if host.startswith("[") and host.endswith("]"):
+        return "" if re.fullmatch(r"[0-9A-Fa-f:.%]+", host[1:-1]) else "this is no address in brackets, such as [::1]"
+    if ":" in host:
+        return f"an IPv6 address stands in brackets: [{host}]:{port}"
+    return "" if re.fullmatch(r"[A-Za-z0-9._-]+", host) else "a host is a name or an address, such as 10.0.0.1:7400"
+
+
+def wrong_listen(text: str) -> str:
+    """What is wrong with an address to listen on: the host may be left out."""
+    return wrong_address(text, host_needed=False)
+
+
+def wrong_id(text: str) -> str:
+    """What is wrong with the id of a node. In a fixed list ids are stricter; Ghoti's files may have any."""
+    if 1 <= len(text) <= ID_CHARS_MAX and text.isprintable() and text == text.strip() and "/" not in text:
+        return ""
+    return f"an id has 1 to {ID_CHARS_MAX} characters that can be printed, none of them a slash"
+
+
+def wrong_store(text: str) -> str:
+    """What is wrong with the address of a store."""
+    scheme = re.split(r"[:+]", text, maxsplit=1)[0]
+    known = ("sqlite", "postgresql", "mysql", "mariadb", "etcd", "etcds")
+    if "://" not in text or scheme not in (*known, "postgres"):
+        return f"a store is one of {', '.join(known)}, such as postgresql://host/db or sqlite:///leases.db"
+    return ""
+
+
+def wrong_zmq(text: str) -> str:
+    """What is wrong with a ZeroMQ address."""
+    if text.startswith("tcp://"):
+        return wrong_address(text[6:].replace("*", "0.0.0.0"))
+    if re.fullmatch(r"(ipc|inproc)://.+", text):
+        return ""
+    return "a peer's address starts with tcp://, such as tcp://10.0.0.1:6000"
+
+
+def wrong_strategy(text: str) -> str:
+    """What is wrong with the name of a strategy: one of ours, or `package.module:Class`."""
+    if text in STRATEGIES or re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", text):
+        return ""
+    return f"a strategy is one of {', '.join(STRATEGIES)}, or your own as package.module:Class"
