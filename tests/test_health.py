@@ -277,11 +277,11 @@ def test_a_probe_of_the_command_moves_the_job_to_another_node_and_this_one_rests
     names = ("a", "b", "c")
     listed = ", ".join(f'{n}: {{addr: "127.0.0.1:{p}"}}' for n, p in zip(names, free_ports(3), strict=True))
     limits = "every_ms: 30, timeout_ms: 2000, failures: 2, start_ms: 0, rest_ms: 600000"
+    file = FILE.format(nodes=listed).replace("explicit", "auto")
+    (tmp_path / "primacy.yaml").write_text(file)  # for the commands
     for name in names:  # each can be made sick by itself
         probe = f"{{command: [test, '!', -e, sick-{name}], {limits}}}"
-        (tmp_path / f"{name}.yaml").write_text(
-            FILE.format(nodes=listed).replace("explicit", "auto") + f"run: {{health: [{probe}]}}\n"
-        )
+        (tmp_path / f"{name}.yaml").write_text(file + f"run: {{health: [{probe}]}}\n")
     write_secret(tmp_path / "secret")
     nodes = {
         name: Node(tmp_path, state=f"state-{name}", front=("--config", f"{name}.yaml", "--node", name))

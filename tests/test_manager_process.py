@@ -23,7 +23,7 @@ from tests.ports import free_ports
 from primacy.control.client import ask, find
 from primacy.errors import NotReached
 
-WITHIN_S = 40.0
+WITHIN_S = 90.0
 PROOF = os.environ.get("PRIMACY_SIZE") == "proof"
 FILES = Path(__file__).parent / "files"
 
