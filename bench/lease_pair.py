@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import threading
 import time
 from random import Random
 
@@ -32,10 +33,14 @@ class Contender:
         seat = Seat(node, secrets.randbits(60) | 1, Membership.of(()), Random(secrets.randbits(60)))
         self.machine = LeaseStrategy(seat, timing, LeaseOptions(NAME, look_every_ms=timing.look_ms))
         self.thread = StoreThread(open_store(url, limit_ms=limit_ms), limit_ms)
-        loop = asyncio.get_running_loop()
+        loop, home = asyncio.get_running_loop(), threading.get_ident()
 
         def tell(given: Input) -> None:
-            loop.call_soon_threadsafe(self.driver.give, given)
+            """As an agent does (`agent/stored.py`)."""
+            if threading.get_ident() == home:
+                self.driver.give(given)
+            else:
+                loop.call_soon_threadsafe(self.driver.give, given)
 
         self.port = self.thread.port(NAME, tell, lambda: tell(StoreNews()))
         self.driver = Driver(self.machine, self.clock, MemoryDurable(), self, lambda _: None, None, self.port)

@@ -6,23 +6,19 @@ import os
 import signal
 from collections.abc import Iterator
 
-import hypothesis
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from tests.canary import NOTES, excused_if_late
 from tests.guard_desk import ORDINARY
 from tests.ordinary import why_not
 
-hypothesis.settings.register_profile(
-    "steady",
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+hypothesis_settings.register_profile(
+    "other", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
-hypothesis.settings.register_profile("seeking", hypothesis.settings.get_profile("steady"), derandomize=False)
-hypothesis.settings.load_profile("steady")
-"""The same examples in every run, on however slow a machine. New ones are sought on purpose:
-`pytest --hypothesis-profile=seeking`."""
+hypothesis_settings.register_profile("same", hypothesis_settings.get_profile("other"), derandomize=True)
+hypothesis_settings.load_profile("other" if os.environ.get("PRIMACY_SIZE") == "proof" else "same")
+"""Every run sees the same cases, however slow the machine is; `make proof` draws others."""
 
 
 def pytest_configure() -> None:

@@ -11,6 +11,8 @@ from primacy.store import LeaseStore, open_store, perform
 from primacy.store.port import News, Notifies
 
 HOLD_MS, WAIT_MS = 3_000, 3_061
+KEPT_READY = "postgresql, statements kept ready"
+"""As a node uses it that listens. Without that, each statement is sent as its text."""
 LIMIT_MS = 20_000
 """For an answer, where a test is not about limits: a machine may stall, and a disk be slow."""
 
@@ -55,9 +57,10 @@ class Desk:
 class Place:
     """Where stores of one kind live in a test: several connections to the same rows."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, listening: bool = False) -> None:
         self.url = url
         self.opened: list[LeaseStore] = []
+        self._listening = listening
 
     def open(self, limit_ms: int = LIMIT_MS, create: bool = True, table: str = "primacy_leases") -> LeaseStore:
         store = open_store(self.url, limit_ms=limit_ms, create=create, table=table)
@@ -65,7 +68,12 @@ class Place:
         return store
 
     def desk(self) -> Desk:
-        return Desk(self.open())
+        desk = Desk(self.open())
+        if self._listening:
+            desk.look()
+            assert isinstance(desk.store, Notifies)
+            assert desk.store.listen() >= 0
+        return desk
 
 
 def lied_to(here: Place) -> tuple[Desk, Desk, StoreAnswer]:
@@ -102,7 +110,8 @@ def place(kind: str, folder: Path) -> Iterator[Place]:
     else:
         from tests import servers
 
-        found = Place(servers.empty(kind))
+        kept_ready = kind == KEPT_READY
+        found = Place(servers.empty("postgresql" if kept_ready else kind), listening=kept_ready)
     try:
         yield found
     finally:

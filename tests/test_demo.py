@@ -93,6 +93,23 @@ def test_plain_sentences_where_there_is_no_terminal(say: Callable[..., Said], tm
     )
 
 
+def test_a_signature_of_the_killed_run_is_not_taken_for_one_of_the_next(
+    say: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kill comes late: the old run signs again after the demo has counted, as on a busy machine."""
+    kill = tour._kill_work
+
+    def late(lab: Lab, node: str) -> None:
+        time.sleep(0.5)
+        kill(lab, node)
+
+    monkeypatch.setattr(tour, "_kill_work", late)
+    said = say("--nodes", "3", "--scenario", "child")
+    assert said.code == 0, said.err
+    assert " as run " in said.out
+    assert " as run 1, under the same token" not in said.out
+
+
 def test_exit_1_and_the_logs_are_kept_if_the_chain_saw_two_at_once(
     say: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -149,6 +149,35 @@ def test_a_release_makes_the_handover_quick_and_a_crash_costs_one_wait() -> None
     assert universe.now - began < 600 + 3 * LAB.beat_ms
 
 
+class ReleasesLater(SimStore):
+    """Nobody waits for the commit of a release: a crash may lose it, if nothing was committed after it."""
+
+    forgotten = 0
+
+    def forget(self, lost_commits: int) -> None:
+        while self._history:
+            name, before = self._history[-1]
+            now = self.rows[name]
+            if before is None or before.released or (before.token, before.seq) != (now.token, now.seq):
+                return
+            super().forget(1)
+            self.forgotten += 1
+
+
+def test_L4_a_release_may_be_forgotten_as_long_as_nobody_took_upon_it() -> None:
+    """As PostgreSQL may (`POSTGRESQL_SOON`), under the same identity: it only looks like a holder that fell silent."""
+    forgotten = 0
+    for seed in range(20):
+        for faults in (("people", "people", "crash", "fail_over", "fail_over"), ALL):
+            store = ReleasesLater()
+            universe = life(seed, faults=faults, store=store, forgets=True)
+            assert (universe.overlaps, universe.token_trouble, universe.own_token_trouble) == ([], 0, 0)
+            universe.calm()
+            assert len(universe.run(universe.now + 10_000).working()) == 1
+            forgotten += store.forgotten
+    assert forgotten > 3, "or nothing was shown"
+
+
 def test_L4_a_release_takes_two_trips_at_most_wherever_it_falls_between_two_renewals() -> None:
     """A renewal that is under way may make the first one match nothing. A look's pause would be 150 ms and more."""
     trip_most_ms, met = 2 * 30, 0

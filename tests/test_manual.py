@@ -25,7 +25,7 @@ from primacy.errors import Refused, UsageError
 from primacy.node.folder import Folder
 from primacy.settings import of_mapping
 from primacy.settings.timing import PROFILES
-from primacy.watchdog.machine import State
+from primacy.watchdog.vocabulary import State
 
 WITHIN_S = 40.0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.servers import KINDS, kinds, server
-from tests.store_desk import Desk, Place, place, row
+from tests.store_desk import KEPT_READY, Desk, Place, place, row
 
 from primacy.election.store import Look, ReleaseRow, Renew, Row, StoreAnswer, StoreRequest, Take
 from primacy.errors import UsageError
@@ -19,7 +19,7 @@ from primacy.store import perform
 from primacy.store.port import NAME_MAX, Lists, News, Notifies, check_name
 
 
-@pytest.fixture(params=kinds())
+@pytest.fixture(params=[*kinds(), *([KEPT_READY] if "postgresql" in kinds() else [])])
 def here(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     with place(request.param, tmp_path) as found:
         yield found

@@ -301,7 +301,7 @@ def test_a_fork_leaves_the_child_without_it(thread: StoreThread, table: MemoryTa
 def test_closing_right_after_asking_does_not_wait(table: MemoryTable) -> None:
     """Both rings may be heard as one. Whoever waited would wait for two limits, which are minutes here."""
     for _ in range(50):
-        thread = StoreThread(MemoryStore(table), 60_000)
+        thread = StoreThread(MemoryStore(table), 60_000, gather_ms=1)
         answers: queue.Queue[StoreAnswered] = queue.Queue()
         thread.port("job", answers.put).ask(1, Look("job"))
         began = time.monotonic()

@@ -161,6 +161,12 @@ class Candidacy:
         self._closing = False
         self._limit: asyncio.TimerHandle | None = None
 
+    def __repr__(self) -> str:
+        """What both faces show of themselves; the store's address, which may hold a password, is no part of it."""
+        standing = self.standing
+        led = f", led by {standing.leader}" if standing.leader else ""
+        return f"<Election {self.name} of node {self.node}: {standing.role}{led}>"
+
     # --- from the user's side, in any thread --------------------------------------------------------------------------
 
     def open(self) -> None:
@@ -235,9 +241,9 @@ class Candidacy:
     # --- in the keeper's thread: what was asked for -------------------------------------------------------------------
 
     def _open(self) -> None:
-        call = self.keeper.call
-        self._port = self.keeper.store.port(
-            self.name, lambda answered: void(call(self._heard, answered)), lambda: void(call(self._news))
+        keeper = self.keeper
+        self._port = keeper.store.port(
+            self.name, lambda answered: keeper.now(self._heard, answered), lambda: void(keeper.call(self._news))
         )
         self._driver.give(Started(self.keeper.clock.wall_ms()))
         self._driver.give(Pause())

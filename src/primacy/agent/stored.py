@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -47,6 +48,7 @@ class Stored:
         self.thread = StoreThread(store, limit_ms, note=self._note)
         self._complain = complain
         self._loop = asyncio.get_running_loop()
+        self._home = threading.get_ident()
         self._tell: Callable[[Input], None] = lambda _: None
         self.port = self.thread.port(name, self._deliver, lambda: self._deliver(StoreNews()))
 
@@ -70,7 +72,10 @@ class Stored:
         return {f"store_{name}": count for name, count in dataclasses.asdict(self.thread.counts).items()}
 
     def _deliver(self, given: Input) -> None:
-        """In the store's thread. The loop may be gone: then nobody waits for it."""
+        """In the store's thread (the loop may be gone: then nobody waits for it), or in that of the loop itself."""
+        if threading.get_ident() == self._home:
+            self._tell(given)
+            return
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._tell, given)
 

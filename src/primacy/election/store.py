@@ -6,7 +6,8 @@ gave it, so that a fail-over to another one is noticed (L3).
 What a store must do for the rules to hold: each request is one atomic step; an answered write is not lost while the
 server's identity stays the same (a server that may forget answered commits at a restart, like one that commits
 asynchronously, must therefore name its start time in its identity); `row` in an answer is read in the same step as the
-write, or after it, never before.
+write, or after it, never before. One exception: an answered release may be lost as long as no later write was answered,
+for whoever sees it can only take the row, and without it the row looks like that of a silent holder.
 
 Every write compares the server that its sender means, and the row says on which server its holder last wrote it.
 Without this a release could be believed that is older than a leadership: the row is released, b takes it and works, the

@@ -176,7 +176,7 @@ def child(stage: Stage) -> None:
 
     def again() -> dict[str, Any] | None:
         rows = stage.up.ask_chain(f"/v1/signatures?after={number}") or []
-        return next((row for row in rows if row["signer"] != signer.get("signer")), None)
+        return next((row for row in rows if row["signer"] != signer.get("id")), None)
 
     row = stage.until(again, "a signature of the next run") or {}
     whose = "the same token" if row["token"] == signer.get("token") else "another token: the machine is busy"

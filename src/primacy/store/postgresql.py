@@ -1,9 +1,9 @@
 """Leases in PostgreSQL, by psycopg, on one synchronous connection.
 
-No session state but LISTEN: limits, durability and the identity of the server stand inside each statement, so that a
-pooler in transaction mode does no harm. What the server cannot limit, the network, is limited here: a statement that
-has no answer in time is given up together with its connection. A standby, or a server that is set to read only, is
-refused.
+Nothing depends on the session: limits, durability and the identity of the server stand inside each statement, so that a
+pooler in transaction mode does no harm. Where a session is our own, LISTEN and statements that are kept ready make it
+faster, and no more (`libpq.py`). What the server cannot limit, the network, is limited here: a statement that has no
+answer in time is given up together with its connection. A standby, or a server that is set to read only, is refused.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from primacy.election.store import ReleaseRow, Renew, Take
+from primacy.election.store import ReleaseRow, Renew, Row, Take
 from primacy.errors import MissingExtra, NotReached, Refused, UsageError
 from primacy.store.hearsay import Hearsay, Known
 from primacy.store.port import News, server_limit_ms
@@ -25,6 +25,8 @@ from primacy.store.sql_text import postgresql as postgresql_texts
 try:
     import psycopg
     from psycopg import sql as psycopg_sql
+
+    from primacy.store.libpq import NOT_READY, Limited, Ready
 except ImportError:
     raise MissingExtra("a store in PostgreSQL", "postgres") from None
 
@@ -38,38 +40,9 @@ PROBE_S = 0.3
 """How long a notification to oneself may take before LISTEN counts as useless. Renewals wait meanwhile."""
 NOT_FOR_US = ("42501", "42883", "0A000")
 """No right to a function, no such function, or not supported here."""
+REHEARSALS = 6
+"""PostgreSQL plans a statement anew five times before it keeps a plan."""
 _LEFT_TO_THE_PARENT: list[psycopg.Connection[Any]] = []
-
-
-class _Limited(psycopg.Connection[tuple[Any, ...]]):
-    """A connection that waits for the network no longer than it is told."""
-
-    limit_s = 1.0
-
-    def wait(self, gen: Generator[Any, Any, Any], interval: float = 0.0, timeout: float | None = None) -> Any:  # noqa: ARG002
-        """Drives one of psycopg's generators: it says what it waits for, and is told what is ready."""
-        end = time.monotonic() + self.limit_s
-        try:
-            wanted = next(gen)
-            while True:
-                wanted = gen.send(self._ready(int(wanted), end))
-        except StopIteration as done:
-            return done.value
-
-    def _ready(self, wanted: int, end: float) -> int:
-        """1: readable, 2: writable, as in `psycopg.waiting`."""
-        left_s = end - time.monotonic()
-        poller = select.poll()
-        poller.register(
-            self.pgconn.socket, (select.POLLIN if wanted & 1 else 0) | (select.POLLOUT if wanted & 2 else 0)
-        )
-        found = poller.poll(max(0.0, left_s) * 1_000)
-        if not found:
-            self.pgconn.finish()
-            raise psycopg.OperationalError(f"no answer within {self.limit_s * 1_000:.0f} ms")
-        event = found[0][1]
-        ready = (1 if event & ~select.POLLOUT else 0) | (2 if event & select.POLLOUT else 0)
-        return ready & wanted or wanted
 
 
 class PostgresqlStore(SqlStore):
@@ -87,9 +60,11 @@ class PostgresqlStore(SqlStore):
         self._options = options
         self._given = options()
         """With what it was connected last."""
-        self._connection: _Limited | None = None
+        self._connection: Limited | None = None
         self._listening = 0
         """0: not yet, 1: yes, -1: this connection cannot."""
+        self._ready: dict[str, Ready] = {}
+        """Statements that this connection keeps ready, by their text."""
         self._heard: list[str] = []
         self._hearsay = Hearsay()
         self._pid = os.getpid()
@@ -97,6 +72,7 @@ class PostgresqlStore(SqlStore):
     def close(self) -> None:
         connection, self._connection, self._listening = self._connection, None, 0
         self._hearsay.forget()
+        self._ready = {}
         if connection is None:
             return
         if os.getpid() != self._pid:
@@ -140,10 +116,39 @@ class PostgresqlStore(SqlStore):
         if "%(limit)s" in text:
             values = {**values, "limit": str(server_limit_ms(self._limit_ms))}
         try:
+            if text in self._ready:
+                try:
+                    return connection.run(self._ready[text], values)
+                except psycopg.Error as error:
+                    if error.sqlstate not in NOT_READY:
+                        raise
+                    self._ready = {}  # nothing was done, and it goes without
             cursor = connection.execute(psycopg_sql.SQL(text), values)
             return cursor.fetchall() if cursor.description is not None else []
         except psycopg.Error as error:
             raise self._meaning(error) from None
+
+    def _rehearse(self, connection: Limited) -> None:
+        """The session is our own: what must be quick is kept ready, down to its plan.
+
+        A release, and the take after it, are the first of their kind in most sessions. So they are done beforehand with
+        a name that no lease can have: such a write matches nothing and leaves nothing. A server that refuses any of it,
+        as to one who may only read, is asked in the ordinary way.
+        """
+        texts, limit = self.texts, {"limit": str(server_limit_ms(self._limit_ms))}
+        lists = {"names": [""], "holders": [""], "tokens": [0], "seqs": [0], "servers": [""], "successors": [""]}
+        nobody = take_values(Take("", 0, 0, "", Row("", 0, 0, 0, 0, released=False)))
+        rehearsals = [
+            (texts.look, lists | limit, 0),
+            (texts.renew, lists | limit, 0),
+            (texts.release, lists | limit, REHEARSALS),
+            (texts.take, {**nobody, **limit, "proof": ""}, REHEARSALS),
+        ]
+        try:
+            self._ready = connection.keep_ready(rehearsals)
+        except psycopg.Error as error:
+            if isinstance(meaning := self._meaning(error), NotReached):
+                raise meaning from None
 
     def _with_table(self, statement: Callable[[], Result]) -> Result:
         try:
@@ -172,6 +177,7 @@ class PostgresqlStore(SqlStore):
             self._listening = 1 if self._hears_itself(connection) else -1
             if self._listening < 0:
                 raise Refused(f"{self._where()} does not pass notifications on, as behind a pooler in transaction mode")
+            self._rehearse(connection)
         return connection.fileno() if self._listening > 0 else -1
 
     def news(self) -> list[News]:
@@ -186,7 +192,7 @@ class PostgresqlStore(SqlStore):
         news = (self._hearsay.heard(payload) for payload in heard if not payload.startswith(PROBE))
         return [one for one in news if one is not None]
 
-    def _collect(self, connection: _Limited) -> None:
+    def _collect(self, connection: Limited) -> None:
         """What the socket has, without waiting. What came along with an answer has been heard by the handler."""
         connection.pgconn.consume_input()
         while (found := connection.pgconn.notifies()) is not None:
@@ -197,7 +203,7 @@ class PostgresqlStore(SqlStore):
         if sender != own or payload.startswith(PROBE):
             self._heard.append(payload)
 
-    def _hears_itself(self, connection: _Limited) -> bool:
+    def _hears_itself(self, connection: Limited) -> bool:
         """LISTEN succeeds behind a pooler as well, on a connection that is given to somebody else the next moment."""
         word = f"{PROBE}{os.getpid()}:{os.urandom(6).hex()}"
         try:
@@ -220,7 +226,7 @@ class PostgresqlStore(SqlStore):
         )
         return f"PostgreSQL at {host}:{self._given.get('port') or 5432}"
 
-    def _connected(self) -> _Limited:
+    def _connected(self) -> Limited:
         if os.getpid() != self._pid:
             self.close()
             raise NotReached("this store belongs to the process that it was forked from")
@@ -236,7 +242,7 @@ class PostgresqlStore(SqlStore):
         limits = {"tcp_user_timeout": self._limit_ms, "connect_timeout": max(CONNECT_S, self._limit_ms // 1_000)}
         options = {"application_name": "primacy", **self._given, **limits}
         try:
-            connection = _Limited.connect(autocommit=True, prepare_threshold=None, **options)
+            connection = Limited.connect(autocommit=True, prepare_threshold=None, **options)
         except psycopg.Error as error:
             raise NotReached(f"{self._where()}: {_first_line(error)}") from None
         connection.limit_s = self._limit_ms / 1_000

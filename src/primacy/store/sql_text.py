@@ -101,11 +101,20 @@ often. `pg_is_in_recovery` is asked instead of the error."""
 POSTGRESQL_ME = """WITH me AS MATERIALIZED (
   SELECT {identity} AS server, CASE WHEN pg_is_in_recovery() THEN 'on' ELSE current_setting('transaction_read_only') END
     AS read_only, set_config('lock_timeout', :limit, true),
-    set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply'
-      ELSE 'on' END, true)
+    set_config('synchronous_commit', {commit}, true)
   FROM {source} AS s)"""
 """Limits and durability hold for the one statement: a pooler that gives each statement another connection neither loses
 them nor finds them on a connection of somebody else."""
+POSTGRESQL_DURABLE = "CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END"
+POSTGRESQL_SOON = "'off'"
+"""For a release alone, whose commit nobody waits for: it is told at once, and on disk a moment later.
+
+A release that the server forgets in a crash leaves the row as it stood before, with the same token and seq: a holder
+that fell silent, whose hold the others wait out; and its holder, if it lives, finds its row and releases it again.
+Nobody can have acted on it: whoever sees a release can only take the row, and that take is durable before it is
+answered. The log is written in order, so that all before it is then on disk, too, the release included; the same holds
+for what a synchronous standby has. So no leadership begins on a release that can be lost (L4), and its token is as
+durable as ever (T1). A renewal must not be like this: it is itself what a hold relies on."""
 
 
 POSTGRESQL_TELLS = "pg_notify('{}', concat_ws(' ', l.name, l.token, l.seq, CAST(l.released AS integer), l.proof, \
@@ -118,7 +127,8 @@ def postgresql(table: str, identity: str = POSTGRESQL_IDENTITY) -> Texts:
     """All in one statement each, with the server's identity compared inside."""
     t = check_table(table)
     source = "pg_control_system()" if identity is POSTGRESQL_IDENTITY else "(SELECT 1)"
-    me = POSTGRESQL_ME.format(identity=identity, source=source)
+    me = POSTGRESQL_ME.format(identity=identity, source=source, commit=POSTGRESQL_DURABLE)
+    me_soon = POSTGRESQL_ME.format(identity=identity, source=source, commit=POSTGRESQL_SOON)
     bounded = 'text COLLATE "C" NOT NULL CHECK (octet_length({}) <= {})'
     returning = f"RETURNING me.server, l.proof, {OF_L}"
     tells = POSTGRESQL_TELLS.format(t)
@@ -160,7 +170,7 @@ FROM me, unnest(CAST(:names AS text[]), CAST(:holders AS text[]), CAST(:tokens A
 WHERE l.name = r.name AND l.holder = r.holder AND l.token = r.token AND l.seq = r.seq AND NOT l.released
   AND me.server = r.server
 {returning}, {tells}""",
-        release=f"""{me}
+        release=f"""{me_soon}
 UPDATE {t} AS l SET released = true, successor = r.successor, written_at = clock_timestamp(),
   proof = CASE WHEN l.released THEN l.proof ELSE CAST(gen_random_uuid() AS text) END
 FROM me, unnest(CAST(:names AS text[]), CAST(:holders AS text[]), CAST(:tokens AS bigint[]), CAST(:seqs AS bigint[]),

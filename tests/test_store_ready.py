@@ -1,0 +1,249 @@
+"""PostgreSQL: statements that a session keeps ready, and releases whose commit nobody waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.servers import Pooler, Postgres, empty, fresh, server, servers_here
+from tests.store_desk import KEPT_READY, LIMIT_MS, Desk, Place, place, row
+
+from primacy.election.store import StoreAnswer
+from primacy.store import open_store
+from primacy.store.port import Notifies
+
+if "postgresql" not in servers_here():
+    pytest.skip("PostgreSQL is not installed here", allow_module_level=True)
+
+import psycopg
+
+from primacy.store.libpq import Limited
+from primacy.store.postgresql import PostgresqlStore
+
+TRIES_MAX = 6
+"""The server writes its log every ten seconds here, and may do so at the very moment of a release."""
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Place]:
+    with place(KEPT_READY, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """How statements were sent, in their order."""
+    found: list[str] = []
+    run, execute = Limited.run, Limited.execute
+
+    def run_noted(self: Limited, *arguments: Any) -> Any:
+        found.append("ready")
+        return run(self, *arguments)
+
+    def execute_noted(self: Limited, query: Any, *arguments: Any, **more: Any) -> Any:
+        found.append("text")
+        return execute(self, query, *arguments, **more)
+
+    monkeypatch.setattr(Limited, "run", run_noted)
+    monkeypatch.setattr(Limited, "execute", execute_noted)
+    return found
+
+
+def life(desk: Desk, seen: tuple[int, int] = (0, 0), token: int = 10) -> None:
+    """One leadership, whole."""
+    assert desk.take(seen=seen, new=row(token=token)).done
+    assert desk.renew(token=token).done
+    assert desk.release(token=token, seq=2).done
+    found = desk.look().row
+    assert found is not None
+    assert (found.token, found.seq, found.released) == (token, 2, True)
+
+
+def test_a_node_that_listens_sends_no_text_any_more(here: Place, ran: list[str]) -> None:
+    desk = here.desk()
+    ran.clear()
+    life(desk)
+    assert ran.count("text") == 1, "the very first take of a name"
+    ran.clear()
+    life(desk, (10, 2), token=11)
+    assert set(ran) == {"ready"}
+
+
+def test_the_rehearsal_leaves_nothing(here: Place) -> None:
+    desk = here.desk()
+    store = desk.store
+    assert isinstance(store, PostgresqlStore)
+    assert store.sheets() == []
+    postgres = server("postgresql")
+    assert isinstance(postgres, Postgres)
+    assert postgres.admin("SELECT count(*) FROM primacy_leases", database="app") == [(0,)]
+    assert store.news() == []
+
+
+def test_one_who_may_only_read_hears_all_the_same(here: Place, ran: list[str]) -> None:
+    holder = here.desk()
+    assert holder.take().done
+    postgres = server("postgresql")
+    assert isinstance(postgres, Postgres)
+    postgres.admin(
+        "DROP ROLE IF EXISTS reader", "CREATE ROLE reader LOGIN", "GRANT SELECT ON primacy_leases TO reader",
+        database="app",
+    )  # fmt: skip
+    reader = Desk(open_store(here.url.replace("app@", "reader@"), limit_ms=LIMIT_MS, create=False))
+    here.opened.append(reader.store)
+    assert reader.look().row == row(server=holder.server())
+    assert isinstance(reader.store, Notifies)
+    assert reader.store.listen() >= 0
+    ran.clear()
+    assert reader.look().ok
+    assert ran == ["text"]
+    reader.store.close()
+    postgres.admin("DROP OWNED BY reader", "DROP ROLE reader", database="app")
+
+
+def test_a_table_that_is_made_anew_in_another_shape_harms_nobody(here: Place) -> None:
+    """PostgreSQL refuses a plan whose result would change; the statement is sent as a text instead."""
+    desk = here.desk()
+    life(desk)
+    postgres = server("postgresql")
+    assert isinstance(postgres, Postgres)
+    postgres.admin("ALTER TABLE primacy_leases ALTER COLUMN hold_ms TYPE bigint", database="app")
+    life(desk, (10, 2), token=11)
+    postgres.admin("DROP TABLE primacy_leases", database="app")
+    life(desk)
+
+
+@pytest.fixture
+def pooler() -> Iterator[Pooler]:
+    if reason := Pooler.missing():
+        pytest.skip(reason)
+    empty("postgresql")
+    postgres = server("postgresql")
+    assert isinstance(postgres, Postgres)
+    found = Pooler(postgres)
+    found.prepare()
+    found.start()
+    yield found
+    found.remove()
+
+
+def test_in_a_session_of_somebody_else_a_statement_is_this_one_or_none(pooler: Pooler) -> None:
+    """A pooler may let LISTEN through for once, and then change the session below each statement."""
+    desks = [Desk(open_store(pooler.url(), limit_ms=LIMIT_MS)) for _ in range(3)]
+    for desk in desks:
+        desk.look()
+        store = desk.store
+        assert isinstance(store, PostgresqlStore)
+        store._rehearse(store._connected())
+    assert desks[0].take().done
+    for seq in range(1, 20):
+        assert desks[seq % 3].renew(seq=seq).done
+    assert desks[0].release(seq=20).done
+    for desk in desks:
+        desk.store.close()
+
+
+def test_F42_what_hangs_or_is_locked_ends_within_its_limit() -> None:
+    postgres = fresh("postgresql")
+    assert isinstance(postgres, Postgres)
+    here = Place(postgres.url())
+    try:
+        desk = Desk(here.open(limit_ms=2_000))
+        assert desk.look().ok
+        assert isinstance(desk.store, Notifies)
+        assert desk.store.listen() >= 0
+        life(desk)
+        who = desk.server()
+        with psycopg.connect(f"postgresql://admin@127.0.0.1:{postgres.port}/app") as other:
+            other.execute("SELECT * FROM primacy_leases WHERE name = 'job' FOR UPDATE")
+            locked = desk.take(seen=(10, 2), new=row(token=11), server=who)
+            assert (locked.ok, locked.done) == (False, False)
+            assert "lock timeout" in locked.reason
+        assert desk.take(seen=(10, 2), new=row(token=11), server=who).done, "on the same connection"
+        postgres.freeze()
+        hung = desk.renew(token=11, server=who)
+        postgres.thaw()
+        assert (hung.ok, hung.done) == (False, False)
+        assert "no answer within 2000 ms" in hung.reason
+        assert desk.look().ok, "it connects anew"
+        postgres.kill()
+        gone = desk.renew(token=11, server=who)
+        assert (gone.ok, gone.done) == (False, False)
+        assert "PostgreSQL at 127.0.0.1" in gone.reason
+    finally:
+        for store in here.opened:
+            store.close()
+        postgres.remove()
+
+
+# --- releases whose commit nobody waits for ---------------------------------------------------------------------------
+
+
+def waits_for(store: PostgresqlStore, write: Callable[[], StoreAnswer]) -> str:
+    """What the commit of a write waits for, as the server has it once the write is done."""
+    connection = store._connected()
+    with connection.transaction():
+        assert write().done
+        (found,) = connection.execute("SELECT current_setting('synchronous_commit')").fetchall()
+    return str(found[0])
+
+
+def test_T1_only_a_release_may_be_on_disk_a_moment_later(here: Place) -> None:
+    desk = here.desk()
+    store = desk.store
+    assert isinstance(store, PostgresqlStore)
+    for session, of_others in (("local", "on"), ("off", "on"), ("remote_apply", "remote_apply")):
+        empty("postgresql")
+        desk.look()
+        store._connected().execute(f"SET synchronous_commit = {session}")
+        found = [
+            waits_for(store, desk.take),
+            waits_for(store, desk.renew),
+            waits_for(store, lambda: desk.release(seq=2)),
+            waits_for(store, lambda: desk.take(seen=(10, 2), new=row(token=11))),
+        ]
+        assert found == [of_others, of_others, "off", of_others], session
+
+
+def looked_again(desk: Desk) -> StoreAnswer:
+    """The old connection died with the server; the next one stands."""
+    found = desk.look()
+    return found if found.ok else desk.look()
+
+
+def test_L4_a_release_that_the_server_forgets_is_a_silent_holder() -> None:
+    """And one that was taken upon cannot be forgotten: the log is written in order."""
+    postgres = fresh("postgresql")
+    assert isinstance(postgres, Postgres)
+    try:
+        postgres.admin("ALTER SYSTEM SET wal_writer_delay = '10s'", "SELECT pg_reload_conf()")
+        old, new = (Desk(open_store(postgres.url(), limit_ms=LIMIT_MS)) for _ in range(2))
+        assert old.take().done
+        who = old.server()
+        forgotten = False
+        for _ in range(TRIES_MAX):
+            assert old.release().done
+            postgres.kill()
+            postgres.start()
+            found = looked_again(old)
+            assert found.server == who, "the same server, which did not forget what others rely on"
+            assert found.row is not None
+            assert (found.row.holder, found.row.token, found.row.seq) == ("a#1", 10, 1)
+            if not found.row.released:
+                forgotten = True
+                break
+            looked_again(new)
+            assert new.take(seen=(10, 1), new=row()).done
+        assert forgotten, "or this test shows nothing"
+        assert old.release().done, "its holder finds it, and says it again"
+        looked_again(new)
+        assert new.take(seen=(10, 1), new=row("b#2", 11, 2), server=who).done
+        postgres.kill()
+        postgres.start()
+        assert looked_again(old).row == row("b#2", 11, 2, server=who)
+        for desk in (old, new):
+            desk.store.close()
+    finally:
+        postgres.remove()
