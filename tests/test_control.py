@@ -32,6 +32,8 @@ from primacy.errors import Refused, UsageError
 from primacy.node.folder import Folder
 from primacy.settings import of_mapping
 
+LIMIT_S = 30.0
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Folder]:
@@ -76,7 +78,7 @@ def serve(folder: Folder) -> Callable[..., None]:
         await made.start(listening)
         try:
             async with aiohttp.ClientSession() as http:
-                await asyncio.wait_for(play(Served(agent, log, f"http://127.0.0.1:{port}", port, http, made)), 10)
+                await asyncio.wait_for(play(Served(agent, log, f"http://127.0.0.1:{port}", port, http, made)), LIMIT_S)
         finally:
             await made.close()
             log.close()
@@ -409,7 +411,7 @@ def test_bodies_are_bounded_and_are_objects(serve: Callable[[Play], None]) -> No
 def test_a_body_that_does_not_come_is_not_waited_for(
     serve: Callable[[Play], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loopback, "READ_S", 0.1)
+    monkeypatch.setattr(loopback, "READ_S", 1.0)  # the head has so long, too
 
     async def play(served: Served) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
@@ -430,7 +432,8 @@ def test_a_connection_that_asks_nothing_is_closed(
         for said in (b"", b"GET /v1/state HTTP/1.1\r\nHost: local"):
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
             writer.write(said)
-            assert await asyncio.wait_for(reader.read(), 3) == b""
+            with contextlib.suppress(ConnectionResetError):  # if what it said came after that
+                assert await asyncio.wait_for(reader.read(), LIMIT_S) == b""
             writer.close()
 
     serve(play)
@@ -465,10 +468,10 @@ def test_connections_are_bounded_for_a_node_needs_descriptors_itself() -> None:
         more = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
         for reader, _ in more:
             with contextlib.suppress(ConnectionError):
-                assert await asyncio.wait_for(reader.read(), 30) == b""
+                assert await asyncio.wait_for(reader.read(), LIMIT_S) == b""
         for _, writer in (*first, *more):
             writer.close()
-        async with asyncio.timeout(30), aiohttp.ClientSession() as session:
+        async with asyncio.timeout(LIMIT_S), aiohttp.ClientSession() as session:
             while True:
                 with contextlib.suppress(aiohttp.ClientError):
                     assert (await session.get(f"http://127.0.0.1:{port}/healthz")).status == 200
@@ -532,7 +535,7 @@ def test_streams_are_bounded_and_end_with_the_node(
             lines = [await answer.content.readline() for _ in range(3)]
             assert lines == [b": the events of this node\n", b"\n", b": quiet\n"]
             await served.server.close()
-            await asyncio.wait_for(answer.content.read(), 2)
+            await asyncio.wait_for(answer.content.read(), LIMIT_S)
         assert served.log.wakers == set()
 
     serve(play)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.control_desk import FakeAgent
+from tests.ports import free_port
 
 from primacy.agent.desk import Desk
 from primacy.control import eventlog
@@ -142,7 +143,7 @@ def test_a_chosen_port_that_is_taken_ends_with_4_and_the_default_one_gives_way(f
 
 def test_a_command_finds_the_node_of_a_folder_if_it_lives(folder: Folder) -> None:
     async def play() -> None:
-        desk = desk_of(folder, "127.0.0.1:7480", source="")
+        desk = desk_of(folder, f"127.0.0.1:{free_port()}", source="")  # nobody takes it over when it is free again
         assert find(folder.where) is None
         desk.bind()
         found = find(folder.where)
