@@ -14,7 +14,7 @@ setup: .venv/.ready ## make .venv from the pinned, hashed requirements (quick wh
 
 .venv/.ready: requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "primacy needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Say which one with: make PYTHON=python3.12")'
-	@echo "makes .venv from the pinned requirements; this takes a minute or two, once" >&2
+	@echo "sets up .venv from the pinned requirements: a minute or two, the first time" >&2
 	@$(PYTHON) -m venv .venv || { echo "cannot make a virtual environment: on Debian, install python3-venv"; exit 4; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
@@ -82,6 +82,7 @@ bench: setup peers ## speed, as ratios: the simulator, then failover and idlenes
 	@$(BIN)/python -m bench.lease
 	@$(call debian,redis-server,command -v redis-server)
 	@$(BIN)/python -m bench.slots
+	@$(BIN)/python -m bench.manager
 
 lock: ## renew the requirements from pyproject.toml (needs uv; names no registry)
 	@env -u UV_INDEX -u UV_DEFAULT_INDEX -u UV_INDEX_URL uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --group test --python-version 3.11 pyproject.toml -o requirements.txt

@@ -32,7 +32,7 @@ class Count(NamedTuple):
     """From the failure until all follow the new leader, the median."""
 
 
-class _Counter:
+class ElectionCount:
     """Counts what is said because of an election."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ def _failure(strategy: str, nodes: int, seed: int) -> tuple[int, float]:
     life = Life(Plan(strategy, nodes, "lan", faults=(), draw=False, drift=0.001), seed)
     world = life.world
     step_ms = life.unit_ms / STEPS_PER_UNIT
-    counter = _Counter()
+    counter = ElectionCount()
     world.watches_messages = counter
     old = _settle(life, step_ms, "")
     world.run(world.now + 3 * life.unit_ms)

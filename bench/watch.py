@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-WITHIN_S = 30.0
+WITHIN_S = 60.0
 """Far more than anything here takes: only a hang reaches it."""
 TAIL = 25
 """Lines that are shown of a hang."""

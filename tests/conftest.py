@@ -7,9 +7,18 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from tests.canary import NOTES, excused_if_late
 from tests.guard_desk import ORDINARY
 from tests.ordinary import why_not
+
+hypothesis_settings.register_profile(
+    "other", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+hypothesis_settings.register_profile("same", hypothesis_settings.get_profile("other"), derandomize=True)
+hypothesis_settings.load_profile("other" if os.environ.get("PRIMACY_SIZE") == "proof" else "same")
+"""Every run sees the same cases, however slow the machine is; `make proof` draws others."""
 
 
 def pytest_configure() -> None:

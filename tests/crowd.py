@@ -28,7 +28,7 @@ from primacy.control.client import ask, find
 from primacy.errors import NotReached, PrimacyError
 from primacy.settings.timing import PROFILES
 
-WITHIN_S = 20.0
+WITHIN_S = 60.0
 """Far more than anything here takes: only a hang reaches it."""
 LOOK_S = 0.003
 FRESH_NS = 30_000_000
@@ -73,13 +73,13 @@ def wake_all() -> None:
     STOPPED.clear()
 
 
-def until(check: Callable[[], Any], what: str, within_s: float = WITHIN_S) -> Any:
+def until(check: Callable[[], Any], what: str, within_s: float = WITHIN_S, every_s: float = LOOK_S) -> Any:
     last = time.monotonic() + within_s
     while time.monotonic() < last:
         found = check()
         if found:
             return found
-        time.sleep(LOOK_S)
+        time.sleep(every_s)
     raise AssertionError(f"never came: {what}")
 
 

@@ -128,7 +128,7 @@ def connect(kind: str, resource: str) -> Any:
     """A plain connection as an application would make it."""
     match kind:
         case "sqlite":
-            return sqlite3.connect(resource, timeout=10, check_same_thread=False)
+            return sqlite3.connect(resource, timeout=60, check_same_thread=False)
         case "postgresql":
             import psycopg
 
@@ -144,7 +144,7 @@ def connect(kind: str, resource: str) -> Any:
 
 def post(resource: str, token: int) -> None:
     host, _, port = resource.partition(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=10)
+    connection = http.client.HTTPConnection(host, int(port), timeout=60)
     try:
         connection.request("POST", "/", body=b"x", headers={"Primacy-Token": str(token)})
         answer = connection.getresponse()

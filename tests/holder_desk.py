@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-WITHIN_S = 30
+WITHIN_S = 60
 
 
 class Process:

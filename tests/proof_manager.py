@@ -13,7 +13,7 @@ PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 
 def main() -> int:
     environment = {**os.environ, "PRIMACY_SIZE": "proof"}
-    processes = ["tests/test_manager_process.py", "tests/test_manager_fuzz.py"]
+    processes = ["tests/test_manager_process.py", "tests/test_manager_storm.py", "tests/test_manager_fuzz.py"]
     code = subprocess.run([*PYTEST, *processes], env=environment, check=False).returncode
     for number in range(ROUNDS):
         if code:

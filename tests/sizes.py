@@ -29,6 +29,7 @@ PROCESSES = (
     "tests/test_cli_agent.py",
     "tests/test_cluster.py",
     "tests/test_manager_process.py",
+    "tests/test_manager_storm.py",
     "tests/test_manual.py",
     "tests/test_view.py",
     "tests/test_child.py",

@@ -21,6 +21,7 @@ from primacy.loop import QuickLoop
 from primacy.node.clock import HandClock
 from primacy.settings.loading import of_mapping
 from primacy.settings.schema_work import Slots
+from primacy.slots.host import Terms
 from primacy.slots.http import HttpServer
 from primacy.slots.server import LineServer, listening
 
@@ -97,7 +98,7 @@ class Desk:
         self._end = asyncio.Event()
         sockets = listening("127.0.0.1:0")
         kind = HttpServer if self.slots.protocol == "http" else LineServer
-        self.server = kind(self.slots, self.clock, Random(1), self.complaints.append, self.tls)
+        self.server = kind(Terms(self.slots, self.clock, Random(1), self.complaints.append, self.tls))
         await self.server.start(sockets)
         self.server.lead()
         self._ready.set()

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from bench import __main__ as entry
-from bench import bare, messages, simulator
+from bench import bare, manager, messages, simulator
 
 
 @pytest.mark.parametrize("strategy", ["bully", "ring"])
@@ -15,6 +15,20 @@ def test_b9_messages_per_failure(strategy: str) -> None:
     for nodes in (3, 4, 7, 12):
         row = messages._row(strategy, nodes, 3)
         assert 0 < row.most <= row.bound, row
+
+
+def test_messages_of_real_managers_are_counted() -> None:
+    rows, raw = manager.run((3,), ("fast",), 1)
+    assert [row.what for row in rows] == ["bully, 3 nodes, fast", "ring, 3 nodes, fast"]
+    assert all(row.value > 0 for row in rows), raw
+    assert all(found["took_ms"][0] > 0 for found in raw.values())
+
+
+def test_a_wrong_call_of_the_manager_s_benchmark_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, said in ((["--profiles", "slow"], "there is no profile 'slow'"), (["--nodes", "1"], "between 2 and")):
+        with pytest.raises(SystemExit):
+            manager.main(words)
+        assert said in capsys.readouterr().err
 
 
 def test_the_bare_loops_do_what_they_are_asked() -> None:

@@ -15,7 +15,7 @@ from primacy.errors import InUse
 from primacy.node.clock import SystemClock
 from primacy.settings.timing import PROFILES
 from primacy.watchdog.gate import Gate, Rule
-from primacy.watchdog.machine import Note, State
+from primacy.watchdog.vocabulary import Note, State
 
 TIMING = PROFILES["lan"]
 
@@ -82,7 +82,7 @@ class Bench:
 
 def play(story: Callable[[], Awaitable[None]]) -> None:
     async def whole() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await story()
 
     asyncio.run(whole())

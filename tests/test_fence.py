@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 import subprocess
@@ -95,7 +96,7 @@ def test_mark_one_at_a_time_and_not_for_ever(tmp_path: Path) -> None:
 
 
 def test_mark_never_goes_back_among_threads(tmp_path: Path) -> None:
-    mark = Mark(tmp_path / "mark")
+    mark = Mark(tmp_path / "mark", wait_ms=60_000)
     admitted: list[int] = []
 
     def part(tokens: range) -> None:
@@ -119,8 +120,11 @@ def test_mark_never_goes_back_among_threads(tmp_path: Path) -> None:
 def test_what_is_no_token_is_a_wrong_call(tmp_path: Path, wrong: Any) -> None:
     with pytest.raises(UsageError, match="a fencing token is a whole number"):
         Mark(tmp_path / "mark").admit(wrong)
-    with pytest.raises(UsageError, match="a fencing token is a whole number"):
-        sql.guard(sqlite3.connect(":memory:"), "job", wrong)
+    with (
+        contextlib.closing(sqlite3.connect(":memory:")) as connection,
+        pytest.raises(UsageError, match="a fencing token is a whole number"),
+    ):
+        sql.guard(connection, "job", wrong)
 
 
 # --- SQL --------------------------------------------------------------------------------------------------------------
@@ -215,7 +219,7 @@ def test_sql_transactions_of_two_holders_follow_one_another(database: Database) 
     thread.start()
     assert not done.wait(0.3)
     old.commit()
-    thread.join(10)
+    thread.join(60)
     assert done.is_set()
     with pytest.raises(StaleToken):
         put(old, 5)
@@ -239,7 +243,7 @@ def test_sql_two_that_come_first_at_once(database: Database) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert sorted([*written(database), *refused]) == [5, 6]
     assert 6 not in refused
     with pytest.raises(StaleToken):
@@ -384,6 +388,25 @@ def test_http_answers(kind: Callable[[Mark], Ask], tmp_path: Path) -> None:
     assert ask("POST", "7", "8")[0] == 400
     (tmp_path / "mark").write_bytes(b"garbage")
     assert ask("POST", "9") == (503, "the mark of this gate was not to be had; see the log\n")
+
+
+def test_http_a_gate_without_a_mark_is_told_at_once(tmp_path: Path) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None: ...
+
+    gate = TokenGate(app, mark=tmp_path / "mark")
+    assert isinstance(gate.mark, Mark)
+    assert WsgiTokenGate(lambda *_: [], mark=str(tmp_path / "mark")).mark.path == gate.mark.path
+    for wrong in (None, "", 7):
+        with pytest.raises(UsageError, match="a gate needs a Mark, or the file"):
+            TokenGate(app, mark=wrong)  # type: ignore[arg-type]
+
+
+def test_its_parts_are_there_when_they_are_asked_for() -> None:
+    code = "import sys, primacy\nassert 'primacy.fence.sql' not in sys.modules\nprimacy.fence.sql.guard\n"
+    code += "primacy.fence.file.Mark, primacy.fence.http.TokenGate\nassert 'sql' in dir(primacy.fence)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(AttributeError, match="there are file, http, sql"):
+        primacy.fence.ftp  # noqa: B018
 
 
 def test_http_the_mark_outlives_the_server(tmp_path: Path) -> None:

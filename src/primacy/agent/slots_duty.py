@@ -17,6 +17,7 @@ from primacy.control.tls import context_of
 from primacy.election.model import Leadership
 from primacy.node.clock import Clock
 from primacy.settings.schema import Settings
+from primacy.slots.host import Terms
 from primacy.slots.server import LineServer, listening
 
 
@@ -43,11 +44,12 @@ class SlotServer(Protocol):
 def server_of(settings: Settings, clock: Clock, complain: Callable[[str], None]) -> SlotServer:
     """By the protocol of the settings."""
     tls = context_of(settings.slots.tls, "slots.tls", settings.source, ssl.CERT_REQUIRED)
+    terms = Terms(settings.slots, clock, Random(secrets.randbits(64)), complain, tls)
     if settings.slots.protocol == "http":
         from primacy.slots.http import HttpServer  # noqa: PLC0415  aiohttp takes as long to load as all else
 
-        return HttpServer(settings.slots, clock, Random(secrets.randbits(64)), complain, tls)
-    return LineServer(settings.slots, clock, Random(secrets.randbits(64)), complain, tls)
+        return HttpServer(terms)
+    return LineServer(terms)
 
 
 def served(settings: Settings, address: str) -> str:

@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import ipaddress
 import json
-import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,6 +22,7 @@ from aiohttp import web
 from primacy.control import KEY_HEADER, ORDER_HEADER
 from primacy.control.key import is_key
 from primacy.errors import NotReached, PrimacyError, UsageError
+from primacy.visitors import HangUp, Idlers, silent
 
 BODY_BYTES_MAX = 16_384
 """The largest order names 64 nodes of 63 letters."""
@@ -66,14 +66,6 @@ class Rows(Protocol[Row_co]):
     def after(self, number: int, /) -> Sequence[Row_co]: ...
 
 
-class HangUp(asyncio.Protocol):
-    """Answers nothing."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        transport.abort()
-
-
 class LoopbackServer:
     """Serves on a socket that listens already. It shares an event loop, so that nothing here may take long."""
 
@@ -87,9 +79,7 @@ class LoopbackServer:
         self.complain = complain
         self._streams: set[asyncio.Event] = set()
         self._ending = False
-        self._busy: set[Any] = set()
-        self._idle: set[Any] = set()
-        self._sweep: asyncio.TimerHandle | None = None
+        self._idlers = Idlers()
         self._runner: web.AppRunner | None = None
         self._listener: asyncio.Server | None = None
 
@@ -104,10 +94,13 @@ class LoopbackServer:
 
         app = web.Application(middlewares=[guarded], client_max_size=BODY_BYTES_MAX)
         self.routes(app.router)
-        quiet = logging.Logger("primacy.control")
-        quiet.addHandler(logging.NullHandler())  # what a stranger sends is no line of the node's log
         self._runner = web.AppRunner(
-            app, handle_signals=False, access_log=None, logger=quiet, keepalive_timeout=READ_S, shutdown_timeout=END_S
+            app,
+            handle_signals=False,
+            access_log=None,
+            logger=silent("primacy.control"),
+            keepalive_timeout=READ_S,
+            shutdown_timeout=END_S,
         )
         await self._runner.setup()
         self.certified = tls is not None and tls.verify_mode is not ssl.CERT_NONE
@@ -119,7 +112,7 @@ class LoopbackServer:
             ssl_handshake_timeout=HANDSHAKE_S if tls is not None else None,
         )
         listening.listen(WAITING_MAX)
-        self._sweep_later()
+        self._idlers.watch(self._runner.server, READ_S)
 
     def _taken(self) -> asyncio.Protocol:
         """Who speaks on a connection that was taken."""
@@ -129,8 +122,7 @@ class LoopbackServer:
 
     async def close(self) -> None:
         self._ending = True
-        if self._sweep is not None:
-            self._sweep.cancel()
+        self._idlers.close()
         for stream in tuple(self._streams):
             stream.set()
         if self._listener is not None:
@@ -142,7 +134,7 @@ class LoopbackServer:
 
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """All errors are one sentence; a bug of ours here must not end the node."""
-        self._busy.add(request.protocol)
+        self._idlers.asks(request.protocol)
         try:
             self._check(request)
             return await handler(request)
@@ -170,8 +162,7 @@ class LoopbackServer:
             self.complain(f"a fault of the control API at {request.path[:80]}: {type(error).__name__}: {error}")
             return refusal(500, "a fault of primacy itself; the node's log says more")
         finally:
-            self._busy.discard(request.protocol)
-            self._idle.discard(request.protocol)
+            self._idlers.served(request.protocol)
 
     def _check(self, request: web.Request) -> None:
         if self.is_open and not is_loopback(request.remote or ""):
@@ -230,20 +221,6 @@ class LoopbackServer:
             self._streams.discard(news)
             rows.wakers.discard(news.set)
         return answer
-
-    # --- connections that ask nothing ---------------------------------------------------------------------------------
-
-    def _sweep_later(self) -> None:
-        self._sweep = asyncio.get_running_loop().call_later(READ_S, self._sweep_idle)
-
-    def _sweep_idle(self) -> None:
-        """aiohttp waits for a first request for ever: whoever was idle at two looks is hung up on."""
-        server = self._runner.server if self._runner is not None else None
-        waiting = {each for each in server.connections if each not in self._busy} if server is not None else set()
-        for each in waiting & self._idle:
-            each.force_close()
-        self._idle = waiting
-        self._sweep_later()
 
 
 def is_loopback(host: str) -> bool:

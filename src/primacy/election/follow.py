@@ -33,6 +33,7 @@ from primacy.election.inputs import (
     Health,
     Input,
     MembersChanged,
+    Paced,
     Pause,
     Received,
     Resume,
@@ -127,6 +128,8 @@ class RankStrategy(RankLeader):
             case Started(_, lock_held) if not self._up and not self._stopping:
                 self._up, self._lock_held = True, lock_held
                 effects += [Record(Event(Code.STARTED)), *self._begin(now_ms)]
+            case Paced(factor):
+                self._pace(factor)
             case Shutdown():
                 effects += self._shut_down()
             case _:

@@ -40,6 +40,12 @@ class Answered(NamedTuple):
     node: str
 
 
+class Paced(NamedTuple):
+    """Several others answer so late that all times of bully and ring are to be `factor` times those of the profile."""
+
+    factor: int
+
+
 class PersistFailed(NamedTuple):
     """The ballot of this step could not be made durable; nothing that stood after it in the list was done."""
 
@@ -143,6 +149,7 @@ Input = (
     | Received
     | Unanswered
     | Answered
+    | Paced
     | PersistFailed
     | WorkStarted
     | WorkDeferred

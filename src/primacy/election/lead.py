@@ -14,7 +14,7 @@ from primacy.election.effects import Effect, Record, Send, Start, Stop
 from primacy.election.events import Code, Event
 from primacy.election.messages import Coordinator, Election, Handover, Heartbeat, Origin
 from primacy.election.model import Leadership, Membership, Seat
-from primacy.election.rank import BACKOFF_MAX, NO_HOLD_MS, RankOptions, detect_ms, wait_ms
+from primacy.election.rank import BACKOFF_MAX, NO_HOLD_MS, RankOptions, detect_ms, paced, wait_ms
 from primacy.election.roster import Roster
 from primacy.settings.timing import RankTiming
 
@@ -60,7 +60,7 @@ class RankLeader(ABC):
     def __init__(self, seat: Seat, timing: RankTiming, options: RankOptions) -> None:
         self.seat = seat
         self.node = seat.node
-        self.timing = timing
+        self.timing = self._profile = timing
         self.options = options
         self.deadline_ms: int | None = None
         self.leader = ""
@@ -136,6 +136,12 @@ class RankLeader(ABC):
     @abstractmethod
     def _new_round(self, now_ms: int) -> list[Effect]:
         """Begins an election, or lets the running one go on."""
+
+    def _pace(self, factor: int) -> None:
+        """From now on; what is being waited for keeps the limit that it has."""
+        self.timing = paced(self._profile, max(1, factor))
+        self._wait_ms = wait_ms(self.timing)
+        self._roster.window_ms = detect_ms(self.timing) + self.timing.beat_ms
 
     # --- time and phases ----------------------------------------------------------------------------------------------
 

@@ -45,6 +45,7 @@ from primacy.election.inputs import (
     Init,
     Input,
     MembersChanged,
+    Paced,
     Pause,
     PersistFailed,
     Received,
@@ -150,7 +151,16 @@ class LeaseStrategy(LeaseHolder):
                 return self._step_down(Code.STOPPING, "the agent ends") or [self._note(Code.STOPPING)]
             case PersistFailed(reason):
                 return self._disk_failed(now_ms, reason)
-            case DeadlinePassed() | Received() | Unanswered() | Answered() | Init() | Rejoin() | MembersChanged():
+            case (
+                DeadlinePassed()
+                | Received()
+                | Unanswered()
+                | Answered()
+                | Paced()
+                | Init()
+                | Rejoin()
+                | MembersChanged()
+            ):
                 pass  # the clock is looked at in `_go_on`; the rest belongs to other strategies
             case _:
                 assert_never(given)

@@ -34,6 +34,7 @@ from primacy.election.inputs import (
     Init,
     Input,
     MembersChanged,
+    Paced,
     Pause,
     PersistFailed,
     Received,
@@ -139,7 +140,7 @@ class RaftStrategy(Remembering):
             case Rejoin(without):
                 self.roll.without = without
                 effects += self._decide_mute(now_ms)
-            case Unanswered() | Answered() | MembersChanged() | StoreAnswered() | StoreNews():
+            case Unanswered() | Answered() | Paced() | MembersChanged() | StoreAnswered() | StoreNews():
                 pass  # not of this strategy
             case _:
                 assert_never(given)

@@ -69,6 +69,17 @@ def natural_key(name: str) -> tuple[Any, ...]:
     return tuple(key)
 
 
+def paced(timing: RankTiming, factor: int) -> RankTiming:
+    """The same times, so much slower: beats, too, for who answers late has too much to do already."""
+    return RankTiming(
+        timing.beat_ms * factor,
+        timing.misses,
+        timing.answer_ms * factor,
+        timing.election_ms * factor,
+        timing.coordinator_ms * factor,
+    )
+
+
 def wait_ms(timing: RankTiming) -> int:
     """How long one who was told OK waits for the announcement.
 

@@ -7,7 +7,9 @@ has run out meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import resource
+import ssl
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import NamedTuple
 
@@ -57,13 +59,39 @@ def names_no_host(address: str) -> bool:
     return Where.of(address).host in ("", "0.0.0.0", "::")
 
 
+def descriptors() -> int:
+    """How many this process may open; the soft limit is lifted to the hard one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (ValueError, OSError):
+            return soft
+    return hard if hard != resource.RLIM_INFINITY else 1_048_576
+
+
+class Terms(NamedTuple):
+    """What a server is told once."""
+
+    slots: Slots
+    clock: Clock
+    random: Random
+    complain: Callable[[str], None]
+    """Where a fault of ours becomes a line of the node's log."""
+    tls: ssl.SSLContext | None = None
+
+
 class Host:
     """The base of all servers."""
 
-    def __init__(self, slots: Slots, clock: Clock, random: Random) -> None:
-        self.slots = slots
-        self.clock = clock
-        self.random = random
+    def __init__(self, terms: Terms) -> None:
+        self.slots = slots = terms.slots
+        self.clock = clock = terms.clock
+        self.random = terms.random
+        self.complain = terms.complain
+        self.tls = terms.tls
+        self.most = descriptors() - DESCRIPTORS_KEPT
+        """Connections at one time; one more is hung up on."""
         self.offset_ms = clock.wall_ms() - clock.now_ms()
         """Windows of buckets are those of Unix time at the start of the server; later steps do not count."""
         self.hold_until_ms = FOR_EVER_MS

@@ -14,22 +14,15 @@ import base64
 import binascii
 import contextlib
 import hmac
-import logging
 import socket
-import ssl
-from collections.abc import Callable
-from random import Random
-from typing import Any
 
 from aiohttp import web
 
-from primacy.node.clock import Clock
-from primacy.settings.schema_work import Slots
 from primacy.slots.board import MISSING, NO_READ, NO_WRITE, VALUE_BYTES_MAX, Board
-from primacy.slots.host import DESCRIPTORS_KEPT, HANDSHAKE_S, STALL_S, Host, Where
+from primacy.slots.host import HANDSHAKE_S, STALL_S, Host, Terms, Where
 from primacy.slots.kinds import Signal
-from primacy.slots.server import HangUp, descriptors
 from primacy.slots.session import NO_PASSWORD
+from primacy.visitors import HangUp, Idlers, silent
 
 EVENTS_MAX = 128
 """That wait for a reader of a stream; with one more it is dropped."""
@@ -49,34 +42,20 @@ TOO_LONG = f"value too long (max {VALUE_BYTES_MAX} characters)"
 class HttpServer(Host):
     """Serves `http`."""
 
-    def __init__(
-        self,
-        slots: Slots,
-        clock: Clock,
-        random: Random,
-        complain: Callable[[str], None],
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        super().__init__(slots, clock, random)
-        self.complain = complain
-        self.tls = tls
+    def __init__(self, terms: Terms) -> None:
+        super().__init__(terms)
         self.streams: dict[Stream, None] = {}
-        self.most = descriptors() - DESCRIPTORS_KEPT
         self._runner: web.ServerRunner | None = None
         self._listeners: list[asyncio.Server] = []
-        self._sweep: asyncio.TimerHandle | None = None
-        self._busy: set[Any] = set()
-        self._idle: set[Any] = set()
+        self._idlers = Idlers()
 
     async def start(self, sockets: list[socket.socket]) -> None:
         """On sockets that listen already."""
         self.address = str(Where(*sockets[0].getsockname()[:2]))
-        quiet = logging.Logger("primacy.slots")
-        quiet.addHandler(logging.NullHandler())  # what a stranger sends is no line of the node's log
         server = web.Server(
             self._handle,
             access_log=None,
-            logger=quiet,
+            logger=silent("primacy.slots"),
             keepalive_timeout=IDLE_S,
             max_line_size=LINE_BYTES_MAX,
             max_field_size=LINE_BYTES_MAX,
@@ -93,12 +72,11 @@ class HttpServer(Host):
                     self._taken, sock=each, ssl=self.tls, backlog=BACKLOG, ssl_handshake_timeout=handshake_s
                 )
             )
-        self._sweep_later()
+        self._idlers.watch(self._runner.server, IDLE_S)
 
     async def close(self) -> None:
         self.follow("")
-        if self._sweep is not None:
-            self._sweep.cancel()
+        self._idlers.close()
         for listener in self._listeners:
             listener.close()
         await asyncio.sleep(0)  # streams see their end, and say it
@@ -123,22 +101,10 @@ class HttpServer(Host):
         self.counters["slots_connections"] += 1
         return self._runner.server()
 
-    def _sweep_later(self) -> None:
-        self._sweep = asyncio.get_running_loop().call_later(IDLE_S, self._sweep_idle)
-
-    def _sweep_idle(self) -> None:
-        """aiohttp waits for a first request for ever: whoever was idle at two looks is hung up on."""
-        server = self._runner.server if self._runner is not None else None
-        waiting = {each for each in server.connections if each not in self._busy} if server is not None else set()
-        for each in waiting & self._idle:
-            each.force_close()
-        self._idle = waiting
-        self._sweep_later()
-
     # --- one request --------------------------------------------------------------------------------------------------
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        self._busy.add(request.protocol)
+        self._idlers.asks(request.protocol)
         try:
             return await self._answered(request)
         except (ConnectionError, asyncio.CancelledError):
@@ -147,8 +113,7 @@ class HttpServer(Host):
             self.complain(f"a fault of the slot server at {request.path[:40]}: {type(error).__name__}: {error}")
             return said(500, "a fault of primacy itself; the node's log says more")
         finally:
-            self._busy.discard(request.protocol)
-            self._idle.discard(request.protocol)
+            self._idlers.served(request.protocol)
 
     async def _answered(self, request: web.BaseRequest) -> web.StreamResponse:
         """In the order of seed 000's program: path, credentials, the slot's kind, method, value."""

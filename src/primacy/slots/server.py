@@ -5,20 +5,16 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import resource
 import socket
-import ssl
 from collections.abc import Callable, Iterable
-from random import Random
 
 from primacy.errors import CannotHere, InUse
 from primacy.loop import unwatch, watch
-from primacy.node.clock import Clock
-from primacy.settings.schema_work import Slots
-from primacy.slots.host import DESCRIPTORS_KEPT, HANDSHAKE_S, STALL_S, Host, Where
+from primacy.slots.host import HANDSHAKE_S, STALL_S, Host, Terms, Where
 from primacy.slots.kinds import Receiver
 from primacy.slots.links import Link, PlainLink, TlsLink
 from primacy.slots.session import Session, TelnetSession
+from primacy.visitors import HangUp
 
 LINE_S = {"standard": 1.0, "telnet": 60.0}
 """How long a line may wait for its end since its last byte. In telnet a human types."""
@@ -72,19 +68,11 @@ def listening(address: str, name: str = "slots.addr") -> list[socket.socket]:
 class LineServer(Host):
     """Serves `standard` and `telnet`."""
 
-    def __init__(
-        self,
-        slots: Slots,
-        clock: Clock,
-        random: Random,
-        complain: Callable[[str], None],
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        super().__init__(slots, clock, random)
-        self.complain = complain
-        self.tls = tls
-        self.kind: type[Session] = TelnetSession if slots.protocol == "telnet" else Session
-        self.line_s = LINE_S[slots.protocol]
+    def __init__(self, terms: Terms) -> None:
+        super().__init__(terms)
+        protocol = terms.slots.protocol
+        self.kind: type[Session] = TelnetSession if protocol == "telnet" else Session
+        self.line_s = LINE_S[protocol]
         self.links: dict[Link, None] = {}
         self._sockets: list[socket.socket] = []
         self._tls_servers: list[asyncio.Server] = []
@@ -93,7 +81,6 @@ class LineServer(Host):
         self._sweeping: asyncio.TimerHandle | None = None
         self._resting: asyncio.TimerHandle | None = None
         self._closed = False
-        self.most = descriptors() - DESCRIPTORS_KEPT
 
     async def start(self, sockets: list[socket.socket]) -> None:
         """On sockets that listen already."""
@@ -242,22 +229,3 @@ class LineServer(Host):
 
     def _session(self, offer: Callable[[bytes], bool]) -> Session:
         return self.kind(self.hall, offer)
-
-
-class HangUp(asyncio.Protocol):
-    """One too many."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        transport.abort()
-
-
-def descriptors() -> int:
-    """How many this process may open; the soft limit is lifted to the hard one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        except (ValueError, OSError):
-            return soft
-    return hard if hard != resource.RLIM_INFINITY else 1_048_576

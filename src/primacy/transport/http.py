@@ -58,6 +58,9 @@ WORDS_MAX = 64
 """To one node that wait to be told; more are lost."""
 WORDS_S = 0.02
 """What is told within a moment goes together."""
+WORDS_EACH_S = 0.05
+"""For each call that carried words, before the next ones leave: news of many nodes must not crowd out the election that
+they are about. Among three nodes nobody notices; among twenty what happened is known a second later."""
 PEERS_MAX = 4_096
 """Nodes that something is remembered of; whoever is listed is heard again soon."""
 SAY_AGAIN_S = 600.0
@@ -153,6 +156,8 @@ class HttpTransport:
         self._tasks: set[asyncio.Task[None]] = set()
         self.sending = Sending(self)
         self._flush: asyncio.TimerHandle | None = None
+        self._words_from_s = 0.0
+        """No words leave before this moment."""
         self._own_word = b""
         self._prefix = pairs(
             {
@@ -176,7 +181,8 @@ class HttpTransport:
 
     @property
     def counters(self) -> dict[str, int]:
-        return {**self.tally.counters, "connections": self.door.connections, "hung_up": self.door.hung_up}
+        now = {"connections": self.door.connections, "hung_up": self.door.hung_up, "pace": self.sending.pace.factor}
+        return {**self.tally.counters, **now}
 
     @property
     def troubles(self) -> list[Trouble]:
@@ -223,8 +229,7 @@ class HttpTransport:
             peer.summary = self._own_word
             return peer.boot
         peer.words.append(packed_word(row))
-        if self._flush is None and not self.closed:
-            self._flush = asyncio.get_running_loop().call_later(WORDS_S, self._flush_words)
+        self._flush_soon()
         return peer.boot
 
     def ready_release(self, release: Release) -> list[ReadyDatagram]:  # noqa: ARG002
@@ -242,12 +247,13 @@ class HttpTransport:
             task.cancel()
 
     async def settle(self) -> None:
-        """The calls that are under way end, within a limit: the next leader is told to stand."""
+        """The calls that are under way end, within a limit: the next leader is told to stand. Looks tell nobody."""
         if self._flush is not None:
             self._flush.cancel()
-            self._flush_words()
-        if self._tasks:
-            await asyncio.wait(tuple(self._tasks), timeout=SETTLE_S)
+            self._flush_words(last=True)
+        telling = [task for task in self._tasks if task.get_name() != "/heartbeat"]
+        if telling:
+            await asyncio.wait(telling, timeout=SETTLE_S)
 
     async def aclose(self) -> None:
         self.close()
@@ -294,9 +300,9 @@ class HttpTransport:
             peer.summary = b""
         return f"{self._prefix}&{pairs(said)}"
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def spawn(self, work: Coroutine[Any, Any, None], name: str | None = None) -> asyncio.Task[None]:
         """Work that ends by itself, and with this node at the latest."""
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
@@ -392,12 +398,26 @@ class HttpTransport:
             known[self.node] = [self.identity.boot, as_text(self._own_word)]
         return {name: word for name, word in sorted(known.items()) if name in self.roll}
 
-    def _flush_words(self) -> None:
+    def _flush_soon(self) -> None:
+        if self._flush is None and not self.closed:
+            loop = asyncio.get_running_loop()
+            self._flush = loop.call_at(max(loop.time() + WORDS_S, self._words_from_s), self._flush_words)
+
+    def _flush_words(self, *, last: bool = False) -> None:
+        """To each node one call at a time; what it is to be told meanwhile goes with the next, unless there is none."""
         self._flush = None
-        for name, peer in self.peers.items():
-            if peer.words and peer.boot and name in self.roll and name not in self.links.dumb_to:
-                words = [peer.words.popleft() for _ in range(len(peer.words))]
-                self.sending.call(name, "/words", self.sending.say(name, words), 4)
+        ready = [name for name, peer in self.peers.items() if peer.words and peer.boot and name in self.roll]
+        told = 0
+        for name in ready:
+            if name in self.links.dumb_to or (self.sending.is_under_way(name, "/words") and not last):
+                continue
+            words = self.peers[name].words
+            taken = [words.popleft() for _ in range(len(words))]
+            self.sending.call(name, "/words", self.sending.say(name, taken), 2)
+            told += 1
+        self._words_from_s = asyncio.get_running_loop().time() + told * WORDS_EACH_S * self.sending.pace.factor
+        if told < len(ready) and not last:
+            self._flush_soon()
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

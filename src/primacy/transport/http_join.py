@@ -99,6 +99,8 @@ class Joining:
         self._keeping: asyncio.TimerHandle | None = None
         self._echoes: dict[tuple[str, str], deque[float]] = {}
         self._held = 0
+        self._lacked: tuple[str, frozenset[Entry]] = ("", frozenset())
+        """What the node whose list was fetched last did not know."""
 
     @property
     def troubles(self) -> list[Trouble]:
@@ -339,10 +341,14 @@ class Joining:
 
     def _fetch_soon(self, node: str) -> None:
         if not self.manager.closed:
-            self._once("fetch", self._fetch(node))
+            self._once("fetch", self._fetch(node, at_once=False))
 
-    async def _fetch(self, node: str) -> None:
-        """The list of another node, what all said of themselves, and back to it what it does not know."""
+    async def _fetch(self, node: str, *, at_once: bool = True) -> None:
+        """The list of another node, what all said of themselves, and back to it what it does not know.
+
+        Not `at_once`: what it did not know at the last look either. The word of a join is on its way to it from whoever
+        took that node in; if all who have heard it told it too, twenty joins would be a thousand words.
+        """
         manager = self.manager
         addr = manager.roll.addr(node)
         if not addr or node in manager.links.dumb_to:
@@ -359,8 +365,10 @@ class Joining:
             return
         if manager.roll.take_all(rows):
             manager.list_changed()
-        for entry in manager.roll.newer_than(rows)[:PUSHED_MAX]:
-            if entry.node != node:
+        newer = [entry for entry in manager.roll.newer_than(rows) if entry.node != node]
+        lacked, self._lacked = self._lacked, (node, frozenset(newer))
+        for entry in newer[:PUSHED_MAX]:
+            if at_once or (lacked[0] == node and entry in lacked[1]):
                 await self._tell(node, entry)
 
     def _take_words(self, words: dict[str, Any], via: str) -> None:

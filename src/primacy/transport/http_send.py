@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from primacy.election.inputs import Answered, Unanswered
+from primacy.election.inputs import Answered, Paced, Unanswered
 from primacy.election.messages import (
     Alive,
     Baton,
@@ -25,12 +25,18 @@ from primacy.election.messages import (
     Unable,
     Won,
 )
+from primacy.transport.http_pace import PATIENCE_S, Pace
 from primacy.transport.http_wire import OPEN, PROBE, Answer, Said, Silent, as_names, as_text, encoded, id_body
 
 if TYPE_CHECKING:
     from primacy.transport.http import HttpTransport
 
 WORDS_LIMIT_S = 2.0
+PATIENT = ("/heartbeat", "/election", "/ring")
+"""What the machines have limits for."""
+SAID_FROM = 4
+"""A pace that is worth a line in the log: twice as slow is a burst."""
+SAY_AGAIN_S = 60.0
 ANNOUNCE_LEAST_S = 1.0
 """For an announcement to arrive: it is repeated, and nobody waits for its answer."""
 
@@ -40,7 +46,11 @@ class Sending:
 
     def __init__(self, manager: HttpTransport) -> None:
         self.manager = manager
+        self.pace = Pace()
         self._under_way: dict[tuple[str, str], int] = {}
+        self._said_s = float("-inf")
+        self._patient: set[str] = set()
+        """Nodes to which a call is under way that is waited for beyond its limit."""
 
     def begin(self, to: str, message: Message) -> None:
         match message:
@@ -57,7 +67,7 @@ class Sending:
             case _:
                 raise AssertionError(f"{type(message).__name__} does not travel by HTTP")
 
-    def call(self, to: str, kind: str, work: Coroutine[Any, Any, None], most: int = 2) -> None:
+    def call(self, to: str, kind: str, work: Coroutine[Any, Any, None], most: int = 3) -> None:
         """Few of a kind to one node at a time: one that hangs must not pile them up."""
         key = (to, kind)
         if self._under_way.get(key, 0) >= most:
@@ -73,7 +83,10 @@ class Sending:
             if left:
                 self._under_way[key] = left
 
-        self.manager.spawn(work).add_done_callback(over)
+        self.manager.spawn(work, kind).add_done_callback(over)
+
+    def is_under_way(self, to: str, kind: str) -> bool:
+        return (to, kind) in self._under_way
 
     async def _elect(self, to: str, number: int) -> None:
         found = await self._ask(
@@ -143,13 +156,46 @@ class Sending:
         addr = self.manager.roll.addr(to)
         if not addr:
             return Silent(False, "it is not listed any more")
-        found = await self.manager.calls.call(method, addr, path, body, self.manager.header(to, **more), limit_s)
+        found = await self._timed(method, to, addr, path, body, limit_s, **more)
         if self.manager.closed:
             return Silent(False, "this node ends")
         if to in self.manager.links.deaf_to or to in self.manager.links.dumb_to:
             self.manager.tally.count("cut")
             return Silent(False, "the link is cut")
         return self._learned(to, path, found)
+
+    async def _timed(
+        self, method: str, to: str, addr: str, path: str, body: bytes | None, limit_s: float, **more: str | int
+    ) -> Answer | Silent:
+        """One call, with the limit of the present pace; every answer helps to find the next one."""
+        began_s = asyncio.get_running_loop().time()
+        waits_s = limit_s * self.pace.factor
+        patient = path in PATIENT and waits_s < PATIENCE_S and to not in self._patient
+        if patient:
+            self._patient.add(to)
+        try:
+            header = self.manager.header(to, **more)
+            found = await self.manager.calls.call(method, addr, path, body, header, PATIENCE_S if patient else waits_s)
+        finally:
+            if patient:
+                self._patient.discard(to)
+        now_s = asyncio.get_running_loop().time()
+        answer_s = self.manager.timing.answer_ms / 1_000
+        if isinstance(found, Answer) and self.pace.answered(now_s, to, now_s - began_s, answer_s):
+            self._say_pace(now_s)
+            self.manager.give(Paced(self.pace.factor))
+        return found
+
+    def _say_pace(self, now_s: float) -> None:
+        """That it slowed down, now and then: a machine that is always too slow for its profile should be known."""
+        factor, manager = self.pace.factor, self.manager
+        if factor >= SAID_FROM and now_s - self._said_s > SAY_AGAIN_S:
+            self._said_s = now_s
+            manager.complain(
+                f"several nodes answer later than the limit of {manager.timing.answer_ms} ms allows for: node "
+                f"{manager.node} does everything {factor} times more slowly until they answer in time again. If this "
+                "stays, give the machines less to do, or choose a slower election.profile"
+            )
 
     def _learned(self, to: str, path: str, found: Answer | Silent) -> Answer | Silent:
         """What an answer tells besides. One of another node than the one that was meant is none."""

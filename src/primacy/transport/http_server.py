@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import resource
 import select
 import socket
@@ -22,6 +21,7 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from primacy.transport.http_wire import BODY_BYTES_MAX, HEADER, WORDS_BYTES_MAX, Asked, Reply
+from primacy.visitors import silent
 
 IDLE_S = 120.0
 """A connection that has asked something stays; Go's pool keeps it for 90 s."""
@@ -78,12 +78,10 @@ class Door:
         return len(self._since)
 
     async def open(self, listening: socket.socket, tls: ssl.SSLContext | None) -> None:
-        quiet = logging.Logger("primacy.manager")
-        quiet.addHandler(logging.NullHandler())  # what a stranger sends is no line of the node's log
         server = web.Server(
             self._handle,
             access_log=None,
-            logger=quiet,
+            logger=silent("primacy.manager"),
             keepalive_timeout=IDLE_S,
             max_line_size=LINE_BYTES_MAX,
             max_field_size=LINE_BYTES_MAX,
