@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -130,6 +132,29 @@ def test_the_schema_and_its_rights_suffice(kind: str, capsys: pytest.CaptureFixt
     desk.store.close()
 
 
+def test_the_schema_says_where_a_user_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "other.yaml"
+    file.write_text("election: {store: {url: 'postgresql://host/db'}}\n")
+    _, out, _ = told(capsys, "schema", "--config", str(file))
+    assert out.startswith("-- instead of USER: who uses the leases; --user NAME puts it in\nCREATE TABLE")
+    _, out, _ = told(capsys, "schema", "--config", str(file), "--user", "bob")
+    assert out.startswith("CREATE TABLE")
+    _, out, _ = told(capsys, "schema", "--store", "etcd://h:1")
+    assert out.startswith("# instead of USER")
+
+
+def test_a_noun_without_its_verb_shows_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = told(capsys)
+    assert (code, out, err.startswith("Usage: primacy lease")) == (2, "", True)
+    assert "..." not in err.partition("Commands:")[2], "every command is told in one whole line"
+    assert not told(capsys, "list", "--store", "nonsense")[2].startswith("Usage")
+
+
+def test_what_lives_in_another_process_cannot_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = told(capsys, "list", "--store", "memory:")
+    assert (code, "inside of the process that uses it" in err) == (2, True)
+
+
 def test_the_schema_of_the_files_own_table_and_as_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +197,25 @@ def test_break_asks_and_says_what_is_at_risk(local: Place) -> None:
         assert done.returncode == code, done.stderr
         assert "for up to 100 ms both may work" in done.stderr
         assert "node a loses the lease job" in done.stderr
+
+
+def test_break_that_is_interrupted_says_what_it_leaves(local: Place) -> None:
+    desk = local.desk()
+    desk.take("job", new=row()._replace(hold_ms=60_000, wait_ms=61_213))
+    call = [sys.executable, "-m", "primacy.cli.main", "lease", "break", "job", "--yes", "--store", local.url]
+    with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as breaking:
+        try:
+            assert breaking.stderr is not None
+            assert "waiting 61,213 ms" in breaking.stderr.readline()
+            breaking.send_signal(signal.SIGINT)
+            assert breaking.wait(30) == 130
+            left = "lease job stays taken away, and becomes free by itself after 61,213 ms\nprimacy: stopped.\n"
+            assert breaking.stderr.read() == left
+        finally:
+            breaking.kill()
+    found = desk.look()
+    assert found.row is not None
+    assert (found.row.holder[:6], found.row.released) == ("break#", False)
 
 
 def test_watch_says_each_change_once() -> None:
@@ -307,8 +351,14 @@ def test_L8_no_row_yet_and_an_import_that_broke_off(old: tuple[OldNode, Place]) 
 def test_L8_etcd_and_a_database_without_the_table_say_so(local: Place, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = told(capsys, "import", "--store", "etcd://127.0.0.1:1")
     assert (code, "the seed's table is in a database" in err) == (2, True)
+    file = Path(local.url.removeprefix("sqlite:///"))
     code, _, err = told(capsys, "import", "--store", local.url)
-    assert (code, "there is no table locks" in err) == (1, True)
+    assert (code, "there is no file" in err, file.exists()) == (3, True, False), "a wrong address makes no file"
+    with contextlib.closing(sqlite3.connect(file)) as database:
+        database.execute("CREATE TABLE theirs (n)")
+        code, _, err = told(capsys, "import", "--store", local.url)
+        assert (code, "there is no table locks" in err) == (1, True)
+        assert database.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)], "nor a table"
     with pytest.raises(Refused, match="there is no table absent"):
         SeedTable(local.open(), table="absent").look()
 

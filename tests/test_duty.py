@@ -15,7 +15,7 @@ from primacy.errors import InUse
 from primacy.node.clock import SystemClock
 from primacy.settings.timing import PROFILES
 from primacy.watchdog.gate import Gate, Rule
-from primacy.watchdog.machine import Note, State
+from primacy.watchdog.vocabulary import Note, State
 
 TIMING = PROFILES["lan"]
 

@@ -186,11 +186,12 @@ def crashes_of(voter: Voter, calls: str) -> int:
         voter.term += 1
         with Traced(voter.node, f"{calls}:signal=KILL:when={nth}"):
             answered = voter.ask(voter.a)
-        if voter.node.is_up:
+        if not voter.node.is_up:  # also if it had answered, and died of something later that it wrote
+            voter.restart()
+            voter.remembers()
+        if answered is not None:
             assert answered is True
             return nth - 1
-        voter.restart()
-        voter.remembers()
     raise AssertionError(f"still dying after {CRASHES_MAX} calls of {calls}")
 
 

@@ -30,7 +30,7 @@ from primacy.watchdog.gate import (
     RunFence,
     Woke,
 )
-from primacy.watchdog.machine import Happened, Note, Tell
+from primacy.watchdog.vocabulary import Happened, Note, Tell
 
 LAN = PROFILES["lan"]
 MANUAL, FENCE, BOTH = Rule(True), Rule(False, True), Rule(True, True)

@@ -20,7 +20,7 @@ from primacy.election.inputs import Input
 from primacy.election.model import Leadership, Role, View
 from primacy.node.clock import SystemClock
 from primacy.settings import of_mapping
-from primacy.watchdog.machine import Happened, Note, State
+from primacy.watchdog.vocabulary import Happened, Note, State
 
 
 class Told:

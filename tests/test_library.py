@@ -588,6 +588,11 @@ def test_an_election_that_is_not_entered_costs_nothing(place: Place) -> None:
     assert len(os.listdir("/proc/self/fd")) <= before, "fewer, if the garbage of an earlier test went just now"
 
 
+def test_an_election_shows_who_it_is_and_not_where(tmp_path: Path) -> None:
+    election = primacy.Election("reports", store=f"sqlite:///{tmp_path}/secret.db", node="a")
+    assert repr(election) == "<Election reports of node a: starting>"
+
+
 def test_nothing_is_left_behind(place: Place) -> None:
     async def body() -> None:
         async with place.election() as election:

@@ -24,7 +24,7 @@ from primacy.election.model import Role, View
 from primacy.errors import Refused, UsageError
 from primacy.node.folder import Folder
 from primacy.settings import of_mapping
-from primacy.watchdog.machine import State
+from primacy.watchdog.vocabulary import State
 
 WITHIN_S = 20.0
 

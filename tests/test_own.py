@@ -42,7 +42,7 @@ from primacy.settings.timing import RANK_PROFILES
 from primacy.sim.campaign import live_or_raised
 from primacy.sim.life import Plan
 from primacy.strategies import own_strategy, promise_of
-from primacy.watchdog.machine import State
+from primacy.watchdog.vocabulary import State
 
 Say = Callable[..., Said]
 EXAMPLE = "examples.rendezvous:Rendezvous"

@@ -33,7 +33,8 @@ from primacy.settings import of_mapping
 from primacy.settings.schema import Settings
 from primacy.settings.schema_work import Run
 from primacy.settings.timing import PROFILES
-from primacy.watchdog.machine import BACK_OFF_MS, BACK_OFF_MS_MAX, FAILURES_MAX, STEADY_MS, Happened, Note
+from primacy.watchdog.machine import BACK_OFF_MS, BACK_OFF_MS_MAX, FAILURES_MAX, STEADY_MS
+from primacy.watchdog.vocabulary import Happened, Note
 
 FILES = Path(__file__).parent / "files"
 WITHIN_S = 20.0

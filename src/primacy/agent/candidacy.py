@@ -161,6 +161,12 @@ class Candidacy:
         self._closing = False
         self._limit: asyncio.TimerHandle | None = None
 
+    def __repr__(self) -> str:
+        """What both faces show of themselves; the store's address, which may hold a password, is no part of it."""
+        standing = self.standing
+        led = f", led by {standing.leader}" if standing.leader else ""
+        return f"<Election {self.name} of node {self.node}: {standing.role}{led}>"
+
     # --- from the user's side, in any thread --------------------------------------------------------------------------
 
     def open(self) -> None:

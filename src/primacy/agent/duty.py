@@ -21,7 +21,7 @@ from primacy.election.model import Leadership
 from primacy.errors import PrimacyError
 from primacy.node import lock
 from primacy.node.clock import Clock
-from primacy.watchdog.machine import Note, State
+from primacy.watchdog.vocabulary import Note, State
 
 LOCK_LOOK_S = 0.5
 """How often a run lock is looked at that a command of an earlier agent still holds."""

@@ -16,7 +16,7 @@ from primacy.election.model import Leadership
 from primacy.node.clock import Clock
 from primacy.watchdog import gate
 from primacy.watchdog.gate import Gate
-from primacy.watchdog.machine import Note, Tell
+from primacy.watchdog.vocabulary import Note, Tell
 
 Told = Callable[[Leadership], Mapping[str, str]]
 """The environment of a fence command: what it is told about this leadership and its predecessor."""

@@ -23,7 +23,7 @@ from primacy.node.clock import Clock
 from primacy.settings.schema import Settings
 from primacy.transport import Transport
 from primacy.watchdog.containment import containment_sentence
-from primacy.watchdog.machine import State
+from primacy.watchdog.vocabulary import State
 
 if TYPE_CHECKING:  # each is loaded by those nodes only that need it
     from primacy.agent.chosen import AnyStrategy

@@ -28,8 +28,9 @@ from primacy.node.clock import Clock
 from primacy.node.lock import RunLock
 from primacy.settings.timing import Timing
 from primacy.transport import ReadyDatagram
-from primacy.watchdog import machine
-from primacy.watchdog.machine import Phase, State, Watchdog
+from primacy.watchdog import vocabulary
+from primacy.watchdog.machine import Phase, Watchdog
+from primacy.watchdog.vocabulary import State
 
 LOCK_LOOK_S = 0.005
 """How often a held run lock is looked at: a dying tree is gone in milliseconds."""
@@ -99,7 +100,7 @@ class ProcessDuty:
         """What it is set for."""
         self._look: asyncio.TimerHandle | None = None
         self._closed = False
-        self._waiting: deque[machine.Given] = deque()
+        self._waiting: deque[vocabulary.Given] = deque()
         self._busy = False
 
     # --- what the driver says -----------------------------------------------------------------------------------------
@@ -109,7 +110,7 @@ class ProcessDuty:
         self.gate.ask(leadership, covered)
 
     def _begin(self, leadership: Leadership) -> None:
-        self._step(machine.Begin(leadership))
+        self._step(vocabulary.Begin(leadership))
 
     def extend(self, leadership: Leadership) -> None:
         """With every beat, and nearly always of a command that runs, which has passed the gate."""
@@ -118,14 +119,14 @@ class ProcessDuty:
         elif self.gate.waits:
             self.gate.renew(leadership)
         else:
-            self._step(machine.Renew(leadership))
+            self._step(vocabulary.Renew(leadership))
 
     def stop(self, term: int, reason: str, planned: bool) -> None:  # noqa: ARG002
         if self.gate.waits:
             self.gate.end(term)
             self.boss.stepped()
         else:
-            self._step(machine.End(term, planned))
+            self._step(vocabulary.End(term, planned))
 
     def release(self, term: int, successor: str) -> None:
         """A lease in a store is released by the election itself, as soon as it is told that the work is gone.
@@ -133,7 +134,7 @@ class ProcessDuty:
         Its guard does so only if there is no agent any more.
         """
         if self.rights is None:
-            self._step(machine.LetGo(term, successor))
+            self._step(vocabulary.LetGo(term, successor))
 
     # --- what the agent says ------------------------------------------------------------------------------------------
 
@@ -144,7 +145,7 @@ class ProcessDuty:
             await asyncio.wait_for(self._ready.wait(), READY_S)
 
     def hurry(self) -> None:
-        self._step(machine.Hurry())
+        self._step(vocabulary.Hurry())
 
     @property
     def is_over(self) -> bool:
@@ -200,7 +201,7 @@ class ProcessDuty:
 
     # --- one step -----------------------------------------------------------------------------------------------------
 
-    def _step(self, given: machine.Given) -> None:
+    def _step(self, given: vocabulary.Given) -> None:
         """One input after the other: what is said while an effect is performed comes after it."""
         self._waiting.append(given)
         if self._busy:
@@ -213,31 +214,31 @@ class ProcessDuty:
         finally:
             self._busy = False
         self._arm()
-        if type(given) is not machine.Renew:  # which changes nothing but the hold
+        if type(given) is not vocabulary.Renew:  # which changes nothing but the hold
             self.boss.stepped()
 
-    def _perform(self, effect: machine.Effect) -> None:
+    def _perform(self, effect: vocabulary.Effect) -> None:
         match effect:
-            case machine.OrderStart(run, leadership):
+            case vocabulary.OrderStart(run, leadership):
                 self._order_start(run, leadership)
-            case machine.OrderExtend(leadership):
+            case vocabulary.OrderExtend(leadership):
                 self._extend(leadership)
-            case machine.OrderStop(kill_at_ms):
+            case vocabulary.OrderStop(kill_at_ms):
                 self._send({"do": "stop", "signal": self.child.stop_signal, "kill_at": kill_at_ms})
-            case machine.OrderLetGo(successor):
+            case vocabulary.OrderLetGo(successor):
                 self._send({"do": "release", "datagrams": self._datagrams(successor)})
-            case machine.Dismiss():
+            case vocabulary.Dismiss():
                 self.lease.remove()
                 if self.guard is not None:
                     self._send_away(self.guard)
-            case machine.WatchLock():
+            case vocabulary.WatchLock():
                 self.lease.remove()
                 self.watch_lock()
-            case machine.Tell(given):
+            case vocabulary.Tell(given):
                 self.boss.tell(given)
-            case machine.GiveUp(code):
+            case vocabulary.GiveUp(code):
                 self.boss.give_up(code)
-            case machine.Note():
+            case vocabulary.Note():
                 self.boss.note(effect)
             case _:
                 assert_never(effect)
@@ -252,7 +253,7 @@ class ProcessDuty:
             self._keep_spare()
             self.guard, self.spare = self.spare, None
         if self.guard is None:
-            self._step(machine.NotStarted(run, "no guard process could be started"))
+            self._step(vocabulary.NotStarted(run, "no guard process could be started"))
             return
         self.lease.write(leadership, run)
         more = told(self.election, leadership.member, leadership, run, self.lease.path)
@@ -317,16 +318,16 @@ class ProcessDuty:
     def _hear_own(self, said: dict[str, Any]) -> None:
         match said:
             case {"is": "running", "run": run, "pid": pid}:
-                self._step(machine.Ran(run, pid))
+                self._step(vocabulary.Ran(run, pid))
                 self._spare_later(SPARE_AFTER_S)
             case {"is": "failed", "run": run, "why": why}:
-                self._step(machine.NotStarted(run, why))
+                self._step(vocabulary.NotStarted(run, why))
             case {"is": "locked"}:
-                self._step(machine.Locked(said.get("by") or 0))
+                self._step(vocabulary.Locked(said.get("by") or 0))
             case {"is": "exited", "run": run}:
-                self._step(machine.Exited(run, exit_code(said.get("code"), said.get("signal"))))
+                self._step(vocabulary.Exited(run, exit_code(said.get("code"), said.get("signal"))))
             case {"is": "gone", "run": run}:
-                self._step(machine.Gone(run, bool(said.get("released"))))
+                self._step(vocabulary.Gone(run, bool(said.get("released"))))
 
     def _ended(self, link: GuardLink) -> None:
         if link is self.spare:
@@ -335,7 +336,7 @@ class ProcessDuty:
             self._spare_later(AGAIN_S)
         elif link is self.guard:
             self.guard = None
-            self._step(machine.GuardEnded())
+            self._step(vocabulary.GuardEnded())
         if self._empty is not None and self.guard is None and self.spare is None:
             self._empty.set()
 
@@ -358,7 +359,7 @@ class ProcessDuty:
         if wanted_ms is not None and self.clock.now_ms() < wanted_ms:
             self._arm()
         else:
-            self._step(machine.Woke())
+            self._step(vocabulary.Woke())
 
     def _look_again(self, after_s: float) -> None:
         self._look = None
@@ -370,7 +371,7 @@ class ProcessDuty:
                 self.boss.complain("waits for the run lock: something of an earlier start still lives and holds it")
             self._look = asyncio.get_running_loop().call_later(after_s, self._look_again, again_s)
         else:
-            self._step(machine.LockFree())
+            self._step(vocabulary.LockFree())
 
 
 def exit_code(code: int | None, signal: int | None) -> int:

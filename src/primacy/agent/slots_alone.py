@@ -21,7 +21,7 @@ from primacy.settings.loading import host_name
 from primacy.settings.schema import Settings
 from primacy.slots.host import FOR_EVER_MS
 from primacy.slots.server import listening
-from primacy.watchdog.machine import State
+from primacy.watchdog.vocabulary import State
 
 if TYPE_CHECKING:
     from primacy.control.server import PublicServer

@@ -10,7 +10,7 @@ from primacy.agent.picture import Picture
 from primacy.agent.words import of_note
 from primacy.control.post import Happened as Told
 from primacy.election.events import Code, Event, sentence
-from primacy.watchdog.machine import Note
+from primacy.watchdog.vocabulary import Note
 
 
 class Voice(Picture):

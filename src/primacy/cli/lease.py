@@ -34,13 +34,13 @@ DRIFT_PPM = PROFILES[DEFAULT_PROFILE].drift_ppm
 
 
 def store_options(command: F) -> F:
-    """`--store`, `--table`, `--config`."""
+    """`--store`, `--table`, `--config`, in this order."""
     for option in (
+        click.option("--config", metavar="FILE", help="The file that names the store."),
+        click.option("--table", metavar="NAME", help="The table; default: the file's, else primacy_leases."),
         click.option(
             "--store", metavar="URL", help="Such as postgresql://host/db; default: the file's election.store."
         ),
-        click.option("--table", metavar="NAME", help="The table; default: the file's, else primacy_leases."),
-        click.option("--config", metavar="FILE", help="The file that names the store."),
     ):
         command = option(command)
     return command
@@ -56,7 +56,10 @@ def lease() -> None:
 @json_option
 @click.pass_obj
 def list_leases(call: Call, /, *, store: str | None, table: str | None, config: str | None, as_json: bool) -> None:
-    """All leases: who holds them, with which token, and when they were last renewed."""
+    """All leases: who holds them, with which token.
+
+    The time is when the holder last renewed it, by the store's clock.
+    """
     with opened(call, store, table, config) as here:
         sheets = sheets_of(here)
     if as_json or call.json:
@@ -97,7 +100,10 @@ def show(call: Call, /, *, name: str, store: str | None, table: str | None, conf
 @json_option
 @click.pass_obj
 def watch(call: Call, /, *, name: str, store: str | None, table: str | None, config: str | None, as_json: bool) -> None:
-    """Say every change of one lease, until Ctrl-C: taken, released, silent, gone to another server."""
+    """Every change of one lease, until Ctrl-C.
+
+    A line when it is taken, released or not renewed any more, and when the store is another one or does not answer.
+    """
     from primacy.election.store import Look
     from primacy.store import perform
 
@@ -113,16 +119,20 @@ def watch(call: Call, /, *, name: str, store: str | None, table: str | None, con
 
 
 @lease.command()
-@click.option("--store", metavar="URL", help="Whose schema; only its kind and user are read.")
-@click.option("--table", metavar="NAME", help="Its name; default: the file's, else primacy_leases.")
-@click.option("--user", metavar="NAME", help="Who gets the rights; default: the user in --store.")
+@store_options
+@click.option("--user", metavar="NAME", help="Who gets the rights; default: the user in the address.")
 @json_option
 @click.pass_obj
-def schema(call: Call, /, *, store: str | None, table: str | None, user: str | None, as_json: bool) -> None:
-    """Print the table and the rights it needs, for an administrator to run. Connects to nothing."""
+def schema(
+    call: Call, /, *, store: str | None, table: str | None, config: str | None, user: str | None, as_json: bool
+) -> None:
+    """Print the table, and the rights it needs.
+
+    For an administrator to run, where the user of the leases may make no table. Connects to nothing.
+    """
     from primacy.store import schema as schemas
 
-    url, table = where(call, store, table, None)
+    url, table = where(call, store, table, config)
     kind = schemas.kind_of(url)
     text = schemas.schema(kind, table, user or schemas.user_of(url))
     if as_json or call.json:
@@ -152,15 +162,18 @@ def import_(
     wait_ms: int,
     as_json: bool,
 ) -> None:
-    """Take over from a `locks` table (lock_key, owner_id, expires_at), so that no old node can ever lead again.
+    """Take over from the `locks` table of old nodes.
 
-    Stop the old nodes first: the row is taken by their own rules, when it has expired.
+    Its columns are lock_key, owner_id and expires_at. Stop the old nodes first: the row is taken by their own rules,
+    when it has expired, and so that no old node can ever lead again.
     """
     from primacy.store import seed
 
     clock = SystemClock()
     end_ms = clock.now_ms() + wait_ms
     told = ""
+    with opened(call, store, table, config) as here:
+        seed.SeedTable(here, old_table, key).look()  # before anything is made: a wrong address has no such table
     with opened(call, store, table, config, create=True) as here:
         while True:
             found = seed.import_seed(
@@ -223,18 +236,26 @@ def break_(
         seen = breaking.seen(here, name)  # it went on while somebody thought about it
         own_wait_ms = stretched(seen.row.hold_ms, DRIFT_PPM) if seen.row is not None else 0
         row = breaking.evict(here, seen, name, os.urandom(6).hex(), clock.wall_ms(), own_wait_ms)
-        until_ms = clock.now_ms() + row.wait_ms + 1
-        if not at_once:
-            click.echo(
-                f"lease {name} is taken away; waiting {row.wait_ms:,} ms until its work is surely dead", err=True
-            )
-            while (left_ms := until_ms - clock.now_ms()) > 0:
-                time.sleep(left_ms / 1_000)
-        breaking.let_go(here, name, row)
+        try:
+            if not at_once:
+                wait_out(name, row, clock)
+            breaking.let_go(here, name, row)
+        except KeyboardInterrupt:
+            left = f"lease {name} stays taken away, and becomes free by itself after {row.wait_ms:,} ms"
+            click.echo(left, err=True)
+            raise
     if as_json or call.json:
         print_json({"api": 1, "lease": name, "token": row.token, "was": plain(seen.row), "waited": not at_once})
         return
     click.echo(f"lease {name} is free; tokens go on above {row.token}")
+
+
+def wait_out(name: str, row: Row, clock: SystemClock) -> None:
+    """Until whoever held it before is surely dead."""
+    until_ms = clock.now_ms() + row.wait_ms + 1
+    click.echo(f"lease {name} is taken away; waiting {row.wait_ms:,} ms until its work is surely dead", err=True)
+    while (left_ms := until_ms - clock.now_ms()) > 0:
+        time.sleep(left_ms / 1_000)
 
 
 def confirm(name: str, row: Row, at_once: bool, yes: bool) -> None:
@@ -253,6 +274,7 @@ def confirm(name: str, row: Row, at_once: bool, yes: bool) -> None:
     except click.Abort:
         if sys.stdin is not None and sys.stdin.isatty():
             raise
+        click.echo(err=True)
         raise Refused("nothing was done: nobody answered; if you are sure, say --yes") from None
     if answer.strip() != "yes":
         raise Refused("nothing was done: the answer was not yes")
@@ -284,6 +306,8 @@ def opened(
     from primacy.store import open_store
 
     url, found_table = where(call, store, table, config)
+    if url.startswith("memory:"):
+        raise UsageError("memory: is inside of the process that uses it; from here there is nothing to be seen of it")
     here = open_store(url, table=found_table, limit_ms=LIMIT_MS, create=create)
     try:
         yield here

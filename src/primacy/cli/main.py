@@ -140,6 +140,8 @@ def run(args: list[str] | None = None) -> int:
             sys.stdout.flush()
     except click.exceptions.Exit as end:
         return end.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:  # a noun without its verb
+        return _show(error.format_message(), error.exit_code)
     except click.UsageError as error:
         name = error.ctx.command_path if error.ctx else "primacy"
         return _complain(f"{error.format_message()}\nTry: {name} --help", error.exit_code)
@@ -175,8 +177,12 @@ def _invoke(args: list[str]) -> Any:
 
 
 def _complain(sentence: str, exit_code: int) -> int:
+    return _show(f"primacy: {sentence}", exit_code)
+
+
+def _show(text: str, exit_code: int) -> int:
     try:
-        click.echo(f"primacy: {sentence}", err=True)
+        click.echo(text, err=True)
     except BrokenPipeError:
         _forget_output()
     return exit_code

@@ -24,8 +24,15 @@ def kind_of(url: str) -> str:
 
 
 def schema(kind: str, table: str, user: str = "") -> str:
-    """The statements, ready to be run."""
+    """The statements, ready to be run; without a user, with a word in its place and a line that says so."""
     t, who = check_table(table), user or "USER"
+    text = _statements(kind, t, who)
+    if user or kind == "sqlite":
+        return text
+    return f"{'#' if kind == 'etcd' else '--'} instead of USER: who uses the leases; --user NAME puts it in\n{text}"
+
+
+def _statements(kind: str, t: str, who: str) -> str:
     quoted = '"' + who.replace('"', '""') + '"'
     match kind:
         case "sqlite":
