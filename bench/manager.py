@@ -18,7 +18,8 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from bench import processes
+from tests.ports import free_ports
+
 from bench.messages import BOUNDS, ElectionCount
 from bench.report import Row, document, missed, spread, table
 from primacy.agent.cluster import ManagedCluster
@@ -41,7 +42,7 @@ class Cluster:
 
     def __init__(self, strategy: str, profile: str, nodes: int) -> None:
         names = [f"n{number:02}" for number in range(nodes)]
-        ports = processes.free_ports(nodes)
+        ports = free_ports(nodes)
         listed = {name: {"addr": f"127.0.0.1:{port}"} for name, port in zip(names, ports, strict=True)}
         self.told: dict[str, Any] = {
             "cluster": {

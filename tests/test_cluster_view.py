@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.test_control import FOLLOWS, SETTINGS, VIEW, Work, shot
+from tests.control_desk import FOLLOWS, SETTINGS, VIEW, Work, shot
 
 from primacy.agent import correspondence
 from primacy.agent.correspondence import Correspondence
