@@ -299,8 +299,11 @@ class StoreThread:
         counts.trip_max_ms = max(counts.trip_max_ms, trip_ms)
 
     def _listen(self, store: Notifies) -> None:
+        before = self._news_fd
         try:
             self._news_fd = store.listen()
+            if before < 0 <= self._news_fd:
+                self._hear_news()  # what came while it began to listen wakes nobody, either
         except PrimacyError as error:
             self._news_fd = -1
             self._say(f"no news from the store, so releases are noticed at the next look: {error}")
