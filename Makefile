@@ -14,7 +14,7 @@ setup: .venv/.ready ## make .venv from the pinned, hashed requirements (quick wh
 
 .venv/.ready: requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "primacy needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Say which one with: make PYTHON=python3.12")'
-	@echo "makes .venv from the pinned requirements; this takes a minute or two, once" >&2
+	@echo "sets up .venv from the pinned requirements: a minute or two, the first time" >&2
 	@$(PYTHON) -m venv .venv || { echo "cannot make a virtual environment: on Debian, install python3-venv"; exit 4; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .

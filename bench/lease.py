@@ -24,7 +24,7 @@ from tests import servers
 
 from bench import lease_many, processes, trials
 from bench.lease_many import Cost
-from bench.lease_nodes import NOTIFY, STORES, LeaseNodes, Place
+from bench.lease_nodes import NOTIFY, STORES, LeaseNodes, Place, Trips
 from bench.lease_pair import releases_ms
 from bench.lease_peers import SessionLocks
 from bench.report import Row, document, missed, spread, table
@@ -78,7 +78,7 @@ class Rounds:
         self.stores = stores
         self.took: dict[str, list[Took]] = {}
         self.never: dict[str, float | None] = {}
-        self.trips: dict[str, tuple[list[float], list[float]]] = {}
+        self.trips: dict[str, Trips] = {}
         self.released: dict[str, list[float]] = {}
         self.idle: dict[str, tuple[float, float | None]] = {}
         self.many: dict[str, Cost] = {}
@@ -234,14 +234,26 @@ def _frozen(rounds: Rounds, kind: str) -> Row:
 
 
 def _released(rounds: Rounds, kind: str) -> list[Row]:
-    """Two committed writes are the least that it takes, so that a write is the bare trip that counts."""
-    took, (asks, writes) = rounds.released[kind], rounds.trips[kind]
-    part, ours = f"released, {kind}", spread(took)
+    """A committed write is the least that it takes, the take, so that a write is the bare trip that counts."""
+    took, trips = rounds.released[kind], rounds.trips[kind]
     told = kind in NOTIFY or kind == "sqlite"
-    over_write, over_ask = (median(took) / median(trips) for trips in (writes, asks))
+    beside = {
+        "write": (trips.writes, told),
+        "question": (trips.asks, False),
+        "write, warm": (trips.warm_writes, False),
+        "question, warm": (trips.warm_asks, False),
+    }
     return [
-        Row(part, "next holder, over a bare write", ours, f"write {spread(writes)}", over_write, TRIPS_MOST, told),
-        Row(part, "next holder, over a bare question", ours, f"question {spread(asks)}", over_ask, TRIPS_MOST, False),
+        Row(
+            f"released, {kind}",
+            f"next holder, over a bare {word}",
+            spread(took),
+            f"{word} {median(trip):.2f} ({min(trip):.2f}..{max(trip):.1f}) ms",
+            median(took) / median(trip),
+            TRIPS_MOST,
+            promise,
+        )
+        for word, (trip, promise) in beside.items()
     ]
 
 
@@ -250,7 +262,7 @@ def raw_of(rounds: Rounds) -> dict[str, Any]:
         "profile": rounds.profile,
         "took": {name: [one._asdict() for one in took] for name, took in rounds.took.items()},
         "released_ms": rounds.released,
-        "trips_ms": rounds.trips,
+        "trips_ms": {kind: trips._asdict() for kind, trips in rounds.trips.items()},
         "idle_per_s": rounds.idle,
         "session_frozen_ms": rounds.never,
         "many_per_s": {name: cost._asdict() for name, cost in rounds.many.items()},

@@ -24,6 +24,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.ports import free_ports
+
 from bench import processes
 from bench.peers import ROOT
 from primacy.agent.election import Election
@@ -82,7 +84,7 @@ class RedisServer:
     """On a free port of loopback, with nothing on disk."""
 
     def __init__(self, folder: Path) -> None:
-        (self.port,) = processes.free_ports(1)
+        (self.port,) = free_ports(1)
         argv = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(folder)]
         argv += ["--save", "", "--appendonly", "no"]
         self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)

@@ -11,7 +11,7 @@ import sqlite3
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 import pymysql
@@ -35,6 +35,17 @@ FILE_FREE_S = 0.05
 STORES = ("sqlite", "postgresql", "mariadb", "etcd")
 
 
+class Trips(NamedTuple):
+    """Bare round trips on one connection, in milliseconds: a question, and a committed write."""
+
+    asks: list[float]
+    """Each after a moment of quiet."""
+    writes: list[float]
+    warm_asks: list[float]
+    """One right after the other."""
+    warm_writes: list[float]
+
+
 class Place:
     """An empty store, with a server of its own if it has one."""
 
@@ -55,12 +66,11 @@ class Place:
         if self.server is not None:
             self.server.remove()
 
-    def trips_ms(self, count: int = 50) -> tuple[list[float], list[float]]:
-        """Bare round trips on one connection, each after a moment of quiet: a question, and a committed write."""
+    def trips_ms(self, count: int = 50) -> Trips:
         ask_, write, close = self._bare()
         try:
             write(), ask_()
-            return [timed_ms(ask_, QUIET_S) for _ in range(count)], [timed_ms(write, QUIET_S) for _ in range(count)]
+            return Trips(*([timed_ms(one, s) for _ in range(count)] for s in (QUIET_S, 0.0) for one in (ask_, write)))
         finally:
             close()
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from tests.ports import free_ports
 
 from bench import processes
 from bench.watch import Doorbell, Line, Watch, rings
@@ -32,7 +33,7 @@ class Nodes:
         self.timing = PROFILES[profile]
         self.folder = folder / self.name
         self.folder.mkdir()
-        ports = processes.free_ports(len(NAMES), socket.SOCK_DGRAM)
+        ports = free_ports(len(NAMES))
         (self.folder / "primacy.yaml").write_text(_file(dict(zip(NAMES, ports, strict=True)), profile, beat_ms))
         write_secret(self.folder / "secret")
         self._command = bell.command(self.name)

@@ -11,6 +11,8 @@ import sys
 import time
 from pathlib import Path
 
+from tests.ports import free_ports
+
 from bench import processes
 from bench.watch import Doorbell, Line, Watch, rings
 
@@ -45,7 +47,7 @@ class Etcd:
         self.folder = folder / ("etcd-fast" if fast else "etcd")
         self.folder.mkdir(mode=0o700)
         self.watch = watch
-        self.client_ports = processes.free_ports(2 * NODES)
+        self.client_ports = free_ports(2 * NODES)
         peer_ports = self.client_ports[NODES:]
         del self.client_ports[NODES:]
         self.endpoints = ",".join(f"http://127.0.0.1:{port}" for port in self.client_ports)
@@ -144,7 +146,7 @@ class SyncObjs:
     def __init__(self, watch: Watch, *, lock: bool = False) -> None:
         self.watch = watch
         self.lock = lock
-        self.addresses = [f"127.0.0.1:{port}" for port in processes.free_ports(NODES)]
+        self.addresses = [f"127.0.0.1:{port}" for port in free_ports(NODES)]
         self.nodes: dict[str, subprocess.Popen[bytes]] = {}
         self._all: list[subprocess.Popen[bytes]] = []
 

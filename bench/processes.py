@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from bench.watch import Watch
 
-ENDS_S = 10.0
+ENDS_S = 30.0
 MIB = 1_048_576
 
 
@@ -108,15 +107,3 @@ def resident_mib(pid: int) -> float:
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024 / MIB
     return 0.0
-
-
-def free_ports(count: int, kind: int = socket.SOCK_STREAM) -> list[int]:
-    """Ports of loopback that are free now; held together, so that they differ."""
-    held = [socket.socket(socket.AF_INET, kind) for _ in range(count)]
-    try:
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
-            one.close()

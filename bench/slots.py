@@ -23,6 +23,8 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from tests.ports import free_ports
+
 from bench import processes
 from bench.report import Row, document, missed, spread, table
 from bench.slots_failover import Cluster
@@ -101,14 +103,14 @@ class Server:
 
 
 def primacy(folder: Path) -> Server:
-    (port,) = processes.free_ports(1)
+    (port,) = free_ports(1)
     (folder / "slots.yaml").write_text(FILE)
     argv = [sys.executable, "-m", "primacy.cli.main", "slots", "serve", "--config", "slots.yaml"]
     return Server([*argv, "--addr", f"127.0.0.1:{port}"], port, folder)
 
 
 def redis(folder: Path) -> Server:
-    (port,) = processes.free_ports(1)
+    (port,) = free_ports(1)
     argv = ["redis-server", "--port", str(port), "--save", "", "--appendonly", "no", "--bind", "127.0.0.1"]
     return Server([shutil.which("redis-server") or "redis-server", *argv[1:]], port, folder)
 

@@ -12,6 +12,8 @@ import sys
 import time
 from pathlib import Path
 
+from tests.ports import free_ports
+
 from bench import processes
 
 NODES = ("node1", "node2", "node3")
@@ -24,7 +26,7 @@ class Cluster:
 
     def __init__(self, folder: Path, profile: str) -> None:
         self.folder = folder
-        managers, data = processes.free_ports(3), processes.free_ports(3)
+        managers, data = free_ports(3), free_ports(3)
         self.data = dict(zip(NODES, data, strict=True))
         for name, port in zip(NODES, managers, strict=True):
             join = f", join: '127.0.0.1:{managers[0]}'" if name != NODES[0] else ""

@@ -63,7 +63,7 @@ def beside_a_canary(beat_ms: float) -> Callable[[Callable[..., None]], Callable[
                 with Canary(beat_ms) as canary:
                     try:
                         test(*args, **named)
-                    except (AssertionError, Failed) as fault:
+                    except (Exception, Failed) as fault:  # noqa: BLE001 -- raised again, unless it is excused
                         failure = fault
                 if canary.was_on_time:
                     if failure is not None:

@@ -13,9 +13,12 @@ from tests.canary import NOTES, excused_if_late
 from tests.guard_desk import ORDINARY
 from tests.ordinary import why_not
 
-hypothesis_settings.register_profile("same", derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-if os.environ.get("PRIMACY_SIZE") != "proof":
-    hypothesis_settings.load_profile("same")  # every run sees the same cases, however slow; `make proof` draws others
+hypothesis_settings.register_profile(
+    "other", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+hypothesis_settings.register_profile("same", hypothesis_settings.get_profile("other"), derandomize=True)
+hypothesis_settings.load_profile("other" if os.environ.get("PRIMACY_SIZE") == "proof" else "same")
+"""Every run sees the same cases, however slow the machine is; `make proof` draws others."""
 
 
 def pytest_configure() -> None:

@@ -76,9 +76,10 @@ class Double:
 
     async def kill(self) -> None:
         self.up, self._dead = False, True
-        for task in tuple(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        while tasks := tuple(self._tasks):  # one that was just ending a call by its limit may take this for that
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=0.1)
         if self._door is not None:
             await self._door.close()
         if self._session is not None:
@@ -143,7 +144,7 @@ class Double:
     # --- what it does ---
 
     async def _watch(self) -> None:
-        while True:
+        while not self._dead:
             await asyncio.sleep(BEAT_S * self.pace)
             at = self.peers.get(self.leader)
             if self.leads or not self.leader or at is None:

@@ -42,11 +42,15 @@ ORDINARY = "PRIMACY_ORDINARY" in os.environ
 """This whole run is that of an ordinary user who may make no namespace (tests/ordinary.py)."""
 OWN = "root" if os.geteuid() == 0 else "weak" if ORDINARY else "user"
 """The mode of the one who runs the tests."""
-TERM_MS, KILL_MS, DEADMAN_MS, HOLD_MS = 200, 350, 400, 500
-"""The profile `lab`."""
-BOOT_MS = 400
+TERM_MS, KILL_MS, DEADMAN_MS, HOLD_MS = 400, 700, 850, 1_000
+"""The profile `fast`."""
+BOOT_MS = 1_000
 """Added to the first deadlines, so that an interpreter can start on a busy machine before they come."""
-LONG_MS = 10_000
+LONG_MS = 60_000
+LIMIT_S = 30.0
+"""For whatever must come."""
+STILL_LOOKS = 5
+"""At 50 ms each: a process that sleeps through all of them has nothing left to do."""
 
 AGENT = """
 import ctypes, os, signal, sys
@@ -110,7 +114,7 @@ def interpreter_for(uid: int) -> str:
     return ""
 
 
-def wait_until(condition: Callable[[], object], within_s: float = 5.0) -> None:
+def wait_until(condition: Callable[[], object], within_s: float = LIMIT_S) -> None:
     end = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < end, f"not within {within_s} s"
@@ -150,6 +154,25 @@ def status_of(pid: int) -> dict[str, str]:
     except OSError:
         return {}
     return {name: text.strip() for name, _, text in (line.partition(":") for line in lines)}
+
+
+def wait_until_still(pid: int) -> int:
+    """How often it has slept, once it sleeps and that does not change any more."""
+    seen: list[int] = []
+
+    def still() -> bool:
+        time.sleep(0.05)
+        seen.append(wakes_of(pid))
+        return len(seen) > STILL_LOOKS and len(set(seen[-STILL_LOOKS:])) == 1 and state_of(pid) == "S"
+
+    wait_until(still)
+    return seen[-1]
+
+
+def was_told_to_end(pid: int) -> bool:
+    """TERM has come to one that has blocked it (`block-term`)."""
+    pending = int(status_of(pid).get("ShdPnd", "0"), 16) | int(status_of(pid).get("SigPnd", "0"), 16)
+    return bool(pending >> signal.SIGTERM - 1 & 1)
 
 
 class Deadlines(NamedTuple):
@@ -244,7 +267,7 @@ class Desk:
         """As it does when the pipe is full."""
         self.socket.send(extension(points))
 
-    def hear(self, *words: str, within_s: float = 5.0) -> dict[str, Any]:
+    def hear(self, *words: str, within_s: float = LIMIT_S) -> dict[str, Any]:
         """The next packet; it must be one of these."""
         self.socket.settimeout(within_s)
         packet = self.socket.recv(65536)
@@ -347,7 +370,7 @@ class Desk:
         self.inbox.close()
         os.close(self.pipe)
         os.close(self.looked_at)
-        wait_until(self._swept, within_s=30.0)
+        wait_until(self._swept)
         shutil.rmtree(self.folder)
 
     def _swept(self) -> bool:

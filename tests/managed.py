@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tests.ports import free_ports
@@ -16,6 +16,8 @@ from primacy.settings import of_mapping
 USER, PASSWORD = "my_user", "my_pass"
 LIMIT_S = 30.0
 """For anything that is waited for: ten times what a busy machine needs."""
+STEADY = {"profile": "lan"}
+"""In a quicker one, a leader that stood still for a quarter of a second has overslept, and another one may lead."""
 
 
 def mapping(node: str, port: int, join: Any = (), **more: Any) -> dict[str, Any]:
@@ -116,3 +118,40 @@ class Nodes:
             for name, node in self.up.items()
         }
         return f"{rows}; {[(name, str(event.code)) for name, event in self.events][-40:]}; {self.said[-5:]}"
+
+
+def lived(scene: Callable[[Nodes], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        async with Nodes() as nodes:
+            await scene(nodes)
+
+    asyncio.run(whole())
+
+
+async def three(nodes: Nodes, **more: Any) -> None:
+    await nodes.start("a", **more)
+    await nodes.leads("a")
+    await nodes.start("b", ["a"], **more)
+    await nodes.start("c", ["a"], **more)
+    await knows(nodes, "abc")
+
+
+async def knows(nodes: Nodes, names: Any) -> None:
+    wanted = set(names)
+    await nodes.until(
+        lambda: all(set(node.manager.roll.peers) == wanted for node in nodes.up.values()), f"all know {sorted(wanted)}"
+    )
+
+
+def quiet(counted: Callable[[], int]) -> Callable[[], bool]:
+    """Has not grown for a second."""
+    since_s, last = asyncio.get_running_loop().time(), -1
+
+    def is_quiet() -> bool:
+        nonlocal since_s, last
+        now_s = asyncio.get_running_loop().time()
+        if counted() != last:
+            since_s, last = now_s, counted()
+        return now_s - since_s > 1.0
+
+    return is_quiet

@@ -2,33 +2,50 @@
 
 A port that the kernel gives out (`bind` to 0) may be given to any outgoing connection of this machine a moment later,
 before the node that it was meant for binds it: one of a few hundred starts failed so. So these stand below the range
-that the kernel gives out from.
+that the kernel gives out from. Nor are they given out twice in a while, for a node that is down for the moment wants
+its own again; and of tests that run beside each other (pytest-xdist) each has a part of the range to itself.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
+from collections import deque
 from pathlib import Path
 from random import SystemRandom
 
 LOWEST = 10_000
 RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+GIVEN: deque[int] = deque(maxlen=1_000)
+"""The last ones."""
+
+
+def part() -> range:
+    """Of the ports below the kernel's, those that are this process's to give out."""
+    above = int(RANGE.read_text().split()[0]) if RANGE.exists() else 32_768
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    which = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    lowest = min(LOWEST, above // 2)
+    size = (above - lowest) // workers
+    return range(lowest + which * size, lowest + (which + 1) * size)
 
 
 def free_ports(count: int) -> list[int]:
     """Free for datagrams and for connections; held together, so that they differ."""
-    above = int(RANGE.read_text().split()[0]) if RANGE.exists() else 32_768
     chance, held = SystemRandom(), contextlib.ExitStack()
     ports: list[int] = []
     with held:
         while len(ports) < count:
-            port = chance.randrange(min(LOWEST, above // 2), above)
+            port = chance.choice(part())
+            if port in GIVEN:
+                continue
             with contextlib.suppress(OSError):
                 for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
                     one = held.enter_context(socket.socket(socket.AF_INET, kind))
                     one.bind(("127.0.0.1", port))
                 ports.append(port)
+                GIVEN.append(port)
     return ports
 
 

@@ -19,7 +19,7 @@ def main() -> int:
         if code:
             break
         print(f"scenarios beside doubles, round {number + 1} of {ROUNDS}")
-        files = ["tests/test_manager_scenarios.py", "tests/test_manager.py"]
+        files = ["tests/test_manager_scenarios.py", "tests/test_manager.py", "tests/test_manager_belongs.py"]
         code = subprocess.run([*PYTEST, *files], env=environment, check=False).returncode
         if not code:
             print(f"scenarios with ring, round {number + 1} of {ROUNDS}")

@@ -1,6 +1,7 @@
 """A command that says when it lived: every millisecond it stamps CLOCK_BOOTTIME into a mapped file.
 
-    python -I -S stamp.py FILE [ignore-term] [escape] [forking] [hopping] [heavy] [exit=CODE,MS] [for=S] [@WAYS]
+    python -I -S stamp.py FILE [ignore-term] [block-term] [escape] [forking] [hopping] [heavy] [exit=CODE,MS] [for=S]
+        [@WAYS]
 
 Every process takes a slot of its own in the file (made beforehand by `make_file`) and notes the node, token and run of
 its environment, the first and the last instant at which it was alive, and what it is: the command itself, a grandchild
@@ -147,6 +148,8 @@ def main(path: str, *ways: str) -> int:
     until_ns = now_ns() + (seconds or [LIFE_S])[-1] * 10**9
     if "ignore-term" in ways:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if "block-term" in ways:  # it can be seen from outside that it has come
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     if "escape" in ways:
         escape(path, until_ns)
     for name, grow in (("forking", forking), ("hopping", hopping)):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from bench import lease, lease_many, report
 from bench.lease_many import Cost
+from bench.lease_nodes import Trips
 from bench.lease_peers import SessionLocks
 from bench.trials import Took
 from bench.watch import Doorbell, Watch
@@ -95,7 +96,7 @@ def test_what_is_promised_is_judged(tmp_path: Path) -> None:
         took=took,
         never={"postgresql": None},
         released={"postgresql": [4.0]},
-        trips={"postgresql": ([0.5], [1.0])},
+        trips={"postgresql": Trips([0.5], [1.0], [0.1], [0.5])},
         idle={"postgresql": (2.5, None)},
         many={"postgresql": Cost(200, 50, 40, 1_800, 0), "redis": Cost(230, 70, 1_800, 1_800, 0)},
     )

@@ -35,13 +35,13 @@ from primacy.transport.layout import packed
 from primacy.transport.seal import Seal, Sort
 
 STAMP = Path(stamp.__file__)
-WITHIN_S = 15.0
+WITHIN_S = 40.0
 """Far more than anything here takes: only a hang reaches it."""
 NAMES = ("a", "b", "c")
 PROFILE = "fast"
 BEAT_MS = PROFILES[PROFILE].beat_ms
-HOLD_MS = PROFILES[PROFILE].hold_ms - PROFILES[PROFILE].beat_ms
-"""What is left of it at least, when a node is lost between two beats."""
+HOLD_MS = PROFILES[PROFILE].hold_ms - 2 * PROFILES[PROFILE].beat_ms
+"""What is left of it at least, when a node is lost between two beats, of which one may be late."""
 LONGEST_MS = PROFILES[PROFILE].promise_ms + 2 * PROFILES[PROFILE].spread_ms + 1_000
 """A split vote and a busy machine included."""
 
@@ -154,23 +154,28 @@ class Cluster:
 
     def runs_alone(self) -> None:
         """No overlap ever, and exactly one command goes on stamping."""
-        before = {(life.token, life.run): life.last_ns for life in self.lives()}
-        time.sleep(0.05)
-        after = self.lives()
-        assert stamp.overlaps(after) == []
-        assert len([life for life in after if life.last_ns > before.get((life.token, life.run), 0)]) == 1, after
+
+        def one_goes_on() -> bool:
+            since_ns = stamp.now_ns()
+            time.sleep(0.05)
+            return len([life for life in self.lives() if life.last_ns > since_ns]) == 1
+
+        self.until(one_goes_on, "one command that goes on, and no other")
+        assert stamp.overlaps(self.lives()) == []
 
     def lose(self, what: str, agent: Agent, harm: Callable[[Agent], None], least_ms: float, most_ms: float) -> None:
-        """Does this to the agent that leads. How long at most is asked of a machine that lets processes run."""
+        """Does this to the agent that leads. How long it takes is asked of a machine that lets processes run.
+
+        On one that does not, the last beat may be old, and what is left of the hold little. Overlap is judged always.
+        """
         old = self.lives()[-1]
         with Canary(BEAT_MS) as canary:
             since_ns = stamp.now_ns()
             harm(agent)
             took_ms = (self.after(old.token).first_ns - since_ns) / 1e6
         assert stamp.overlaps(self.lives()) == []
-        assert least_ms < took_ms, what
         if canary.was_on_time:
-            assert took_ms < most_ms, what
+            assert least_ms < took_ms < most_ms, what
         else:
             note(f"void: {what}: {took_ms:.0f} ms; the canary woke {canary.worst_ms:.0f} ms late")
 
@@ -275,16 +280,20 @@ def test_all_are_needed_for_the_first_start_a_majority_for_the_next_and_stranger
 
     # Forged datagrams are counted, and nothing else comes of them.
     secret = (cluster.folder / "secret").read_bytes().strip()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+    with Canary(BEAT_MS) as canary, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
         for data in forged(secret):
             for port in cluster.ports.values():
                 out.sendto(data, ("127.0.0.1", port))
             time.sleep(0.001)
-    for one in cluster.agents.values():
-        cluster.until(lambda one=one: re.search(r"dropped datagrams: .*\bseal\b", one.text), "the count")  # type: ignore[misc]
-    assert cluster.leader() is leader
-    assert {life.token for life in cluster.lives()} == {first.token}
+        for one in cluster.agents.values():
+            cluster.until(lambda one=one: re.search(r"dropped datagrams: .*\bseal\b", one.text), "the count")  # type: ignore[misc]
+        now, tokens = cluster.leader(), {life.token for life in cluster.lives()}
+    if canary.was_on_time:
+        assert (now is leader, tokens) == (True, {first.token})
+    else:
+        note(f"void: strangers change nothing: the canary woke {canary.worst_ms:.0f} ms late")
     cluster.runs_alone()
+    last = max(life.token for life in cluster.lives())
 
     # All machines lose power; two of them come back, and remember.
     for one in cluster.agents.values():
@@ -292,7 +301,7 @@ def test_all_are_needed_for_the_first_start_a_majority_for_the_next_and_stranger
         one.process.wait(WITHIN_S)
     del cluster.agents["c"]
     cluster.start("a", "b")
-    assert cluster.after(first.token).token > first.token
+    cluster.after(last)
     cluster.runs_alone()
     logs = "".join(one.text for one in cluster.started)
     assert secret.decode() not in logs

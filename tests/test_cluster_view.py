@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.test_control import FOLLOWS, SETTINGS, VIEW, Work, shot
+from tests.control_desk import FOLLOWS, SETTINGS, VIEW, Work, shot
 
 from primacy.agent import correspondence
 from primacy.agent.correspondence import Correspondence
@@ -30,6 +30,7 @@ from primacy.transport.doubles import FORGOTTEN_S, LEAST_COUNT, LEAST_S, Doubles
 from primacy.transport.layout import packed_word, unpacked_word
 from primacy.transport.seal import DATAGRAM_BYTES_MAX, Seal, Sort
 
+LIMIT_S = 30.0
 BIG = 2**62 - 1
 NAME = "node-of-twenty-chars"
 LONGEST = Summary(
@@ -458,7 +459,7 @@ def together(story: Callable[[Desk, Desk, MemoryNet], Awaitable[None]]) -> None:
 
         delivering = asyncio.create_task(deliver())
         try:
-            await asyncio.wait_for(story(a, b, net), 20)
+            await asyncio.wait_for(story(a, b, net), 2 * LIMIT_S)
         finally:
             delivering.cancel()
             a.talk.close()
@@ -468,11 +469,9 @@ def together(story: Callable[[Desk, Desk, MemoryNet], Awaitable[None]]) -> None:
 
 
 async def until(check: Callable[[], Any]) -> None:
-    for _ in range(1_000):
-        if check():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("never came")
+    async with asyncio.timeout(LIMIT_S):
+        while not check():
+            await asyncio.sleep(0.005)
 
 
 def test_nodes_know_how_the_others_stand_and_what_happened_there() -> None:

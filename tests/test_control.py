@@ -1,4 +1,4 @@
-"""The control API in one process: every path, who may use it, what is bounded, and the log of events behind it."""
+"""The control API in one process: every path, who may use it, and what is bounded."""
 
 from __future__ import annotations
 
@@ -6,92 +6,33 @@ import asyncio
 import contextlib
 import dataclasses
 import json
-import os
 import socket
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import aiohttp
 import aiohttp.web
 import pytest
+from tests.control_desk import FOLLOWS, KEY, MAY, NODES, SETTINGS, VIEW, FakeAgent, Work, shot
 
-from primacy.agent.desk import Desk
-from primacy.control import KEY_HEADER, ORDER_HEADER, Heard, Snapshot, eventlog, loopback
-from primacy.control.client import Found, ask, find
+from primacy.control import KEY_HEADER, ORDER_HEADER, Heard, loopback
 from primacy.control.document import acts_as_leader, document
-from primacy.control.eventlog import EVENTS_MAX, EventLog
-from primacy.control.key import KEY_FILE, is_key, own_key
+from primacy.control.eventlog import EventLog
 from primacy.control.loopback import BODY_BYTES_MAX
 from primacy.control.news import Summary
 from primacy.control.orders import NAMES_MAX, ORDERS, order_of
 from primacy.control.server import ControlServer, PublicServer
 from primacy.control.when import instant
 from primacy.election.events import Code
-from primacy.election.inputs import Init, Input, Pause, Rejoin, Resume, StepDown
+from primacy.election.inputs import Init, Pause, Rejoin, Resume, StepDown
 from primacy.election.model import Role, View
-from primacy.errors import CannotHere, InUse, NotReached, Refused, UsageError
+from primacy.errors import Refused, UsageError
 from primacy.node.folder import Folder
 from primacy.settings import of_mapping
-from primacy.settings.schema import Settings
 
-KEY = "k" * 64
-MAY = {KEY_HEADER: KEY, ORDER_HEADER: "1"}
-VIEW = View(Role.LEADER, "a", 7, "a", 1_794_700_800_007, 2_410, ("a", "b"), "")
-FOLLOWS = VIEW._replace(role=Role.FOLLOWER, leader="b", token=0, hold_left_ms=0)
-NODES = {"a": {"addr": "h:1"}, "b": {"addr": "h:2"}, "c": {"addr": "h:3"}, "w": {"addr": "h:4", "kind": "witness"}}
-SETTINGS = of_mapping({"cluster": {"name": "billing", "secret_file": "s", "manager": {"nodes": NODES}}}, "a")
-
-
-class Work(NamedTuple):
-    kind: str = "process"
-    state: str = "running"
-    since_ms: int = 4_000
-    pid: int = 4711
-    containment: str = "strong"
-
-
-def shot(view: View = VIEW, work: Work = Work(), *, ending: bool = False) -> Snapshot:  # noqa: B008
-    return Snapshot(SETTINGS, "a", view, work, {"b": 41}, {"sent": 3}, 5_000, 1_700_000_000_000, ending)
-
-
-class FakeAgent:
-    """The agent's port: shows what it is given, remembers what it is told."""
-
-    def __init__(self, log: EventLog) -> None:
-        self.shown = shot()
-        self.told: list[Input] = []
-        self.complaints: list[str] = []
-        self.log = log
-        self.answers: Code | None = None
-        self.breaks = False
-        self.cuts: dict[str, str] = {}
-        self.passed: list[tuple[str, str, dict[str, Any]]] = []
-        self.pass_answer: Callable[[], str] = lambda: ""
-
-    def snapshot(self) -> Snapshot:
-        assert not self.breaks, "a planted bug"
-        return self.shown
-
-    def order(self, given: Input, said_at: str = "") -> None:
-        self.told.append(given)
-        if self.answers is not None:
-            self.log.add(1, "a", 7, self.answers, "a refuses to begin a cluster")
-
-    def complain(self, sentence: str) -> None:
-        self.complaints.append(sentence)
-
-    async def pass_on(self, to: str, name: str, body: dict[str, Any]) -> str:
-        self.passed.append((to, name, body))
-        return self.pass_answer()
-
-    def links(self) -> dict[str, str]:
-        return {name: self.cuts.get(name, "none") for name in ("b", "c", "w")}
-
-    def cut(self, node: str, way: str) -> None:
-        self.cuts = {**self.cuts, node: way} if node else {}
+LIMIT_S = 30.0
 
 
 @pytest.fixture
@@ -137,7 +78,7 @@ def serve(folder: Folder) -> Callable[..., None]:
         await made.start(listening)
         try:
             async with aiohttp.ClientSession() as http:
-                await asyncio.wait_for(play(Served(agent, log, f"http://127.0.0.1:{port}", port, http, made)), 10)
+                await asyncio.wait_for(play(Served(agent, log, f"http://127.0.0.1:{port}", port, http, made)), LIMIT_S)
         finally:
             await made.close()
             log.close()
@@ -470,7 +411,7 @@ def test_bodies_are_bounded_and_are_objects(serve: Callable[[Play], None]) -> No
 def test_a_body_that_does_not_come_is_not_waited_for(
     serve: Callable[[Play], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loopback, "READ_S", 0.1)
+    monkeypatch.setattr(loopback, "READ_S", 1.0)  # the head has so long, too
 
     async def play(served: Served) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
@@ -491,7 +432,8 @@ def test_a_connection_that_asks_nothing_is_closed(
         for said in (b"", b"GET /v1/state HTTP/1.1\r\nHost: local"):
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
             writer.write(said)
-            assert await asyncio.wait_for(reader.read(), 3) == b""
+            with contextlib.suppress(ConnectionResetError):  # if what it said came after that
+                assert await asyncio.wait_for(reader.read(), LIMIT_S) == b""
             writer.close()
 
     serve(play)
@@ -507,6 +449,36 @@ def test_what_is_no_http_harms_nobody(serve: Callable[[Play], None]) -> None:
         assert (await served.get("/healthz"))[0] == 200
 
     serve(play)
+
+
+def test_connections_are_bounded_for_a_node_needs_descriptors_itself() -> None:
+    """Whoever is on this machine may connect: that must not keep the node from its disk, its guards and the others."""
+
+    class Server(loopback.LoopbackServer):
+        def routes(self, router: aiohttp.web.UrlDispatcher) -> None:
+            router.add_get("/healthz", self.healthz)
+
+    async def play() -> None:
+        listening = socket.create_server(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+        server = Server("", "127.0.0.1", print)
+        await server.start(listening)
+        most = loopback.CONNECTIONS_MAX
+        first = [await asyncio.open_connection("127.0.0.1", port) for _ in range(most)]
+        more = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+        for reader, _ in more:
+            with contextlib.suppress(ConnectionError):
+                assert await asyncio.wait_for(reader.read(), LIMIT_S) == b""
+        for _, writer in (*first, *more):
+            writer.close()
+        async with asyncio.timeout(LIMIT_S), aiohttp.ClientSession() as session:
+            while True:
+                with contextlib.suppress(aiohttp.ClientError):
+                    assert (await session.get(f"http://127.0.0.1:{port}/healthz")).status == 200
+                    break
+        await server.close()
+
+    asyncio.run(play())
 
 
 # --- the stream -------------------------------------------------------------------------------------------------------
@@ -563,7 +535,7 @@ def test_streams_are_bounded_and_end_with_the_node(
             lines = [await answer.content.readline() for _ in range(3)]
             assert lines == [b": the events of this node\n", b"\n", b": quiet\n"]
             await served.server.close()
-            await asyncio.wait_for(answer.content.read(), 2)
+            await asyncio.wait_for(answer.content.read(), LIMIT_S)
         assert served.log.wakers == set()
 
     serve(play)
@@ -683,163 +655,6 @@ def test_orders_that_make_no_sense(name: str, body: dict[str, Any], says: str) -
         order_of(name, body, shot())
 
 
-# --- the log of events ------------------------------------------------------------------------------------------------
-
-
-def nobody(sentence: str) -> None:
-    raise AssertionError(sentence)
-
-
-def test_events_outlive_a_restart_and_their_numbers_go_on(folder: Folder) -> None:
-    log = EventLog(folder, nobody)
-    for number in range(3):
-        log.add(number, "a", 1, "elected", f"sentence {number}", 5)
-    log.close()
-    again = EventLog(folder, nobody)
-    assert list(again.entries) == list(log.entries)
-    again.add(9, "a", 2, "elected", "x" * 9_999)
-    assert (again.newest, len(again.last(1)[0].text)) == (4, eventlog.TEXT_CHARS_MAX)
-    again.close()
-    assert os.stat(folder.path(eventlog.FILE_NAME)).st_mode & 0o777 == 0o600
-
-
-def test_a_damaged_log_costs_its_damaged_lines_only(folder: Folder) -> None:
-    log = EventLog(folder, nobody)
-    log.add(1, "a", 1, "elected", "one")
-    log.close()
-    path = Path(folder.path(eventlog.FILE_NAME))
-    bad = b'{"number": 2\n\xff\xfe\n[]\n{}\n{"number": "3"}\n7\n' + path.read_bytes()
-    path.write_bytes(path.read_bytes() + bad + b'{"number": 9, "at_unix')
-    again = EventLog(folder, nobody)
-    assert [entry.text for entry in again.entries] == ["one"]
-    path.write_bytes(b"x" * (2 * eventlog.FILE_BYTES_MAX + 1))
-    assert list(EventLog(folder, nobody).entries) == []
-
-
-def test_the_log_is_bounded_in_memory_and_on_disk(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eventlog, "FILE_BYTES_MAX", 100_000)
-    log = EventLog(folder, nobody)
-    for number in range(3 * EVENTS_MAX):
-        log.add(number, "a", 1, "elected", "a sentence of some length")
-        log.flush()
-        if number % 100 == 0:
-            assert os.path.getsize(folder.path(eventlog.FILE_NAME)) <= 100_000
-    log.close()
-    assert len(log.entries) == EVENTS_MAX
-    assert log.after(0)[0].number == 2 * EVENTS_MAX + 1
-    again = EventLog(folder, nobody)
-    assert again.newest == log.newest
-    assert len(again.entries) >= EVENTS_MAX // 2
-
-
-@pytest.mark.parametrize("kind", ["folder", "link"])
-def test_a_log_that_cannot_be_written_is_complained_of_once(folder: Folder, kind: str) -> None:
-    complaints: list[str] = []
-    log = EventLog(folder, complaints.append)
-    if kind == "folder":
-        os.mkdir(folder.path(eventlog.FILE_NAME))
-    else:
-        os.symlink("/dev/null", folder.path(eventlog.FILE_NAME))
-    for number in range(3):
-        log.add(number, "a", 1, "elected", "sentence")
-        log.flush()
-    assert len(complaints) == 1
-    assert "events are not kept" in complaints[0]
-    assert log.newest == 3
-
-
-# --- key, address and client ------------------------------------------------------------------------------------------
-
-
-def test_the_key_is_made_once_and_is_private(folder: Folder) -> None:
-    key = own_key(folder)
-    assert (len(key), own_key(folder)) == (64, key)
-    assert os.stat(folder.path(KEY_FILE)).st_mode & 0o777 == 0o600
-    assert is_key(key, key)
-    assert not is_key("", key)
-    Path(folder.path(KEY_FILE)).write_text(key[:30])
-    with pytest.raises(CannotHere, match=r"holds no control key.*rm "):
-        own_key(folder)
-    os.chmod(folder.path(KEY_FILE), 0o644)
-    with pytest.raises(CannotHere, match="chmod 600"):
-        own_key(folder)
-
-
-def desk_of(folder: Folder, listen: str, source: str = "primacy.yaml") -> Desk:
-    settings: Settings = of_mapping({"control": {"listen": listen}})
-    return Desk(dataclasses.replace(settings, source=source), folder, "a", FakeAgent(EventLog(folder, nobody)))
-
-
-def test_a_chosen_port_that_is_taken_ends_with_4_and_the_default_one_gives_way(folder: Folder) -> None:
-    async def play() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            address = f"127.0.0.1:{taken.getsockname()[1]}"
-            desk = desk_of(folder, address)
-            with pytest.raises(InUse, match=f"control.listen = {address}: Address already in use"):
-                desk.bind()
-            await desk.close()
-            for listen, source in (("127.0.0.1:7480", "primacy.yaml"), (address, "")):
-                first, second = desk_of(folder, listen, source), desk_of(folder, listen, source)
-                first.bind()
-                second.bind()
-                assert first.address != second.address
-                await second.close()
-                await first.close()
-        assert InUse.exit_code == 4
-
-    asyncio.run(play())
-
-
-def test_a_command_finds_the_node_of_a_folder_if_it_lives(folder: Folder) -> None:
-    async def play() -> None:
-        desk = desk_of(folder, "127.0.0.1:7480", source="")
-        assert find(folder.where) is None
-        desk.bind()
-        found = find(folder.where)
-        assert found == Found("127.0.0.1", int(desk.address.rpartition(":")[2]), desk.key, os.getpid())
-        assert os.stat(folder.path("control.json")).st_mode & 0o777 == 0o600
-        desk.serve()
-        assert found is not None
-        said = await asyncio.to_thread(ask, found, "/v1/state")
-        assert said["node"] == "a"
-        with pytest.raises(UsageError, match="no such field"):
-            await asyncio.to_thread(ask, found, "/v1/pause", {"x": 1})
-        with pytest.raises(Refused, match="there is nothing"):
-            await asyncio.to_thread(ask, found, "/nowhere")
-        with pytest.raises(Refused, match="run this as the user"):
-            ask(found._replace(key=""), "/v1/pause", {})
-        with pytest.raises(Refused, match="needs the control key"):
-            await asyncio.to_thread(ask, found._replace(key="0" * 64), "/v1/pause", {})
-        await desk.close()
-        assert find(folder.where) is None
-        with pytest.raises(NotReached, match="does not answer"):
-            ask(found, "/v1/state")
-
-    asyncio.run(play())
-
-
-@pytest.mark.parametrize("text", ["", "x", "[]", "{}", '{"host": 1, "port": 2, "pid": 3}', "dead"])
-def test_an_address_that_nobody_stands_behind(folder: Folder, text: str) -> None:
-    if text == "dead":
-        text = json.dumps({"host": "127.0.0.1", "port": 1, "pid": 2**22 + 5})
-    Path(folder.path("control.json")).write_text(text)
-    assert find(folder.where) is None
-
-
-def test_an_address_of_a_process_of_somebody_else_is_nobodys(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The agent was killed, and its number and port passed to another user: he must not be sent our key."""
-    Path(folder.path("control.json")).write_text(json.dumps({"host": "127.0.0.1", "port": 1, "pid": os.getpid()}))
-    assert find(folder.where) is not None
-    real = os.stat
-
-    def stat(path: str, **more: Any) -> Any:
-        found = real(path, **more)
-        return SimpleNamespace(st_uid=found.st_uid + 1) if str(path).startswith("/proc/") else found
-
-    monkeypatch.setattr("primacy.control.client.os.stat", stat)
-    assert find(folder.where) is None
-
-
 @pytest.mark.parametrize(
     ("said", "why"),
     [
@@ -855,40 +670,3 @@ def test_a_transfer_to_a_node_that_would_not_stand_stops_nothing(said: dict[str,
     others = {"b": Heard(able._replace(**said), 1, 4_900)}
     with pytest.raises(Refused, match=why):
         order_of("transfer", {"to": "b"}, shot()._replace(others=others))
-
-
-def test_connections_are_bounded_for_a_node_needs_descriptors_itself() -> None:
-    """Whoever is on this machine may connect: that must not keep the node from its disk, its guards and the others."""
-
-    class Server(loopback.LoopbackServer):
-        def routes(self, router: aiohttp.web.UrlDispatcher) -> None:
-            router.add_get("/healthz", self.healthz)
-
-    async def play() -> None:
-        listening = socket.create_server(("127.0.0.1", 0))
-        port = listening.getsockname()[1]
-        server = Server("", "127.0.0.1", print)
-        await server.start(listening)
-        most = loopback.CONNECTIONS_MAX
-        first = [await asyncio.open_connection("127.0.0.1", port) for _ in range(most)]
-        more = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
-        for reader, _ in more:
-            with contextlib.suppress(ConnectionError):
-                assert await asyncio.wait_for(reader.read(), 5) == b""
-        for _, writer in (*first, *more):
-            writer.close()
-        async with asyncio.timeout(5), aiohttp.ClientSession() as session:
-            while True:
-                with contextlib.suppress(aiohttp.ClientError):
-                    assert (await session.get(f"http://127.0.0.1:{port}/healthz")).status == 200
-                    break
-        await server.close()
-
-    asyncio.run(play())
-
-
-def test_at_names_an_address(folder: Folder) -> None:
-    assert find(folder.where, "[::1]:80") == Found("::1", 80, "")
-    for wrong in ("x", ":80", "h:0", "h:99999", "h:x"):
-        with pytest.raises(UsageError, match="HOST:PORT"):
-            find(folder.where, wrong)

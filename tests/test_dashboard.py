@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from primacy.dashboard.plan import plan_of, plan_of_profile
 from primacy.dashboard.record import Record
 from primacy.dashboard.rows import Chain, Cluster, Lab, LabNode, Row, Said, chain_of, cluster_of, event_row, lab_of
 from primacy.dashboard.server import CSP, static_files
+from primacy.dashboard.source import Source
 from primacy.dashboard.view import Known, Plan, Read, view
 from primacy.errors import Refused, UsageError
 
@@ -580,3 +582,26 @@ def test_every_module_that_is_imported_is_served() -> None:
                 base = name.rpartition("/")[0]
                 full = (Path("/") / base / wanted).resolve().relative_to("/")
                 assert str(full) in files, f"{name} imports {wanted}"
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_a_reader_that_is_ended_while_it_is_told_to_hurry_ends(turns: int) -> None:
+    """A browser comes in the very moment in which the page ends: the one must not swallow the other."""
+
+    async def scene() -> None:
+        source = Source((), None, lambda _: None)
+
+        async def reads() -> None:
+            while True:
+                await source._rest()
+
+        source._tasks = [asyncio.create_task(reads())]
+        for _ in range(5):
+            await asyncio.sleep(0)
+        source._hurry.set()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        async with asyncio.timeout(30):
+            await source.close()
+
+    asyncio.run(scene())

@@ -24,7 +24,7 @@ from primacy.lab.cluster import Lab
 from primacy.lab.leash import Held, children, ended
 from primacy.lab.screen import lines, strip
 
-WITHIN_S = 30.0
+WITHIN_S = 60.0
 SCENES = (
     "a stopped node",
     "a killed agent",
@@ -121,7 +121,7 @@ def test_exit_1_and_the_logs_are_kept_if_the_chain_saw_two_at_once(
 
         host, _, port = stage.up.chain_at.rpartition(":")
         body = {"token": 1, "run": 1, "node": "z", "id": "f" * 16, "made_us": 2**50, "interval_ms": 100}
-        connection = http.client.HTTPConnection(host, int(port), timeout=5)
+        connection = http.client.HTTPConnection(host, int(port), timeout=WITHIN_S)
         connection.request("POST", "/v1/open", json.dumps(body), {ORDER_HEADER: "1"})
         assert connection.getresponse().status == 409
         connection.close()

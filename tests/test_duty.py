@@ -82,7 +82,7 @@ class Bench:
 
 def play(story: Callable[[], Awaitable[None]]) -> None:
     async def whole() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await story()
 
     asyncio.run(whole())

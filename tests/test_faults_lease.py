@@ -113,6 +113,7 @@ def test_F04_an_agent_stopped(crowd: LeaseCrowd) -> None:
 def test_F07_agent_and_guard_stopped(crowd: LeaseCrowd) -> None:
     """Nobody of ours is awake; the kernel's timer ends the tree, with what left the command by fork and session."""
     crowd.settle(*LEAVING, "ignore-term")
+    crowd.until(lambda: len({one.kind for one in crowd.living()}) == 1 + len(LEAVING), "the command, and who left it")
     done = crowd.strike(between_writes(crowd, crowds.stop_agent_and_guards))
     assert waited_out(crowd, done.took_ms)
     held = [one for one in crowd.lives() if one.token == done.old.token]

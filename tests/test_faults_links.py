@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests import crowd as crowds
 from tests.crowd import LEAVING, Crowd, crowd_in
+from tests.test_faults_process import outwaits_the_hold
 
 FLAPPING_S = 2.5
 STORM_S = 5.0
@@ -31,8 +32,7 @@ def others(crowd: Crowd, *names: str) -> str:
 
 def case_leader_alone(crowd: Crowd) -> None:
     crowd.settle(*LEAVING, "ignore-term")
-    done = crowd.strike(lambda node: crowd.apart(node.name, others(crowd, node.name)))
-    assert done.took_ms > crowd.timing.hold_ms - crowd.timing.beat_ms
+    outwaits_the_hold(crowd, lambda node: crowd.apart(node.name, others(crowd, node.name)))
     crowd.one_now()
     crowd.cut()
     crowd.agree()
@@ -42,10 +42,12 @@ def case_leader_alone(crowd: Crowd) -> None:
 def case_two_and_three(crowd: Crowd) -> None:
     """The leader on the small side, with a friend who goes on hearing it."""
     crowd.settle(*LEAVING, "ignore-term")
-    leader = crowd.acting().node
-    small = leader + others(crowd, leader)[0]
-    done = crowd.strike(lambda _: crowd.apart(small, others(crowd, *small)))
-    assert done.new.node not in small
+
+    def small(leader: str) -> str:
+        return leader + others(crowd, leader)[0]
+
+    done = crowd.strike(lambda node: crowd.apart(small(node.name), others(crowd, *small(node.name))))
+    assert done.new.node not in small(done.struck.name)
     crowd.one_now()
     crowd.cut()
     crowd.agree()
@@ -71,11 +73,14 @@ def case_cannot_send(crowd: Crowd) -> None:
 def case_bridge(crowd: Crowd) -> None:
     """The leader keeps one friend who hears it; only one other node reaches a majority (F15)."""
     crowd.settle(*LEAVING, "ignore-term")
-    leader = crowd.acting().node
-    friend, bridge, *rest = others(crowd, leader)
-    isolated = [leader + x for x in (bridge, *rest)] + [friend + x for x in rest]
-    done = crowd.strike(lambda _: crowd.cut(*isolated, *(way[::-1] for way in isolated)))
-    assert done.new.node != leader
+
+    def isolate(node: crowds.Node) -> None:
+        friend, bridge, *rest = others(crowd, node.name)
+        isolated = [node.name + x for x in (bridge, *rest)] + [friend + x for x in rest]
+        crowd.cut(*isolated, *(way[::-1] for way in isolated))
+
+    done = crowd.strike(isolate)
+    assert done.new.node != done.struck.name
     crowd.one_now()
 
 

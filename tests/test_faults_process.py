@@ -6,6 +6,7 @@ afterwards another token's command runs. The functions `case_...` are what `make
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import tempfile
@@ -16,11 +17,12 @@ from pathlib import Path
 import pytest
 from tests import crowd as crowds
 from tests import stamp
+from tests.canary import Canary, note
 from tests.crowd import LEAVING, STRONG, Crowd, burning, crowd_in
 from tests.guard_desk import NOBODY, status_of
 
-LONGEST_MS = 5_000
-"""A split vote or two and a very busy machine included; the rule is that somebody runs, not when."""
+BEATS_BEFORE = 6
+"""So many are watched before the hold of their leader is measured."""
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +31,25 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crowd]:
         yield made
 
 
+def outwaits_the_hold(crowd: Crowd, harm: Callable[[crowds.Node], object]) -> crowds.Handover:
+    """Nobody releases: the next one waits for the end of the hold, counted from the last beat.
+
+    How old that is can be told of a machine only that lets processes run. That somebody runs is the rule, not when.
+    """
+    timing = crowd.timing
+    with Canary(timing.beat_ms) as canary:
+        time.sleep(BEATS_BEFORE * timing.beat_ms / 1_000)
+        done = crowd.strike(harm)
+    if canary.was_on_time:
+        assert timing.hold_ms - 2 * timing.beat_ms < done.took_ms
+    else:
+        note(f"void: {done.took_ms:.0f} ms after a fault: the canary woke {canary.worst_ms:.0f} ms late")
+    return done
+
+
 def case_whole_node_killed(crowd: Crowd) -> None:
     crowd.settle(*LEAVING)
-    done = crowd.strike(crowds.kill_all)
-    assert crowd.timing.hold_ms - crowd.timing.beat_ms < done.took_ms < LONGEST_MS
+    done = outwaits_the_hold(crowd, crowds.kill_all)
     assert done.new.node != done.old.node
     crowd.one_now()
 
@@ -48,7 +65,6 @@ def case_agent_killed(crowd: Crowd) -> None:
     done = crowd.strike(kill_and_start)
     ended_ns = max(one.last_ns for one in crowd.lives() if one.token == done.old.token)
     assert ended_ns < done.new.first_ns
-    assert done.took_ms < LONGEST_MS
     crowd.one_now()
 
 
@@ -56,11 +72,19 @@ def case_child_killed(crowd: Crowd) -> None:
     """Started again on the same node, under the same token, as the next run; nobody elects."""
     crowd.settle(*LEAVING)
     old = crowd.acting()
-    (command,) = [pid for pid in crowd.commands() if os.getsid(pid) == pid and not is_escaped(pid, crowd)]
+    command = crowd.until(lambda: the_command(crowd), "one command")
     os.kill(command, signal.SIGKILL)
     crowd.until(lambda: any((one.token, one.run) > (old.token, old.run) for one in crowd.living()), "the next run")
     new = crowd.one_now()
     assert new.token > old.token or (new.node, new.run) == (old.node, old.run + 1)
+
+
+def the_command(crowd: Crowd) -> int:
+    """The one that leads its session and has not left; 0 if there is not exactly one just now."""
+    with contextlib.suppress(ProcessLookupError, KeyError):
+        found = [pid for pid in crowd.commands() if os.getsid(pid) == pid and not is_escaped(pid, crowd)]
+        return found[0] if len(found) == 1 else 0
+    return 0
 
 
 def is_escaped(pid: int, crowd: Crowd) -> bool:
@@ -78,8 +102,7 @@ def case_guard_killed(crowd: Crowd) -> None:
 
 def case_agent_stopped(crowd: Crowd) -> None:
     crowd.settle(*LEAVING)
-    done = crowd.strike(crowds.stop_agent)
-    assert crowd.timing.hold_ms - crowd.timing.beat_ms < done.took_ms < LONGEST_MS
+    outwaits_the_hold(crowd, crowds.stop_agent)
     crowd.mend()
     time.sleep(crowd.timing.hold_ms / 1_000)  # it would start again now, if it did not know better
     crowd.one_now()
@@ -88,6 +111,7 @@ def case_agent_stopped(crowd: Crowd) -> None:
 def case_agent_and_guard_stopped(crowd: Crowd) -> None:
     """Nobody of ours is awake; the kernel's timer ends the tree, with what left the command by fork and session."""
     crowd.settle(*LEAVING, "ignore-term")
+    crowd.until(lambda: len({one.kind for one in crowd.living()}) == 1 + len(LEAVING), "the command, and who left it")
     done = crowd.strike(crowds.stop_agent_and_guards)
     held = [one for one in crowd.lives() if one.token == done.old.token]
     assert {one.kind for one in held} == {stamp.COMMAND, *([stamp.ESCAPED] if LEAVING else [])}
@@ -130,8 +154,7 @@ def case_guard_stopped_and_agent_replaced(crowd: Crowd) -> None:
 def case_loop_hangs(crowd: Crowd) -> None:
     """One call into C with the interpreter's lock held, for longer than the hold: no thread of the agent could act."""
     crowd.settle(*LEAVING, "ignore-term")
-    done = crowd.strike(crowds.hang)
-    assert crowd.timing.hold_ms - crowd.timing.beat_ms < done.took_ms < LONGEST_MS
+    outwaits_the_hold(crowd, crowds.hang)
     crowd.one_now()
 
 
@@ -253,7 +276,7 @@ def test_F10_user_and_the_parent_death_signal() -> None:
         Path(folder).chmod(0o755)
         for harm in (crowds.kill_guard, crowds.stop_agent_and_guards):
             crowd.settle()
-            (command,) = crowd.commands()
+            command = crowd.until(lambda: the_command(crowd), "one command")
             assert status_of(command)["Uid"].split() == [str(NOBODY)] * 4
             crowd.strike(harm)
             crowd.mend()

@@ -390,6 +390,25 @@ def test_http_answers(kind: Callable[[Mark], Ask], tmp_path: Path) -> None:
     assert ask("POST", "9") == (503, "the mark of this gate was not to be had; see the log\n")
 
 
+def test_http_a_gate_without_a_mark_is_told_at_once(tmp_path: Path) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None: ...
+
+    gate = TokenGate(app, mark=tmp_path / "mark")
+    assert isinstance(gate.mark, Mark)
+    assert WsgiTokenGate(lambda *_: [], mark=str(tmp_path / "mark")).mark.path == gate.mark.path
+    for wrong in (None, "", 7):
+        with pytest.raises(UsageError, match="a gate needs a Mark, or the file"):
+            TokenGate(app, mark=wrong)  # type: ignore[arg-type]
+
+
+def test_its_parts_are_there_when_they_are_asked_for() -> None:
+    code = "import sys, primacy\nassert 'primacy.fence.sql' not in sys.modules\nprimacy.fence.sql.guard\n"
+    code += "primacy.fence.file.Mark, primacy.fence.http.TokenGate\nassert 'sql' in dir(primacy.fence)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(AttributeError, match="there are file, http, sql"):
+        primacy.fence.ftp  # noqa: B018
+
+
 def test_http_the_mark_outlives_the_server(tmp_path: Path) -> None:
     assert ask_asgi(Mark(tmp_path / "mark"))("POST", "9")[0] == 200
     assert ask_wsgi(Mark(tmp_path / "mark"))("POST", "8")[0] == 412

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from tests.test_transport import EVERY, SECRET, free_ports, seal_of
+from tests.test_transport import CHANCES, EVERY, SECRET, free_ports, seal_of
 
 from primacy.control import key as control_key
 from primacy.election.inputs import Received, Started
@@ -34,6 +34,8 @@ from primacy.transport.udp import Address, UdpTransport
 
 FUZZ_S = 20.0 if os.environ.get("PRIMACY_SIZE") == "proof" else 2.0
 BATCH = 16
+THROWN_LEAST = 1_000
+"""On a machine that is slow."""
 LONGEST_S = 0.05
 """Of processor time for a batch, which should take a millisecond; a busy machine does not add to it."""
 NAMES = ("a", "b", "c")
@@ -62,7 +64,7 @@ class Target:
         others = dict(zip("ac", (Address("127.0.0.1", port) for port in theirs), strict=True))
         self.transport = UdpTransport(seal_of("b"), Address(*self.address), others, lambda _: None)
         self.out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.slowest_s = 0.0
+        self.took_s: list[float] = []
 
     def hear(self, message: Message) -> None:
         self.heard += 1
@@ -79,16 +81,24 @@ class Target:
         loop.set_exception_handler(lambda _, context: self.raised.append(context))
         await self.transport.start(self.hear)
         end_s = time.monotonic() + FUZZ_S
-        while time.monotonic() < end_s and not self.raised:
+        while (time.monotonic() < end_s or self.thrown <= THROWN_LEAST) and not self.raised:
             for _ in range(BATCH):
                 story(self, chance)
             began_s = time.thread_time()
             for _ in range(4):
                 await asyncio.sleep(0)
-            self.slowest_s = max(self.slowest_s, time.thread_time() - began_s)
-        await asyncio.sleep(0.05)
+            self.took_s.append(time.thread_time() - began_s)
+        await self.has_read()
         self.transport.close()
         self.out.close()
+
+    async def has_read(self) -> None:
+        """Nothing is left in its sockets: in every turn of the loop it reads something, if there is anything."""
+        counted, same = -1, 0
+        while same < 5:
+            await asyncio.sleep(0.01)
+            now = sum(self.transport.counters.values())
+            counted, same = now, same + 1 if now == counted else 0
 
 
 Story = Callable[[Target, random.Random], None]
@@ -102,10 +112,10 @@ def for_a_while(story: Story, seed: int) -> Target:
 
     target = asyncio.run(play())
     counters = target.transport.counters
-    print(f"{target.thrown:,} in {FUZZ_S:g} s, {BATCH} took {target.slowest_s * 1_000:.1f} ms at most, {counters}")
+    slowest_s = sorted(target.took_s)[-CHANCES]
+    print(f"{target.thrown:,} in {FUZZ_S:g} s, {BATCH} took {slowest_s * 1_000:.1f} ms at most, {counters}")
     assert target.raised == []
-    assert target.slowest_s < LONGEST_S
-    assert target.thrown > 1_000
+    assert slowest_s < LONGEST_S
     return target
 
 

@@ -29,7 +29,7 @@ from tests import stamp
 from tests.guard_desk import (
     BOOT_MS,
     HOLD_MS,
-    KILL_MS,
+    LIMIT_S,
     LONG_MS,
     NOBODY,
     OWN,
@@ -44,7 +44,9 @@ from tests.guard_desk import (
     state_of,
     status_of,
     wait_until,
+    wait_until_still,
     wakes_of,
+    was_told_to_end,
 )
 
 from primacy.agent.guard_link import GuardLink
@@ -55,6 +57,8 @@ STRONG = ("root", "user")
 ALL = ("root", "user", "weak", "capless")
 MIB = 1024
 RESIDENT_KIB_MAX = 14 * MIB
+PROMPT_MS = 2_000
+"""At once, on however busy a machine: no deadline is near that could have done it."""
 
 OpenDesk = Callable[..., Desk]
 
@@ -93,11 +97,11 @@ def holds_when_guard_is_killed(desk: Desk) -> None:
     """G2, F10: the whole tree dies with the guard; the lock is free only then."""
     expect = 1 if desk.mode in ("weak", "capless") else 2
     desk.start(*(["escape"] if expect == 2 else []), "ignore-term", expect=expect)
-    killed_ms = boot_ms()
     desk.signal(signal.SIGKILL, desk.guard_pid)
-    wait_until(desk.lock_is_free, within_s=1.0)
+    killed_ms = boot_ms()
+    wait_until(desk.lock_is_free, within_s=5.0)
     assert desk.commands() == []
-    assert desk.last_ms() - killed_ms < 200
+    assert desk.last_ms() - killed_ms < PROMPT_MS
     assert desk.lives()[-1].run == 1
     assert len(desk.lives()) == expect
 
@@ -119,16 +123,16 @@ def holds_when_agent_is_killed(desk: Desk) -> None:
     """G5, F02: the tree dies at once, and only then the release leaves."""
     desk.start("heavy", "escape", "forking", "ignore-term", expect=20)
     tree = desk.watch()
-    killed_ms = boot_ms()
     desk.signal(signal.SIGKILL, desk.agent_pid)
-    arrived_ns = desk.release_arrived_ns(within_s=5)
+    killed_ms = boot_ms()
+    arrived_ns = desk.release_arrived_ns(within_s=LIMIT_S)
     living = tree.living()
     tree.close()
     assert arrived_ns
     assert living == 0, f"{living} processes lived when the release arrived"
     assert desk.commands() == []
     assert desk.last_ms() * 1e6 < arrived_ns
-    assert desk.last_ms() - killed_ms < 200
+    assert desk.last_ms() - killed_ms < PROMPT_MS
     wait_until(lambda: not is_alive(desk.guard_pid))
     assert desk.lock_is_free()
 
@@ -170,9 +174,10 @@ def test_F09_a_tree_that_ignores_TERM_is_killed_in_time(open_desk: OpenDesk, mod
     desk = open_desk(mode)
     points = desk.start("ignore-term", "escape", expect=2, long=False)
     assert desk.hear("exited")["signal"] == signal.SIGKILL
+    assert points.kill_at <= boot_ms(), "not before"
     desk.hear("gone")
     assert desk.commands() == []
-    assert points.kill_at - 5 <= desk.last_ms() <= points.hold_at
+    assert points.term_at < desk.last_ms() <= points.hold_at
 
 
 @pytest.mark.parametrize("mode", STRONG)
@@ -214,11 +219,10 @@ def holds_extension_counts_by_its_instants(desk: Desk) -> None:
     desk.signal(signal.SIGSTOP, desk.guard_pid)
     later = Deadlines.after(first.term_at)
     desk.extend(later)
-    wait_until(lambda: boot_ms() > first.term_at + KILL_MS - TERM_MS + 10)
+    wait_until(lambda: boot_ms() > later.term_at + 50)
     desk.signal(signal.SIGCONT, desk.guard_pid)
-    desk.hear("exited")
-    assert later.term_at <= boot_ms()
-    assert first.term_at + 50 < desk.last_ms() <= later.kill_at
+    assert desk.hear("exited")["signal"] == signal.SIGTERM, "the KILL of the hold before is past, and does not count"
+    assert first.kill_at < desk.last_ms() <= later.kill_at
     desk.hear("gone")
 
 
@@ -228,7 +232,7 @@ def test_G1_an_extension_counts_by_its_instants_however_late_it_is_read(open_des
 
 def holds_through_the_pipe(desk: Desk) -> None:
     """What came through the pipe while the guard slept keeps the command beyond all that the guard had read before."""
-    first = desk.order(s_ms=boot_ms() + 3 * BOOT_MS)
+    first = desk.order(s_ms=boot_ms() + 2 * BOOT_MS)
     desk.hear("running")
     wait_until_still(desk.guard_pid)
     desk.extend(Deadlines.after(boot_ms() + LONG_MS))
@@ -257,19 +261,6 @@ def test_an_extension_does_not_wake_the_guard(open_desk: OpenDesk) -> None:
     assert desk.commands()
 
 
-def wait_until_still(pid: int) -> int:
-    """How often it has slept, once that does not change any more."""
-    seen = [-1]
-
-    def still() -> bool:
-        time.sleep(0.05)
-        seen.append(wakes_of(pid))
-        return seen[-1] == seen[-2]
-
-    wait_until(still)
-    return seen[-1]
-
-
 def test_G1_a_full_pipe_is_read_to_its_end_and_a_packet_counts_beside_it(open_desk: OpenDesk) -> None:
     """The guard sleeps until the pipe is full; what is said by packet then, and what was said last, both count."""
     desk = open_desk(OWN)
@@ -291,8 +282,9 @@ def test_G1_a_full_pipe_is_read_to_its_end_and_a_packet_counts_beside_it(open_de
 
 def test_Q8_what_lies_in_the_pipe_of_an_ended_hold_reopens_nothing(open_desk: OpenDesk) -> None:
     desk = open_desk(OWN)
-    points = desk.start("ignore-term", long=False)
-    wait_until(lambda: boot_ms() > points.term_at + 20)
+    points = desk.start("block-term", long=False)
+    (command,) = desk.commands()
+    wait_until(lambda: was_told_to_end(command))
     later = Deadlines.after(boot_ms() + LONG_MS)
     desk.extend(later)
     desk.say("nonsense")  # wakes it
@@ -306,7 +298,7 @@ def test_Q8_what_lies_in_the_pipe_of_an_ended_hold_reopens_nothing(open_desk: Op
 def test_weak_orphans_that_end_are_reaped_while_extensions_come(open_desk: OpenDesk, mode: str) -> None:
     """What the command leaves behind comes to the guard, which is woken by its alarm only."""
     desk = open_desk(mode)
-    points = desk.order("escape", s_ms=boot_ms() + 6 * BOOT_MS)
+    points = desk.order("escape", s_ms=boot_ms() + 3 * BOOT_MS)
     desk.hear("running")
     wait_until(lambda: len(desk.lives()) == 2)
     (orphan,) = [pid for pid in desk.commands() if pid != desk.news[-1]["pid"]]
@@ -372,8 +364,9 @@ def test_a_guard_that_waits_takes_no_time(open_desk: OpenDesk, mode: str) -> Non
 
 def test_Q8_no_extension_reopens_a_hold_that_ran_out(open_desk: OpenDesk) -> None:
     desk = open_desk(OWN)
-    points = desk.start("ignore-term", long=False)
-    wait_until(lambda: boot_ms() > points.term_at + 20)
+    points = desk.start("block-term", long=False)
+    (command,) = desk.commands()
+    wait_until(lambda: was_told_to_end(command))
     desk.extend(Deadlines.after(boot_ms() + LONG_MS))
     desk.hear("exited")
     assert points.kill_at <= boot_ms()
@@ -437,7 +430,7 @@ def test_F06_a_stopped_command_can_be_stopped(open_desk: OpenDesk, mode: str) ->
 @pytest.mark.parametrize("mode", ALL)
 def test_G10_a_restart_waits_until_the_whole_old_tree_is_gone(open_desk: OpenDesk, mode: str) -> None:
     desk = open_desk(mode)
-    desk.start("escape", "exit=3,50", expect=2)
+    desk.start("escape", "exit=3,1500", expect=2)
     desk.order(run=2)
     assert desk.hear("failed") == {"is": "failed", "run": 2, "why": "run 1 is not gone yet"}
     assert desk.hear("exited") == {"is": "exited", "run": 1, "code": 3, "signal": None}
@@ -670,10 +663,10 @@ def test_F10_another_user_is_bound_to_the_guard_all_the_same(open_desk: OpenDesk
     (command,) = desk.commands()
     assert status_of(command)["Uid"].split() == [str(NOBODY)] * 4
     assert status_of(command)["Groups"] == ""
-    killed_ms = boot_ms()
     desk.signal(signal.SIGKILL, desk.guard_pid)
+    killed_ms = boot_ms()
     dead_after(desk)
-    assert desk.last_ms() - killed_ms < 200
+    assert desk.last_ms() - killed_ms < PROMPT_MS
 
 
 @pytest.mark.parametrize("mode", ALL)
@@ -760,7 +753,7 @@ def test_start_guard_makes_a_small_guard_that_ends_with_its_socket(tmp_path: Pat
         environment = Path(f"/proc/{guard.process.pid}/environ").read_bytes().split(b"\0")
         assert [each for each in environment if each and not each.startswith(b"LD_LIBRARY_PATH=")] == []
         resident_kib = int(status_of(guard.process.pid)["VmRSS"].split()[0])
-    assert guard.process.wait(timeout=5) == 0
+    assert guard.process.wait(timeout=LIMIT_S) == 0
     assert resident_kib <= RESIDENT_KIB_MAX
 
 
@@ -889,7 +882,7 @@ def test_the_agents_link_uses_the_pipe_and_a_packet_when_that_is_full(tmp_path: 
         link.extend(1, 2, 3)
         assert said.empty(), said
 
-    asyncio.run(asyncio.wait_for(scene(), 30))
+    asyncio.run(asyncio.wait_for(scene(), 2 * LIMIT_S))
 
 
 def unread_bytes(line: socket.socket) -> int:

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from tests.guard_desk import Desk, boot_ms, is_alive, wait_until
+from tests.guard_desk import LIMIT_S, Desk, boot_ms, is_alive, wait_until
 from tests.test_guard import ALL, OWN, OpenDesk, open_desk  # noqa: F401
 
 WORDS = '{"release": true}\n'
@@ -69,9 +69,9 @@ def test_G5_a_killed_agent_has_its_lease_released_when_the_tree_is_gone(
     assert pipe.holders(desk.processes()) == [desk.guard_pid], "nobody but the guard can say it"
     assert pipe.said(0.05) is None
     desk.signal(signal.SIGKILL, desk.agent_pid)
-    assert pipe.said(5) == WORDS
+    assert pipe.said(LIMIT_S) == WORDS
     assert desk.commands() == []
-    assert pipe.said(5) == "", "once, and then it is gone"
+    assert pipe.said(LIMIT_S) == "", "once, and then it is gone"
     wait_until(lambda: not is_alive(desk.guard_pid))
 
 
@@ -85,7 +85,7 @@ def test_G5_without_a_dead_agent_nothing_is_said(open_desk: OpenDesk, pipe: Pipe
     desk.hear("exited")
     desk.hear("gone")
     desk.say("bye")
-    assert pipe.said(5) == ""
+    assert pipe.said(LIMIT_S) == ""
     assert is_alive(desk.agent_pid)
 
 
@@ -98,7 +98,7 @@ def test_G4_the_right_comes_with_the_first_start_or_not_at_all(open_desk: OpenDe
     pipe.hand(desk)
     desk.start("exit=0,20", run=2, words=WORDS)
     pipe.given()
-    assert pipe.said(5) == ""
+    assert pipe.said(LIMIT_S) == ""
     desk.hear("exited")
     desk.hear("gone")
     desk.signal(signal.SIGKILL, desk.agent_pid)
@@ -111,6 +111,6 @@ def test_G4_a_refused_start_gives_no_right(open_desk: OpenDesk, pipe: Pipe) -> N
     desk.order(s_ms=boot_ms() - 60_000, words=WORDS)
     pipe.given()
     assert desk.hear("failed")["why"] == "the hold has already run out"
-    assert pipe.said(5) == ""
+    assert pipe.said(LIMIT_S) == ""
     desk.signal(signal.SIGKILL, desk.agent_pid)
     wait_until(lambda: not is_alive(desk.guard_pid))

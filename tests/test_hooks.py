@@ -36,12 +36,12 @@ class Told:
         self.sentences.append((well, text))
 
     async def until(self, check: Callable[[], object]) -> None:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(40):
             while not check():
                 await asyncio.sleep(0.003)
 
 
-def until(check: Callable[[], object], within_s: float = 15) -> None:
+def until(check: Callable[[], object], within_s: float = 40) -> None:
     last = time.monotonic() + within_s
     while not check():
         assert time.monotonic() < last
@@ -73,7 +73,7 @@ def test_kinds_do_not_wait_for_each_other(tmp_path: Path) -> None:
         await told.until(lambda: told.sentences == [(True, "the hook lost ended with code 0")])
         began = time.monotonic()
         await told.hooks.close()
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 60
         assert told.sentences[-1] == (False, "the hook started is killed: the agent ends")
 
     asyncio.run(play())
@@ -81,17 +81,17 @@ def test_kinds_do_not_wait_for_each_other(tmp_path: Path) -> None:
 
 def test_a_hook_that_hangs_is_killed_with_what_it_started_and_one_that_fails_is_said(tmp_path: Path) -> None:
     async def play() -> None:
-        told = Told(tmp_path, 'sleep 300 & echo $! > pid; [ "$FAIL" ] && exit 3; wait', limit_ms=200)
+        told = Told(tmp_path, 'sleep 300 & echo $! > pid; [ "$FAIL" ] && exit 3; wait', limit_ms=1_500)
         told.hooks.happened("lost", {})
         await told.until(lambda: told.sentences)
-        assert told.sentences == [(False, "the hook lost was killed: it did not end within 200 ms")]
+        assert told.sentences == [(False, "the hook lost was killed: it did not end within 1,500 ms")]
         pid = int((tmp_path / "pid").read_text())
         await told.until(lambda: not alive(pid))
         told.hooks.happened("lost", {"FAIL": "yes"})
         await told.until(lambda: len(told.sentences) == 2)
         assert told.sentences[-1] == (False, "the hook lost ended with code 3")
         os.kill(int((tmp_path / "pid").read_text()), 9)  # what a hook leaves behind on purpose is its own
-        missing = Hooks({"lost": ("no-such-command",)}, 100, str(tmp_path), told._say)
+        missing = Hooks({"lost": ("no-such-command",)}, 5_000, str(tmp_path), told._say)
         missing.happened("lost", {})
         await told.until(lambda: len(told.sentences) == 3)
         why = "the hook lost ended with code 126: no-such-command: no such program, or it may not be run"
@@ -133,7 +133,7 @@ def test_a_node_tells_its_hooks_and_does_not_wait_for_them(say: Say, tmp_path: P
     node.until(say, lambda s: s["term"] > ran["term"] and s["duty"]["state"] == "running", "the next term")
     began = time.monotonic()
     assert node.end() == 0
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 50
     wrote = [line.split() for line in (tmp_path / "told").read_text().splitlines()]
     me, term, token = ran["node"], str(ran["term"]), str(ran["token"])
     first = [line[:-1] for line in wrote if line[-1] == token]

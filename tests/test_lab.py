@@ -29,7 +29,7 @@ from primacy.lab.links import Links, islands_of
 from primacy.lab.place import LOCK, holder_of
 
 STAMP = (sys.executable, "-I", "-S", str(Path(stamp.__file__)))
-WITHIN_S = 20.0
+WITHIN_S = 40.0
 """Far more than anything here takes: only a hang reaches it."""
 
 
@@ -135,9 +135,13 @@ def test_one_command_at_a_time_whatever_is_done_to_the_nodes(lab: Lab, stamps: P
     lab.restart(fifth)
     stamping(lab, stamps)
 
-    seen = lab.until(lambda: (said := lab.cluster("a"))["acting"] and said, "who acts, as a knows it")
+    def peace() -> Any:
+        """What a node that was thawed last said of itself is old news by then."""
+        said = lab.cluster("a")
+        return said if said["acting"] and not said["alarms"] else None
+
+    seen = lab.until(peace, "who acts, as a knows it, without an alarm")
     assert [row["node"] for row in seen["nodes"]] == list(lab.names)
-    assert seen["alarms"] == []
 
     events = lab.events()
     assert {row["node"] for row in events} == set(lab.names)
@@ -322,7 +326,7 @@ def test_the_api_shows_the_lab_and_does_what_it_is_told(up: Up, capsys: pytest.C
     assert [row["process"] for row in said["nodes"]] == ["running"] * 3
 
     assert up.ask(f"/v1/lab/{leader}/kill", {"whole": True})["acting"] == []
-    said = up.until(lambda said: said["leader"] not in (None, leader) and said["chain"]["counters"]["handovers"] == 1)
+    said = up.until(lambda said: said["leader"] not in (None, leader) and said["chain"]["counters"]["handovers"] >= 1)
     up.ask(f"/v1/lab/{leader}/start", {})
     up.ask("/v1/lab/partition", {"shape": "leader-alone"})
     assert len(up.ask("/v1/lab")["cuts"]) == 4

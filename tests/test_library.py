@@ -494,16 +494,26 @@ def test_many_elections_share_a_keeper(place: Place) -> None:
     run(body)
 
 
-def test_a_store_that_is_away_is_waited_for(place: Place) -> None:
+def test_a_store_that_is_away_is_waited_for_and_told_of_twice(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """When it begins, and when it ends, however often it is tried."""
+
     async def body() -> None:
         place.table.up = False
         async with place.election() as election:
             waiting = asyncio.create_task(election.acquire())
             await until(lambda: "the store to answer" in election.standing.waits_for)
+            assert "primacy check" not in election.standing.waits_for, "there is no file that it could check"
+            asked = election._keeper.store.counts.failed
+            await until(lambda: election._keeper.store.counts.failed > asked + 3)
             place.table.up = True
             assert await waiting is not None
 
-    run(body)
+    with caplog.at_level(logging.INFO, logger="primacy"):
+        run(body)
+    told = [record.getMessage() for record in caplog.records if "the store" in record.getMessage()]
+    ends = next(number for number, line in enumerate(told) if "gets answers from the store again, after" in line)
+    (begins,) = told[:ends]
+    assert "gets no answer from the store: " in begins
 
 
 def test_closing_does_not_wait_for_ever_for_a_store_that_is_away(place: Place) -> None:
@@ -586,6 +596,11 @@ def test_an_election_that_is_not_entered_costs_nothing(place: Place) -> None:
     for _ in range(10):
         place.election()
     assert len(os.listdir("/proc/self/fd")) <= before, "fewer, if the garbage of an earlier test went just now"
+
+
+def test_an_election_shows_who_it_is_and_not_where(tmp_path: Path) -> None:
+    election = primacy.Election("reports", store=f"sqlite:///{tmp_path}/secret.db", node="a")
+    assert repr(election) == "<Election reports of node a: starting>"
 
 
 def test_nothing_is_left_behind(place: Place) -> None:

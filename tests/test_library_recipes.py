@@ -395,6 +395,7 @@ def test_sync_on_change_and_waiting_without_success(place: Place) -> None:
         held = next(first)
         assert second.acquire(100) is None
         wait_until(lambda: bool(seen) and seen[-1].leader == "a")
+        wait_until(lambda: repr(second).endswith(", led by a>"))
         assert second.acquire(5_000, unless_held=True) is None
         held.check()
 

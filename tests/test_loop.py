@@ -21,7 +21,7 @@ def play(request: pytest.FixtureRequest) -> Play:
 
     def run(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
         async def bounded() -> None:
-            await asyncio.wait_for(scene(), 10)
+            await asyncio.wait_for(scene(), 60)
 
         with asyncio.Runner(loop_factory=factory) as runner:
             runner.run(bounded())
@@ -162,4 +162,4 @@ def test_slack_waits_for_company_and_not_longer_than_it_may(pair: tuple[socket.s
         unwatch(loop, pair[0])
 
     with asyncio.Runner(loop_factory=QuickLoop) as runner:
-        runner.run(asyncio.wait_for(scene(), 10))
+        runner.run(asyncio.wait_for(scene(), 60))

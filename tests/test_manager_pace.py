@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.managed import Nodes
+from tests.managed import STEADY, Nodes, lived
 from tests.rank_harness import Cluster
-from tests.test_manager import STEADY, lived
 
 from primacy.election.bully import BullyStrategy
 from primacy.election.inputs import Paced

@@ -23,7 +23,7 @@ from tests.ports import free_ports
 from primacy.control.client import ask, find
 from primacy.errors import NotReached
 
-WITHIN_S = 40.0
+WITHIN_S = 90.0
 PROOF = os.environ.get("PRIMACY_SIZE") == "proof"
 FILES = Path(__file__).parent / "files"
 
@@ -160,7 +160,7 @@ def test_a_leader_that_is_killed_is_replaced_and_follows_when_it_is_back(tmp_pat
         new = made.leads(lambda found: found != old)
         made.nodes[old].start()
         made.leads(lambda _: True)
-        until(lambda: made.nodes[old].ask("/v1/state")["leader"], f"{old} knows a leader", WITHIN_S)
+        until(lambda: (made.nodes[old].ask() or {}).get("leader"), f"{old} knows a leader", WITHIN_S)
         assert new in made.up
 
 

@@ -1,6 +1,6 @@
 """Twenty real nodes that start and join at once: one leader for all, and words in proportion to the nodes per join.
 
-A machine of two cores needs a minute of processor time for twenty interpreters, and nobody answers in time meanwhile.
+Twenty interpreters need a quarter of a minute of processor time to start, and nobody answers in time meanwhile.
 Before nodes slowed down together (`http_pace.py`) and gathered their news, this never ended there: each took the others
 for dead, led, and announced it, and its events, to all.
 """

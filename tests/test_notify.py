@@ -15,7 +15,8 @@ import pytest
 
 from primacy.agent.notify import Notifier
 
-WITHIN_S = 20.0
+WITHIN_S = 40.0
+BEATS = 20
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -50,16 +51,19 @@ def test_a_node_tells_systemd_what_it_does_and_the_command_cannot(systemd: Syste
     script = "env | grep -c 'NOTIFY\\|WATCHDOG' > env; exec sleep 300"
     call = [sys.executable, "-m", "primacy.cli.main", "run", "--state-dir", str(tmp_path / "s"), "--stop-ms", "120000"]
     told = {**os.environ, "NOTIFY_SOCKET": systemd.address, "WATCHDOG_USEC": "100000"}
+    began = time.monotonic()
     with (tmp_path / "err").open("wb") as err:
         process = subprocess.Popen([*call, "--", "sh", "-c", script], env=told, stderr=err, cwd=tmp_path)
     try:
         heard = systemd.until("STATUS=leads term 1; the command runs, process ")
         assert heard.index("READY=1") < len(heard) - 1
-        beats = time.monotonic()
-        for _ in range(4):
-            systemd.until("WATCHDOG=1")
-        assert time.monotonic() - beats >= 3 * 0.05 * 0.5  # at half the interval, not in a burst
-        assert (tmp_path / "env").read_text() == "0\n"
+        beats = heard.count("WATCHDOG=1")
+        while beats < BEATS:
+            beats += systemd.until("WATCHDOG=1").count("WATCHDOG=1")
+        assert time.monotonic() - began >= (beats - 1) * 0.05 * 0.5  # at half the interval, not in a burst
+        while (tmp_path / "env").read_text() != "0\n":
+            assert time.monotonic() - began < WITHIN_S, (tmp_path / "env").read_text()
+            time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
         assert "EXTEND_TIMEOUT_USEC=130000000" in systemd.until("STOPPING=1")
         assert process.wait(WITHIN_S) == 0
@@ -83,7 +87,7 @@ def test_one_that_waits_for_its_turn_is_ready_and_says_for_whom(systemd: Systemd
             processes.append(second)
             heard = systemd.until("STATUS=waits for ")
             assert "READY=1" in heard
-            assert str(first.pid) in heard[-1]
+            assert [line for line in heard if line.startswith("STATUS=waits for ") and str(first.pid) in line]
             first.terminate()
             systemd.until("STATUS=leads term ")
         finally:

@@ -135,14 +135,20 @@ def children(pid: int) -> list[int]:
 
 @beside_a_canary(100)
 def test_the_command_runs_within_a_second_at_the_first_start_and_at_every_other(start: Start) -> None:
-    """The best of three, for other tests share the processors; the median on a quiet machine is about 0.3 s."""
-    took_s, tokens = [], []
+    """The best of three, for other tests share the processors; the median on a quiet machine is about 0.3 s.
+
+    Where an interpreter alone takes long to start, so may we.
+    """
+    took_s, tokens, bare_s = [], [], []
     for _ in range(3):
+        began = time.monotonic()
+        subprocess.run([sys.executable, "-c", "import asyncio"], check=True)
+        bare_s.append(time.monotonic() - began)
         agent = start("--restart", "never", "--", "sh", "-c", TELL)
         tokens.append(agent.lines()[0].split()[0])
         took_s.append(time.monotonic() - agent.began)
         assert agent.ends() == 0
-    assert min(took_s) < 1.0, took_s
+    assert min(took_s) < max(1.0, 10 * min(bare_s)), (took_s, bare_s)
     assert sorted(tokens) == tokens
     assert len(set(tokens)) == 3
 
@@ -176,7 +182,7 @@ def test_the_command_has_no_descriptors_but_the_three(start: Start) -> None:
 
 
 def test_the_lease_file_follows_the_renewals_and_goes_with_the_work(start: Start) -> None:
-    agent = start("--profile", "lab", "--", "sh", "-c", "echo $PRIMACY_LEASE_FILE; exec sleep 60")
+    agent = start("--", "sh", "-c", "echo $PRIMACY_LEASE_FILE; exec sleep 60")
     path = Path(agent.lines()[0])
     first = json.loads(path.read_text())
     assert {"election", "node", "term", "token", "run"} < first.keys()
@@ -187,7 +193,7 @@ def test_the_lease_file_follows_the_renewals_and_goes_with_the_work(start: Start
         "a renewal",
     )
     assert later["token"] == first["token"]
-    assert abs(later["valid_until_unix_ms"] / 1_000 - time.time()) < 5
+    assert abs(later["valid_until_unix_ms"] / 1_000 - time.time()) < WITHIN_S
     agent.signal(signal.SIGTERM)
     agent.ends()
     assert not path.exists()
@@ -310,18 +316,18 @@ def test_nothing_is_left_of_the_agents_own_processes(start: Start) -> None:
 
 
 def test_an_agent_killed_takes_the_command_along_and_the_next_one_starts_at_once(start: Start) -> None:
-    first = start("--", "sh", "-c", TELL + "setsid sleep 60 & wait")
+    first = start("--profile", "wan", "--", "sh", "-c", TELL + "setsid sleep 60 & wait")
     token = int(first.lines()[0].split()[0])
     pid = first.pid()
     tree = [pid, *children(pid)]
     first.process.kill()
     first.process.wait()
-    second = start("--", "sh", "-c", TELL + "exec sleep 60")
+    second = start("--profile", "wan", "--", "sh", "-c", TELL + "exec sleep 60")
     told = second.lines()[0].split()
     took_s = time.monotonic() - second.began
     assert not any(alive(each) for each in tree)
     assert (int(told[0]), told[1]) == (token + 1, "1")
-    assert took_s < 3.0  # a hold of this profile: it was not waited for
+    assert took_s < PROFILES["wan"].hold_ms / 1_000, "it was not waited for"
     second.signal(signal.SIGTERM)
     assert second.ends() == 0
 
@@ -346,17 +352,20 @@ def guard_of(agent: Running, pid: int) -> int:
     return pid
 
 
-def test_an_agent_stopped_longer_than_the_hold_loses_the_command_and_leads_anew(start: Start) -> None:
-    agent = start("--profile", "lab", "--", "sh", "-c", TELL + "exec sleep 60")
-    token = int(agent.lines()[0].split()[0])
+def test_an_agent_stopped_longer_than_the_hold_loses_the_command_and_leads_anew(start: Start, tmp_path: Path) -> None:
+    stamps = str(tmp_path / "stamps")
+    stamp.make_file(stamps)
+    agent = start("--profile", "fast", "--", interpreter(), "-I", "-S", stamp.__file__, stamps)
+    first = agent.until(lambda: stamp.read(stamps), "the command")[0]
     pid = agent.pid()
     agent.signal(signal.SIGSTOP)
-    stopped = time.monotonic()
+    stopped_ns = stamp.now_ns()
     agent.until(lambda: not alive(pid), "the end of the command")
-    assert time.monotonic() - stopped < 0.5
+    ended_ns = max(one.last_ns for one in stamp.read(stamps))
+    assert ended_ns - stopped_ns <= PROFILES["fast"].hold_ms * 10**6
     agent.signal(signal.SIGCONT)
-    told = agent.lines(2)[1].split()
-    assert (int(told[0]) > token, told[1]) == (True, "1")
+    second = agent.until(lambda: stamp.read(stamps)[1:], "the command again")[0]
+    assert (second.token > first.token, second.run) == (True, 1)
     agent.said("lost its majority and stops its work")
     agent.signal(signal.SIGTERM)
     assert agent.ends() == 0
@@ -392,7 +401,7 @@ def test_another_profile_is_no_other_list_and_costs_no_wait(start: Start) -> Non
     for profile in ("lab", "lan", "wan"):
         agent = start("--profile", profile, "--restart", "never", "--", "true")
         assert agent.ends() == 0
-        assert time.monotonic() - agent.began < 3.0
+    assert time.monotonic() - agent.began < PROFILES["wan"].promise_ms / 1_000
 
 
 def test_a_torn_ballot_is_never_a_fresh_start(start: Start, tmp_path: Path) -> None:
@@ -436,9 +445,9 @@ def test_no_two_runs_overlap_whatever_is_killed_or_stopped(start: Start, tmp_pat
     def next_run(agent: Running, before: int) -> None:
         agent.until(lambda: len(runs()) > before, f"run {before + 1}")
 
-    agent = start("--profile", "fast", "--", *command_)
+    agent = start("--", *command_)
     next_run(agent, 0)
-    second = start("--profile", "fast", "--", *command_)
+    second = start("--", *command_)
     second.said("waits for process")
     agent.process.kill()  # the agent
     next_run(second, 1)

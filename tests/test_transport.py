@@ -54,7 +54,12 @@ from primacy.transport.seal import (
 from primacy.transport.short import Lost, Shorthand, mark_of
 from primacy.transport.udp import GREETING_S, Address, UdpTransport
 
+LIMIT_S = 60.0
+"""For whatever must come; a name that nobody knows takes long where no name server answers."""
 SECRET, OTHER = b"0123456789abcdefghijklmnopqrstuv", b"vutsrqponmlkjihgfedcba9876543210"
+CHANCES = 10
+"""So many times may be long because of the machine: a sweep of garbage, a stall that counts as work. What is slow in
+itself is so more often among thousands."""
 BIG = 2**62 - 1
 ORIGIN = Origin("node-of-twenty-chars", BIG, BIG, "f" * 32, 2**52)
 RELEASE = Release(ORIGIN, BIG, "another-of-twenty-ch")
@@ -123,7 +128,7 @@ def test_a_field_of_another_kind_is_no_message(value: Any) -> None:
 def test_A08_garbage_is_never_read_and_never_raises() -> None:
     chance = random.Random(8)
     whole = [packed(message) for message in EVERY]
-    slowest_s = 0.0
+    took_s = []
     for turn in range(4_000):
         if turn % 2:
             data = chance.randbytes(chance.randrange(0, 600))
@@ -134,10 +139,10 @@ def test_A08_garbage_is_never_read_and_never_raises() -> None:
             data = bytes(parts[: chance.randrange(len(parts) + 1)])
         began_s = time.thread_time()
         unpacked("b", data)
-        slowest_s = max(slowest_s, time.thread_time() - began_s)
+        took_s.append(time.thread_time() - began_s)
     for data in (b"", b"\x91" * 100_000, b"\xdd\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\xa1\xff", b"\x95\x03"):
         assert unpacked("b", data) is None
-    assert slowest_s < 0.1
+    assert sorted(took_s)[-CHANCES] < 0.1
 
 
 # --- seals ------------------------------------------------------------------------------------------------------------
@@ -294,7 +299,7 @@ class Pair:
         return self.ends[node]
 
     async def until(self, check: Callable[[], Any]) -> None:
-        last_s = time.monotonic() + 5
+        last_s = time.monotonic() + LIMIT_S
         while not check() and time.monotonic() < last_s:
             self.net.deliver()
             await asyncio.sleep(0.001)

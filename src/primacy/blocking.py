@@ -79,6 +79,9 @@ class Election:
         self._vain = self._candidacy.standing
         """How it stood when somebody gave up waiting."""
 
+    def __repr__(self) -> str:
+        return repr(self._candidacy)
+
     def __enter__(self) -> Self:
         if self._opened:
             raise UsageError(f"election {self.name} was entered before; make a new Election for a new block")

@@ -42,6 +42,7 @@ from primacy.election.inputs import (
     WorkStarted,
 )
 from primacy.election.lease import LeaseOptions, LeaseStrategy
+from primacy.election.lease_view import ADDRESS
 from primacy.election.messages import Release
 from primacy.election.model import Kind, Leadership, Member, Membership, Role, Seat
 from primacy.election.store import StoreRequest, node_of
@@ -56,7 +57,7 @@ log = logging.getLogger("primacy")
 LEVELS = {Level.DEBUG: logging.DEBUG, Level.INFO: logging.INFO, Level.WARN: logging.WARNING, Level.ERROR: logging.ERROR}
 QUIET = (Code.PAUSED, Code.STOPPING, Code.FOLLOWS, Code.LEASE_TAKEN, Code.NEW_NAME)
 """Said otherwise here, or not worth a line of the user's log."""
-PASSING = ("its own work", "the store to prove")
+PASSING = ("its own work", "the store to prove", "the first look")
 """What a node waits for in the moment after a body's end, before its row is released."""
 NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:@-]{0,119}")
 NODE_CHARS_MAX = 100
@@ -160,6 +161,12 @@ class Candidacy:
         """The row as the newest answer showed it: holder, token, seq, released."""
         self._closing = False
         self._limit: asyncio.TimerHandle | None = None
+
+    def __repr__(self) -> str:
+        """What both faces show of themselves; the store's address, which may hold a password, is no part of it."""
+        standing = self.standing
+        led = f", led by {standing.leader}" if standing.leader else ""
+        return f"<Election {self.name} of node {self.node}: {standing.role}{led}>"
 
     # --- from the user's side, in any thread --------------------------------------------------------------------------
 
@@ -315,7 +322,7 @@ class Candidacy:
     def _stepped(self) -> None:
         now_ms = self.keeper.clock.now_ms()
         view = self._machine.view(now_ms)
-        waits_for = view.waits_for if self._wanted else ""
+        waits_for = view.waits_for.removesuffix(ADDRESS) if self._wanted else ""
         standing = Standing(view.role, view.leader, view.token or (view.term if view.leader else 0), waits_for)
         if standing[:3] != self.standing[:3]:
             self.standing = standing
@@ -326,10 +333,13 @@ class Candidacy:
         self._leave_if_done()
 
     def _say_why(self, waits_for: str) -> None:
-        """One line while it waits: for whom, and how long at most. Another one only for another reason."""
+        """One line while it waits: for whom, and how long at most. Another one only for another reason.
+
+        What a store says, in brackets, may be another thing at each try, and the event has told the first of them.
+        """
         if not waits_for or waits_for.startswith(PASSING) or self._machine.role in (Role.LEADER, Role.STARTING):
             return
-        gist = re.sub(r"\d+", "", waits_for)
+        gist = re.sub(r"\d+|\(.*\)", "", waits_for)
         if gist != self._said:
             self._said = gist
             log.info("%s: %s waits for %s", self.name, self.node, waits_for)

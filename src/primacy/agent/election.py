@@ -86,6 +86,9 @@ class Election:
         self._turned = asyncio.Event()
         """Set whenever something changed that a waiting caller may want to know."""
 
+    def __repr__(self) -> str:
+        return repr(self._candidacy)
+
     # --- the block ----------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:

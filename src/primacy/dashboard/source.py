@@ -127,7 +127,8 @@ class Source:
             return
         self._hurry.clear()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._hurry.wait(), IDLE_LOOK_S)
+            async with asyncio.timeout(IDLE_LOOK_S):  # `wait_for` may take an end in the same moment for the hurry
+                await self._hurry.wait()
 
     # --- what was read ------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,9 @@ from primacy.election.store import Renew, Take, heir_of, node_of
 if TYPE_CHECKING:
     from primacy.election.lease import LeaseStrategy
 
+ADDRESS = "; `primacy check` shows its address"
+"""The next command, where there is a file to be checked."""
+
 
 def view_of(node: LeaseStrategy, now_ms: int) -> View:
     """A look that changes nothing."""
@@ -76,7 +79,7 @@ def waits_for(node: LeaseStrategy, now_ms: int) -> str:
     if node._unsaved:
         return f"its disk: the largest token cannot be saved ({node._unsaved}); it tries again at each look"
     if node._failures:
-        return f"the store to answer ({node._failure}); `primacy check` shows its address"
+        return f"the store to answer ({node._failure}){ADDRESS}"
     return waits_for_row(node, now_ms)
 
 

@@ -10,3 +10,20 @@ Nothing else is (U1).
 
 All raise `StaleToken`. Tokens of different elections must not meet at one mark: each election has its own name there.
 """
+
+from types import ModuleType
+
+_MODULES = ("file", "http", "sql")
+
+
+def __getattr__(name: str) -> ModuleType:
+    """The three, when they are first asked for: nobody needs all of them."""
+    from importlib import import_module  # noqa: PLC0415 -- nothing is loaded before it is needed
+
+    if name not in _MODULES:
+        raise AttributeError(f"module 'primacy.fence' has no attribute {name!r}; there are {', '.join(_MODULES)}")
+    return import_module(f"primacy.fence.{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_MODULES])

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -69,12 +70,21 @@ def judge(mark: Mark, text: str | None) -> Verdict:
     return Verdict(int(text))
 
 
-class TokenGate:
-    """ASGI middleware. `safe`: methods that pass without a token; websockets never do."""
+def mark_of(mark: Mark | str | os.PathLike[str]) -> Mark:
+    """Told where the gate is made, and not to the first who sends a request."""
+    if isinstance(mark, Mark):
+        return mark
+    if isinstance(mark, str | os.PathLike) and os.fspath(mark):
+        return Mark(mark)
+    raise UsageError(f"a gate needs a Mark, or the file that it is kept in, not {mark!r:.40}")
 
-    def __init__(self, app: AsgiApp, *, mark: Mark, safe: Iterable[str] = SAFE) -> None:
+
+class TokenGate:
+    """ASGI middleware. `mark`: or its file. `safe`: methods that pass without a token; websockets never do."""
+
+    def __init__(self, app: AsgiApp, *, mark: Mark | str | os.PathLike[str], safe: Iterable[str] = SAFE) -> None:
         self.app = app
-        self.mark = mark
+        self.mark = mark_of(mark)
         self.safe = tuple(safe)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -104,11 +114,11 @@ class TokenGate:
 
 
 class WsgiTokenGate:
-    """WSGI middleware."""
+    """WSGI middleware; the same."""
 
-    def __init__(self, app: WsgiApp, *, mark: Mark, safe: Iterable[str] = SAFE) -> None:
+    def __init__(self, app: WsgiApp, *, mark: Mark | str | os.PathLike[str], safe: Iterable[str] = SAFE) -> None:
         self.app = app
-        self.mark = mark
+        self.mark = mark_of(mark)
         self.safe = tuple(safe)
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:

@@ -100,7 +100,6 @@ class Universe:
         self.partitions = partitions(setting.names, self.stored)
         self.ledgers: list[Ledger] = []
         self._ledger_ids: dict[Ledger, int] = {}
-        self._judged: dict[Any, tuple[int, str]] = {}
         nodes = tuple(self.numbers.node(Node(i, DOWN, 0, setting.first_ballot())) for i in self.world.everybody)
         store_number = self.numbers.store(store) if store is not None else DOWN
         first = State(0, nodes, (), (), (), 0, self._ledger_number(Ledger()), store_number)

@@ -268,13 +268,6 @@ class World:
 
         return resume
 
-    def resume_agent(self, node: Node) -> None:
-        """Whatever stops this node's agent and guards ends now."""
-        node.stopped = 0
-        self._drain(node)
-        for guard in tuple(node.guards):
-            guard.freeze(False)
-
     def _drain(self, node: Node) -> None:
         waiting, node.inbox = node.inbox, []
         for given in waiting:

@@ -258,20 +258,21 @@ class StoreThread:
         answers = self._performed([r for _, r in batch.values()], lambda: self._clock.now_ms() < until_ms)
         now_ms = self._clock.now_ms()
         self._count(len(batch), sum(not answer.ok for answer in answers), now_ms - began_ms)
+        is_well = all(answer.ok for answer in answers)
+        if not is_well:
+            with self._lock:
+                for port in self._ports:
+                    port.told = None  # on a connection that may be gone; before anybody hears of that, and looks
         for (port, (number, _)), answer in zip(batch.items(), answers, strict=True):
             port.looked_ms = now_ms if answer.ok else NEVER_MS
             if port in self._ports:
                 self._call(port.deliver, StoreAnswered(number, answer))
-        if self._news_fd >= 0 and all(answer.ok for answer in answers):
+        if self._news_fd >= 0 and is_well:
             self._hear_news()  # what came along with an answer wakes nobody
         looked = any(isinstance(request, Look) and port.news is not None for port, (_, request) in batch.items())
-        if not all(answer.ok for answer in answers):
-            with self._lock:
-                for port in self._ports:
-                    port.told = None  # on a connection that may be gone
         if looked and isinstance(self.store, Notifies) and any(answer.ok for answer in answers):
             self._listen(self.store)
-        elif not all(answer.ok for answer in answers):
+        elif not is_well:
             self._news_fd = -1  # it may have gone with the connection, and its number to somebody else
 
     def _performed(self, requests: list[StoreRequest], in_time: Callable[[], bool]) -> list[StoreAnswer]:
@@ -298,8 +299,11 @@ class StoreThread:
         counts.trip_max_ms = max(counts.trip_max_ms, trip_ms)
 
     def _listen(self, store: Notifies) -> None:
+        before = self._news_fd
         try:
             self._news_fd = store.listen()
+            if before < 0 <= self._news_fd:
+                self._hear_news()  # what came while it began to listen wakes nobody, either
         except PrimacyError as error:
             self._news_fd = -1
             self._say(f"no news from the store, so releases are noticed at the next look: {error}")
