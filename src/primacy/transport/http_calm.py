@@ -105,6 +105,8 @@ class Calming:
         self._recent: deque[float] = deque(maxlen=BURST)
         self._not_before_s = 0.0
         self._other_until_s = 0.0
+        self._bender = ""
+        """Another of ours that ended a storm last: if it goes down, it may have been in the middle of it."""
         self._let_go = asyncio.Event()
         self._echoes: dict[tuple[str, str], deque[float]] = {}
         self._held = 0
@@ -124,6 +126,7 @@ class Calming:
         if not owner or owner in self._first_version or manager.peer(owner).was_down:
             return False
         self._other_until_s = asyncio.get_running_loop().time() + OTHER_S
+        self._bender = owner
         self._release()
         return True
 
@@ -174,7 +177,9 @@ class Calming:
         """A node is down. What goes round about this one passed the others of ours; if that was the last, nobody."""
         peers = self.manager.peer
         others = [peers(other.node) for other in self.manager.roll.others]
-        if peers(node).boot and not any(peer.boot and not peer.was_down for peer in others):
+        is_last = peers(node).boot and not any(peer.boot and not peer.was_down for peer in others)
+        if is_last or node == self._bender:
+            self._bender = ""
             self.soon()
 
     async def _wait(self, span_s: float) -> None:
