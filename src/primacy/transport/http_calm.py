@@ -47,6 +47,8 @@ AGAIN_S = 3.0
 """Before this node does it again."""
 OTHER_S = 1.0
 """After a word of another of ours that does it: no teller waits meanwhile."""
+WATCH_S = 2.0
+"""After the first word of another of ours that ends a storm it is looked whether it lives."""
 TURN_S = 0.3
 """Up to so long it waits before, so that of several of ours one does it."""
 STORM_S = 10.0
@@ -106,7 +108,8 @@ class Calming:
         self._not_before_s = 0.0
         self._other_until_s = 0.0
         self._bender = ""
-        """Another of ours that ended a storm last: if it goes down, it may have been in the middle of it."""
+        """Another of ours that ends a storm: if it goes down, it may have been in the middle of it."""
+        self._must = False
         self._let_go = asyncio.Event()
         self._echoes: dict[tuple[str, str], deque[float]] = {}
         self._held = 0
@@ -126,7 +129,9 @@ class Calming:
         if not owner or owner in self._first_version or manager.peer(owner).was_down:
             return False
         self._other_until_s = asyncio.get_running_loop().time() + OTHER_S
-        self._bender = owner
+        if not self._bender:
+            self._bender = owner
+            manager.spawn(self._watch(owner))
         self._release()
         return True
 
@@ -177,9 +182,20 @@ class Calming:
         """A node is down. What goes round about this one passed the others of ours; if that was the last, nobody."""
         peers = self.manager.peer
         others = [peers(other.node) for other in self.manager.roll.others]
-        is_last = peers(node).boot and not any(peer.boot and not peer.was_down for peer in others)
-        if is_last or node == self._bender:
-            self._bender = ""
+        if peers(node).boot and not any(peer.boot and not peer.was_down for peer in others):
+            self._must = True
+            self.soon()
+
+    async def _watch(self, bender: str) -> None:
+        """What another of ours has begun and cannot end any more is ended by this node."""
+        manager = self.manager
+        await asyncio.sleep(WATCH_S)
+        self._bender = ""
+        found = await manager.calls.call(
+            "GET", manager.roll.addr(bender), "/heartbeat", None, manager.header(), PROBE_S
+        )
+        if isinstance(found, Silent):
+            self._must = True
             self.soon()
 
     async def _wait(self, span_s: float) -> None:
@@ -210,15 +226,18 @@ class Calming:
 
     def _over(self, _: asyncio.Task[None]) -> None:
         self._task = None
+        if self._must:
+            self.soon()
 
     async def _in_turn(self) -> None:
         now_s = asyncio.get_running_loop().time()
         await asyncio.sleep(max(0.0, self._not_before_s - now_s) + TURN_S * self._random.random())
-        if asyncio.get_running_loop().time() >= self._other_until_s:
+        if self._must or asyncio.get_running_loop().time() >= self._other_until_s:
             await self._calm()
 
     async def _calm(self) -> None:
         """Does nothing where nobody, or nobody else, is of the first version."""
+        self._must = False
         nodes = await self._storming()
         self._not_before_s = asyncio.get_running_loop().time() + AGAIN_S
         if len(nodes) < 2 or self._too_many():
