@@ -12,6 +12,8 @@ from primacy.transport.http_roll import entries_in
 
 QUICK = {"profile": "fast"}
 HERE = "here:1"
+PATIENT = 0.5
+"""Of a double's pace: one that stands still for a third of a second is not given up, whoever leads."""
 
 
 # --- the two lists of words, without a socket -------------------------------------------------------------------------
@@ -104,7 +106,7 @@ def test_one_node_of_ours_ends_the_storm_about_its_own_join(doubles: int) -> Non
         await nodes.kill(await nodes.one_leader())
         assert await nodes.one_leader()
 
-    played(scene)
+    played(scene, PATIENT)
 
 
 @pytest.mark.parametrize("doubles", [2, 3])
@@ -118,7 +120,7 @@ def test_two_of_ours_that_join_real_nodes_at_once_do_not_disturb_each_other(doub
         await nodes.calmed()
         assert await nodes.one_leader()
 
-    played(scene)
+    played(scene, PATIENT)
 
 
 def test_one_of_ours_that_is_killed_in_the_middle_mends_the_lists_when_it_is_back() -> None:
