@@ -9,6 +9,7 @@ from tests.mixed import Mixed, played
 
 from primacy.transport.http_calm import Word, bent, mended
 from primacy.transport.http_roll import entries_in
+from primacy.transport.http_wire import encoded
 
 QUICK = {"profile": "fast"}
 HERE = "here:1"
@@ -117,6 +118,26 @@ def test_two_of_ours_that_join_real_nodes_at_once_do_not_disturb_each_other(doub
             await nodes.double(name, "a")
         await nodes.start("b", ["a"], election=QUICK)
         await nodes.start("d", ["a"], election=QUICK)
+        await nodes.calmed()
+        assert await nodes.one_leader()
+
+    played(scene, PATIENT)
+
+
+def test_a_word_about_the_last_one_of_ours_that_comes_late_is_ended_too() -> None:
+    """It was under way to one that died, and goes round between two real ones, neither of which tells it to us."""
+
+    async def scene(nodes: Mixed) -> None:
+        last = await nodes.start("d", election=QUICK)
+        await nodes.start("b", ["d"], election=QUICK)
+        for name in "ac":
+            await nodes.double(name, "d")
+        await nodes.calmed()
+        await nodes.kill("b")
+        await nodes.until(lambda: last.manager.counters.get("storms_calmed", 0) >= 1, "d alone puts the lists right")
+        await nodes.calmed()
+        late = {"id": "d", "addr": f"127.0.0.1:{nodes.port('d')}"}
+        await last.manager.calls.call("POST", nodes.doubles["a"].addr, "/join", encoded(late), last.manager.header(), 5)
         await nodes.calmed()
         assert await nodes.one_leader()
 

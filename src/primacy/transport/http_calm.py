@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from primacy.transport.http import HttpTransport
     from primacy.transport.http_roll import Entry
 
-PROBE_S = 2.0
+PROBE_S = 5.0
+"""Two nodes that tell each other of joins as fast as they can answer late."""
 TOLD_S = 5.0
 """For one answer: nodes in a storm are slow."""
 QUIET_S = 0.25
@@ -47,6 +48,9 @@ AGAIN_S = 3.0
 """Before this node does it again."""
 OTHER_S = 1.0
 """After a word of another of ours that does it: no teller waits meanwhile."""
+ALONE_S = (2.0, 8.0, 35.0)
+"""After the last other one of ours went down the lists are put right again, so often: a word about this node that was
+under way to a dead one comes back when that call ends, after half a minute at most, and nobody would tell us of it."""
 WATCH_S = 2.0
 """After the first word of another of ours that ends a storm it is looked whether it lives."""
 TURN_S = 0.3
@@ -110,6 +114,8 @@ class Calming:
         self._bender = ""
         """Another of ours that ends a storm: if it goes down, it may have been in the middle of it."""
         self._must = False
+        self._pauses: list[float] = []
+        """Before each time that it is done again without being asked."""
         self._let_go = asyncio.Event()
         self._echoes: dict[tuple[str, str], deque[float]] = {}
         self._held = 0
@@ -180,11 +186,22 @@ class Calming:
 
     def lost(self, node: str) -> None:
         """A node is down. What goes round about this one passed the others of ours; if that was the last, nobody."""
-        peers = self.manager.peer
-        others = [peers(other.node) for other in self.manager.roll.others]
-        if peers(node).boot and not any(peer.boot and not peer.was_down for peer in others):
+        if self.manager.peer(node).boot and self._is_alone():
+            self._pauses = list(ALONE_S)
             self._must = True
             self.soon()
+
+    def _is_alone(self) -> bool:
+        """No other one of ours is known to live."""
+        others = [self.manager.peer(other.node) for other in self.manager.roll.others]
+        return not any(peer.boot and not peer.was_down for peer in others)
+
+    def _once_more(self) -> None:
+        if self._is_alone():
+            self._must = True
+            self.soon()
+        else:
+            self._pauses.clear()
 
     async def _watch(self, bender: str) -> None:
         """What another of ours has begun and cannot end any more is ended by this node."""
@@ -228,6 +245,8 @@ class Calming:
         self._task = None
         if self._must:
             self.soon()
+        elif self._pauses and not self.manager.closed:
+            asyncio.get_running_loop().call_later(self._pauses.pop(0), self._once_more)
 
     async def _in_turn(self) -> None:
         now_s = asyncio.get_running_loop().time()
@@ -238,9 +257,12 @@ class Calming:
     async def _calm(self) -> None:
         """Does nothing where nobody, or nobody else, is of the first version."""
         self._must = False
-        nodes = await self._storming()
+        nodes, unsure = await self._storming()
         self._not_before_s = asyncio.get_running_loop().time() + AGAIN_S
-        if len(nodes) < 2 or self._too_many():
+        if self._too_many():
+            return
+        if len(nodes) < 2:
+            self._must = unsure  # the storm itself may keep them from answering, and perhaps nobody tells us of it
             return
         self._bent = True
         try:
@@ -270,11 +292,12 @@ class Calming:
         self._bent = False  # from here on tellers wait again: this word may go round
         await self._put_right(last)
 
-    async def _storming(self) -> list[tuple[str, str]]:
-        """The listed nodes of the first version, in id order."""
+    async def _storming(self) -> tuple[list[tuple[str, str]], bool]:
+        """The listed nodes of the first version, in id order. True: of two or more real ones, not all have said."""
         real = self._real()
-        await asyncio.gather(*map(self._prove, real))
-        return [(entry.node, entry.addr) for entry in real if self._first_version.get(entry.node) == entry.addr]
+        answered = await asyncio.gather(*map(self._prove, real))
+        proved = [(entry.node, entry.addr) for entry in real if self._first_version.get(entry.node) == entry.addr]
+        return proved, len(real) > 1 and not all(answered)
 
     def _real(self) -> list[Entry]:
         """Listed nodes that are not ours, or were not heard yet, as far as they are not known to be down."""
@@ -287,7 +310,8 @@ class Calming:
         """Only waiting helps then, and what was begun is put right at once."""
         return len(self._real()) > NODES_MOST
 
-    async def _prove(self, entry: Entry) -> None:
+    async def _prove(self, entry: Entry) -> bool:
+        """False: there was no answer."""
         manager = self.manager
         found = await manager.calls.call("GET", entry.addr, "/leader", None, manager.header(), PROBE_S)
         if isinstance(found, Answer):
@@ -296,6 +320,7 @@ class Calming:
                 self._first_version[entry.node] = entry.addr
         elif found.refused:
             self._first_version.pop(entry.node, None)
+        return isinstance(found, Answer) or found.refused
 
     async def _tell(self, word: Word) -> Answer | Silent:
         manager = self.manager
