@@ -144,6 +144,22 @@ def test_a_word_about_the_last_one_of_ours_that_comes_late_is_ended_too() -> Non
     played(scene, PATIENT)
 
 
+def test_two_real_nodes_that_came_to_lead_meanwhile_are_one_again() -> None:
+    async def scene(nodes: Mixed) -> None:
+        await nodes.double("z")
+        ours = await nodes.start("b", ["z"], election=QUICK)
+        await nodes.leads("z")
+        low = await nodes.double("a", "z")
+        await nodes.calmed()
+        assert await nodes.one_leader() == "z"
+        low.leader = "a"  # as if it had looked for z in vain, and told nobody
+        ours.manager.joining.calming.at_once()
+        await nodes.until(lambda: low.leader == "z", "the lower one is told who leads")
+        assert await nodes.one_leader() == "z"
+
+    played(scene, PATIENT)
+
+
 def test_one_of_ours_that_is_killed_in_the_middle_mends_the_lists_when_it_is_back() -> None:
     async def scene(nodes: Mixed) -> None:
         double = await nodes.double("a")

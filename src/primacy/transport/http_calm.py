@@ -11,8 +11,9 @@ may stay under way. It passes this node at every turn, and its teller is kept wa
 after the other and waits without a limit, so that it stands still there. The same slows down what is not ended yet.
 
 Meanwhile (about half a second) this node answers for them: it lives, and called to an election it begins one, which
-asks the true ones. Only nodes that prove to be of the first version are treated so: they alone answer an unknown path
-with 200 and nothing, and `/leader` is unknown to them. Later ones pass on what is new, and nothing else.
+asks the true ones. If two of them came to lead because they could not find each other, that is mended afterwards. Only
+nodes that prove to be of the first version are treated so: they alone answer an unknown path with 200 and nothing, and
+`/leader` is unknown to them. Later ones pass on what is new, and nothing else.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from primacy.transport.http_wire import Answer, Silent, join_body
+from primacy.transport.http_wire import PROBE, Answer, Silent, id_body, join_body
 
 if TYPE_CHECKING:
     from primacy.transport.http import HttpTransport
@@ -51,6 +52,9 @@ OTHER_S = 1.0
 ALONE_S = (2.0, 8.0, 35.0)
 """After the last other one of ours went down the lists are put right again, so often: a word about this node that was
 under way to a dead one comes back when that call ends, after half a minute at most, and nobody would tell us of it."""
+LED_S = (0.5, 2.5, 6.0)
+"""After the lists are true again it is asked, at these distances, who of them leads: what was announced before may
+still be under way."""
 WATCH_S = 2.0
 """After the first word of another of ours that ends a storm it is looked whether it lives."""
 TURN_S = 0.3
@@ -270,6 +274,7 @@ class Calming:
             await self._mend(nodes)
         finally:
             self._bent = False
+            self.manager.spawn(self._one_leads(nodes))
             self._not_before_s = asyncio.get_running_loop().time() + AGAIN_S
 
     async def _drain(self, nodes: list[tuple[str, str]]) -> None:
@@ -291,6 +296,24 @@ class Calming:
             await self._is_quiet(PAUSE_S, QUIET_S)
         self._bent = False  # from here on tellers wait again: this word may go round
         await self._put_right(last)
+
+    async def _one_leads(self, nodes: list[tuple[str, str]]) -> None:
+        """Two that could not find each other may both lead now, and neither would ever notice: the higher one is called
+        to an election, and says to all that it leads."""
+        for pause_s in LED_S:
+            await asyncio.sleep(pause_s)
+            claims = await asyncio.gather(*(self._claims(at) for _, at in nodes))
+            leading = [node for node, claimed in zip(nodes, claims, strict=True) if claimed]
+            if len(leading) > 1 and not self._bent:
+                await self._call(max(leading)[1], "/election", id_body(self.manager.node))
+
+    async def _claims(self, at: str) -> bool:
+        """Only who leads takes nodes off the list, also one that nobody has."""
+        found = await self._call(at, "/remove", id_body(PROBE))
+        return isinstance(found, Answer) and found.status == 200
+
+    async def _call(self, at: str, path: str, body: bytes) -> Answer | Silent:
+        return await self.manager.calls.call("POST", at, path, body, self.manager.header(), TOLD_S)
 
     async def _storming(self) -> tuple[list[tuple[str, str]], bool]:
         """The listed nodes of the first version, in id order. True: of two or more real ones, not all have said."""
@@ -323,11 +346,8 @@ class Calming:
         return isinstance(found, Answer) or found.refused
 
     async def _tell(self, word: Word) -> Answer | Silent:
-        manager = self.manager
-        manager.tally.count("sent/join")
-        return await manager.calls.call(
-            "POST", word.at, "/join", join_body(word.node, word.addr), manager.header(), TOLD_S
-        )
+        self.manager.tally.count("sent/join")
+        return await self._call(word.at, "/join", join_body(word.node, word.addr))
 
     async def _put_right(self, word: Word) -> None:
         """Again and again if it is silent; one that is down forgets all lists by itself."""
