@@ -46,6 +46,8 @@ class Double:
         self.heard: Counter[str] = Counter()
         self.slow_s = 0.0
         """How long it takes to answer a look."""
+        self.deaf = False
+        """Hears nobody, as one that is cut off."""
         self._dead = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._door: Door | None = None
@@ -96,7 +98,9 @@ class Double:
 
     # --- what it answers ---
 
-    async def _answer(self, request: Asked) -> Reply:
+    async def _answer(self, request: Asked) -> Reply | None:
+        if self.deaf:
+            return None
         path = request.path
         self.heard[path] += 1
         if path == "/heartbeat":
@@ -176,6 +180,11 @@ class Double:
         for at in others:
             with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
                 await self._call("POST", at, "/coordinator", f'{{"id":"{self.node}"}}', COORDINATOR_LIMIT_S)
+
+    async def ask(self, method: str, at: str, path: str, body: Any = None) -> int:
+        """For a test that asks in its name."""
+        status, _ = await self._call(method, at, path, body, 30.0)
+        return status
 
     async def _call(self, method: str, at: str, path: str, body: Any, limit_s: float | None) -> tuple[int, bytes]:
         assert self._session is not None

@@ -7,6 +7,8 @@ from itertools import islice, permutations
 import pytest
 from tests.mixed import Mixed, played
 
+from primacy.election.inputs import Pause
+from primacy.transport import http_calm
 from primacy.transport.http_calm import Word, bent, mended
 from primacy.transport.http_roll import entries_in
 from primacy.transport.http_wire import encoded
@@ -144,6 +146,25 @@ def test_a_word_about_the_last_one_of_ours_that_comes_late_is_ended_too() -> Non
     played(scene, PATIENT)
 
 
+@pytest.mark.parametrize("doubles", [2, 3])
+def test_one_that_joined_by_another_of_ours_ends_the_storm_about_it_when_that_one_has_gone(doubles: int) -> None:
+    """A real node leads, so that it looks at nobody else and does not notice: it must not count on the other one."""
+
+    async def scene(nodes: Mixed) -> None:
+        await nodes.double("z")
+        for name in "ac"[: doubles - 1]:
+            await nodes.double(name, "z")
+        await nodes.start("b", ["z"])
+        await nodes.calmed()
+        await nodes.start("d", ["b"])
+        await nodes.until(nodes.lists_are_true, "d is known to all")
+        await nodes.kill("b")
+        await nodes.calmed()
+        assert await nodes.one_leader() == "z"
+
+    played(scene, pace=1.0)
+
+
 def test_two_real_nodes_that_came_to_lead_meanwhile_are_one_again() -> None:
     async def scene(nodes: Mixed) -> None:
         await nodes.double("z")
@@ -191,3 +212,171 @@ def test_a_real_node_that_looks_at_one_of_ours_which_does_not_lead_is_told_who_d
         assert await nodes.one_leader() == "z"
 
     played(scene)
+
+
+# --- in the middle of it ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lists stay bent for a second and more, so that something can happen meanwhile."""
+    monkeypatch.setattr(http_calm, "QUIET_S", 1.0)
+    monkeypatch.setattr(http_calm, "DRAIN_S", 3.0)
+
+
+async def until_bent(nodes: Mixed, by: str) -> None:
+    """z leads, a follows it, and one of ours that joined them gives its own address out for both."""
+    own = f"127.0.0.1:{nodes.port(by)}"
+    a, z = nodes.doubles["a"], nodes.doubles["z"]
+    await nodes.until(lambda: a.peers.get("z") == own == z.peers.get("a"), "they are looked for at our address")
+
+
+async def a_follows_z(nodes: Mixed) -> None:
+    await nodes.double("z")
+    await nodes.double("a", "z")
+
+
+@pytest.mark.usefixtures("slowly")
+def test_one_that_cannot_lead_answers_for_those_that_are_looked_for_there() -> None:
+    """Else each of them would take the others for dead, and lead."""
+
+    async def scene(nodes: Mixed) -> None:
+        await a_follows_z(nodes)
+        ours = await nodes.start("b", ["z"])
+        ours.driver.give(Pause())
+        await until_bent(nodes, "b")
+        a, at = nodes.doubles["a"], f"127.0.0.1:{nodes.port('b')}"
+        assert await a.ask("GET", at, "/heartbeat") == 200
+        assert await a.ask("POST", at, "/election", {"id": "a"}) == 200
+        await nodes.calmed()
+        assert await a.ask("GET", at, "/heartbeat") == 503
+        assert await a.ask("POST", at, "/election", {"id": "a"}) == 503
+        assert await nodes.one_leader("a", "b", "z") == "z"
+
+    played(scene, pace=1.0)
+
+
+@pytest.mark.usefixtures("slowly")
+def test_one_that_is_stopped_puts_the_lists_right_first() -> None:
+    async def scene(nodes: Mixed) -> None:
+        await a_follows_z(nodes)
+        ours = await nodes.start("b", ["z"])
+        await until_bent(nodes, "b")
+        await ours.shutdown()
+        del nodes.up["b"]
+        await nodes.until(nodes.lists_are_true, "a and z know where the other one is")
+
+    played(scene, pace=1.0)
+
+
+@pytest.mark.usefixtures("slowly")
+def test_another_of_ours_that_joins_does_not_believe_the_address() -> None:
+    async def scene(nodes: Mixed) -> None:
+        await a_follows_z(nodes)
+        await nodes.start("b", ["z"])
+        await until_bent(nodes, "b")
+        wrong, true = (f"127.0.0.1:{nodes.port(name)}" for name in "bz")
+        roll = (await nodes.start("d", ["a"])).manager.roll
+
+        def knows_z() -> bool:
+            assert roll.addr("z") != wrong
+            return roll.addr("z") == true
+
+        await nodes.until(knows_z, "d knows where z is")
+        await nodes.calmed()
+        assert knows_z()
+        assert await nodes.one_leader() == "z"
+
+    played(scene, pace=1.0)
+
+
+def test_an_address_is_not_believed_if_another_of_ours_answers_there() -> None:
+    """Also one that is not known yet: real nodes tell one after the other, and may tell what is bent first."""
+
+    async def scene(nodes: Mixed) -> None:
+        roll = (await nodes.start("b")).manager.roll
+        await nodes.leads("b")
+        teller = await nodes.double("c", "b")
+        await nodes.start("d")
+        b, c, d, free = (f"127.0.0.1:{nodes.port(name)}" for name in ("b", "c", "d", "free"))
+        assert await teller.ask("POST", b, "/join", {"id": "c", "addr": d}) == 200
+        assert await teller.ask("POST", b, "/join", {"id": "x", "addr": d}) == 200
+        assert (roll.addr("c"), roll.addr("x")) == (c, "")
+        assert await teller.ask("POST", b, "/join", {"id": "d", "addr": d}) == 200
+        assert await teller.ask("POST", b, "/join", {"id": "c", "addr": free}) == 200
+        assert (roll.addr("c"), roll.addr("d")) == (free, d)
+
+    played(scene)
+
+
+@pytest.mark.usefixtures("slowly")
+def test_what_is_joined_in_the_middle_is_ended_afterwards() -> None:
+    async def scene(nodes: Mixed) -> None:
+        await a_follows_z(nodes)
+        ours = await nodes.start("b", ["z"])
+        await until_bent(nodes, "b")
+        await ours.join(nodes.doubles["a"].addr)
+        await nodes.until(lambda: ours.manager.counters["storms_calmed"] > 1, "it is done once more")
+        await nodes.calmed()
+
+    played(scene, PATIENT)
+
+
+@pytest.mark.usefixtures("slowly")
+def test_lists_are_put_right_when_nodes_that_were_cut_off_are_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_calm, "TOLD_S", 0.5)
+    monkeypatch.setattr(http_calm, "OWED_S", 0.5)
+
+    async def scene(nodes: Mixed) -> None:
+        await a_follows_z(nodes)
+        ours = await nodes.start("b", ["z"])
+        await until_bent(nodes, "b")
+        for each in nodes.doubles.values():
+            each.deaf = True
+        await nodes.until(lambda: not ours.manager.joining.calming.stands_in, "b has given it up")
+        assert not nodes.lists_are_true()
+        for each in nodes.doubles.values():
+            each.deaf = False
+        await nodes.calmed()
+
+    played(scene, PATIENT)
+
+
+def test_a_real_node_that_missed_who_leads_meanwhile_is_told() -> None:
+    async def scene(nodes: Mixed) -> None:
+        await a_follows_z(nodes)
+        await nodes.double("c", "z")
+        ours = await nodes.start("b", ["z"])
+        await nodes.calmed()
+        assert await nodes.one_leader() == "z"
+        nodes.doubles["a"].leader = "c"  # as if z had announced itself while its list was bent
+        ours.manager.joining.calming.at_once()
+        await nodes.until(lambda: nodes.doubles["a"].leader == "z", "a is told who leads")
+
+    played(scene, pace=1.0)
+
+
+def test_five_of_ours_that_never_spoke_to_each_other_end_the_storm_of_two() -> None:
+    """They follow a real node, so that none of them looks at another; they must not be taken for real ones."""
+
+    async def scene(nodes: Mixed) -> None:
+        await a_follows_z(nodes)
+        for name in "bcdef":
+            await nodes.start(name, ["a"])
+        await nodes.calmed()
+        assert await nodes.one_leader() == "z"
+
+    played(scene, pace=1.0)
+
+
+@pytest.mark.usefixtures("slowly")
+def test_one_that_is_killed_in_the_middle_and_remembers_nothing_says_what_to_do() -> None:
+    async def scene(nodes: Mixed) -> None:
+        await a_follows_z(nodes)
+        await nodes.start("b", ["z"])
+        await until_bent(nodes, "b")
+        await nodes.kill("b")
+        await nodes.start("b", ["z"])
+        await nodes.until(lambda: any("restart node a" in line for line in nodes.said), "it says so")
+
+    played(scene, PATIENT)

@@ -248,6 +248,7 @@ class HttpTransport:
 
     async def settle(self) -> None:
         """The calls that are under way end, within a limit: the next leader is told to stand. Looks tell nobody."""
+        self.joining.is_ending = True
         if self._flush is not None:
             self._flush.cancel()
             self._flush_words(last=True)

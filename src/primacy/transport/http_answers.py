@@ -162,6 +162,8 @@ class Answers:
     def _heartbeat(self, said: Said) -> Reply:
         manager = self.manager
         answer = manager.ask_machine(said.node, Heartbeat(_origin(said.node, said), said.number("n")))
+        if not said.is_ours and manager.joining.calming.stands_in:
+            return Reply(200)
         if not isinstance(answer, Alive):
             return Reply(503)
         leader = answer.leader or ""
@@ -180,7 +182,8 @@ class Answers:
             return Reply(503)
         sender = sender if is_id(sender) else ""
         answer = manager.ask_machine(sender, Election(_origin(sender, said), said.number("n")))
-        return Reply(200) if isinstance(answer, Okay) else Reply(503)
+        stands_in = not said.is_ours and manager.joining.calming.stands_in
+        return Reply(200) if stands_in or isinstance(answer, Okay) else Reply(503)
 
     def _coordinator(self, asked: Asked, said: Said) -> Reply:
         manager = self.manager
@@ -242,7 +245,7 @@ class Answers:
         entry = self._entry(node, addr, said, is_told=is_told)
         if not manager.joining.may_join(entry, said):
             return BAD
-        if not said.is_ours and manager.joining.calming.is_bent(entry):
+        if not said.is_ours and await manager.joining.calming.is_bent(entry):
             await manager.joining.calming.heard_again(entry)
             return self._joined()
         known = manager.roll.entries.get(node)

@@ -11,9 +11,10 @@ may stay under way. It passes this node at every turn, and its teller is kept wa
 after the other and waits without a limit, so that it stands still there. The same slows down what is not ended yet.
 
 Meanwhile (about half a second) this node answers for them: it lives, and called to an election it begins one, which
-asks the true ones. If two of them came to lead because they could not find each other, that is mended afterwards. Only
-nodes that prove to be of the first version are treated so: they alone answer an unknown path with 200 and nothing, and
-`/leader` is unknown to them. Later ones pass on what is new, and nothing else.
+asks the true ones. If two of them came to lead because they could not find each other, or one missed who does, that is
+mended afterwards. Ours never believe such an address, whoever gave it out: they ask who answers there. Only nodes that
+prove to be of the first version are treated so: they alone answer an unknown path with 200 and nothing, and `/leader`
+is unknown to them. Later ones pass on what is new, and nothing else.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 PROBE_S = 5.0
 """Two nodes that tell each other of joins as fast as they can answer late."""
+THERE_S = 2.0
+"""For one of ours to say that it is there."""
 TOLD_S = 5.0
 """For one answer: nodes in a storm are slow."""
 QUIET_S = 0.25
@@ -44,7 +47,9 @@ DRAIN_S = 0.75
 ROUNDS_MAX = 12
 NODES_MOST = 3
 """With four of them, what is put right last goes on to three, which double it: only waiting helps there."""
-TRIES_MAX = 5
+TRIES_MAX = 2
+OWED_S = 10.0
+"""Between tries to put a list right whose node was silent: cut off in the middle, it would look here for ever."""
 AGAIN_S = 3.0
 """Before this node does it again."""
 OTHER_S = 1.0
@@ -55,8 +60,8 @@ under way to a dead one comes back when that call ends, after half a minute at m
 LED_S = (0.5, 2.5, 6.0)
 """After the lists are true again it is asked, at these distances, who of them leads: what was announced before may
 still be under way."""
-WATCH_S = 2.0
-"""After the first word of another of ours that ends a storm it is looked whether it lives."""
+WATCH_S = (2.0, 2.0, 4.0)
+"""After the first word of another of ours that ends a storm it is looked, at these distances, whether it lives."""
 TURN_S = 0.3
 """Up to so long it waits before, so that of several of ours one does it."""
 STORM_S = 10.0
@@ -109,39 +114,49 @@ class Calming:
         self._task: asyncio.Task[None] | None = None
         self._first_version: dict[str, str] = {}
         """Nodes that proved to be, and the address where they did."""
+        self.stands_in = False
+        """Real nodes look for each other here: they are told that it lives, whether this node can lead or not."""
         self._bent = False
+        self._owed: set[Word] = set()
+        """What is yet to be put right at nodes that were silent."""
         self._last_s = 0.0
         """When a join of somebody who is not ours was heard last."""
         self._recent: deque[float] = deque(maxlen=BURST)
         self._not_before_s = 0.0
         self._other_until_s = 0.0
-        self._bender = ""
-        """Another of ours that ends a storm: if it goes down, it may have been in the middle of it."""
+        self._benders: set[str] = set()
+        """Others of ours that end a storm: if one goes down, it may have been in the middle of it."""
         self._must = False
         self._pauses: list[float] = []
         """Before each time that it is done again without being asked."""
         self._let_go = asyncio.Event()
+        self._asking = asyncio.Lock()
         self._echoes: dict[tuple[str, str], deque[float]] = {}
         self._held = 0
 
     # --- what is heard ------------------------------------------------------------------------------------------------
 
-    def is_bent(self, entry: Entry) -> bool:
-        """A join from one who is not ours. True: the address is one that we gave out to end a storm, not to be kept."""
+    async def is_bent(self, entry: Entry) -> bool:
+        """A join from one who is not ours. True: the address was given out to end a storm, and is not to be kept."""
         manager = self.manager
         if entry.addr == manager.identity.addr:
             if not self._bent:  # a late word of what is long put right: it would go on for ever
                 self.soon()
             return True
-        if manager.roll.addr(entry.node) in ("", entry.addr):
+        known = manager.roll.addr(entry.node)
+        if known == entry.addr:
             return False
-        owner = next((other.node for other in manager.roll.others if other.addr == entry.addr), "")
+        owner = next((other.node for other in manager.roll.others if other.addr == entry.addr), "") if known else ""
         if not owner or owner in self._first_version or manager.peer(owner).was_down:
-            return False
+            async with self._asking:  # of many that say the same one is asked about, and the others then know
+                is_known = manager.roll.addr(entry.node) == entry.addr
+                owner = "" if is_known else await manager.joining.ours_at(entry.addr, THERE_S)
+            if owner in ("", entry.node):
+                return False
         self._other_until_s = asyncio.get_running_loop().time() + OTHER_S
-        if not self._bender:
-            self._bender = owner
-            manager.spawn(self._watch(owner))
+        if owner not in self._benders:
+            self._benders.add(owner)
+            manager.spawn(self._watch(owner, entry.addr))
         self._release()
         return True
 
@@ -207,17 +222,15 @@ class Calming:
         else:
             self._pauses.clear()
 
-    async def _watch(self, bender: str) -> None:
+    async def _watch(self, bender: str, addr: str) -> None:
         """What another of ours has begun and cannot end any more is ended by this node."""
-        manager = self.manager
-        await asyncio.sleep(WATCH_S)
-        self._bender = ""
-        found = await manager.calls.call(
-            "GET", manager.roll.addr(bender), "/heartbeat", None, manager.header(), PROBE_S
-        )
-        if isinstance(found, Silent):
-            self._must = True
-            self.soon()
+        for pause_s in WATCH_S:
+            await asyncio.sleep(pause_s)
+            if await self.manager.joining.ours_at(addr, PROBE_S) != bender:
+                self._must = True
+                self.soon()
+                break
+        self._benders.discard(bender)
 
     async def _wait(self, span_s: float) -> None:
         """Keeps a teller waiting; not while a storm is ended, for what waits now would begin it anew."""
@@ -236,7 +249,9 @@ class Calming:
         self._begin(self._in_turn)
 
     def at_once(self) -> None:
-        """This node itself was joined to real ones: it will not hear what they make of it."""
+        """This node itself was told of to real ones: it will not hear what they make of it."""
+        if self._task is not None:  # it may be past the point where it would end this, too
+            self._must = True
         self._begin(self._calm)
 
     def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -263,18 +278,19 @@ class Calming:
         self._must = False
         nodes, unsure = await self._storming()
         self._not_before_s = asyncio.get_running_loop().time() + AGAIN_S
-        if self._too_many():
+        if self._too_many() or self.manager.joining.is_ending:
             return
         if len(nodes) < 2:
             self._must = unsure  # the storm itself may keep them from answering, and perhaps nobody tells us of it
             return
-        self._bent = True
+        self._bent = self.stands_in = True
         try:
             await self._drain(nodes)
             await self._mend(nodes)
         finally:
-            self._bent = False
-            self.manager.spawn(self._one_leads(nodes))
+            self._bent = self.stands_in = False
+            if not (self.manager.closed or self.manager.joining.is_ending):
+                self.manager.spawn(self._one_leads(nodes))
             self._not_before_s = asyncio.get_running_loop().time() + AGAIN_S
 
     async def _drain(self, nodes: list[tuple[str, str]]) -> None:
@@ -299,13 +315,16 @@ class Calming:
 
     async def _one_leads(self, nodes: list[tuple[str, str]]) -> None:
         """Two that could not find each other may both lead now, and neither would ever notice: the higher one is called
-        to an election, and says to all that it leads."""
+        to an election, and says to all that it leads. One that could not be told who leads is told."""
+        manager = self.manager
         for pause_s in LED_S:
             await asyncio.sleep(pause_s)
             claims = await asyncio.gather(*(self._claims(at) for _, at in nodes))
             leading = [node for node, claimed in zip(nodes, claims, strict=True) if claimed]
             if len(leading) > 1 and not self._bent:
-                await self._call(max(leading)[1], "/election", id_body(self.manager.node))
+                await self._call(max(leading)[1], "/election", id_body(manager.node))
+            elif [node for node, _ in leading] == [manager.leader()]:
+                manager.sending.set_right(manager.leader())
 
     async def _claims(self, at: str) -> bool:
         """Only who leads takes nodes off the list, also one that nobody has."""
@@ -339,6 +358,8 @@ class Calming:
         found = await manager.calls.call("GET", entry.addr, "/leader", None, manager.header(), PROBE_S)
         if isinstance(found, Answer):
             self._first_version.pop(entry.node, None)
+            if found.said.node == entry.node:
+                manager.met(found.said)
             if found.status == 200 and not found.body and not found.said.is_ours:
                 self._first_version[entry.node] = entry.addr
         elif found.refused:
@@ -350,17 +371,31 @@ class Calming:
         return await self._call(word.at, "/join", join_body(word.node, word.addr))
 
     async def _put_right(self, word: Word) -> None:
-        """Again and again if it is silent; one that is down forgets all lists by itself."""
+        """One that is down forgets all lists by itself; one that is silent is told when it is heard again."""
         for _ in range(TRIES_MAX):
-            found = await self._tell(word)
-            if isinstance(found, Answer) or found.refused:
+            if await self._is_right(word):
                 return
+        if word not in self._owed:
+            self._owed.add(word)
+            self.manager.spawn(self._put_right_later(word))
+
+    async def _is_right(self, word: Word) -> bool:
+        found = await self._tell(word)
+        return isinstance(found, Answer) or found.refused
+
+    async def _put_right_later(self, word: Word) -> None:
+        """Until it is heard, or is not true any more."""
+        while {word.at, word.addr} <= {entry.addr for entry in self.manager.roll.others}:
+            await asyncio.sleep(OWED_S)
+            if await self._is_right(word):
+                break
+        self._owed.discard(word)
 
     async def _is_quiet(self, span_s: float, limit_s: float) -> bool:
-        """True once nothing was told for so long; False at the limit, and when this node ends."""
+        """True once nothing was told for so long; False at the limit. A node that ends does not wait for longer."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        while (now_s := loop.time()) < began_s + limit_s and not self.manager.joining.is_ending:
+        while (now_s := loop.time()) < began_s + (span_s if self.manager.joining.is_ending else limit_s):
             left_s = max(began_s, self._last_s) + span_s - now_s
             if left_s <= 0:
                 return True

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,6 +26,7 @@ from primacy.transport.http_wire import (
     Said,
     Silent,
     address_of,
+    dialled,
     id_body,
     is_id,
     join_body,
@@ -124,14 +125,16 @@ class Joining:
         To nodes of ours only: real ones that live remember it, and would pass the word on and on.
         """
         others = self.manager.roll.others
-        for entry, is_ours in zip(others, await asyncio.gather(*map(self._is_ours, others)), strict=True):
-            if is_ours and not await self._join_at(entry.addr):
+        names = await asyncio.gather(*(self.ours_at(entry.addr, ASK_S / 2) for entry in others))
+        for entry, name in zip(others, names, strict=True):
+            if name == entry.node and not await self._join_at(entry.addr):
                 return
 
-    async def _is_ours(self, entry: Entry) -> bool:
+    async def ours_at(self, addr: str, limit_s: float) -> str:
+        """Which node of ours answers there; empty if none does."""
         manager = self.manager
-        found = await manager.calls.call("GET", entry.addr, "/heartbeat", None, manager.header(entry.node), ASK_S / 2)
-        return isinstance(found, Answer) and found.said.node == entry.node
+        found = await manager.calls.call("GET", addr, "/heartbeat", None, manager.header(), limit_s)
+        return found.said.node if isinstance(found, Answer) else ""
 
     async def _keep_trying(self, targets: tuple[str, ...]) -> None:
         """Until each of those that the file names has been met: they may be of two clusters that are to be one."""
@@ -204,23 +207,44 @@ class Joining:
         if answer is None:
             busy = found.status == 503
             return "is in no cluster itself yet, or ends" if busy else f"answers {found.status}, and no list"
-        node = found.said.node
-        for name, said_addr in answer.peers.items():
-            dialled = addr.rpartition(":")[0].removeprefix("[").removesuffix("]")
-            good = address_of(said_addr, dialled if said_addr != addr else "")
-            if not is_id(name) or good in (None, manager.identity.addr):
-                continue
-            node = node or (name if good == addr else "")
-            if name != manager.node and name not in manager.roll:
-                manager.roll.take(Entry(name, good, manager.roll.next_stamp(name, HEARSAY)))
+        listed = dialled(answer.peers, addr)
+        node = found.said.node or next((name for name, good in listed.items() if good == addr), "")
+        await self._take_over(listed)
         self.is_outside = False
         manager.list_changed()
-        if not found.said.is_ours:
-            self.calming.at_once()
-        elif node:
+        if found.said.is_ours and node:
             await self._fetch(node)
+        if not found.said.is_ours or sum(not entry.started_ms for entry in manager.roll.others) > 1:
+            self.calming.at_once()  # ours say when they started: there are two real ones, which are told by now
         self._tell_who_leads(node, answer.leader)
         return ""
+
+    async def _take_over(self, listed: Mapping[str, str]) -> None:
+        """The list of the node that was joined, as far as it is news."""
+        manager, others = self.manager, []
+        for name, addr in listed.items():
+            if name == manager.node or name in manager.roll:
+                continue
+            owner = await self._owner(name, addr, listed)
+            if owner == name:
+                manager.roll.take(Entry(name, addr, manager.roll.next_stamp(name, HEARSAY)))
+            elif owner != manager.node:
+                others.append(owner)
+        for owner in dict.fromkeys(others):
+            await self._fetch(owner)
+
+    async def _owner(self, name: str, addr: str, listed: Mapping[str, str]) -> str:
+        """Who is at this address: another one of ours may have given its own out for a moment (`http_calm.py`), and
+        knows the true one. If it was this node, before a crash, and it remembers nothing, nobody does."""
+        manager = self.manager
+        if addr == manager.identity.addr:
+            manager.complain(
+                f"node {name} is looked for at {addr}, where node {manager.node} is, and where it is itself is not "
+                f"known here: restart node {name}, so that it joins again; or {name} was this node's id before"
+            )
+            return manager.node
+        is_shared = list(listed.values()).count(addr) > 1
+        return (await self.ours_at(addr, ASK_S) if is_shared else "") or name
 
     def _tell_who_leads(self, node: str, leader: str) -> None:
         """The answer to a join names the leader, which a look at the node would tell as well, later."""
@@ -295,11 +319,12 @@ class Joining:
         addr = known.addr
         manager.roll.take(entry)
         manager.list_changed()
-        for name in targets:
-            manager.spawn(self._tell_once(name, entry, addr if name == node else ""))
+        manager.spawn(self._tell_all(targets, entry, addr))
 
-    async def _tell_once(self, to: str, entry: Entry, addr: str) -> None:
-        await self._tell(to, entry, addr)
+    async def _tell_all(self, targets: list[str], entry: Entry, addr: str) -> None:
+        """At once; the node that it is about, too, at the address that is not listed any more. A word that is lost is
+        repeated when lists are compared."""
+        await asyncio.gather(*(self._tell(to, entry, addr if to == entry.node else "") for to in targets))
 
     async def _tell(self, to: str, entry: Entry, addr: str = "") -> bool:
         """One entry to one node, as seed 000 says it, with the rest of it in the header. True: nobody listens there."""

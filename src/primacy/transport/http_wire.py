@@ -111,6 +111,13 @@ def address_of(text: str, remote: str = "") -> str | None:
     return f"[{remote}]:{port}" if ":" in remote else f"{remote}:{port}"
 
 
+def dialled(peers: Mapping[str, str], at: str) -> dict[str, str]:
+    """What the node at this address says of others, as far as others can dial it."""
+    host = at.rpartition(":")[0].removeprefix("[").removesuffix("]")
+    found = {name: address_of(addr, host if addr != at else "") for name, addr in peers.items() if is_id(name)}
+    return {name: addr for name, addr in found.items() if addr is not None}
+
+
 def encoded(value: Mapping[str, Any]) -> bytes:
     """As Go writes it: sorted, without spaces, with the marks of HTML escaped."""
     text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
