@@ -368,7 +368,7 @@ def test_another_election_here_is_named(node: Node, say: Say) -> None:
     node.runs(say)
     said = say("status", "--election", "nightly", "--state-dir", node.state)
     assert said.code == 3
-    assert "there is one of main: primacy status --election main" in said.err
+    assert "there is one of cluster primacy, election main: primacy status --election main" in said.err
 
 
 def test_a_killed_node_is_not_reached_and_its_events_are_kept(say: Say, tmp_path: Path) -> None:
@@ -450,7 +450,10 @@ def test_status_says_who_was_never_heard_and_where_it_should_be() -> None:
     }
     text = "\n".join(status_lines(state))
     assert "node a waits for the first start of the cluster: primacy init, once, on one node" in text
-    assert "node c was never heard; it should be at h:3" in text
+    assert "node c was never heard; it should be at h:3: is it started there, and does the firewall let UDP" in text
+    beside = status_lines({**state, "beside": ["z"]})
+    assert "node z runs here, too, and is not in this list; primacy --node z status says how it stands" in beside
+    assert "does the firewall let TCP through?" in "\n".join(status_lines({**state, "strategy": "ring"}))
     assert "node b was never" not in text
     assert re.search(r"^b .* 41 ms ago$", text, re.MULTILINE)
     assert "node d: h:4 cannot be resolved yet" in text

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import pytest
 from tests.dashboard_feed import KEY, Feed, Served, served
 
+from primacy.control.client import Found
 from primacy.dashboard.access import COOKIE
 
 ORDER = {"X-Primacy": "1", "Content-Type": "application/json"}
@@ -167,6 +168,23 @@ def test_a_node_that_goes_and_comes_back_is_said_and_its_events_go_on(feed: Feed
 
     stream.until(both)
     stream.close()
+
+
+def test_a_node_that_is_started_later_is_read_and_may_be_the_last(feed: Feed) -> None:
+    """As with `node start`: the page is opened beside the first node, and that one is killed."""
+    later = Feed(list("abc")).start()
+    later.leader = "b"
+    found: dict[str, Any] = {"first": lambda: Found("127.0.0.1", feed.port, KEY)}
+    try:
+        with served(feed, nodes=(), more=lambda: found) as board:
+            stream = Stream(board)
+            stream.until(is_seen)
+            found["second"] = lambda: Found("127.0.0.1", later.port, KEY)
+            feed.stop()
+            stream.until(lambda frame: frame["parts"].get("job", {}).get("node") == "b")
+            stream.close()
+    finally:
+        later.close()
 
 
 def test_one_look_serves_all_browsers(feed: Feed, board: Served) -> None:

@@ -18,7 +18,8 @@ from tests.node_crowd import WITHIN_S, Node, NodeCrowd, node_crowd
 from tests.test_cli import Said, say  # noqa: F401
 
 from primacy.cli.call import Call
-from primacy.cli.dashboard import _nodes as dashboard_nodes
+from primacy.cli.dashboard import Here
+from primacy.cli.local import place as place_of
 
 Say = Callable[..., Said]
 
@@ -140,8 +141,8 @@ def test_a_leader_that_is_stopped_hands_over_in_order(crowd: NodeCrowd, say: Say
     table = say("cluster", "nodes", "--state-dir", root).out.splitlines()
     assert len(table) == 4
     assert [line.split()[:2] for line in table[1:]] == [[name, name.replace("-", ":")] for name in sorted(crowd.nodes)]
-    read, _ = dashboard_nodes(Call(), None, None, root, ())
-    assert len({where() for where in read}) == 3, "the dashboard reads all that run here"
+    read = Here(place_of(Call(), None, None, root)).nodes()
+    assert len({where() for where in read.values()}) == 3, "the dashboard reads all that run here"
     several = say("pause", "--state-dir", root)
     assert several.code == 2
     assert "several nodes run here: say primacy --node ID" in several.err
@@ -208,6 +209,8 @@ def test_a_node_waits_for_an_approval_in_manual_mode(tmp_path: Path, say: Say) -
         (["--algorithm", "raft"], "raft needs its list: --nodes"),
         (["--leader", "--join", "localhost:5001"], "--leader and --join exclude each other"),
         (["--leader", "--config", "f.yaml"], "--leader and --config f.yaml exclude each other"),
+        (["--port", "5002", "--config", "f.yaml"], "--port 5002 and --config f.yaml exclude each other"),
+        (["--cluster", "x", "--config", "f.yaml"], "--cluster x and --config f.yaml exclude each other"),
         (["--algorithm", "lease"], "needs a store: say --store URL"),
         (["--algorithm", "lease", "--store", "sqlite:///f", "--leader"], "--leader does not go with lease"),
         (["--algorithm", "raft", "--store", "sqlite:///f"], "--store goes with --algorithm lease, not with raft"),
@@ -219,7 +222,7 @@ def test_a_node_waits_for_an_approval_in_manual_mode(tmp_path: Path, say: Say) -
         (["--algorithm", "raft", "--nodes", "a b=localhost:5001"], "'a b' is no id of a node"),
         (
             ["--algorithm", "raft", "--nodes", "localhost:5001,10.0.0.2:5001"],
-            "10.0.0.2:5001 is not on this machine, and nodes of several need a secret",
+            "10.0.0.2:5001 is not on this machine alone, and nodes that others can reach need a secret",
         ),
         (["--leader", "--host", "a-host-with-a-very-long-name"], "an id is 1 to 20"),
         (["--rank", "id", "--algorithm", "raft", "--nodes", "localhost:5001"], "raft has no ranks"),
@@ -229,6 +232,7 @@ def test_a_node_waits_for_an_approval_in_manual_mode(tmp_path: Path, say: Say) -
             ["--nodes", "localhost:5001", "--rank", "started"],
             "election.rank = started: a node tells when",
         ),
+        (["--join", "localhost:5001"], "--join localhost:5001 is this node itself"),
         (["--leader", "--cluster", "a/b"], "--cluster 'a/b': a name has letters"),
     ],
 )
@@ -237,3 +241,11 @@ def test_what_makes_no_sense_is_refused_with_the_reason(say: Say, words: list[st
     assert said.code == 2, said.err
     assert reason in said.err
     assert said.out == ""
+
+
+def test_without_a_word_the_file_of_this_folder_counts(say: Say, tmp_path: Path) -> None:  # noqa: F811
+    """As with every other command."""
+    (tmp_path / "primacy.yaml").write_text("election: {strategy: lease}\n")
+    said = say("node", "start")
+    assert (said.code, "needs a store" in said.err) == (2, True), said.err
+    assert "is this the first node" in say("node", "start", "--port", "5001").err

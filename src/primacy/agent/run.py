@@ -13,9 +13,10 @@ import sys
 from primacy.agent.asked import Asked, take_turn
 from primacy.agent.life import Agent, Plan
 from primacy.agent.notify import Notifier
-from primacy.agent.state import open_state
+from primacy.agent.state import open_state, owner_of
 from primacy.errors import CannotHere, InUse
 from primacy.loop import QuickLoop
+from primacy.node.folder import Folder
 from primacy.node.lock import AgentLock
 from primacy.settings.schema import Settings
 
@@ -45,7 +46,7 @@ async def _live(plan: Plan, asked: Asked) -> int:
         notifier = Notifier(os.environ, os.getpid())
         ends.callback(notifier.close)
         if not plan.waits:
-            _refuse_second(lock, plan.settings)
+            _refuse_second(lock, folder, plan.settings)
         await take_turn(lock, plan.settings.election.name, plan.log, asked, notifier)
         if asked.exit_code is not None:
             return asked.exit_code
@@ -56,8 +57,15 @@ async def _live(plan: Plan, asked: Asked) -> int:
             await agent.close()
 
 
-def _refuse_second(lock: AgentLock, settings: Settings) -> None:
+def _refuse_second(lock: AgentLock, folder: Folder, settings: Settings) -> None:
     """Raises `InUse` if another agent has this folder. Ours alone from here on, if not."""
-    if not lock.take():
-        named = f" {settings.node}" if settings.node else ""
-        raise InUse(f"node{named} runs here already: {lock.holder()} has its folder; primacy node stop{named}")
+    if lock.take():
+        return
+    owner = owner_of(folder)
+    if owner and settings.node and owner != settings.node:
+        raise InUse(
+            f"node {owner} runs here: {lock.holder()} has the state folder {folder.where}, and node {settings.node} "
+            "needs one of its own: say --state-dir"
+        )
+    named = f" {settings.node}" if settings.node else ""
+    raise InUse(f"node{named} runs here already: {lock.holder()} has its folder; primacy node stop{named}")

@@ -49,10 +49,7 @@ def open_state(settings: Settings, environment: Mapping[str, str], uid: int) -> 
 
 def claim(folder: Folder, node: str) -> None:
     """Whose ballot this is. Under another id its promises would be given a second time (Q1)."""
-    try:
-        owner = folder.read(NODE, NODE_BYTES_MAX).decode("utf-8", "replace").strip()
-    except FileNotFoundError:
-        owner = ""
+    owner = owner_of(folder)
     if not owner:
         _keep(folder, NODE, f"{node}\n".encode())
     elif owner != node:
@@ -61,6 +58,14 @@ def claim(folder: Folder, node: str) -> None:
             "must not be forgotten. Start it with the id that it had, or give this one a folder of its own with "
             "--state-dir"
         )
+
+
+def owner_of(folder: Folder) -> str:
+    """The node that has claimed it; empty if none has."""
+    try:
+        return folder.read(NODE, NODE_BYTES_MAX).decode("utf-8", "replace").strip()
+    except FileNotFoundError:
+        return ""
 
 
 def is_paused(folder: Folder) -> bool:

@@ -20,6 +20,7 @@ from primacy.errors import CannotHere, InUse, UsageError
 if TYPE_CHECKING:
     import ssl
 
+    from primacy.cli.local import Place
     from primacy.control.client import Found
     from primacy.dashboard.server import DashboardPlan
     from primacy.dashboard.source import Where
@@ -59,6 +60,7 @@ def dashboard(
     config: str | None,
     election: str | None,
     state_dir: str | None,
+    cluster: str | None,
     addresses: tuple[str, ...],
     lab_folder: str | None,
     listen: str | None,
@@ -73,16 +75,13 @@ def dashboard(
     On loopback everybody of this machine may look; to change something, sign in with the control key or with the link
     that is printed here and works once. Ends with Ctrl-C, and the cluster does not notice.
     """
-    from primacy.dashboard.server import DashboardPlan
-
     host, port = _address(listen or LISTEN, "--listen")
     secure = _tls(tls_cert, tls_key)
     loopback = host in LOOPBACK
     if lab_folder is not None:
         plan = lab_plan(Path(lab_folder).absolute() if lab_folder else None)
     else:
-        nodes, key = _nodes(call, config, election, state_dir, addresses)
-        plan = DashboardPlan(nodes, key, desk_of=lambda _: next((at for node in nodes if (at := node())), None))
+        plan = _plan(call, config, election, state_dir, cluster, addresses)
     if not loopback and (secure is None or not plan.key):
         raise UsageError(
             f"--listen {listen}: off loopback everybody must sign in and nobody may listen in: it needs --tls-cert, "
@@ -182,30 +181,64 @@ def tunnel(port: int, environment: Mapping[str, str]) -> str:
     return f"from your own machine: ssh -L {port}:127.0.0.1:{port} {user}@{host}, then open the page there"
 
 
-def _nodes(
-    call: Call, config: str | None, election: str | None, state_dir: str | None, addresses: tuple[str, ...]
-) -> tuple[tuple[Where, ...], str]:
-    """Where the nodes are that are read, and the control key. A node that is named need not run yet.
+def _plan(
+    call: Call,
+    config: str | None,
+    election: str | None,
+    state_dir: str | None,
+    cluster: str | None,
+    addresses: tuple[str, ...],
+) -> DashboardPlan:
+    """Which nodes are read, and the control key. A node that is named by its address need not run yet.
 
-    Without a name all that run on this machine are read (`node start`): each may be in another part of the network.
+    Without a name all that run on this machine are read (`node start`), also those that are started later: each may be
+    in another part of the network, and any may be the last one.
     """
-    from primacy.cli.local import local, locals_here
+    from primacy.cli.local import local, place
     from primacy.control.client import Found
+    from primacy.dashboard.server import DashboardPlan
     from primacy.errors import NotReached
 
     named = addresses or ((call.at,) if call.at is not None else ())
     places = [_address(address, "--at") for address in named]
     try:
-        here = local(call._replace(at=named[0] if named else None), config, election, state_dir)
+        here = local(call._replace(at=named[0] if named else None), config, election, state_dir, cluster)
     except NotReached:
         if not named:
             raise
-        return tuple(_fixed(Found(*place, "")) for place in places), ""
-    if not named:
-        all_here = {} if call.node else locals_here(call, config, election, state_dir)
-        folders = dict.fromkeys((here.folder, *(one.folder for one in all_here.values())))
-        return tuple(_found_in(folder) for folder in folders), here.found.key
-    return tuple(_fixed(here.found._replace(host=host, port=port)) for host, port in places), here.found.key
+        return _of(tuple(_fixed(Found(*each, "")) for each in places), "")
+    if named:
+        return _of(tuple(_fixed(here.found._replace(host=host, port=port)) for host, port in places), here.found.key)
+    if call.node:
+        return _of((_found_in(here.folder),), here.found.key)
+    all_here = Here(place(call, config, election, state_dir, cluster))
+    return DashboardPlan((), here.found.key, desk_of=all_here.desk, more=all_here.nodes)
+
+
+def _of(nodes: tuple[Where, ...], key: str) -> DashboardPlan:
+    """Orders go to any of these, which passes them on."""
+    from primacy.dashboard.server import DashboardPlan
+
+    return DashboardPlan(nodes, key, desk_of=lambda _: next((at for node in nodes if (at := node())), None))
+
+
+class Here:
+    """The nodes of one election on this machine, as they come and go."""
+
+    def __init__(self, where: Place) -> None:
+        self.where = where
+
+    def nodes(self) -> dict[str, Where]:
+        """By their folders."""
+        from primacy.cli.local import locals_in
+
+        return {one.folder: _found_in(one.folder) for one in locals_in(self.where).values()}
+
+    def desk(self, node: str) -> Found | None:
+        from primacy.cli.local import locals_in
+
+        one = locals_in(self.where).get(node)
+        return one.found if one is not None else None
 
 
 def _found_in(folder: str) -> Where:

@@ -15,10 +15,13 @@ import click
 from primacy.cli.call import Call
 from primacy.control import ADDRESS_FILE
 from primacy.control.client import Found, ask, find
-from primacy.errors import NotReached, UsageError
+from primacy.errors import NotReached, PrimacyError, UsageError
 
 NODES = "nodes"
 """Below the state folder: a folder for each node of `node start` and of a file that joins, by its id."""
+
+PROBE_S = 1.0
+"""Of several that run here, one that says nothing for so long is frozen, or hangs: another one is asked."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,6 +32,8 @@ class Local(NamedTuple):
     folder: str
     election: str
     found: Found
+    beside: tuple[str, ...] = ()
+    """Other nodes of a cluster and an election of these names that run on this machine."""
 
     def get(self, path: str) -> Any:
         return ask(self.found, path)
@@ -43,6 +48,7 @@ def local_options(command: F) -> F:
     for option in (
         click.option("--state-dir", metavar="DIR", help="The state folder, as `primacy run` was told."),
         click.option("--election", metavar="NAME", help="Which election; default: main."),
+        click.option("--cluster", metavar="NAME", help="Which cluster; default: the file's, else primacy."),
         click.option("--config", metavar="FILE", help="The file that the node was started with."),
     ):
         command = option(command)
@@ -74,7 +80,7 @@ class Place(NamedTuple):
         return os.path.isfile(self.events_file)
 
     def nobody(self) -> NotReached:
-        return NotReached(_nobody(self.above, self.folder, self.election))
+        return NotReached(_nobody(self))
 
 
 def local(
@@ -87,9 +93,11 @@ def local(
     return _local(call, place(call, config, election, state_dir, cluster), exact=False)
 
 
-def this_node(call: Call, config: str | None, election: str | None, state_dir: str | None) -> Local:
+def this_node(
+    call: Call, config: str | None, election: str | None, state_dir: str | None, cluster: str | None = None
+) -> Local:
     """The same, for a command that is for this very node: if several run here, `--node` must say which."""
-    return _local(call, place(call, config, election, state_dir), exact=True)
+    return _local(call, place(call, config, election, state_dir, cluster), exact=True)
 
 
 def _local(call: Call, where: Place, *, exact: bool) -> Local:
@@ -104,16 +112,31 @@ def _local(call: Call, where: Place, *, exact: bool) -> Local:
         raise NotReached(f"node {wanted[:80]} does not run here; {', '.join(started)} does")
     if exact and len(started) > 1:
         raise UsageError(f"several nodes run here: say primacy --node ID ..., with one of {', '.join(started)}")
-    for one in started.values():
-        return one
-    raise where.nobody()
+    if not started:
+        raise where.nobody()
+    name = next(iter(started)) if len(started) == 1 else _answering(started)
+    return started[name]._replace(beside=tuple(each for each in started if each != name))
+
+
+def _answering(started: dict[str, Local]) -> str:
+    """One that answers: each knows how the cluster stands, unless it is frozen. If none does, the first says why."""
+    for name, one in started.items():
+        try:
+            ask(one.found, "/v1/state", within_s=PROBE_S)
+        except PrimacyError:
+            continue
+        return name
+    return next(iter(started))
 
 
 def locals_here(
     call: Call, config: str | None, election: str | None, state_dir: str | None, cluster: str | None = None
 ) -> dict[str, Local]:
     """All nodes of this election that run on this machine, by their ids."""
-    where = place(call, config, election, state_dir, cluster)
+    return locals_in(place(call, config, election, state_dir, cluster))
+
+
+def locals_in(where: Place) -> dict[str, Local]:
     found = find(where.folder)
     own = {_node_of(where.folder): Local(where.folder, where.election, found)} if found is not None else {}
     return {**own, **_started(where)}
@@ -173,8 +196,11 @@ def place(
 
     file = call.file(config)
     settings = load(file, call.node if file is not None else None)
-    if election is not None and not re.fullmatch(NAME_PATTERN, election):
-        raise UsageError(f"--election {election[:80]!r}: a name has letters, digits, dots, dashes or underscores")
+    for option, said in (("--election", election), ("--cluster", cluster)):
+        if said is not None and not re.fullmatch(NAME_PATTERN, said):
+            raise UsageError(
+                f"{option} {said[:80]!r}: a name has letters, digits, dots, dashes or underscores, at most 63"
+            )
     if state_dir is not None:
         settings = dataclasses.replace(settings, state_dir=os.path.abspath(state_dir))
     name = election or settings.election.name
@@ -183,13 +209,23 @@ def place(
     return Place(above, os.path.join(above, name), name, own)
 
 
-def _nobody(above: str, folder: str, name: str) -> str:
+def _nobody(where: Place) -> str:
     """Says where it was looked, and what to do next."""
-    try:
-        others = [each for each in sorted(os.listdir(above)) if each != name and find(os.path.join(above, each))]
-    except OSError:
-        others = []
-    said = f"no node of election {name} runs here (its folder would be {folder})"
-    if others:
-        return f"{said}; there is one of {', '.join(others)}: primacy status --election {others[0]}"
+    said = f"no node of election {where.election} runs here (its folder would be {where.folder})"
+    for cluster, election in _running(os.path.dirname(where.above)):
+        which = f" --cluster {cluster}" if cluster != os.path.basename(where.above) else ""
+        which += f" --election {election}" if election != where.election else ""
+        return f"{said}; there is one of cluster {cluster}, election {election}: primacy status{which}"
     return f"{said}; start one: primacy run -- CMD, or say --config or --state-dir as it was started"
+
+
+def _running(root: str) -> list[tuple[str, str]]:
+    """The clusters and elections of which a node runs here."""
+    above = [root, *(os.path.join(root, NODES, name) for name in _listed(os.path.join(root, NODES)))]
+    return [
+        (cluster, election)
+        for folder in above
+        for cluster in _listed(folder)
+        for election in _listed(os.path.join(folder, cluster))
+        if find(os.path.join(folder, cluster, election)) is not None
+    ]

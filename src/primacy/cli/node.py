@@ -12,9 +12,9 @@ import click
 
 from primacy.cli.call import Call, json_option, print_json
 from primacy.cli.lab import InOrder
-from primacy.cli.local import Local, local, locals_here, place
+from primacy.cli.local import Local, local, local_options, locals_here, place
 from primacy.cli.node_settings import HOST, PORT, Said, checked_name, settings_of
-from primacy.cli.status import status
+from primacy.cli.status import age, status, was
 from primacy.errors import CannotHere, NotReached, Refused, SettingsError, UsageError
 from primacy.settings.accepted import RANKS
 from primacy.settings.schema import Settings
@@ -112,7 +112,7 @@ def start(
         secret_file,
         state_dir,
     )
-    settings = settings_of(said, config or call.config)
+    settings = settings_of(said, call.file(config) if said.is_silent else config or call.config)
     _check(settings)
 
     from primacy.agent.assemble import refuse_node
@@ -141,13 +141,10 @@ node.add_command(status)
 
 
 @node.command()
+@local_options
 @click.argument("name", required=False, metavar="[NODE]")
 @click.option("--node-id", metavar="ID", help="The same as NODE.")
 @click.option("--all", "all_", is_flag=True, help="All nodes that run on this machine.")
-@click.option("--cluster", "cluster_", metavar="NAME", help="Of this cluster only; default: primacy.")
-@click.option("--election", metavar="NAME", help="Of this election only; default: main.")
-@click.option("--state-dir", metavar="DIR", help="The state folder, as `node start` was told.")
-@click.option("--config", metavar="FILE", help="The file that the node was started with.")
 @json_option
 @click.pass_obj
 def stop(
@@ -156,7 +153,7 @@ def stop(
     name: str | None,
     node_id: str | None,
     all_: bool,
-    cluster_: str | None,
+    cluster: str | None,
     election: str | None,
     state_dir: str | None,
     config: str | None,
@@ -166,9 +163,9 @@ def stop(
     wanted = name or node_id or call.node
     if all_ and wanted:
         raise UsageError(f"--all and {wanted} exclude each other")
-    found = locals_here(call, config, election, state_dir, checked_name("--cluster", cluster_))
+    found = locals_here(call, config, election, state_dir, cluster)
     if not wanted and not all_ and config is not None:
-        wanted = place(call, config, election, state_dir).node
+        wanted = place(call, config, election, state_dir, cluster).node
     if wanted:
         found = {each: one for each, one in found.items() if each == wanted}
     if not found:
@@ -217,34 +214,25 @@ cluster.add_command(status)
 
 
 @cluster.command()
-@click.option("--state-dir", metavar="DIR", help="The state folder, as the node was told.")
-@click.option("--election", metavar="NAME", help="Which election; default: main.")
-@click.option("--cluster", "cluster_", metavar="NAME", help="Which cluster; default: primacy.")
-@click.option("--config", metavar="FILE", help="The file that the node was started with.")
+@local_options
 @json_option
 @click.pass_obj
-def nodes(
-    call: Call,
-    *,
-    state_dir: str | None,
-    election: str | None,
-    cluster_: str | None,
-    config: str | None,
-    as_json: bool,
-) -> None:
+def nodes(call: Call, /, *, as_json: bool, **where: str | None) -> None:
     """The nodes of the cluster: where each is, what it is, and whom it follows."""
-    where = local(call, config, election, state_dir, checked_name("--cluster", cluster_))
-    whole = where.get("/v1/cluster")
+    whole = local(call, **where).get("/v1/cluster")
     keys = ("node", "addr", "kind", "role", "leader", "term", "heard_ms")
     rows = [{key: row[key] for key in keys} for row in whole["nodes"]]
     if as_json or call.json:
         print_json({"cluster": whole["cluster"], "seen_from": whole["seen_from"], "nodes": rows})
         return
-    click.echo("\n".join(_lines(rows)))
+    click.echo("\n".join(_lines(whole)))
 
 
-def _lines(rows: list[dict[str, Any]]) -> list[str]:
-    table = [("node", "address", "role", "follows")]
-    table += [(row["node"], row["addr"] or "-", row["role"] or "?", row["leader"] or "nobody") for row in rows]
+def _lines(whole: dict[str, Any]) -> list[str]:
+    table = [("node", "address", "role", "follows", "heard")]
+    for row in whole["nodes"]:
+        role = was(row, whole["acting"]) + row["role"] if row["role"] else "?"
+        heard = age(row, whole["seen_from"], "heard_ms")
+        table.append((row["node"], row["addr"] or "-", role, row["leader"] or "nobody", heard))
     widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]

@@ -61,6 +61,12 @@ class Said(NamedTuple):
     secret_file: str | None = None
     state_dir: str | None = None
 
+    @property
+    def is_silent(self) -> bool:
+        """Nothing that a file would say: then the one of the working folder counts, as with every command."""
+        words = (self.leader, self.join, self.nodes, self.strategy, self.store, self.host, self.port, self.cluster)
+        return not any(words)
+
 
 def settings_of(said: Said, file: str | None) -> Settings:
     """Raises `UsageError` with the reason for what makes no sense together."""
@@ -79,6 +85,13 @@ def _refuse(said: Said, file: str | None) -> None:
         )
     if file is not None and ways:
         raise UsageError(f"{ways[0]} and --config {file} exclude each other: the file says who belongs to the cluster")
+    if file is not None:
+        for word, value in (("host", said.host), ("port", said.port), ("cluster", said.cluster)):
+            if value is not None:
+                raise UsageError(
+                    f"--{word} {value} and --config {file} exclude each other: the file says where its nodes are; --id "
+                    "says which of them this is"
+                )
     strategy = _strategy(said)
     if strategy not in ("lease", "bully", "ring") and ways and ways[0] != "--nodes":
         why = "a majority needs" if strategy == "raft" else "a strategy of your own has"
@@ -170,6 +183,8 @@ def _without_file(said: Said) -> Settings:
         cluster |= {"first_start": "auto", "manager": {"nodes": {each: {"addr": at} for each, at in listed.items()}}}
     else:
         joined = [_address(each, "--join") for each in said.join]
+        if set(joined) == {own}:
+            raise UsageError(f"--join {own} is this node itself; say --leader, or the address of another node")
         cluster["manager"] = {"type": "join_server", "addr": own, "join": joined}
     if strategy in ("bully", "ring"):
         election["rank"] = said.rank or (RANK_OF_LIST if listed else RANK)
@@ -258,8 +273,8 @@ def _secret(said: Said, root: str, addresses: list[str]) -> str:
     far = [each for each in addresses if not LOOPBACK.fullmatch(each.rpartition(":")[0])]
     if far:
         raise UsageError(
-            f"{far[0]} is not on this machine, and nodes of several need a secret: primacy keygen makes one; copy it "
-            "to each and say --secret-file FILE"
+            f"{far[0]} is not on this machine alone, and nodes that others can reach need a secret: primacy keygen "
+            "makes one; copy it to each machine and say --secret-file FILE"
         )
     home = Folder(root)
     try:

@@ -32,6 +32,7 @@ def status(
     config: str | None,
     election: str | None,
     state_dir: str | None,
+    cluster: str | None,
     watch: bool,
     as_json: bool,
     verbose: bool,
@@ -39,7 +40,7 @@ def status(
     """Who leads, where the command runs and since when, and what a node waits for: all nodes, seen from this one."""
     as_json, verbose = as_json or call.json, verbose or bool(call.verbose)
     if not watch:
-        state = seen(local(call, config, election, state_dir))
+        state = seen(local(call, config, election, state_dir, cluster))
         if as_json:
             print_json(state)
         else:
@@ -47,7 +48,7 @@ def status(
         return
     while True:
         try:
-            state = seen(local(call, config, election, state_dir))
+            state = seen(local(call, config, election, state_dir, cluster))
             text = json.dumps(state, ensure_ascii=False) if as_json else "\n".join(lines(state, verbose=verbose))
         except NotReached as error:
             text = json.dumps({"error": str(error)}) if as_json else f"primacy: {error}"
@@ -62,7 +63,16 @@ def seen(node: Local) -> dict[str, Any]:
     whole = node.get("/v1/cluster")
     state = node.get("/v1/state")
     known = {name: whole[name] for name in ("acting", "alarms", "at", "at_most_one") if name in whole}
-    return {**state, "rows": whole["nodes"], **known}
+    return {**state, "rows": whole["nodes"], **known, "beside": _strangers(node.beside, whole)}
+
+
+def _strangers(beside: tuple[str, ...], whole: dict[str, Any]) -> list[str]:
+    """Nodes of this machine that are not of this list: two were told to begin, or one was not taken in yet.
+
+    A lease has no list: its nodes meet in the store.
+    """
+    listed = {row["node"] for row in whole["nodes"]}
+    return [name for name in beside if name not in listed and whole["strategy"] != "lease"]
 
 
 def lines(state: dict[str, Any], *, verbose: bool = False) -> list[str]:
@@ -78,7 +88,11 @@ def lines(state: dict[str, Any], *, verbose: bool = False) -> list[str]:
         said.append(f"token: {token}")
     if state.get("containment"):
         said.append(f"node {state['node']}: {state['containment']}")
-    said += [sentence for row in state["rows"] for sentence in sentences(row, state["node"])]
+    said += [sentence for row in state["rows"] for sentence in sentences(row, state)]
+    said += [
+        f"node {name} runs here, too, and is not in this list; primacy --node {name} status says how it stands"
+        for name in state.get("beside", ())
+    ]
     if not state["waits_for"] and not state["leader"]:
         said.append(f"node {state['node']} knows of no leader; primacy why says what happened")
     return said + (_more(state) if verbose else [])
@@ -86,6 +100,8 @@ def lines(state: dict[str, Any], *, verbose: bool = False) -> list[str]:
 
 CLAIMS = ("starting", "running", "stopping", "stuck")
 """Of a node that is no longer believed to act, these are the past."""
+BY_HTTP = ("bully", "ring")
+"""Nodes of these speak through the manager; all others by datagrams."""
 OF_WORK = ("command", "containment")
 """Columns that a cluster without a duty has nothing for."""
 HEAD = ("node", "role", "leader", "term", "command", "hold left", "containment", "health", "news")
@@ -107,9 +123,9 @@ def _row(row: dict[str, Any], state: dict[str, Any]) -> tuple[str, ...]:
     kind = "" if row["kind"] == "voter" else f" ({row['kind']})"
     if row["role"] is None:
         unknown = ["-"] * (len(HEAD) - 3)
-        return (row["node"], f"?{kind}", *unknown, _age(row, state["node"]))
+        return (row["node"], f"?{kind}", *unknown, age(row, state["node"]))
     hold = f"{row['hold_left_ms']:,} ms" if row["hold_left_ms"] else "-"
-    past = "was " if row["duty"]["state"] in CLAIMS and row["node"] not in state["acting"] else ""
+    past = was(row, state["acting"])
     return (
         row["node"],
         past + (row["role"] if row["role"] == row["kind"] else f"{row['role']}{kind}"),
@@ -119,14 +135,19 @@ def _row(row: dict[str, Any], state: dict[str, Any]) -> tuple[str, ...]:
         hold,
         row["duty"]["containment"] or "-",
         row["health"].partition(":")[0],
-        _age(row, state["node"]),
+        age(row, state["node"]),
     )
 
 
-def _age(row: dict[str, Any], here: str) -> str:
+def was(row: dict[str, Any], acts: list[str]) -> str:
+    """Put before what a node said of itself and what is over by now: it died, or another one has begun since."""
+    return "was " if row["duty"] and row["duty"]["state"] in CLAIMS and row["node"] not in acts else ""
+
+
+def age(row: dict[str, Any], here: str, of: str = "told_ms") -> str:
     if row["node"] == here:
         return "this node"
-    return "never" if row["told_ms"] is None else f"{ago(row['told_ms'])} ago"
+    return "never" if row[of] is None else f"{ago(row[of])} ago"
 
 
 def _duty(duty: dict[str, Any]) -> str:
@@ -175,9 +196,9 @@ def leading(state: dict[str, Any]) -> str:
     return f"node {leader} leads" + ("" if leader in acts or not acts else f", and {acts[0]} says that it does")
 
 
-def sentences(row: dict[str, Any], here: str) -> list[str]:
+def sentences(row: dict[str, Any], state: dict[str, Any]) -> list[str]:
     """What is amiss with one node, and what to do."""
-    name, said = row["node"], []
+    name, here, said = row["node"], state["node"], []
     if row["waits_for"]:
         said.append(f"node {name} waits for {row['waits_for']}")
     if row["health"] not in (None, "ok", UNKNOWN):
@@ -187,7 +208,7 @@ def sentences(row: dict[str, Any], here: str) -> list[str]:
     elif name != here and row["heard_ms"] is None:
         said.append(
             f"node {name} was never heard; it should be at {row['addr']}: is it started there, and does the firewall "
-            "let UDP through?"
+            f"let {'TCP' if state['strategy'] in BY_HTTP else 'UDP'} through?"
         )
     elif name != here and row["heard_ms"] > OLD_MS:
         said.append(

@@ -32,6 +32,7 @@ def why(
     config: str | None,
     election: str | None,
     state_dir: str | None,
+    cluster: str | None,
     last: int,
     export: str | None,
     as_json: bool,
@@ -41,7 +42,7 @@ def why(
     Between two events of the same term stands how long the second took. Without a running node, the events that it
     kept in its state folder are shown.
     """
-    where = events_of(call, place(call, config, election, state_dir))
+    where = events_of(call, place(call, config, election, state_dir, cluster))
     events, running = read_events(where, call.at)
     found = changes(events)
     if export is not None:

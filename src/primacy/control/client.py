@@ -6,6 +6,7 @@ process of the folder's owner has written.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -19,6 +20,8 @@ TIMEOUT_S = 5.0
 """The node is on this machine; one that takes longer is stopped or hangs."""
 ANSWER_BYTES_MAX = 4_000_000
 FILE_BYTES_MAX = 4_096
+LOCK_FILE = "agent.lock"
+"""In the folder: whoever runs there has it open, from before its address stands there to its end."""
 
 
 class Found(NamedTuple):
@@ -49,13 +52,13 @@ def find(folder: str, at: str | None = None) -> Found | None:
     return Found(host, port, key, pid, _certificate(folder))
 
 
-def ask(found: Found, path: str, order: dict[str, Any] | None = None) -> Any:
+def ask(found: Found, path: str, order: dict[str, Any] | None = None, within_s: float = TIMEOUT_S) -> Any:
     """The answer. With an order it is a POST. Raises `NotReached`, `Refused` or `UsageError`."""
     headers = {KEY_HEADER: found.key, ORDER_HEADER: "1"} if order is not None else {}
     body = json.dumps(order) if order is not None else None
     if order is not None and not found.key:
         raise Refused("the control key of this node cannot be read; run this as the user that runs the node")
-    connection = _connection(found)
+    connection = _connection(found, within_s)
     try:
         connection.request("GET" if order is None else "POST", path, body, headers)
         answer = connection.getresponse()
@@ -76,13 +79,13 @@ def ask(found: Found, path: str, order: dict[str, Any] | None = None) -> Any:
     return said
 
 
-def _connection(found: Found) -> http.client.HTTPConnection:
+def _connection(found: Found, within_s: float) -> http.client.HTTPConnection:
     """Over TLS it is made here, and the certificate compared: nothing was said yet. Raises `NotReached`."""
     if not found.certificate:
-        return http.client.HTTPConnection(found.host, found.port, timeout=TIMEOUT_S)
+        return http.client.HTTPConnection(found.host, found.port, timeout=within_s)
     from primacy.control.tls import fingerprint, pinned_context  # noqa: PLC0415
 
-    made = http.client.HTTPSConnection(found.host, found.port, timeout=TIMEOUT_S, context=pinned_context())
+    made = http.client.HTTPSConnection(found.host, found.port, timeout=within_s, context=pinned_context())
     try:
         made.connect()
     except OSError as error:
@@ -125,9 +128,27 @@ def _address(at: str) -> tuple[str, int]:
 def _lives(pid: int, folder: str) -> bool:
     """A node that was killed leaves its address behind; another program, of somebody else, may listen there by now.
 
-    Its number may belong to another process, too, whose owner would be sent our key: it must be the folder's owner's.
+    Its number may belong to another process, too, soon after a restart of the machine: one that would be sent our key,
+    or told to end. So it must be a process of the folder's owner that has the folder's lock open.
     """
     try:
-        return pid > 0 and os.stat(f"/proc/{pid}").st_uid == os.stat(folder).st_uid
+        own = pid > 0 and os.stat(f"/proc/{pid}").st_uid == os.stat(folder).st_uid
+        return own and _has_open(pid, os.path.join(folder, LOCK_FILE))
     except OSError:
         return False
+
+
+def _has_open(pid: int, path: str) -> bool:
+    """True also where nothing can be said: there is no such file, or that process is not ours to look into."""
+    try:
+        wanted = os.stat(path)
+        handles = sorted(os.listdir(f"/proc/{pid}/fd"), key=int)  # the lock is among its first
+    except FileNotFoundError:
+        return not os.path.lexists(path)
+    except PermissionError:
+        return True
+    for handle in handles:
+        with contextlib.suppress(OSError):  # closed meanwhile
+            if os.path.samestat(os.stat(f"/proc/{pid}/fd/{handle}"), wanted):
+                return True
+    return False

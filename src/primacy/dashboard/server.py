@@ -24,7 +24,7 @@ from primacy.dashboard.access import COOKIE, SESSION_MS, Access
 from primacy.dashboard.hub import WATCHERS_MAX, Hub
 from primacy.dashboard.orders import Scene, steps_of
 from primacy.dashboard.rows import text_of
-from primacy.dashboard.source import DeskOf, Source, Where, now_ms, wall_ms
+from primacy.dashboard.source import DeskOf, More, Source, Where, now_ms, wall_ms
 from primacy.dashboard.view import Model, view
 from primacy.errors import NotReached, Refused, UsageError
 
@@ -70,6 +70,8 @@ class DashboardPlan(NamedTuple):
     """It listens on loopback only: then reading is open."""
     secure: bool = False
     """It is reached by TLS: then the cookie says so."""
+    more: More = dict
+    """Nodes that come and go on this machine, beside `nodes`."""
 
 
 class StaticFile(NamedTuple):
@@ -86,7 +88,7 @@ class Dashboard(LoopbackServer):
         self.hosts = {*LOOPBACK, *(host.lower() for host in plan.hosts)}
         self.plan = plan
         self.access = Access(plan.key, loopback=plan.loopback, lab=plan.lab is not None)
-        self.source = Source(plan.nodes, plan.lab, plan.desk_of)
+        self.source = Source(plan.nodes, plan.lab, plan.desk_of, plan.more)
         self.hub = Hub(self.source.record)
         self.model: Model = {}
         self.cookie = COOKIE

@@ -17,6 +17,7 @@ import aiohttp
 
 from primacy.control import KEY_HEADER, ORDER_HEADER
 from primacy.control.client import Found
+from primacy.dashboard import NODES_MAX
 from primacy.dashboard.claims import Claims
 from primacy.dashboard.plan import plan_of, plan_of_profile
 from primacy.dashboard.record import Record
@@ -47,6 +48,8 @@ FIRST_LOOK_MS = 800
 AGAIN_S = 0.5
 """After an answer that did not come."""
 PLAN_AGAIN_S = 10.0
+MORE_S = 1.0
+"""How often it is looked for nodes of this machine that are new."""
 ASK_S = 2.0
 ORDER_S = 15.0
 """A planned stop may take a while; the node or the lab answers when it is taken, not when it is over."""
@@ -58,6 +61,8 @@ NEWS_MAX = 5_000
 
 Where = Callable[[], Found | None]
 """Where a node answers now; None if it does not run. Asked again after every failure, for a restart may move it."""
+More = Callable[[], Mapping[str, Where]]
+"""Nodes that run now, by a name that stays theirs: whoever is new among them is read from then on."""
 DeskOf = Callable[[str], Found | None]
 """Where a node, by its name, takes orders now; None if nobody knows."""
 
@@ -73,8 +78,9 @@ def wall_ms() -> int:
 class Source:
     """What was read so far."""
 
-    def __init__(self, nodes: Sequence[Where], lab_at: Found | None, desk_of: DeskOf) -> None:
+    def __init__(self, nodes: Sequence[Where], lab_at: Found | None, desk_of: DeskOf, more: More = dict) -> None:
         self.nodes = nodes
+        self.more = more
         self.lab_at = lab_at
         self.desk_of = desk_of
         self.record = Record()
@@ -96,13 +102,23 @@ class Source:
     async def start(self) -> None:
         limit = aiohttp.ClientTimeout(total=ASK_S)
         self._session = aiohttp.ClientSession(timeout=limit, trust_env=False)
-        work: list[Coroutine[Any, Any, None]] = [self._keep_plan()]
+        work: list[Coroutine[Any, Any, None]] = [self._keep_plan(), self._find_more()]
         if self.lab_at is not None:
             lab_at = self.lab_at
             work += [self._look_lab(lab_at), self._listen(lambda: lab_at)]
         for where in self.nodes:
             work += [self._look(where), self._listen(where)]
         self._tasks = [asyncio.get_running_loop().create_task(each) for each in work]
+
+    async def _find_more(self) -> None:
+        """A node that is started later is read, too: it may be the last one that answers."""
+        known: set[str] = set()
+        while True:
+            for name, where in self.more().items():
+                if name not in known and len(known) < NODES_MAX:
+                    known.add(name)
+                    self._tasks += [asyncio.create_task(self._look(where)), asyncio.create_task(self._listen(where))]
+            await asyncio.sleep(MORE_S)
 
     async def close(self) -> None:
         for task in self._tasks:

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import socket
+from collections import deque
 from collections.abc import Callable, Iterable
 
 from primacy.errors import CannotHere, InUse
@@ -78,6 +79,7 @@ class LineServer(Host):
         self._tls_servers: list[asyncio.Server] = []
         self._unfinished: dict[Link, float] = {}
         self._owing: dict[Link, float] = {}
+        self._later: deque[Link] = deque()
         self._sweeping: asyncio.TimerHandle | None = None
         self._resting: asyncio.TimerHandle | None = None
         self._closed = False
@@ -144,6 +146,18 @@ class LineServer(Host):
         self._unfinished[link] = asyncio.get_running_loop().time() + self.line_s
         self._sweep_later()
 
+    def later(self, link: Link) -> None:
+        """One portion of one client in each turn of the loop: an election's turns come in between."""
+        self._later.append(link)
+        if len(self._later) == 1:
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        link = self._later.popleft()
+        if self._later:
+            asyncio.get_running_loop().call_soon(self._go_on)
+        link.go_on()
+
     def owes(self, link: Link, *, took: bool = False) -> None:
         """What is added to its debts gives it no more time; what it takes does."""
         if took or link not in self._owing:
@@ -171,7 +185,7 @@ class LineServer(Host):
         self._sweeping = None
         now_s = asyncio.get_running_loop().time()
         for link, until_s in tuple(self._unfinished.items()):
-            if not link.session.rest:
+            if not link.session.rest or link.session.more:
                 del self._unfinished[link]
             elif now_s >= until_s:
                 del self._unfinished[link]
