@@ -270,6 +270,23 @@ def test_one_that_is_stopped_puts_the_lists_right_first() -> None:
 
 
 @pytest.mark.usefixtures("slowly")
+def test_what_one_that_is_killed_has_begun_is_ended_by_another_of_ours() -> None:
+    async def scene(nodes: Mixed) -> None:
+        await a_follows_z(nodes)
+        other = await nodes.start("d", ["z"])
+        await nodes.calmed()
+        done = other.manager.counters["storms_calmed"]
+        await nodes.start("b", ["z"])
+        await until_bent(nodes, "b")
+        await nodes.kill("b")
+        await nodes.until(lambda: other.manager.counters["storms_calmed"] > done, "d does it again")
+        await nodes.calmed()
+        assert other.manager.roll.addr("a") == f"127.0.0.1:{nodes.port('a')}"
+
+    played(scene, pace=1.0)
+
+
+@pytest.mark.usefixtures("slowly")
 def test_another_of_ours_that_joins_does_not_believe_the_address() -> None:
     async def scene(nodes: Mixed) -> None:
         await a_follows_z(nodes)
