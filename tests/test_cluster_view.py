@@ -190,6 +190,18 @@ def test_the_cluster_document_has_a_row_for_each_node_with_its_age() -> None:
     assert late["nodes"][1]["hold_left_ms"] == 0
 
 
+def test_a_node_that_was_removed_shows_itself_and_says_so() -> None:
+    """The others do not list it any more; its own list is all that its operator sees."""
+    trouble = Trouble("a", "node a was removed from the cluster; restart it to join again, or end it")
+    said = cluster(seen(listed=(("b", "voter", "h:2"), ("c", "voter", "h:3")), troubles=(trouble,)))
+    assert [(row["node"], row["trouble"]) for row in said["nodes"]] == [
+        ("a", trouble.sentence),
+        ("b", None),
+        ("c", None),
+    ]
+    assert [row["node"] for row in cluster(seen(listed=(("a", "voter", "h:1"),)))["nodes"]] == ["a"]
+
+
 @pytest.mark.parametrize(
     ("b", "b_age_ms", "c", "c_age_ms", "acting", "alarm"),
     [
