@@ -78,7 +78,14 @@ def test_check_says_what_of_ghoti_does_not_count() -> None:
 def primacy(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     more = {**os.environ, **(environment or {})}
     return subprocess.run(
-        [*PRIMACY, *arguments], capture_output=True, text=True, timeout=2 * LIMIT_S, check=False, env=more
+        [*PRIMACY, *arguments],
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,  # no terminal, whoever runs the tests
+        capture_output=True,
+        text=True,
+        timeout=2 * LIMIT_S,
+        check=False,
+        env=more,
     )
 
 
@@ -132,6 +139,7 @@ def test_calls_that_cannot_succeed_are_refused_before_anybody_is_asked(tmp_path:
         (["set", "0", "a\nb"], "a value has at most 36 bytes and no line feed; this has 3"),
         (["get", "0", "--addr", "a..b:1"], "--addr a..b:1: a host is a name or an address"),
         (["serve", "--addr", "a..b:1"], "--addr a..b:1: a host is a name or an address"),
+        (["get", "0", "--user", "pepe"], "--user: there is no terminal to ask for the password on; it may stand in"),
     ):
         done = primacy("slots", *call)
         assert (done.returncode, said in done.stderr) == (2, True), done

@@ -26,9 +26,9 @@ from typing import Any
 
 from primacy.control.tls import refuse_exposed
 from primacy.election.bully import BullyStrategy
-from primacy.election.follow import RankStrategy
 from primacy.election.model import Kind, Member, Membership, Seat
 from primacy.election.rank import RankOptions
+from primacy.election.ranked import RankStrategy
 from primacy.election.ring import RingStrategy
 from primacy.errors import UsageError
 from primacy.node.clock import Clock

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import getpass
 import json
 import os
 import ssl
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -266,7 +268,16 @@ def _tls(ca: str | None) -> ssl.SSLContext | None:
 
 def _password() -> str:
     found = os.environ.get(PASSWORD)
-    return found if found is not None else click.prompt("password", hide_input=True, err=True)
+    if found is not None:
+        return found
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", getpass.GetPassWarning)
+        try:
+            return str(click.prompt("password", hide_input=True, err=True))
+        except getpass.GetPassWarning:
+            raise UsageError(
+                f"--user: there is no terminal to ask for the password on; it may stand in {PASSWORD}"
+            ) from None
 
 
 def _addresses(settings: Settings, said: tuple[str, ...]) -> dict[str, str]:

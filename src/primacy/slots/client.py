@@ -149,8 +149,10 @@ class Client:
         for address in self.nodes.values():
             if wrong := wrong_listen(address):
                 raise UsageError(f"{address[:80]}: {wrong}")
-        if any(len(word.encode()) > WORD_BYTES_MAX or "\n" in word for word in (user, password)):
-            raise UsageError(f"a user's name and a password have at most {WORD_BYTES_MAX} bytes and no line feed")
+        if user and not all(
+            4 <= len(word.encode()) <= WORD_BYTES_MAX and "\n" not in word for word in (user, password)
+        ):
+            raise UsageError(f"a user's name and a password have 4 to {WORD_BYTES_MAX} bytes and no line feed")
         self.user, self.password = user, password
         self.within_ms = within_ms
         self.tls = tls
