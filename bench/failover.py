@@ -7,7 +7,6 @@ a promise is not kept. The peers come by `make peers`; docs/speed.md says what e
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from typing import Any
 from bench import busy, idle, peers, processes, trials
 from bench.floor import Floor, measure
 from bench.nodes import Nodes
-from bench.report import Row, document, missed, spread, table
+from bench.report import Row, spread, told
 from bench.trials import Took
 from bench.watch import Doorbell, Watch
 
@@ -290,11 +289,7 @@ def main(words: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("stopped.", file=sys.stderr)
         return 130
-    load = os.getloadavg()[0]
-    print(document(rows, raw, rounds=args.rounds, load=load) if args.json else table(rows))
-    for sentence in missed(rows):
-        print(f"MISSED: {sentence}", file=sys.stderr)
-    return 1 if missed(rows) else 0
+    return told(rows, raw, args.rounds, args.json)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import random
 import signal
 import sys
@@ -27,7 +26,7 @@ from bench.lease_many import Cost
 from bench.lease_nodes import NOTIFY, STORES, LeaseNodes, Place, Trips
 from bench.lease_pair import releases_ms
 from bench.lease_peers import SessionLocks
-from bench.report import Row, document, missed, spread, table
+from bench.report import Row, spread, told
 from bench.trials import Took, since_ms
 from bench.watch import Doorbell, Watch, rings
 
@@ -300,11 +299,7 @@ def main(words: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("stopped.", file=sys.stderr)
         return 130
-    rows, load = rows_of(rounds), os.getloadavg()[0]
-    print(document(rows, raw_of(rounds), rounds=args.rounds, load=load) if args.json else table(rows))
-    for sentence in missed(rows):
-        print(f"MISSED: {sentence}", file=sys.stderr)
-    return 1 if missed(rows) else 0
+    return told(rows_of(rounds), raw_of(rounds), args.rounds, args.json)
 
 
 if __name__ == "__main__":

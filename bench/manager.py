@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import sys
 from collections.abc import Callable
 from statistics import median
@@ -21,7 +20,7 @@ from typing import Any
 from tests.ports import free_ports
 
 from bench.messages import BOUNDS, ElectionCount
-from bench.report import Row, document, missed, spread, table
+from bench.report import Row, spread, told
 from primacy.agent.cluster import ManagedCluster
 from primacy.election.messages import Message
 from primacy.settings import of_mapping
@@ -144,10 +143,7 @@ def main(words: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("stopped.", file=sys.stderr)
         return 130
-    print(document(rows, raw, rounds=args.rounds, load=os.getloadavg()[0]) if args.json else table(rows))
-    for sentence in missed(rows):
-        print(f"MISSED: {sentence}", file=sys.stderr)
-    return 1 if missed(rows) else 0
+    return told(rows, raw, args.rounds, args.json)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Sequence
 from statistics import median
 from typing import Any, NamedTuple
@@ -64,3 +66,12 @@ def missed(rows: list[Row]) -> list[str]:
         for row in rows
         if row.promise and not row.kept
     ]
+
+
+def told(rows: list[Row], raw: dict[str, Any], rounds: int, as_json: bool) -> int:
+    """Prints it all; the exit code: 1 if a promise was not kept."""
+    print(document(rows, raw, rounds=rounds, load=os.getloadavg()[0]) if as_json else table(rows))
+    lost = missed(rows)
+    for sentence in lost:
+        print(f"MISSED: {sentence}", file=sys.stderr)
+    return 1 if lost else 0

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from tests.ports import free_ports
 
 from bench import processes
-from bench.report import Row, document, missed, spread, table
+from bench.report import Row, spread, told
 from bench.slots_failover import Cluster
 
 PARTS = ("read", "write", "broadcast", "idle", "failover")
@@ -400,10 +400,7 @@ def main(words: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("stopped.", file=sys.stderr)
         return 130
-    print(document(rows, raw, rounds=args.rounds, load=os.getloadavg()[0]) if args.json else table(rows))
-    for sentence in missed(rows):
-        print(f"MISSED: {sentence}", file=sys.stderr)
-    return 1 if missed(rows) else 0
+    return told(rows, raw, args.rounds, args.json)
 
 
 if __name__ == "__main__":

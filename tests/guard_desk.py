@@ -27,12 +27,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from tests import stamp
+from tests.canary import Canary
 
 from primacy.agent.guard_link import EXTENSION, EXTENSION_MARK
 from primacy.watchdog.containment import GUARD, guard_argv
@@ -42,11 +43,15 @@ ORDINARY = "PRIMACY_ORDINARY" in os.environ
 """This whole run is that of an ordinary user who may make no namespace (tests/ordinary.py)."""
 OWN = "root" if os.geteuid() == 0 else "weak" if ORDINARY else "user"
 """The mode of the one who runs the tests."""
+STRONG = ("root", "user")
+ALL = ("root", "user", "weak", "capless")
 TERM_MS, KILL_MS, DEADMAN_MS, HOLD_MS = 400, 700, 850, 1_000
 """The profile `fast`."""
 BOOT_MS = 1_000
 """Added to the first deadlines, so that an interpreter can start on a busy machine before they come."""
 LONG_MS = 60_000
+PROMPT_MS = 200
+"""At once, on a machine whose canary was on time."""
 LIMIT_S = 30.0
 """For whatever must come."""
 STILL_LOOKS = 5
@@ -395,3 +400,39 @@ def need(mode: str) -> str:
     if os.geteuid() == 0 and mode in ("user", "weak") and not interpreter_for(NOBODY):
         pytest.skip("no interpreter that an ordinary user may execute")
     return "weak" if mode in ("weak", "capless") else "strong"
+
+
+OpenDesk = Callable[..., Desk]
+
+
+@pytest.fixture
+def open_desk() -> Iterator[OpenDesk]:
+    """Desks that have said hello, closed at the end with whatever is left of them."""
+    desks: list[Desk] = []
+
+    def opened(mode: str, containment: str = "any", **more: Any) -> Desk:
+        expected = need(mode)
+        desks.append(Desk(mode, **more))
+        ready = desks[-1].hello(containment)
+        if expected == "strong" and ready["containment"] == "weak" and mode == "user":
+            pytest.skip(ready["why"])
+        assert ready["containment"] == expected, ready
+        return desks[-1]
+
+    yield opened
+    for desk in desks:
+        desk.close()
+
+
+def dead_after(desk: Desk) -> None:
+    """Nothing of the tree lives, and nothing stamped after we found that."""
+    wait_until(lambda: not desk.commands())
+    seen = desk.last_ms()
+    assert seen <= boot_ms() + 1
+    assert desk.last_ms() == seen
+
+
+def ended_at_once(desk: Desk, killed_ms: int, canary: Canary) -> None:
+    """No deadline is near that could have done it; whoever was killed does not stamp any more."""
+    took_ms = desk.last_ms() - killed_ms
+    canary.judge(took_ms < PROMPT_MS, f"stamps until {took_ms:.0f} ms after the blow, {PROMPT_MS} at most")

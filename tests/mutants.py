@@ -14,340 +14,52 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.mutants_raft import (
+    AheadIgnored,
+    AmnesiacVotes,
+    AnyAckProves,
+    CandidateAgeForgotten,
+    CountFromAck,
+    Eager,
+    EarlyReleaseGuard,
+    EarlyRequests,
+    InitWithoutAsking,
+    LazyDisk,
+    ListAfterOne,
+    ListIgnored,
+    LockIgnored,
+    NeverLate,
+    NoDriftRatio,
+    NoPreVote,
+    NoStartDelay,
+    NoStartDelayEager,
+    OldestAge,
+    PersistLate,
+    ReleaseCoversAll,
+    ResignWithRelease,
+    RestartForgetsAge,
+    TermReopens,
+    UnmutedAtOnce,
+    WaitsInVain,
+    agreeing_walls,
+    deaf,
+    faster_list,
+    much_amnesia,
+    one_ahead,
+    sluggish,
+    spare_release,
+)
+
 from primacy.election.bully import BullyStrategy
-from primacy.election.effects import Persist, Send
 from primacy.election.events import Code
-from primacy.election.inputs import Init
 from primacy.election.lease import LeaseOptions, LeaseStrategy
-from primacy.election.messages import Release, VoteRequest
-from primacy.election.model import Ballot, Membership
-from primacy.election.raft import RaftOptions, RaftStrategy
+from primacy.election.raft import RaftOptions
 from primacy.election.rank import RankOptions
 from primacy.election.ring import RingStrategy
-from primacy.election.rollcall import RollCall
-from primacy.settings.timing import Timing
-from primacy.sim.disk import Disk
-from primacy.sim.faults import Change
-from primacy.sim.guard import Guard
 from primacy.sim.life import Life, Outcome, Plan
 from primacy.sim.store import SimStore
 
 SAFETY = ("I1", "I2", "I3", "I4", "I5", "I7")
-
-
-# --- raft -------------------------------------------------------------------------------------------------------------
-
-
-class NoPromise(RaftStrategy):
-    """Q4 off: a voter grants at once. Safe because of Q5, but a healthy leader may be deposed."""
-
-    def _promise_left(self, now_ms):
-        return 0
-
-
-class Eager(NoPromise):
-    """The base without promise, and with candidates that do not wait for it either: all safety rests on Q5."""
-
-    def _timeout(self, from_ms):
-        return from_ms + 2 * self.timing.beat_ms + int(self.seat.random.random() * self.timing.spread_ms)
-
-
-class PersistLate(RaftStrategy):
-    """Q1: the ballot becomes durable after the messages that rely on it."""
-
-    def _with_persist(self, effects):
-        effects = super()._with_persist(effects)
-        return [e for e in effects if not isinstance(e, Persist)] + [e for e in effects if isinstance(e, Persist)]
-
-
-class EarlyRequests(RaftStrategy):
-    """Q1: a candidate asks for votes before its own is durable."""
-
-    def _with_persist(self, effects):
-        effects = super()._with_persist(effects)
-        early = [e for e in effects if isinstance(e, Send) and isinstance(e.message, VoteRequest)]
-        return early + [e for e in effects if e not in early]
-
-
-class CountFromAck(Eager):
-    """Q3: the hold counts from the ack instead of from before the beat left."""
-
-    def _counted_from(self, now_ms, departed_ms):
-        return now_ms
-
-
-class AnyAckProves(Eager):
-    """Q3: acks count whatever beat they name."""
-
-    def _proved_number(self, reign):
-        return reign.number if len(reign.acked) >= self._majority - 1 else 0
-
-
-class NoStartDelay(RaftStrategy):
-    """Q5: the winner does not wait for older holds."""
-
-    def _start_at(self, now_ms, ages):
-        return now_ms
-
-
-class NoStartDelayEager(NoStartDelay, Eager):
-    """Q5 on the base without promise."""
-
-
-class RestartForgetsAge(Eager):
-    """Q5: a restarted voter reports no age instead of the time since it read its ballot."""
-
-    def _ballot_read(self, now_ms):
-        effects = super()._ballot_read(now_ms)
-        self.newest_at_ms = None
-        return effects
-
-
-class CandidateAgeForgotten(Eager):
-    """Q5: the candidate leaves its own age out."""
-
-    def _win(self, now_ms, campaign):
-        self.newest_at_ms = None
-        return super()._win(now_ms, campaign)
-
-
-class OldestAge(Eager):
-    """Q5: the largest age instead of the smallest."""
-
-    def _start_at(self, now_ms, ages):
-        return max(now_ms, min((at_ms for _, at_ms in ages.values()), default=now_ms))
-
-
-class NoDriftRatio(Eager):
-    """Q5: the wait is not stretched by the drift ratio."""
-
-    def __init__(self, seat, timing, ballot, options=None):
-        super().__init__(seat, timing._replace(drift_ppm=0), ballot, options)
-
-
-class LockIgnored(RaftStrategy):
-    """Q6: votes and starts beside work that is not confirmed gone."""
-
-    def _work_unconfirmed(self):
-        return False
-
-
-class WaitsInVain(RaftStrategy):
-    """G8: a start that is kept back on purpose counts as one that fails, so that its leader resigns after H."""
-
-    def _work_deferred(self, now_ms, term, why):
-        return []
-
-
-class NeverLate(RaftStrategy):
-    """Q7: a leader without a majority goes on beating."""
-
-    def _is_late(self, now_ms, reign):
-        return False
-
-
-class TermReopens(RaftStrategy):
-    """Q8: after its work is gone, the leader starts again in the same term."""
-
-    def _reopens(self, reign):
-        return True
-
-
-class NoPreVote(RaftStrategy):
-    """Q9: a returning node raises the term at once."""
-
-    def _asks_first(self):
-        return False
-
-
-class NoPreVoteNoPromise(NoPreVote, NoPromise):
-    """Q9 with Q4: and the others listen to it."""
-
-
-class AheadIgnored(RaftStrategy):
-    """Q9: a leader does not care for a voter that is a term ahead."""
-
-    def _on_ahead(self, now_ms, ahead):
-        return []
-
-
-class _HastyRoll(RollCall):
-    def _needed(self, ballot):
-        return (
-            tuple(name for name in self.own.voters if name != self.seat.node)[:1] if ballot else super()._needed(ballot)
-        )
-
-
-class ListAfterOne(RaftStrategy):
-    """M1: one report of the new list is enough to speak again."""
-
-    def __init__(self, seat, timing, ballot, options=None):
-        super().__init__(seat, timing, ballot, options)
-        self.roll = _HastyRoll(seat, auto=self.options.auto, token_max=self.options.token_max)
-
-
-class ListIgnored(RaftStrategy):
-    """M1: a changed list does not mute, and other lists' messages are heard."""
-
-    def _why_mute(self):
-        return "no-memory" if self.ballot is None else ""
-
-
-class UnmutedAtOnce(Eager):
-    """M1: the end of muteness does not count as reading the ballot."""
-
-    def _decide_mute(self, now_ms):
-        was = self.muted
-        effects = super()._decide_mute(now_ms)
-        if was and not self.muted:
-            self.newest_at_ms = None
-        return effects
-
-
-class _ForgetfulRoll(RollCall):
-    def remembered(self, wall_ms):
-        heard = [r for r in self._reports() if r.memory and r.origin.config == self.own.hash]
-        if not heard:
-            return None
-        return Ballot(heard[0].origin.base, min(r.term for r in heard), "", heard[0].hold_max_ms, 0, 99, (self.own,))
-
-
-class AmnesiacVotes(RaftStrategy):
-    """M2: a node without memory asks one other and votes again, in terms in which it may have voted."""
-
-    def __init__(self, seat, timing, ballot, options=None):
-        super().__init__(seat, timing, ballot, options)
-        self.roll = _ForgetfulRoll(seat, auto=self.options.auto, token_max=self.options.token_max)
-
-
-class _BoldRoll(RollCall):
-    def wants_first(self, *, waited_long, base):
-        lowest = self.own.voters[0] == self.seat.node
-        return self.init or (Init(0) if lowest and not base else None)
-
-    def first_refused(self, init):
-        return ""
-
-    def first_complete(self, init):
-        return len(self.reports) + 1 > len(self.own.voters) // 2
-
-    def take_offers(self, init):
-        self.init = None
-        return {node: report.origin.boot for node, report in sorted(self.reports.items())}
-
-
-class InitWithoutAsking(RaftStrategy):
-    """M3: a majority of answers is enough for a first start, whatever they say, and a ballot in use gives way."""
-
-    def __init__(self, seat, timing, ballot, options=None):
-        super().__init__(seat, timing, ballot, RaftOptions(auto=True))
-        self.roll = _BoldRoll(seat, auto=True, token_max=0)
-
-    def _on_first_ballot(self, now_ms, message):
-        if self.ballot is not None and message.base != self.ballot.base:
-            self._forget()
-        return super()._on_first_ballot(now_ms, message)
-
-
-class ReleaseCoversAll(RaftStrategy):
-    """G6: a release clears promises of newer terms, too."""
-
-    def _release_covers(self, term):
-        return True
-
-    def _apply_release(self, now_ms, release):
-        effects = super()._apply_release(now_ms, release)
-        self.released_term = max(self.released_term, release.term)
-        return effects
-
-
-class ResignWithRelease(Eager):
-    """G7: a leader that never started its work says that all work is gone."""
-
-    def _resign(self, now_ms, reign, code, detail):
-        effects = super()._resign(now_ms, reign, code, detail)
-        return effects + [Send(node, Release(self.origin, reign.term)) for node in self._others]
-
-
-class EarlyReleaseGuard(Guard):
-    """G5: the release leaves when the stop is ordered, before the tree is gone."""
-
-    def order_release(self, successor):
-        super().order_release(successor)
-        if self.run > 0 and not self.frozen and not self.reported:
-            self.send_release()
-
-
-def spare_release(life):
-    """G4: a guard that is kept ready already holds the release, and sends it when the agent dies in its start delay."""
-    crash = life.world.crash
-
-    def crash_with_release(node, *, power=False):
-        machine = node.machine
-        if isinstance(machine, RaftStrategy) and machine.reign is not None and not machine.reign.ordered and not power:
-            for name in node.release_targets():
-                life.world.send(node, name, Release(machine.origin, machine.reign.term))
-        crash(node, power=power)
-
-    life.world.crash = crash_with_release
-
-
-def faster_list(life):
-    """All nodes get a file with shorter times at once, while the guards of the old times are stopped."""
-    timing = life.timing
-    faster = Timing(*(int(value * 0.7) for value in timing[:-1]))
-    life.faults.change = Change("faster", Membership.of(life.names, "list-2"), faster)
-    life.faults.stops_guards = 1.0
-    sluggish(life)
-
-
-def sluggish(life):
-    """Kills take as long as they may."""
-    life.world.weather.slow_kill = 1.0
-    life.world.weather.spawn_ms = 1.0
-
-
-def agreeing_walls(life):
-    """Fail-overs lose commits only in lives whose wall clocks agree."""
-    life.faults.walls_agree = True
-    sluggish(life)
-
-
-def deaf(life):
-    """The work does not hear TERM."""
-    life.world.weather.ignores_term = 1.0
-
-
-def one_ahead(life):
-    """A follower comes back five terms ahead of the leader, as after candidacies that nobody heard of."""
-
-    def come_back():
-        name = next(name for name in life.names if life.world.nodes[name].role == "follower")
-        node = life.world.nodes[name]
-        life.world.crash(node, power=True)
-        node.disk.ballot = node.disk.ballot._replace(term=node.disk.ballot.term + 5, voted_for=name)
-        life.world.start(node)
-
-    life.world.after(30_000, come_back)
-
-
-def much_amnesia(life):
-    """Any number of nodes may lose their memory."""
-    life.faults.memory_left = 99
-
-
-class LazyDisk(Disk):
-    """Q1: a save is not synced; a crash takes the last one back."""
-
-    older: Ballot | None = None
-
-    def save(self, ballot):
-        self.older = self.ballot
-        return super().save(ballot)
-
-    def crash(self, chance):
-        if chance.random() < 0.5:
-            self.ballot = self.older
 
 
 # --- lease (L3 stretched, L7, T2 and others: test_lease_lives.py) -----------------------------------------------------
@@ -588,8 +300,6 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant("G7", "resign with a release", raft(ResignWithRelease), only("operator", "aimed", "freeze", "partition")),
 )
-
-
 SEEDS_FILE = Path(__file__).with_name("mutant_seeds.json")
 RECORDED = 2
 """Catching seeds that are kept per mutant: the quick run needs one, the second shows that it is no accident."""

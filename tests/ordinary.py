@@ -20,9 +20,18 @@ from pathlib import Path
 
 NOBODY = 65534
 CLONE_NEWUSER = 0x10000000
-SUITE = ("tests/test_guard.py", "tests/test_run.py", "tests/test_faults_process.py")
+SUITE = (
+    "tests/test_guard.py",
+    "tests/test_guard_deadlines.py",
+    "tests/test_guard_command.py",
+    "tests/test_guard_mutants.py",
+    "tests/test_run.py",
+    "tests/test_run_faults.py",
+    "tests/test_run_calls.py",
+    "tests/test_faults_process.py",
+)
 MODES = ("root", "user", "capless")
-"""Of `test_guard.py`: other users than this one; `weak` is the mode of this run."""
+"""Of the guard's tests: other users than this one; `weak` is the mode of this run."""
 ALLOWED = {
     "test_no_two_runs_overlap_whatever_is_killed_or_stopped": (
         "a guard is killed: what left the command by fork and session lives on, and keeps the run lock"

@@ -141,7 +141,7 @@ def calm(_: argparse.Namespace) -> bool:
 
 
 def mutants(_: argparse.Namespace) -> bool:
-    return tests("tests/test_faults_mutants.py", "tests/test_guard.py", "-k", "mutant")
+    return tests("tests/test_faults_mutants.py", "tests/test_guard_mutants.py")
 
 
 def ordinary(_: argparse.Namespace) -> bool:

@@ -17,7 +17,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -477,6 +477,21 @@ def empty(kind: str) -> str:
     found = server(kind)
     found.empty()
     return found.url()
+
+
+@pytest.fixture
+def pooler() -> Iterator[Pooler]:
+    """Before the shared PostgreSQL, without a lease."""
+    if reason := Postgres.missing() or Pooler.missing():
+        pytest.skip(reason)
+    empty("postgresql")
+    postgres = server("postgresql")
+    assert isinstance(postgres, Postgres)
+    found = Pooler(postgres)
+    found.prepare()
+    found.start()
+    yield found
+    found.remove()
 
 
 def report(server: Server) -> None:

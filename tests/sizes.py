@@ -25,7 +25,12 @@ COVERAGE = ["--cov=primacy.election", "--cov-branch", "--cov-report=term:skip-co
 LIVES = ("tests/test_sim.py", "tests/test_mutants.py", "tests/test_exhaustive.py", "tests/test_lease_lives.py")
 PROCESSES = (
     "tests/test_guard.py",
+    "tests/test_guard_deadlines.py",
+    "tests/test_guard_command.py",
+    "tests/test_guard_mutants.py",
     "tests/test_run.py",
+    "tests/test_run_faults.py",
+    "tests/test_run_calls.py",
     "tests/test_cli_agent.py",
     "tests/test_cluster.py",
     "tests/test_manager_process.py",
@@ -73,6 +78,7 @@ PROCESSES = (
     "tests/test_store_faults.py",
     "tests/test_cli_lease.py",
     "tests/test_library.py",
+    "tests/test_library_calls.py",
     "tests/test_library_recipes.py",
     "tests/test_library_tokens.py",
     "tests/test_library_process.py",

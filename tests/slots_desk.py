@@ -92,9 +92,14 @@ class Desk:
         with asyncio.Runner(loop_factory=QuickLoop) as runner:
             runner.run(self._serve())
 
+    def _fault(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """asyncio in debug mode, and only then, reports every handshake of TLS that a stranger has broken off."""
+        if not (loop.get_debug() and isinstance(context.get("exception"), OSError) and "protocol" in context):
+            self._faults.append(context)
+
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._loop.set_exception_handler(lambda _, context: self._faults.append(context))
+        self._loop.set_exception_handler(self._fault)
         self._end = asyncio.Event()
         sockets = listening("127.0.0.1:0")
         kind = HttpServer if self.slots.protocol == "http" else LineServer

@@ -71,3 +71,18 @@ def test_a_case_is_judged_where_the_canary_was_on_time(monkeypatch: pytest.Monke
     with pytest.raises(AssertionError):
         case(False)
     assert len(tries) == 2
+
+
+def test_what_a_canary_judges_is_void_if_it_was_late_and_only_then(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(canary.NOTES, str(tmp_path / "notes"))
+    with Late(250) as late, OnTime(250) as on_time:
+        pass
+    late.judge(True, "that holds")
+    on_time.judge(True, "that holds")
+    assert not (tmp_path / "notes").exists()
+    late.judge(False, "5 ms, 10 at least")
+    assert (tmp_path / "notes").read_text() == "void: 5 ms, 10 at least; the canary woke 500 ms late\n"
+    with pytest.raises(AssertionError, match="5 ms, 10 at least; the canary was on time"):
+        on_time.judge(False, "5 ms, 10 at least")

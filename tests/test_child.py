@@ -10,18 +10,19 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.test_run import Start, start  # noqa: F401
+from tests.running import Start, start
 
 from primacy.agent.child import child_of
 from primacy.cli import main as entry
 from primacy.errors import CannotHere, UsageError
 from primacy.settings.schema_work import Run
 
+__all__ = ["start"]
 ONE = "run: {restart: never, "
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the group")
 
 
-def test_umask_and_outputs_of_the_file_count_from_its_folder(start: Start, tmp_path: Path) -> None:  # noqa: F811
+def test_umask_and_outputs_of_the_file_count_from_its_folder(start: Start, tmp_path: Path) -> None:
     (tmp_path / "primacy.yaml").write_text(
         ONE + "umask: '027', stdout: out.log, stderr: err.log, command: [sh, -c, 'umask; echo oops >&2; touch made']}\n"
     )
@@ -33,7 +34,7 @@ def test_umask_and_outputs_of_the_file_count_from_its_folder(start: Start, tmp_p
 
 @ROOT
 @pytest.mark.parametrize(("user", "name"), [("", "root"), ("user: nobody, ", "nobody")])
-def test_a_group_is_the_only_one(start: Start, tmp_path: Path, user: str, name: str) -> None:  # noqa: F811
+def test_a_group_is_the_only_one(start: Start, tmp_path: Path, user: str, name: str) -> None:
     group = grp.getgrgid(1).gr_name
     (tmp_path / "primacy.yaml").write_text(
         ONE + f"cwd: /, {user}group: {group}, command: [sh, -c, 'id -un; id -Gn']}}\n"
@@ -62,7 +63,7 @@ def test_what_the_agent_was_told_by_the_system_is_not_for_the_command() -> None:
     assert child.environment == {"PATH": os.environ["PATH"], "HUE": "red"}
 
 
-def test_the_limit_of_quick_ends_is_a_setting(start: Start, tmp_path: Path) -> None:  # noqa: F811
+def test_the_limit_of_quick_ends_is_a_setting(start: Start, tmp_path: Path) -> None:
     (tmp_path / "primacy.yaml").write_text("run: {restart_limit: 2, command: [sh, -c, 'echo x; exit 3']}\n")
     agent = start()
     assert agent.ends() == 3

@@ -21,8 +21,9 @@ from typing import Any
 
 import pytest
 from tests import stamp
-from tests.canary import Canary, note
+from tests.canary import Canary
 from tests.ports import free_ports
+from tests.silence import beats_watched, least_ms
 
 from primacy.agent.state import claim
 from primacy.cli import main as entry
@@ -39,10 +40,8 @@ WITHIN_S = 40.0
 """Far more than anything here takes: only a hang reaches it."""
 NAMES = ("a", "b", "c")
 PROFILE = "fast"
-BEAT_MS = PROFILES[PROFILE].beat_ms
-HOLD_MS = PROFILES[PROFILE].hold_ms - 2 * PROFILES[PROFILE].beat_ms
-"""What is left of it at least, when a node is lost between two beats, of which one may be late."""
-LONGEST_MS = PROFILES[PROFILE].promise_ms + 2 * PROFILES[PROFILE].spread_ms + 1_000
+TIMING = PROFILES[PROFILE]
+LONGEST_MS = TIMING.promise_ms + 2 * TIMING.spread_ms + 1_000
 """A split vote and a busy machine included."""
 
 
@@ -169,15 +168,14 @@ class Cluster:
         On one that does not, the last beat may be old, and what is left of the hold little. Overlap is judged always.
         """
         old = self.lives()[-1]
-        with Canary(BEAT_MS) as canary:
-            since_ns = stamp.now_ns()
-            harm(agent)
+        with Canary(TIMING.beat_ms) as after:
+            with beats_watched(TIMING) as before:
+                since_ns = stamp.now_ns()
+                harm(agent)
             took_ms = (self.after(old.token).first_ns - since_ns) / 1e6
         assert stamp.overlaps(self.lives()) == []
-        if canary.was_on_time:
-            assert least_ms < took_ms < most_ms, what
-        else:
-            note(f"void: {what}: {took_ms:.0f} ms; the canary woke {canary.worst_ms:.0f} ms late")
+        before.judge(least_ms < took_ms, f"{what}: {took_ms:.0f} ms, {least_ms:.0f} at least")
+        after.judge(took_ms < most_ms, f"{what}: {took_ms:.0f} ms, {most_ms:.0f} at most")
 
     def back(self, node: str) -> None:
         """It was started again, and takes part."""
@@ -231,21 +229,21 @@ def test_one_command_at_a_time_whatever_is_killed_or_stopped(cluster: Cluster) -
 
     # All of a node at once: nobody is left to release, so that the others wait for the end of the hold.
     agent = cluster.leader()
-    cluster.lose("agent, guard and command killed", agent, kill_all, HOLD_MS, LONGEST_MS)
+    cluster.lose("agent, guard and command killed", agent, kill_all, least_ms(TIMING), LONGEST_MS)
     cluster.back(agent.node)
 
     # The agent stopped: its guard ends the command by the points of the hold, and a stopped agent releases nothing.
     agent = cluster.leader()
-    cluster.lose("agent stopped", agent, stop_agent, HOLD_MS, LONGEST_MS)
+    cluster.lose("agent stopped", agent, stop_agent, least_ms(TIMING), LONGEST_MS)
     agent.process.send_signal(signal.SIGCONT)
 
     # Its guard as well: the kernel's own timer kills the guard, and the command with it.
     stopped = cluster.leader()
     assert stopped is not agent
-    cluster.lose("agent and guard stopped", stopped, stop_agent_and_guards, HOLD_MS, LONGEST_MS)
+    cluster.lose("agent and guard stopped", stopped, stop_agent_and_guards, least_ms(TIMING), LONGEST_MS)
     for pid in (stopped.process.pid, *stopped.guards):
         os.kill(pid, signal.SIGCONT)
-    time.sleep(2 * HOLD_MS / 1_000)  # they would start again now, if they did not know better
+    time.sleep(2 * TIMING.hold_ms / 1_000)  # they would start again now, if they did not know better
     cluster.runs_alone()
 
     # In order: the command ends, is confirmed gone, and the role is released.
@@ -280,7 +278,7 @@ def test_all_are_needed_for_the_first_start_a_majority_for_the_next_and_stranger
 
     # Forged datagrams are counted, and nothing else comes of them.
     secret = (cluster.folder / "secret").read_bytes().strip()
-    with Canary(BEAT_MS) as canary, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+    with Canary(TIMING.beat_ms) as canary, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
         for data in forged(secret):
             for port in cluster.ports.values():
                 out.sendto(data, ("127.0.0.1", port))
@@ -288,10 +286,7 @@ def test_all_are_needed_for_the_first_start_a_majority_for_the_next_and_stranger
         for one in cluster.agents.values():
             cluster.until(lambda one=one: re.search(r"dropped datagrams: .*\bseal\b", one.text), "the count")  # type: ignore[misc]
         now, tokens = cluster.leader(), {life.token for life in cluster.lives()}
-    if canary.was_on_time:
-        assert (now is leader, tokens) == (True, {first.token})
-    else:
-        note(f"void: strangers change nothing: the canary woke {canary.worst_ms:.0f} ms late")
+    canary.judge((now is leader, tokens) == (True, {first.token}), f"strangers change nothing: {tokens}")
     cluster.runs_alone()
     last = max(life.token for life in cluster.lives())
 

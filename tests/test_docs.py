@@ -152,6 +152,16 @@ def test_every_row_of_the_seeds_says_what_shows_it() -> None:
 # --- rules and judges -------------------------------------------------------------------------------------------------
 
 
+def test_every_scenario_and_limitation_of_the_first_seed_is_a_test_and_has_its_line() -> None:
+    """Ten and seven, as the seed has them; the tests are named by their numbers."""
+    files = "".join(file.read_text() for file in sorted((ROOT / "tests").glob("test_manager*.py")))
+    lines = (ROOT / "docs/deviations.md").read_text()
+    for kind, count in (("scenario", 10), ("limitation", 7)):
+        wanted = set(range(1, count + 1))
+        assert {int(found) for found in re.findall(rf"^def test_{kind}_(\d+)_", files, re.MULTILINE)} == wanted
+        assert [int(found) for found in re.findall(rf"^\| {kind} (\d+), ", lines, re.MULTILINE)] == sorted(wanted)
+
+
 def test_every_rule_that_the_code_names_has_a_row() -> None:
     for file, text in SOURCES.items():
         named = set(re.findall(r"\b[QMGBLTUC][0-9]{1,2}\b", text))
@@ -268,8 +278,9 @@ def test_links_between_the_documents_lead_somewhere() -> None:
 
 
 def test_rooms_that_the_architecture_names_exist() -> None:
-    """Every file that the map names is there, and every file of the rooms is on the map."""
+    """Every file that the map names is there, and every file of the rooms is on the map; a family, by its pattern."""
     text = (ROOT / "ARCHITECTURE.md").read_text()
+    assert len(text.splitlines()) <= 125, "a map is read at a glance: two screens"
     for name in re.findall(r"`([a-z]+/[a-z_]+\.py)`", text):
         assert (ROOT / "src/primacy" / name).exists(), name
     rooms = (
@@ -291,7 +302,9 @@ def test_rooms_that_the_architecture_names_exist() -> None:
     for room, following in pairwise(rooms):
         here = text.partition(f"\n      {room}/ ")[2].partition(f"\n      {following}/ ")[0]
         files = {file.name for file in (ROOT / "src/primacy" / room).glob("*.py")} - {"__init__.py"}
-        assert set(re.findall(r"\b[a-z_]+\.py\b", here)) == files, room
+        named = set(re.findall(r"\b[a-z_]+\*?\.py\b", here))
+        assert files == {file for file in files if any(fnmatchcase(file, name) for name in named)}, room
+        assert named == {name for name in named if any(fnmatchcase(file, name) for file in files)}, room
 
 
 def test_the_exit_codes_of_the_readme_are_the_errors_own() -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests import crowd as crowds
 from tests.crowd import LEAVING, Crowd, crowd_in
-from tests.test_faults_process import outwaits_the_hold
+from tests.silence import outwaits_the_hold
 
 FLAPPING_S = 2.5
 STORM_S = 5.0

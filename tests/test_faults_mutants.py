@@ -1,7 +1,7 @@
 """Real clusters with a rule taken out: the stamps must show the overlap, the counters the replay.
 
-The guard's own mutants are in `test_guard.py`. Here whole agents run with a worse guard, or with a worse transport, to
-show that the cases of `test_faults_process.py` and `test_faults_calm.py` would notice.
+The guard's own mutants are in `test_guard_mutants.py`. Here whole agents run with a worse guard, or with a worse
+transport, to show that the cases of `test_faults_process.py` and `test_faults_calm.py` would notice.
 """
 
 from __future__ import annotations

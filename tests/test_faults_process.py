@@ -17,34 +17,15 @@ from pathlib import Path
 import pytest
 from tests import crowd as crowds
 from tests import stamp
-from tests.canary import Canary, note
 from tests.crowd import LEAVING, STRONG, Crowd, burning, crowd_in
 from tests.guard_desk import NOBODY, status_of
-
-BEATS_BEFORE = 6
-"""So many are watched before the hold of their leader is measured."""
+from tests.silence import outwaits_the_hold
 
 
 @pytest.fixture(scope="module")
 def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crowd]:
     with crowd_in(tmp_path_factory.mktemp("crowd"), plant=crowds.HANG) as made:
         yield made
-
-
-def outwaits_the_hold(crowd: Crowd, harm: Callable[[crowds.Node], object]) -> crowds.Handover:
-    """Nobody releases: the next one waits for the end of the hold, counted from the last beat.
-
-    How old that is can be told of a machine only that lets processes run. That somebody runs is the rule, not when.
-    """
-    timing = crowd.timing
-    with Canary(timing.beat_ms) as canary:
-        time.sleep(BEATS_BEFORE * timing.beat_ms / 1_000)
-        done = crowd.strike(harm)
-    if canary.was_on_time:
-        assert timing.hold_ms - 2 * timing.beat_ms < done.took_ms
-    else:
-        note(f"void: {done.took_ms:.0f} ms after a fault: the canary woke {canary.worst_ms:.0f} ms late")
-    return done
 
 
 def case_whole_node_killed(crowd: Crowd) -> None:

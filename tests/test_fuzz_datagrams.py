@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from tests.test_transport import CHANCES, EVERY, SECRET, free_ports, seal_of
+from tests.ports import free_ports
+from tests.transport_desk import CHANCES, EVERY, SECRET, seal_of
 
 from primacy.control import key as control_key
 from primacy.election.inputs import Received, Started

@@ -8,8 +8,9 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from tests.guard_desk import LIMIT_S, Desk, boot_ms, is_alive, wait_until
-from tests.test_guard import ALL, OWN, OpenDesk, open_desk  # noqa: F401
+from tests.guard_desk import ALL, LIMIT_S, OWN, Desk, OpenDesk, boot_ms, is_alive, open_desk, wait_until
+
+__all__ = ["open_desk"]
 
 WORDS = '{"release": true}\n'
 
@@ -58,7 +59,7 @@ def pipe() -> Iterator[Pipe]:
 
 @pytest.mark.parametrize("mode", ALL)
 def test_G5_a_killed_agent_has_its_lease_released_when_the_tree_is_gone(
-    open_desk: OpenDesk,  # noqa: F811
+    open_desk: OpenDesk,
     pipe: Pipe,
     mode: str,
 ) -> None:
@@ -75,7 +76,7 @@ def test_G5_a_killed_agent_has_its_lease_released_when_the_tree_is_gone(
     wait_until(lambda: not is_alive(desk.guard_pid))
 
 
-def test_G5_without_a_dead_agent_nothing_is_said(open_desk: OpenDesk, pipe: Pipe) -> None:  # noqa: F811
+def test_G5_without_a_dead_agent_nothing_is_said(open_desk: OpenDesk, pipe: Pipe) -> None:
     """The tree ended in order: the agent lives, and releases by itself."""
     desk = open_desk(OWN)
     pipe.hand(desk)
@@ -89,7 +90,7 @@ def test_G5_without_a_dead_agent_nothing_is_said(open_desk: OpenDesk, pipe: Pipe
     assert is_alive(desk.agent_pid)
 
 
-def test_G4_the_right_comes_with_the_first_start_or_not_at_all(open_desk: OpenDesk, pipe: Pipe) -> None:  # noqa: F811
+def test_G4_the_right_comes_with_the_first_start_or_not_at_all(open_desk: OpenDesk, pipe: Pipe) -> None:
     """With a start that is refused, or a later one, it is closed at once."""
     desk = open_desk(OWN)
     desk.start("exit=0,20")
@@ -105,7 +106,7 @@ def test_G4_the_right_comes_with_the_first_start_or_not_at_all(open_desk: OpenDe
     wait_until(desk.release_arrived_ns)
 
 
-def test_G4_a_refused_start_gives_no_right(open_desk: OpenDesk, pipe: Pipe) -> None:  # noqa: F811
+def test_G4_a_refused_start_gives_no_right(open_desk: OpenDesk, pipe: Pipe) -> None:
     desk = open_desk(OWN)
     pipe.hand(desk)
     desk.order(s_ms=boot_ms() - 60_000, words=WORDS)

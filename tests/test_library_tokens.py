@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from tests.test_library import CANARY_BEAT_MS, Place, place, run, until
+from tests.library_desk import CANARY_BEAT_MS, Place, place, run, until
 
 import primacy
 from primacy import blocking

@@ -10,8 +10,8 @@ import sys
 from primacy.agent.memory import ROOM_BYTES, gather, room
 with room():
     from primacy.agent.life import Agent
-    import primacy.transport.udp
-    functions = [each for kind in (Agent, primacy.transport.udp.UdpTransport) for each in vars(kind).values()]
+    from primacy.transport.udp import UdpTransport
+    functions = [each for kind in (Agent, *UdpTransport.__mro__[:2]) for each in vars(kind).values()]
     where = sorted(id(each) for each in functions if hasattr(each, "__code__"))
     together = max(sum(at <= other < at + ROOM_BYTES for other in where) for at in where)
     gather()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.mutants import MUTANTS, SAFETY, Mutant, only, raft, recorded
+from tests.mutants_raft import Eager, NoPromise
 
-from mutants import MUTANTS, SAFETY, Eager, Mutant, NoPromise, only, raft, recorded
 from primacy.sim.life import Life, Plan
 
 

@@ -81,6 +81,26 @@ def test_metrics_that_ghoti_passes_over_are_no_reason_to_refuse_its_file() -> No
     assert (made.slots.telemetry.enabled, made.slots.telemetry.output_dir) == (True, "")
 
 
+def test_a_file_of_a_later_ghoti_is_right_and_what_does_not_count_is_said() -> None:
+    made = settings.of_mapping(
+        {
+            "metrics": {"addr": ":9100"},
+            "slot_000": {"kind": "timeout_memory", "timeout": 30 * 86_400},
+            "slot_001": {"kind": "multicast", "timeout": 2, "dereg_tries": 5},
+            "cluster": {
+                "node": "node1",
+                "user": "my_user",
+                "pass": "my_pass",
+                "leader": {"enabled": True},
+                "manager": {"type": "join_server", "addr": "localhost:2222"},
+            },
+        }
+    )
+    said = " ".join(checks.notes(made))
+    assert "slots.telemetry (Ghoti's metrics) is read and not acted on" in said
+    assert "cluster.leader (Ghoti's GET /leader) is read and not acted on" in said
+
+
 def test_no_file_is_one_node_alone() -> None:
     made = settings.load(None)
     assert (made.election.strategy, made.cluster.manager.type) == ("raft", "none")

@@ -6,19 +6,24 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from tests.slots_desk import LIMIT_S, Desk, slots_of
 
 import primacy
 from primacy import blocking
-from primacy.errors import NotReached, SlotRefused, Unsure, UsageError
+from primacy.errors import NotReached, Refused, SlotRefused, Unsure, UsageError
 from primacy.slots import Client, client
 from primacy.slots.client import WAITING_MAX
+from primacy.slots.load import Load, measured
 
 LONG_MS = 30_000
-MORE = {"100": {"kind": "multicast"}, "101": {"kind": "multicast", "users": {"pepe": "a"}}}
+MORE = {
+    "100": {"kind": "multicast"},
+    "101": {"kind": "multicast", "users": {"pepe": "a"}},
+    "102": {"kind": "random"},
+}
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +53,24 @@ def unused() -> Iterator[str]:
         yield f"127.0.0.1:{held.getsockname()[1]}"
 
 
+@contextlib.asynccontextmanager
+async def frozen(answers: int = 0) -> AsyncIterator[str]:
+    """The address of a server that answers so many lines as a leader would, and from then on nobody."""
+    left = answers
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal left
+        with contextlib.closing(writer), contextlib.suppress(ConnectionError):
+            while await reader.readline():
+                if left:
+                    left -= 1
+                    writer.write(b"v0001\n")
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
 def test_it_reads_and_writes_many_at_once(desk: Desk) -> None:
     async def body() -> None:
         async with Client(desk.server.address, within_ms=LONG_MS) as slots:
@@ -72,6 +95,7 @@ def test_refusals_say_which_slot_and_why(desk: Desk) -> None:
                 await slots.get("1000")
             with pytest.raises(UsageError, match="at most 36 bytes"):
                 await slots.set("000", "x" * 37)
+            assert await slots.set("000", b"\xff\r") == b"\xff\r", "every byte but the line feed"
         with pytest.raises(UsageError, match="closed"):
             await slots.get("000")
         async with Client(desk.server.address, user="pepe", password="wrong", within_ms=LONG_MS) as slots:
@@ -82,6 +106,12 @@ def test_refusals_say_which_slot_and_why(desk: Desk) -> None:
 
     asyncio.run(body())
     assert issubclass(primacy.SlotRefused, primacy.PrimacyError)
+    for address in ("localhost:99999", "a..b:1", "localhost", "::1:25873"):
+        with pytest.raises(UsageError, match=r"host:port|a host is|brackets"):
+            Client(address)
+    for word in ("", "123", "x" * 40, "pepe\nw000x"):
+        with pytest.raises(UsageError, match="have 4 to 39 bytes and no line feed"):
+            Client("localhost:1", user="pepe", password=word)
 
 
 def test_it_finds_the_one_that_leads(desk: Desk, other: Desk) -> None:
@@ -174,6 +204,48 @@ def test_a_write_whose_answer_is_lost_is_unsure_and_a_read_is_repeated(desk: Des
     assert taken.is_set()
 
 
+def test_a_write_that_was_not_answered_in_time_is_unsure_too() -> None:
+    """The time of the one who asks is over before the server counts as frozen: still, it may have been done."""
+
+    async def body() -> None:
+        async with frozen() as address, Client(address, within_ms=500) as slots:
+            with pytest.raises(Unsure, match=f"{address} did not answer: it may have been done"):
+                await slots.set("000", "x")
+            with pytest.raises(NotReached) as found:
+                await slots.get("000")
+            assert not isinstance(found.value, Unsure), "a read changes nothing"
+
+    asyncio.run(body())
+
+
+def test_a_frozen_node_is_left_by_clients_who_never_wait_long(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "ANSWER_S", 2.0)
+
+    async def body() -> None:
+        async with (
+            frozen() as address,
+            Client(address, desk.server.address, within_ms=1_000) as slots,
+            asyncio.timeout(LIMIT_S),
+        ):
+            slots._order = [address, desk.server.address]
+            while True:
+                with contextlib.suppress(NotReached):
+                    assert await slots.get("000") == b""
+                    return
+
+    asyncio.run(body())
+
+
+def test_why_nobody_was_reached_is_said() -> None:
+    async def body() -> None:
+        with unused() as nobody:
+            async with Client(nobody, within_ms=1_000) as slots:
+                with pytest.raises(NotReached, match=f"within 1,000 ms; {nobody}: Connection refused"):
+                    await slots.get("000")
+
+    asyncio.run(body())
+
+
 @pytest.mark.parametrize("slot", ["014", "100"])
 def test_a_watch_gets_what_is_written_and_goes_on_under_the_next_leader(desk: Desk, other: Desk, slot: str) -> None:
     other.call(lambda: other.server.follow("a"))
@@ -231,6 +303,96 @@ def test_a_watch_without_permission_is_refused(desk: Desk) -> None:
             for slot in ("101", "019"):
                 with pytest.raises(SlotRefused, match="008"):
                     await anext(slots.watch(slot))
+                assert await slots.get("000") == b"", "and the client is as good as before"
+            assert slots._wire is not None
+            slots._wire.drop()
+            assert await slots.get("000") == b""
+            assert slots.leaderships == 2
+
+    asyncio.run(body())
+
+
+def test_of_two_watches_the_one_without_permission_ends(desk: Desk) -> None:
+    """The next leader has another file, as in the middle of a change."""
+    with Desk(slots_of(more={**MORE, "100": {"kind": "multicast", "users": {"pepe": "a"}}})) as strict:
+        strict.call(lambda: strict.server.follow("a"))
+
+        async def body() -> None:
+            addresses = (desk.server.address, strict.server.address)
+            async with (
+                Client(*addresses, within_ms=LONG_MS) as slots,
+                slots.watch("100") as refused,
+                slots.watch("102") as allowed,
+                asyncio.timeout(LIMIT_S),
+            ):
+                await asyncio.to_thread(desk.call, lambda: desk.server.follow("b"))
+                await asyncio.to_thread(strict.call, strict.server.lead)
+                with pytest.raises(SlotRefused, match="slot 100 refuses with 008"):
+                    await anext(refused)
+                while (await slots.set("102", "x")) != b"1/1/0":
+                    await asyncio.sleep(0.02)
+                assert await anext(allowed) == b"x"
+
+        asyncio.run(body())
+
+
+def test_who_watches_no_more_is_deregistered(desk: Desk) -> None:
+    """Else a message of a random slot would go to one who is gone, and to nobody else."""
+
+    async def body() -> None:
+        async with (
+            Client(desk.server.address, within_ms=LONG_MS) as reader,
+            Client(desk.server.address, within_ms=LONG_MS) as writer,
+        ):
+            async with reader.watch("102"), reader.watch("102") as watch:
+                assert await writer.set("102", "one") == b"1/1/0"
+                assert await anext(watch) == b"one"
+            await reader.get("000")  # on the same connection, and answered after what was said before
+            assert await writer.set("102", "two") == b"0/0/0"
+
+    asyncio.run(body())
+
+
+def test_a_watch_leaves_a_leader_that_says_nothing_more(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frozen, or cut off: nothing comes and nothing breaks. Nobody but the watch is there to notice."""
+    monkeypatch.setattr(client, "WATCH_S", 0.1)
+
+    async def body() -> None:
+        async with (
+            frozen(answers=2) as address,
+            Client(address, desk.server.address, within_ms=LONG_MS) as reader,
+            Client(desk.server.address, within_ms=LONG_MS) as writer,
+        ):
+            reader._order = [address, desk.server.address]
+            async with reader.watch("014") as watch, asyncio.timeout(LIMIT_S):
+                monkeypatch.setattr(client, "ANSWER_S", 1.0)
+                heard = asyncio.ensure_future(anext(watch))
+                while not heard.done():
+                    with contextlib.suppress(Unsure):  # a machine that stalls: the patience of this test is short
+                        await writer.set("014", "news")
+                    await asyncio.sleep(0.02)
+                assert heard.result() == b"news"
+
+    asyncio.run(body())
+
+
+def test_a_watch_that_was_deregistered_registers_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As happens to a client that was too slow for a while: the server has no word for it."""
+    monkeypatch.setattr(client, "WATCH_S", 0.05)
+
+    async def body() -> None:
+        async with (
+            Client(desk.server.address, within_ms=LONG_MS) as reader,
+            Client(desk.server.address, within_ms=LONG_MS) as writer,
+            reader.watch("100") as watch,
+            asyncio.timeout(LIMIT_S),
+        ):
+            assert await writer.set("100", "one") == b"1/1/0"
+            registered = desk.server.hall.board.signal(b"100").registered
+            await asyncio.to_thread(desk.call, registered.clear)
+            while await writer.set("100", "two") != b"1/1/0":
+                await asyncio.sleep(0.02)
+            assert [await anext(watch), await anext(watch)] == [b"one", b"two"]
 
     asyncio.run(body())
 
@@ -264,6 +426,17 @@ def test_threads_have_the_same_client(desk: Desk) -> None:
         assert slots.leaderships == 1
     with pytest.raises(UsageError, match="with"):
         slots.get("000")
+
+
+def test_a_load_says_why_it_is_refused(desk: Desk) -> None:
+    def refused() -> str:
+        with pytest.raises(Refused) as found:
+            asyncio.run(measured(Load(desk.server.address, b"r999\n", 2, 3, LIMIT_S)))
+        return str(found.value)
+
+    assert refused() == "slot 999 refuses with 005: there is no such slot; --slot names another one"
+    desk.call(lambda: desk.server.follow("b"))
+    assert refused() == "this node does not lead (b leads, as was said last); --addr names the one that does"
 
 
 def test_f59_pauses_grow_up_to_a_bound_and_have_chance_in_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ FILES = Path(__file__).parent / "files"
 def test_a_file_of_ghoti_is_served_and_what_does_not_count_is_said(tmp_path: Path) -> None:
     with served("--config", str(FILES / "ghoti_slots.yaml"), environment={"GHOTI_ADDR": "localhost:1"}) as found:
         found.until(r"GHOTI_ADDR: variables of Ghoti do not count")
-        found.until(r"metrics files\) is read and not acted on")
+        found.until(r"metrics\) is read and not acted on")
         found.until(rf"serves 3 slots on 127\.0\.0\.1:{found.port}, protocol telnet")
         with found.open() as client:
             client.ask(b"w000hi\r\nr000\r\n", b"v000hi\nv000hi\n")
@@ -78,7 +78,14 @@ def test_check_says_what_of_ghoti_does_not_count() -> None:
 def primacy(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     more = {**os.environ, **(environment or {})}
     return subprocess.run(
-        [*PRIMACY, *arguments], capture_output=True, text=True, timeout=2 * LIMIT_S, check=False, env=more
+        [*PRIMACY, *arguments],
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,  # no terminal, whoever runs the tests
+        capture_output=True,
+        text=True,
+        timeout=2 * LIMIT_S,
+        check=False,
+        env=more,
     )
 
 
@@ -119,6 +126,34 @@ def test_the_commands_of_the_client(tmp_path: Path) -> None:
     done = primacy("slots", "get", "0", *at[:2], "--within-ms", "200")
     assert done.returncode == 3
     assert "no node that leads answered" in done.stderr
+
+
+def test_calls_that_cannot_succeed_are_refused_before_anybody_is_asked(tmp_path: Path) -> None:
+    file = tmp_path / "slots.yaml"
+    file.write_text("slots: {tls: {cert: cert.pem, key: key.pem}, '000': {kind: simple_memory}}\n")
+    at = ["--config", str(file)]
+    for call, said in (
+        (["get", "0", *at], "slots.tls: the server of this file speaks TLS; say whom to trust: --ca FILE"),
+        (["bench", *at], "slots.tls: this measures without TLS"),
+        (["bench", "--write", "x" * 37], "a value has at most 36 bytes and no line feed; this has 37"),
+        (["set", "0", "a\nb"], "a value has at most 36 bytes and no line feed; this has 3"),
+        (["get", "0", "--addr", "a..b:1"], "--addr a..b:1: a host is a name or an address"),
+        (["serve", "--addr", "a..b:1"], "--addr a..b:1: a host is a name or an address"),
+        (["get", "0", "--user", "pepe"], "--user: there is no terminal to ask for the password on; it may stand in"),
+    ):
+        done = primacy("slots", *call)
+        assert (done.returncode, said in done.stderr) == (2, True), done
+
+
+def test_a_bench_of_a_file_with_telnet_speaks_it(tmp_path: Path) -> None:
+    served_file, file = tmp_path / "served.yaml", tmp_path / "slots.yaml"
+    served_file.write_text("protocol: telnet\nslot_000: {kind: simple_memory}\n")
+    with served("--config", str(served_file)) as found:
+        found.until("protocol telnet")
+        file.write_text(f"addr: 127.0.0.1:{found.port}\n{served_file.read_text()}")
+        done = primacy("slots", "bench", "--config", str(file), "--seconds", "1", "--connections", "3", "--json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["requests"] > 0
 
 
 def test_a_bench_of_a_server_that_speaks_http_says_so(tmp_path: Path) -> None:
@@ -186,6 +221,8 @@ def test_monitors_read_the_figures_of_a_server_without_a_cluster(tmp_path: Path)
                 assert time.monotonic() < until, text
                 with contextlib.suppress(ConnectionError):
                     text = read(port, "/metrics")
+            assert "primacy_slots_open 1.0" in text, "it may fall: no counter"
+            assert 'kind="open"' not in text
         assert json.loads(read(port, "/leader"))["leads"] is True
         assert found.end(signal.SIGTERM) == 0
 

@@ -7,12 +7,14 @@ import socket
 import ssl
 import struct
 import subprocess
+import threading
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from tests.slots_desk import LIMIT_S, Client, Desk, slots_of
 
-from primacy.slots import links, server
+from primacy.slots import links, server, session
 
 
 @pytest.fixture
@@ -85,6 +87,64 @@ def test_a_broadcast_reaches_all_and_the_writer_before_its_answer(desk: Desk) ->
         client.expect(b"a014hi\n")
         client.close()
     clients[0].close()
+
+
+@pytest.mark.parametrize("protocol", ["standard", "telnet", "tls"])
+def test_signals_by_the_hundred_leave_turns_to_all_else(
+    protocol: str, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that sends many at once, to many, must not keep an election from its beats."""
+    monkeypatch.setattr(session, "EVENTS_PER_TURN", 10)
+    count, crowd, end = 200, 5, b"\r\n" if protocol == "telnet" else b"\n"
+    context, trusting = tls_of(pair) if protocol == "tls" else (None, None)
+    with Desk(slots_of("telnet" if protocol == "telnet" else "standard"), tls=context) as desk:
+
+        def dial() -> Client:
+            client = desk.open()
+            return (
+                client if trusting is None else Client(trusting.wrap_socket(client.sock, server_hostname="127.0.0.1"))
+            )
+
+        clients = [dial() for _ in range(crowd)]
+        desk.wait(lambda: len(desk.server.links) == crowd)
+        desk.server.line_s = LIMIT_S
+        seen: list[int] = []
+        ended = threading.Event()
+
+        def turn() -> None:
+            seen.append(desk.server.hall.events)
+            if not ended.is_set():
+                desk._loop.call_soon(turn)
+
+        desk.call(turn)
+        lines = b"".join(b"w014%03d" % n + end + b"r000" + end for n in range(count))
+        clients[0].send(lines + b"r0")
+        answers = (b"a014%03d\nv014%d/%d/0\nv000\n" % (n, crowd, crowd) for n in range(count))
+        clients[0].expect(b"".join(answers))
+        clients[0].ask(b"00" + end, b"v000\n")
+        ended.set()
+        for client in clients[1:]:
+            client.expect(b"".join(b"a014%03d\n" % n for n in range(count)))
+        assert max(after - before for before, after in pairwise(seen)) <= 10 + crowd
+        assert desk.server.hall.requests == 2 * count + 1
+        for client in clients:
+            client.close()
+
+
+def test_the_hold_is_looked_at_between_signals(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "EVENTS_PER_TURN", 1)
+    desk.call(lambda: desk.server.lead(desk.clock.now_ms() + 3_000))
+    later = desk.server.later
+
+    def moved(link: links.Link) -> None:
+        desk.clock.ms += 3_000
+        later(link)
+
+    desk.server.later = moved
+    with desk.open() as client:
+        client.send(b"w014x\n" * 50)
+        client.expect(b"a014x\nv0141/1/0\nexxx000\n")
+        client.closed()
 
 
 def test_a_reset_connection_is_one_receiver_less_and_no_fault(desk: Desk) -> None:
@@ -237,10 +297,15 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return cert, key
 
 
-def test_behind_tls_all_is_the_same(pair: tuple[Path, Path]) -> None:
+def tls_of(pair: tuple[Path, Path]) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """The server's, and one that trusts it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*pair)
-    trusting = ssl.create_default_context(cafile=str(pair[0]))
+    return context, ssl.create_default_context(cafile=str(pair[0]))
+
+
+def test_behind_tls_all_is_the_same(pair: tuple[Path, Path]) -> None:
+    context, trusting = tls_of(pair)
     with Desk(slots_of(), tls=context) as desk:
 
         def dial() -> Client:
@@ -260,10 +325,36 @@ def test_behind_tls_all_is_the_same(pair: tuple[Path, Path]) -> None:
                 client.closed()
 
 
+@pytest.mark.parametrize("behind", ["nothing", "tls"])
+def test_who_leaves_in_the_middle_of_its_signals_has_sent_them_and_writes_no_log(
+    behind: str, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """asyncio has a warning for each write to a connection that is lost."""
+    monkeypatch.setattr(session, "EVENTS_PER_TURN", 10)
+    context, trusting = tls_of(pair) if behind == "tls" else (None, None)
+    with Desk(slots_of(more={"100": {"kind": "multicast"}}), tls=context) as desk:
+
+        def dial() -> Client:
+            client = desk.open()
+            return (
+                client if trusting is None else Client(trusting.wrap_socket(client.sock, server_hostname="127.0.0.1"))
+            )
+
+        with dial() as listener:
+            with dial() as client:
+                client.send(b"w014x\n" * 200 + b"s100\n")
+            listener.expect(b"a014x\n" * 200)
+            with dial() as client:
+                client.send(b"w014y\n" * 200)
+                client.sock.shutdown(socket.SHUT_WR)
+                listener.expect(b"a014y\n" * 200)
+            desk.wait(lambda: desk.server.open_now() == 1)
+            listener.ask(b"w100x\n", b"v1000/0/0\n")  # and whoever is gone is not registered
+    assert [record.getMessage() for record in caplog.records] == []
+
+
 def test_http_behind_tls(pair: tuple[Path, Path]) -> None:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*pair)
-    trusting = ssl.create_default_context(cafile=str(pair[0]))
+    context, trusting = tls_of(pair)
     with Desk(slots_of("http"), tls=context) as desk:
         host, _, port = desk.server.address.rpartition(":")
         connection = http.client.HTTPSConnection(host, int(port), timeout=LIMIT_S, context=trusting)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.servers import Pooler, Postgres, empty, fresh, server, servers_here, wait_until
+from tests.servers import Pooler, Postgres, empty, fresh, pooler, server, servers_here, wait_until
 from tests.store_desk import LIMIT_MS, Desk, Place, lied_to, place, row
 
 from primacy.election.inputs import StoreAnswered
@@ -19,6 +19,7 @@ from primacy.settings.timing import PROFILES
 from primacy.store import StoreThread, limit_of_ms, open_store
 from primacy.store.port import Notifies
 
+__all__ = ["pooler"]
 SERVERS = servers_here()
 
 
@@ -108,22 +109,6 @@ def test_F42_a_locked_row_is_refused_within_the_limit_and_costs_its_neighbours_n
 
 
 # --- poolers ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def pooler() -> Iterator[Pooler]:
-    if "postgresql" not in SERVERS:
-        pytest.skip("PostgreSQL is not installed here")
-    if reason := Pooler.missing():
-        pytest.skip(reason)
-    empty("postgresql")
-    postgres = server("postgresql")
-    assert isinstance(postgres, Postgres)
-    found = Pooler(postgres)
-    found.prepare()
-    found.start()
-    yield found
-    found.remove()
 
 
 def test_a_pooler_in_transaction_mode_does_no_harm(pooler: Pooler) -> None:

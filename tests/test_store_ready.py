@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.servers import Pooler, Postgres, empty, fresh, server, servers_here
+from tests.servers import Pooler, Postgres, empty, fresh, pooler, server, servers_here
 from tests.store_desk import KEPT_READY, LIMIT_MS, Desk, Place, place, row
 
 from primacy.election.store import StoreAnswer
@@ -22,6 +22,7 @@ import psycopg
 from primacy.store.libpq import Limited
 from primacy.store.postgresql import PostgresqlStore
 
+__all__ = ["pooler"]
 TRIES_MAX = 6
 """The server writes its log every ten seconds here, and may do so at the very moment of a release."""
 
@@ -113,20 +114,6 @@ def test_a_table_that_is_made_anew_in_another_shape_harms_nobody(here: Place) ->
     life(desk, (10, 2), token=11)
     postgres.admin("DROP TABLE primacy_leases", database="app")
     life(desk)
-
-
-@pytest.fixture
-def pooler() -> Iterator[Pooler]:
-    if reason := Pooler.missing():
-        pytest.skip(reason)
-    empty("postgresql")
-    postgres = server("postgresql")
-    assert isinstance(postgres, Postgres)
-    found = Pooler(postgres)
-    found.prepare()
-    found.start()
-    yield found
-    found.remove()
 
 
 def test_in_a_session_of_somebody_else_a_statement_is_this_one_or_none(pooler: Pooler) -> None:

@@ -23,8 +23,8 @@ from primacy.settings.schema import Settings
 from primacy.strategies import is_own
 
 if TYPE_CHECKING:
-    from primacy.election.follow import RankStrategy
     from primacy.election.own import Plugged
+    from primacy.election.ranked import RankStrategy
     from primacy.transport.http_roll import Entry
 
     AnyStrategy = RaftStrategy | LeaseStrategy | RankStrategy | Plugged

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import getpass
 import json
 import os
 import ssl
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -194,15 +196,19 @@ def bench(
     Prints requests per second, and how long a batch of requests took to be answered.
     """
     from primacy.settings import load
-    from primacy.slots.client import number
+    from primacy.slots.client import number, valued
     from primacy.slots.load import Load, measured
 
     settings = load(call.file(config), call.node)
+    end = b"\n"
     if not addr:
         _refuse_http(settings)
+        if settings.slots.tls.cert:
+            raise UsageError("slots.tls: this measures without TLS, and the server of this file speaks with it")
+        end = b"\r\n" if settings.slots.protocol == "telnet" else end
     where = _addresses(settings, (addr,) if addr else ())
-    line = b"r" + number(slot) if value is None else b"w" + number(slot) + os.fsencode(value)
-    result = asyncio.run(measured(Load(next(iter(where.values())), line + b"\n", connections, depth, seconds)))
+    line = b"r" + number(slot) if value is None else b"w" + number(slot) + valued(os.fsencode(value))
+    result = asyncio.run(measured(Load(next(iter(where.values())), line + end, connections, depth, seconds)))
     if as_json or call.json:
         print_json({"api": 1, **result._asdict(), "per_second": result.per_second})
         return
@@ -230,6 +236,8 @@ def _asked(
     settings = load(call.file(config), call.node)
     if not addrs:
         _refuse_http(settings)
+        if settings.slots.tls.cert and not ca:
+            raise UsageError("slots.tls: the server of this file speaks TLS; say whom to trust: --ca FILE")
     password = _password() if user else ""
     tls = _tls(ca)
     telnet = telnet or (not addrs and settings.slots.protocol == "telnet")
@@ -260,7 +268,16 @@ def _tls(ca: str | None) -> ssl.SSLContext | None:
 
 def _password() -> str:
     found = os.environ.get(PASSWORD)
-    return found if found is not None else click.prompt("password", hide_input=True, err=True)
+    if found is not None:
+        return found
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", getpass.GetPassWarning)
+        try:
+            return str(click.prompt("password", hide_input=True, err=True))
+        except getpass.GetPassWarning:
+            raise UsageError(
+                f"--user: there is no terminal to ask for the password on; it may stand in {PASSWORD}"
+            ) from None
 
 
 def _addresses(settings: Settings, said: tuple[str, ...]) -> dict[str, str]:

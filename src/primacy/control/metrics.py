@@ -15,6 +15,8 @@ from primacy.control.document import acts_as_leader
 from primacy.control.news import ROLES, STATES
 
 MS_PER_S = 1_000
+NOW_ONLY = ("slots_open",)
+"""Of the counters: what may fall again."""
 
 
 def exposition(shot: Snapshot) -> bytes:
@@ -69,12 +71,16 @@ class _Collector(Collector):
         store = CounterMetricFamily("primacy_store", "What the store was asked, and how it went.", labels=["kind"])
         slots = CounterMetricFamily("primacy_slots", "What clients of the slots did.", labels=["kind"])
         for kind, count in sorted(shot.counters.items()):
+            if kind in NOW_ONLY:
+                continue
             family = store if kind.startswith("store_") else slots if kind.startswith("slots_") else datagrams
             family.add_metric([kind.removeprefix("store_").removeprefix("slots_")], count)
         yield datagrams
         yield store
         if shot.duty.kind == "slots":
             yield slots
+            open_now = shot.counters.get("slots_open", 0)
+            yield _gauge("primacy_slots_open", "Connections of clients; over HTTP, streams.", open_now)
         names = [name for name, _ in known_nodes(shot) if name != shot.node]
         ages: dict[tuple[str, ...], float] = {
             (name,): age_ms / MS_PER_S for name in names if (age_ms := heard_ms(shot, name)) is not None

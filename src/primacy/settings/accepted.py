@@ -15,6 +15,8 @@ STRATEGIES = ("raft", "lease", "bully", "ring")
 RANKS = ("id", "natural", "started", "priority")
 SPAN_MS_MAX = 24 * 3600 * 1000
 """A day: no span of an election is longer, and a slip of the unit (microseconds) is noticed."""
+HOST = re.compile(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
+"""Labels, none of them empty or too long for the resolver."""
 
 
 def wrong_address(text: str, *, host_needed: bool = True) -> str:
@@ -30,7 +32,7 @@ def wrong_address(text: str, *, host_needed: bool = True) -> str:
         return "an address is a host and a port, nothing before or after, such as 10.0.0.1:7400"
     if ":" in host:
         return f"an IPv6 address stands in brackets: [{host}]:{port}"
-    return "" if re.fullmatch(r"[A-Za-z0-9._-]+", host) else "a host is a name or an address, such as 10.0.0.1:7400"
+    return "" if HOST.fullmatch(host) else "a host is a name or an address, such as 10.0.0.1:7400"
 
 
 def wrong_listen(text: str) -> str:

@@ -328,14 +328,16 @@ def notes(settings: Settings) -> list[str]:
         found.append(f"election.store is not used: election.strategy is {e.strategy}.")
     if len(nodes) > 1 and (e.strategy == "raft" or e.failsafe) and not settings.cluster.secret_file:
         found.append("cluster.secret_file is not given; nodes of a real cluster will refuse to start without it.")
+    if settings.cluster.leader.enabled:
+        found.append("cluster.leader (Ghoti's GET /leader) is read and not acted on: control.public has /leader.")
     return found + _slot_notes(settings.slots)
 
 
 def _slot_notes(slots: Slots) -> list[str]:
     found = []
-    if slots.telemetry.enabled:
+    if slots.telemetry.enabled or slots.telemetry.addr:
         found.append(
-            "slots.telemetry (Ghoti's metrics files) is read and not acted on: GET /metrics of control.public has the "
+            "slots.telemetry (Ghoti's metrics) is read and not acted on: GET /metrics of control.public has the "
             "figures (in a cluster control.listen, too)."
         )
     for name, password in slots.users.items():

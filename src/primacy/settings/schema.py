@@ -97,6 +97,13 @@ class Manager:
 
 
 @dataclass(frozen=True, slots=True)
+class GhotiLeader:
+    """An endpoint of Ghoti's manager, from 0.2 on."""
+
+    enabled: bool = setting(False, "Serve `GET /leader`.")
+
+
+@dataclass(frozen=True, slots=True)
 class Cluster:
     """The nodes and what they share."""
 
@@ -135,6 +142,9 @@ class Cluster:
         choices=("auto", "explicit"),
     )
     manager: Manager = setting(Manager, "Who belongs to the cluster.")
+    leader: GhotiLeader = setting(
+        GhotiLeader, "Ghoti's endpoint for load balancers: read, and not acted on. `control.public` has `/leader`."
+    )
 
 
 def _span(text: str, least: int = 1) -> Any:
@@ -262,7 +272,8 @@ class Election:
     )
     prune_after_ms: int = setting(
         0,
-        "bully, ring with `join_server`: a node that is silent this long leaves the list. 0: never, as in Ghoti.",
+        "bully, ring: no election waits for a node that the leader has not heard for this long; it stays listed, and "
+        "counts again once it is heard. 0: never, as in Ghoti.",
         least=0,
         most=30 * SPAN_MS_MAX,
     )

@@ -145,7 +145,7 @@ class Slot:
         "timeout_memory: seconds. multicast, random: seconds that a client must have stood still before it is "
         "deregistered (1).",
         least=1,
-        most=86_400,
+        most=2**40,
     )
     bucket_size: int | None = setting(None, "token_bucket, leaky_bucket: how much fits in.", least=1, most=2**53)
     period: str = setting("", "token_bucket: how often it is refilled.", choices=("second", "minute", "hour"))
@@ -166,6 +166,7 @@ class Slot:
 class Telemetry:
     """Ghoti's metrics files."""
 
+    addr: str = setting("", "From Ghoti 0.2 on: where it serves them instead.", check=wrong_listen)
     enabled: bool = setting(False, "Write them.")
     output_dir: str = setting("", "The folder.")
     rotation: str = setting("daily", "A new file how often.", choices=("hourly", "daily"))
@@ -202,7 +203,7 @@ class Slots:
     )
     tls: Tls = setting(Tls, "Encrypts the connections of clients. With `ca`, every client must show a certificate.")
     telemetry: Telemetry = setting(
-        Telemetry, "Ghoti's metrics files: read, and not written. `/metrics` has the figures.", also=("metrics",)
+        Telemetry, "Ghoti's metrics: read, and not acted on. `control.public` has `/metrics`.", also=("metrics",)
     )
     numbered: dict[str, Slot] = setting(
         dict,

@@ -47,6 +47,8 @@ class Board:
             self.kinds[name] = made(slot, now_ms, random)
             self.rights[name] = lowered(slot.users)
         self._tables: dict[str, dict[bytes, Act]] = {}
+        self._quick: dict[str, dict[bytes, Act]] = {}
+        self._sends = {b"w" + name for name, kind in self.kinds.items() if isinstance(kind, Signal)}
 
     def may(self, user: str, number: bytes, right: str) -> bool:
         """`right`: r or w. A slot without users is everybody's."""
@@ -58,6 +60,14 @@ class Board:
         found = self._tables.get(user)
         if found is None:
             found = self._tables[user] = self._table(user)
+        return found
+
+    def quick(self, user: str) -> dict[bytes, Act]:
+        """The same without those that send: each of them may cost as much as there are receivers."""
+        found = self._quick.get(user)
+        if found is None:
+            acts = self.table(user).items()
+            found = self._quick[user] = {name: act for name, act in acts if name not in self._sends}
         return found
 
     def signal(self, number: bytes) -> Signal | None:

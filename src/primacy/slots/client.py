@@ -8,8 +8,8 @@
 
 It finds the node that leads, follows when another one does, and comes back after a break: with a growing pause that
 has chance in it, so that many clients do not come back in step. What was surely not done (nobody was reached, or the
-node said that it does not lead) is tried again until the time is over. A write whose answer was lost is not: it may
-have been done, and `Unsure` says so. A read is: at worst a counter skips a number.
+node said that it does not lead) is tried again until the time is over. A write whose answer was lost, or did not come
+in time, is not: it may have been done, and `Unsure` says so. A read is: at worst a counter skips a number.
 
 Slots start empty under each new leader; a client that relies on what it wrote looks at `leaderships`.
 """
@@ -17,6 +17,8 @@ Slots start empty under each new leader; a client that relies on what it wrote l
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
@@ -26,15 +28,20 @@ from types import TracebackType
 from typing import Self
 
 from primacy.errors import NotReached, SlotRefused, Unsure, UsageError
+from primacy.settings.accepted import wrong_listen
 from primacy.slots.host import Where
 
 WITHIN_MS = 5_000
 CONNECT_S = 2.0
 ANSWER_S = 2.0
 """A server answers in the same turn in which it reads: one that does not is frozen, or cut off."""
+WATCH_S = 5.0
+"""So often a connection that is only listened to is asked whether it is there: one that is cut off says nothing."""
 PAUSE_S = 0.05
 PAUSE_S_MAX = 1.0
 VALUE_BYTES_MAX = 36
+WORD_BYTES_MAX = 39
+"""Of a user's name, and of a password."""
 WAITING_MAX = 1_000
 """Events that wait for a slow `async for`; the oldest is forgotten for a newer one."""
 ANSWER_BYTES_MAX = 4_096
@@ -64,6 +71,7 @@ class Wire(asyncio.Protocol):
         self.pending: deque[asyncio.Future[bytes]] = deque()
         self.transport: asyncio.Transport | None = None
         self.ended = False
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._rest = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -86,6 +94,7 @@ class Wire(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self.ended = True
+        self.gone.set_result(None)
         for answer in self.pending:
             if not answer.done():
                 answer.set_exception(ConnectionResetError())
@@ -103,13 +112,16 @@ class Wire(asyncio.Protocol):
         return answer
 
     async def answer(self, line: bytes) -> bytes:
-        """Raises `ConnectionError` if none comes."""
+        """Raises `ConnectionError` if none comes. That is looked at even if whoever asked has left by then."""
         asked = self.ask(line)
-        await asyncio.wait([asked], timeout=ANSWER_S)
+        overdue = asyncio.get_running_loop().call_later(ANSWER_S, self._overdue, asked)
+        await asyncio.wait([asked])
+        overdue.cancel()
+        return asked.result()
+
+    def _overdue(self, asked: asyncio.Future[bytes]) -> None:
         if not asked.done():
             self.drop()
-            raise ConnectionAbortedError
-        return asked.result()
 
     def drop(self) -> None:
         if self.transport is not None:
@@ -135,8 +147,12 @@ class Client:
         if not self.nodes:
             raise UsageError("a client of slots needs an address, such as localhost:25873")
         for address in self.nodes.values():
-            if not address.rpartition(":")[2].isdecimal():
-                raise UsageError(f"{address[:80]} is no host:port, such as localhost:25873")
+            if wrong := wrong_listen(address):
+                raise UsageError(f"{address[:80]}: {wrong}")
+        if user and not all(
+            4 <= len(word.encode()) <= WORD_BYTES_MAX and "\n" not in word for word in (user, password)
+        ):
+            raise UsageError(f"a user's name and a password have 4 to {WORD_BYTES_MAX} bytes and no line feed")
         self.user, self.password = user, password
         self.within_ms = within_ms
         self.tls = tls
@@ -153,6 +169,8 @@ class Client:
         self._watches: dict[str, list[Watch]] = {}
         self._keeper: asyncio.Task[None] | None = None
         self._closed = False
+        self._fault = ""
+        """Why a node was not reached, last."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -183,15 +201,12 @@ class Client:
 
     async def set(self, slot: str | int, value: bytes | str) -> bytes:
         """What the server says to it: the value, or A/B/C of a signal. Raises `SlotRefused`, `NotReached`, `Unsure`."""
-        data = value.encode() if isinstance(value, str) else value
-        if len(data) > VALUE_BYTES_MAX or b"\n" in data:
-            raise UsageError(f"a value has at most {VALUE_BYTES_MAX} bytes and no line feed; this has {len(data)}")
-        return await self._ask(b"w" + number(slot) + data, repeat=False)
+        return await self._ask(b"w" + number(slot) + valued(value), repeat=False)
 
     def watch(self, slot: str | int) -> Watch:
         """The values that are written to a signal slot from now on. Registers where that is needed."""
         watch = Watch(self, number(slot).decode())
-        self._watches.setdefault(watch.slot, []).append(watch)
+        self._hear(watch)
         return watch
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -199,24 +214,27 @@ class Client:
     async def _ask(self, line: bytes, *, repeat: bool) -> bytes:
         if self._closed:
             raise UsageError("this client is closed")
-        why = ""
+        why, waits_at = "", ""
         try:
             async with asyncio.timeout(self.within_ms / 1_000):
                 for turn in count():
                     if turn:
                         await self._pause(turn)
                     wire = await self._connected()
+                    waits_at = wire.address
                     try:
                         return self._led(wire, await wire.answer(line))
                     except NotLeading as error:
-                        why = str(error)
+                        why, waits_at = str(error), ""
                         self._leave(wire, error.leader)
                     except ConnectionError:
-                        why = f"{wire.address} did not answer"
+                        why, waits_at = f"{wire.address} did not answer", ""
                         self._leave(wire, "")
                         if not repeat:
-                            raise Unsure(f"{why}: it may have been done; read it, or say it again") from None
+                            raise _unsure(wire.address) from None
         except TimeoutError:
+            if waits_at and not repeat:
+                raise _unsure(waits_at) from None
             raise self._in_vain(why) from None
         raise AssertionError("it counts for ever")
 
@@ -257,6 +275,7 @@ class Client:
 
     def _in_vain(self, why: str = "") -> NotReached:
         at = ", ".join(sorted(set(self._order)))
+        why = why or self._fault
         return NotReached(
             f"no node that leads answered at {at} within {self.within_ms:,} ms{'; ' + why if why else ''}"
         )
@@ -286,10 +305,11 @@ class Client:
             assert wire is not None
             self._leave(wire, error.leader)
             return None
-        except (OSError, TimeoutError):
+        except (OSError, TimeoutError) as error:
             if wire is not None:
                 wire.drop()
             self._last(address)
+            self._fault = f"{address}: {fault_of(error)}"
             return None
         except BaseException:  # refused, or nobody waits for it any more
             if wire is not None:
@@ -303,7 +323,11 @@ class Client:
             self._led(wire, await wire.answer(b"u" + self.user.encode()))
             self._led(wire, await wire.answer(b"p" + self.password.encode()))
         for slot in tuple(self._watches):
-            await self._register(wire, slot)
+            try:
+                await self._register(wire, slot)
+            except SlotRefused as error:  # its watches end; all else goes on
+                for each in self._watches.pop(slot, ()):
+                    each.end(error)
 
     async def _register(self, wire: Wire, slot: str) -> None:
         """With a slot that wants it; a broadcast does not, and says so. Raises `SlotRefused` without a permission."""
@@ -331,15 +355,36 @@ class Client:
             self._keeper = asyncio.get_running_loop().create_task(self._stay())
 
     async def _stay(self) -> None:
+        """As long as somebody watches. Raises nothing: who watches is told."""
         try:
-            await self._connected()
-        except SlotRefused as error:
+            while self._watches:
+                wire = await self._connected()
+                await asyncio.wait([wire.gone], timeout=WATCH_S)
+                if not wire.ended:
+                    await self._look(wire)
+        except SlotRefused as error:  # the login
             for watches in self._watches.values():
                 for each in watches:
                     each.end(error)
 
+    async def _look(self, wire: Wire) -> None:
+        """Is it there, and does it lead? Registering again asks that, and brings back who was too slow for a while."""
+        for slot in tuple(self._watches):
+            try:
+                self._led(wire, await wire.answer(b"s" + slot.encode()))
+            except SlotRefused:
+                pass  # a broadcast: nobody registers with it
+            except NotLeading as error:
+                self._leave(wire, error.leader)
+                return
+            except ConnectionError:
+                self._leave(wire, "")
+                return
+
     async def _begin(self, watch: Watch) -> None:
         """Its connection, and its registration. Raises `NotReached`, `SlotRefused`."""
+        if self._closed:
+            raise UsageError("this client is closed")
         try:
             async with asyncio.timeout(self.within_ms / 1_000):
                 for turn in count():
@@ -348,6 +393,7 @@ class Client:
                     wire = await self._connected()
                     try:
                         await self._register(wire, watch.slot)
+                        self._keep()
                         return
                     except NotLeading as error:
                         self._leave(wire, error.leader)
@@ -356,12 +402,20 @@ class Client:
         except TimeoutError:
             raise self._in_vain() from None
 
+    def _hear(self, watch: Watch) -> None:
+        found = self._watches.setdefault(watch.slot, [])
+        if watch not in found:
+            found.append(watch)
+
     def _forget(self, watch: Watch) -> None:
+        """With the last watch the registration ends: the next message of a random slot is another's."""
         left = self._watches.get(watch.slot, [])
         if watch in left:
             left.remove(watch)
             if not left:
                 del self._watches[watch.slot]
+                if self._wire is not None and not self._wire.ended:
+                    self._wire.ask(b"d" + watch.slot.encode())
 
 
 class Watch:
@@ -378,8 +432,13 @@ class Watch:
 
     async def __aenter__(self) -> Self:
         if not self._begun:
+            self.client._hear(self)
+            try:
+                await self.client._begin(self)
+            except BaseException:
+                self.client._forget(self)
+                raise
             self._begun = True
-            await self.client._begin(self)
         return self
 
     async def __aexit__(
@@ -421,6 +480,19 @@ class NotLeading(Exception):
         super().__init__(f"{leader} leads, as was said last" if leader else "nobody leads, as was said last")
 
 
+def fault_of(error: OSError) -> str:
+    """In words. Several addresses of one name make one error without a number; TLS has words of its own."""
+    if isinstance(error, ssl.SSLError):
+        return getattr(error, "verify_message", "") or error.reason or "no TLS"
+    if isinstance(error, socket.gaierror):
+        return error.strerror or "the host is not known"
+    return os.strerror(error.errno) if error.errno else str(error) or "no answer"
+
+
+def _unsure(address: str) -> Unsure:
+    return Unsure(f"{address} did not answer: it may have been done; read it, or say it again")
+
+
 def number(slot: str | int) -> bytes:
     """The three digits of a slot. Raises `UsageError`."""
     text = str(slot)
@@ -429,9 +501,16 @@ def number(slot: str | int) -> bytes:
     return f"{int(text):03}".encode()
 
 
+def valued(value: bytes | str) -> bytes:
+    """As it stands in a line. Raises `UsageError`."""
+    data = value.encode() if isinstance(value, str) else value
+    if len(data) > VALUE_BYTES_MAX or b"\n" in data:
+        raise UsageError(f"a value has at most {VALUE_BYTES_MAX} bytes and no line feed; this has {len(data)}")
+    return data
+
+
 def answered(line: bytes) -> bytes:
     """The value of an answer: `v000VALUE`. Raises `SlotRefused`, `NotLeading`."""
-    line = line.removesuffix(b"\r")
     if line.startswith(NOT_LEADER):
         raise NotLeading(line[len(NOT_LEADER) :].decode("utf-8", "replace"))
     if line.startswith(b"e"):

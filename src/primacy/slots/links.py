@@ -4,7 +4,8 @@ A plain connection is watched by the loop's selector itself and answered by one 
 streams would cost eight times as much for pipelined commands. With TLS asyncio's transport stands between.
 
 A reader that is too slow is dropped and counted, by size and by time; while something waits for it, nothing more is
-read from it. What it is owed is never cut in the middle and then continued.
+read from it. What it is owed is never cut in the middle and then continued. Nor is anything read from a client whose
+signals are being worked off in portions.
 """
 
 from __future__ import annotations
@@ -40,6 +41,10 @@ class Owner(Protocol):
         """The client has not taken all that it is owed. `took`: but some of it, just now."""
         ...
 
+    def later(self, link: Link) -> None:
+        """Its client has sent more than is worked off in one go: `go_on`, in another turn."""
+        ...
+
     def came(self, link: Link) -> None: ...
 
     def gone(self, link: Link, *, slow: bool) -> None: ...
@@ -57,6 +62,10 @@ class Link(Protocol):
 
     def answer(self, data: bytes) -> None:
         """Sends, or keeps what cannot be sent now."""
+        ...
+
+    def go_on(self) -> None:
+        """With what its client has sent already; also if it has left meanwhile."""
         ...
 
     def hang_up(self) -> None:
@@ -102,6 +111,9 @@ class PlainLink:
         if not data:
             self.drop()
             return
+        self._take(data)
+
+    def _take(self, data: bytes) -> None:
         now_ms = self.owner.now_ms()
         session = self.session
         said = session.take(data, now_ms)
@@ -110,7 +122,21 @@ class PlainLink:
         if session.closing:
             self.hang_up()
         elif session.rest:
-            self.owner.unfinished(self)
+            if session.more:
+                self._listen(False)
+                self.owner.later(self)
+            else:
+                self.owner.unfinished(self)
+
+    def go_on(self) -> None:
+        """Not while something waits for the client: it is read no further then, and served no further."""
+        if self._owed or self.session.closing:
+            return
+        self._take(b"")
+        if self.sock.fileno() < 0:
+            self.owner.gone(self, slow=False)  # it may have registered once more
+        elif not self._owed and not self.session.more:
+            self._listen(True)
 
     def answer(self, data: bytes) -> None:
         if self._owed:
@@ -178,6 +204,8 @@ class PlainLink:
         self._wait(False)
         if self.session.closing:
             self.hang_up()
+        elif self.session.more:
+            self.owner.later(self)
         else:
             self._listen(True)
 
@@ -205,6 +233,7 @@ class TlsLink(asyncio.Protocol):
         self.owner = owner
         self.session = session(self._offer)
         self._transport: asyncio.Transport | None = None
+        self._full = False
         self._ending = False
         """asyncio's transport must not be spoken to once it was told to close."""
 
@@ -230,8 +259,22 @@ class TlsLink(asyncio.Protocol):
             self.answer(said)
         if self.session.closing:
             self.hang_up()
+        elif self.session.more:
+            if self._transport is not None and not self._ending:
+                self._transport.pause_reading()
+            self.owner.later(self)
         elif self.session.rest:
             self.owner.unfinished(self)
+
+    def go_on(self) -> None:
+        """Read again only when all is worked off: asyncio would close first if the client has left meanwhile."""
+        if self._full or self.session.closing:
+            return
+        self._take(b"")
+        if self._transport is None:
+            self.owner.gone(self, slow=False)
+        elif not self._ending and not self._full and not self.session.more:
+            self._transport.resume_reading()
 
     def answer(self, data: bytes) -> None:
         if self._transport is None or self._ending:
@@ -244,13 +287,18 @@ class TlsLink(asyncio.Protocol):
             self.owner.owes(self)
 
     def pause_writing(self) -> None:
+        self._full = True
         if self._transport is not None and not self._ending:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
+        self._full = False
         if self._transport is not None and not self._ending:
-            self._transport.resume_reading()
             self.owner.owes(self, took=True)
+            if self.session.more:
+                self.owner.later(self)
+            else:
+                self._transport.resume_reading()
 
     def _offer(self, event: bytes) -> bool:
         self.answer(event)

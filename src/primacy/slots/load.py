@@ -7,11 +7,11 @@ them; the generator is one Python process, so that a fast server is not its limi
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from typing import NamedTuple
 
-from primacy.errors import NotReached, Refused
+from primacy.errors import NotReached, Refused, SlotRefused
+from primacy.slots.client import NotLeading, answered, fault_of
 from primacy.slots.host import Where
 
 SAMPLES_MAX = 1_000_000
@@ -74,7 +74,7 @@ class Asker(asyncio.Protocol):
         if not self.wanted:
             self.wanted = self._got
             if self._got[:1] != b"v":
-                self._fail(Refused(f"the server answers {self._got[:20]!r}; name a slot that can be read: --slot"))
+                self._fail(Refused(_refusal(self._got.partition(b"\n")[0])))
                 return
         if self._got != self.wanted:
             self._fail(Refused(f"the server answered {self._got[:50]!r}, and {self.wanted[:50]!r} before"))
@@ -95,6 +95,16 @@ class Asker(asyncio.Protocol):
             self.done.set_exception(error)
 
 
+def _refusal(line: bytes) -> str:
+    try:
+        answered(line)
+    except SlotRefused as error:
+        return f"{error}; --slot names another one"
+    except NotLeading as error:
+        return f"this node does not lead ({error}); --addr names the one that does"
+    return f"the server answers {line[:20]!r}"
+
+
 async def measured(load: Load) -> Result:
     """Raises `NotReached`, `Refused`."""
     loop = asyncio.get_running_loop()
@@ -112,8 +122,9 @@ async def measured(load: Load) -> Result:
         for asker in askers:
             asker.over = True
             asker.transport.abort()
-        why = os.strerror(error.errno) if error.errno else str(error)
-        raise NotReached(f"{load.address}: {why}, after {len(askers)} of {load.connections} connections") from None
+        raise NotReached(
+            f"{load.address}: {fault_of(error)}, after {len(askers)} of {load.connections} connections"
+        ) from None
     began_s = time.perf_counter()
     for asker in askers:
         asker.begin()

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import socket
+from collections import deque
 from collections.abc import Callable, Iterable
 
 from primacy.errors import CannotHere, InUse
@@ -14,7 +15,7 @@ from primacy.slots.host import HANDSHAKE_S, STALL_S, Host, Terms, Where
 from primacy.slots.kinds import Receiver
 from primacy.slots.links import Link, PlainLink, TlsLink
 from primacy.slots.session import Session, TelnetSession
-from primacy.visitors import HangUp
+from primacy.visitors import HangUp, pass_over_lost
 
 LINE_S = {"standard": 1.0, "telnet": 60.0}
 """How long a line may wait for its end since its last byte. In telnet a human types."""
@@ -78,6 +79,7 @@ class LineServer(Host):
         self._tls_servers: list[asyncio.Server] = []
         self._unfinished: dict[Link, float] = {}
         self._owing: dict[Link, float] = {}
+        self._later: deque[Link] = deque()
         self._sweeping: asyncio.TimerHandle | None = None
         self._resting: asyncio.TimerHandle | None = None
         self._closed = False
@@ -90,6 +92,7 @@ class LineServer(Host):
         if self.tls is None:
             self._accepting(True)
             return
+        pass_over_lost()
         for each in sockets:
             self._tls_servers.append(
                 await loop.create_server(
@@ -130,6 +133,7 @@ class LineServer(Host):
 
     def ended(self) -> None:
         """NOT_LEADER, then the connection ends: a login, a registration, a slot that was theirs are gone with it."""
+        self._later.clear()
         for link in tuple(self.links):
             link.session.greet()
             link.answer(self.hall.not_leader)
@@ -143,6 +147,20 @@ class LineServer(Host):
     def unfinished(self, link: Link) -> None:
         self._unfinished[link] = asyncio.get_running_loop().time() + self.line_s
         self._sweep_later()
+
+    def later(self, link: Link) -> None:
+        """One portion of one client in each turn of the loop: an election's turns come in between."""
+        self._later.append(link)
+        if len(self._later) == 1:
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if not self._later:  # that leadership is over
+            return
+        link = self._later.popleft()
+        if self._later:
+            asyncio.get_running_loop().call_soon(self._go_on)
+        link.go_on()
 
     def owes(self, link: Link, *, took: bool = False) -> None:
         """What is added to its debts gives it no more time; what it takes does."""
@@ -171,7 +189,7 @@ class LineServer(Host):
         self._sweeping = None
         now_s = asyncio.get_running_loop().time()
         for link, until_s in tuple(self._unfinished.items()):
-            if not link.session.rest:
+            if not link.session.rest or link.session.more:
                 del self._unfinished[link]
             elif now_s >= until_s:
                 del self._unfinished[link]

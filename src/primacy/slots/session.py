@@ -2,7 +2,8 @@
 
 Framing, in the order of the bytes: a line ends with LF (telnet: CR LF), has at most 40 bytes before that, and is
 answered by one line, in order. What is too long is answered once and skipped to its LF. What has no LF yet waits; the
-driver says when it has waited too long. Nothing that a client sends can do more than be refused.
+driver says when it has waited too long. Nothing that a client sends can do more than be refused. Signals to many, sent
+by the hundred at once, are worked off in portions: between two of them the driver attends to everybody else.
 
 Every node reads and refuses what is no command; only the leader, which has a board, does more: all others answer
 NOT_LEADER and the leader's id.
@@ -22,6 +23,8 @@ LINE_BYTES_MAX = 40
 LINE_BYTES_MIN = 4
 NAME = re.compile(rb"[A-Za-z][A-Za-z0-9_]{3,}")
 PASSWORD_BYTES_MIN = 4
+EVENTS_PER_TURN = 1_000
+"""Signals that one client's lines hand out in one go; some milliseconds. An election must not wait for more."""
 PARSE_ERROR = b"exxx001\n"
 WRONG_USER = b"exxx002\n"
 WRONG_PASS = b"exxx003\n"
@@ -66,7 +69,7 @@ class Hall:
 class Session:
     """One client. Its driver gives it bytes and sends what it answers."""
 
-    __slots__ = ("acts", "closing", "hall", "name", "offer_to", "out", "rest", "skips", "user")
+    __slots__ = ("acts", "closing", "hall", "more", "name", "offer_to", "out", "rest", "sent", "skips", "user")
     tail: ClassVar[bytes] = b""
     """What stands before the LF."""
 
@@ -78,7 +81,11 @@ class Session:
         self.name = b""
         """What `u` said."""
         self.rest = b""
-        """A line without its end."""
+        """A line without its end; or, if there is `more`, all that was not worked off."""
+        self.more = False
+        """`take` wants to be called again, with nothing new, in another turn."""
+        self.sent = 0
+        """Signals handed out in this go."""
         self.skips = False
         """In the middle of a line that was too long."""
         self.closing = False
@@ -92,10 +99,11 @@ class Session:
         """The node begins or ceases to lead, or the session is new: nobody is logged in."""
         board = self.hall.board
         self.user, self.name = "", b""
-        self.acts = board.table("") if board is not None else NOBODY
+        self.acts = board.quick("") if board is not None else NOBODY
 
     def take(self, data: bytes, now_ms: int) -> bytes:
-        """The answers to what came."""
+        """The answers to what came, or to the first of it."""
+        self.more = False
         if self.rest:
             data = self.rest + data
         lines = data.split(b"\n")
@@ -105,24 +113,35 @@ class Session:
             self.skips = False
         self.out = out = []
         acts = self.acts
-        for line in lines:
+        coming = iter(lines)
+        for line in coming:
             act = acts.get(line[:4])
             if act is not None and len(line) <= LINE_BYTES_MAX:
                 out.append(act(self, line, now_ms))
             else:
-                out.append(self._other(line))
-                if self.closing:
+                out.append(self._other(line, now_ms))
+                if self.closing or self.sent >= EVENTS_PER_TURN:
                     break
                 acts = self.acts
         self.out = None
         self.hall.requests += len(lines)
         self.rest = rest
-        if self.skips:
+        if self.sent >= EVENTS_PER_TURN and self._keeps([*coming, rest]):
+            self.hall.requests -= self.rest.count(b"\n")
+        elif self.skips:
             self.rest = b""
         elif len(rest) > LINE_BYTES_MAX + len(self.tail):
             self.rest, self.skips = b"", True
             out.append(PARSE_ERROR)
         return out[0] if len(out) == 1 else b"".join(out)
+
+    def _keeps(self, lines: list[bytes]) -> bool:
+        """It was enough for one go: these, of which the last has no end, wait for the next."""
+        self.sent = 0
+        self.more = len(lines) > 1 and not self.closing
+        if self.more:
+            self.rest = b"\n".join(lines)
+        return self.more
 
     def give_up_line(self) -> bytes:
         """Its end did not come in time."""
@@ -141,8 +160,8 @@ class Session:
 
     # --- all that is no plain command on a slot -----------------------------------------------------------------------
 
-    def _other(self, line: bytes) -> bytes:
-        """First what is no command, then who leads, then names and slots."""
+    def _other(self, line: bytes, now_ms: int) -> bytes:
+        """First what is no command, then who leads, then names and slots; last a signal."""
         letter = line[:1]
         if letter == b"q":
             self.closing = True
@@ -157,14 +176,20 @@ class Session:
             return self.hall.not_leader
         if names:
             return self._named(line[1:], board) if letter == b"u" else self._proved(line[1:], board)
-        return b"e" + line[1:4] + MISSING + b"\n"
+        act = board.table(self.user).get(line[:4])
+        if act is None:
+            return b"e" + line[1:4] + MISSING + b"\n"
+        before = board.signalled
+        said = act(self, line, now_ms)
+        self.sent += board.signalled - before
+        return said
 
     def _named(self, name: bytes, board: Board) -> bytes:
         if not NAME.fullmatch(name):
             self.closing = True
             return WRONG_USER
         self.user, self.name = "", name
-        self.acts = board.table("")
+        self.acts = board.quick("")
         return b"v" + name + b"\n"
 
     def _proved(self, password: bytes, board: Board) -> bytes:
@@ -179,7 +204,7 @@ class Session:
             self.hall.logins_refused += 1
             return WRONG_LOGIN
         self.user = name
-        self.acts = board.table(name)
+        self.acts = board.quick(name)
         return b"v" + self.name + b"\n"
 
 
@@ -197,12 +222,15 @@ class TelnetSession(Session):
         lines = data.split(b"\n")
         rest = lines.pop()
         answers = []
-        for line in lines:
+        began = self.hall.events
+        coming = iter(lines)
+        for line in coming:
             if self.skips or line[-1:] == b"\r":
                 answers.append(super().take(line[:-1] + b"\n", now_ms))
             else:
                 answers.append(PARSE_ERROR)
-            if self.closing:
+            enough = self.hall.events - began >= EVENTS_PER_TURN
+            if self.closing or (enough and self._keeps([*coming, rest])):
                 return b"".join(answers)
         if rest:
             answers.append(super().take(rest, now_ms))

@@ -1,12 +1,7 @@
 """Sealed datagrams between the nodes of a fixed list.
 
-One connected socket per other node, all on our one port: the kernel hands each node's datagrams to its own queue, so
-that a flood of strangers fills another one. That other one, the door, takes what comes from anywhere else: releases,
-which a guard sends from a port of its own, and nodes behind an address that is not the one they are dialled at. Of
-each socket a bounded number of datagrams is read in a turn of the loop, of the door the fewest.
-
-A node that is down answers with "refused", which means nothing here. A name that cannot be resolved is said once and
-tried again; a name whose node is silent is looked up anew, for it may have moved.
+They come and go on the sockets of `lines.py`. Of each a bounded number of datagrams is read in a turn of the loop, of
+the door the fewest. A node that is down answers with "refused", which means nothing here.
 
 What is dropped is counted by kind. Only a datagram with a good seal is ever answered, by a greeting at most, and to the
 address that stands in our own list.
@@ -16,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import socket
 from collections.abc import Callable
 from hmac import compare_digest
@@ -24,13 +18,14 @@ from time import monotonic
 from typing import Any
 
 from primacy.election.messages import Ack, Beat, Message, Release
-from primacy.errors import CannotHere, InUse
+from primacy.errors import CannotHere
 from primacy.loop import Alarm, alarm, unwatch, watch
-from primacy.transport import Hear, Overhear, ReadyDatagram, Trouble, ignored, says
-from primacy.transport.doubles import FORGOTTEN_S, Doubles
+from primacy.transport import Hear, Overhear, ReadyDatagram, ignored, says
+from primacy.transport.doubles import FORGOTTEN_S
 from primacy.transport.layout import LAYOUT, packed, packed_word, unpacked, unpacked_word
+from primacy.transport.lines import UdpLines
 from primacy.transport.links import Links
-from primacy.transport.peer import Address, Peer, SocketAddress, numeric
+from primacy.transport.peer import Address, Peer, numeric
 from primacy.transport.seal import (
     COUNTER_AT,
     COUNTER_BYTES,
@@ -55,35 +50,26 @@ SHORT = (Beat, Ack)
 READS_MAX = 64
 """Datagrams of one node in a turn: several beats of a hundred nodes, and still only about a millisecond."""
 DOOR_READS_MAX = 16
-RESOLVE_AGAIN_S = 2.0
-SILENT_S = 30.0
-"""A name is looked up again when its node was silent this long."""
 GREETING_S = 0.02
 """Between two greetings of one node; a restart needs one."""
 CARRY_S = 0.3
 """So long a word that is in no hurry waits for a message to carry it: a beat of most profiles."""
 
 
-class UdpTransport:
+class UdpTransport(UdpLines):
     """The port `Transport`, for one node. `complain` is told what an operator should know."""
 
     def __init__(
         self, seal: Seal, listen: Address, others: dict[str, Address], complain: Callable[[str], None]
     ) -> None:
+        super().__init__(listen, others, complain)
         self.seal = seal
-        self.listen = listen
-        self.complain = complain
         self.tally = Tally(complain)
         self.links = Links()
-        self.doubles = Doubles()
-        self.peers = {name: Peer(name, others[name]) for name in sorted(others)}
         self._hear: Hear = lambda _: None
         self._overhear: Overhear = ignored
-        self._door: socket.socket | None = None
-        self._bound: SocketAddress = (listen.host, listen.port)
         self._resolving: asyncio.Task[None] | None = None
         self._carrying: Alarm
-        self._loop: asyncio.AbstractEventLoop
 
     @property
     def counters(self) -> dict[str, int]:
@@ -118,110 +104,6 @@ class UdpTransport:
             unwatch(self._loop, self._door)
             self._door.close()
             self._door = None
-
-    def _opened_door(self, family: int) -> socket.socket:
-        """Bound without sharing, so that a port in use is noticed; shared with our own sockets only, one by one."""
-        door = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        try:
-            door.bind(self._bound)
-        except OSError as error:
-            door.close()
-            if error.errno == errno.EADDRINUSE:
-                raise InUse(f"UDP port {self.listen} is in use on this machine; each node needs its own") from None
-            raise CannotHere(
-                f"cannot listen on UDP {self.listen}: {error.strerror}; is this node's address in the file this "
-                "machine's? If others dial it under another one, say `bind` as well"
-            ) from None
-        return door
-
-    def _dial(self, peer: Peer, address: SocketAddress | None) -> None:
-        """A socket of its own for this node. Sharing the port is allowed just as long as it takes."""
-        if address is None or address == peer.address or self._door is None:
-            return
-        self._hang_up(peer)
-        ours = [self._door, *(other.socket for other in self.peers.values() if other.socket is not None)]
-        fresh = socket.socket(self._door.family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        try:
-            for one in (*ours, fresh):
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            fresh.bind(self._bound)
-            fresh.connect(address)
-        except OSError as error:  # no route: tried again with the names
-            fresh.close()
-            self._complain_once(peer, says.no_route(peer.name, str(peer.dialled), error.strerror or ""))
-            return
-        finally:
-            for one in (*ours, fresh):
-                with contextlib.suppress(OSError):
-                    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
-        peer.socket, peer.address = fresh, address
-        peer.complained.clear()
-        peer.trouble = ""
-        watch(self._loop, fresh, self._read_peer, fresh, peer)
-
-    def _hang_up(self, peer: Peer) -> None:
-        if peer.socket is not None:
-            unwatch(self._loop, peer.socket)
-            peer.socket.close()
-            peer.socket = peer.address = None
-
-    # --- names --------------------------------------------------------------------------------------------------------
-
-    async def _resolve(self) -> None:
-        """Names at once, all together, and again while there is something to find."""
-        while True:
-            if sought := [peer for peer in self.peers.values() if self._sought_in_s(peer) <= 0]:
-                await asyncio.gather(*(self._find(peer) for peer in sought))
-            next_s = min((self._sought_in_s(peer) for peer in self.peers.values()), default=SILENT_S)
-            await asyncio.sleep(max(RESOLVE_AGAIN_S, next_s))
-
-    def _sought_in_s(self, peer: Peer) -> float:
-        return 0.0 if peer.socket is None else peer.heard_s + SILENT_S - self._loop.time()
-
-    async def _find(self, peer: Peer) -> None:
-        if self._door is None:
-            return
-        found = await self._looked_up(peer.dialled, family=self._door.family)
-        if found is None:
-            self._complain_once(peer, says.unresolved(peer.name, str(peer.dialled)))
-        else:
-            self._dial(peer, found[1])
-
-    def _resolved(self, task: asyncio.Task[None]) -> None:
-        """It never ends by itself: a bug of ours is the loop's to report."""
-        if not task.cancelled():
-            self._loop.call_exception_handler({"message": "names are not looked up", "exception": task.exception()})
-
-    async def _looked_up(
-        self, address: Address, *, family: int = 0, passive: bool = False
-    ) -> tuple[int, SocketAddress] | None:
-        host = address.host or ("0.0.0.0" if passive else "")
-        flat = numeric(Address(host, address.port), family)
-        if flat is not None:
-            return (socket.AF_INET6 if ":" in flat[0] else socket.AF_INET), flat
-        try:
-            found = await self._loop.getaddrinfo(host, address.port, family=family, type=socket.SOCK_DGRAM)
-        except OSError:
-            return None
-        return (found[0][0], found[0][4]) if found else None  # type: ignore[return-value]
-
-    @property
-    def troubles(self) -> list[Trouble]:
-        found = [Trouble(peer.name, peer.trouble) for peer in self.peers.values() if peer.trouble]
-        now_s = self._loop.time()
-        for name, source in self.doubles.found(now_s).items():
-            peer = self.peers.get(name)
-            if peer is None or now_s - peer.heard_s <= FORGOTTEN_S:  # this node itself, or one that is heard
-                found.append(says.twins(name, source))
-            else:
-                found.append(says.unheard(name, source, str(peer.dialled)))
-        return found
-
-    def _complain_once(self, peer: Peer, sentence: str) -> None:
-        peer.trouble = sentence
-        if sentence not in peer.complained:
-            peer.complained.add(sentence)
-            self.complain(sentence)
 
     # --- sending ------------------------------------------------------------------------------------------------------
 

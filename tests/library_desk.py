@@ -1,0 +1,73 @@
+"""A store in memory with a released row, and elections on it, in the times of profile `lab` (hold 500 ms).
+
+Only the tests that are about waiting wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+import primacy
+from primacy.election.store import ReleaseRow, Row, Take
+from primacy.settings.timing import PROFILES, for_lease
+from primacy.store.memory import MemoryStore, MemoryTable, shared
+
+LAB = for_lease(PROFILES["lab"])
+CANARY_BEAT_MS = LAB.beat_ms
+"""A process that stands still for the rest until TERM loses what it holds, as it must."""
+HOLD_S = LAB.hold_ms / 1_000
+WITHIN_S = 30
+
+
+def fresh_url() -> str:
+    """Never used before, not even by a test that has imported this module under another name."""
+    return f"memory:{uuid.uuid4().hex}"
+
+
+class Place:
+    """A table in memory whose row `job` was released, and elections on it."""
+
+    def __init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        self.url = fresh_url()
+        self.table: MemoryTable = shared(self.url.partition(":")[2])
+        self.store = MemoryStore(self.table)
+        self.release("job")
+
+    def release(self, name: str) -> None:
+        row = Row("old#1", 5, 1, LAB.hold_ms, LAB.wait_ms, False)
+        self.store.take([Take(name, 0, 0, self.table.server, row)])
+        self.store.release([ReleaseRow(name, "old#1", 5, 1)])
+
+    def election(self, **options: Any) -> primacy.Election:
+        return primacy.Election("job", store=self.url, profile="lab", **options)
+
+    def row(self) -> Row:
+        return self.table.rows["job"]
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    found = Place()
+    yield found
+    found.table.up = True
+
+
+def run(body: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    async def bounded() -> Any:
+        async with asyncio.timeout(WITHIN_S):
+            return await body()
+
+    return asyncio.run(bounded())
+
+
+async def until(true: Callable[[], bool]) -> None:
+    while not true():
+        await asyncio.sleep(0.005)

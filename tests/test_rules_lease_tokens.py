@@ -1,0 +1,126 @@
+"""The rules of tokens (T1, T2) on a lease."""
+
+from __future__ import annotations
+
+import pytest
+
+from lease_desk import TRIO, WALL, Desk, held_by, only
+from primacy.election.effects import Persist, Start, Stop
+from primacy.election.events import Code
+from primacy.election.inputs import (
+    PersistFailed,
+    Received,
+    Started,
+    WorkDeferred,
+    WorkGone,
+)
+from primacy.election.lease_state import list_hash
+from primacy.election.messages import FailsafeBeat, Origin
+from primacy.election.model import TOKEN_MAX
+from primacy.election.store import ReleaseRow, Take
+
+
+def test_T1_a_take_writes_the_next_token_or_wall_time_whichever_is_higher() -> None:
+    for token, wall_ms, expected in ((5, 0, 6), (5, 10, 10), (50, 10, 51)):
+        desk = Desk(store=held_by(token=token, released=True))
+        desk.tell(Started(wall_ms))
+        assert desk.until(Start).leadership.token == expected
+
+
+def test_T1_a_mad_wall_clock_does_not_use_up_the_tokens() -> None:
+    desk = Desk(store=held_by(token=5, released=True))
+    desk.tell(Started(2**60))
+    assert desk.until(Start).leadership.token == 6
+
+
+def test_T1_no_take_above_the_largest_token() -> None:
+    desk = Desk(store=held_by(token=TOKEN_MAX, released=True))
+    desk.tell(Started(WALL))
+    with pytest.raises(AssertionError):
+        desk.until(Take)
+    assert "leaves no higher one" in desk.waits()
+    odd = Desk(store=held_by(token=TOKEN_MAX + 5, released=True))
+    odd.tell(Started(WALL))
+    odd.answer()
+    assert odd.machine.token_max == 0
+
+
+def test_T2_a_take_is_above_the_largest_token_known() -> None:
+    desk = Desk(store=held_by(token=5, released=True), token_max=WALL * 2)
+    desk.tell(Started(WALL))
+    assert desk.until(Start).leadership.token == WALL * 2 + 1
+
+
+def test_T2_no_start_below_the_largest_token_known() -> None:
+    desk = Desk("b", failsafe=TRIO)
+    desk.tell(Started(WALL))
+    desk.until(Take)
+    desk.machine._take = None  # as if it had been settled
+    desk.tell(Received(FailsafeBeat(Origin("a", boot=9, config=list_hash(TRIO)), WALL * 2, 1)))
+    assert not only(desk.answer(), Start)
+    assert Code.TOKEN_LOW in desk.codes()
+    start = desk.until(Start)
+    assert start.leadership.token == WALL * 2 + 1
+
+
+def test_T2_the_largest_token_is_saved_before_the_start_and_after_a_look() -> None:
+    desk = Desk(store=held_by())
+    desk.tell(Started(WALL))
+    (saved,) = only(desk.answer(), Persist)
+    assert saved.ballot.token_max == WALL
+    desk.until(Take)
+    effects = [type(effect) for effect in desk.answer()]
+    assert effects.index(Persist) < effects.index(Start)
+
+
+def test_T2_a_token_that_cannot_be_saved_is_not_used() -> None:
+    """The start that stood behind it was not done, so that nobody will ever report its end: the row is freed at once,
+    and this node does not stand again before its disk has taken the token."""
+    desk = Desk()
+    desk.tell(Started(WALL))
+    desk.until(Start)
+    desk.tell(PersistFailed("full"))
+    release = desk.until(ReleaseRow, within_ms=1)
+    assert release.successor == "!", "nothing ran"
+    assert only(desk.answer(), Persist), "it is tried again"
+    assert desk.machine.settled
+    desk.tell(PersistFailed("full"))
+    for _ in range(20):
+        if only(desk.answer() if desk.asked else desk.wake(), Persist):
+            desk.tell(PersistFailed("full"))
+        assert not any(isinstance(asked.request, Take) for asked in desk.asked)
+    assert desk.codes().count(Code.DISK_FAILED) == 1, "recorded once, not at every try"
+    assert "cannot be saved (full)" in desk.waits()
+    desk.until(Start)
+    assert not desk.machine._unsaved
+
+
+def test_T2_a_start_that_people_must_approve_is_ended_in_order_if_the_disk_fails_meanwhile() -> None:
+    """That start was done: only the gate knows that it waits, and must be told."""
+    desk = Desk()
+    desk.tell(Started(WALL))
+    start = desk.until(Start)
+    desk.tell(WorkDeferred(start.leadership.term, "an approval"))
+    assert only(desk.tell(PersistFailed("full")), Stop)
+    desk.tell(WorkGone(start.leadership.term))
+    desk.until(ReleaseRow)
+
+
+def test_T2_a_row_found_ours_is_not_worked_under_before_its_token_is_on_the_disk() -> None:
+    """The take's answer was lost, and the look that found it could not save the token either."""
+    desk = Desk(store=held_by(token=5, released=True))
+    desk.tell(Started(WALL))
+    desk.until(Take)
+    desk.lose()
+    desk.wake()
+    while not only(desk.answer() if desk.asked else desk.wake(), Persist):
+        pass
+    desk.tell(PersistFailed("full"))
+    assert isinstance(desk.until(ReleaseRow), ReleaseRow)
+    assert not only(desk.log, Start)
+
+
+def test_T2_a_failing_disk_does_not_stop_a_running_leader() -> None:
+    desk = Desk()
+    desk.lead()
+    assert not only(desk.tell(PersistFailed("full")), Stop)

@@ -1,0 +1,236 @@
+"""`primacy run` when something goes wrong: killed, stopped, in the way of another, with a weak containment."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests import stamp
+from tests.crowd import interpreter
+from tests.running import WITHIN_S, Running, Start, alive, children, start
+from tests.test_run import TELL
+
+from primacy.settings.timing import PROFILES
+
+__all__ = ["start"]
+
+
+def test_an_agent_killed_takes_the_command_along_and_the_next_one_starts_at_once(start: Start) -> None:
+    first = start("--profile", "wan", "--", "sh", "-c", TELL + "setsid sleep 60 & wait")
+    token = int(first.lines()[0].split()[0])
+    pid = first.pid()
+    tree = [pid, *children(pid)]
+    first.process.kill()
+    first.process.wait()
+    second = start("--profile", "wan", "--", "sh", "-c", TELL + "exec sleep 60")
+    told = second.lines()[0].split()
+    took_s = time.monotonic() - second.began
+    assert not any(alive(each) for each in tree)
+    assert (int(told[0]), told[1]) == (token + 1, "1")
+    assert took_s < PROFILES["wan"].hold_ms / 1_000, "it was not waited for"
+    second.signal(signal.SIGTERM)
+    assert second.ends() == 0
+
+
+def test_a_guard_killed_takes_the_command_along_and_another_term_begins(start: Start) -> None:
+    agent = start("--", "sh", "-c", TELL + "exec sleep 60")
+    token = int(agent.lines()[0].split()[0])
+    pid = agent.pid()
+    os.kill(guard_of(agent, pid), signal.SIGKILL)
+    told = agent.lines(2)[1].split()
+    assert (int(told[0]), told[1]) == (token + 1, "1")
+    assert not alive(pid)
+    agent.said("lost the guard of run 1")
+    agent.signal(signal.SIGTERM)
+    assert agent.ends() == 0
+
+
+def guard_of(agent: Running, pid: int) -> int:
+    """The child of the agent from which the command stems."""
+    while (parent := int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])) != agent.process.pid:
+        pid = parent
+    return pid
+
+
+def test_an_agent_stopped_longer_than_the_hold_loses_the_command_and_leads_anew(start: Start, tmp_path: Path) -> None:
+    stamps = str(tmp_path / "stamps")
+    stamp.make_file(stamps)
+    agent = start("--profile", "fast", "--", interpreter(), "-I", "-S", stamp.__file__, stamps)
+    first = agent.until(lambda: stamp.read(stamps), "the command")[0]
+    pid = agent.pid()
+    agent.signal(signal.SIGSTOP)
+    stopped_ns = stamp.now_ns()
+    agent.until(lambda: not alive(pid), "the end of the command")
+    ended_ns = max(one.last_ns for one in stamp.read(stamps))
+    assert ended_ns - stopped_ns <= PROFILES["fast"].hold_ms * 10**6
+    agent.signal(signal.SIGCONT)
+    second = agent.until(lambda: stamp.read(stamps)[1:], "the command again")[0]
+    assert (second.token > first.token, second.run) == (True, 1)
+    agent.said("lost its majority and stops its work")
+    agent.signal(signal.SIGTERM)
+    assert agent.ends() == 0
+
+
+def test_the_second_agent_waits_names_the_first_and_takes_over(start: Start) -> None:
+    first = start("--", "sh", "-c", TELL + "exec sleep 60")
+    token = int(first.lines()[0].split()[0])
+    second = start("--", "sh", "-c", TELL + "exec sleep 60")
+    second.said(rf"waits for process {first.process.pid} \(.+\), which holds election main on this machine")
+    assert second.out.read_text() == ""
+    other = start("--election", "other", "--restart", "never", "--", "true")
+    assert other.ends() == 0
+    first.signal(signal.SIGTERM)
+    assert first.ends() == 0
+    assert int(second.lines()[0].split()[0]) == token + 1
+    second.signal(signal.SIGINT)
+    assert second.ends() == 130
+
+
+def test_one_that_waits_can_be_asked_to_end(start: Start) -> None:
+    first = start("--", "sleep", "60")
+    first.pid()
+    second = start("--", "sleep", "60")
+    second.said("waits for process")
+    second.signal(signal.SIGINT)
+    assert second.ends() == 130
+    first.signal(signal.SIGTERM)
+    assert first.ends() == 0
+
+
+def test_another_profile_is_no_other_list_and_costs_no_wait(start: Start) -> None:
+    for profile in ("lab", "lan", "wan"):
+        agent = start("--profile", profile, "--restart", "never", "--", "true")
+        assert agent.ends() == 0
+    assert time.monotonic() - agent.began < PROFILES["wan"].promise_ms / 1_000
+
+
+def test_a_torn_ballot_is_never_a_fresh_start(start: Start, tmp_path: Path) -> None:
+    assert start("--restart", "never", "--", "true").ends() == 0
+    ballot = tmp_path / "state/primacy/main/ballot"
+    os.truncate(ballot, 40)
+    agent = start("--restart", "never", "--", "true")
+    assert agent.ends() == 5
+    assert f"the ballot {ballot} cannot be trusted: its checksum does not fit" in agent.err.read_text()
+    ballot.unlink()
+    assert start("--restart", "never", "--", "true").ends() == 0
+
+
+def test_another_name_for_the_node_needs_an_operator(start: Start, tmp_path: Path) -> None:
+    assert start("--restart", "never", "--", "true").ends() == 0
+    command = [sys.executable, "-m", "primacy.cli.main", "--node", "b", "run", "--state-dir", str(tmp_path / "state")]
+    result = subprocess.run([*command, "--", "true"], capture_output=True, text=True, check=False, timeout=WITHIN_S)
+    assert result.returncode == 5
+    assert "its new list of nodes to be reported by a" in result.stderr
+
+
+def test_a_state_folder_that_is_not_private_is_refused(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o750)
+    agent = start("--", "true", state="open")
+    assert agent.ends() == 4
+    assert agent.err.read_text() == (
+        f"primacy: the state folder {tmp_path}/open is open to others (mode 0750): chmod 700 {tmp_path}/open\n"
+    )
+
+
+def test_no_two_runs_overlap_whatever_is_killed_or_stopped(start: Start, tmp_path: Path) -> None:
+    """Every process of every run stamps the clock into a file each millisecond; (token, run) orders them."""
+    stamps = str(tmp_path / "stamps")
+    stamp.make_file(stamps)
+    command_ = (interpreter(), "-I", "-S", stamp.__file__, stamps, "ignore-term", "escape")
+
+    def runs() -> list[tuple[int, int]]:
+        return sorted({(one.token, one.run) for one in stamp.read(stamps) if one.kind == stamp.ESCAPED})
+
+    def next_run(agent: Running, before: int) -> None:
+        agent.until(lambda: len(runs()) > before, f"run {before + 1}")
+
+    agent = start("--", *command_)
+    next_run(agent, 0)
+    second = start("--", *command_)
+    second.said("waits for process")
+    agent.process.kill()  # the agent
+    next_run(second, 1)
+    os.kill(second.pid(), signal.SIGKILL)  # the command
+    next_run(second, 2)
+    os.kill(guard_of(second, second.pid(run=2)), signal.SIGKILL)  # the guard
+    next_run(second, 3)
+    second.signal(signal.SIGSTOP)  # the agent, longer than the hold
+    last = runs()[-1]
+    second.until(lambda: silent(stamps, last), "the end of the work")
+    second.signal(signal.SIGCONT)
+    next_run(second, 4)
+    second.signal(signal.SIGTERM)
+    second.said("was asked to end: ")
+    second.signal(signal.SIGTERM)
+    assert second.ends() == 0
+    assert stamp.overlaps(stamp.read(stamps)) == []
+
+
+def silent(stamps: str, run: tuple[int, int]) -> bool:
+    """Nobody of this run has stamped for a tenth of a second."""
+    return all(stamp.now_ns() - one.last_ns > 10**8 for one in stamp.read(stamps) if (one.token, one.run) == run)
+
+
+WEAK = ("setpriv", "--bounding-set=-sys_admin")
+can_be_weak = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv to take a capability away"
+)
+
+
+@can_be_weak
+def test_where_containment_is_weak_it_says_so_and_still_takes_the_tree_along(start: Start) -> None:
+    agent = start("--", "sh", "-c", "setsid sleep 60 & echo up; wait", under=WEAK)
+    agent.lines()
+    assert "warn  containment is weak: " in agent.err.read_text().splitlines()[0]
+    pid = agent.pid()
+    tree = [pid, *children(pid)]
+    agent.process.kill()
+    agent.until(lambda: not any(alive(each) for each in tree), "the end of the tree")
+
+
+@can_be_weak
+def test_strong_containment_may_be_required(start: Start) -> None:
+    agent = start("--require-containment", "strong", "--", "true", under=WEAK)
+    assert agent.ends() == 4
+    said = agent.err.read_text()
+    assert said.startswith("primacy: strong containment is required, and containment is weak: ")
+    assert len(said.splitlines()) == 1
+
+
+@can_be_weak
+def test_what_a_lost_guard_held_keeps_the_next_start_away(start: Start) -> None:
+    """Weak: a process that left the command outlives a killed guard, and has the run lock; nothing starts beside it."""
+    agent = start("--", "sh", "-c", "setsid sleep 60 & echo $!; exec sleep 61", under=WEAK)
+    escaped = int(agent.lines()[0])
+    pid = agent.pid()
+    os.kill(guard_of(agent, pid), signal.SIGKILL)
+    agent.said("lost the guard of run 1")
+    agent.said("waits for the run lock: something of an earlier start still lives")
+    assert alive(escaped)
+    assert len(agent.lines()) == 1
+    os.kill(escaped, signal.SIGKILL)
+    agent.lines(2)
+    agent.signal(signal.SIGTERM)
+    assert agent.ends() == 0
+
+
+def test_a_bug_of_ours_ends_the_agent_and_the_guard_ends_the_command(start: Start, tmp_path: Path) -> None:
+    """Half an agent would be worse than none."""
+    broken = (
+        "import sys; from primacy.cli import main; from primacy.watchdog.machine import Watchdog\n"
+        "def fail(*_): raise AssertionError('planted')\n"
+        "Watchdog.renewed = fail\n"
+        f"sys.exit(main.run(['run', '--state-dir', {str(tmp_path / 'state')!r}, '--', 'sleep', '60']))"
+    )
+    agent = start(under=(sys.executable, "-c", broken))
+    pid = agent.pid()
+    assert agent.ends() == 70
+    agent.until(lambda: not alive(pid), "the end of the command")
+    assert "a fault of primacy itself, please report it: AssertionError: planted" in agent.err.read_text()
