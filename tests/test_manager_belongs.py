@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 import subprocess
 from pathlib import Path
@@ -13,7 +14,7 @@ from tests.managed import STEADY, Nodes, knows, lived, mapping, three
 from tests.mixed import Mixed, played
 
 from primacy.agent.cluster import ManagedCluster, cluster_of
-from primacy.errors import CannotHere, NotReached, Refused, UsageError
+from primacy.errors import CannotHere, InUse, NotReached, Refused, UsageError
 from primacy.settings import of_mapping
 from primacy.settings.accepted import ID_CHARS_MAX
 from primacy.transport import MembershipManager
@@ -163,6 +164,9 @@ def test_a_fixed_list_needs_no_join_and_takes_nobody_in() -> None:
     async def scene(nodes: Nodes) -> None:
         for name in "abcx":
             nodes.port(name)
+        wrong = r"already in use; end what has it .* another cluster\.manager\.nodes\.a\.bind$"
+        with socket.create_server(("127.0.0.1", nodes.port("a"))), pytest.raises(InUse, match=wrong):
+            await fixed(nodes, "a", "abc")
         for name in "abc":
             await fixed(nodes, name, "abc")
         leader = await nodes.until(nodes.agreed, "one leads")

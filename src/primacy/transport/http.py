@@ -16,6 +16,7 @@ fetches and tells on, `http_send.py` speaks, `http_server.py` and `http_client.p
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 import time
@@ -280,18 +281,19 @@ class HttpTransport:
     def _listening(self) -> socket.socket:
         host, _, port = self.listen.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
+        fixed = self.joining.plan.fixed
+        setting = f"cluster.manager.nodes.{self.node}.bind" if fixed else "cluster.manager.addr"
         try:
             found = socket.getaddrinfo(host or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
             return socket.create_server(address[:2], family=family, backlog=512)
         except socket.gaierror:
-            raise CannotHere(
-                f"the manager's address {self.listen} cannot be resolved; correct cluster.manager.addr"
-            ) from None
+            raise CannotHere(f"the manager's address {self.listen} cannot be resolved; correct {setting}") from None
         except OSError as error:
+            why = os.strerror(error.errno) if error.errno else error
             raise InUse(
-                f"the manager cannot listen on {self.listen}: {error.strerror}; end what has it (ss -ltnp shows it), "
-                "or choose another cluster.manager.addr"
+                f"the manager cannot listen on {self.listen}: {why}; end what has it (ss -ltnp shows it), or choose "
+                f"another {setting}"
             ) from None
 
     # --- what the rest of the manager uses ----------------------------------------------------------------------------
