@@ -154,7 +154,14 @@ def watch(call: Call, /, *, slot: str, count: int | None, as_json: bool, **where
 
     As it comes, until Ctrl-C; also under the next leader.
     """
+    from primacy.settings import load
+    from primacy.slots.client import number
+    from primacy.slots.kinds import SIGNALS
+
     as_json = as_json or call.json
+    known = load(call.file(where["config"]), call.node).slots.numbered.get(number(slot).decode())
+    if known is not None and known.kind not in SIGNALS and not where["addrs"]:
+        raise UsageError(f"slot {slot} is a {known.kind}: it sends nothing; {', '.join(SIGNALS)} do")
 
     async def follow(client: Client) -> None:
         async with client.watch(slot) as values:
