@@ -1,21 +1,35 @@
-"""A node as its control API knows it: what it shows, and an agent that remembers what it was told."""
+"""A node as its control API knows it: what it shows, an agent that remembers what it was told, and a server for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import dataclasses
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from primacy.control import KEY_HEADER, ORDER_HEADER, Snapshot
+import aiohttp
+import aiohttp.web
+import pytest
+
+from primacy.control import KEY_HEADER, ORDER_HEADER, Heard, Snapshot
 from primacy.control.eventlog import EventLog
+from primacy.control.news import Summary
+from primacy.control.server import ControlServer
 from primacy.election.events import Code
 from primacy.election.inputs import Input
 from primacy.election.model import Role, View
+from primacy.node.folder import Folder
 from primacy.settings import of_mapping
 
 KEY = "k" * 64
 MAY = {KEY_HEADER: KEY, ORDER_HEADER: "1"}
 VIEW = View(Role.LEADER, "a", 7, "a", 1_794_700_800_007, 2_410, ("a", "b"), "")
 FOLLOWS = VIEW._replace(role=Role.FOLLOWER, leader="b", token=0, hold_left_ms=0)
+RUNS = Summary("leader", 8, "b", 1_794_700_800_008, 900, "", "process", "running", 2_000, 5, "weak", "ok", "0", "", ())
+NOW_MS = 60_000
+LIMIT_S = 30.0
 NODES = {"a": {"addr": "h:1"}, "b": {"addr": "h:2"}, "c": {"addr": "h:3"}, "w": {"addr": "h:4", "kind": "witness"}}
 SETTINGS = of_mapping({"cluster": {"name": "billing", "secret_file": "s", "manager": {"nodes": NODES}}}, "a")
 
@@ -67,3 +81,62 @@ class FakeAgent:
 
     def cut(self, node: str, way: str) -> None:
         self.cuts = {**self.cuts, node: way} if node else {}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Folder]:
+    made = Folder(str(tmp_path / "state"))
+    yield made
+    made.close()
+
+
+class Served(NamedTuple):
+    agent: FakeAgent
+    log: EventLog
+    url: str
+    port: int
+    http: aiohttp.ClientSession
+    server: ControlServer
+
+    async def get(self, path: str, **more: Any) -> tuple[int, Any]:
+        async with self.http.get(self.url + path, **more) as answer:
+            return answer.status, await answer.json()
+
+    async def post(self, path: str, body: Any = None, headers: dict[str, str] = MAY, **more: Any) -> tuple[int, Any]:
+        async with self.http.post(self.url + path, json=body, headers=headers, **more) as answer:
+            return answer.status, await answer.json()
+
+
+Play = Callable[[Served], Awaitable[None]]
+
+
+@pytest.fixture
+def serve(folder: Folder) -> Callable[..., None]:
+    """Plays one act against a server."""
+
+    async def whole(play: Play, lab: bool) -> None:
+        log = EventLog(folder, lambda _: None)
+        agent = FakeAgent(log)
+        if lab:
+            control = dataclasses.replace(SETTINGS.control, lab=True)
+            agent.shown = agent.shown._replace(settings=dataclasses.replace(SETTINGS, control=control))
+        made = ControlServer(agent, log, KEY, "127.0.0.1")
+        listening = socket.create_server(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+        await made.start(listening)
+        try:
+            async with aiohttp.ClientSession() as http:
+                await asyncio.wait_for(play(Served(agent, log, f"http://127.0.0.1:{port}", port, http, made)), LIMIT_S)
+        finally:
+            await made.close()
+            log.close()
+            listening.close()
+
+    return lambda play, lab=False: asyncio.run(whole(play, lab))
+
+
+def seen(*others: tuple[str, Summary, int], view: Any = FOLLOWS, work: Any = None, **more: Any) -> Snapshot:
+    """What node a knows: of each other node a summary, and how old it is."""
+    heard = {name: Heard(summary, 9, NOW_MS - age_ms) for name, summary, age_ms in others}
+    base = shot(view, work or Work(state="stopped", pid=0))
+    return base._replace(now_ms=NOW_MS, others=heard, **more)

@@ -1,91 +1,41 @@
-"""The control API in one process: every path, who may use it, and what is bounded."""
+"""The control API in one process: what can be read, and the stream."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import dataclasses
 import json
 import socket
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable
 
 import aiohttp
 import aiohttp.web
 import pytest
-from tests.control_desk import FOLLOWS, KEY, MAY, NODES, SETTINGS, VIEW, FakeAgent, Work, shot
+from tests.control_desk import (
+    FOLLOWS,
+    LIMIT_S,
+    MAY,
+    NODES,
+    VIEW,
+    FakeAgent,
+    Play,
+    Served,
+    Work,
+    folder,
+    serve,
+    shot,
+)
 
-from primacy.control import KEY_HEADER, ORDER_HEADER, Heard, loopback
+from primacy.control import loopback
 from primacy.control.document import acts_as_leader, document
 from primacy.control.eventlog import EventLog
-from primacy.control.loopback import BODY_BYTES_MAX
-from primacy.control.news import Summary
-from primacy.control.orders import NAMES_MAX, ORDERS, order_of
-from primacy.control.server import ControlServer, PublicServer
+from primacy.control.orders import ORDERS
+from primacy.control.server import PublicServer
 from primacy.control.when import instant
-from primacy.election.events import Code
-from primacy.election.inputs import Init, Pause, Rejoin, Resume, StepDown
-from primacy.election.model import Role, View
-from primacy.errors import Refused, UsageError
 from primacy.node.folder import Folder
 from primacy.settings import of_mapping
 
-LIMIT_S = 30.0
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Folder]:
-    made = Folder(str(tmp_path / "state"))
-    yield made
-    made.close()
-
-
-class Served(NamedTuple):
-    agent: FakeAgent
-    log: EventLog
-    url: str
-    port: int
-    http: aiohttp.ClientSession
-    server: ControlServer
-
-    async def get(self, path: str, **more: Any) -> tuple[int, Any]:
-        async with self.http.get(self.url + path, **more) as answer:
-            return answer.status, await answer.json()
-
-    async def post(self, path: str, body: Any = None, headers: dict[str, str] = MAY, **more: Any) -> tuple[int, Any]:
-        async with self.http.post(self.url + path, json=body, headers=headers, **more) as answer:
-            return answer.status, await answer.json()
-
-
-Play = Callable[[Served], Awaitable[None]]
-
-
-@pytest.fixture
-def serve(folder: Folder) -> Callable[..., None]:
-    """Plays one act against a server."""
-
-    async def whole(play: Play, lab: bool) -> None:
-        log = EventLog(folder, lambda _: None)
-        agent = FakeAgent(log)
-        if lab:
-            control = dataclasses.replace(SETTINGS.control, lab=True)
-            agent.shown = agent.shown._replace(settings=dataclasses.replace(SETTINGS, control=control))
-        made = ControlServer(agent, log, KEY, "127.0.0.1")
-        listening = socket.create_server(("127.0.0.1", 0))
-        port = listening.getsockname()[1]
-        await made.start(listening)
-        try:
-            async with aiohttp.ClientSession() as http:
-                await asyncio.wait_for(play(Served(agent, log, f"http://127.0.0.1:{port}", port, http, made)), LIMIT_S)
-        finally:
-            await made.close()
-            log.close()
-            listening.close()
-
-    return lambda play, lab=False: asyncio.run(whole(play, lab))
-
+__all__ = ["folder", "serve"]
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
@@ -317,170 +267,6 @@ def test_the_public_address_serves_three_paths_to_anybody_and_takes_no_order() -
         folder.close()
 
 
-# --- who may ask ------------------------------------------------------------------------------------------------------
-
-
-def test_an_order_needs_key_and_header(serve: Callable[[Play], None]) -> None:
-    async def play(served: Served) -> None:
-        wrong: list[dict[str, str]] = [
-            {},
-            {ORDER_HEADER: "1"},
-            {KEY_HEADER: KEY},
-            {ORDER_HEADER: "1", KEY_HEADER: ""},
-            {ORDER_HEADER: "1", KEY_HEADER: KEY[:-1]},
-            {ORDER_HEADER: "1", KEY_HEADER: "K" * 64},
-            {ORDER_HEADER: "1", KEY_HEADER: "é" * 64},
-            {ORDER_HEADER: "1", "Authorization": f"Bearer {KEY}"},
-        ]
-        for headers in wrong:
-            status, said = await served.post("/v1/pause", headers=headers)
-            assert status == 403, headers
-            assert KEY not in json.dumps(said)
-            assert "needs the" in said["error"]
-        assert served.agent.told == []
-        assert (await served.post("/v1/pause"))[0] == 200
-        assert served.agent.told == [Pause()]
-
-    serve(play)
-
-
-def test_from_another_machine_even_reading_needs_the_key(
-    serve: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What listens on all addresses. A certificate, if wanted, is asked for first."""
-    monkeypatch.setattr(loopback, "is_loopback", lambda _: False)
-
-    async def play(served: Served) -> None:
-        served.server.is_open = True
-        for path in ("/v1/state", "/v1/cluster", "/v1/config", "/v1/events", "/leader"):
-            status, said = await served.get(path, headers={"Host": "billing.example"})
-            assert (status, "even reading needs the control key" in said["error"]) == (403, True)
-            assert (await served.get(path, headers={**MAY, "Host": "billing.example"}))[0] in (200, 503)
-        assert (await served.post("/v1/pause", headers={ORDER_HEADER: "1"}))[0] == 403
-        served.server.certified = True
-        status, said = await served.get("/v1/state", headers=MAY)
-        assert (status, "a certificate is needed" in said["error"]) == (403, True)
-        assert served.agent.told == []
-
-    serve(play)
-
-
-@pytest.mark.parametrize(
-    ("host", "is_one"),
-    [
-        *[(host, True) for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost", "::ffff:127.0.0.1", "::1%lo")],
-        *[(host, False) for host in ("0.0.0.0", "::", "10.0.0.1", "", "::ffff:10.0.0.1", "localhost.x", "fe80::1%x")],
-    ],
-)
-def test_which_addresses_are_this_machine(host: str, is_one: bool) -> None:
-    assert loopback.is_loopback(host) is is_one
-
-
-def test_only_loopback_names_lead_here(serve: Callable[[Play], None]) -> None:
-    async def play(served: Served) -> None:
-        for host in ("evil.example", "127.0.0.1.evil.example", "10.0.0.1:7480", "", "[fe80::1]:80", "localhost.evil"):
-            status, said = await served.get("/v1/state", headers={"Host": host})
-            assert status == 403, host
-            assert "loopback" in said["error"]
-            assert (await served.post("/v1/pause", headers={**MAY, "Host": host}))[0] == 403
-        for host in ("localhost", "LOCALHOST:1", "127.0.0.1", f"127.0.0.1:{served.port}", "[::1]:7480", "[::1]"):
-            assert (await served.get("/v1/state", headers={"Host": host}))[0] == 200, host
-        assert served.agent.told == []
-
-    serve(play)
-
-
-# --- bounds -----------------------------------------------------------------------------------------------------------
-
-
-def test_bodies_are_bounded_and_are_objects(serve: Callable[[Play], None]) -> None:
-    async def play(served: Served) -> None:
-        for body in (b"x" * (BODY_BYTES_MAX + 1), b"[" * (BODY_BYTES_MAX + 1)):
-            async with served.http.post(served.url + "/v1/pause", data=body, headers=MAY) as answer:
-                assert answer.status == 413
-                assert "at most 16384 bytes" in (await answer.json())["error"]
-        for body in (b"[]", b"1", b"null", b"{", b"\xff", b'"x"', b"[" * BODY_BYTES_MAX):
-            async with served.http.post(served.url + "/v1/pause", data=body, headers=MAY) as answer:
-                assert answer.status == 400, body
-                assert "no JSON object" in (await answer.json())["error"]
-        assert served.agent.told == []
-
-    serve(play)
-
-
-def test_a_body_that_does_not_come_is_not_waited_for(
-    serve: Callable[[Play], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loopback, "READ_S", 1.0)  # the head has so long, too
-
-    async def play(served: Served) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
-        head = f"POST /v1/pause HTTP/1.1\r\nHost: localhost\r\n{KEY_HEADER}: {KEY}\r\n{ORDER_HEADER}: 1\r\n"
-        writer.write(f"{head}Content-Length: 10\r\n\r\n{{".encode())
-        assert b"408" in await reader.readline()
-        writer.close()
-
-    serve(play)
-
-
-def test_a_connection_that_asks_nothing_is_closed(
-    serve: Callable[[Play], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loopback, "READ_S", 0.1)
-
-    async def play(served: Served) -> None:
-        for said in (b"", b"GET /v1/state HTTP/1.1\r\nHost: local"):
-            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
-            writer.write(said)
-            with contextlib.suppress(ConnectionResetError):  # if what it said came after that
-                assert await asyncio.wait_for(reader.read(), LIMIT_S) == b""
-            writer.close()
-
-    serve(play)
-
-
-def test_what_is_no_http_harms_nobody(serve: Callable[[Play], None]) -> None:
-    async def play(served: Served) -> None:
-        for said in (b"\0" * 500 + b"\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"y" * 20_000):
-            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
-            writer.write(said + b"\r\n\r\n")
-            assert b" 400 " in await reader.readline()
-            writer.close()
-        assert (await served.get("/healthz"))[0] == 200
-
-    serve(play)
-
-
-def test_connections_are_bounded_for_a_node_needs_descriptors_itself() -> None:
-    """Whoever is on this machine may connect: that must not keep the node from its disk, its guards and the others."""
-
-    class Server(loopback.LoopbackServer):
-        def routes(self, router: aiohttp.web.UrlDispatcher) -> None:
-            router.add_get("/healthz", self.healthz)
-
-    async def play() -> None:
-        listening = socket.create_server(("127.0.0.1", 0))
-        port = listening.getsockname()[1]
-        server = Server("", "127.0.0.1", print)
-        await server.start(listening)
-        most = loopback.CONNECTIONS_MAX
-        first = [await asyncio.open_connection("127.0.0.1", port) for _ in range(most)]
-        more = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
-        for reader, _ in more:
-            with contextlib.suppress(ConnectionError):
-                assert await asyncio.wait_for(reader.read(), LIMIT_S) == b""
-        for _, writer in (*first, *more):
-            writer.close()
-        async with asyncio.timeout(LIMIT_S), aiohttp.ClientSession() as session:
-            while True:
-                with contextlib.suppress(aiohttp.ClientError):
-                    assert (await session.get(f"http://127.0.0.1:{port}/healthz")).status == 200
-                    break
-        await server.close()
-
-    asyncio.run(play())
-
-
 # --- the stream -------------------------------------------------------------------------------------------------------
 
 
@@ -539,134 +325,3 @@ def test_streams_are_bounded_and_end_with_the_node(
         assert served.log.wakers == set()
 
     serve(play)
-
-
-# --- orders -----------------------------------------------------------------------------------------------------------
-
-
-def test_every_order_becomes_its_input(serve: Callable[[Play], None]) -> None:
-    async def play(served: Served) -> None:
-        wall_ms = served.agent.shown.wall_ms
-        asked = "an operator asked for it"
-        for name, body, given in (
-            ("step-down", None, StepDown(reason=asked)),
-            ("transfer", {"to": "b"}, StepDown("b", asked)),
-            ("pause", {}, Pause()),
-            ("resume", {}, Resume()),
-            ("init", {}, Init(wall_ms)),
-            ("init", {"without": ["c", "b", "c"]}, Init(wall_ms, ("b", "c"))),
-        ):
-            served.agent.told.clear()
-            status, said = await served.post(f"/v1/{name}", body)
-            assert (status, said["node"], served.agent.told) == (200, "a", [given]), name
-        served.agent.shown = shot(FOLLOWS._replace(role=Role.MUTED))
-        assert (await served.post("/v1/rejoin", {"without": ["gone"]}))[0] == 200
-        assert served.agent.told[-1] == Rejoin(("gone",))
-
-    serve(play)
-
-
-def test_links_are_cut_and_mended_in_lab_mode(serve: Callable[..., None]) -> None:
-    async def play(served: Served) -> None:
-        whole = {"b": "none", "c": "none", "w": "none"}
-        assert await served.get("/v1/links") == (200, {"node": "a", "links": whole})
-        for way in ("in", "out", "both"):
-            said = (200, {"node": "a", "links": {**whole, "b": way}})
-            assert await served.post("/v1/links", {"node": "b", "cut": way}) == said
-        assert (await served.post("/v1/links", {"heal": True}))[1]["links"] == whole
-        wrong: list[Any] = [
-            {},
-            {"node": "b"},
-            {"node": "x", "cut": "in"},
-            {"node": "a", "cut": "in"},
-            {"node": "b", "cut": "up"},
-            {"node": "b", "cut": ["in"]},
-            {"node": ["b"], "cut": "in"},
-            {"heal": False},
-            {"heal": True, "node": "b"},
-            {"node": "b", "cut": "in", "way": 1},
-        ]
-        for body in wrong:
-            assert (await served.post("/v1/links", body))[0] == 400, body
-        assert (await served.post("/v1/links", {"node": "b", "cut": "in"}, headers={}))[0] == 403
-        assert (await served.get("/v1/links"))[1]["links"] == whole
-
-    serve(play, lab=True)
-
-
-def test_outside_of_a_lab_there_are_no_links(serve: Callable[..., None]) -> None:
-    async def play(served: Served) -> None:
-        assert (await served.get("/v1/links"))[0] == 404
-        assert (await served.post("/v1/links", {"node": "b", "cut": "both"}))[0] == 404
-        assert served.agent.cuts == {}
-
-    serve(play)
-
-
-def test_what_the_election_refuses_is_said(serve: Callable[[Play], None]) -> None:
-    async def play(served: Served) -> None:
-        served.agent.answers = Code.INIT_REFUSED
-        assert await served.post("/v1/init") == (409, {"error": "a refuses to begin a cluster"})
-        served.agent.shown = shot(ending=True)
-        status, said = await served.post("/v1/resume")
-        assert (status, len(served.agent.told)) == (409, 1)
-        assert "is stopping" in said["error"]
-
-    serve(play)
-
-
-@pytest.mark.parametrize(
-    ("name", "body", "view", "says"),
-    [
-        ("step-down", {}, FOLLOWS, "node a does not lead, b does; there, say: primacy step-down"),
-        ("step-down", {}, FOLLOWS._replace(leader=""), "knows of nobody"),
-        ("transfer", {"to": "a"}, VIEW, "is this node"),
-        ("transfer", {"to": "c"}, VIEW, "is not heard"),
-        ("transfer", {"to": "w"}, VIEW, "is a witness"),
-        ("transfer", {"to": "b"}, FOLLOWS, "there, say: primacy transfer b"),
-        ("rejoin", {"without": ["b"]}, VIEW, "is not muted"),
-    ],
-)
-def test_orders_that_cannot_be_done(name: str, body: dict[str, Any], view: View, says: str) -> None:
-    with pytest.raises(Refused, match=says):
-        order_of(name, body, shot(view))
-
-
-@pytest.mark.parametrize(
-    ("name", "body", "says"),
-    [
-        ("transfer", {}, "the name of a node"),
-        ("transfer", {"to": 7}, "the name of a node"),
-        ("transfer", {"to": "zz"}, "to = zz: no node of this cluster; there are a, b, c"),
-        ("transfer", {"ot": "b"}, "ot: no such field; there is to"),
-        ("pause", {"node": "b"}, "node = b: this is node a"),
-        ("resume", {"nod": "b"}, "nod: no such field; there is node"),
-        ("init", {"without": "b"}, "a list of names"),
-        ("init", {"without": ["zz"]}, "no node of this cluster"),
-        ("init", {"without": ["a"]}, "this node itself"),
-        ("init", {"without": ["b"] * (NAMES_MAX + 1)}, "a list of names"),
-        ("rejoin", {}, "gone for good"),
-        ("rejoin", {"without": ["../x"]}, "is no name of a node"),
-        ("rejoin", {"without": [{}]}, "is no name of a node"),
-    ],
-)
-def test_orders_that_make_no_sense(name: str, body: dict[str, Any], says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        order_of(name, body, shot())
-
-
-@pytest.mark.parametrize(
-    ("said", "why"),
-    [
-        ({"role": "paused"}, "is paused"),
-        ({"role": "muted", "waits_for": "its new list"}, "it waits for its new list"),
-        ({"health": "failing: TCP x:1"}, "is not well: failing: TCP x:1"),
-    ],
-)
-def test_a_transfer_to_a_node_that_would_not_stand_stops_nothing(said: dict[str, Any], why: str) -> None:
-    able = Summary("follower", 7, "a", 0, 0, "", "process", "stopped", -1, 0, "strong", "ok", "0", "", ())
-    others = {"b": Heard(able, 1, 4_900)}
-    assert isinstance(order_of("transfer", {"to": "b"}, shot()._replace(others=others)), StepDown)
-    others = {"b": Heard(able._replace(**said), 1, 4_900)}
-    with pytest.raises(Refused, match=why):
-        order_of("transfer", {"to": "b"}, shot()._replace(others=others))

@@ -152,6 +152,16 @@ def test_every_row_of_the_seeds_says_what_shows_it() -> None:
 # --- rules and judges -------------------------------------------------------------------------------------------------
 
 
+def test_every_scenario_and_limitation_of_the_first_seed_is_a_test_and_has_its_line() -> None:
+    """Ten and seven, as the seed has them; the tests are named by their numbers."""
+    files = "".join(file.read_text() for file in sorted((ROOT / "tests").glob("test_manager*.py")))
+    lines = (ROOT / "docs/deviations.md").read_text()
+    for kind, count in (("scenario", 10), ("limitation", 7)):
+        wanted = set(range(1, count + 1))
+        assert {int(found) for found in re.findall(rf"^def test_{kind}_(\d+)_", files, re.MULTILINE)} == wanted
+        assert [int(found) for found in re.findall(rf"^\| {kind} (\d+), ", lines, re.MULTILINE)] == sorted(wanted)
+
+
 def test_every_rule_that_the_code_names_has_a_row() -> None:
     for file, text in SOURCES.items():
         named = set(re.findall(r"\b[QMGBLTUC][0-9]{1,2}\b", text))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 import subprocess
 from pathlib import Path
@@ -12,9 +13,12 @@ import pytest
 from tests.managed import STEADY, Nodes, knows, lived, mapping, three
 from tests.mixed import Mixed, played
 
-from primacy.agent.cluster import ManagedCluster
-from primacy.errors import NotReached
+from primacy.agent.cluster import ManagedCluster, cluster_of
+from primacy.errors import CannotHere, InUse, NotReached, Refused, UsageError
 from primacy.settings import of_mapping
+from primacy.settings.accepted import ID_CHARS_MAX
+from primacy.transport import MembershipManager
+from primacy.transport.http_wire import HEADER_CHARS_MAX, PROBE, PRUNED_MAX, Answer, Said, as_names, id_body, pairs
 
 # --- who belongs here -------------------------------------------------------------------------------------------------
 
@@ -29,6 +33,12 @@ def test_nodes_with_other_strategies_refuse_each_other_with_a_sentence() -> None
         assert node.leader() == ""
         with pytest.raises(NotReached, match="need the same"):
             await nodes.start("c", ["a"], election={"rank": "natural"}, manager={"join_retry": 0})
+        await nodes.up.pop("c").kill()
+        await nodes.kill("b")
+        await nodes.start("b", ["a"])
+        await nodes.leads("a")
+        shown = nodes.up["a"].manager
+        await nodes.until(lambda: not any("node b is refused" in each.sentence for each in shown.troubles), "mended")
 
     lived(scene)
 
@@ -48,7 +58,7 @@ def test_the_password_is_changed_without_a_stop() -> None:
 
 
 def test_ids_with_quotes_and_unicode_lead_and_follow() -> None:
-    names = ['a"quote', "b ünï}]{", "zß<&'\\"]
+    names = ['a"quote', "b ünï}]{", "zß<&'\\", "\N{FOX FACE}" * ID_CHARS_MAX]
 
     async def scene(nodes: Nodes) -> None:
         await nodes.start(names[0])
@@ -57,7 +67,66 @@ def test_ids_with_quotes_and_unicode_lead_and_follow() -> None:
             await nodes.start(name, [names[0]])
         await knows(nodes, names)
         await nodes.kill(names[0])
-        await nodes.leads(names[2])
+        await nodes.leads(names[-1])
+
+    lived(scene)
+
+
+def test_the_header_stays_readable_whoever_is_left_out() -> None:
+    foxes = [f"{number:02}" + "\N{FOX FACE}" * (ID_CHARS_MAX - 2) for number in range(PRUNED_MAX)]
+    said = Said(pairs({"node": foxes[0], "pruned": as_names(foxes)}))
+    assert said.node == foxes[0]
+    assert 1 < len(said.names("pruned")) < len(foxes)
+    assert said.names("pruned") == tuple(foxes[: len(said.names("pruned"))])
+    assert len(pairs({"pruned": as_names(foxes)})) < HEADER_CHARS_MAX / 2
+    plain = [f"node-of-a-long-name{number:02}"[:ID_CHARS_MAX] for number in range(PRUNED_MAX)]
+    assert Said(pairs({"pruned": as_names(plain)})).names("pruned") == tuple(plain)
+
+
+def test_the_port_of_the_list_is_the_managers() -> None:
+    async def scene(nodes: Nodes) -> None:
+        await nodes.start("a")
+        await nodes.leads("a")
+        await nodes.start("b")
+        await nodes.until(lambda: nodes.leaders() == ["a", "b"], "two clusters")
+        here: MembershipManager = nodes.up["a"].membership
+        there = f"127.0.0.1:{nodes.port('b')}"
+        assert here.nodes == (("a", f"127.0.0.1:{nodes.port('a')}"),)
+        await here.join(there)
+        assert here.nodes[1] == ("b", there)
+        await nodes.leads("b")
+        with pytest.raises(NotReached, match="nobody listens there"):
+            await here.join(f"127.0.0.1:{nodes.port('gone')}")
+        nodes.up["b"].membership.remove("a")
+        assert nodes.up["b"].membership.nodes == (("b", there),)
+        await nodes.until(lambda: nodes.up["a"].manager.roll.own.gone, "a is told")
+
+    lived(scene)
+
+
+def test_no_cluster_stands_for_a_store(tmp_path: Path) -> None:
+    """Without a cluster section a node always leads; one on a lease must not, and would here."""
+    with pytest.raises(UsageError, match=r"use primacy\.Election"):
+        cluster_of(of_mapping({"election": {"store": {"url": f"sqlite:///{tmp_path}/leases.db"}}}))
+
+
+def test_the_list_is_fetched_at_every_eighth_look_though_nothing_says_that_it_changed() -> None:
+    async def scene(nodes: Nodes) -> None:
+        await nodes.start("a", election={"profile": "fast"})
+        await nodes.leads("a")
+        await nodes.start("b", ["a"], election={"profile": "fast"})
+        await knows(nodes, "ab")
+        a, b = (nodes.up[name].manager for name in "ab")
+        await nodes.until(lambda: a.roll.digest == b.roll.digest, "the lists are the same")
+
+        def fetched() -> int:
+            return a.counters.get("fetched", 0) + b.counters.get("fetched", 0)
+
+        for _ in range(2):
+            before, looks = fetched(), b.joining._looks + a.joining._looks
+            await nodes.until(lambda before=before: fetched() > before, "fetched again")  # type: ignore[misc]
+            assert a.roll.digest == b.roll.digest
+            assert b.joining._looks + a.joining._looks > looks
 
     lived(scene)
 
@@ -95,17 +164,20 @@ def test_a_fixed_list_needs_no_join_and_takes_nobody_in() -> None:
     async def scene(nodes: Nodes) -> None:
         for name in "abcx":
             nodes.port(name)
-        listed = {name: {"addr": f"127.0.0.1:{nodes.port(name)}"} for name in "abc"}
+        wrong = r"already in use; end what has it .* another cluster\.manager\.nodes\.a\.bind$"
+        with socket.create_server(("127.0.0.1", nodes.port("a"))), pytest.raises(InUse, match=wrong):
+            await fixed(nodes, "a", "abc")
         for name in "abc":
-            settings = of_mapping(
-                {
-                    "cluster": {"node": name, "user": "user", "pass": "pass", "manager": {"nodes": listed}},
-                    "election": {"strategy": "bully", **STEADY},
-                }
-            )
-            nodes.up[name] = ManagedCluster(settings)
-            await nodes.up[name].start()
+            await fixed(nodes, name, "abc")
         leader = await nodes.until(nodes.agreed, "one leads")
+        lead, other = nodes.up[leader], min(set("abc") - {leader})
+        for asked in (lead.join(f"127.0.0.1:{nodes.port('x')}"), lead.remove(other)):
+            with pytest.raises(Refused, match="a fixed one"):
+                await asked
+        calls, addr = nodes.up[other].manager.calls, lead.manager.identity.addr
+        told = [await calls.call("POST", addr, "/remove", id_body(each), "", 30) for each in (other, PROBE)]
+        assert [each.status for each in told if isinstance(each, Answer)] == [400, 200], "it leads, and changes nothing"
+        assert set(lead.manager.roll.peers) == set("abc")
         with pytest.raises(NotReached, match="refuses"):
             await nodes.start(
                 "x", ["a"], election=STEADY, cluster={"user": "user", "pass": "pass"}, manager={"join_retry": 0}
@@ -293,6 +365,13 @@ async def answered(port: int, context: ssl.SSLContext) -> bytes:
         writer.close()
         with contextlib.suppress(ssl.SSLError, ConnectionError):
             await writer.wait_closed()
+
+
+def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    tls = certificates(tmp_path)
+    Path(tls["key"]).chmod(0o640)
+    with pytest.raises(CannotHere, match=r"cluster\.manager\.tls\.key = .*others can read it .*chmod 600"):
+        ManagedCluster(of_mapping(mapping("a", 1, manager={"tls": tls})))
 
 
 def test_over_tls_nodes_meet_and_others_do_not(tmp_path: Path) -> None:

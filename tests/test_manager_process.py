@@ -31,15 +31,23 @@ FILES = Path(__file__).parent / "files"
 class Node:
     """One `primacy node start`, or another command of a node."""
 
-    def __init__(self, folder: Path, name: str, words: list[str]) -> None:
-        self.name, self.folder, self.words = name, folder, words
+    def __init__(self, folder: Path, name: str, words: list[str], system: Path | None = None) -> None:
+        """`system`: in place of the machine's own state folder, for a node that names none."""
+        self.name, self.folder, self.words, self.system = name, folder, words, system
+        self.state = folder / name if system is None else system / "nodes" / name
         self.log = folder / f"{name}.log"
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        call = [sys.executable, "-m", "primacy.cli.main", *self.words]
+        code = "from primacy.cli.main import main; main()"
+        if self.system is not None:
+            code = f"import primacy.agent.state as state; state.SYSTEM = {str(self.system)!r}; {code}"
+        call = [sys.executable, "-c", code, *self.words]
+        environment = {**os.environ, "XDG_STATE_HOME": str(self.folder)}
         with self.log.open("ab") as out:
-            self.process = subprocess.Popen(call, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=self.folder)
+            self.process = subprocess.Popen(
+                call, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=self.folder, env=environment
+            )
 
     def send(self, number: int) -> None:
         assert self.process is not None
@@ -55,21 +63,28 @@ class Node:
 
     def ask(self, path: str = "/v1/state", order: dict[str, Any] | None = None) -> Any:
         """None if it does not answer."""
-        found = find(str(self.folder / self.name / "primacy" / "main")) if self.process is not None else None
+        found = find(str(self.state / "primacy" / "main")) if self.process is not None else None
         with contextlib.suppress(NotReached):
             return ask(found, path, order) if found is not None else None
         return None
 
 
 class Crowd:
-    """Nodes n1 … of one cluster, each with its file; n1 begins it."""
+    """Nodes n1 … of one cluster, or with other ids, each with its file; the first begins it."""
 
-    def __init__(self, folder: Path, count: int, strategy: str = "bully", profile: str = "fast") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        count: int,
+        strategy: str = "bully",
+        profile: str = "fast",
+        names: tuple[str, ...] = (),
+    ) -> None:
         self.folder = folder
         self.ports = free_ports(count)
         self.nodes: dict[str, Node] = {}
         for number, port in enumerate(self.ports, 1):
-            name = f"n{number}"
+            name = names[number - 1] if names else f"n{number}"
             manager: dict[str, Any] = {"type": "join_server", "addr": f"127.0.0.1:{port}"}
             if number > 1:
                 manager["join"] = [f"127.0.0.1:{self.ports[0]}", f"127.0.0.1:{self.ports[number - 2]}"][: number - 1]
@@ -137,8 +152,10 @@ class Crowd:
 
 
 @contextlib.contextmanager
-def crowd(folder: Path, count: int, strategy: str = "bully", profile: str = "fast") -> Iterator[Crowd]:
-    made = Crowd(folder, count, strategy, profile)
+def crowd(
+    folder: Path, count: int, strategy: str = "bully", profile: str = "fast", names: tuple[str, ...] = ()
+) -> Iterator[Crowd]:
+    made = Crowd(folder, count, strategy, profile, names)
     try:
         yield made
     finally:
@@ -229,8 +246,9 @@ def test_all_restarted_at_once_and_in_any_order_elect_one(tmp_path: Path) -> Non
         made.leads(lambda found: found != "n1")
 
 
-def test_a_node_is_removed_by_a_command_on_any_node(tmp_path: Path) -> None:
-    with crowd(tmp_path, 3) as made:
+def test_a_node_is_removed_by_a_command_on_any_node_whatever_its_id(tmp_path: Path) -> None:
+    """Ids with quotes, marks of markup and of files, and letters of other scripts: they lead, are shown and named."""
+    with crowd(tmp_path, 3, names=('a"quote', "b ünï}]{", "\N{FOX FACE}<&'\\")) as made:
         formed(made)
         leader = made.leads(lambda _: True)
         gone, here = (name for name in made.nodes if name != leader)
@@ -238,19 +256,21 @@ def test_a_node_is_removed_by_a_command_on_any_node(tmp_path: Path) -> None:
         call = [sys.executable, "-m", "primacy.cli.main", "--config", str(tmp_path / f"{here}.yaml")]
 
         def remove() -> bool:
-            done = subprocess.run([*call, "remove", gone], capture_output=True, text=True, check=False)
+            done = subprocess.run([*call, "remove", gone], capture_output=True, encoding="utf-8", check=False)
             return f"node {gone} is removed" in done.stdout
 
         until(remove, "the order is taken", WITHIN_S)
         made.know(2)
         said = json.loads(subprocess.run([*call, "status", "--json"], capture_output=True, check=True).stdout)
-        assert gone not in json.dumps(said["nodes"])
+        assert [row["node"] for row in said["nodes"]] == [leader]
+        shown = subprocess.run([*call, "status"], capture_output=True, encoding="utf-8", check=True).stdout
+        assert (leader in shown, here in shown, gone in shown) == (True, True, False)
         made.nodes[gone].start()
         made.know(3)
 
 
 def test_the_seed_s_two_files_run_as_they_are_printed(tmp_path: Path) -> None:
-    """On the ports that the seed prints, if this machine has them free."""
+    """On the ports that the seed prints, if this machine has them free, and without a word about folders."""
     for port in (2222, 2223):
         with contextlib.closing(socket.socket()) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -261,8 +281,8 @@ def test_the_seed_s_two_files_run_as_they_are_printed(tmp_path: Path) -> None:
     with contextlib.ExitStack() as ends:
         nodes = []
         for name, file in (("node1", "ghoti_first.yaml"), ("node2", "ghoti_joining.yaml")):
-            words = ["--config", str(FILES / file), "run", "--allow-split-brain", "--state-dir", str(tmp_path / name)]
-            node = Node(tmp_path, name, [*words, "--", "sleep", "1000"])
+            words = ["--config", str(FILES / file), "run", "--allow-split-brain", "--", "sleep", "1000"]
+            node = Node(tmp_path, name, words, tmp_path / "primacy")
             node.start()
             ends.callback(node.kill)
             nodes.append(node)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -20,6 +22,8 @@ from tests.test_cli import Said, say  # noqa: F401
 from primacy.cli.call import Call
 from primacy.cli.dashboard import Here
 from primacy.cli.local import place as place_of
+from primacy.cli.node_settings import Said as Words
+from primacy.cli.node_settings import settings_of
 
 Say = Callable[..., Said]
 
@@ -198,6 +202,47 @@ def test_a_node_waits_for_an_approval_in_manual_mode(tmp_path: Path, say: Say) -
         process.communicate()
 
 
+# --- what the words mean ----------------------------------------------------------------------------------------------
+
+
+def test_ids_are_made_of_host_and_port_and_ranks_of_the_start(tmp_path: Path) -> None:
+    """As in the seed, unless something else is said; a fixed list does not say when its nodes were started."""
+    root = str(tmp_path / "state")
+    first = settings_of(Words(leader=True, state_dir=root), None)
+    assert (first.node, first.election.strategy, first.election.rank) == ("localhost-5001", "bully", "started")
+    joins = settings_of(Words(port=5002, join=("localhost:5001",), strategy="RING", state_dir=root), None)
+    assert (joins.node, joins.election.strategy, joins.election.rank) == ("localhost-5002", "ring", "started")
+    assert joins.cluster.manager.join == ("localhost:5001",)
+    named = settings_of(Words(id="a", port=5003, leader=True, rank="natural", state_dir=root), None)
+    assert (named.node, named.election.rank) == ("a", "natural")
+    listed = Words(nodes=("localhost:5001", "b=localhost:5002"), id="b", state_dir=root)
+    assert (settings_of(listed, None).node, settings_of(listed, None).election.rank) == ("b", "id")
+    assert len({each.state_dir for each in (first, joins, named)}) == 3, "each node has a folder of its own"
+
+
+def test_nodes_of_one_machine_share_a_secret_that_is_made_once_and_for_them_alone(tmp_path: Path) -> None:
+    """Also if they are started together: whoever comes second must find a whole one."""
+    root = tmp_path / "state"
+
+    def read(port: int) -> str:
+        settings = settings_of(Words(port=port, join=("localhost:5001",), state_dir=str(root)), None)
+        return Path(settings.cluster.secret_file).read_text()
+
+    with ThreadPoolExecutor(8) as pool:
+        found = set(pool.map(read, range(5002, 5034)))
+    assert len(found) == 1
+    assert re.fullmatch(r"[0-9a-f]{64}\n", found.pop())
+    made = root / "nodes" / "secret"
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (root, made.parent, made)] == [0o700, 0o700, 0o600]
+    assert sorted(each.name for each in made.parent.iterdir()) == ["secret"], "nothing is left of making it"
+    own = tmp_path / "own"
+    own.write_text("0" * 64)
+    own.chmod(0o600)
+    far = Words(host="10.0.0.1", leader=True, secret_file=str(own), state_dir=str(tmp_path / "far"))
+    assert settings_of(far, None).cluster.secret_file == str(own)
+    assert not (tmp_path / "far").exists(), "nothing is made where one was named"
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
@@ -232,6 +277,7 @@ def test_a_node_waits_for_an_approval_in_manual_mode(tmp_path: Path, say: Say) -
             ["--nodes", "localhost:5001", "--rank", "started"],
             "election.rank = started: a node tells when",
         ),
+        (["--join", "http://localhost:5001"], "--join http://localhost:5001: an address is a host and a port, nothing"),
         (["--join", "localhost:5001"], "--join localhost:5001 is this node itself"),
         (["--leader", "--cluster", "a/b"], "--cluster 'a/b': a name has letters"),
     ],

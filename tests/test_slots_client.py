@@ -109,8 +109,8 @@ def test_refusals_say_which_slot_and_why(desk: Desk) -> None:
     for address in ("localhost:99999", "a..b:1", "localhost", "::1:25873"):
         with pytest.raises(UsageError, match=r"host:port|a host is|brackets"):
             Client(address)
-    for word in ("x" * 40, "pepe\nw000x"):
-        with pytest.raises(UsageError, match="at most 39 bytes and no line feed"):
+    for word in ("", "123", "x" * 40, "pepe\nw000x"):
+        with pytest.raises(UsageError, match="have 4 to 39 bytes and no line feed"):
             Client("localhost:1", user="pepe", password=word)
 
 
@@ -173,6 +173,18 @@ def test_nobody_leads_is_said_in_time(desk: Desk) -> None:
     asyncio.run(body())
 
 
+def test_nothing_is_written_to_a_node_that_is_frozen(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel takes its connections and what is sent; it would be done when the node goes on."""
+    monkeypatch.setattr(client, "CONNECT_S", 1.0)
+
+    async def body() -> None:
+        async with frozen() as address, Client(address, desk.server.address, within_ms=LONG_MS) as slots:
+            slots._order = [address, desk.server.address]
+            assert await slots.set("000", "x") == b"x"
+
+    asyncio.run(body())
+
+
 def test_a_write_whose_answer_is_lost_is_unsure_and_a_read_is_repeated(desk: Desk) -> None:
     """A server that takes the request and hangs up, once; then the real one."""
     taken = threading.Event()
@@ -183,6 +195,8 @@ def test_a_write_whose_answer_is_lost_is_unsure_and_a_read_is_repeated(desk: Des
                 with contextlib.suppress(OSError):
                     sock, _ = listener.accept()
                     with sock:
+                        assert sock.recv(100) == b"?\n"
+                        sock.sendall(b"exxx001\n")
                         sock.recv(100)
                     taken.set()
 
@@ -208,7 +222,7 @@ def test_a_write_that_was_not_answered_in_time_is_unsure_too() -> None:
     """The time of the one who asks is over before the server counts as frozen: still, it may have been done."""
 
     async def body() -> None:
-        async with frozen() as address, Client(address, within_ms=500) as slots:
+        async with frozen(answers=1) as address, Client(address, within_ms=500) as slots:
             with pytest.raises(Unsure, match=f"{address} did not answer: it may have been done"):
                 await slots.set("000", "x")
             with pytest.raises(NotReached) as found:
@@ -223,7 +237,7 @@ def test_a_frozen_node_is_left_by_clients_who_never_wait_long(desk: Desk, monkey
 
     async def body() -> None:
         async with (
-            frozen() as address,
+            frozen(answers=1) as address,
             Client(address, desk.server.address, within_ms=1_000) as slots,
             asyncio.timeout(LIMIT_S),
         ):
@@ -359,7 +373,7 @@ def test_a_watch_leaves_a_leader_that_says_nothing_more(desk: Desk, monkeypatch:
 
     async def body() -> None:
         async with (
-            frozen(answers=2) as address,
+            frozen(answers=3) as address,
             Client(address, desk.server.address, within_ms=LONG_MS) as reader,
             Client(desk.server.address, within_ms=LONG_MS) as writer,
         ):

@@ -75,10 +75,30 @@ def test_check_says_what_of_ghoti_does_not_count() -> None:
     assert "read and not acted on" in done.stderr
 
 
+def test_check_without_a_file_says_which_of_ghoti_it_passes_by(tmp_path: Path) -> None:
+    (tmp_path / ".ghoti").mkdir()
+    (tmp_path / ".ghoti" / "config.yaml").write_text("slot_000: {kind: atomic}\n")
+    environment = {**os.environ, "HOME": str(tmp_path)}
+    call = [*PRIMACY, "check"]
+    done = subprocess.run(
+        call, capture_output=True, text=True, timeout=LIMIT_S, check=False, env=environment, cwd=tmp_path
+    )
+    assert done.returncode == 2
+    assert "there is no primacy.yaml here" in done.stderr
+    assert f"{tmp_path}/.ghoti/config.yaml is not read: folders are not searched" in done.stderr
+
+
 def primacy(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     more = {**os.environ, **(environment or {})}
     return subprocess.run(
-        [*PRIMACY, *arguments], capture_output=True, text=True, timeout=2 * LIMIT_S, check=False, env=more
+        [*PRIMACY, *arguments],
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,  # no terminal, whoever runs the tests
+        capture_output=True,
+        text=True,
+        timeout=2 * LIMIT_S,
+        check=False,
+        env=more,
     )
 
 
@@ -128,10 +148,12 @@ def test_calls_that_cannot_succeed_are_refused_before_anybody_is_asked(tmp_path:
     for call, said in (
         (["get", "0", *at], "slots.tls: the server of this file speaks TLS; say whom to trust: --ca FILE"),
         (["bench", *at], "slots.tls: this measures without TLS"),
+        (["watch", "0", *at], "slot 0 is a simple_memory: it sends nothing; broadcast, multicast, random do"),
         (["bench", "--write", "x" * 37], "a value has at most 36 bytes and no line feed; this has 37"),
         (["set", "0", "a\nb"], "a value has at most 36 bytes and no line feed; this has 3"),
         (["get", "0", "--addr", "a..b:1"], "--addr a..b:1: a host is a name or an address"),
         (["serve", "--addr", "a..b:1"], "--addr a..b:1: a host is a name or an address"),
+        (["get", "0", "--user", "pepe"], "--user: there is no terminal to ask for the password on; it may stand in"),
     ):
         done = primacy("slots", *call)
         assert (done.returncode, said in done.stderr) == (2, True), done

@@ -325,6 +325,34 @@ def test_behind_tls_all_is_the_same(pair: tuple[Path, Path]) -> None:
                 client.closed()
 
 
+@pytest.mark.parametrize("behind", ["nothing", "tls"])
+def test_who_leaves_in_the_middle_of_its_signals_has_sent_them_and_writes_no_log(
+    behind: str, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """asyncio has a warning for each write to a connection that is lost."""
+    monkeypatch.setattr(session, "EVENTS_PER_TURN", 10)
+    context, trusting = tls_of(pair) if behind == "tls" else (None, None)
+    with Desk(slots_of(more={"100": {"kind": "multicast"}}), tls=context) as desk:
+
+        def dial() -> Client:
+            client = desk.open()
+            return (
+                client if trusting is None else Client(trusting.wrap_socket(client.sock, server_hostname="127.0.0.1"))
+            )
+
+        with dial() as listener:
+            with dial() as client:
+                client.send(b"w014x\n" * 200 + b"s100\n")
+            listener.expect(b"a014x\n" * 200)
+            with dial() as client:
+                client.send(b"w014y\n" * 200)
+                client.sock.shutdown(socket.SHUT_WR)
+                listener.expect(b"a014y\n" * 200)
+            desk.wait(lambda: desk.server.open_now() == 1)
+            listener.ask(b"w100x\n", b"v1000/0/0\n")  # and whoever is gone is not registered
+    assert [record.getMessage() for record in caplog.records] == []
+
+
 def test_http_behind_tls(pair: tuple[Path, Path]) -> None:
     context, trusting = tls_of(pair)
     with Desk(slots_of("http"), tls=context) as desk:

@@ -1,6 +1,6 @@
 """Strangers at our servers: what they send is no line of a log, and one too many, or one that asks nothing, has to go.
 
-Every server of ours that others can connect to needs the same three answers to them; the limits are its own.
+Every server of ours that others can connect to needs the same answers to them; the limits are its own.
 """
 
 from __future__ import annotations
@@ -18,6 +18,21 @@ def silent(name: str) -> logging.Logger:
     logger = logging.Logger(name)
     logger.addHandler(logging.NullHandler())
     return logger
+
+
+LOST = ("SSL connection is closed", "socket.send() raised exception.")
+
+
+def pass_over_lost() -> None:
+    """asyncio warns of each write to a connection that is lost, and over TLS nobody can know that it is.
+
+    Whoever broke it off would write our log.
+    """
+    logging.getLogger("asyncio").addFilter(_speaks_of_else)
+
+
+def _speaks_of_else(record: logging.LogRecord) -> bool:
+    return record.msg not in LOST
 
 
 class HangUp(asyncio.Protocol):

@@ -30,6 +30,7 @@ from primacy.node.clock import Clock, SystemClock
 from primacy.node.driver import Driver
 from primacy.settings import is_ranked
 from primacy.settings.schema import Settings
+from primacy.transport import MembershipManager
 from primacy.transport.http_roll import Entry
 
 LEAVE_S = 10.0
@@ -44,11 +45,11 @@ class Cluster(Protocol):
         ...
 
     async def join(self, address: str) -> None:
-        """Joins the cluster of the node at this address, too. Raises `NotReached`, or `Refused`."""
+        """Joins the cluster of the node at this address, too. Raises `NotReached`, or `Refused` for a fixed list."""
         ...
 
     async def remove(self, node: str) -> None:
-        """Takes a node off the list. Raises `Refused` on a node that does not lead."""
+        """Takes a node off the list. Raises `Refused` on a node that does not lead, and for a fixed list."""
         ...
 
     def leadership(self) -> Leadership | None:
@@ -117,6 +118,7 @@ class ManagedCluster:
         self.node = seat.node
         self.machine = rank_of(settings, seat, remembered)
         self.manager = manager_of(settings, seat, self.clock, complain, remembered, keep)
+        self.membership: MembershipManager = self.manager.joining
         self._work = _Work(led, complain)
         self.driver = Driver(self.machine, self.clock, _NoBallot(), self._work, listener, self.manager)
         self._work.tell = self.driver.give
@@ -136,14 +138,14 @@ class ManagedCluster:
         self.driver.give(Started(self.clock.wall_ms()))
 
     async def join(self, address: str) -> None:
-        await self.manager.joining.join(address)
+        await self.membership.join(address)
 
     async def remove(self, node: str) -> None:
         if self.view().role is not Role.LEADER:
             raise Refused(f"node {self.node} does not lead, and only the leader removes; ask {self.leader() or 'it'}")
         if node == self.node:
             raise Refused(f"node {node} leads: let another one lead first, with step-down, then remove it there")
-        self.manager.joining.remove(node)
+        self.membership.remove(node)
 
     def leadership(self) -> Leadership | None:
         return self._work.leadership
@@ -252,7 +254,9 @@ class _NoBallot:
 
 
 def cluster_of(settings: Settings, **options: Any) -> Cluster:
-    """As the settings say; standalone if they name no cluster."""
+    """As the settings say; standalone if they name no cluster. Raises `UsageError` for a strategy without a manager."""
+    if settings.election.strategy == "lease":
+        raise UsageError("election.strategy = lease: its store says who leads, not a cluster; use primacy.Election")
     if settings.cluster.manager.type == "none":
         return StandaloneCluster(settings.node or "standalone")
     return ManagedCluster(settings, **options)

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from primacy.control.tls import refuse_exposed
 from primacy.election.bully import BullyStrategy
 from primacy.election.model import Kind, Member, Membership, Seat
 from primacy.election.rank import RankOptions
@@ -195,6 +196,7 @@ def tls_of(settings: Settings) -> tuple[ssl.SSLContext, ssl.SSLContext] | None:
         return None
     folder = os.path.dirname(settings.source)
     cert, key, ca = (os.path.join(folder, name) for name in (files.cert, files.key, files.ca))
+    refuse_exposed(key, "cluster.manager.tls")
     server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     server.verify_mode = ssl.CERT_REQUIRED
     for context in (server, client):

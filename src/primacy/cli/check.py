@@ -21,9 +21,12 @@ def check(call: Call, file: str | None, as_json: bool) -> None:
     Prints its canonical form (our spelling, one order, secrets hidden), or every problem with its line, and then ends
     with 2. Notes on what is allowed but unusual go to standard error.
     """
+    from primacy.cli.slots import unread
+
     name = call.file(file)
     if name is None:
-        raise UsageError(f"there is no {FILE_NAME} here; name a file, or write one with `primacy new`")
+        lack = f"there is no {FILE_NAME} here; name a file, or write one with `primacy new`"
+        raise UsageError("\n".join([lack, *unread(None)]))
     as_json = as_json or call.json
     try:
         settings = load(name, call.node)
@@ -32,8 +35,6 @@ def check(call: Call, file: str | None, as_json: bool) -> None:
             raise
         print_json({"api": 1, "file": name, "ok": False, "problems": [p._asdict() for p in error.problems]})
         raise click.exceptions.Exit(error.exit_code) from None
-    from primacy.cli.slots import unread
-
     said = [*notes(settings), *unread(name)]
     form = canonical(settings)
     if as_json:

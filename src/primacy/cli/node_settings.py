@@ -292,7 +292,7 @@ def _make_secret(folder: Folder) -> None:
     """Once, whole from its first moment: the nodes of a cluster may be started together."""
     if os.path.lexists(folder.path(SECRET)):
         return
-    made = f"{SECRET}.{os.getpid()}"
+    made = f"{SECRET}.{secrets.token_hex(8)}"  # two containers may have one folder, and one number
     try:
         handle = folder.create(made)
         try:

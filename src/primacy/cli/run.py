@@ -83,10 +83,11 @@ def run(
 
     with room():  # for all that is loaded from here on
         from primacy.agent.assemble import refuse
+        from primacy.cli.node_settings import with_own_folder
         from primacy.settings import load
 
         settings = load(call.file(config), node or call.node)
-        changed = _changed(
+        said = _changed(
             settings,
             {"name": election, "profile": profile, "strategy": strategy, "store": store},
             {
@@ -99,6 +100,7 @@ def run(
             },
             state_dir,
         )
+        changed = with_own_folder(said)
         refuse(changed, allow_split_brain=allow_split_brain)
         _check(changed)
 

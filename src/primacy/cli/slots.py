@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import getpass
 import json
 import os
 import ssl
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -152,7 +154,14 @@ def watch(call: Call, /, *, slot: str, count: int | None, as_json: bool, **where
 
     As it comes, until Ctrl-C; also under the next leader.
     """
+    from primacy.settings import load
+    from primacy.slots.client import number
+    from primacy.slots.kinds import SIGNALS
+
     as_json = as_json or call.json
+    known = load(call.file(where["config"]), call.node).slots.numbered.get(number(slot).decode())
+    if known is not None and known.kind not in SIGNALS and not where["addrs"]:
+        raise UsageError(f"slot {slot} is a {known.kind}: it sends nothing; {', '.join(SIGNALS)} do")
 
     async def follow(client: Client) -> None:
         async with client.watch(slot) as values:
@@ -266,7 +275,16 @@ def _tls(ca: str | None) -> ssl.SSLContext | None:
 
 def _password() -> str:
     found = os.environ.get(PASSWORD)
-    return found if found is not None else click.prompt("password", hide_input=True, err=True)
+    if found is not None:
+        return found
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", getpass.GetPassWarning)
+        try:
+            return str(click.prompt("password", hide_input=True, err=True))
+        except getpass.GetPassWarning:
+            raise UsageError(
+                f"--user: there is no terminal to ask for the password on; it may stand in {PASSWORD}"
+            ) from None
 
 
 def _addresses(settings: Settings, said: tuple[str, ...]) -> dict[str, str]:

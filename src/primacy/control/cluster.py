@@ -48,8 +48,8 @@ def known_nodes(shot: Snapshot) -> list[tuple[str, str]]:
     """Those of the list with their kinds, then whoever else was heard of: the holder of a lease."""
     rows = shot.listed or membership_rows(shot.settings)
     listed = [(name, kind) for name, kind, _ in rows]
-    if shot.listed:
-        return listed  # one that was removed is not shown any more
+    if shot.listed:  # one that was removed is not shown any more, but by itself: it says there why it takes no part
+        return listed if any(name == shot.node for name, _ in listed) else [(shot.node, str(Kind.VOTER)), *listed]
     names = {name for name, _ in listed}
     return listed + [(name, str(Kind.VOTER)) for name in sorted(shot.others) if name not in names]
 

@@ -30,7 +30,7 @@ def context_of(tls: Tls, name: str, source: str, with_ca: ssl.VerifyMode) -> ssl
         return None
     folder = os.path.dirname(source)
     cert, key = os.path.join(folder, tls.cert), os.path.join(folder, tls.key)
-    _refuse_exposed(key, name)
+    refuse_exposed(key, name)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -72,7 +72,8 @@ def pinned_context() -> ssl.SSLContext:
     return context
 
 
-def _refuse_exposed(path: str, name: str) -> None:
+def refuse_exposed(path: str, name: str) -> None:
+    """Raises one of ours for a private key that others of this machine can read, or that is not there."""
     try:
         mode = stat.S_IMODE(os.stat(path).st_mode)
     except OSError as error:

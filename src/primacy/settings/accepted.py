@@ -28,6 +28,8 @@ def wrong_address(text: str, *, host_needed: bool = True) -> str:
         return "the host is missing; others must be able to dial it, such as 10.0.0.1:7400" if host_needed else ""
     if host.startswith("[") and host.endswith("]"):
         return "" if re.fullmatch(r"[0-9A-Fa-f:.%]+", host[1:-1]) else "this is no address in brackets, such as [::1]"
+    if "/" in text:
+        return "an address is a host and a port, nothing before or after, such as 10.0.0.1:7400"
     if ":" in host:
         return f"an IPv6 address stands in brackets: [{host}]:{port}"
     return "" if HOST.fullmatch(host) else "a host is a name or an address, such as 10.0.0.1:7400"

@@ -272,7 +272,8 @@ class Election:
     )
     prune_after_ms: int = setting(
         0,
-        "bully, ring with `join_server`: a node that is silent this long leaves the list. 0: never, as in Ghoti.",
+        "bully, ring: no election waits for a node that the leader has not heard for this long; it stays listed, and "
+        "counts again once it is heard. 0: never, as in Ghoti.",
         least=0,
         most=30 * SPAN_MS_MAX,
     )

@@ -47,6 +47,8 @@ WAITING_MAX = 1_000
 ANSWER_BYTES_MAX = 4_096
 """A line of a server is far shorter; whoever sends more is none."""
 NOT_LEADER = b"exxx000"
+NO_COMMAND = b"?"
+"""Answered by every node that is awake, whoever leads, and nothing comes of it."""
 MEANING = {
     "001": "no such command",
     "002": "this is no user name",
@@ -149,8 +151,10 @@ class Client:
         for address in self.nodes.values():
             if wrong := wrong_listen(address):
                 raise UsageError(f"{address[:80]}: {wrong}")
-        if any(len(word.encode()) > WORD_BYTES_MAX or "\n" in word for word in (user, password)):
-            raise UsageError(f"a user's name and a password have at most {WORD_BYTES_MAX} bytes and no line feed")
+        if user and not all(
+            4 <= len(word.encode()) <= WORD_BYTES_MAX and "\n" not in word for word in (user, password)
+        ):
+            raise UsageError(f"a user's name and a password have 4 to {WORD_BYTES_MAX} bytes and no line feed")
         self.user, self.password = user, password
         self.within_ms = within_ms
         self.tls = tls
@@ -309,14 +313,19 @@ class Client:
             self._last(address)
             self._fault = f"{address}: {fault_of(error)}"
             return None
-        except BaseException:  # refused, or nobody waits for it any more
+        except BaseException:  # refused, or nobody waits for it any more: whoever asks next asks another first
             if wire is not None:
                 wire.drop()
+            self._last(address)
             raise
         return wire
 
     async def _greet(self, wire: Wire) -> None:
-        """Logs in, and registers again."""
+        """Is anybody there? Then it logs in, and registers again.
+
+        A node that is frozen takes connections, too: nothing is sent to it that it might do when it goes on.
+        """
+        await wire.answer(NO_COMMAND)
         if self.user:
             self._led(wire, await wire.answer(b"u" + self.user.encode()))
             self._led(wire, await wire.answer(b"p" + self.password.encode()))

@@ -22,7 +22,7 @@ from primacy.slots.board import MISSING, NO_READ, NO_WRITE, VALUE_BYTES_MAX, Boa
 from primacy.slots.host import HANDSHAKE_S, STALL_S, Host, Terms, Where
 from primacy.slots.kinds import Signal
 from primacy.slots.session import NO_PASSWORD
-from primacy.visitors import HangUp, Idlers, silent
+from primacy.visitors import HangUp, Idlers, pass_over_lost, silent
 
 EVENTS_MAX = 128
 """That wait for a reader of a stream; with one more it is dropped."""
@@ -51,6 +51,7 @@ class HttpServer(Host):
 
     async def start(self, sockets: list[socket.socket]) -> None:
         """On sockets that listen already."""
+        pass_over_lost()
         self.address = str(Where(*sockets[0].getsockname()[:2]))
         server = web.Server(
             self._handle,

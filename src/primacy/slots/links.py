@@ -65,7 +65,7 @@ class Link(Protocol):
         ...
 
     def go_on(self) -> None:
-        """With what its client has sent already."""
+        """With what its client has sent already; also if it has left meanwhile."""
         ...
 
     def hang_up(self) -> None:
@@ -130,10 +130,13 @@ class PlainLink:
 
     def go_on(self) -> None:
         """Not while something waits for the client: it is read no further then, and served no further."""
-        if self._owed or self.session.closing or self.sock.fileno() < 0:
+        if self._owed or self.session.closing:
             return
-        self._listen(True)
         self._take(b"")
+        if self.sock.fileno() < 0:
+            self.owner.gone(self, slow=False)  # it may have registered once more
+        elif not self._owed and not self.session.more:
+            self._listen(True)
 
     def answer(self, data: bytes) -> None:
         if self._owed:
@@ -264,10 +267,14 @@ class TlsLink(asyncio.Protocol):
             self.owner.unfinished(self)
 
     def go_on(self) -> None:
-        if self._transport is None or self._ending or self._full:
+        """Read again only when all is worked off: asyncio would close first if the client has left meanwhile."""
+        if self._full or self.session.closing:
             return
-        self._transport.resume_reading()
         self._take(b"")
+        if self._transport is None:
+            self.owner.gone(self, slow=False)
+        elif not self._ending and not self._full and not self.session.more:
+            self._transport.resume_reading()
 
     def answer(self, data: bytes) -> None:
         if self._transport is None or self._ending:

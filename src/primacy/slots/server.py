@@ -15,7 +15,7 @@ from primacy.slots.host import HANDSHAKE_S, STALL_S, Host, Terms, Where
 from primacy.slots.kinds import Receiver
 from primacy.slots.links import Link, PlainLink, TlsLink
 from primacy.slots.session import Session, TelnetSession
-from primacy.visitors import HangUp
+from primacy.visitors import HangUp, pass_over_lost
 
 LINE_S = {"standard": 1.0, "telnet": 60.0}
 """How long a line may wait for its end since its last byte. In telnet a human types."""
@@ -92,6 +92,7 @@ class LineServer(Host):
         if self.tls is None:
             self._accepting(True)
             return
+        pass_over_lost()
         for each in sockets:
             self._tls_servers.append(
                 await loop.create_server(
@@ -132,6 +133,7 @@ class LineServer(Host):
 
     def ended(self) -> None:
         """NOT_LEADER, then the connection ends: a login, a registration, a slot that was theirs are gone with it."""
+        self._later.clear()
         for link in tuple(self.links):
             link.session.greet()
             link.answer(self.hall.not_leader)
@@ -153,6 +155,8 @@ class LineServer(Host):
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
+        if not self._later:  # that leadership is over
+            return
         link = self._later.popleft()
         if self._later:
             asyncio.get_running_loop().call_soon(self._go_on)

@@ -1,4 +1,4 @@
-"""How nodes speak: the port `Transport`, and its twin in memory.
+"""How nodes speak: the port `Transport`, and its twin in memory; who belongs to them: the port `MembershipManager`.
 
 `layout.py` turns messages into bytes and back, `seal.py` makes and checks datagrams, `udp.py` sends and receives them.
 Nothing here knows a strategy: a message is carried, never judged. What cannot be trusted is dropped, counted by kind
@@ -13,7 +13,17 @@ from typing import Any, NamedTuple, Protocol
 from primacy.election.messages import Message, Release
 from primacy.transport.links import Links
 
-__all__ = ["Hear", "MemoryNet", "MemoryTransport", "Overhear", "ReadyDatagram", "Transport", "Trouble", "ignored"]
+__all__ = [
+    "Hear",
+    "MembershipManager",
+    "MemoryNet",
+    "MemoryTransport",
+    "Overhear",
+    "ReadyDatagram",
+    "Transport",
+    "Trouble",
+    "ignored",
+]
 
 Overhear = Callable[[str, int, list[Any]], None]
 """Told each word with its sender and the sender's boot: a row of plain values, which may be of a later version."""
@@ -76,6 +86,26 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Nothing is heard or sent any more. May be said twice."""
+        ...
+
+
+class MembershipManager(Protocol):
+    """Who belongs to a cluster, and how that changes: seed 000's port of this name. The HTTP manager has one.
+
+    Each change is told to the machine as `MembersChanged`.
+    """
+
+    @property
+    def nodes(self) -> tuple[tuple[str, str], ...]:
+        """Id and address of all that are listed, this node included, in id order."""
+        ...
+
+    async def join(self, addr: str) -> None:
+        """Joins the cluster of the node there, too. Raises `NotReached`, or `Refused` if the list is a fixed one."""
+        ...
+
+    def remove(self, node: str) -> None:
+        """Takes a node off the list, on all nodes: for a leader to say. Raises `Refused` if the list is a fixed one."""
         ...
 
 

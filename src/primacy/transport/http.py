@@ -16,6 +16,7 @@ fetches and tells on, `http_send.py` speaks, `http_server.py` and `http_client.p
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 import time
@@ -37,7 +38,8 @@ from primacy.election.messages import (
 from primacy.election.model import Role, View
 from primacy.errors import CannotHere, InUse
 from primacy.settings.timing import RankTiming
-from primacy.transport import Hear, Overhear, ReadyDatagram, Trouble, ignored
+from primacy.transport import Hear, Overhear, ReadyDatagram, Trouble, ignored, says
+from primacy.transport.doubles import Doubles, Spoken
 from primacy.transport.http_answers import Answers
 from primacy.transport.http_join import Joining, JoinPlan
 from primacy.transport.http_roll import Entry, Roll
@@ -67,8 +69,14 @@ SAY_AGAIN_S = 600.0
 """Before the same trouble with a node is said again in the log; `status` shows it all the time."""
 STRANGER_S = 60.0
 """So long the trouble with a node that is not listed is shown, after it was heard."""
+TWINS_S = 10.0
+"""An alarm about two machines with one id stands until one was silent for so long, or for some beats: a node that is
+refused, as its id is taken, asks again after 6 s at most."""
+TWINS_BEATS = 4
 SETTLE_S = 2.0
 """For the last calls of a node that ends: the next leader is told to stand."""
+UNTOLD = ("/heartbeat", "join")
+"""Work that a node which ends does not wait for: it would tell nobody anything."""
 
 
 class Identity(NamedTuple):
@@ -102,6 +110,7 @@ class Peer:
         """When that was found last."""
         self.said = ("", 0.0)
         """Which trouble with it the log told last, and when."""
+        self.spoken = Spoken()
         self.was_down = False
         """It refused a connection since it was heard: a real node that comes back has forgotten everybody."""
         self.summary = b""
@@ -137,6 +146,9 @@ class HttpTransport:
         self.wall_ms = wall_ms
         self.tally = Tally(complain)
         self.links = Links()
+        self.doubles = Doubles(max(TWINS_S, TWINS_BEATS * timing.beat_ms / 1_000))
+        self._returns = 0
+        """Times that a start was heard which is not the only one of its node."""
         own = Entry(
             identity.node, identity.addr, wall_ms(), False, identity.data, identity.priority, identity.started_ms
         )
@@ -188,7 +200,8 @@ class HttpTransport:
     def troubles(self) -> list[Trouble]:
         found = [Trouble(name, peer.trouble) for name, peer in sorted(self.peers.items()) if peer.trouble]
         listed = [each for each in found if each.node in self.roll]
-        return [*self.joining.troubles, *listed, *self._with_strangers(found)]
+        twins = [says.twins(name, source) for name, source in self.doubles.found(time.monotonic()).items()]
+        return [*self.joining.troubles, *twins, *listed, *self._with_strangers(found)]
 
     def _with_strangers(self, found: list[Trouble]) -> list[Trouble]:
         """One that is not listed has no row of its own where this would be shown."""
@@ -248,11 +261,11 @@ class HttpTransport:
 
     async def settle(self) -> None:
         """The calls that are under way end, within a limit: the next leader is told to stand. Looks tell nobody."""
-        self.joining.is_ending = True
+        self.joining.is_ending = True  # lists of real nodes that are bent are put right before this node goes
         if self._flush is not None:
             self._flush.cancel()
             self._flush_words(last=True)
-        telling = [task for task in self._tasks if task.get_name() != "/heartbeat"]
+        telling = [task for task in self._tasks if task.get_name() not in UNTOLD]
         if telling:
             await asyncio.wait(telling, timeout=SETTLE_S)
 
@@ -268,18 +281,19 @@ class HttpTransport:
     def _listening(self) -> socket.socket:
         host, _, port = self.listen.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
+        fixed = self.joining.plan.fixed
+        setting = f"cluster.manager.nodes.{self.node}.bind" if fixed else "cluster.manager.addr"
         try:
             found = socket.getaddrinfo(host or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
             return socket.create_server(address[:2], family=family, backlog=512)
         except socket.gaierror:
-            raise CannotHere(
-                f"the manager's address {self.listen} cannot be resolved; correct cluster.manager.addr"
-            ) from None
+            raise CannotHere(f"the manager's address {self.listen} cannot be resolved; correct {setting}") from None
         except OSError as error:
+            why = os.strerror(error.errno) if error.errno else error
             raise InUse(
-                f"the manager cannot listen on {self.listen}: {error.strerror}; end what has it (ss -ltnp shows it), "
-                "or choose another cluster.manager.addr"
+                f"the manager cannot listen on {self.listen}: {why}; end what has it (ss -ltnp shows it), or choose "
+                f"another {setting}"
             ) from None
 
     # --- what the rest of the manager uses ----------------------------------------------------------------------------
@@ -332,14 +346,29 @@ class HttpTransport:
     def leads(self) -> bool:
         return self.view().role is Role.LEADER
 
-    def met(self, said: Said) -> None:
-        """A node of ours spoke, with good credentials."""
+    def met(self, said: Said, remote: str = "") -> None:
+        """A node of ours spoke, with good credentials. `remote`: who asked; empty for an answer."""
         peer = self.peer(said.node)
         peer.boot = said.number("boot")
+        if peer.spoken.again(time.monotonic(), peer.boot):
+            self.spoke_beside(said, remote)
         self.trouble(said.node, self._other_file(said))
         word = said.data("word")
         if word:
             self.overheard(said.node, peer.boot, word)
+
+    def is_taken(self, said: Said) -> bool:
+        """Another start with this id speaks: it was heard within the time after which a node counts as gone."""
+        timing = self.timing
+        within_ms = ((timing.misses + 1) * timing.beat_ms + timing.answer_ms) * self.sending.pace.factor
+        return self.peer(said.node).spoken.beside(time.monotonic(), said.number("boot"), within_ms / 1_000)
+
+    def spoke_beside(self, said: Said, remote: str) -> None:
+        """A start spoke which is not the only one of its node: of another, or of this one."""
+        self._returns += 1
+        addr = said.text("addr")
+        source = f"{remote} ({addr})" if remote and not addr.startswith(f"{remote}:") else addr
+        self.doubles.note(time.monotonic(), said.node, said.number("boot"), self._returns, source)
 
     def trouble(self, node: str, sentence: str) -> None:
         """What is amiss with a node, or that nothing is; the log has it once, not at every exchange."""

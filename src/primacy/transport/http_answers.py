@@ -81,7 +81,7 @@ class Answers:
         if not allowed and asked.path not in OPEN:
             return self._wrong_credentials(asked)
         said = Said(asked.header if allowed else None)
-        if said.is_ours and (refusal := self._stranger(said)) is not None:
+        if said.is_ours and (refusal := self._stranger(said, asked.remote)) is not None:
             return refusal
         sender = said.node if said.is_ours else (texts_in(asked.body) or {}).get("id", "")
         if sender in manager.links.deaf_to:
@@ -92,7 +92,7 @@ class Answers:
         if asked.too_long:
             return BAD
         if said.is_ours:
-            manager.met(said)
+            manager.met(said, asked.remote)
         reply = await self._of(asked, said)
         if sender in manager.links.dumb_to:
             manager.tally.count("cut")
@@ -119,11 +119,13 @@ class Answers:
         header = manager.header(said.node, **fields)
         return f"{header}&{more}" if more else header
 
-    def _stranger(self, said: Said) -> Reply | None:
+    def _stranger(self, said: Said, remote: str) -> Reply | None:
         """A node of ours that does not belong here, with the sentence that says why."""
         manager = self.manager
         theirs, ours = said.text("kin"), manager.kin
         if theirs == ours:
+            if said.node == manager.node and said.number("boot") != manager.identity.boot:
+                manager.spoke_beside(said, remote)
             return None if said.node and said.node != manager.node else BAD
         names = ("cluster.name", "election.name", "election.strategy", "election.rank")
         differs = [
@@ -133,7 +135,8 @@ class Answers:
         ]
         sentence = "; ".join(differs) or "it speaks another version"
         manager.tally.count("other_kin")
-        manager.joining.refused_kin(said.node, sentence)
+        if said.node:
+            manager.trouble(said.node, f"node {said.node} is refused: {sentence}")
         return Reply(409, f"{sentence}: nodes of one cluster need the same".encode(), kind="text/plain; charset=utf-8")
 
     async def _of(self, asked: Asked, said: Said) -> Reply:
@@ -249,9 +252,8 @@ class Answers:
             await manager.joining.calming.heard_again(entry)
             return self._joined()
         known = manager.roll.entries.get(node)
-        if known is not None and known.gone and not is_told and said.is_ours and known.started_ms == entry.started_ms:
-            sentence = f"node {node} was removed from the cluster; restart it to join again"
-            return Reply(409, sentence.encode(), kind="text/plain; charset=utf-8")
+        if known is not None and said.is_ours and not is_told and (refusal := self._unwelcome(known, entry, said)):
+            return Reply(409, refusal.encode(), kind="text/plain; charset=utf-8")
         if not is_told and known is not None and not known.gone and known._replace(stamp=entry.stamp) == entry:
             if not said.is_ours:
                 await manager.joining.calming.heard_again(entry)
@@ -263,6 +265,18 @@ class Answers:
             if not is_told:
                 manager.joining.tell_on(entry, known)
         return self._joined()
+
+    def _unwelcome(self, known: Entry, entry: Entry, said: Said) -> str:
+        """Why a node of ours that is on the list cannot join as it is, or nothing."""
+        if known.gone:
+            again = f"node {known.node} was removed from the cluster; restart it to join again"
+            return again if known.started_ms == entry.started_ms else ""
+        if known.addr == entry.addr or not self.manager.is_taken(said):
+            return ""
+        return (
+            f"another machine speaks as node {known.node}, at {known.addr}: give this one an id of its own "
+            "(cluster.node), or stop that one"
+        )
 
     def _entry(self, node: str, addr: str, said: Said, *, is_told: bool) -> Entry:
         """As the node says itself, as another of ours has it, or as little as a real node says."""
@@ -287,6 +301,8 @@ class Answers:
         if body is None or "id" not in body:
             return BAD
         node = body["id"]
+        if manager.joining.plan.fixed:
+            return BAD if node in manager.roll else Reply(200)
         if is_told:
             known = manager.roll.entries.get(node)
             addr = known.addr if known is not None else address_of(said.text("of_addr")) or ""

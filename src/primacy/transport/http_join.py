@@ -17,7 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primacy.election.messages import Alive, Origin
-from primacy.errors import NotReached
+from primacy.errors import NotReached, Refused
 from primacy.transport import Trouble
 from primacy.transport.http_calm import Calming
 from primacy.transport.http_roll import HEARSAY, Entry, kept
@@ -74,7 +74,7 @@ class JoinPlan(NamedTuple):
 
 
 class Joining:
-    """One node's place in the list, and the list's way to others."""
+    """One node's place in the list, and the list's way to others. The port `MembershipManager`."""
 
     def __init__(self, manager: HttpTransport, plan: JoinPlan) -> None:
         self.manager = manager
@@ -86,7 +86,6 @@ class Joining:
         """Addresses to join where this node was taken in."""
         self._random = Random(plan.seed)
         self._sentence = ""
-        self._kin: dict[str, str] = {}
         self._task: asyncio.Task[None] | None = None
         self._looks = 0
         self._busy: set[str] = set()
@@ -103,7 +102,7 @@ class Joining:
         if manager.roll.own.gone:
             sentence = f"node {manager.node} was removed from the cluster; restart it to join again, or end it"
             found.append(Trouble(manager.node, sentence))
-        return found + [Trouble(node, sentence) for node, sentence in sorted(self._kin.items())]
+        return found
 
     # --- joining ------------------------------------------------------------------------------------------------------
 
@@ -112,10 +111,10 @@ class Joining:
         if self.plan.fixed:
             return
         if not self.plan.join:
-            self._task = self.manager.spawn(self._greet())
+            self._task = self.manager.spawn(self._greet(), "join")
             await asyncio.wait((self._task,), timeout=ASK_S)  # they may follow one that it does not know
         elif self.plan.retry:
-            self._task = self.manager.spawn(self._keep_trying(self.plan.join))
+            self._task = self.manager.spawn(self._keep_trying(self.plan.join), "join")
         elif not await self._try(self.plan.join):
             raise NotReached(f"{self._sentence}; cluster.manager.join_retry is off, so this node ends")
 
@@ -185,8 +184,13 @@ class Joining:
         )
         return bool(self._met_at)
 
+    @property
+    def nodes(self) -> tuple[tuple[str, str], ...]:
+        return tuple((entry.node, entry.addr) for entry in self.manager.roll.listed)
+
     async def join(self, addr: str) -> None:
-        """Joins the cluster there, too. Raises `NotReached`."""
+        """Joins the cluster there, too. Raises `NotReached`, or `Refused` if the list is a fixed one."""
+        self._must_grow()
         if why := await self._join_at(addr):
             raise NotReached(f"{addr} {why}")
 
@@ -206,7 +210,8 @@ class Joining:
         answer = read_join_answer(found.body) if found.status == 200 else None
         if answer is None:
             busy = found.status == 503
-            return "is in no cluster itself yet, or ends" if busy else f"answers {found.status}, and no list"
+            alone = "is in no cluster itself yet (one node begins it, without cluster.manager.join), or ends"
+            return alone if busy else f"answers {found.status}, and no list"
         listed = dialled(answer.peers, addr)
         node = found.said.node or next((name for name, good in listed.items() if good == addr), "")
         await self._take_over(listed)
@@ -292,6 +297,10 @@ class Joining:
             return False
         return True
 
+    def _must_grow(self) -> None:
+        if self.plan.fixed:
+            raise Refused("the list of this cluster is a fixed one: change cluster.manager.nodes, on all nodes")
+
     def tell_on(self, entry: Entry, known: Entry | None) -> None:
         """To all others, once. Real nodes read id and address only, and need not hear what they know."""
         is_news = known is None or known.gone or known.addr != entry.addr
@@ -310,6 +319,7 @@ class Joining:
 
     def remove(self, node: str) -> None:
         """The leader takes a node off the list, and tells those of ours; a real node cannot be told."""
+        self._must_grow()
         manager = self.manager
         known = manager.roll.entries.get(node)
         if known is None or known.gone:
@@ -398,11 +408,6 @@ class Joining:
                     self.manager.overheard_by_way(name, boot, text)
 
     # --- the rest -----------------------------------------------------------------------------------------------------
-
-    def refused_kin(self, node: str, sentence: str) -> None:
-        if is_id(node) and node not in self._kin:
-            self._kin = {node: f"node {node} is refused: {sentence}"}
-            self.manager.complain(self._kin[node])
 
     def keep(self) -> None:
         if self._keeping is None and not self.plan.fixed:

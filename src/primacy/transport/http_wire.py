@@ -16,7 +16,7 @@ from hmac import compare_digest
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote
 
-from primacy.settings.accepted import wrong_address
+from primacy.settings.accepted import ID_CHARS_MAX, wrong_address
 from primacy.transport.seal import derived
 
 HEADER = "Primacy"
@@ -27,9 +27,11 @@ ANSWER_BYTES_MAX = 1 << 20
 WORDS_BYTES_MAX = 1 << 16
 """Of what nodes tell each other beside the election, in one request."""
 HEADER_CHARS_MAX = 6_000
-ID_BYTES_MAX = 64
-"""Of an id that is heard; the settings allow fewer. A real node checks nothing of this."""
+ID_BYTES_MAX = 4 * ID_CHARS_MAX
+"""Of an id that is heard: as many characters as the settings allow, whichever. A real node checks nothing of this."""
 PRUNED_MAX = 64
+NAMES_CHARS_MAX = 2_000
+"""Of names in the header, whatever they are made of: with a longer one nothing that stands in it would be heard."""
 NUMBER_MAX = 2**53 - 1
 PROBE = "?does-this-node-lead?"
 """Longer than any id may be: removing it changes nothing, and a real node answers 200 only while it leads."""
@@ -219,7 +221,16 @@ class Said:
 
 
 def as_names(names: Iterable[str]) -> str:
-    return ",".join(quote(name, safe="") for name in tuple(names)[:PRUNED_MAX])
+    """As many as fit into their part of the header, where they are quoted once more."""
+    taken: list[str] = []
+    left = NAMES_CHARS_MAX
+    for name in tuple(names)[:PRUNED_MAX]:
+        said = quote(name, safe="")
+        left -= len(quote(said, safe="")) + 1
+        if left < 0:
+            break
+        taken.append(said)
+    return ",".join(taken)
 
 
 def as_text(data: bytes) -> str:
