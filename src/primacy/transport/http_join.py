@@ -28,7 +28,6 @@ from primacy.transport.http_wire import (
     address_of,
     dialled,
     id_body,
-    is_id,
     join_body,
     object_in,
     read_join_answer,
