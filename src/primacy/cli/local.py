@@ -46,7 +46,7 @@ class Local(NamedTuple):
 def local_options(command: F) -> F:
     """Which node is meant."""
     for option in (
-        click.option("--state-dir", metavar="DIR", help="The state folder, as `primacy run` was told."),
+        click.option("--state-dir", metavar="DIR", help="The state folder, as the node was told."),
         click.option("--election", metavar="NAME", help="Which election; default: main."),
         click.option("--cluster", metavar="NAME", help="Which cluster; default: the file's, else primacy."),
         click.option("--config", metavar="FILE", help="The file that the node was started with."),

@@ -144,7 +144,7 @@ node.add_command(status)
 @local_options
 @click.argument("name", required=False, metavar="[NODE]")
 @click.option("--node-id", metavar="ID", help="The same as NODE.")
-@click.option("--all", "all_", is_flag=True, help="All nodes that run on this machine.")
+@click.option("--all", "all_", is_flag=True, help="All of this cluster and election that run on this machine.")
 @json_option
 @click.pass_obj
 def stop(
