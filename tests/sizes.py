@@ -1,7 +1,7 @@
 """The three sizes of test: quick (under two minutes), test (everything once), proof (the counts of a release).
 
 `make quick`, `make test` and `make proof [PART=core]` call this. The lives run apart from the rest, without coverage,
-which would slow them down five times; tests with real processes run one at a time, for they are about moments. Each
+which would slow them down five times; tests with real processes run one at a time where they are about moments. Each
 size ends with what was skipped and why, and with the servers that ran.
 """
 
@@ -21,6 +21,7 @@ from tests.servers import REPORT
 
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 TWO_AT_A_TIME = ["-n", "2", "--dist", "worksteal"]
+TWO_FILES_AT_A_TIME = ["-n", "2", "--dist", "loadfile"]
 COVERAGE = ["--cov=primacy.election", "--cov-branch", "--cov-report=term:skip-covered", "--cov-fail-under=95"]
 LIVES = ("tests/test_sim.py", "tests/test_mutants.py", "tests/test_exhaustive.py", "tests/test_lease_lives.py")
 PROCESSES = (
@@ -36,15 +37,11 @@ PROCESSES = (
     "tests/test_manager_process.py",
     "tests/test_from_ghoti.py",
     "tests/test_manager_storm.py",
-    "tests/test_manual.py",
     "tests/test_view.py",
     "tests/test_child.py",
     "tests/test_health.py",
     "tests/test_hooks.py",
     "tests/test_notify.py",
-    "tests/test_lab.py",
-    "tests/test_chain.py",
-    "tests/test_demo.py",
     "tests/test_demo_leaves.py",
     "tests/test_canary.py",
     "tests/test_faults_process.py",
@@ -57,8 +54,6 @@ PROCESSES = (
     "tests/test_failsafe.py",
     "tests/test_bench_failover.py",
     "tests/test_bench_lease.py",
-    "tests/test_faults_members.py",
-    "tests/test_faults_ballot.py",
     "tests/test_faults_calm.py",
     "tests/test_faults_mutants.py",
     "tests/test_dashboard_server.py",
@@ -67,29 +62,38 @@ PROCESSES = (
     "tests/test_dashboard_access.py",
     "tests/test_dashboard_load.py",
     "tests/test_dashboard_lab.py",
-    "tests/test_store_contract.py",
-    "tests/test_store_address.py",
-    "tests/test_store_limits.py",
-    "tests/test_store_ready.py",
-    "tests/test_store_mutants.py",
     "tests/test_store_race.py",
-    "tests/test_store_releaser.py",
-    "tests/test_store_tls.py",
     "tests/test_store_faults.py",
-    "tests/test_cli_lease.py",
     "tests/test_library.py",
     "tests/test_library_calls.py",
     "tests/test_library_recipes.py",
     "tests/test_library_tokens.py",
     "tests/test_library_process.py",
-    "tests/test_fence.py",
-    "tests/test_fence_process.py",
     "tests/test_examples.py",
-    "tests/test_slots_process.py",
     "tests/test_slots_cluster.py",
     "tests/test_slots_fuzz.py",
     "tests/test_slots_bench.py",
 )
+BESIDE = (
+    "tests/test_chain.py",
+    "tests/test_demo.py",
+    "tests/test_lab.py",
+    "tests/test_faults_members.py",
+    "tests/test_faults_ballot.py",
+    "tests/test_manual.py",
+    "tests/test_store_contract.py",
+    "tests/test_store_address.py",
+    "tests/test_store_limits.py",
+    "tests/test_store_ready.py",
+    "tests/test_store_mutants.py",
+    "tests/test_store_releaser.py",
+    "tests/test_store_tls.py",
+    "tests/test_cli_lease.py",
+    "tests/test_fence.py",
+    "tests/test_fence_process.py",
+    "tests/test_slots_process.py",
+)
+"""Real processes and servers, too, and nothing in them depends on how soon: two files at a time."""
 PARTS = {
     "core": "tests.proof_core",
     "run": "tests.proof_run",
@@ -127,15 +131,16 @@ def _without(*names: str) -> list[str]:
 
 def quick() -> int:
     """All but real processes, and a tenth of the lives."""
-    return _pytest("quick", *TWO_AT_A_TIME, *_without(*PROCESSES))
+    return _pytest("quick", *TWO_AT_A_TIME, *_without(*PROCESSES, *BESIDE))
 
 
 def test() -> int:
     """The rules with coverage, then the lives, then the processes, then some of these as an ordinary user."""
     phases = {
-        "rules": lambda: _pytest("test", *TWO_AT_A_TIME, *COVERAGE, *_without(*LIVES, *PROCESSES)),
+        "rules": lambda: _pytest("test", *TWO_AT_A_TIME, *COVERAGE, *_without(*LIVES, *PROCESSES, *BESIDE)),
         "lives": lambda: _pytest("test", *TWO_AT_A_TIME, *LIVES),
         "processes": lambda: _pytest("test", *PROCESSES),
+        "processes, two at a time": lambda: _pytest("test", *TWO_FILES_AT_A_TIME, *BESIDE),
         "ordinary user": lambda: subprocess.run([sys.executable, "-m", "tests.ordinary"], check=False).returncode,
     }
     for name, phase in phases.items():

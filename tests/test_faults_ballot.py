@@ -201,7 +201,7 @@ def test_F34_a_crash_at_every_system_call_of_a_vote(voter: Voter) -> None:
     crashes = {calls: crashes_of(voter, calls) for calls in CALLS}
     print(f"crashes: {crashes}")
     assert min(crashes.values()) >= 1, crashes
-    assert crashes[SYNCS] == 2, "the file and its folder"
+    assert crashes[SYNCS] >= 2, "the file and its folder; more, if it stood for itself before it was asked again"
 
 
 @needs_strace

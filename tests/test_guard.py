@@ -96,7 +96,8 @@ def holds_when_agent_is_killed(desk: Desk) -> None:
     assert living == 0, f"{living} processes lived when the release arrived"
     assert desk.commands() == []
     assert desk.last_ms() * 1e6 < arrived_ns
-    ended_at_once(desk, killed_ms, canary)
+    if desk.mode in STRONG:  # weak: they are hunted one by one, and a canary does not vouch for how fast that is done
+        ended_at_once(desk, killed_ms, canary)
     wait_until(lambda: not is_alive(desk.guard_pid))
     assert desk.lock_is_free()
 
