@@ -58,7 +58,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Skips and their reasons, for the end of the whole run (`sizes.py`)."""
     path = os.environ.get(NOTES)
-    if path:
+    if path and "PYTEST_XDIST_WORKER" not in os.environ:  # who started the workers says it for them
         skipped = terminalreporter.stats.get("skipped", [])
         with open(path, "a") as file:
             for report in skipped:
