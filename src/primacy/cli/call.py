@@ -7,10 +7,13 @@ over the ones in front.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 import click
+
+from primacy.errors import UsageError
 
 FILE_NAME = "primacy.yaml"
 """Read from the working folder if no other file is named."""
@@ -51,3 +54,12 @@ def print_json(document: dict[str, Any]) -> None:
     import json
 
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def checked_name(option: str, name: str | None) -> str | None:
+    """A cluster's or an election's, which becomes a folder's. Raises `UsageError`."""
+    from primacy.settings.accepted import NAME_PATTERN
+
+    if name is not None and not re.fullmatch(NAME_PATTERN, name):
+        raise UsageError(f"{option} {name[:80]!r}: a name has letters, digits, dots, dashes or underscores, at most 63")
+    return name

@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 
 import click
 
-from primacy.cli.call import Call
+from primacy.cli.call import Call, checked_name
 from primacy.control import ADDRESS_FILE
 from primacy.control.client import Found, ask, find
 from primacy.errors import NotReached, PrimacyError, UsageError
@@ -192,15 +191,11 @@ def place(
     """Which folder is meant."""
     from primacy.agent.state import state_root
     from primacy.settings import load
-    from primacy.settings.accepted import NAME_PATTERN
 
     file = call.file(config)
     settings = load(file, call.node if file is not None else None)
-    for option, said in (("--election", election), ("--cluster", cluster)):
-        if said is not None and not re.fullmatch(NAME_PATTERN, said):
-            raise UsageError(
-                f"{option} {said[:80]!r}: a name has letters, digits, dots, dashes or underscores, at most 63"
-            )
+    checked_name("--election", election)
+    checked_name("--cluster", cluster)
     if state_dir is not None:
         settings = dataclasses.replace(settings, state_dir=os.path.abspath(state_dir))
     name = election or settings.election.name

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from primacy.cli.call import Call, json_option, print_json
+from primacy.cli.call import Call, checked_name, json_option, print_json
 from primacy.cli.lab import InOrder
 from primacy.cli.local import Local, local, local_options, locals_here, place
-from primacy.cli.node_settings import HOST, PORT, Said, checked_name, settings_of
+from primacy.cli.node_settings import HOST, PORT, Said, settings_of
 from primacy.cli.status import age, status, was
 from primacy.errors import CannotHere, NotReached, Refused, SettingsError, UsageError
 from primacy.settings.accepted import RANKS

@@ -23,7 +23,6 @@ from primacy.settings import load, of_mapping
 from primacy.settings.accepted import (
     ID_CHARS_MAX,
     ID_PATTERN,
-    NAME_PATTERN,
     STRATEGIES,
     wrong_address,
     wrong_store,
@@ -255,12 +254,6 @@ def _store(url: str) -> str:
         raise UsageError(f"--store: {wrong}")
     head, found, path = url.partition(":///")
     return f"{head}:///{os.path.abspath(path)}" if found and head.startswith("sqlite") else url
-
-
-def checked_name(option: str, name: str | None) -> str | None:
-    if name is not None and not re.fullmatch(NAME_PATTERN, name):
-        raise UsageError(f"{option} {name[:80]!r}: a name has letters, digits, dots, dashes or underscores, at most 63")
-    return name
 
 
 # --- the secret -------------------------------------------------------------------------------------------------------

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 import sys
 from typing import Any
 
 import click
 
-from primacy.cli.call import Call, config_option
+from primacy.cli.call import Call, checked_name, config_option
 from primacy.errors import CannotHere, SettingsError, UsageError
-from primacy.settings.accepted import NAME_PATTERN, SPAN_MS_MAX, STRATEGIES, wrong_store
+from primacy.settings.accepted import SPAN_MS_MAX, STRATEGIES, wrong_store
 from primacy.settings.loading import host_name
 from primacy.settings.schema import Settings
 from primacy.settings.timing import PROFILES
@@ -118,9 +117,7 @@ def run(
 
 def _changed(settings: Settings, election: dict[str, Any], run: dict[str, Any], state_dir: str | None) -> Settings:
     """The settings with what was said on the command line put over them."""
-    name = election["name"]
-    if name is not None and not re.fullmatch(NAME_PATTERN, name):
-        raise UsageError(f"--election {name!r}: a name has letters, digits, dots, dashes or underscores, at most 63")
+    checked_name("--election", election["name"])
     said_election = {key: value for key, value in election.items() if value is not None}
     if (url := said_election.pop("store", None)) is not None:
         if wrong := wrong_store(url):
