@@ -94,6 +94,8 @@ BESIDE = (
     "tests/test_slots_process.py",
 )
 """Real processes and servers, too, and nothing in them depends on how soon: two files at a time."""
+PATIENT = ("tests/test_manager_echoes.py", "tests/test_manager_scenarios.py")
+"""Real sockets in one process, with pauses that are real, too: too long for `quick`."""
 PARTS = {
     "core": "tests.proof_core",
     "run": "tests.proof_run",
@@ -130,8 +132,8 @@ def _without(*names: str) -> list[str]:
 
 
 def quick() -> int:
-    """All but real processes, and a tenth of the lives."""
-    return _pytest("quick", *TWO_AT_A_TIME, *_without(*PROCESSES, *BESIDE))
+    """All but real processes and long pauses, and a tenth of the lives."""
+    return _pytest("quick", *TWO_AT_A_TIME, *_without(*PROCESSES, *BESIDE, *PATIENT))
 
 
 def test() -> int:
