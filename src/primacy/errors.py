@@ -12,7 +12,8 @@ one sentence, and knows the exit code that a command ends with.
     │   └── Unsure            3   the answer was lost: what was asked may have been done
     ├── InUse                 4   a port, a folder or a lock is taken
     ├── CannotHere            4   this platform cannot do it
-    │   └── MissingExtra      4   an optional part of the package is not installed
+    │   ├── MissingExtra      4   an optional part of the package is not installed
+    │   └── StoreUnusable     4   the store answers, and will not be of use before somebody changes something
     └── Unsafe                5   going on needs an operator: memory lost, list of nodes changed
 
 Our own bugs are `AssertionError`s and not here; what the network and the disk do wrong is an input to a machine and not
@@ -129,6 +130,13 @@ class MissingExtra(CannotHere):
     def __init__(self, what: str, extra: str) -> None:
         self.extra = extra
         super().__init__(f"{what} needs the extra `{extra}`: pip install 'primacy[{extra}]'")
+
+
+class StoreUnusable(CannotHere):
+    """The store refuses in a way that cannot pass by itself: wrong password, no rights, no such database, TLS.
+
+    Waiting does not help. The text says what to change.
+    """
 
 
 class Unsafe(PrimacyError):
