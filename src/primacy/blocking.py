@@ -27,7 +27,7 @@ from primacy.agent.election import GRACE_MS, OnLoss
 from primacy.agent.hold import Hold
 from primacy.agent.keeper import keeper_for
 from primacy.agent.leadership import Leadership
-from primacy.errors import InUse, UsageError
+from primacy.errors import InUse, StoreUnusable, UsageError
 from primacy.slots.threads import SlotsClient
 
 __all__ = ["Election", "Leadership", "Lock", "SlotsClient"]
@@ -76,6 +76,7 @@ class Election:
         self._waits = False
         self._opened = self._left = False
         self._rival = ""
+        self._unusable: StoreUnusable | None = None
         self._vain = self._candidacy.standing
         """How it stood when somebody gave up waiting."""
 
@@ -145,6 +146,8 @@ class Election:
             self._candidacy.stand(True)
             try:
                 while self._given is None and not (unless_held and self._rival):
+                    if self._unusable is not None:
+                        raise self._unusable
                     left_s = WAKE_S if deadline is None else min(WAKE_S, deadline - time.monotonic())
                     if left_s <= 0:
                         break
@@ -153,7 +156,7 @@ class Election:
                     self._candidacy.over(self._given)
                     self._given = None
                 return self._given
-            except BaseException:  # such as Ctrl-C
+            except BaseException:  # such as Ctrl-C, or a store that is of no use
                 if self._given is not None:
                     self._candidacy.over(self._given)
                 self._candidacy.stand(False)
@@ -203,6 +206,11 @@ class Election:
                 self._on_change(standing)
             except Exception:  # the user's own: it must not end the keeper, and must not be hidden
                 log.exception("%s: on_change raised", self.name)
+
+    def unusable(self, error: StoreUnusable) -> None:
+        with self._news:
+            self._unusable = error
+            self._news.notify_all()
 
     def closed(self) -> None:
         with self._news:

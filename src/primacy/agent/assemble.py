@@ -16,6 +16,7 @@ from primacy.election.guarantees import Guarantees
 from primacy.election.lease import LeaseOptions, LeaseStrategy
 from primacy.election.model import Kind, Member, Membership, Seat
 from primacy.election.raft import RaftOptions, RaftStrategy
+from primacy.election.store import FAILSAFE
 from primacy.errors import Unsafe, UsageError
 from primacy.node.ballot import Memory
 from primacy.settings import config_hash, has_peers, is_ranked, membership_rows, timing_of
@@ -147,6 +148,11 @@ def raft_of(settings: Settings, seat: Seat, memory: Memory, path: str, token_max
     return RaftStrategy(seat, holding_times(settings), memory.ballot, RaftOptions(by_itself and not lost, token_max))
 
 
+def row_name(settings: Settings) -> str:
+    """The lease's name in the store. A failsafe election's is of its own kind: nobody without its list has it (L7)."""
+    return (FAILSAFE if settings.election.failsafe else "") + settings.election.name
+
+
 def lease_of(
     settings: Settings, seat: Seat, memory: Memory, path: str, token_max: int, dead: tuple[str, ...]
 ) -> LeaseStrategy:
@@ -159,7 +165,14 @@ def lease_of(
     known = max(token_max, memory.ballot.token_max if memory.ballot is not None else 0)
     timing = holding_times(settings)
     failsafe = seat.membership.voters if settings.election.failsafe else ()
-    options = LeaseOptions(settings.election.name, known, dead=dead, failsafe=failsafe, look_every_ms=timing.look_ms)
+    options = LeaseOptions(
+        row_name(settings),
+        known,
+        dead=dead,
+        failsafe=failsafe,
+        look_every_ms=timing.look_ms,
+        watched=settings.election.store.trust == "watched",
+    )
     return LeaseStrategy(seat, timing, options)
 
 

@@ -46,7 +46,7 @@ from primacy.election.lease_view import ADDRESS
 from primacy.election.messages import Release
 from primacy.election.model import Kind, Leadership, Member, Membership, Role, Seat
 from primacy.election.store import StoreRequest, node_of
-from primacy.errors import UsageError
+from primacy.errors import StoreUnusable, UsageError
 from primacy.node.ballot import MemoryDurable
 from primacy.node.driver import Driver
 from primacy.store import StorePort
@@ -111,6 +111,10 @@ class Face(Protocol):
 
     def changed(self, standing: Standing) -> None: ...
 
+    def unusable(self, error: StoreUnusable) -> None:
+        """The store never was of use to this process, and waiting does not help: who waits for the role hears it."""
+        ...
+
     def closed(self) -> None:
         """Nothing more comes. The row is released, or the store was not to be reached in time."""
         ...
@@ -160,6 +164,8 @@ class Candidacy:
         self._seen: tuple[str, int, int, bool] | None = None
         """The row as the newest answer showed it: holder, token, seq, released."""
         self._closing = False
+        self._answered = False
+        """The store has answered a request of this process."""
         self._limit: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
@@ -281,10 +287,14 @@ class Candidacy:
     def _heard(self, answered: StoreAnswered) -> None:
         if self._port is None:
             return
-        row = answered.answer.row
-        if answered.answer.ok:
+        answer, row = answered.answer, answered.answer.row
+        if answer.final and not self._answered:
+            self._face.unusable(StoreUnusable(answer.reason))
+        if answer.ok:
+            self._answered = True
             seen = ("", 0, 0, True) if row is None else (row.holder, row.token, row.seq, row.released)
-            if row is not None and self._seen not in (None, seen) and row.holder != self._machine.holder:
+            rival = row is not None and not row.is_placeholder and row.holder != self._machine.holder
+            if row is not None and rival and self._seen not in (None, seen):
                 self._face.rival(node_of(row.holder))
             self._seen = seen
         self._driver.give(answered)

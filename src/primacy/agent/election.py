@@ -27,7 +27,7 @@ from primacy.agent.candidacy import Candidacy, Change, ElectionCounts, Standing,
 from primacy.agent.hold import Hold
 from primacy.agent.keeper import keeper_for
 from primacy.agent.leadership import Leadership
-from primacy.errors import LeadershipLost, UsageError
+from primacy.errors import LeadershipLost, StoreUnusable, UsageError
 from primacy.watchdog import guard_tree as kernel
 
 log = logging.getLogger("primacy")
@@ -81,6 +81,7 @@ class Election:
         self._held: AsyncLeadership | None = None
         self._done: asyncio.Future[None] | None = None
         self._rival = ""
+        self._unusable: StoreUnusable | None = None
         self._vain = self._candidacy.standing
         """How it stood when somebody gave up waiting."""
         self._turned = asyncio.Event()
@@ -161,16 +162,19 @@ class Election:
             raise UsageError(f"this process only watches {self.name}: leave out observer=True to stand")
         if self._waiter is not None:
             raise UsageError(f"two tasks wait for election {self.name}: each needs an Election of its own")
+        if self._unusable is not None:
+            raise self._unusable
         waiter: asyncio.Future[Hold | None] = self._loop.create_future()
         self._waiter, self._gives_way, self._rival = waiter, unless_held, ""
         self._candidacy.stand(True)
         try:
             async with asyncio.timeout_at(deadline):
                 hold = await waiter
-        except (TimeoutError, asyncio.CancelledError) as error:
+        except (TimeoutError, asyncio.CancelledError, StoreUnusable) as error:
             self._vain = self.standing
             self._candidacy.stand(False)
-            given = waiter.result() if waiter.done() and not waiter.cancelled() else None
+            settled = waiter.done() and not waiter.cancelled() and waiter.exception() is None
+            given = waiter.result() if settled else None
             if given is not None:
                 self._candidacy.over(given)
             if isinstance(error, TimeoutError):
@@ -228,6 +232,11 @@ class Election:
         self._rival = node
         if self._gives_way and self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+    def _gave_up(self, error: StoreUnusable) -> None:
+        self._unusable = error
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(error)
 
     def _changed(self, standing: Standing) -> None:
         self._turned.set()
@@ -318,6 +327,9 @@ class _Bridge:
 
     def changed(self, standing: Standing) -> None:
         self._post(self._election._changed, standing)
+
+    def unusable(self, error: StoreUnusable) -> None:
+        self._post(self._election._gave_up, error)
 
     def closed(self) -> None:
         self._post(self._election._closed)

@@ -188,7 +188,7 @@ class Agent(Voice):
         self.asked.agent = self
         self.meter.start()
         if self.stored is not None:
-            self.stored.start(self.driver.give, releasers=isinstance(self.duty, ProcessDuty))
+            self.stored.start(self.driver.give, self._finish, releasers=isinstance(self.duty, ProcessDuty))
             self.log.info(f"node {self.node} stands for the lease {self.settings.election.name}", node=self.node)
         if is_paused(self.folder):
             self.log.info(f"node {self.node} was paused before this start and stays so: primacy resume")

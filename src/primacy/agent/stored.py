@@ -14,13 +14,15 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from primacy.agent.assemble import row_name
 from primacy.agent.releasing import Releasers
 from primacy.control import Heard
 from primacy.control.news import UNKNOWN, Summary
-from primacy.election.inputs import Input, StoreNews
+from primacy.election.inputs import Input, StoreAnswered, StoreNews
 from primacy.election.lease import LeaseStrategy
 from primacy.election.model import Role
 from primacy.election.store import StoreRequest, node_of
+from primacy.errors import StoreUnusable
 from primacy.node.folder import Folder
 from primacy.node.lock import RunLock
 from primacy.settings import store_url
@@ -42,7 +44,7 @@ class Stored:
     def __init__(
         self, settings: Settings, store: LeaseStore, timing: Timing, holder: str, complain: Callable[[str], None]
     ) -> None:
-        url, table, name = store_url(settings), settings.election.store.table, settings.election.name
+        url, table, name = store_url(settings), settings.election.store.table, row_name(settings)
         limit_ms = limit_of_ms(timing.hold_ms)
         self.releasers = Releasers(url, table, limit_ms, name, holder, complain)
         self.thread = StoreThread(store, limit_ms, note=self._note)
@@ -50,11 +52,19 @@ class Stored:
         self._loop = asyncio.get_running_loop()
         self._home = threading.get_ident()
         self._tell: Callable[[Input], None] = lambda _: None
+        self._give_up: Callable[[StoreUnusable], None] = lambda _: None
+        self._answered = False
+        """The store has answered a request of this agent."""
         self.port = self.thread.port(name, self._deliver, lambda: self._deliver(StoreNews()))
 
-    def start(self, tell: Callable[[Input], None], *, releasers: bool) -> None:
-        """`releasers`: there is a guard, to whom the right to release after our death can be given."""
-        self._tell = tell
+    def start(
+        self, tell: Callable[[Input], None], give_up: Callable[[StoreUnusable], None], *, releasers: bool
+    ) -> None:
+        """`give_up`: the store is of no use before somebody changes something, and never was to this agent.
+
+        `releasers`: there is a guard, to whom the right to release after our death can be given.
+        """
+        self._tell, self._give_up = tell, give_up
         if releasers:
             self.releasers.keep_spare()
 
@@ -74,10 +84,20 @@ class Stored:
     def _deliver(self, given: Input) -> None:
         """In the store's thread (the loop may be gone: then nobody waits for it), or in that of the loop itself."""
         if threading.get_ident() == self._home:
-            self._tell(given)
+            self._hear(given)
             return
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._tell, given)
+            self._loop.call_soon_threadsafe(self._hear, given)
+
+    def _hear(self, given: Input) -> None:
+        """An agent whose store never was of use ends. Later, as after a changed password, it says so and goes on."""
+        if isinstance(given, StoreAnswered):
+            answer = given.answer
+            self._answered = self._answered or answer.ok
+            if answer.final and not self._answered:
+                self._give_up(StoreUnusable(answer.reason))
+                return
+        self._tell(given)
 
     def _note(self, sentence: str) -> None:
         with contextlib.suppress(RuntimeError):

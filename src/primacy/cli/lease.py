@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import click
 
 from primacy.cli.call import Call, json_option, print_json
-from primacy.election.store import Row, heir_of, node_of
+from primacy.election.store import FAILSAFE, Look, Row, heir_of, node_of
 from primacy.errors import NotReached, Refused, UsageError
 from primacy.node.clock import SystemClock
 from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, stretched
@@ -31,6 +31,9 @@ LOOK_EVERY_S = 0.25
 WAIT_MS = 60_000
 """How long `import` waits for the old lease to expire."""
 DRIFT_PPM = PROFILES[DEFAULT_PROFILE].drift_ppm
+DAY_MS = 86_400_000
+SOME_NAME = "main"
+"""A look shows the table's own row, whatever lease it is about."""
 
 
 def store_options(command: F) -> F:
@@ -82,7 +85,7 @@ def list_leases(call: Call, /, *, store: str | None, table: str | None, config: 
 @click.pass_obj
 def show(call: Call, /, *, name: str, store: str | None, table: str | None, config: str | None, as_json: bool) -> None:
     """One lease, whole."""
-    check_name(name)
+    check_row_name(name)
     with opened(call, store, table, config) as here:
         sheet = next((sheet for sheet in sheets_of(here) if sheet.name == name), None)
     if sheet is None:
@@ -104,10 +107,9 @@ def watch(call: Call, /, *, name: str, store: str | None, table: str | None, con
 
     A line when it is taken, released or not renewed any more, and when the store is another one or does not answer.
     """
-    from primacy.election.store import Look
     from primacy.store import perform
 
-    check_name(name)
+    check_row_name(name)
     with opened(call, store, table, config) as here:
         watched = Watched(name)
         while True:
@@ -121,17 +123,36 @@ def watch(call: Call, /, *, name: str, store: str | None, table: str | None, con
 @lease.command()
 @store_options
 @click.option("--user", metavar="NAME", help="Who gets the rights; default: the user in the address.")
+@click.option(
+    "--new", "is_new", is_flag=True, help="Make the table now: there was never one here. Names are then free."
+)
+@click.option("--wait-max-ms", type=click.IntRange(1), help="Raise the longest wait that the table admits.")
+@click.option("--yes", is_flag=True, help="Do not ask: the answer is yes.")
 @json_option
 @click.pass_obj
 def schema(
-    call: Call, /, *, store: str | None, table: str | None, config: str | None, user: str | None, as_json: bool
+    call: Call,
+    /,
+    *,
+    store: str | None,
+    table: str | None,
+    config: str | None,
+    user: str | None,
+    is_new: bool,
+    wait_max_ms: int | None,
+    yes: bool,
+    as_json: bool,
 ) -> None:
     """Print the table, and the rights it needs.
 
-    For an administrator to run, where the user of the leases may make no table. Connects to nothing.
+    For an administrator to run, where the user of the leases may make no table. Connects to nothing, but with --new or
+    --wait-max-ms: these change the table.
     """
     from primacy.store import schema as schemas
 
+    if is_new or wait_max_ms is not None:
+        make_table(call, store, table, config, is_new, wait_max_ms or 0, yes, as_json)
+        return
     url, table = where(call, store, table, config)
     kind = schemas.kind_of(url)
     text = schemas.schema(kind, table, user or schemas.user_of(url))
@@ -143,8 +164,8 @@ def schema(
 
 @lease.command("import")
 @store_options
-@click.option("--from", "old_table", metavar="TABLE", default="locks", show_default=True, help="The seed's table.")
-@click.option("--key", default="coordinator_lock", show_default=True, help="The seed's lock_key.")
+@click.option("--from", "old_table", metavar="TABLE", default="locks", show_default=True, help="The old table.")
+@click.option("--key", default="coordinator_lock", show_default=True, help="The old lock_key.")
 @click.option("--name", default="coordinator", show_default=True, help="The new lease's name.")
 @click.option("--wait-ms", default=WAIT_MS, show_default=True, type=click.IntRange(0), help="For the old lease to end.")
 @json_option
@@ -177,7 +198,7 @@ def import_(
     with opened(call, store, table, config, create=True) as here:
         while True:
             found = seed.import_seed(
-                here, name, os.urandom(8).hex(), clock.wall_ms(), stretched(seed.LEASE_MS, DRIFT_PPM), old_table, key
+                here, name, os.urandom(8).hex(), stretched(seed.LEASE_MS, DRIFT_PPM), old_table, key
             )
             if isinstance(found, Row):
                 break
@@ -199,10 +220,59 @@ def import_(
     )
 
 
+@lease.command()
+@store_options
+@click.option("--days", type=click.IntRange(7), default=7, show_default=True, help="Unused for longer than this.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@json_option
+@click.pass_obj
+def prune(
+    call: Call,
+    /,
+    *,
+    store: str | None,
+    table: str | None,
+    config: str | None,
+    days: int,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Remove leases that nobody has used for a week or more.
+
+    Only released ones. Tokens go on above those of the removed rows.
+    """
+    from primacy.store import pruning
+
+    wall_ms = SystemClock().wall_ms()
+    removed: list[str] = []
+    kept: dict[str, str] = {}
+    with opened(call, store, table, config) as here:
+        for sheet in sheets_of(here):
+            if not sheet.row.released or pruning.unused_ms(sheet, wall_ms) <= days * DAY_MS:
+                continue
+            why = "" if dry_run else pruning.prune(here, sheet.name)
+            if why:
+                kept[sheet.name] = why
+            else:
+                removed.append(sheet.name)
+    if as_json or call.json:
+        print_json({"api": 1, "removed": removed, "kept": kept, "dry_run": dry_run})
+    else:
+        for name in removed:
+            click.echo(f"lease {name} {'would be' if dry_run else 'is'} removed")
+        for name, why in kept.items():
+            click.echo(f"lease {name} stays: {why}", err=True)
+        if not removed and not kept:
+            click.echo(f"no lease was unused for {days} days")
+    if kept:
+        raise Refused(f"{len(kept)} of {len(kept) + len(removed)} leases stay; the lines above say why")
+
+
 @lease.command("break")
 @click.argument("name")
 @store_options
 @click.option("--now", "at_once", is_flag=True, help="Do not wait until the old holder's work is surely dead.")
+@click.option("--free", "stopped", metavar="NODES", help="A failsafe lease: all nodes of its list, which are stopped.")
 @click.option("--yes", is_flag=True, help="Do not ask: the answer is yes.")
 @json_option
 @click.pass_obj
@@ -215,39 +285,113 @@ def break_(
     table: str | None,
     config: str | None,
     at_once: bool,
+    stopped: str | None,
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Take a lease away from whoever holds it.
+    """Take a lease away from its holder.
 
-    This is safe: the lease becomes free when the old holder's work is surely dead. With --now it is free at once.
+    It becomes free when the old holder's work is surely dead. With --now it is free at once, and two may work for a
+    while. A failsafe lease (its name begins with =) goes to a node of its list; it becomes free for all with --free.
     """
     from primacy.store import breaking
 
-    check_name(name)
+    check_row_name(name)
     clock = SystemClock()
     with opened(call, store, table, config) as here:
         seen = breaking.seen(here, name)
         if seen.row is None:
             raise Refused(f"there is no lease {name!r} in this store: nothing was done")
-        if seen.row.released:
+        if seen.row.released or seen.row.is_placeholder:
             raise Refused(f"nobody holds the lease {name!r}: {holder_of(seen.row)}. Nothing was done")
-        confirm(name, seen.row, at_once, yes)
+        frees = check_list(name, seen.row, at_once, stopped)
+        confirm(name, seen.row, at_once, stopped, yes)
         seen = breaking.seen(here, name)  # it went on while somebody thought about it
         own_wait_ms = stretched(seen.row.hold_ms, DRIFT_PPM) if seen.row is not None else 0
         row = breaking.evict(here, seen, name, os.urandom(6).hex(), clock.wall_ms(), own_wait_ms)
         try:
-            if not at_once:
+            if frees and not at_once:
                 wait_out(name, row, clock)
-            breaking.let_go(here, name, row)
+            freed = frees and breaking.let_go(here, name, row)
         except KeyboardInterrupt:
             left = f"lease {name} stays taken away, and becomes free by itself after {row.wait_ms:,} ms"
             click.echo(left, err=True)
             raise
     if as_json or call.json:
-        print_json({"api": 1, "lease": name, "token": row.token, "was": plain(seen.row), "waited": not at_once})
+        waited = frees and not at_once
+        print_json({
+            "api": 1, "lease": name, "token": row.token, "was": plain(seen.row), "waited": waited, "free": freed
+        })  # fmt: skip
         return
-    click.echo(f"lease {name} is free; tokens go on above {row.token}")
+    click.echo(broken(name, row, frees, freed))
+
+
+def broken(name: str, row: Row, frees: bool, freed: bool) -> str:
+    """What came of it."""
+    if not frees:
+        return (
+            f"lease {name} is taken away; a listed node takes it within {row.wait_ms:,} ms and a few looks; if none "
+            "reaches the store, nobody does"
+        )
+    if not freed:
+        return (
+            f"lease {name} was taken away, and was not released: somebody has taken it since, or the store was "
+            f"restarted; it becomes free by itself after {row.wait_ms:,} ms"
+        )
+    return f"lease {name} is free; tokens go on above {row.token}"
+
+
+def check_list(name: str, row: Row, at_once: bool, stopped: str | None) -> bool:
+    """Whether the row is to be released in the end. Refuses what would not be safe for a failsafe row (L7)."""
+    from primacy.store import breaking
+
+    if not row.members:
+        if stopped is not None:
+            raise UsageError(f"--free is for a failsafe lease; {name} has no list of nodes")
+        return True
+    if at_once:
+        raise Refused(
+            f"the holder of {name} may live on by the nodes of its list alone, so that --now is not offered. Without "
+            "it a listed node takes over; --free NODES says that all of them are stopped"
+        )
+    if stopped is None:
+        return False
+    nodes = tuple(node.strip() for node in stopped.split(",") if node.strip())
+    if not breaking.is_whole_list(row, nodes):
+        raise Refused(
+            f"--free {stopped}: these are not all nodes of the list of {name}. Name every one, with commas between "
+            "them, and only if each of them is stopped"
+        )
+    return True
+
+
+def make_table(
+    call: Call,
+    store: str | None,
+    table: str | None,
+    config: str | None,
+    is_new: bool,
+    wait_max_ms: int,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """`lease schema --new`, `--wait-max-ms`."""
+    _, found_table = where(call, store, table, config)
+    if is_new:
+        risk = (
+            f"--new says that nobody ever held a lease in {found_table} of this store: not in a table that was "
+            "dropped, nor in one that a backup lacks. Names are then free at once; if it is not so, two may work for "
+            "up to the longest wait."
+        )
+        type_yes(risk, yes)
+    with opened(call, store, table, config, create=True) as here:
+        here.make_table(new=is_new, wait_max_ms=wait_max_ms)
+        (answer,) = here.look([Look(SOME_NAME)])
+    wait_ms = 0 if answer.genesis is None else answer.genesis.wait_max_ms
+    if as_json or call.json:
+        print_json({"api": 1, "table": found_table, "new": is_new, "wait_max_ms": wait_ms})
+        return
+    click.echo(f"table {found_table} stands; its longest wait is {wait_ms:,} ms")
 
 
 def wait_out(name: str, row: Row, clock: SystemClock) -> None:
@@ -258,16 +402,23 @@ def wait_out(name: str, row: Row, clock: SystemClock) -> None:
         time.sleep(left_ms / 1_000)
 
 
-def confirm(name: str, row: Row, at_once: bool, yes: bool) -> None:
+def confirm(name: str, row: Row, at_once: bool, stopped: str | None, yes: bool) -> None:
     """What is at risk, and a typed yes."""
-    if yes:
-        return
     risk = f"{holder_of(row)} loses the lease {name}: its work is stopped, and another node may begin."
+    if stopped is not None:
+        risk += f" You say that {stopped} are all stopped: if one of them runs, it may work beside the next holder."
     if at_once:
         risk += (
             f" With --now the next one does not wait: for up to {row.hold_ms:,} ms both may work, and only a check of "
             "the token at the resource keeps them apart."
         )
+    type_yes(risk, yes)
+
+
+def type_yes(risk: str, yes: bool) -> None:
+    """Says what is at risk, and goes on only after a typed yes, or --yes."""
+    if yes:
+        return
     click.echo(risk, err=True)
     try:
         answer = click.prompt("Type yes to go on", default="no", err=True)
@@ -278,6 +429,11 @@ def confirm(name: str, row: Row, at_once: bool, yes: bool) -> None:
         raise Refused("nothing was done: nobody answered; if you are sure, say --yes") from None
     if answer.strip() != "yes":
         raise Refused("nothing was done: the answer was not yes")
+
+
+def check_row_name(name: str) -> None:
+    """A failsafe row's name has a sign before it."""
+    check_name(name.removeprefix(FAILSAFE))
 
 
 # --- the store --------------------------------------------------------------------------------------------------------
@@ -325,6 +481,8 @@ def sheets_of(store: LeaseStore) -> list[Sheet]:
 
 
 def holder_of(row: Row) -> str:
+    if row.is_placeholder:
+        return "nobody (a name that was asked for and not taken yet)"
     if row.released:
         return f"nobody (released by {node_of(row.holder)}" + (f" to {heir_of(row)})" if heir_of(row) else ")")
     return f"node {node_of(row.holder)}"

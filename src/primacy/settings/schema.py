@@ -233,6 +233,12 @@ class Store:
         pattern=r"[A-Za-z_][A-Za-z0-9_]{0,62}",
         says="a letter or underscore, then letters, digits or underscores, at most 63",
     )
+    trust: str = setting(
+        "named",
+        "`named`: a server that restarts says so by its name. `watched`: for stores behind a proxy, or that are "
+        "restored with their memory: a release counts only after one unbroken connection for the longest wait.",
+        choices=("named", "watched"),
+    )
 
 
 @dataclass(frozen=True, slots=True)

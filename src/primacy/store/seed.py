@@ -1,23 +1,24 @@
-"""Taking over from seed 002: its table `locks` (lock_key, owner_id, expires_at), its key `coordinator_lock` (L8).
+"""Taking over from the table `locks` (lock_key, owner_id, expires_at) of the SQL coordinator (L8).
 
-The old row is taken by the old rules (only when it has expired, by the database's clock), and in the same statement its
-expiry becomes the column's maximum: no old node can ever take it again, and an old holder that comes back finds another
-owner and steps down. Then the new row is made, unreleased, with the old lease's length as its hold, so that nobody
-starts before an old holder's last moment is over.
+Old row and new row change in one transaction: the old row is taken by the old rules (only when it has expired, by the
+database's clock) and its expiry becomes the column's maximum, so that no old node can ever take it again; and the new
+row is made as a placeholder, which everybody watches for the table's longest wait. That wait must not be shorter than
+the old lease, or nothing is done. New nodes are started after it: before, the name is fresh, and they would take it at
+once.
 
-This is the one place where the database's clock stands in a condition: it is the old protocol's own condition. An
-import that broke off between the two steps can be repeated.
+This is the one place where the database's clock stands in a condition: it is the old protocol's own condition.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
-from primacy.election.model import TOKEN_MAX
-from primacy.election.store import Look, Row, Take
-from primacy.errors import Refused, UsageError
+from primacy.election.store import Look, Place, Row
+from primacy.errors import PrimacyError, Refused, UsageError
+from primacy.store.batch import perform
 from primacy.store.port import LeaseStore, check_name, check_table
 from primacy.store.sql import NoTable, SqlStore
 from primacy.store.sql_text import spelled
@@ -38,6 +39,7 @@ class Dialect(NamedTuple):
     latest: Callable[[str], str]
     """The latest moment that a column of this type holds."""
     column_type: str
+    begin: str
 
 
 def _mysql_latest(column_type: str) -> str:
@@ -51,6 +53,7 @@ DIALECTS = {
         _mysql_latest,
         "SELECT data_type FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = :table "
         "AND column_name = 'expires_at'",
+        "START TRANSACTION",
     ),
     "PostgresqlStore": Dialect(
         "%({})s",
@@ -58,12 +61,14 @@ DIALECTS = {
         lambda _: "'infinity'",
         "SELECT data_type FROM information_schema.columns WHERE table_schema = ANY (current_schemas(false)) "
         "AND table_name = :table AND column_name = 'expires_at'",
+        "BEGIN",
     ),
     "SqliteStore": Dialect(
         ":{}",
         "datetime('now')",
         lambda _: "'9999-12-31 23:59:59'",
         "SELECT type FROM pragma_table_info(:table) WHERE name = 'expires_at'",
+        "BEGIN IMMEDIATE",
     ),
 }
 
@@ -82,7 +87,9 @@ class SeedTable:
     def __init__(self, store: LeaseStore, table: str = TABLE, key: str = KEY) -> None:
         dialect = DIALECTS.get(type(store).__name__)
         if dialect is None or not isinstance(store, SqlStore):
-            raise UsageError("the seed's table is in a database: name MySQL, MariaDB, PostgreSQL or SQLite as --store")
+            raise UsageError(
+                "the table of the old nodes is in a database: name MySQL, MariaDB, PostgreSQL or SQLite as --store"
+            )
         if not key or len(key) > KEY_MAX:
             raise UsageError(f"a lock's key has 1 to {KEY_MAX} characters")
         self._store, self._dialect = store, dialect
@@ -118,6 +125,23 @@ class SeedTable:
         now = self.look()
         return now is not None and now.owner == owner
 
+    def is_closed(self) -> bool:
+        """An import has taken it for good."""
+        old = self.look()
+        return old is not None and not old.expired and re.fullmatch(rf"{OWNER}-[0-9a-f]+", old.owner) is not None
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """What is done inside becomes visible at once, or not at all."""
+        self._run(self._dialect.begin, {})
+        try:
+            yield
+        except BaseException:
+            with suppress(PrimacyError):  # a connection that is lost rolls back by itself
+                self._run("ROLLBACK", {})
+            raise
+        self._run("COMMIT", {})
+
     def _run(self, text: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
         try:
             return self._store._execute(spelled(text, self._dialect.style), values)
@@ -129,12 +153,11 @@ def import_seed(
     store: LeaseStore,
     name: str,
     unique: str,
-    wall_ms: int,
     wait_ms: int,
     table: str = TABLE,
     key: str = KEY,
 ) -> Row | Old:
-    """The new row; or the old one, if it is held and must be waited for.
+    """The new row; or the old one, if it is held and must be waited for. Then nothing was changed.
 
     `unique` is new at every call. `wait_ms`: the old lease, stretched by the clocks' error.
     """
@@ -143,15 +166,26 @@ def import_seed(
     (seen,) = store.look([Look(name)])
     if seen.row is not None:
         raise Refused(f"there is a lease {name!r} already; `primacy lease show {name}` shows it")
-    old = seed.look()
-    ours = old is not None and not old.expired and re.fullmatch(rf"{OWNER}-[0-9a-f]+", old.owner) is not None
-    if not ours and not seed.take(f"{OWNER}-{unique}"):
+    assert seen.genesis is not None, "a look shows the genesis row"
+    if seen.genesis.wait_max_ms < wait_ms:
+        raise Refused(
+            f"this table admits waits of {seen.genesis.wait_max_ms:,} ms, and the old lease needs {wait_ms:,} ms: "
+            f"primacy lease schema --wait-max-ms {wait_ms} raises it. Nothing was changed"
+        )
+    try:
+        with seed.transaction():
+            if not seed.is_closed() and not seed.take(f"{OWNER}-{unique}"):
+                raise _Held
+            (answer,) = perform(store, [Place(name, seen.server)])
+            if not answer.done or answer.row is None or not seed.is_closed():
+                why = answer.reason or "it was made by somebody else in this moment, or another server answers"
+                raise Refused(f"the lease {name!r} was not made: {why}. Try again")
+    except _Held:
         now = seed.look()
-        assert now is not None
+        assert now is not None, "it was not taken because it stands there"
         return now
-    token = min(wall_ms, TOKEN_MAX - 1)
-    row = Row(f"{OWNER}#{unique}", token, 1, LEASE_MS, wait_ms, False)
-    (answer,) = store.take([Take(name, 0, 0, seen.server, row)])
-    if not answer.done or answer.row is None:
-        raise Refused(f"the lease {name!r} was made by somebody else in this moment; `primacy lease show {name}`")
     return answer.row
+
+
+class _Held(Exception):
+    """The old row has a holder. Never leaves this module."""
