@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from primacy.election import messages as m
 from primacy.election.inputs import GuardLost, Input, RunLock, StoreAnswered, WorkGone, WorkStarted
-from primacy.election.store import Look, ReleaseRow, Renew, StoreAnswer, StoreRequest, Take
+from primacy.election.store import Look, Place, Prune, ReleaseRow, Renew, Settle, StoreAnswer, StoreRequest, Take
 from primacy.sim.small_states import Event, Universe
 from primacy.sim.small_values import Ask, FreeRow, Item, Packet, Spawn, Word
 from primacy.sim.small_world import REFUSED
@@ -123,11 +125,18 @@ def _asked(request: StoreRequest) -> str:
     match request:
         case Look():
             return "look"
-        case Take():
-            return (
-                f"take with token {request.row.token} what stands at token {request.seen_token}, seq {request.seen_seq}"
-            )
+        case Take(seen=None):
+            return f"take with token {request.row.token} a name that has no row"
+        case Take(seen=seen):
+            return f"take with token {request.row.token} what stands at token {seen.token}, seq {seen.seq}"
         case Renew():
             return f"renew token {request.token}, seq {request.seq}"
         case ReleaseRow():
             return f"release token {request.token}, seq {request.seq}"
+        case Place():
+            return "make a placeholder"
+        case Settle():
+            return f"settle the table for {request.server}"
+        case Prune():
+            return f"remove the row of token {request.seen.token}"
+    assert_never(request)

@@ -24,10 +24,36 @@ class StoreWay:
         self.hangs = False
         """What arrives is neither performed nor answered before it goes on."""
         self._held: list[Callable[[], None]] = []
+        self._links: dict[str, tuple[tuple[int, int], int]] = {}
+        """Of each node: its start and the store's count of broken connections, and the number of its connection."""
+
+    def _link(self, node: Node) -> int:
+        """The connection on which a request leaves now: a new one after every break and every start (L5)."""
+        assert self.world.store is not None
+        made = (node.boot, self.world.store.breaks)
+        known, number = self._links.get(node.name, (made, 1))
+        if known != made:
+            number = number + 1 if known[0] == node.boot else 1
+        self._links[node.name] = (made, number)
+        return number
+
+    def _connect_anew(self, node: Node, link: int) -> None:
+        """A request without an answer ends its connection."""
+        made, number = self._links.get(node.name, ((0, 0), 0))
+        if number == link and made[0] == node.boot:
+            self._links[node.name] = (made, number + 1)
 
     def ask(self, node: Node, number: int, request: Any) -> None:
         """The request travels, is performed atomically on arrival, and its answer travels back, or does not."""
         boot, weather, chance = node.boot, self.world.weather, self.world.chance
+        store = self.world.store
+        assert store is not None
+        link, breaks = self._link(node), store.breaks
+
+        def fail(least_ms: float, most_ms: float) -> None:
+            if node.boot == boot:
+                self._connect_anew(node, link)
+            self._after(least_ms, most_ms, answer(StoreAnswer(False)))
 
         def answer(said: StoreAnswer) -> Callable[[], None]:
             return lambda: self._answer(node, boot, number, said)
@@ -37,14 +63,16 @@ class StoreWay:
                 self._held.append(arrive)
                 return
             if not self.up or "store" in node.cut or chance.random() < weather.store_fails:
-                self._after(0.1, weather.store_ms, answer(StoreAnswer(False)))
+                fail(0.1, weather.store_ms)
                 return
-            assert self.world.store is not None
-            said = self.world.store.perform(request)
+            if store.breaks != breaks and (store.engine.linked or chance.random() < 0.5):
+                fail(0.1, weather.store_ms)  # it was on a connection that broke; else a pool has passed it on
+                return
+            said = store.perform(request, link)
             if chance.random() < weather.store_answer_lost:
                 if said.done:
                     self.world.emit(Kind.EVENT, node.name, 0, Code.ANSWER_LOST)
-                self._after(1, 20 * weather.store_ms, answer(StoreAnswer(False)))
+                fail(1, 20 * weather.store_ms)
                 return
             self._after(0.1, weather.store_ms, answer(said))
 
