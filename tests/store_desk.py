@@ -8,7 +8,7 @@ from pathlib import Path
 
 from primacy.election.store import Look, ReleaseRow, Renew, Row, StoreAnswer, StoreRequest, Take
 from primacy.store import LeaseStore, open_store, perform
-from primacy.store.port import News, Notifies
+from primacy.store.port import MakesTable, Notifies
 
 HOLD_MS, WAIT_MS = 3_000, 3_061
 KEPT_READY = "postgresql, statements kept ready"
@@ -21,6 +21,11 @@ def row(holder: str = "a#1", token: int = 10, seq: int = 1, members: str = "", s
     return Row(holder, token, seq, HOLD_MS, WAIT_MS, False, members, "", server)
 
 
+def plain(found: Row | None) -> Row | None:
+    """What a taker says of its row; the store's own fields (proof, mark, vouches) are left out."""
+    return None if found is None else found._replace(proof="", mark="", vouches=True)
+
+
 class Desk:
     """One store, asked one thing at a time."""
 
@@ -31,17 +36,19 @@ class Desk:
         (answer,) = perform(self.store, [request])
         return answer
 
-    def look(self, name: str = "job") -> StoreAnswer:
-        return self.ask(Look(name))
+    def look(self, name: str = "job", count: bool = False) -> StoreAnswer:
+        return self.ask(Look(name, count))
 
     def server(self) -> str:
         return self.look("nobody").server
 
     def take(
-        self, name: str = "job", seen: tuple[int, int] = (0, 0), new: Row | None = None, **more: str
+        self, name: str = "job", new: Row | None = None, seen: StoreAnswer | None = None, server: str = ""
     ) -> StoreAnswer:
-        server = more.pop("server", None) or self.server()
-        return self.ask(Take(name, *seen, server, new or row(), **more))
+        """Takes the row that stands there, or inserts, unless another answer is what it saw."""
+        seen = self.look(name, count=True) if seen is None else seen
+        genesis = seen.genesis if seen.row is None else None
+        return self.ask(Take(name, seen.row, server or seen.server, new or row(), genesis))
 
     def renew(
         self, name: str = "job", holder: str = "a#1", token: int = 10, seq: int = 1, server: str = ""
@@ -68,36 +75,17 @@ class Place:
         return store
 
     def desk(self) -> Desk:
+        """A store of its own. Names are free in it at once: the first one says that the table is new."""
+        is_first = not self.opened
         desk = Desk(self.open())
+        if is_first:
+            assert isinstance(desk.store, MakesTable)
+            desk.store.make_table(new=True)
         if self._listening:
             desk.look()
             assert isinstance(desk.store, Notifies)
             assert desk.store.listen() >= 0
         return desk
-
-
-def lied_to(here: Place) -> tuple[Desk, Desk, StoreAnswer]:
-    """A holder, a watcher on PostgreSQL who was told of a renewal before it was made, and what it was told.
-
-    Everybody who may connect may notify. The renewal is then made, so that what was announced is true by now.
-    """
-    import psycopg
-    from tests.servers import wait_until
-
-    holder, watcher = here.desk(), here.desk()
-    assert holder.take().done
-    watcher.look()
-    store = watcher.store
-    assert isinstance(store, Notifies)
-    assert store.listen() >= 0
-    with psycopg.connect(here.url, autocommit=True) as liar:
-        liar.execute("SELECT pg_notify('primacy_leases', 'job 10 2 0 00000000-0000-0000-0000-000000000000 ')")
-    told: list[News] = []
-    wait_until(lambda: bool(told.extend(store.news()) or told), "the lie")
-    assert told[0].answer is not None
-    assert told[0].answer.row == row(seq=2, server=told[0].answer.server)
-    assert holder.renew(seq=1).done
-    return holder, watcher, told[0].answer
 
 
 @contextmanager

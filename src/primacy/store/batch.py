@@ -4,6 +4,9 @@ Requests of one kind go together, in name order, at most `BATCH_MAX` in a call, 
 each other's locks in a circle. A batch that failed as a whole is tried again row by row, if the store still answers:
 one locked row must not cost a hundred leases their renewal. Nothing is counted as done that was not proved for
 that very row.
+
+Renewals come first, as a hold depends on them. Settling comes before takes, which may rest on it; what is removed is
+removed last.
 """
 
 from __future__ import annotations
@@ -11,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from primacy.election.store import Look, ReleaseRow, Renew, StoreAnswer, StoreRequest, Take
-from primacy.errors import PrimacyError, Refused
+from primacy.election.store import Look, Place, Prune, ReleaseRow, Renew, Settle, StoreAnswer, StoreRequest, Take
+from primacy.errors import CannotHere, PrimacyError, Refused, UsageError
 from primacy.store.port import BATCH_MAX, LeaseStore
 
 TAKES_MAX = 20
-"""Takes in a call: SQL stores write them one by one, and renewals must not wait behind a hundred of them."""
+"""Takes, and whatever else is written one by one, in a call: renewals must not wait behind a hundred of them."""
+RARE = (Take, Place, Settle, Prune)
 
 
 def perform(
@@ -30,13 +34,16 @@ def perform(
     calls: tuple[tuple[type[StoreRequest], Callable[[Any], list[StoreAnswer]]], ...] = (
         (Renew, store.renew),
         (ReleaseRow, store.release),
+        (Settle, store.change),
+        (Place, store.change),
         (Take, store.take),
         (Look, store.look),
+        (Prune, store.change),
     )
     for kind, call in calls:
         chosen = sorted((r.name, i) for i, r in enumerate(requests) if type(r) is kind)
         while chosen:
-            chunk, chosen = _one_per_name(chosen, TAKES_MAX if kind is Take else BATCH_MAX)
+            chunk, chosen = _one_per_name(chosen, TAKES_MAX if kind in RARE else BATCH_MAX)
             numbers = [i for _, i in chunk]
             found = _attempt(call, [requests[i] for i in numbers], in_time)
             for i, answer in zip(numbers, found, strict=True):
@@ -66,9 +73,8 @@ def _attempt(
         return [StoreAnswer(ok=False, reason="the store was too slow")] * len(requests)
     try:
         return call(requests)
-    except Refused as error:
-        if len(requests) > 1:  # it answers, and refuses: perhaps only because of one of them
-            return [answer for request in requests for answer in _attempt(call, [request], in_time)]
-        return [StoreAnswer(ok=False, reason=str(error))]
     except PrimacyError as error:
-        return [StoreAnswer(ok=False, reason=str(error))] * len(requests)
+        if len(requests) > 1 and isinstance(error, Refused | UsageError):  # perhaps only because of one of them
+            return [answer for request in requests for answer in _attempt(call, [request], in_time)]
+        final = isinstance(error, CannotHere | UsageError)  # no wait and no second try will cure it
+        return [StoreAnswer(ok=False, reason=str(error), final=final)] * len(requests)

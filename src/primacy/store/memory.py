@@ -2,6 +2,8 @@
 
 `memory:` is one table for the whole process, `memory:NAME` another one each. That a URL alone leads to a shared table
 is the one place in this package where state is found by name: two users who only have the URL in common must meet.
+
+It cannot forget: the table object is the server, and what it says is settled from the beginning (L9).
 """
 
 from __future__ import annotations
@@ -11,10 +13,10 @@ import os
 import threading
 from collections.abc import Sequence
 
-from primacy.election.store import Look, ReleaseRow, Renew, Row, StoreAnswer, StoreRequest, Take
-from primacy.errors import NotReached
-from primacy.store.conditions import after
-from primacy.store.port import LIST_MAX, News, Sheet, check_request
+from primacy.election.store import Genesis, Look, ReleaseRow, Renew, Row, StoreAnswer, StoreRequest, Take
+from primacy.errors import NotReached, Refused
+from primacy.store.conditions import after, needs_count
+from primacy.store.port import LIST_MAX, Change, News, Sheet, check_request, next_link
 
 _SHARED: dict[str, MemoryTable] = {}
 _LOCK = threading.Lock()
@@ -28,14 +30,26 @@ class MemoryTable:
         self.rows: dict[str, Row] = {}
         self.times: dict[str, str] = {}
         self.server = f"memory:{os.getpid()}:{os.urandom(6).hex()}"
+        self.genesis = Genesis(settled=self.server)
+        self.position = 0
+        """Writes so far."""
         self.up = True
         """False: every request is refused, as by a server that is away."""
         self.watchers: list[MemoryStore] = []
 
+    def state(self) -> Genesis:
+        """The genesis row with the count of the rows, which is what it says itself: nobody else writes here."""
+        return self.genesis._replace(names=len(self.rows), count=len(self.rows))
+
     def write(self, name: str, row: Row) -> Row:
-        self.rows[name] = row._replace(server=self.server)
+        self.position += 1
+        self.rows[name] = row._replace(server=self.server, proof=os.urandom(8).hex(), mark="", vouches=True)
         self.times[name] = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
         return self.rows[name]
+
+    def remove(self, name: str) -> None:
+        self.position += 1
+        del self.rows[name], self.times[name]
 
 
 def shared(name: str) -> MemoryTable:
@@ -51,23 +65,32 @@ class MemoryStore:
         self.table = table or MemoryTable()
         self._pid = os.getpid()
         self._pipe: tuple[int, int] | None = None
-        self._news: dict[str, News] = {}
+        self._news: dict[str, bool] = {}
+        """Whether it was only renewed since."""
+        self._link = next_link()
 
     def look(self, requests: Sequence[Look]) -> list[StoreAnswer]:
-        with self._asked():
-            return [self._perform(request) for request in requests]
+        return self._all(requests)
 
     def take(self, requests: Sequence[Take]) -> list[StoreAnswer]:
-        with self._asked():
-            return [self._perform(request) for request in requests]
+        return self._all(requests)
 
     def renew(self, requests: Sequence[Renew]) -> list[StoreAnswer]:
-        with self._asked():
-            return [self._perform(request) for request in requests]
+        return self._all(requests)
 
     def release(self, requests: Sequence[ReleaseRow]) -> list[StoreAnswer]:
+        return self._all(requests)
+
+    def change(self, requests: Sequence[Change]) -> list[StoreAnswer]:
+        return self._all(requests)
+
+    def make_table(self, new: bool = False, wait_max_ms: int = 0) -> None:
         with self._asked():
-            return [self._perform(request) for request in requests]
+            if new and self.table.rows:
+                raise Refused(f"{len(self.table.rows)} leases stand here: this table is not new")
+            found = self.table.genesis
+            if wait_max_ms > found.wait_max_ms:
+                self.table.genesis = found._replace(wait_max_ms=wait_max_ms, version=found.version + 1)
 
     def sheets(self) -> list[Sheet]:
         with self._asked():
@@ -89,10 +112,11 @@ class MemoryStore:
                 except BlockingIOError:
                     return []
             news, self._news = self._news, {}
-        return list(news.values())
+        return [News(name, renewed) for name, renewed in news.items()]
 
     def close(self) -> None:
         with self.table.lock:
+            self._link = next_link()
             if self._pipe is not None:
                 self.table.watchers.remove(self)
                 os.close(self._pipe[0])
@@ -101,30 +125,54 @@ class MemoryStore:
 
     def _asked(self) -> threading.Lock:
         if not self.table.up:
+            self._link = next_link()
             raise NotReached("the store in memory was stopped")
         if os.getpid() != self._pid:
             raise NotReached("a store in memory belongs to the process that made it, and this one was forked from it")
         return self.table.lock
 
-    def _tell(self, news: News) -> None:
+    def _tell(self, name: str, renewed: bool) -> None:
         if self._pipe is not None:
-            self._news.pop(news.name, None)
-            self._news[news.name] = news
+            self._news[name] = renewed and self._news.get(name, True)
             try:
                 os.write(self._pipe[1], b"!")
             except BlockingIOError:
                 return  # it has enough to wake up for
 
-    def _answer(self, name: str, done: bool) -> StoreAnswer:
-        return StoreAnswer(ok=True, done=done, row=self.table.rows.get(name), server=self.table.server)
+    def _all(self, requests: Sequence[StoreRequest]) -> list[StoreAnswer]:
+        for request in requests:
+            check_request(request)  # all before the first is done: an error means that nothing is
+        with self._asked():
+            return [self._perform(request) for request in requests]
 
     def _perform(self, request: StoreRequest) -> StoreAnswer:
-        check_request(request)
-        self._news.pop(request.name, None)  # this answer is newer
-        new = after(self.table.rows.get(request.name), request, self.table.server)
-        if new is not None:
-            self.table.write(request.name, new)
-            for watcher in self.table.watchers:
+        table, name = self.table, request.name
+        self._news.pop(name, None)  # this answer is newer
+        change = after(table.rows.get(name), table.state(), request, table.server)
+        if change is not None:
+            if change.genesis is not None:
+                table.genesis = change.genesis
+            if change.row is not None:
+                table.write(name, change.row)
+            elif change.removed:
+                table.remove(name)
+            for watcher in table.watchers:
                 if watcher is not self:
-                    watcher._tell(News(request.name, self._answer(request.name, False)))
-        return self._answer(request.name, new is not None)
+                    watcher._tell(name, isinstance(request, Renew))
+        return self._answer(request, change is not None)
+
+    def _answer(self, request: StoreRequest, done: bool) -> StoreAnswer:
+        genesis = None
+        if not done or not isinstance(request, Renew | ReleaseRow):
+            genesis = self.table.state()
+            if not needs_count(request):
+                genesis = genesis._replace(count=-1)
+        return StoreAnswer(
+            ok=True,
+            done=done,
+            row=self.table.rows.get(request.name),
+            server=self.table.server,
+            genesis=genesis,
+            position=self.table.position,
+            link=self._link,
+        )

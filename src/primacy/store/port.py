@@ -8,12 +8,26 @@ write may have happened, or may still happen.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from primacy.election.model import TOKEN_MAX
-from primacy.election.store import Look, ReleaseRow, Renew, Row, StoreAnswer, StoreRequest, Take
+from primacy.election.store import (
+    FAILSAFE,
+    Genesis,
+    Look,
+    Place,
+    Prune,
+    ReleaseRow,
+    Renew,
+    Row,
+    Settle,
+    StoreAnswer,
+    StoreRequest,
+    Take,
+)
 from primacy.errors import Refused, UsageError
 
 NAME_MAX = 120
@@ -21,6 +35,8 @@ NAME_MAX = 120
 HOLDER_MAX = 190
 """Longest name of a holder, successor or server."""
 MEMBERS_MAX = 64
+PROOF_MAX = 64
+MARK_MAX = 64
 BATCH_MAX = 100
 """Rows in one statement (L6). Larger ones hold their locks longer than they save in trips."""
 LIST_MAX = 10_000
@@ -28,12 +44,18 @@ LIST_MAX = 10_000
 SEQ_MAX = 2**62
 HOLD_MS_MAX = 86_400_000
 """A day. A row that claims more is broken or hostile: it would keep everybody away (A31)."""
+NAMES_MAX = 10**9
+"""Rows of one table. A genesis row that claims more is broken or hostile."""
 LIMIT_MS_LEAST = 50
 """Below this every second statement would fail on a busy machine."""
 
 _NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._:/@+-]{{0,{NAME_MAX - 1}}}")
 _WORD = re.compile(rf"[!-~]{{0,{HOLDER_MAX}}}")
+_LINKS = itertools.count(1)
 _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+
+
+Change = Place | Settle | Prune
 
 
 class Sheet(NamedTuple):
@@ -58,27 +80,29 @@ class LeaseStore(Protocol):
 
     def release(self, requests: Sequence[ReleaseRow]) -> list[StoreAnswer]: ...
 
+    def change(self, requests: Sequence[Change]) -> list[StoreAnswer]:
+        """What is asked rarely: placeholders, settling and pruning. One step each; all are of one kind."""
+        ...
+
     def close(self) -> None:
         """The connection goes; the next request makes a new one."""
         ...
 
 
 class News(NamedTuple):
-    """A row changed."""
+    """Somebody wrote a row. It says no more than that: it wakes a look and shortens nothing (L3)."""
 
     name: str
-    """Empty: something was missed, look at all."""
-    answer: StoreAnswer | None = None
-    """What a look at a moment before this arrived would have shown; never older than what this store last answered.
-    None: only that there is something to see."""
+    """Empty: which one is not known, look at all."""
+    renewed: bool = False
+    """It is said to be a mere renewal: who watches may look later, or not at all for this one. A hint, no evidence."""
 
 
 @runtime_checkable
 class Notifies(Protocol):
-    """A store that tells of changes, so that a watcher need not wait for its next look, or need not look at all.
+    """A store that tells of changes, so that a watcher need not wait for its next look.
 
-    News is evidence of a row that stood there *before* the news arrived. Counting from its arrival is therefore what L3
-    asks for, and news that is late or lost only delays: a take compares what the news said.
+    Who may tell is not checked, so nothing rests on it: news that is a lie, late or lost costs a look or a delay.
     """
 
     def listen(self) -> int:
@@ -86,7 +110,7 @@ class Notifies(Protocol):
         ...
 
     def news(self) -> list[News]:
-        """What changed, in the order in which it did. Never waits."""
+        """What changed since it was last asked. Never waits."""
         ...
 
 
@@ -95,8 +119,26 @@ class Lists(Protocol):
     """A store whose rows can be listed."""
 
     def sheets(self) -> list[Sheet]:
-        """All rows in the order of their names, at most `LIST_MAX`."""
+        """All leases in the order of their names, at most `LIST_MAX`; the genesis row is none."""
         ...
+
+
+@runtime_checkable
+class MakesTable(Protocol):
+    """A store whose table, with its genesis row, can be made beforehand."""
+
+    def make_table(self, new: bool = False, wait_max_ms: int = 0) -> None:
+        """What is missing is made; nothing that stands there is lost.
+
+        `new`: the operator says that no lease was ever held here, so that names are free at once (L9).
+        `wait_max_ms`: the longest wait that the table admits from now on, if it is larger than what stands there.
+        """
+        ...
+
+
+def next_link() -> int:
+    """A number for a new connection (`StoreAnswer.link`), used by no other in this process."""
+    return next(_LINKS)
 
 
 def limit_of_ms(hold_ms: int) -> int:
@@ -128,15 +170,27 @@ def check_request(request: StoreRequest) -> None:
 
     MySQL's binary collations, for instance, still ignore blanks at the end.
     """
-    check_name(request.name)
+    plain = request.name.removeprefix(FAILSAFE)
+    if len(request.name) > NAME_MAX or not _NAME.fullmatch(plain):
+        raise UsageError(wrong_lease(request.name) or wrong_lease(plain + "!"))
     texts: tuple[str, ...]
     match request:
-        case Take(row=row):
-            texts = (row.holder, row.members, request.server, request.seen_members)
+        case Take(row=row, seen=seen):
+            texts = (row.holder, row.members, request.server, *_texts(seen), *_texts(request.genesis))
+            try:
+                checked_row(row)
+            except Refused as error:
+                raise UsageError(f"this row would be read by nobody: {str(error).partition(': ')[2]}") from None
         case Renew():
             texts = (request.holder, request.server)
         case ReleaseRow():
             texts = (request.holder, request.successor)
+        case Place():
+            texts = (request.server,)
+        case Settle():
+            texts = (request.server, *_texts(request.genesis))
+        case Prune():
+            texts = (request.server, *_texts(request.seen), *_texts(request.genesis))
         case Look():
             return
     for text in texts:
@@ -144,6 +198,17 @@ def check_request(request: StoreRequest) -> None:
             raise UsageError(
                 f"a name in a lease has at most {HOLDER_MAX} printable characters, no blanks: {text[:40]!r}"
             )
+
+
+def _texts(seen: Row | Genesis | None) -> tuple[str, ...]:
+    """What of it is compared."""
+    match seen:
+        case None:
+            return ()
+        case Row():
+            return (seen.proof, seen.mark, seen.members)
+        case Genesis():
+            return (seen.settled, seen.mark)
 
 
 def check_table(table: str) -> str:
@@ -157,13 +222,38 @@ def check_table(table: str) -> str:
 
 def checked_row(values: Sequence[Any]) -> Row:
     """A row from a store, in the order of `Row`, if it could be one of ours: types and bounds (A31)."""
-    holder, token, seq, hold_ms, wait_ms, released, members, successor, server = values
-    texts = ((holder, HOLDER_MAX), (members, MEMBERS_MAX), (successor, HOLDER_MAX), (server, HOLDER_MAX))
-    numbers = ((token, TOKEN_MAX), (seq, SEQ_MAX), (hold_ms, HOLD_MS_MAX), (wait_ms, 2 * HOLD_MS_MAX))
-    if not all(isinstance(text, str) and len(text) <= most for text, most in texts):
-        raise Refused("the row in the store is not one of primacy's: a text in it is too long or none")
-    if not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= most for n, most in numbers):
-        raise Refused("the row in the store is not one of primacy's: a number in it is out of bounds")
+    holder, token, seq, hold_ms, wait_ms, released, members, successor, server, proof, mark, vouches = values
+    _check_texts(
+        (holder, HOLDER_MAX),
+        (members, MEMBERS_MAX),
+        (successor, HOLDER_MAX),
+        (server, HOLDER_MAX),
+        (proof, PROOF_MAX),
+        (mark, MARK_MAX),
+    )
+    _check_numbers((token, TOKEN_MAX), (seq, SEQ_MAX), (hold_ms, HOLD_MS_MAX), (wait_ms, 2 * HOLD_MS_MAX))
     if released not in (0, 1):
         raise Refused("the row in the store is not one of primacy's: `released` is neither yes nor no")
-    return Row(holder, token, seq, hold_ms, wait_ms, bool(released), members, successor, server)
+    return Row(
+        holder, token, seq, hold_ms, wait_ms, bool(released), members, successor, server, proof, mark, bool(vouches)
+    )
+
+
+def checked_genesis(values: Sequence[Any]) -> Genesis:
+    """A genesis row from a store, in the order of `Genesis`, if it could be one of ours."""
+    settled, wait_max_ms, floor, names, version, mark, vouches, count = values
+    _check_texts((settled, HOLDER_MAX), (mark, MARK_MAX))
+    _check_numbers((wait_max_ms, 2 * HOLD_MS_MAX), (floor, TOKEN_MAX), (names, NAMES_MAX), (version, SEQ_MAX))
+    if not isinstance(count, int) or count < -1:
+        raise Refused("the row in the store is not one of primacy's: the rows could not be counted")
+    return Genesis(settled, wait_max_ms, floor, names, version, mark, bool(vouches), count)
+
+
+def _check_texts(*texts: tuple[Any, int]) -> None:
+    if not all(isinstance(text, str) and len(text) <= most for text, most in texts):
+        raise Refused("the row in the store is not one of primacy's: a text in it is too long or none")
+
+
+def _check_numbers(*numbers: tuple[Any, int]) -> None:
+    if not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= most for n, most in numbers):
+        raise Refused("the row in the store is not one of primacy's: a number in it is out of bounds")

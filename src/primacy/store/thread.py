@@ -1,14 +1,13 @@
 """The renewing thread: one connection, one thread, any number of leases.
 
 A machine's `AskStore(number, request)` becomes `port.ask(number, request)`; the answer comes back as
-`StoreAnswered(number, answer)` through the port's `deliver`, *in this thread* or in that of `ask`, or never. An event
+`StoreAnswered(number, answer)` through the port's `deliver`, *in this thread*, or never. An event
 loop hands over `lambda answered: loop.call_soon_threadsafe(driver.give, answered)`, and for `news` the same with
 `StoreNews()`, if it wants to hear of changes between two looks. The clock that counts for a hold is read by the machine
 before it asks, so that waiting in here only ever shortens a hold (L2).
 
-Where the news says what the row is now, the look that a machine asks for because of it is answered with that, at once
-and without going to the store. So those who watch a holder that is well ask hardly anything, and count from its newest
-renewal.
+News says that somebody wrote the row, and nothing else: it makes the machine look, and the store answers that look
+like any other (L3).
 
 Each port has one place: a newer request takes the place of one that was not begun, for a machine asks again only after
 it has given up on what it asked before, or has a later renewal that is worth more. So nothing piles up behind a store
@@ -28,19 +27,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from primacy.election.inputs import StoreAnswered
-from primacy.election.store import Look, StoreAnswer, StoreRequest, Take
+from primacy.election.store import Look, StoreAnswer, StoreRequest
 from primacy.errors import PrimacyError
 from primacy.node.clock import Clock, SystemClock
-from primacy.store.batch import TAKES_MAX, perform
+from primacy.store.batch import RARE, TAKES_MAX, perform
 from primacy.store.port import LeaseStore, Notifies
 
 log = logging.getLogger("primacy.store")
 
 MANY_PORTS = 8
 """From this many leases on, requests are gathered for a moment, so that they share statements."""
-TOLD_LIMITS = 3
-"""News answers looks for so many limits, about a hold, after the store itself was looked at: whatever is wrong with the
-news shows within that time."""
 NEVER_MS = -1_000_000_000_000
 CLOSE_S = 5.0
 """How long `close` waits for the last statement at most, beyond its limit."""
@@ -52,9 +48,7 @@ class StoreCounts:
 
     asked: int = 0
     performed: int = 0
-    """Requests that were begun. The rest were overtaken by newer ones, or the answer was there."""
-    told: int = 0
-    """Looks that news had answered already."""
+    """Requests that were begun. The rest were overtaken by newer ones."""
     rounds: int = 0
     """Times that it went to the store; with many leases, fewer than requests."""
     failed: int = 0
@@ -73,11 +67,6 @@ class StorePort:
         self.deliver = deliver
         self.news = news
         """Called, in the thread, when the store says that the row of this name changed."""
-        self.told: StoreAnswer | None = None
-        """What the newest news said, until the next request. Under the thread's lock."""
-        self.told_ms = 0
-        self.looked_ms = NEVER_MS
-        """When the store itself last answered. Written by the thread alone."""
         self._thread = thread
 
     def ask(self, number: int, request: StoreRequest) -> None:
@@ -160,39 +149,17 @@ class StoreThread:
             if self._closing or port not in self._ports:
                 return
             self.counts.asked += 1
-            told = self._told(port, request)
-            if told is None:
-                self._wait_for_round(port, number, request)
-            else:
-                self.counts.told += 1
-                self._waiting.pop(port, None)
-        if told is not None:
-            self._call(port.deliver, StoreAnswered(number, told))
-
-    def _wait_for_round(self, port: StorePort, number: int, request: StoreRequest) -> None:
-        """Under the lock."""
-        self._waiting[port] = (number, request)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._live, name="primacy-store", daemon=True)
-            self._thread.start()
-        self._ring()
-
-    def _told(self, port: StorePort, request: StoreRequest) -> StoreAnswer | None:
-        """The answer to a look, if news brought it. Under the lock.
-
-        It arrived before this moment and shows what stood there before that: as good as a look that is answered now.
-        """
-        told, port.told = port.told, None
-        now_ms = self._clock.now_ms()
-        fresh = now_ms - port.told_ms <= self.limit_ms and now_ms - port.looked_ms <= TOLD_LIMITS * self.limit_ms
-        return told if fresh and isinstance(request, Look) else None
+            self._waiting[port] = (number, request)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._live, name="primacy-store", daemon=True)
+                self._thread.start()
+            self._ring()
 
     def _forget(self, port: StorePort) -> None:
         if os.getpid() != self._pid:
             return
         with self._lock:
             self._ports.pop(port, None)
-            port.told = None
 
     def _ring(self) -> None:
         """Under the lock, so that the descriptor is still ours."""
@@ -227,12 +194,12 @@ class StoreThread:
         batch: dict[StorePort, tuple[int, StoreRequest]] = {}
         takes = 0
         for port, asked in self._waiting.items():
-            takes += isinstance(asked[1], Take)
-            if takes <= TAKES_MAX or not isinstance(asked[1], Take):
+            is_rare = isinstance(asked[1], RARE)
+            takes += is_rare
+            if takes <= TAKES_MAX or not is_rare:
                 batch[port] = asked
         for port in batch:
             del self._waiting[port]
-            port.told = None  # the answer will be newer
         return batch
 
     def _rest(self) -> None:
@@ -256,15 +223,9 @@ class StoreThread:
         began_ms = self._clock.now_ms()
         until_ms = began_ms + 2 * self.limit_ms
         answers = self._performed([r for _, r in batch.values()], lambda: self._clock.now_ms() < until_ms)
-        now_ms = self._clock.now_ms()
-        self._count(len(batch), sum(not answer.ok for answer in answers), now_ms - began_ms)
+        self._count(len(batch), sum(not answer.ok for answer in answers), self._clock.now_ms() - began_ms)
         is_well = all(answer.ok for answer in answers)
-        if not is_well:
-            with self._lock:
-                for port in self._ports:
-                    port.told = None  # on a connection that may be gone; before anybody hears of that, and looks
         for (port, (number, _)), answer in zip(batch.items(), answers, strict=True):
-            port.looked_ms = now_ms if answer.ok else NEVER_MS
             if port in self._ports:
                 self._call(port.deliver, StoreAnswered(number, answer))
         if self._news_fd >= 0 and is_well:
@@ -311,19 +272,17 @@ class StoreThread:
     def _hear_news(self) -> None:
         assert isinstance(self.store, Notifies)
         try:
-            news = {found.name: found.answer for found in self.store.news()}  # the last one of a name counts
+            news = {found.name for found in self.store.news() if not found.renewed}
         except PrimacyError:
             self._news_fd = -1  # the next look makes a new connection, and listens again
             return
         now_ms = self._clock.now_ms()
         if "" in news and now_ms - self._all_ms < len(self._ports):
-            del news[""]
+            news.remove("")
         elif "" in news:
             self._all_ms = now_ms
         for port in list(self._ports) if news else ():
             if port.news is not None and (port.name in news or "" in news):
-                with self._lock:
-                    port.told, port.told_ms = news.get(port.name), now_ms
                 self._call(port.news)
 
     def _say(self, sentence: str) -> None:
