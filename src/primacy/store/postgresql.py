@@ -4,23 +4,36 @@ Nothing depends on the session: limits, durability and the identity of the serve
 pooler in transaction mode does no harm. Where a session is our own, LISTEN and statements that are kept ready make it
 faster, and no more (`libpq.py`). What the server cannot limit, the network, is limited here: a statement that has no
 answer in time is given up together with its connection. A standby, or a server that is set to read only, is refused.
+Notifications are a reason to look and nothing else: everybody who may connect may send them.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import select
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from primacy.election.store import ReleaseRow, Renew, Row, Take
-from primacy.errors import MissingExtra, NotReached, Refused, UsageError
-from primacy.store.hearsay import Hearsay, Known
-from primacy.store.port import News, server_limit_ms
-from primacy.store.sql import NoTable, Result, Seen, SqlStore, rows_of, take_values
-from primacy.store.sql_text import POSTGRESQL_PLAIN, Texts, spelled
+from primacy.election.store import Genesis, Place, Prune, ReleaseRow, Renew, Row, Settle, Take
+from primacy.errors import MissingExtra, NotReached, PrimacyError, Refused, StoreUnusable, UsageError
+from primacy.store.port import News, next_link, server_limit_ms
+from primacy.store.sql import (
+    NoTable,
+    OldTable,
+    Result,
+    Said,
+    Seen,
+    SqlStore,
+    genesis_values,
+    rows_of,
+    seen_values,
+    take_values,
+)
+from primacy.store.sql_text import POSTGRESQL_IDENTITY, POSTGRESQL_MIGRATE, POSTGRESQL_PLAIN, Steps, Texts, spelled
 from primacy.store.sql_text import postgresql as postgresql_texts
+from primacy.store.sql_text import postgresql_steps
 
 try:
     import psycopg
@@ -40,8 +53,29 @@ PROBE_S = 0.3
 """How long a notification to oneself may take before LISTEN counts as useless. Renewals wait meanwhile."""
 NOT_FOR_US = ("42501", "42883", "0A000")
 """No right to a function, no such function, or not supported here."""
+MADE_JUST_NOW = ("23505", "42P07")
+DUPLICATE = "23505"
+NOT_A_TABLE_OF_LEASES = ("42703", "42804", "42809", "42883")
+"""No such column, another type, another kind of thing, no such comparison."""
 REHEARSALS = 6
 """PostgreSQL plans a statement anew five times before it keeps a plan."""
+WHY_NO_CONNECTION: tuple[tuple[str, str], ...] = (
+    (
+        r"password authentication failed|no password supplied|authentication failed for user",
+        "change the user or the password in the address",
+    ),
+    (r'role "[^"]*" does not exist|is not permitted to log in', "name a role that may log in, or make this one"),
+    (r'database "[^"]*" does not exist', "make the database, or name another one in the address"),
+    (r"permission denied for database", "an administrator can GRANT CONNECT on the database to this role"),
+    (r"no pg_hba\.conf entry|pg_hba\.conf rejects", "the server's pg_hba.conf must admit this user from here"),
+    (
+        r"does not support SSL|certificate verify failed|root certificate file|server certificate|sslmode value|"
+        r"could not load|could not read certificate|private key file",
+        "TLS is refused: check sslmode, sslrootcert, sslcert and sslkey in the address, and the server's certificate",
+    ),
+)
+"""What a server, or libpq, says of a connection that will not come about before somebody changes something, and what.
+libpq hands on no code here, so it is read from the words; in other languages than English it counts as no answer."""
 _LEFT_TO_THE_PARENT: list[psycopg.Connection[Any]] = []
 
 
@@ -52,10 +86,10 @@ class PostgresqlStore(SqlStore):
         self, options: Options, table: str = "primacy_leases", limit_ms: int = 900, create: bool = True
     ) -> None:
         super().__init__(create)
-        self.texts = Texts(*(spelled(text, "%({})s") for text in postgresql_texts(table)))
         self._table = table
         self._plain = False
         """The server does not let us have its identifier and timeline."""
+        self._spell(POSTGRESQL_IDENTITY)
         self._limit_ms = limit_ms
         self._options = options
         self._given = options()
@@ -66,12 +100,10 @@ class PostgresqlStore(SqlStore):
         self._ready: dict[str, Ready] = {}
         """Statements that this connection keeps ready, by their text."""
         self._heard: list[str] = []
-        self._hearsay = Hearsay()
         self._pid = os.getpid()
 
     def close(self) -> None:
         connection, self._connection, self._listening = self._connection, None, 0
-        self._hearsay.forget()
         self._ready = {}
         if connection is None:
             return
@@ -80,21 +112,33 @@ class PostgresqlStore(SqlStore):
             return
         connection.close()
 
+    def _spell(self, identity: str) -> None:
+        self.texts = Texts(*(spelled(text, "%({})s") for text in postgresql_texts(self._table, identity)))
+        self._steps = Steps(*(spelled(text, "%({})s") for text in postgresql_steps(self._table, identity)))
+
     # --- statements ---------------------------------------------------------------------------------------------------
 
-    def _look(self, names: Sequence[str]) -> Seen:
-        found = self._execute(self.texts.look, {"names": list(names)})
-        server, read_only = found[0][:2]
+    def _look(self, names: Sequence[str], count: bool) -> Seen:
+        found = self._execute(self.texts.counted if count else self.texts.look, {"names": list(names)})
+        server, position, wall_ms, read_only, number = found[0][:5]
         if read_only != "off":
             raise Refused(f"{self._where()} is read-only, like a standby: a lease needs the server that is written to")
-        found = [values[2:] for values in found if values[2] is not None]
-        seen = Seen(server, rows_of([values[1:] for values in found]))
-        if not self._hearsay.answered(server, names, _known(found, seen)):
-            return seen._replace(server=f"{server}:misled")  # this once: whoever counted from a lie begins anew
-        return seen
+        rows = rows_of([values[5:] for values in found if values[5] is not None])
+        return Seen(server, rows, number, position, wall_ms)
 
-    def _take(self, text: str, take: Take) -> Seen:
-        return self._write(text, {**take_values(take), "proof": self._hearsay.proof(take)}, take.server)
+    def _take(self, take: Take) -> Seen:
+        assert take.seen is not None
+        return self._write(self.texts.take, {**take_values(take), **seen_values(take.seen)}, take.server)
+
+    def _insert(self, take: Take) -> Seen:
+        if take.genesis is None:
+            return Seen(take.server, {})
+        try:
+            return self._write(self._steps.first, {**take_values(take), **genesis_values(take.genesis)}, take.server)
+        except Said as said:
+            if said.code != DUPLICATE:
+                raise
+        return Seen(take.server, {})
 
     def _renew(self, requests: Sequence[Renew]) -> Seen:
         values = {**_columns(requests), "servers": [request.server for request in requests]}
@@ -104,12 +148,30 @@ class PostgresqlStore(SqlStore):
         values = {**_columns(requests), "successors": [request.successor for request in requests]}
         return self._write(self.texts.release, values, "")
 
+    def _change(self, request: Place | Settle | Prune) -> bool:
+        values: dict[str, Any] = {"name": request.name, "server": request.server}
+        match request:
+            case Place():
+                text = self._steps.place
+            case Settle():
+                text = self._steps.settle
+                values |= genesis_values(request.genesis)
+            case Prune():
+                text = self._steps.prune
+                values |= genesis_values(request.genesis) | seen_values(request.seen)
+        try:
+            return bool(self._execute(text, values))
+        except Said as said:
+            if said.code != DUPLICATE:
+                raise
+        return False
+
     def _write(self, text: str, values: dict[str, Any], server: str) -> Seen:
         found = self._execute(text, values)
-        seen = Seen(found[0][0] if found else server, rows_of([values[2:] for values in found]))
-        if found:
-            self._hearsay.answered(seen.server, list(seen.rows), _known([values[1:] for values in found], seen))
-        return seen
+        if not found:
+            return Seen(server, {})
+        server, position, wall_ms = found[0][:3]
+        return Seen(server, rows_of([values[3:] for values in found]), -1, position, wall_ms)
 
     def _execute(self, text: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
         connection = self._connected()
@@ -137,12 +199,13 @@ class PostgresqlStore(SqlStore):
         """
         texts, limit = self.texts, {"limit": str(server_limit_ms(self._limit_ms))}
         lists = {"names": [""], "holders": [""], "tokens": [0], "seqs": [0], "servers": [""], "successors": [""]}
-        nobody = take_values(Take("", 0, 0, "", Row("", 0, 0, 0, 0, released=False)))
+        nobody = Row("", 0, 0, 0, 0, released=False)
+        nothing = {**take_values(Take("", nobody, "", nobody, Genesis())), **seen_values(nobody)}
         rehearsals = [
             (texts.look, lists | limit, 0),
             (texts.renew, lists | limit, 0),
             (texts.release, lists | limit, REHEARSALS),
-            (texts.take, {**nobody, **limit, "proof": ""}, REHEARSALS),
+            (texts.take, nothing | limit, REHEARSALS),
         ]
         try:
             self._ready = connection.keep_ready(rehearsals)
@@ -153,21 +216,34 @@ class PostgresqlStore(SqlStore):
     def _with_table(self, statement: Callable[[], Result]) -> Result:
         try:
             return super()._with_table(statement)
-        except Refused as refused:
-            if refused.args[-1] not in NOT_FOR_US or "pg_" not in refused.args[0] or self._plain:
+        except Said as said:
+            if said.code not in NOT_FOR_US or "pg_" not in str(said) or self._plain:
                 raise
         self._plain = True
-        self.texts = Texts(*(spelled(text, "%({})s") for text in postgresql_texts(self._table, POSTGRESQL_PLAIN)))
+        self._spell(POSTGRESQL_PLAIN)
         return super()._with_table(statement)
 
-    def make_table(self) -> None:
+    def make_table(self, new: bool = False, wait_max_ms: int = 0) -> None:
         try:
-            super().make_table()
-        except Refused as refused:
-            if refused.args[-1] not in ("23505", "42P07"):  # another one made it at the same moment
-                raise Refused(
-                    f"{refused.args[0]}; `primacy lease schema` prints what an administrator can run"
-                ) from None
+            super().make_table(new, wait_max_ms)
+        except Said as said:
+            if said.code not in MADE_JUST_NOW:  # another one made it at the same moment
+                raise
+            super().make_table(new, wait_max_ms)
+
+    def _migrate(self) -> None:
+        connection = self._connected()
+        try:
+            with connection.transaction():
+                connection.execute("SELECT set_config('lock_timeout', %s, true)", (str(self._limit_ms * 2 // 3),))
+                connection.execute(psycopg_sql.SQL(POSTGRESQL_MIGRATE.format(self._table)))  # type: ignore[arg-type]
+        except psycopg.Error as error:
+            if error.sqlstate != "42501":
+                raise self._meaning(error) from None
+            raise StoreUnusable(
+                f"{self._where()}: the table {self._table} is of an earlier version of primacy, and this user may not "
+                "change it: its owner can run what `primacy lease schema` prints"
+            ) from None
 
     # --- news ---------------------------------------------------------------------------------------------------------
 
@@ -189,8 +265,8 @@ class PostgresqlStore(SqlStore):
         except psycopg.Error as error:
             raise self._meaning(error) from None
         heard, self._heard = self._heard, []
-        news = (self._hearsay.heard(payload) for payload in heard if not payload.startswith(PROBE))
-        return [one for one in news if one is not None]
+        news = (_told(payload) for payload in heard if not payload.startswith(PROBE))
+        return [one for one in dict.fromkeys(news) if one.name]
 
     def _collect(self, connection: Limited) -> None:
         """What the socket has, without waiting. What came along with an answer has been heard by the handler."""
@@ -199,7 +275,7 @@ class PostgresqlStore(SqlStore):
             self._note(connection.pgconn.backend_pid, found.be_pid, found.extra.decode(errors="replace"))
 
     def _note(self, own: int, sender: int, payload: str) -> None:
-        """With many leases, most of what comes is the echo of one's own renewals, and worth nothing."""
+        """One's own releases and takes are worth nothing."""
         if sender != own or payload.startswith(PROBE):
             self._heard.append(payload)
 
@@ -244,30 +320,48 @@ class PostgresqlStore(SqlStore):
         try:
             connection = Limited.connect(autocommit=True, prepare_threshold=None, **options)
         except psycopg.Error as error:
-            raise NotReached(f"{self._where()}: {_first_line(error)}") from None
+            raise no_connection(self._where(), str(error)) from None
         connection.limit_s = self._limit_ms / 1_000
         self._heard = []
         own = connection.pgconn.backend_pid
         connection.add_notify_handler(lambda notify: self._note(own, notify.pid, notify.payload))
-        self._connection = connection
+        self._connection, self._link = connection, next_link()
 
     def _meaning(self, error: psycopg.Error) -> Exception:
-        code, text = error.sqlstate or "", f"{self._where()}: {_first_line(error)}"
+        code, text = error.sqlstate or "", f"{self._where()}: {_first_line(str(error))}"
         connection = self._connection
         if code == "42P01":
             return NoTable(f"{self._where()} has no table {self._table}")
+        if code == "42703" and "xid" in text:
+            return OldTable(f"{self._where()}: the table {self._table} is of an earlier version of primacy")
         if code == "42703" and "proof" in text:
-            return Refused(
+            return StoreUnusable(
                 f"{self._where()}: the table {self._table} is of an early version of primacy: drop it, once nobody "
-                f"uses it, or add what `primacy lease schema` prints for `proof`",
-                code,
+                f"uses it, or add what `primacy lease schema` prints for `proof`"
             )
         if code == "55000" and "recovery" in text:
             return Refused(f"{self._where()} is a standby: a lease needs the server that is written to")
         if connection is None or connection.closed or not code or code[:2] in ("08", "57", "53"):
             self.close()
             return NotReached(text)
-        return Refused(text, code)
+        if code in NOT_FOR_US and "pg_" in text and not self._plain:
+            return Said(text, code)
+        return self._final(code, text) or Said(text, code)
+
+    def _final(self, code: str, text: str) -> StoreUnusable | None:
+        """What cannot pass before somebody changes something."""
+        if code == "42501":
+            return StoreUnusable(
+                f"{text}: this user lacks a right; an administrator can run what `primacy lease schema` prints"
+            )
+        if code == "3F000":
+            return StoreUnusable(f"{text}: make a schema for the table {self._table}, or set this user's search_path")
+        if code in NOT_A_TABLE_OF_LEASES:
+            return StoreUnusable(f"{text}: the table {self._table} is somebody else's; choose another name for it")
+        if code[:2] == "28" or code == "3D000":
+            self.close()
+            return StoreUnusable(f"{text}: check the user, the password and the database in the address")
+        return None
 
 
 def options_of(url: str) -> Options:
@@ -285,9 +379,18 @@ def options_of(url: str) -> Options:
     return lambda: dict(found)
 
 
-def _known(found: Sequence[Sequence[Any]], seen: Seen) -> dict[str, Known]:
-    """The rows with their proofs; each of `found` begins with proof and name."""
-    return {values[1]: Known(seen.rows[values[1]], values[0]) for values in found}
+def no_connection(where: str, said: str) -> PrimacyError:
+    """What a failed connection means. It is final only if every host, and every way to it, says so."""
+    tries = said.split("connection to server")[1:] or [said]
+    remedies = [next((remedy for why, remedy in WHY_NO_CONNECTION if re.search(why, one)), "") for one in tries]
+    first = _first_line(said).removeprefix("connection failed: ")
+    return StoreUnusable(f"{where}: {first}: {remedies[0]}") if all(remedies) else NotReached(f"{where}: {first}")
+
+
+def _told(payload: str) -> News:
+    """What a notification is worth. An earlier version told more: token, seq, released, proof and successor."""
+    name, *words = payload.split(" ")
+    return News(name, renewed=words == ["renewed"] or (len(words) == 5 and words[2] == "0"))
 
 
 def _columns(requests: Sequence[Renew] | Sequence[ReleaseRow]) -> dict[str, Any]:
@@ -299,5 +402,5 @@ def _columns(requests: Sequence[Renew] | Sequence[ReleaseRow]) -> dict[str, Any]
     }
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0] or "no reason given"

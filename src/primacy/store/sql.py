@@ -1,7 +1,8 @@
 """What the SQL stores have in common: the order of statements, and what their results mean.
 
 A write that returns its row is done. One that returns nothing is followed by a look, so that the row in the answer is
-never older than the write (a row from the write's own snapshot could be). The table is made on demand.
+never older than the write (a row from the write's own snapshot could be). The table and its genesis row are made on
+demand: unsettled, so that a table that somebody dropped proves nothing (L9).
 """
 
 from __future__ import annotations
@@ -10,9 +11,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from primacy.election.store import Look, ReleaseRow, Renew, Row, StoreAnswer, StoreRequest, Take
-from primacy.errors import NotReached
-from primacy.store.port import LIST_MAX, Sheet, check_name, check_request, checked_row
+from primacy.election.store import (
+    GENESIS,
+    WAIT_MAX_MS,
+    Genesis,
+    Look,
+    Place,
+    Prune,
+    ReleaseRow,
+    Renew,
+    Row,
+    Settle,
+    StoreAnswer,
+    StoreRequest,
+    Take,
+)
+from primacy.errors import NotReached, Refused, StoreUnusable, UsageError
+from primacy.store.port import HOLD_MS_MAX, LIST_MAX, Sheet, check_request, checked_row
 from primacy.store.sql_text import Texts
 
 Result = TypeVar("Result")
@@ -22,34 +37,58 @@ class NoTable(Exception):
     """The statement failed because the table is not there. Never leaves the store."""
 
 
+class OldTable(Exception):
+    """The statement failed because the table is of an earlier version. Never leaves the store."""
+
+
+class Said(Refused):
+    """The server refuses with this code. The text is for people, the code for the store itself."""
+
+    def __init__(self, text: str, code: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
 class Seen(NamedTuple):
-    """What one statement showed: which server said so, and the rows."""
+    """What one statement showed: which server said so, and the rows, the genesis row among them if it was asked for."""
 
     server: str
     rows: dict[str, Row]
+    count: int = -1
+    """Lease rows in the table; -1: not counted."""
+    position: int = 0
+    wall_ms: int = 0
 
 
 class SqlStore(ABC):
-    """The port in terms of five statements. A dialect says how they are run and what they return."""
+    """The port in terms of statements. A dialect says how they are run and what they return."""
 
     texts: Texts
 
     def __init__(self, create: bool) -> None:
         self._create = create
         """False: a missing table is an error, not an invitation."""
+        self._link = 0
+        """Number of the present connection."""
 
     @abstractmethod
     def close(self) -> None: ...
 
     @abstractmethod
     def _execute(self, text: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
-        """The rows of one statement, in autocommit mode. Raises `NoTable`, `NotReached` or `Refused`."""
+        """The rows of one statement, in autocommit mode. Raises `NoTable`, `OldTable`, or what the port says."""
 
     @abstractmethod
-    def _look(self, names: Sequence[str]) -> Seen: ...
+    def _look(self, names: Sequence[str], count: bool) -> Seen:
+        """The rows of these names; the number of lease rows only if `count` is set."""
 
     @abstractmethod
-    def _take(self, text: str, take: Take) -> Seen: ...
+    def _take(self, take: Take) -> Seen:
+        """The row that this very statement wrote over the one that was seen, if it did."""
+
+    @abstractmethod
+    def _insert(self, take: Take) -> Seen:
+        """The row that this very statement made, if it did: a fresh name (L9)."""
 
     @abstractmethod
     def _renew(self, requests: Sequence[Renew]) -> Seen:
@@ -59,13 +98,25 @@ class SqlStore(ABC):
     def _release(self, requests: Sequence[ReleaseRow]) -> Seen:
         """The rows that this very statement released."""
 
+    @abstractmethod
+    def _change(self, request: Place | Settle | Prune) -> bool:
+        """Whether it was done."""
+
+    @abstractmethod
+    def _migrate(self) -> None:
+        """Makes a table of an earlier version fit. Raises `StoreUnusable` if this user may not."""
+
+    # --- the port -----------------------------------------------------------------------------------------------------
+
     def look(self, requests: Sequence[Look]) -> list[StoreAnswer]:
-        seen = self._seen([request.name for request in requests])
-        return [StoreAnswer(ok=True, row=seen.rows.get(request.name), server=seen.server) for request in requests]
+        self._check(requests)
+        seen = self._seen([request.name for request in requests], any(request.count for request in requests))
+        return [self._answer(seen, request.name) for request in requests]
 
     def take(self, requests: Sequence[Take]) -> list[StoreAnswer]:
         """One statement each: takes are rare, and each compares another row."""
-        return [answer for request in requests for answer in self._written([request], self._take_one(request))]
+        self._check(requests)
+        return [self._taken(request) for request in requests]
 
     def renew(self, requests: Sequence[Renew]) -> list[StoreAnswer]:
         self._check(requests)
@@ -75,32 +126,86 @@ class SqlStore(ABC):
         self._check(requests)
         return self._written(requests, self._with_table(lambda: self._release(requests)))
 
+    def change(self, requests: Sequence[Place | Settle | Prune]) -> list[StoreAnswer]:
+        """Each is a step of its own: they are rare, and all of them write the genesis row."""
+        self._check(requests)
+        return [self._changed(request) for request in requests]
+
     def sheets(self) -> list[Sheet]:
         found = self._with_table(lambda: self._execute(self.texts.sheets, {"most": LIST_MAX}))
-        return [Sheet(name, checked_row(values[:-1]), str(values[-1])) for name, *values in found]
+        return [Sheet(str(values[0]), row_of(values), str(values[13])) for values in found]
 
-    def make_table(self) -> None:
-        """As `lease schema` prints it."""
+    def make_table(self, new: bool = False, wait_max_ms: int = 0) -> None:
+        """As `lease schema` prints it.
+
+        `new`: an operator's word that there was never a lease here, so that fresh names are free at once (L9).
+        `wait_max_ms`: the longest wait that the table admits is raised to this, never lowered.
+        """
+        if not 0 <= wait_max_ms <= HOLD_MS_MAX:
+            raise UsageError(f"the longest wait of a table is at most {HOLD_MS_MAX} ms, not {wait_max_ms}")
         self._execute(self.texts.create, {})
+        self._migrated(lambda: self._execute(self.texts.genesis, {"wait_max": WAIT_MAX_MS}))
+        if wait_max_ms:
+            self._execute(self.texts.wait_max, {"wait_max": wait_max_ms})
+        if new:
+            self._settle_new()
 
-    def _take_one(self, take: Take) -> Seen:
-        self._check([take])
-        is_first = not take.seen_token and not take.seen_seq
-        return self._with_table(lambda: self._take(self.texts.first if is_first else self.texts.take, take))
+    # --- what a store does with it ------------------------------------------------------------------------------------
 
-    def _seen(self, names: Sequence[str]) -> Seen:
-        for name in names:
-            check_name(name)
-        return self._with_table(lambda: self._look(names))
+    def _settle_new(self) -> None:
+        seen = self._seen([], count=True)
+        genesis = genesis_of(seen)
+        if genesis.is_settled(seen.server):
+            return
+        if seen.count:
+            raise Refused(
+                f"there are {seen.count} leases in this table, so it is not new: without that word, names are free "
+                f"{genesis.wait_max_ms} ms after somebody began to use it"
+            )
+        if not self._change(Settle("", seen.server, genesis)):
+            raise Refused("somebody changed the table in this moment; try again")
 
-    def _written(self, requests: Sequence[StoreRequest], done: Seen) -> list[StoreAnswer]:
+    def _taken(self, take: Take) -> StoreAnswer:
+        made = take.seen is None
+        done = self._with_table(lambda: self._insert(take) if made else self._take(take))
+        return self._written([take], done, count=made)[0]
+
+    def _changed(self, request: Place | Settle | Prune) -> StoreAnswer:
+        done = self._with_table(lambda: self._change(request))
+        return self._answer(self._seen([request.name], count=True), request.name)._replace(done=done)
+
+    def _seen(self, names: Sequence[str], count: bool) -> Seen:
+        """With the genesis row, which is made if it is missing: an old table has none, nor has one made by hand."""
+        asked = [*names, GENESIS]
+        seen = self._with_table(lambda: self._look(asked, count))
+        if GENESIS in seen.rows or not self._create:
+            return seen
+        try:
+            self._execute(self.texts.genesis, {"wait_max": WAIT_MAX_MS})
+        except (Refused, StoreUnusable):
+            return seen  # one who may only read sees a table that nobody has settled
+        return self._with_table(lambda: self._look(asked, count))
+
+    def _answer(self, seen: Seen, name: str, done: bool = False, whole: bool = True) -> StoreAnswer:
+        return StoreAnswer(
+            ok=True,
+            done=done,
+            row=seen.rows.get(name),
+            server=seen.server,
+            genesis=genesis_of(seen) if whole else None,
+            position=seen.position,
+            link=self._link,
+            wall_ms=seen.wall_ms,
+        )
+
+    def _written(self, requests: Sequence[StoreRequest], done: Seen, count: bool = False) -> list[StoreAnswer]:
         """Answers from the rows that a write returned, and for the others from a look after it."""
         missed = [request.name for request in requests if request.name not in done.rows]
-        seen = self._seen(missed) if missed else done
+        seen = self._seen(missed, count) if missed else done
         return [
-            StoreAnswer(ok=True, done=True, row=done.rows[request.name], server=done.server)
+            self._answer(done, request.name, done=True, whole=False)
             if request.name in done.rows
-            else StoreAnswer(ok=True, row=seen.rows.get(request.name), server=seen.server)
+            else self._answer(seen, request.name)
             for request in requests
         ]
 
@@ -111,24 +216,57 @@ class SqlStore(ABC):
     def _with_table(self, statement: Callable[[], Result]) -> Result:
         """Runs it; if the table is missing, makes it, and runs it once more."""
         try:
-            return statement()
+            return self._migrated(statement)
         except NoTable as missing:
             if not self._create:
                 raise NotReached(f"{missing}; nobody has used a lease here, or the table has another name") from None
         self.make_table()
         try:
-            return statement()
+            return self._migrated(statement)
         except NoTable as missing:
             raise NotReached(f"{missing}, although it was just made") from None
 
+    def _migrated(self, statement: Callable[[], Result]) -> Result:
+        """Runs it; if the table is of an earlier version, makes it fit, and runs it once more."""
+        try:
+            return statement()
+        except OldTable:
+            self._migrate()
+        try:
+            return statement()
+        except OldTable as old:
+            raise StoreUnusable(f"{old}, although it was just made to fit") from None
+
+
+def row_of(values: Sequence[Any]) -> Row:
+    """A row of a result: name, the columns of `COLUMNS`, proof, mark, whether it vouches."""
+    return checked_row(values[1:13])
+
 
 def rows_of(found: Sequence[Sequence[Any]]) -> dict[str, Row]:
-    """Rows that begin with the name."""
-    return {str(values[0]): checked_row(values[1:10]) for values in found}
+    """Rows as `row_of` reads them, by name."""
+    return {str(values[0]): row_of(values) for values in found}
+
+
+def genesis_of(seen: Seen) -> Genesis:
+    """From its row; if there is none, one that nobody can take for settled."""
+    row = seen.rows.get(GENESIS)
+    if row is None:
+        return Genesis(vouches=False, count=seen.count)
+    return Genesis(
+        settled=row.server,
+        wait_max_ms=row.wait_ms,
+        floor=row.token,
+        names=row.hold_ms,
+        version=row.seq,
+        mark=row.mark,
+        vouches=row.vouches,
+        count=seen.count,
+    )
 
 
 def take_values(take: Take) -> dict[str, Any]:
-    """The parameters of both forms of a take."""
+    """What a take writes."""
     row = take.row
     return {
         "name": take.name,
@@ -139,7 +277,30 @@ def take_values(take: Take) -> dict[str, Any]:
         "wait_ms": row.wait_ms,
         "members": row.members,
         "server": take.server,
-        "seen_token": take.seen_token,
-        "seen_seq": take.seen_seq,
-        "seen_members": take.seen_members,
     }
+
+
+def seen_values(seen: Row) -> dict[str, Any]:
+    """What a take, or a prune, compares of the row (L3)."""
+    return {
+        "seen_token": seen.token,
+        "seen_seq": seen.seq,
+        "seen_proof": seen.proof,
+        "seen_released": seen.released,
+        "seen_members": seen.members,
+        "seen_mark": seen.mark,
+        "seen_vouches": seen.vouches,
+    }
+
+
+def genesis_values(genesis: Genesis) -> dict[str, Any]:
+    """What a step compares of the genesis row."""
+    return {
+        "settled": genesis.settled,
+        "floor": genesis.floor,
+        "version": genesis.version,
+        "genesis_mark": genesis.mark,
+        "count": genesis.count,
+    }
+
+
