@@ -155,14 +155,12 @@ class SqlStore(ABC):
     def _settle_new(self) -> None:
         seen = self._seen([], count=True)
         genesis = genesis_of(seen)
-        if genesis.is_settled(seen.server):
-            return
         if seen.count:
             raise Refused(
-                f"there are {seen.count} leases in this table, so it is not new: without that word, names are free "
+                f"{seen.count} leases stand in this table, so it is not new: without that word, fresh names are free "
                 f"{genesis.wait_max_ms} ms after somebody began to use it"
             )
-        if not self._change(Settle("", seen.server, genesis)):
+        if not genesis.is_settled(seen.server) and not self._change(Settle("", seen.server, genesis)):
             raise Refused("somebody changed the table in this moment; try again")
 
     def _taken(self, take: Take) -> StoreAnswer:
@@ -302,5 +300,3 @@ def genesis_values(genesis: Genesis) -> dict[str, Any]:
         "genesis_mark": genesis.mark,
         "count": genesis.count,
     }
-
-

@@ -87,8 +87,10 @@ synchronous standby has. So no leadership begins on a release that can be lost (
 (T1). A renewal must not be like this: it is itself what a hold relies on."""
 
 POSTGRESQL_MARK = "concat_ws('/', CAST(l.xmin AS text), CAST(l.xid AS text))"
-POSTGRESQL_VOUCHES = "coalesce(CAST(CAST(l.xid AS text) AS bigint) & 4294967295 = CAST(CAST(l.xmin AS text) AS bigint), \
+POSTGRESQL_VOUCHES = (
+    "coalesce(CAST(CAST(l.xid AS text) AS bigint) & 4294967295 = CAST(CAST(l.xmin AS text) AS bigint), \
 false)"
+)
 """Every write of ours stores the number of its transaction in `xid`, and PostgreSQL itself notes it as `xmin`. A row
 that came from a dump, by replication or by hand has the `xid` of an earlier write. The column has no default: one would
 vouch for rows of a dump that was made before there was the column, and for those that an older version writes."""
