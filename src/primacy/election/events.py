@@ -54,6 +54,9 @@ class Code(StrEnum):
     LOCK_HELD = "lock-held"
     STORE_FAILED = "store-failed"
     STORE_ANSWERS = "store-answers"
+    STORE_UNUSABLE = "store-unusable"
+    HOLD_TOO_LONG = "hold-too-long"
+    SETTLED = "settled"
     OTHER_SERVER = "other-server"
     NEW_NAME = "new-name"
     EARLIER_GONE = "earlier-gone"
@@ -128,11 +131,14 @@ SAYS: dict[str, str] = {
     Code.DISK_FAILED: "cannot save to the disk",
     Code.LOCK_HELD: "find{s} old work still running on this machine",
     Code.STORE_FAILED: "get{s} no answer from the store",
+    Code.STORE_UNUSABLE: "cannot use the store before somebody changes something",
+    Code.HOLD_TOO_LONG: "may not lead with this hold",
+    Code.SETTLED: "settle{s} the table of the store: names are free",
     Code.STORE_ANSWERS: "get{s} answers from the store again, after {value} ms",
     Code.OTHER_SERVER: "find{s} another server behind the store",
     Code.EARLIER_GONE: "know{s} by the free run lock that the work of {whom}, which stands in the row, is gone",
     Code.FAILSAFE: "keep{s} its work going without the store, for all nodes of the list agree",
-    Code.NEW_NAME: "find{s} no row of this name in the store: its first use waits one hold, {value} ms",
+    Code.NEW_NAME: "find{s} no row of this name in the store and cannot know whether there was one: waits {value} ms",
     Code.START_DELAY: "must wait {value} ms before the work may start",
     Code.PROMISE_REFUSED: "refuse{s} {whom} its vote: the promise lasts {value} ms more",
     Code.RELEASE_APPLIED: "take{s} the release by {whom}",

@@ -140,7 +140,7 @@ class StoreAnswered(NamedTuple):
 
 
 class StoreNews(NamedTuple):
-    """The store says that the row was released: worth a look now. A hint only; the next look would find it, later."""
+    """The store says that the row changed: worth a look now. A hint only: it proves nothing and shortens no wait."""
 
 
 Input = (

@@ -63,21 +63,22 @@ from primacy.election.inputs import (
     WorkStarted,
 )
 from primacy.election.lease_hold import LeaseHolder
-from primacy.election.lease_state import RETRY_MAX_MS, TICK_MS, Asked, LeaseOptions, Sighting
+from primacy.election.lease_state import RETRY_MAX_MS, Asked, LeaseOptions, Sighting
 from primacy.election.lease_view import believed, role_of, view_of
 from primacy.election.messages import FailsafeAck, FailsafeBeat
 from primacy.election.model import TOKEN_MAX, Role, View
 from primacy.election.store import (
     IDLE,
     Look,
+    Place,
     ReleaseRow,
     Renew,
     Row,
+    Settle,
     StoreAnswer,
     StoreRequest,
     Take,
     covers,
-    heir_of,
     node_of,
 )
 
@@ -121,7 +122,7 @@ class LeaseStrategy(LeaseHolder):
             case StoreNews():
                 self._news, self._next_ask_ms = self._pending is not None, now_ms
             case Received(FailsafeBeat() as beat):
-                return self._failsafe_beat(beat)
+                return self._failsafe_beat(now_ms, beat)
             case Received(FailsafeAck() as ack):
                 return self._failsafe_ack(now_ms, ack)
             case WorkStarted(term):
@@ -195,62 +196,96 @@ class LeaseStrategy(LeaseHolder):
             return effects
         request = self._next_request(now_ms)
         if isinstance(request, Take):
-            effects += self._stand(request)
+            effects += self._stand(now_ms, request)
+        elif isinstance(request, ReleaseRow):
+            self._used_token = max(self._used_token, request.token)
         self._number += 1
-        self._pending = Asked(self._number, request, now_ms)
+        self._pending = Asked(self._number, request, now_ms, self._position)
         return [*effects, AskStore(self._number, request)]
 
     def _next_request(self, now_ms: int) -> StoreRequest:
-        """Which of the four requests serves best now."""
-        sight, name = self._sight, self.options.name
-        ours = self._ours(sight)
-        if sight is not None and ours is not None and not self._work:
-            if self._may_lead() and ours.token > self._used_token and self._token_grows(ours.token):
-                return Renew(name, self.holder, ours.token, ours.seq, sight.server)
-            self._used_token = max(self._used_token, ours.token)
-            return ReleaseRow(name, self.holder, ours.token, ours.seq, (IDLE if self._idle else "") + self._heir)
-        take_at_ms = self._take_at_ms(now_ms)
-        if sight is None or take_at_ms is None or now_ms < take_at_ms:
-            return Look(name)
-        row, token = sight.row, self._take_token(now_ms, sight)
-        if row is None:
-            return Take(name, 0, 0, sight.server, self._own_row(token, 1, sight.server))
-        new = self._own_row(token, row.seq + 1, sight.server)
-        return Take(name, row.token, row.seq, sight.server, new, row.members)
+        """What is due, or else a look."""
+        sight = self._sight
+        if sight is None:
+            return Look(self.options.name)
+        return self._due(now_ms, sight) or Look(self.options.name, self._counts(sight))
 
-    def _stand(self, take: Take) -> list[Effect]:
-        """A take that is asked for again, as the store said nothing, is recorded once: it is the same one."""
-        again = self._take is not None and self._take.row.token == take.row.token
+    def _due(self, now_ms: int, sight: Sighting) -> StoreRequest | None:
+        """The write that serves now, if there is one; or a look that counts, if one waits for it."""
+        name = self.options.name
+        ours = self._ours(sight)
+        own = None if ours is None or self._work else self._own_request(now_ms, sight, ours)
+        if own is not None:
+            return own
+        take_at_ms, settle_at_ms = self._take_at_ms(now_ms), self._settle_at_ms()
+        if take_at_ms is not None and now_ms >= take_at_ms:
+            return self._take_request(now_ms, sight)
+        if self._must_place(sight):
+            return Place(name, sight.server)
+        if settle_at_ms is not None and now_ms >= settle_at_ms and self._settling is not None:
+            return Settle(name, sight.server, self._settling.genesis)
+        return Look(name, count=True) if self._may_lead() and self._counts(sight) else None
+
+    def _own_request(self, now_ms: int, sight: Sighting, ours: Row) -> StoreRequest | None:
+        """What becomes of a row that is ours: a take that was found is renewed first (L4), the rest is released.
+
+        None: it has to be watched. Where nothing is believed before it was watched for (`watched`), a take that was
+        found is taken anew, with a new token.
+        """
+        name, trusted = self.options.name, now_ms >= self._trusted_at_ms()
+        if self._may_lead() and self._found(sight) is not None:
+            if self.options.watched or not trusted:
+                return None
+            return Renew(name, self.holder, ours.token, ours.seq, sight.server)
+        if not trusted:
+            return None
+        return ReleaseRow(name, self.holder, ours.token, ours.seq, (IDLE if self._idle else "") + self._heir)
+
+    def _take_request(self, now_ms: int, sight: Sighting) -> Take:
+        """It compares all that the decision rested on (L3): the row, or for a fresh name the genesis row."""
+        row, token = sight.row, self._next_token(now_ms, sight)
+        new = self._own_row(token, 1 if row is None else row.seq + 1, sight.server)
+        return Take(self.options.name, row, sight.server, new, sight.genesis if row is None else None)
+
+    def _stand(self, now_ms: int, take: Take) -> list[Effect]:
+        """A take that is asked for again, as the store said nothing, is recorded once: it is the same decision."""
+        before, row = self._take, take.seen
+        again = before is not None and (before.server, before.seen) == (take.server, row)
         self._take, self._owes, self._heir, self._idle = take, True, "", True
-        self._preceding = max(take.seen_token, self.token_max)
+        floor = 0 if take.genesis is None else take.genesis.floor
+        self._preceding = max(floor if row is None else row.token, self.token_max)
         if again:
             return []
-        sight = self._sight
-        row = None if sight is None else sight.row
-        stands = self._note(Code.STANDS, take.row.token)
-        if sight is None or row is None or row.released:
+        sight, stands = self._sight, self._note(Code.STANDS, take.row.token)
+        if sight is None or row is None or row.released or row.is_placeholder:
             return [stands]
-        if self._cold_start(sight):
+        if row.holder == self.holder:
+            return [stands]
+        if self._spared(now_ms, sight):
             return [self._note(Code.EARLIER_GONE, row.token, node_of(row.holder)), stands]
-        return [self._note(Code.LEADER_SILENT, row.token, node_of(row.holder), value=sight.wait_ms), stands]
+        return [self._note(Code.LEADER_SILENT, row.token, node_of(row.holder), value=self._wait_ms(sight)), stands]
 
     def _plan(self, now_ms: int, request: StoreRequest) -> None:
-        """When to ask next: at once if there is something to do, else when a take is due, else after a look's pause."""
-        pause_ms = now_ms + self._look_ms + self._jitter(self._look_ms // 5)
-        take_at_ms = self._take_at_ms(now_ms)
-        self._next_ask_ms = pause_ms if take_at_ms is None else min(pause_ms, max(now_ms, take_at_ms))
-        ours = self._ours(self._sight)
-        to_do = ours is not None and not self._work and not self._asked_for_nothing(request, ours)
-        if to_do or self._news:
+        """When to ask next: at once if there is something to do, else when a write is due, or after a look's pause."""
+        sight = self._sight
+        due = None if sight is None else self._due(now_ms, sight)
+        if self._news or (due is not None and not self._said_already(due, request)):
             self._news, self._next_ask_ms = False, now_ms
+            return
+        at_ms = [now_ms + self._look_ms + self._jitter(self._look_ms // 5)]
+        if due is None:
+            at_ms += [ms for ms in (self._take_at_ms(now_ms), self._settle_at_ms()) if ms is not None]
+        self._next_ask_ms = max(now_ms, min(at_ms))
 
     @staticmethod
-    def _asked_for_nothing(request: StoreRequest, ours: Row) -> bool:
-        """A release of the very row that still stands there, unreleased: to say it again at once would change nothing.
+    def _said_already(due: StoreRequest, request: StoreRequest) -> bool:
+        """The same has just been answered and changed nothing: to say it again at once would not change more.
 
-        One that a renewal of ours overtook on the way is another matter: it is said again with the seq found.
+        A release that a renewal of ours overtook on the way is another one: it is said again with the seq found.
         """
-        return isinstance(request, ReleaseRow) and (request.token, request.seq) == (ours.token, ours.seq)
+        if isinstance(due, Take) and isinstance(request, Take):
+            return (due.seen, due.server, due.genesis) == (request.seen, request.server, request.genesis)
+        return due == request
 
     def _back_off(self, now_ms: int) -> None:
         """Twice as long after each failure, half of it by chance, so that nodes do not come back in step."""
@@ -272,11 +307,13 @@ class LeaseStrategy(LeaseHolder):
             return []  # given up on: what it did to the row will be seen
         self._pending = None
         if not answer.ok:
-            effects = self._failed(now_ms, answer.reason, writes=not isinstance(asked.request, Look))
+            writes = not isinstance(asked.request, Look)
+            effects = self._failed(now_ms, answer.reason, writes=writes, final=answer.final)
             self._back_off(now_ms)
             return effects
         self._answers()
         effects = self._recovered(now_ms) if self._ends_outage(asked.request, answer) else []
+        effects += self._note_answer(now_ms, answer, asked.position)
         if isinstance(asked.request, Take):
             self._take = None
         effects += self._done_or_not(now_ms, asked, answer)
@@ -289,131 +326,92 @@ class LeaseStrategy(LeaseHolder):
         match request:
             case Take() if answer.done and answer.server == request.server:
                 taken = self._note(Code.LEASE_TAKEN, request.row.token, value=request.row.token)
-                used, covered = self._release_used(request), self._covered()
+                used, covered = self._release_used(now_ms, request), self._covered(now_ms)
                 return [taken, *used, *self._written(now_ms, request.row, asked.asked_ms, covered)]
             case Renew() if answer.done and answer.server == request.server:
                 row = self._own_row(request.token, request.seq + 1, request.server)
                 return self._written(now_ms, row, asked.asked_ms)
             case ReleaseRow() if answer.done:
                 return self._note_release(request.token) + self._see(now_ms, asked, answer)
+            case Settle() if answer.done and answer.server == request.server:
+                self._settling = None
+                return [self._note(Code.SETTLED), *self._see(now_ms, asked, answer)]
         return self._see(now_ms, asked, answer)
 
-    def _release_used(self, take: Take) -> list[Effect]:
-        sight = self._sight
-        row = None if sight is None else sight.row
-        if sight is None or row is None or not self._at_once(sight, row):
+    def _release_used(self, now_ms: int, take: Take) -> list[Effect]:
+        row = take.seen
+        if row is None or not self._by_release(now_ms):
             return []
         return [self._note(Code.RELEASE_APPLIED, take.row.token, node_of(row.holder))]
 
-    def _covered(self) -> bool:
+    def _by_release(self, now_ms: int) -> bool:
+        """What is seen may be taken at once, as it was released."""
+        sight = self._sight
+        released = sight is not None and sight.row is not None and self._release_counts(sight, sight.row)
+        return released and now_ms >= self._trusted_at_ms()
+
+    def _covered(self, now_ms: int) -> bool:
         """What was taken had been released, by a leadership whose work ran (G8)."""
         sight = self._sight
-        return sight is not None and sight.row is not None and self._at_once(sight, sight.row) and covers(sight.row)
+        return self._by_release(now_ms) and sight is not None and sight.row is not None and covers(sight.row)
 
     def _see(self, now_ms: int, asked: Asked, answer: StoreAnswer) -> list[Effect]:
         """What a look, or a write that matched nothing, showed (L3)."""
+        effects = self._see_genesis(now_ms, answer)
         old, row = self._sight, answer.row
-        effects: list[Effect] = []
         if old is not None and self._unchanged(old, answer):
-            fresh = row is not None and row.released and old.row is not None and not old.row.released
-            since_ms = now_ms if fresh else old.released_ms
-            self._sight = old._replace(server=answer.server, row=row, released_ms=since_ms)
+            self._refused = self._refused or (isinstance(asked.request, Take) and asked.request.seen is None)
+            self._sight = old._replace(genesis=answer.genesis or old.genesis)
         else:
             effects += self._restarted(old, answer)
-            self._sight = Sighting(
-                server=answer.server,
-                row=row,
-                since_ms=self._anchor_ms(asked.asked_ms, now_ms),
-                wait_ms=self._wait_ms(old, answer),
-                jitter_ms=self._jitter(self._look_ms // 5),
-                released_ms=now_ms,
-                first=not self._ever_saw,
-            )
-        if row is None and not self._ever_saw and not self._cold_start(self._sight):
-            effects.append(self._note(Code.NEW_NAME, value=self._sight.wait_ms))
+            anchor_ms, jitter_ms = self._anchor_ms(asked.asked_ms, now_ms), self._jitter(self._look_ms // 5)
+            self._sight = Sighting(answer.server, row, anchor_ms, jitter_ms, answer.genesis)
+            self._refused = False
+        if row is None and not self._ever_saw and not self._is_fresh(self._sight):
+            effects.append(self._note(Code.NEW_NAME, value=self._wait_ms(self._sight)))
         self._ever_saw = True
         if self._take is not None and not self._still_open(self._take, answer):
             self._take = None
+        if row is not None:
+            self._note_token(row.token)
+            self._longest_ms = max(self._longest_ms, row.wait_ms)
         ours = self._ours(self._sight)
         if ours is not None and ours.token > self._used_token:
             effects.append(self._note(Code.ANSWER_LOST, ours.token, detail="a take was written but not answered"))
         self._owes = ours is not None or self._take is not None
-        if row is not None:
-            self._note_token(row.token)
         return effects + self._save()
-
-    def _still_open(self, take: Take, answer: StoreAnswer) -> bool:
-        """Whether an unanswered take could still be written, going by what stands there now."""
-        token, seq = (0, 0) if answer.row is None else (answer.row.token, answer.row.seq)
-        return (take.server, take.seen_token, take.seen_seq) == (answer.server, token, seq)
 
     def _restarted(self, old: Sighting | None, answer: StoreAnswer) -> list[Effect]:
         """Records what is worth it. An ordinary renewal by the holder is not."""
         row, before = answer.row, None if old is None else old.row
-        known = (self.holder, "" if before is None else before.holder)
         effects: list[Effect] = []
-        if row is not None and not row.released and row.holder not in known:
+        if row is not None and not row.released and row.holder not in ("", self.holder, self._follows):
+            self._follows = row.holder
             effects.append(self._note(Code.FOLLOWS, row.token, node_of(row.holder)))
         if old is None:
             return effects
         if old.server != answer.server:
             effects.append(self._note(Code.OTHER_SERVER, detail=f"{old.server}, now {answer.server}"))
         if old.server != answer.server or (before is not None and (row is None or row.token < before.token)):
-            effects.append(self._note(Code.OBSERVATION_RESTARTED, value=self.timing.wait_ms))
+            effects.append(self._note(Code.OBSERVATION_RESTARTED, value=self._long_ms()))
         return effects
-
-    # --- observation (L3) ---------------------------------------------------------------------------------------------
-
-    def _anchor_ms(self, asked_ms: int, now_ms: int) -> int:  # noqa: ARG002 -- what a mutant would use
-        """After the answer arrived: a renewal may have left, and counted, while the look was under way."""
-        return now_ms
-
-    def _wait_ms(self, old: Sighting | None, answer: StoreAnswer) -> int:
-        """The holder's own wait if it is longer than ours.
-
-        If the row vanished or went back, its last holder may still live by the wait that *it* had written.
-        """
-        row = answer.row
-        wait_ms = max(self.timing.wait_ms, 0 if row is None else row.wait_ms)
-        if old is None or (row is not None and (old.row is None or row.token >= old.row.token)):
-            return wait_ms
-        return max(wait_ms, old.wait_ms)
-
-    def _ripe_ms(self, sight: Sighting) -> int:
-        """When the row has been watched for the whole wait."""
-        return sight.since_ms + sight.wait_ms + TICK_MS
 
     # --- the moment to take (L3, L4, L7) ------------------------------------------------------------------------------
 
     def _take_at_ms(self, now_ms: int) -> int | None:
         """The earliest moment at which what is seen may be taken; None if not at all."""
         sight = self._sight
-        if sight is None or not self._may_lead() or self._take_token(now_ms, sight) > TOKEN_MAX:
+        if sight is None or not self._may_lead() or self._next_token(now_ms, sight) > TOKEN_MAX:
             return None
-        row = sight.row
-        if row is not None and self._at_once(sight, row):
-            back_ms = 2 * self._look_ms if heir_of(row) not in ("", self.seat.node) else 0
-            return max(sight.released_ms + back_ms, self._hold_off_ms)
-        if self._ours(sight) is not None or (row is not None and not self._list_allows(row)):
-            return None
-        if self._cold_start(sight):
-            return sight.since_ms
-        return max(self._ripe_ms(sight) + sight.jitter_ms, self._hold_off_ms)
-
-    def _at_once(self, sight: Sighting, row: Row) -> bool:
-        """Only a clean release is taken without waiting (L4)."""
-        return row.released and self._written_here(sight, row)
-
-    def _cold_start(self, sight: Sighting) -> bool:
-        """A free run lock proves every earlier holder under it dead (L4). `_may_lead` asks whether it is free.
-
-        Of an earlier start of this node we know that it was under this very lock. Where all users of the row are, it is
-        good for the first sighting of a boot only: a neighbour that took the row a moment ago and has not locked yet
-        would lose it. Even then it cannot work beside us, as its guard and ours want the same lock (G3).
-        """
-        row = sight.row
-        ours = row is not None and row.holder in self.options.dead and self._written_here(sight, row)
-        return (ours or (self.options.single_machine and sight.first)) and not self._others
+        row, spared_ms = sight.row, self._spared_at_ms(sight)
+        if row is None:
+            return spared_ms
+        if self._found(sight) is not None and not self.options.watched:
+            spared_ms = None  # it is renewed instead
+        if not self._list_allows(row):
+            return spared_ms if row.released else None
+        ripe_ms = max(self._ripe_ms(sight) + sight.jitter_ms, self._hold_off_ms)
+        return ripe_ms if spared_ms is None else min(spared_ms, ripe_ms)
 
     def _list_allows(self, row: Row) -> bool:
         """A failsafe row belongs to its list until it is released (L7)."""

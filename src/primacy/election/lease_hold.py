@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from primacy.election.effects import AskStore, Effect, Extend, OrderRelease, Send, Start, Stop
 from primacy.election.events import Code
-from primacy.election.lease_state import LATE_MAX, OUTSTANDING_MAX, Lead, LeaseState, Round, Sighting
+from primacy.election.lease_evidence import LeaseEvidence
+from primacy.election.lease_state import LATE_MAX, OUTSTANDING_MAX, Lead, Renewal, Round, Sighting
 from primacy.election.messages import FailsafeAck, FailsafeBeat
 from primacy.election.model import Leadership
 from primacy.election.store import Renew, Row, StoreAnswer
 
 
-class LeaseHolder(LeaseState):
+class LeaseHolder(LeaseEvidence):
     """What a node does with a row that it was proved to have written."""
 
     def _keep(self, now_ms: int, lead: Lead) -> list[Effect]:
@@ -54,7 +55,7 @@ class LeaseHolder(LeaseState):
             effects += self._failed(now_ms, "no answer in time", writes=True)
         lead.renew_at_ms = now_ms + self.timing.beat_ms
         self._number += 1
-        lead.renewals[self._number] = (now_ms, lead.seq)
+        lead.renewals[self._number] = Renewal(now_ms, lead.seq, lead.server, self._position)
         if len(lead.renewals) > OUTSTANDING_MAX:
             del lead.renewals[min(lead.renewals)]
         request = Renew(self.options.name, self.holder, lead.token, lead.seq, lead.server)
@@ -63,20 +64,20 @@ class LeaseHolder(LeaseState):
     @staticmethod
     def _oldest_ms(lead: Lead, otherwise_ms: int) -> int:
         """When the oldest renewal left that still matters, if one does: later ones were not answered either."""
-        waiting = [sent_ms for number, (sent_ms, _) in lead.renewals.items() if number > lead.heard]
+        waiting = [renewal.sent_ms for number, renewal in lead.renewals.items() if number > lead.heard]
         return min(waiting, default=otherwise_ms)
 
     def _renewal_answered(self, now_ms: int, lead: Lead, number: int, answer: StoreAnswer) -> list[Effect]:
-        sent_ms, seq = lead.renewals.pop(number)
+        sent_ms, seq, server, known = lead.renewals.pop(number)
         if not answer.ok:
             beat_ms = self.timing.beat_ms
             soon_ms = now_ms + beat_ms // 2 + self._jitter(beat_ms // 4)
             lead.renew_at_ms = None if lead.renew_at_ms is None else min(lead.renew_at_ms, soon_ms)
-            return self._failed(now_ms, answer.reason, writes=True)
+            return self._failed(now_ms, answer.reason, writes=True, final=answer.final)
         self._answers()
         lead.kept = False
-        effects = self._recovered(now_ms)
-        if answer.done:
+        effects = self._note_answer(now_ms, answer, known) + self._recovered(now_ms)
+        if answer.done and answer.server == server:
             if number > lead.heard:
                 lead.heard, lead.seq = number, seq + 1
             return effects + self._proof(now_ms, lead, self._counted_from(sent_ms, now_ms))
@@ -98,9 +99,10 @@ class LeaseHolder(LeaseState):
     def _not_renewed(self, now_ms: int, lead: Lead, number: int, answer: StoreAnswer) -> list[Effect]:
         """Nothing matched: an unanswered renewal moved the seq, another server answers, or the lease is gone."""
         row = answer.row
-        ours = row is not None and row.holder == self.holder and row.token == lead.token
-        if row is None or not ours or (row.released and not lead.ending):
+        if row is None or not self._is_own(lead, row) or (row.released and not lead.ending):
             return self._lose(now_ms, Code.LEASE_LOST, "the row is no longer ours")
+        if not self._vouched(row):
+            return self._lose(now_ms, Code.LEASE_LOST, "the row was put back, or changed by hand")
         if row.released:  # the guard was quicker than its report
             lead.renew_at_ms = None
             return []
@@ -117,11 +119,14 @@ class LeaseHolder(LeaseState):
             lead.renew_at_ms = now_ms
         return effects
 
+    def _is_own(self, lead: Lead, row: Row) -> bool:
+        return row.holder == self.holder and row.token == lead.token
+
     # --- beginning and end --------------------------------------------------------------------------------------------
 
     def _written(self, now_ms: int, row: Row, sent_ms: int, covered: bool = False) -> list[Effect]:
         """A take, or the renewal of a row found ours, was proved. It counts as the first renewal."""
-        self._sight = Sighting(row.server, row, now_ms, 0)
+        self._sight = Sighting(row.server, row, now_ms)
         from_ms = self._counted_from(sent_ms, now_ms)
         if now_ms + self.timing.beat_ms > from_ms + self.timing.term_at_ms:
             self._late += 1
@@ -141,7 +146,8 @@ class LeaseHolder(LeaseState):
         beat_ms = self.timing.beat_ms
         lead = Lead(row.token, row.seq, row.server, from_ms, now_ms, from_ms + beat_ms, now_ms + beat_ms)
         self._idle = not covered  # what covers them goes on to do so
-        self._lead, self._sight, self._late = lead, None, 0
+        self._lead, self._sight, self._settling, self._late = lead, None, None, 0
+        self._follows = ""
         self._work = self._used_token = row.token
         self._note_token(row.token)
         elected = self._note(Code.ELECTED, row.token, value=row.token)
@@ -199,7 +205,7 @@ class LeaseHolder(LeaseState):
         if released:
             self._owes = False
             return effects + self._note_release(lead.token)
-        self._sight = Sighting(lead.server, self._own_row(lead.token, lead.seq, lead.server), now_ms, 0)
+        self._sight = Sighting(lead.server, self._own_row(lead.token, lead.seq, lead.server), now_ms)
         return effects
 
     def _run_lock(self, now_ms: int, held: bool) -> list[Effect]:
@@ -288,11 +294,12 @@ class LeaseHolder(LeaseState):
         """All of them, not a majority: any single one could take the row (L7)."""
         return acked == self._others
 
-    def _failsafe_beat(self, beat: FailsafeBeat) -> list[Effect]:
+    def _failsafe_beat(self, now_ms: int, beat: FailsafeBeat) -> list[Effect]:
         """An ack counts here as a changed row."""
         if not self._may_ack(beat):
             return []
-        self._watch_anew()
+        self._ack_restarts()
+        self._acked_ms = now_ms
         self._note_token(beat.token)
         origin = beat.origin
         return [*self._save(), Send(origin.node, FailsafeAck(self._origin, beat.token, beat.number, origin.boot))]
@@ -302,6 +309,6 @@ class LeaseHolder(LeaseState):
         listed = beat.origin.node in self._others and beat.origin.config == self._list_hash
         return listed and self._lead is None and self._token_grows(beat.token) and self._take is None
 
-    def _watch_anew(self) -> None:
-        """The observation starts with the next look (L7)."""
+    def _ack_restarts(self) -> None:
+        """The observation of the row starts with the next look (L7)."""
         self._sight = None

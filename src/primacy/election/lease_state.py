@@ -1,6 +1,6 @@
 """What a lease node knows: its options, what it saw in the store, its leadership; and the rules for tokens (T).
 
-The theory stands at the head of `lease.py`.
+The theory stands at the head of `lease.py`; what may be concluded from a sight in `lease_evidence.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from primacy.election.effects import Effect, Persist, Record
 from primacy.election.events import Code, Event
 from primacy.election.messages import Origin
 from primacy.election.model import TOKEN_MAX, Ballot, Kind, Seat
-from primacy.election.store import Look, Row, StoreAnswer, StoreRequest, Take, holder_id
+from primacy.election.store import Genesis, Row, StoreRequest, Take, holder_id
 from primacy.settings.timing import Timing
 
 TICK_MS = 1
@@ -34,11 +34,9 @@ class LeaseOptions(NamedTuple):
     """What a lease needs to know besides its timing. A time of 0 means the default named there."""
 
     name: str
-    """Name of the row; the election's name."""
+    """Name of the row as it stands in the store: the election's name, behind `FAILSAFE` where that is on (L7)."""
     token_max: int = 0
     """The largest token that this node has ever seen in this election, under whatever strategy (T2)."""
-    single_machine: bool = False
-    """All users of the row run on this machine under one run lock, so that a free lock spares the first wait (L4)."""
     dead: tuple[str, ...] = ()
     """Holders of earlier starts under this node's own run lock: a free lock proves them dead (L4)."""
     failsafe: tuple[str, ...] = ()
@@ -51,6 +49,8 @@ class LeaseOptions(NamedTuple):
     """A holder whose work has not started by then gives up; default the hold. Larger where people must approve."""
     rest_ms: int = 0
     """After its work ended in order a node lets the others go first for so long; default three looks."""
+    watched: bool = False
+    """Nothing is taken without a wait before one connection was watched for wait_max, whatever the store says (L4)."""
 
 
 class Sighting(NamedTuple):
@@ -59,13 +59,21 @@ class Sighting(NamedTuple):
     server: str
     row: Row | None
     since_ms: int
-    wait_ms: int
-    """How long it must stay unchanged from then."""
     jitter_ms: int = 0
-    released_ms: int = 0
-    """When it was first seen released."""
-    first: bool = False
-    """It is what the first answered look of this boot showed."""
+    genesis: Genesis | None = None
+    """The genesis row of the newest answer that had it."""
+
+
+class Settling(NamedTuple):
+    """An unsettled genesis row, and the moment from which on this very state of it was seen (L9)."""
+
+    state: tuple[object, ...]
+    since_ms: int
+    jitter_ms: int
+    genesis: Genesis
+    """As it was counted last."""
+    again: bool
+    """It is not the first state that was watched under this identity."""
 
 
 class Asked(NamedTuple):
@@ -74,6 +82,17 @@ class Asked(NamedTuple):
     number: int
     request: StoreRequest
     asked_ms: int
+    position: tuple[str, int] = ("", 0)
+    """Identity and position that were known when it left (L5)."""
+
+
+class Renewal(NamedTuple):
+    """A renewal without an answer."""
+
+    sent_ms: int
+    seq: int
+    server: str
+    position: tuple[str, int] = ("", 0)
 
 
 class Outage(NamedTuple):
@@ -113,8 +132,8 @@ class Lead:
     successor: str = ""
     heard: int = 0
     """Number of the newest renewal whose answer was used."""
-    renewals: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Unanswered renewals: number to (departure, seq)."""
+    renewals: dict[int, Renewal] = field(default_factory=dict)
+    """The unanswered ones by number."""
     rounds: dict[int, Round] = field(default_factory=dict)
     kept: bool = False
     """By the others alone, and that was recorded (L7)."""
@@ -152,12 +171,38 @@ class LeaseState:
         self._take: Take | None = None
         """The newest take that may still be written, answered or not (L7)."""
         self._sight: Sighting | None = None
+        self._settling: Settling | None = None
+        self._settled_for = ""
+        """The identity for which such an observation was begun last."""
+        self._refused = False
+        """An insert under this identity changed nothing, so that the next one needs a count (L9)."""
+        self._follows = ""
+        """The holder of whom it was last recorded that this node follows it."""
         self._ever_saw = False
         self._next_ask_ms = 0
         self._news = False
         """The store had news while a request was under way, whose answer may be older."""
+        self._admits_ms = 0
+        """wait_max as the genesis row had it last; 0 before it was seen."""
+        self._wait_max_ms = 0
+        """The largest that it ever was."""
+        self._longest_ms = 0
+        """The longest wait that stood in the row (L3)."""
+        self._position = ("", 0)
+        """Identity, and the newest position under it (L5)."""
+        self._fell_ms: int | None = None
+        """When a position was seen to fall."""
+        self._link: int | None = None
+        self._link_ms = 0
+        """The connection that answered last, and when its first answer came."""
+        self._acked_ms: int | None = None
+        """When this node last acked a failsafe beat (L7)."""
+        self._store_wall: tuple[int, int] | None = None
+        """Own clock and the store's Unix time, as it was told last (T1)."""
         self._failures = 0
         self._failure = ""
+        self._final = ""
+        """What the store refuses for good, and that was recorded."""
         self._outage: Outage | None = None
         self._lead: Lead | None = None
         self._work = 0
@@ -210,6 +255,11 @@ class LeaseState:
         """What stood in the store at the last look of a node that does not hold."""
         return self._sight
 
+    @property
+    def unusable(self) -> str:
+        """Why the store is of no use before somebody changes something; empty again with its next answer."""
+        return self._final
+
     def learn(self, token: int) -> None:
         """A neighbour on this machine has seen this token (T2)."""
         self._note_token(token)
@@ -217,56 +267,36 @@ class LeaseState:
     def _may_lead(self) -> bool:
         """Nothing that people, probes or the machine itself say holds this node back (Q6 for the run lock)."""
         held_back = self._paused or self._ill or self._closing or self._lock_held or self._work or self._unsaved
-        return self._stands and not held_back
+        return self._stands and not held_back and self._hold_admitted()
 
-    def _ours(self, sight: Sighting | None) -> Row | None:
-        """The row, if it is ours, unreleased, and was last written on the server that answers.
+    def _hold_admitted(self) -> bool:
+        """A hold whose D exceeds wait_max is refused (L3)."""
+        return not self._admits_ms or self.timing.wait_ms <= self._admits_ms
 
-        One written on an earlier server proves nothing: a leadership after ours may have been lost in the fail-over. It
-        is watched like anybody's.
-        """
-        row = None if sight is None else sight.row
-        if sight is None or row is None or row.holder != self.holder or row.released:
-            return None
-        return row if self._written_here(sight, row) else None
-
-    def _written_here(self, sight: Sighting, row: Row) -> bool:
-        """What a row says of itself counts on the server that it was written on (L3, L4)."""
-        return row.server == sight.server
-
-    # --- what a look shows (L3) ---------------------------------------------------------------------------------------
-
-    def _unchanged(self, old: Sighting, answer: StoreAnswer) -> bool:
-        """Same server, and the same (token, seq), or missing as before. A release changes neither."""
-        return self._same_server(old, answer) and self._same_row(old.row, answer.row)
-
-    def _same_server(self, old: Sighting, answer: StoreAnswer) -> bool:
-        return old.server == answer.server
-
-    def _same_row(self, old: Row | None, new: Row | None) -> bool:
-        if old is None or new is None:
-            return old is new
-        return (old.holder, old.token, old.seq) == (new.holder, new.token, new.seq)
+    def _too_long(self) -> str:
+        wait_ms = self.timing.wait_ms
+        return (
+            f"others would have to wait {wait_ms:,} ms for this node's hold, and the table admits {self._admits_ms:,} "
+            f"ms; shorten the hold, or raise that with `primacy lease schema --wait-max-ms {wait_ms}`"
+        )
 
     # --- tokens (T1, T2) ----------------------------------------------------------------------------------------------
 
-    def _take_token(self, now_ms: int, sight: Sighting) -> int:
-        """A repeated take keeps its token: only one of the two can be written, as both compare the same."""
-        seen = (0, 0) if sight.row is None else (sight.row.token, sight.row.seq)
-        take = self._take
-        if take is not None and (take.server, take.seen_token, take.seen_seq) == (sight.server, *seen):
-            return max(take.row.token, self.token_max + 1)
-        return self._next_token(now_ms, seen[0])
+    def _next_token(self, now_ms: int, sight: Sighting) -> int:
+        """Above everything known, and drawn anew for each take; wall time only ever lifts it (T1).
 
-    def _next_token(self, now_ms: int, seen_token: int) -> int:
-        """Above everything known; wall time only ever lifts it (T1).
-
-        It lifts it above a take that was lost in a fail-over before we saw it, as long as the wall clocks agree within
-        the hold, for that is how much later ours comes at least.
+        It lifts it above a take that was lost with the store's history before we saw it, as long as the wall clocks
+        agree within the wait, for that is how much later ours comes at least.
         """
-        started_ms, wall_ms = self._born or (now_ms, 0)
-        wall_now_ms = wall_ms + now_ms - started_ms
-        return max(seen_token + 1, self._largest_known() + 1, 1, wall_now_ms if wall_now_ms < WALL_MAX_MS else 1)
+        seen = 0 if sight.row is None else sight.row.token
+        floor = 0 if sight.genesis is None else sight.genesis.floor
+        return max(seen + 1, floor + 1, self._largest_known() + 1, 1, *self._walls_ms(now_ms))
+
+    def _walls_ms(self, now_ms: int) -> list[int]:
+        """Unix time here and at the store, as far as they can be believed."""
+        told = (self._born, self._store_wall)
+        walls = [wall_ms + now_ms - then_ms for then_ms, wall_ms in (pair for pair in told if pair is not None)]
+        return [wall_ms for wall_ms in walls if wall_ms < WALL_MAX_MS]
 
     def _largest_known(self) -> int:
         """The largest token that this node ever saw (T2)."""
@@ -293,35 +323,28 @@ class LeaseState:
         timing = self.timing
         return Row(self.holder, token, seq, timing.hold_ms, timing.wait_ms, False, self._list_hash, server=server)
 
-    def _failed(self, now_ms: int, reason: str, *, writes: bool) -> list[Effect]:
-        """Counted; recorded when it begins, and again once a minute, so that an outage makes no storm of events."""
+    def _failed(self, now_ms: int, reason: str, *, writes: bool, final: bool = False) -> list[Effect]:
+        """Counted; recorded when it begins, and again once a minute, so that an outage makes no storm of events.
+
+        What cannot pass by itself is recorded at once, also in the middle of an outage, and once for each reason.
+        """
         self._failures += 1
         self._failure = reason or "no reason given"
-        outage = self._outage
-        if outage is None:
-            self._outage = Outage(now_ms, now_ms, writes)
-            return [self._note(Code.STORE_FAILED, detail=self._failure)]
+        outage = self._outage or Outage(now_ms, now_ms, writes)
+        code = Code.STORE_UNUSABLE if final else Code.STORE_FAILED
+        news = final and self._failure != self._final
+        self._final = self._failure if final else self._final
+        if self._outage is None or news:
+            self._outage = outage._replace(said_ms=now_ms)
+            return [self._note(code, detail=self._failure)]
         if now_ms - outage.said_ms < AGAIN_MS:
             return []
         self._outage = outage._replace(said_ms=now_ms)
         lasts_ms = now_ms - outage.since_ms
-        return [
-            self._note(Code.STORE_FAILED, detail=f"{self._failure}; for {lasts_ms // 1_000:,} s now", value=lasts_ms)
-        ]
+        return [self._note(code, detail=f"{self._failure}; for {lasts_ms // 1_000:,} s now", value=lasts_ms)]
 
     def _answers(self) -> None:
-        self._failures, self._failure = 0, ""
-
-    def _ends_outage(self, request: StoreRequest, answer: StoreAnswer) -> bool:
-        """After a write that failed: an answered write, or a look that shows that somebody's got through, or our last.
-
-        Nothing but words depends on it.
-        """
-        if self._outage is None or not self._outage.writes or not isinstance(request, Look):
-            return True
-        sight, row = self._sight, answer.row
-        moved = not self._unchanged(sight, answer) if sight is not None else row is None or row.holder != self.holder
-        return moved or not (self._may_lead() or self._owes)
+        self._failures, self._failure, self._final = 0, "", ""
 
     def _recovered(self, now_ms: int) -> list[Effect]:
         outage, self._outage = self._outage, None

@@ -9,6 +9,7 @@ from primacy.election.store import Renew, Take, heir_of, node_of
 
 if TYPE_CHECKING:
     from primacy.election.lease import LeaseStrategy
+    from primacy.election.lease_state import Sighting
 
 ADDRESS = "; `primacy check` shows its address"
 """The next command, where there is a file to be checked."""
@@ -78,6 +79,10 @@ def waits_for(node: LeaseStrategy, now_ms: int) -> str:
         return ""
     if node._unsaved:
         return f"its disk: the largest token cannot be saved ({node._unsaved}); it tries again at each look"
+    if not node._hold_admitted():
+        return f"an operator: {node._too_long()}"
+    if node._final:
+        return f"somebody to change what the store refuses ({node._final})"
     if node._failures:
         return f"the store to answer ({node._failure}){ADDRESS}"
     return waits_for_row(node, now_ms)
@@ -88,16 +93,43 @@ def waits_for_row(node: LeaseStrategy, now_ms: int) -> str:
     sight = node._sight
     if sight is None:
         return "the first look at the store"
-    row, left_ms = sight.row, max(0, node._ripe_ms(sight) - now_ms)
+    row, left_ms = sight.row, max(0, (node._take_at_ms(now_ms) or node._ripe_ms(sight)) - now_ms)
     if node._ours(sight) is not None:
         return "the store to prove its row"
-    if node._take_token(now_ms, sight) > TOKEN_MAX:
+    if node._next_token(now_ms, sight) > TOKEN_MAX:
         return "an operator: the row's token leaves no higher one; choose another `election.name`"
     if row is None:
-        return f"one full hold to pass before the first use of this name, at most {left_ms} ms"
-    if node._at_once(sight, row):
-        left_ms = max(0, (node._take_at_ms(now_ms) or now_ms) - now_ms)
+        return waits_for_names(node, now_ms, sight)
+    if node._release_counts(sight, row) and now_ms >= node._trusted_at_ms():
         return f"{heir_of(row) or 'the others'} to take the released lease, at most {left_ms} ms" if left_ms else ""
     if not node._list_allows(row):
         return f"another list of nodes, which holds the lease; `primacy lease break {node.options.name}` forces it"
+    if row.is_placeholder or row.released:
+        return f"the longest hold of this table to run out, at most {left_ms} ms: {doubt(node, sight)}"
     return f"node {node_of(row.holder)}'s hold to run out, at most {left_ms} ms"
+
+
+def waits_for_names(node: LeaseStrategy, now_ms: int, sight: Sighting) -> str:
+    """A name without a row: free at once, or as soon as the table is settled (L9)."""
+    at_ms = node._spared_at_ms(sight)
+    if at_ms is None:
+        at_ms = node._settle_at_ms() or now_ms + node._settle_after_ms()
+    left_ms = at_ms - now_ms
+    return f"names to be free, in at most {left_ms} ms: {doubt(node, sight)}" if left_ms > 0 else ""
+
+
+def doubt(node: LeaseStrategy, sight: Sighting) -> str:
+    """Why what stands there, or does not stand there, is not believed at once."""
+    row, genesis = sight.row, sight.genesis
+    if node._fallen_until_ms() > sight.since_ms:
+        return "the store went back to earlier data"
+    if node._watched_from_ms() > sight.since_ms:
+        return "every connection to the store is watched for so long (`store.trust: watched`)"
+    if (row is not None and not row.vouches) or (genesis is not None and not genesis.vouches):
+        return "the table was restored, or changed by hand"
+    token = row.token if row is not None else genesis.floor if genesis is not None else 0
+    if not node._not_below_known(token):
+        return "this machine knows a newer token than the store has"
+    if genesis is not None and genesis.settled == sight.server:
+        return "rows were added to the table, or removed from it, by hand"
+    return "the server of the store (re)started, or its table is new"

@@ -45,7 +45,7 @@ WAIT_MAX_MS = 10_500
 
 
 class Row(NamedTuple):
-    """The lease's row. `proof`, `mark`, `vouches` and `server` are the store's; what a taker says of them is ignored."""
+    """The lease's row. `proof`, `mark`, `vouches` and `server` are the store's: what a taker says of them is lost."""
 
     holder: str
     """Unique per start of a node, so that nobody mistakes an earlier start's row for its own; empty: a placeholder."""
