@@ -33,6 +33,7 @@ class Desk:
     ):
         self.store = store or SimStore()
         self.now = 0
+        self.link = 1
         seat = Seat(node, 7, membership or Membership.of(()), Random(1))
         self.machine = LeaseStrategy(seat, LAN, LeaseOptions("job", **options))
         self.asked: list[AskStore] = []
@@ -48,12 +49,12 @@ class Desk:
     def answer(self, at: int | None = None, answer: StoreAnswer | None = None) -> list[Effect]:
         """The oldest request arrives at the store now and is answered now."""
         asked = self.asked.pop(0)
-        return self.tell(StoreAnswered(asked.number, answer or self.store.perform(asked.request)), at)
+        return self.tell(StoreAnswered(asked.number, answer or self.store.perform(asked.request, self.link)), at)
 
     def lose(self) -> Any:
         """The oldest request is performed, but nobody hears of it."""
         request = self.asked.pop(0).request
-        self.store.perform(request)
+        self.store.perform(request, self.link)
         return request
 
     def wake(self) -> list[Effect]:
@@ -96,7 +97,7 @@ def row_of(node: str = "b", token: int = WALL, seq: int = 1, **more: Any) -> Row
     return Row(holder_id(node, 9), token, seq, **full)
 
 
-def held_by(node: str = "b", **more: Any) -> SimStore:
-    store = SimStore()
-    store.rows["job"] = row_of(node, **more)
+def held_by(node: str = "b", settled: bool = True, **more: Any) -> SimStore:
+    store = SimStore(settled=settled)
+    store.put("job", row_of(node, **more))
     return store
