@@ -142,6 +142,9 @@ class StoreAnswered(NamedTuple):
 class StoreNews(NamedTuple):
     """The store says that the row changed: worth a look now. A hint only: it proves nothing and shortens no wait."""
 
+    renewed: bool = False
+    """It was a mere renewal: worth a look now and then, and worth one if the next does not come."""
+
 
 Input = (
     Started

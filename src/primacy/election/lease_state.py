@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple
+from zlib import crc32
 
 from primacy.election.effects import Effect, Persist, Record
 from primacy.election.events import Code, Event
@@ -26,6 +27,9 @@ AGAIN_MS = 60_000
 """Between two words about a store that goes on failing. Sooner fills the log, later makes people scroll back."""
 RETRY_MAX_MS = 5_000
 """Longest pause between two tries at a store that fails. Longer would only delay the recovery."""
+HEARD_OF = 7
+"""Where renewals are told of, each watcher looks at two of so many. Fewer: more statements. More: a frozen holder is
+noticed later, unless there are many watchers."""
 WALL_MAX_MS = 253_402_300_800_000
 """The year 10000. A wall clock beyond it would use up the tokens and is not believed."""
 
@@ -199,6 +203,10 @@ class LeaseState:
         """When this node last acked a failsafe beat (L7)."""
         self._store_wall: tuple[int, int] | None = None
         """Own clock and the store's Unix time, as it was told last (T1)."""
+        self._looked_ms = 0
+        self._heard = 0
+        """Renewals heard of since that look."""
+        self._slot = self._own_slot()
         self._failures = 0
         self._failure = ""
         self._final = ""
@@ -279,6 +287,11 @@ class LeaseState:
             f"others would have to wait {wait_ms:,} ms for this node's hold, and the table admits {self._admits_ms:,} "
             f"ms; shorten the hold, or raise that with `primacy lease schema --wait-max-ms {wait_ms}`"
         )
+
+    def _own_slot(self) -> int:
+        """Which renewals this node looks at: each of a list has its own; of a library's users, chance decides."""
+        ids = self.seat.membership.ids
+        return ids.index(self.seat.node) if self.seat.node in ids else crc32(self.holder.encode(errors="replace"))
 
     # --- tokens (T1, T2) ----------------------------------------------------------------------------------------------
 
