@@ -319,7 +319,7 @@ class MariaDb(Server):
         self.admin(
             "CREATE DATABASE IF NOT EXISTS app",
             "CREATE USER IF NOT EXISTS app@'%' IDENTIFIED BY 'secret word'",
-            "GRANT SELECT, INSERT, UPDATE, CREATE ON app.* TO app@'%'",
+            "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON app.* TO app@'%'",
         )
 
     def url(self) -> str:

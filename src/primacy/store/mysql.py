@@ -4,6 +4,9 @@ There is no RETURNING, so that a write is followed by a look, but for the common
 their number says, and what stands in them is known. The connection asks for the number of rows *found*, so that a row
 written twice alike counts as well (seed 002, flaw 8).
 
+What changes the genesis row, too, is a short transaction: it locks that row, then the lease's, decides by
+`conditions.after`, and writes. Everybody locks in this order, so that nobody waits in a circle.
+
 A replica that only reads is refused, and so is a server that logs statements instead of rows: replicas would run our
 conditions anew, compare the server with themselves, and lose every write.
 """
@@ -12,19 +15,33 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Sequence
+import ssl
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from primacy.election.store import ReleaseRow, Renew, Row, Take
-from primacy.errors import CannotHere, MissingExtra, NotReached, Refused
-from primacy.store.port import server_limit_ms
-from primacy.store.sql import NoTable, Result, Seen, SqlStore, rows_of, take_values
-from primacy.store.sql_text import MARIADB_IDENTITY, MYSQL_IDENTITY, Texts, spelled
+from primacy.election.store import GENESIS, Genesis, Place, Prune, ReleaseRow, Renew, Row, Settle, Take
+from primacy.errors import CannotHere, MissingExtra, NotReached, PrimacyError, Refused, StoreUnusable
+from primacy.store.conditions import after
+from primacy.store.port import next_link, server_limit_ms
+from primacy.store.sql import NoTable, Result, Said, Seen, SqlStore, genesis_of, rows_of, seen_values, take_values
+from primacy.store.sql_text import (
+    MARIADB_IDENTITY,
+    MARIADB_POSITION,
+    MARIADB_WHO,
+    MYSQL_IDENTITY,
+    MYSQL_POSITION,
+    MysqlSteps,
+    Texts,
+    mysql_identity,
+    mysql_steps,
+    spelled,
+)
 from primacy.store.sql_text import mysql as mysql_texts
 
 try:
     import pymysql
-    from pymysql.constants import CLIENT, ER
+    from pymysql.constants import CLIENT, ER, SERVER_STATUS
 except ImportError:
     raise MissingExtra("a store in MySQL or MariaDB", "mysql") from None
 
@@ -33,9 +50,27 @@ Options = Callable[[], dict[str, Any]]
 NO_TABLE = (ER.NO_SUCH_TABLE,)
 LOST = (1040, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1927, 2003, 2006, 2013, 2014, 2055, 4031)
 """The connection is gone or useless, the server is going down, or has too many connections."""
-DUPLICATE = ER.DUP_ENTRY
+WITHOUT_REMEDY_BY_ITSELF: dict[int, str] = {
+    **dict.fromkeys((1045, 1698), "change the user or the password in the address"),
+    **dict.fromkeys((1130, 3118, 4151), "an administrator must admit this user from here"),
+    **dict.fromkeys((1820, 1862), "this user's password has expired: set a new one"),
+    **dict.fromkeys((1251, 1524, 2059), "this user's way to log in is not supported: choose another one for it"),
+    1049: "make the database, or name another one in the address",
+    **dict.fromkeys(
+        (1044, 1142, 1143, 1227, 1370),
+        "this user lacks a right; an administrator can run what `primacy lease schema` prints",
+    ),
+    **dict.fromkeys((2026, 3159), "TLS is refused: check ssl_ca and the other ssl_ options in the address"),
+    **dict.fromkeys((1054, 1288, 1347), "the table is somebody else's; choose another name for it"),
+}
+"""What will not pass before somebody changes something, and what that is."""
+PASSING_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError, ssl.SSLWantReadError)
+"""The connection broke off, which TLS tells in its own words."""
+DUPLICATE = str(ER.DUP_ENTRY)
+LIMITED = ("SELECT", "INSERT", "UPDATE", "DELETE")
 KNOWN_MAX = 10_000
 """Rows of our own that are remembered between renewals."""
+PROOF_BITS = 62
 _LEFT_TO_THE_PARENT: list[Any] = []
 
 
@@ -53,11 +88,14 @@ class MysqlStore(SqlStore):
         """With what it was connected last."""
         self._connection: Any = None
         self._prefix = ""
+        self._name = "MySQL"
+        self._position = 0
+        """What the newest look showed. A write does not show it."""
         self._known: dict[str, Row] = {}
         """What our own renewals left in the store, so that the next one need not look."""
         self._random = random.SystemRandom()
         self._pid = os.getpid()
-        self.texts = mysql_texts(table)
+        self.texts = mysql_texts(table, "''")
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -71,38 +109,37 @@ class MysqlStore(SqlStore):
 
     # --- statements ---------------------------------------------------------------------------------------------------
 
-    def _look(self, names: Sequence[str]) -> Seen:
-        server, rows = self._proofs(names)
-        return Seen(server, {name: row for name, (_, row) in rows.items()})
-
-    def _proofs(self, names: Sequence[str]) -> tuple[str, dict[str, tuple[int, Row]]]:
-        """The server, and each row with the proof of whoever wrote it last."""
-        found = self._execute(self.texts.look, {"names": list(names)})
-        server, writable = found[0][:2]
+    def _look(self, names: Sequence[str], count: bool) -> Seen:
+        found = self._execute(self.texts.counted if count else self.texts.look, {"names": list(names)})
+        server, position, wall_ms, writable, number = found[0][:5]
         if not writable:
             raise Refused(f"{self._where()} is read-only, like a replica: a lease needs the server that is written to")
-        present = [values[2:] for values in found if values[2] is not None]
-        rows = rows_of([values[1:] for values in present])
-        return str(server), {values[1]: (values[0], rows[values[1]]) for values in present}
+        self._position = int(position or 0)
+        rows = rows_of([values[5:] for values in found if values[5] is not None])
+        return Seen(str(server), rows, number, self._position, wall_ms)
 
-    def _take(self, text: str, take: Take) -> Seen:
+    def _take(self, take: Take) -> Seen:
+        assert take.seen is not None
         self._known.pop(take.name, None)
+        seen = seen_values(take.seen)
+        if take.seen.mark or not take.seen.vouches or not take.seen.proof.isdigit():
+            return Seen(take.server, {})  # no row here is like that
         proof = self._proof()
-        try:
-            count = self._write(text, {**take_values(take), "proof": proof})
-        except _Duplicate:
-            count = 0
-        if count != 1:
-            return Seen(take.server, {})
-        row = take.row._replace(released=False, successor="", server=take.server)
-        return Seen(take.server, {take.name: self._remember(take.name, row)})
+        values = {**take_values(take), **seen, "seen_proof": int(take.seen.proof), "proof": proof}
+        done = self._write(self.texts.take, values) == 1
+        return self._wrote(take.server, {take.name: _as_written(take.row, take.server, proof)} if done else {})
+
+    def _insert(self, take: Take) -> Seen:
+        self._known.pop(take.name, None)
+        row = self._step(take)
+        return self._wrote(take.server, {} if row is None else {take.name: row})
 
     def _renew(self, requests: Sequence[Renew]) -> Seen:
         """One statement per server that is meant; there is only one, but for the moment of a fail-over."""
         for server in sorted({request.server for request in requests}):
             rows = self._renew_on(server, [request for request in requests if request.server == server])
             if rows:  # it is the one that answers, so the others are not
-                return Seen(server, rows)
+                return self._wrote(server, rows)
         return Seen("", {})
 
     def _renew_on(self, server: str, requests: Sequence[Renew]) -> dict[str, Row]:
@@ -117,13 +154,12 @@ class MysqlStore(SqlStore):
             row is not None and (row.holder, row.token, row.seq) == (request.holder, request.token, request.seq)
             for row, request in zip(before, requests, strict=True)
         ):
-            after = {
-                n: row._replace(seq=row.seq + 1, server=server) for n, row in zip(names, before, strict=True) if row
+            return {
+                name: row._replace(seq=row.seq + 1, server=server, proof=str(proof))
+                for name, row in zip(names, before, strict=True)
+                if row is not None
             }
-        else:
-            found_on, found = self._proofs(names)
-            after = {name: row for name, (mark, row) in found.items() if mark == proof and found_on == server}
-        return {name: self._remember(name, row) for name, row in after.items()}
+        return self._proved(names, server, proof)
 
     def _release(self, requests: Sequence[ReleaseRow]) -> Seen:
         """One statement per successor: hardly ever more than one."""
@@ -136,17 +172,87 @@ class MysqlStore(SqlStore):
                 self._known.pop(name, None)
             values = {"names": names, "batch": _quadruples(chosen), "successor": successor, "proof": proof}
             if self._write(self.texts.release, values):
-                server, found = self._proofs(names)
-                rows |= {name: row for name, (mark, row) in found.items() if mark == proof}
-        return Seen(server, rows)
+                seen = self._look(names, count=False)
+                server = seen.server
+                rows |= {name: row for name, row in seen.rows.items() if row.proof == str(proof)}
+        return Seen(server, rows, -1, self._position)
+
+    def _change(self, request: Place | Settle | Prune) -> bool:
+        self._known.pop(request.name, None)
+        return self._step(request) is not None
+
+    def _proved(self, names: Sequence[str], server: str, proof: int) -> dict[str, Row]:
+        """Those rows that the write with this proof has left."""
+        seen = self._look(names, count=False)
+        return {name: row for name, row in seen.rows.items() if row.proof == str(proof) and seen.server == server}
+
+    def _wrote(self, server: str, rows: dict[str, Row]) -> Seen:
+        for name, row in rows.items():
+            if len(self._known) < KNOWN_MAX:
+                self._known[name] = row
+        return Seen(server, rows, -1, self._position)
 
     def _proof(self) -> int:
-        return self._random.getrandbits(62)
+        return self._random.getrandbits(PROOF_BITS)
 
-    def _remember(self, name: str, row: Row) -> Row:
-        if len(self._known) < KNOWN_MAX:
-            self._known[name] = row
-        return row
+    # --- steps that change the genesis row, too -----------------------------------------------------------------------
+
+    def _step(self, request: Take | Place | Settle | Prune) -> Row | None:
+        """The row that it wrote, or removed, or left; None if nothing was done."""
+        try:
+            with self._transaction():
+                done = self._decided(request)
+                if done is None:
+                    raise _NotDone
+                return done
+        except _NotDone:
+            return None
+        except Said as said:
+            if said.code != DUPLICATE:
+                raise
+        return None
+
+    def _decided(self, request: Take | Place | Settle | Prune) -> Row | None:
+        rows = {name: row for name in (GENESIS, request.name) if (row := self._locked(name)) is not None}
+        ((server, count),) = self._execute(self._steps.count, {})
+        if GENESIS not in rows:
+            return None
+        seen = Seen(str(server), rows, count)
+        present = rows.get(request.name)
+        change = after(present, genesis_of(seen), request, seen.server)
+        if change is None:
+            return None
+        proof = self._proof()
+        here = {"name": request.name, "server": seen.server, "proof": proof}
+        if change.genesis is not None and self._write(self._steps.genesis, here | _genesis(change.genesis)) != 1:
+            return None
+        if change.removed and self._write(self._steps.delete, here) != 1:
+            return None
+        if change.row is None:
+            return present or rows[GENESIS]
+        written = take_values(Take(request.name, None, seen.server, change.row))
+        if self._write(self._steps.insert, here | written) != 1:
+            return None
+        return _as_written(change.row, seen.server, proof)
+
+    def _locked(self, name: str) -> Row | None:
+        return rows_of(self._execute(self._steps.lock, {"name": name})).get(name)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Of its own, unless one is under way: what is done then is part of that."""
+        connection = self._connected()
+        if connection.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS:
+            yield
+            return
+        self._execute("START TRANSACTION", {})
+        try:
+            yield
+        except BaseException:
+            with suppress(PrimacyError):  # a connection that is lost rolls back by itself
+                self._execute("ROLLBACK", {})
+            raise
+        self._execute("COMMIT", {})
 
     def _execute(self, text: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
         return self._run(text, values)[1]
@@ -158,22 +264,19 @@ class MysqlStore(SqlStore):
         connection = self._connected()
         try:
             with connection.cursor() as cursor:
-                count = cursor.execute(self._prefix + text if not text.startswith("CREATE") else text, values)
+                count = cursor.execute(self._prefix + text if text.startswith(LIMITED) else text, values)
                 return count, list(cursor.fetchall())
         except (pymysql.Error, OSError) as error:
             raise self._meaning(error) from None
 
-    def make_table(self) -> None:
-        try:
-            super().make_table()
-        except Refused as refused:
-            raise Refused(f"{refused}; `primacy lease schema` prints what an administrator can run") from None
+    def _migrate(self) -> None:
+        raise AssertionError("tables of version 0.1 have every column that is needed")
 
     # --- the connection -----------------------------------------------------------------------------------------------
 
     def _where(self) -> str:
         host = self._given.get("unix_socket") or f"{self._given.get('host')}:{self._given.get('port') or 3306}"
-        return f"{'MariaDB' if 'mariadb' in self.texts.take else 'MySQL'} at {host}"
+        return f"{self._name} at {host}"
 
     def _connected(self) -> Any:
         if os.getpid() != self._pid:
@@ -198,22 +301,29 @@ class MysqlStore(SqlStore):
         try:
             self._connection = pymysql.connect(**options)
         except (pymysql.Error, OSError) as error:
-            raise NotReached(f"{self._where()}: {_first_line(error)}") from None
-        self._prefix = ""
+            raise self._meaning(error) from None
+        except RuntimeError as error:  # PyMySQL says so where a way to log in needs a package that is not there
+            raise StoreUnusable(f"{self._where()}: {_first_line(error)}") from None
+        self._prefix, self._link = "", next_link()
         self._set_up()
 
     def _set_up(self) -> None:
         """Which of the two it is; limits; and what it must not be."""
         ((version, log_bin),) = self._execute("SELECT VERSION(), @@log_bin", {})
-        log_format = self._execute(
-            "SHOW VARIABLES LIKE 'binlog_format'", {}
-        )  # newer MySQL has rows only, and no variable
+        has = dict(self._execute("SHOW VARIABLES WHERE Variable_name IN ('binlog_format', 'server_uid')", {}))
         maria = "mariadb" in version.lower()
-        if log_bin and log_format and log_format[0][1] == "STATEMENT":
+        self._name = "MariaDB" if maria else "MySQL"
+        if log_bin and has.get("binlog_format") == "STATEMENT":  # newer MySQL has rows only, and no variable
             self.close()
             raise CannotHere(f"{self._where()} has binlog_format = STATEMENT: set it to ROW or MIXED")
-        texts = mysql_texts(self._table, MARIADB_IDENTITY if maria else MYSQL_IDENTITY)
+        if maria:
+            identity = mysql_identity(MARIADB_IDENTITY, self._table, MARIADB_WHO[0 if "server_uid" in has else 1])
+        else:
+            identity = mysql_identity(MYSQL_IDENTITY, self._table)
+        texts = mysql_texts(self._table, identity, MARIADB_POSITION if maria else MYSQL_POSITION)
         self.texts = Texts(*(spelled(text, "%({})s") for text in texts))
+        self._steps = MysqlSteps(*(spelled(text, "%({})s") for text in mysql_steps(self._table, identity)))
+        self._execute("SET SESSION time_zone = '+00:00'", {})  # or the hour that comes twice would have two names
         if maria:
             self._prefix = f"SET STATEMENT max_statement_time = {server_limit_ms(self._limit_ms) / 1_000:.3f} FOR "
         else:
@@ -224,13 +334,15 @@ class MysqlStore(SqlStore):
         text = f"{self._where()}: {_first_line(error)}"
         if code in NO_TABLE:
             return NoTable(f"{self._where()} has no table {self._table}")
-        if code == DUPLICATE:
-            return _Duplicate(text)
-        if isinstance(error, pymysql.ProgrammingError | pymysql.OperationalError | pymysql.InternalError) and code:
-            if code in LOST:
+        cause = getattr(error, "original_exception", error)
+        if isinstance(cause, ssl.SSLError) and not isinstance(cause, PASSING_TLS):
+            code = 2026
+        if code in WITHOUT_REMEDY_BY_ITSELF:
+            if self._connection is None or not isinstance(error, pymysql.Error):
                 self.close()
-                return NotReached(text)
-            return Refused(text)
+            return StoreUnusable(f"{text}: {WITHOUT_REMEDY_BY_ITSELF[code]}")
+        if isinstance(error, pymysql.Error) and code and code not in LOST and self._connection is not None:
+            return Said(text, str(code))
         self.close()
         return NotReached(text)
 
@@ -238,9 +350,27 @@ class MysqlStore(SqlStore):
         self._connected()  # which of the two servers it is decides on the texts
         return super()._with_table(statement)
 
+    def make_table(self, new: bool = False, wait_max_ms: int = 0) -> None:
+        self._connected()
+        super().make_table(new, wait_max_ms)
 
-class _Duplicate(Refused):
-    """The row is there already."""
+
+class _NotDone(Exception):
+    """A condition does not hold: the transaction goes back. Never leaves the store."""
+
+
+def _as_written(row: Row, server: str, proof: int) -> Row:
+    return row._replace(released=False, successor="", server=server, proof=str(proof), mark="", vouches=True)
+
+
+def _genesis(genesis: Genesis) -> dict[str, Any]:
+    """The genesis row as it is written."""
+    return {
+        "settled": genesis.settled,
+        "floor": genesis.floor,
+        "names": genesis.names,
+        "version": genesis.version,
+    }
 
 
 def _quadruples(requests: Sequence[Renew] | Sequence[ReleaseRow]) -> list[tuple[str, str, int, int]]:

@@ -31,9 +31,16 @@ from primacy.store.sql import (
     seen_values,
     take_values,
 )
-from primacy.store.sql_text import POSTGRESQL_IDENTITY, POSTGRESQL_MIGRATE, POSTGRESQL_PLAIN, Steps, Texts, spelled
+from primacy.store.sql_text import (
+    POSTGRESQL_IDENTITY,
+    POSTGRESQL_MIGRATE,
+    POSTGRESQL_PLAIN,
+    Steps,
+    Texts,
+    postgresql_steps,
+    spelled,
+)
 from primacy.store.sql_text import postgresql as postgresql_texts
-from primacy.store.sql_text import postgresql_steps
 
 try:
     import psycopg

@@ -169,7 +169,12 @@ class SqlStore(ABC):
         return self._written([take], done, count=made)[0]
 
     def _changed(self, request: Place | Settle | Prune) -> StoreAnswer:
-        done = self._with_table(lambda: self._change(request))
+        try:
+            done = self._with_table(lambda: self._change(request))
+        except StoreUnusable as error:
+            if not isinstance(request, Prune):
+                raise
+            raise StoreUnusable(f"{error}. To prune, a user also needs the right to DELETE from the table") from None
         return self._answer(self._seen([request.name], count=True), request.name)._replace(done=done)
 
     def _seen(self, names: Sequence[str], count: bool) -> Seen:

@@ -69,8 +69,9 @@ POSTGRESQL_POSITION = "CAST(pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0') 
 POSTGRESQL_WALL = "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)"
 
 POSTGRESQL_ME = f"""WITH me AS MATERIALIZED (
-  SELECT {{identity}} AS server, CASE WHEN pg_is_in_recovery() THEN 'on' ELSE current_setting('transaction_read_only') END
-    AS read_only, {{position}} AS position, {POSTGRESQL_WALL} AS wall_ms, set_config('lock_timeout', :limit, true),
+  SELECT {{identity}} AS server,
+    CASE WHEN pg_is_in_recovery() THEN 'on' ELSE current_setting('transaction_read_only') END AS read_only,
+    {{position}} AS position, {POSTGRESQL_WALL} AS wall_ms, set_config('lock_timeout', :limit, true),
     set_config('synchronous_commit', {{commit}}, true)
   FROM {{source}} AS s)"""
 """Limits and durability hold for the one statement: a pooler that gives each statement another connection neither loses
@@ -285,7 +286,7 @@ MYSQL_POSITION = """(SELECT MAX(CAST(v.VARIABLE_VALUE AS UNSIGNED)) FROM perform
 MYSQL_WRITABLE = "CAST(@@global.read_only AS CHAR) IN ('0', 'OFF')"
 MYSQL_WALL = "CAST(FLOOR(UNIX_TIMESTAMP(SYSDATE(3)) * 1000) AS SIGNED)"
 MYSQL_COUNT = f"(SELECT COUNT(*) FROM {{table}} AS r WHERE r.name <> '{GENESIS}')"
-MYSQL_ROW = f"{OF_L}, l.proof, '', 1"
+MYSQL_ROW = f"{OF_L}, CAST(l.proof AS CHAR), '', 1"
 """There is no mark: nothing tells who wrote a row, so that each one vouches."""
 
 
