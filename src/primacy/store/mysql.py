@@ -214,7 +214,7 @@ class MysqlStore(SqlStore):
 
     def _decided(self, request: Take | Place | Settle | Prune) -> Row | None:
         rows = {name: row for name in (GENESIS, request.name) if (row := self._locked(name)) is not None}
-        ((server, count),) = self._execute(self._steps.count, {})
+        ((server, count),) = self._execute(self._steps.counted, {})
         if GENESIS not in rows:
             return None
         seen = Seen(str(server), rows, count)

@@ -243,7 +243,7 @@ class PostgresqlStore(SqlStore):
         try:
             with connection.transaction():
                 connection.execute("SELECT set_config('lock_timeout', %s, true)", (str(self._limit_ms * 2 // 3),))
-                connection.execute(psycopg_sql.SQL(POSTGRESQL_MIGRATE.format(self._table)))  # type: ignore[arg-type]
+                connection.execute(psycopg_sql.SQL(POSTGRESQL_MIGRATE.format(self._table)))
         except psycopg.Error as error:
             if error.sqlstate != "42501":
                 raise self._meaning(error) from None

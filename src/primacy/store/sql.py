@@ -54,8 +54,8 @@ class Seen(NamedTuple):
 
     server: str
     rows: dict[str, Row]
-    count: int = -1
-    """Lease rows in the table; -1: not counted."""
+    number: int = -1
+    """Of lease rows in the table; -1: not counted."""
     position: int = 0
     wall_ms: int = 0
 
@@ -155,9 +155,9 @@ class SqlStore(ABC):
     def _settle_new(self) -> None:
         seen = self._seen([], count=True)
         genesis = genesis_of(seen)
-        if seen.count:
+        if seen.number:
             raise Refused(
-                f"{seen.count} leases stand in this table, so it is not new: without that word, fresh names are free "
+                f"{seen.number} leases stand in this table, so it is not new: without that word, fresh names are free "
                 f"{genesis.wait_max_ms} ms after somebody began to use it"
             )
         if not genesis.is_settled(seen.server) and not self._change(Settle("", seen.server, genesis)):
@@ -255,7 +255,7 @@ def genesis_of(seen: Seen) -> Genesis:
     """From its row; if there is none, one that nobody can take for settled."""
     row = seen.rows.get(GENESIS)
     if row is None:
-        return Genesis(vouches=False, count=seen.count)
+        return Genesis(vouches=False, count=seen.number)
     return Genesis(
         settled=row.server,
         wait_max_ms=row.wait_ms,
@@ -264,7 +264,7 @@ def genesis_of(seen: Seen) -> Genesis:
         version=row.seq,
         mark=row.mark,
         vouches=row.vouches,
-        count=seen.count,
+        count=seen.number,
     )
 
 

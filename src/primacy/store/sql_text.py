@@ -295,7 +295,8 @@ class MysqlSteps(NamedTuple):
 
     lock: str
     """One row, as it is now, until the transaction ends."""
-    count: str
+    counted: str
+    """The identity, and the number of lease rows."""
     genesis: str
     insert: str
     delete: str
@@ -353,7 +354,7 @@ def mysql_steps(table: str, identity: str) -> MysqlSteps:
     same_place = f"{MYSQL_WRITABLE} AND {identity} = :server"
     return MysqlSteps(
         lock=f"SELECT {MYSQL_ROW} FROM {t} AS l WHERE l.name = :name FOR UPDATE",
-        count=f"SELECT {identity}, {MYSQL_COUNT.format(table=t)}",
+        counted=f"SELECT {identity}, {MYSQL_COUNT.format(table=t)}",
         genesis=f"""UPDATE {t} SET server = :settled, token = :floor, hold_ms = :names, seq = :version,
   written_at = UTC_TIMESTAMP(3), proof = :proof
 WHERE name = '{GENESIS}' AND {same_place}""",
