@@ -1,6 +1,7 @@
 """A small universe for the lease alone: true time, nodes with clocks of their own, the simulated store, and the work.
 
 It is harsher than the real guard: work that is not extended lives until the very end of its hold, to the millisecond.
+What goes wrong in it stands in `lease_blows.py`.
 """
 
 from __future__ import annotations
@@ -9,31 +10,32 @@ import heapq
 from collections import Counter
 from collections.abc import Callable
 from random import Random
+from typing import NamedTuple
 
 from primacy.election.effects import AskStore, Effect, Extend, OrderRelease, Persist, Record, Send, Start, Stop
 from primacy.election.events import Event
 from primacy.election.inputs import (
     DeadlinePassed,
-    GuardLost,
-    Health,
     Input,
-    Pause,
     Received,
-    Resume,
     RunLock,
     Started,
-    StepDown,
     StoreAnswered,
     WorkGone,
     WorkStarted,
 )
 from primacy.election.lease import LeaseOptions, LeaseStrategy
 from primacy.election.model import Leadership, Membership, Seat
-from primacy.election.store import StoreAnswer, holder_id
+from primacy.election.store import FAILSAFE, Look, Renew, Row, StoreAnswer, StoreRequest, holder_id
 from primacy.settings.timing import PROFILES, Timing
-from primacy.sim.store import SimStore
+from primacy.sim.store import ENGINES, Engine, SimStore, Table
 
 LAB = PROFILES["lab"]
+
+
+SLOW = Timing(*(int(value * 2.5) for value in LAB[:-1]), LAB.drift_ppm)
+"""Times of a node that waits for longer than the others: who loses its row must know so (L3, `wait_max`)."""
+BACKUPS_MAX = 40
 
 
 class Work:
@@ -48,22 +50,36 @@ class Work:
         self.successor = ""
 
 
+class Watch(NamedTuple):
+    """What a node last saw in the store, since when, and the table of that moment: what a blow puts back."""
+
+    row: Row
+    since: float
+    table: Table
+
+
 class Node:
-    def __init__(self, name: str, rate: float, offset_ms: float, wall_ms: int) -> None:
+    def __init__(self, name: str, rate: float, offset_ms: float, wall_ms: int, timing: Timing) -> None:
         self.name = name
         self.rate = rate
         self.offset_ms = offset_ms
         self.wall_ms = wall_ms
+        self.timing = timing
         self.boot = 0
         self.token_max = 0
         self.seen_token = 0
         self.machine: LeaseStrategy | None = None
         self.inbox: list[Input] = []
-        self.paused = False
-        self.cut = False
-        self.deaf = False
+        self.paused = 0
+        self.cut = 0
+        self.deaf = 0
         self.works: list[Work] = []
+        self.dead: list[str] = []
+        """Holders of earlier starts: under this node's run lock."""
         self.armed: float | None = None
+        self.link = (0, 0, 0)
+        """Start, broken connections of the store, number of the connection."""
+        self.watch: Watch | None = None
 
     def local(self, now: float) -> float:
         return self.offset_ms + self.rate * now
@@ -73,27 +89,29 @@ class Node:
 
 
 class Universe:
-    """Lives of several nodes on one row."""
+    """Trials of several nodes on one row, beside other rows of the same table."""
 
     def __init__(
         self,
         seed: int,
         nodes: int = 3,
         kind: type[LeaseStrategy] = LeaseStrategy,
-        store: SimStore | None = None,
-        timing: Timing = LAB,
+        store: type[SimStore] = SimStore,
+        engine: Engine | None = None,
         drift: float = 0.01,
         failsafe: bool = False,
-        forgets: bool = False,
         lost_max: int = 5,
-        wall_spread_ms: int = 10_000_000,
+        wall_spread_ms: int = 0,
+        mixed: bool | None = None,
+        settled: bool | None = None,
+        watched: bool | None = None,
+        look_every_ms: int | None = None,
+        outside: str = "",
     ) -> None:
-        self.chance = Random(seed)
+        self.chance = chance = Random(seed)
         self.kind = kind
-        self.store = store or SimStore()
-        self.timing = timing
         self.failsafe = failsafe
-        self.forgets = forgets
+        self.name = FAILSAFE + "job" if failsafe else "job"
         self.lost_max = lost_max
         self.now = 0.0
         self.overlaps: list[str] = []
@@ -104,25 +122,48 @@ class Universe:
         self.highest = 0
         self.codes: Counter[str] = Counter()
         self.events: list[tuple[str, Event]] = []
+        self.blows: Counter[str] = Counter()
         self.queue: list[tuple[float, int, Callable[[], None]]] = []
         self.serial = 0
         self.loss = 0.0
         self.slow = 0.0
-        self.look_every_ms = self.chance.choice((0, 3))
-        self.delay_ms = self.chance.choice((1.0, 8.0))
-        names = [f"n{i}" for i in range(nodes)]
-        self.names = tuple(names)
+        drawn = chance.choice((0, 3, 3))
+        self.look_every_ms = drawn if look_every_ms is None else look_every_ms
+        self.delay_ms = chance.choice((1.0, 8.0))
+        drawn_mixed, drawn_settled, drawn_watched = (chance.random() for _ in range(3))
+        self.watched = drawn_watched < 0.1 if watched is None else watched
+        self.cold = chance.random() < 0.5
+        """Who starts again knows that the run lock covered its earlier starts (L4)."""
+        slow_one = (drawn_mixed < 0.4 if mixed is None else mixed) and not failsafe
+        drawn_engine = chance.choice(ENGINES)
+        self.wait_max_ms = SLOW.wait_ms if slow_one else LAB.wait_ms
+        self.store = store(
+            engine or drawn_engine,
+            settled=drawn_settled < 0.5 if settled is None else settled,
+            wait_max_ms=self.wait_max_ms,
+        )
+        if chance.random() < 0.5:
+            skew_ms = chance.randrange(wall_spread_ms + 1)
+            self.store.wall_ms = lambda: 10**12 + skew_ms + int(self.now)
+        self.outside = outside
+        """Which ways back beyond all rules are drawn: none, `revert`, `hand`, or `any`."""
+        self.break_releases_all = False
+        self.backups: list[Table] = [self.store.table]
+        self.aims: list[Callable[[Node, StoreRequest, StoreAnswer, Table], bool]] = []
+        """Blows that wait for their moment: each is shown every answer until it says that it has struck."""
+        self.names = tuple(f"n{i}" for i in range(nodes))
         self.nodes = [
             Node(
                 name=name,
-                rate=1 + self.chance.choice((-1, 1)) * drift,
-                offset_ms=self.chance.uniform(0, 1e6),
-                wall_ms=10**12 + self.chance.randrange(wall_spread_ms + 1),
+                rate=1 + chance.choice((-1, 1)) * drift,
+                offset_ms=chance.uniform(0, 1e6),
+                wall_ms=10**12 + chance.randrange(wall_spread_ms + 1),
+                timing=SLOW if slow_one and index == 0 else LAB,
             )
-            for name in names
+            for index, name in enumerate(self.names)
         ]
         for node in self.nodes:
-            self.at(self.chance.uniform(0, 100), lambda node=node: self.boot(node))
+            self.at(chance.uniform(0, 100), lambda node=node: self.boot(node))
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -145,11 +186,20 @@ class Universe:
     def boot(self, node: Node) -> None:
         if node.machine is not None:
             return
+        if node.boot:
+            node.dead.append(holder_id(node.name, node.boot))
         node.boot = self.chance.randrange(1, 2**60)
-        failsafe = self.names if self.failsafe else ()
-        options = LeaseOptions("job", node.token_max, failsafe=failsafe, look_every_ms=self.look_every_ms)
+        node.watch = None
+        options = LeaseOptions(
+            self.name,
+            node.token_max,
+            dead=tuple(node.dead) if self.cold and not self.failsafe else (),
+            failsafe=self.names if self.failsafe else (),
+            look_every_ms=self.look_every_ms,
+            watched=self.watched,
+        )
         seat = Seat(node.name, node.boot, Membership.of(()), Random(self.chance.random()))
-        node.machine = self.kind(seat, self.timing, options)
+        node.machine = self.kind(seat, node.timing, options)
         node.inbox.clear()
         lock_held = any(work.alive for work in node.works)
         self.give(node, Started(node.wall_ms + int(self.now), lock_held))
@@ -160,7 +210,7 @@ class Universe:
         for work in node.works:
             if work.alive:
                 work.ordered = self.chance.random() < 0.5
-                self._end_soon(work)
+                self.end_soon(work)
         self.after(self.chance.uniform(1, 1500), lambda: self.boot(node))
 
     def give(self, node: Node, given: Input) -> None:
@@ -192,10 +242,12 @@ class Universe:
         self.at(when, ring)
 
     def pause(self, node: Node, span: float) -> None:
-        node.paused = True
+        node.paused += 1
 
         def wake() -> None:
-            node.paused = False
+            node.paused -= 1
+            if node.paused:
+                return
             waiting, node.inbox = node.inbox, []
             for given in waiting:
                 self.give(node, given)
@@ -219,7 +271,7 @@ class Universe:
                 for work in node.works:
                     if work.alive and work.token == term:
                         span = self.chance.uniform(0, 600) if planned else 0.0
-                        self.after(span, lambda work=work: self._die(work)) if planned else self._end_soon(work)
+                        self.after(span, lambda work=work: self._die(work)) if planned else self.end_soon(work)
             case OrderRelease(term, successor):
                 for work in node.works:
                     if work.token == term:
@@ -260,7 +312,7 @@ class Universe:
 
         self.at(work.node.true(work.until_ms), check)
 
-    def _end_soon(self, work: Work) -> None:
+    def end_soon(self, work: Work) -> None:
         """Usually it uses its hold to the last."""
         if self.chance.random() < 0.3:
             left = work.node.true(work.until_ms) - self.now
@@ -273,7 +325,7 @@ class Universe:
         node = work.node
         released = False
         if work.ordered and not work.lost and self.store.up and not node.cut:
-            self.store.release("job", holder_id(node.name, work.boot), work.token, work.successor)
+            self.store.release(self.name, holder_id(node.name, work.boot), work.token, work.successor)
             released = True
         if node.boot == work.boot and not work.lost:
             self.give(node, WorkGone(work.token, released))
@@ -282,114 +334,72 @@ class Universe:
 
     def _delay(self) -> float:
         if self.chance.random() < self.slow:
-            return self.chance.uniform(0, 1.2 * self.timing.hold_ms)
+            return self.chance.uniform(0, 1.2 * LAB.hold_ms)
         return self.chance.uniform(0.1, self.delay_ms)
 
-    def _ask(self, node: Node, number: int, request: object) -> None:
-        boot = node.boot
+    # --- the way to the store -----------------------------------------------------------------------------------------
 
-        def answer(given: StoreAnswer) -> None:
-            if node.boot == boot and node.machine is not None and not node.paused:
+    def _link(self, node: Node) -> int:
+        """A new connection after every start of either side."""
+        boot, breaks, number = node.link
+        if (boot, breaks) != (node.boot, self.store.breaks):
+            node.link = (node.boot, self.store.breaks, number + 1 if boot == node.boot else 1)
+        return node.link[2]
+
+    def _ask(self, node: Node, number: int, request: StoreRequest) -> None:
+        boot, link, breaks = node.boot, self._link(node), self.store.breaks
+
+        def answer(given: StoreAnswer, table: Table | None = None) -> None:
+            if node.boot != boot:
+                return
+            if node.machine is not None and not node.paused:
                 node.seen_token = max(node.seen_token, node.machine.token_max)
-            if node.boot == boot:
-                self.give(node, StoreAnswered(number, given))
+            if not given.ok and node.link == (boot, breaks, link):
+                node.link = (boot, breaks, link + 1)
+            self.give(node, StoreAnswered(number, given))
+            if table is not None and node.machine is not None and not node.paused:
+                self._answered(node, request, given, table)
+
+        def fail() -> None:
+            if self.chance.random() < 0.5:
+                self.after(self._delay(), lambda: answer(StoreAnswer(False, reason="connection lost")))
 
         def arrive() -> None:
-            if node.cut or self.chance.random() < self.loss:
-                if self.chance.random() < 0.5:
-                    self.after(self._delay(), lambda: answer(StoreAnswer(False, reason="connection lost")))
+            broken = self.store.breaks != breaks and (self.store.engine.linked or self.chance.random() < 0.5)
+            if node.cut or broken or self.chance.random() < self.loss:
+                fail()
                 return
-            result = self.store.perform(request)  # type: ignore[arg-type]
+            result, table = self.store.perform(request, link), self.store.table
             if not node.cut and self.chance.random() >= self.loss:
-                self.after(self._delay(), lambda: answer(result))
+                self.after(self._delay(), lambda: answer(result, table))
 
         self.after(self._delay(), arrive)
 
+    def _answered(self, node: Node, request: StoreRequest, given: StoreAnswer, table: Table) -> None:
+        """Keeps what the node has seen, and lets a blow that waits for such a moment strike."""
+        row = given.row if given.ok else None
+        if isinstance(request, Look | Renew):
+            seen = node.watch
+            if row is None:
+                node.watch = None
+            elif seen is None or (seen.row.proof, seen.row.token) != (row.proof, row.token):
+                node.watch = Watch(row, self.now, table)
+        self.aims = [aim for aim in self.aims if not aim(node, request, given, table)]
+
     # --- trouble ------------------------------------------------------------------------------------------------------
-
-    def trouble(self, until: float, faults: tuple[str, ...]) -> None:
-        """Draws rates anew and strikes at random moments until the end."""
-        self.loss = self.chance.choice((0.0, 0.0, 0.02, 0.1))
-        self.slow = self.chance.choice((0.0, 0.02, 0.1))
-        when = 0.0
-        mean = self.chance.choice((300.0, 800.0, 2000.0))
-        while (when := when + self.chance.expovariate(1 / mean)) < until:
-            self.at(when, getattr(self, f"_{self.chance.choice(faults)}"))
-
-    def _victim(self) -> Node:
-        """Often the one that works."""
-        working = [node for node in self.nodes if any(work.alive for work in node.works)]
-        return self.chance.choice(working if working and self.chance.random() < 0.7 else self.nodes)
-
-    def _isolate(self) -> None:
-        """The worker loses the store, and one of the others loses the worker."""
-        node = self._victim()
-        node.cut = True
-        other = self.chance.choice([n for n in self.nodes if n is not node])
-        other.deaf = True
-        span = self.chance.uniform(1, 3) * self.timing.hold_ms
-        self.after(span, lambda: (setattr(node, "cut", False), setattr(other, "deaf", False)))
-
-    def _cut(self) -> None:
-        node = self._victim()
-        node.cut = True
-        self.after(self.chance.uniform(10, 3 * self.timing.hold_ms), lambda: setattr(node, "cut", False))
-
-    def _cut_peer(self) -> None:
-        node = self.chance.choice(self.nodes)
-        node.deaf = True
-        self.after(self.chance.uniform(10, 3 * self.timing.hold_ms), lambda: setattr(node, "deaf", False))
-
-    def _stall(self) -> None:
-        node = self._victim()
-        if not node.paused:
-            self.pause(node, self.chance.uniform(1, 3 * self.timing.hold_ms))
-
-    def _crash(self) -> None:
-        node = self._victim()
-        if node.machine is not None:
-            self.crash(node)
-
-    def _guard(self) -> None:
-        node = self._victim()
-        for work in node.works:
-            if work.alive and work.boot == node.boot:
-                work.lost = True
-                self.give(node, GuardLost(work.token))
-                self._end_soon(work)
-
-    def _people(self) -> None:
-        node = self._victim()
-        heir = self.chance.choice(("", self.chance.choice(self.names)))
-        self.give(node, self.chance.choice((StepDown(heir), Pause(), Health(False, "sick"))))
-        self.after(self.chance.uniform(1, 1000), lambda: (self.give(node, Resume()), self.give(node, Health(True))))
-
-    def _restart(self) -> None:
-        self.store.stop()
-        self.after(self.chance.uniform(10, 3 * self.timing.hold_ms), self.store.restart)
-
-    def _fail_over(self) -> None:
-        lost = min(self.lost_max, self.chance.choice((0, 1, 1, 2, 5)))
-        self.store.forget(lost) if self.forgets else self.store.fail_over(lost)
-
-    def calm(self) -> None:
-        """Everything answers again and everybody lives."""
-        self.loss = self.slow = 0.0
-        self.store.restart()
-        for node in self.nodes:
-            node.cut = node.deaf = False
-            self.boot(node)
 
     def working(self) -> list[str]:
         return [node.name for node in self.nodes for work in node.works if work.alive]
 
+    def break_wait_ms(self, wait_ms: int) -> int:
+        """How long `lease break` waits before it releases what it took (L7)."""
+        return wait_ms
 
-FAILSAFE = ("cut", "stall", "crash", "restart", "cut_peer", "isolate", "isolate")
-ALL = ("cut", "stall", "crash", "guard", "people", "restart", "fail_over")
-
-
-def life(seed: int, seconds: float = 20, faults: tuple[str, ...] = ALL, **how: object) -> Universe:
-    """One life with trouble, then calm."""
-    universe = Universe(seed, **how)  # type: ignore[arg-type]
-    universe.trouble(seconds * 1000, faults)
-    return universe.run(seconds * 1000)
+    def calm(self) -> None:
+        """Everything answers again and everybody lives."""
+        self.loss = self.slow = 0.0
+        self.aims.clear()
+        self.store.restart()
+        for node in self.nodes:
+            node.cut = node.deaf = 0
+            self.boot(node)

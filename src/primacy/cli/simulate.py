@@ -16,7 +16,7 @@ from primacy.errors import InUse, UsageError
 from primacy.settings.accepted import STRATEGIES
 from primacy.settings.timing import DEFAULT_PROFILE, profiles_of
 from primacy.sim.campaign import campaign, cores, live_or_raised
-from primacy.sim.faults import CLASSES, classes_of
+from primacy.sim.faults import CLASSES, named_of
 from primacy.sim.life import Outcome, Plan
 from primacy.sim.shrink import Shrunk, command, shrink
 from primacy.sim.summary import Summary
@@ -199,7 +199,7 @@ def _with_faults(plan: Plan, faults: str | None) -> Plan:
     """None: drawn for each seed. A list: exactly these, so that a seed can be lived again with fewer."""
     if faults is None or faults.strip() == "all":
         return plan
-    fitting = classes_of(plan.strategy)
+    fitting = named_of(plan.strategy)
     wanted = () if faults.strip() == "none" else tuple(name.strip() for name in faults.split(","))
     for name in wanted:
         if name not in fitting:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from primacy.sim.faults import CLASSES, classes_of
+from primacy.sim.faults import CLASSES, OUTSIDE, named_of
 from primacy.sim.shrink import Shrunk
 from primacy.sim.summary import Found, Summary
 
@@ -15,7 +15,9 @@ COLUMNS = 3
 def print_classes(strategy: str) -> None:
     """The fault classes of a strategy, each with its sentence."""
     click.echo(f"Fault classes of {strategy}, for --faults:\n")
-    for name in classes_of(strategy):
+    for name in named_of(strategy):
+        if name in OUTSIDE:
+            click.echo("\nBeyond the promise, drawn only if asked for; a violation is to be expected:\n")
         text = (CLASSES[name].__doc__ or "").strip().splitlines() or [""]
         click.echo(f"  {name:<14} {text[0]}")
 

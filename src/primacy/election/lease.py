@@ -225,7 +225,7 @@ class LeaseStrategy(LeaseHolder):
         if self._must_place(sight):
             return Place(name, sight.server)
         if settle_at_ms is not None and now_ms >= settle_at_ms and self._settling is not None:
-            return Settle(name, sight.server, self._settling.genesis)
+            return Settle(name, sight.server, self._settling.genesis, self._evidence_link())
         return Look(name, count=True) if self._may_lead() and self._counts(sight) else None
 
     def _own_request(self, now_ms: int, sight: Sighting, ours: Row) -> StoreRequest | None:
@@ -247,7 +247,8 @@ class LeaseStrategy(LeaseHolder):
         """It compares all that the decision rested on (L3): the row, or for a fresh name the genesis row."""
         row, token = sight.row, self._next_token(now_ms, sight)
         new = self._own_row(token, 1 if row is None else row.seq + 1, sight.server)
-        return Take(self.options.name, row, sight.server, new, sight.genesis if row is None else None)
+        genesis = sight.genesis if row is None else None
+        return Take(self.options.name, row, sight.server, new, genesis, self._evidence_link())
 
     def _stand(self, now_ms: int, take: Take) -> list[Effect]:
         """A take that is asked for again, as the store said nothing, is recorded once: it is the same decision."""
@@ -345,7 +346,7 @@ class LeaseStrategy(LeaseHolder):
     def _done_or_not(self, now_ms: int, asked: Asked, answer: StoreAnswer) -> list[Effect]:
         request = asked.request
         match request:
-            case Take() if answer.done and answer.server == request.server:
+            case Take() if answer.done and answer.server == request.server and self._same_link(request, answer):
                 taken = self._note(Code.LEASE_TAKEN, request.row.token, value=request.row.token)
                 used, covered = self._release_used(now_ms, request), self._covered(now_ms)
                 return [taken, *used, *self._written(now_ms, request.row, asked.asked_ms, covered)]
@@ -354,7 +355,7 @@ class LeaseStrategy(LeaseHolder):
                 return self._written(now_ms, row, asked.asked_ms)
             case ReleaseRow() if answer.done:
                 return self._note_release(request.token) + self._see(now_ms, asked, answer)
-            case Settle() if answer.done and answer.server == request.server:
+            case Settle() if answer.done and answer.server == request.server and self._same_link(request, answer):
                 self._settling = None
                 return [self._note(Code.SETTLED), *self._see(now_ms, asked, answer)]
         return self._see(now_ms, asked, answer)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from primacy.election.effects import Effect
 from primacy.election.events import Code
 from primacy.election.lease_state import TICK_MS, LeaseState, Settling, Sighting
-from primacy.election.store import WAIT_MAX_MS, Genesis, Look, Row, StoreAnswer, StoreRequest, Take, heir_of
+from primacy.election.store import WAIT_MAX_MS, Genesis, Look, Row, Settle, StoreAnswer, StoreRequest, Take, heir_of
 
 
 class LeaseEvidence(LeaseState):
@@ -33,6 +33,7 @@ class LeaseEvidence(LeaseState):
             if self._link is not None and self._broken_counts(answer):
                 self._watch_anew()
             self._link, self._link_ms = answer.link, now_ms
+        self._bound = self._broken_counts(answer)
         if self._has_fallen(known, answer):
             effects.append(self._note(Code.OBSERVATION_RESTARTED, detail="the store went back", value=self._long_ms()))
             self._watch_anew()
@@ -48,6 +49,18 @@ class LeaseEvidence(LeaseState):
     def _broken_counts(self, answer: StoreAnswer) -> bool:
         """Where the identity does not tell all restarts, another connection starts every observation anew."""
         return answer.linked or self.options.watched
+
+    def _evidence_link(self) -> int:
+        """The connection that a write must use, as its evidence came over it; 0: any.
+
+        A take that is done over another one would write into a history that it knows nothing of, under a name that
+        looks the same: nobody could tell afterwards that it was taken without a wait.
+        """
+        return self._link or 0 if self._bound else 0
+
+    def _same_link(self, request: Take | Settle, answer: StoreAnswer) -> bool:
+        """It was done where its evidence came from."""
+        return request.link in (0, answer.link)
 
     def _watch_anew(self) -> None:
         """All observations start with the next look."""

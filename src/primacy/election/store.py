@@ -129,6 +129,9 @@ class Take(NamedTuple):
     server: str
     row: Row
     genesis: Genesis | None = None
+    link: int = 0
+    """If not 0: only over this connection, on which its evidence came (L4 `watched`, L5 etcd). A store that would have
+    to use another one changes nothing and answers what a look shows."""
 
 
 class Renew(NamedTuple):
@@ -177,6 +180,8 @@ class Settle(NamedTuple):
     """The lease in whose interest it is asked; the answer has its row."""
     server: str
     genesis: Genesis
+    link: int = 0
+    """As in `Take`."""
 
 
 class Prune(NamedTuple):

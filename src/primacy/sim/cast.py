@@ -12,6 +12,7 @@ from primacy.election.own import Plugged
 from primacy.election.raft import RaftOptions, RaftStrategy
 from primacy.election.rank import RankOptions, settle_ms
 from primacy.election.ring import RingStrategy
+from primacy.election.store import holder_id
 from primacy.settings.timing import PROFILES, RANK_PROFILES, RankTiming, Timing, for_lease
 from primacy.sim.node import Node
 from primacy.strategies import own_strategy
@@ -38,7 +39,11 @@ def _lease(auto: bool) -> Build:  # noqa: ARG001
         failsafe = node.membership.ids if node.failsafe else ()
         assert isinstance(node.timing, Timing)
         look_ms = node.timing.look_ms
-        options = LeaseOptions(node.world.lease_name, known, failsafe=failsafe, look_every_ms=look_ms)
+        dead = tuple(node.holders)
+        node.holders.append(holder_id(seat.node, seat.boot))
+        options = LeaseOptions(
+            node.world.lease_name, known, dead=dead, failsafe=failsafe, look_every_ms=look_ms, watched=node.watched
+        )
         return LeaseStrategy(seat, node.timing, options)
 
     return build

@@ -182,12 +182,23 @@ CLASSES: dict[str, Callable[[Faults], None]] = {
     "store-answers": fault_store.store_answers,
     "store-cut": fault_store.store_cut,
     "store-other": fault_store.store_other,
+    "store-back": fault_store.store_back,
+    "store-hand": fault_store.store_hand,
+    "store-blow": fault_store.store_blow,
+    "store-sudden": fault_store.store_sudden,
+    "store-people": fault_store.store_people,
+    "store-outside": fault_store.store_outside,
 }
+OUTSIDE = ("store-outside",)
+"""Beyond the promise: no trial draws them; they come where they are asked for, and a violation is to be expected."""
 
 _PROCESS = ("aimed", "crash-agent", "crash-node", "crash-between", "storm", "stall", "freeze", "clock", "operator")
 _NETWORK = ("partition", "link", "one-way", "chain", "bridge", "swizzle", "flap", "lossy", "lag", "hold-back")
 _DISK = ("disk-full", "disk-slow", "memory", "twin", "relist")
-_STORE = ("store-away", "store-hangs", "store-slow", "store-answers", "store-cut", "store-other")
+_STORE = (
+    *("store-away", "store-hangs", "store-slow", "store-answers", "store-cut", "store-other"),
+    *("store-back", "store-hand", "store-blow", "store-sudden", "store-people"),
+)
 
 CLASSES_OF: dict[str, tuple[str, ...]] = {
     "raft": (*_PROCESS, "child", *_NETWORK, *_DISK),
@@ -201,3 +212,8 @@ CLASSES_OF: dict[str, tuple[str, ...]] = {
 def classes_of(strategy: str) -> tuple[str, ...]:
     """A user's own has no store, and no disk that we know of."""
     return CLASSES_OF.get(strategy, CLASSES_OF["bully"])
+
+
+def named_of(strategy: str) -> tuple[str, ...]:
+    """Those that can be asked for by name: beside the drawn ones, what is beyond the promise."""
+    return (*classes_of(strategy), *(OUTSIDE if strategy == "lease" else ()))

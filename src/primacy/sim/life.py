@@ -16,6 +16,7 @@ from primacy.election.inputs import Init, Rejoin
 from primacy.election.model import Ballot, ListRecord, Member, Membership
 from primacy.election.model import Kind as MemberKind
 from primacy.election.raft import RaftStrategy
+from primacy.election.store import FAILSAFE
 from primacy.settings.timing import RankTiming, Timing
 from primacy.sim.cast import Build, bound_ms, cast_of, timing_for, unit_ms
 from primacy.sim.checkers import LivenessChecker, TermChecker, Violation, WorkChecker
@@ -23,7 +24,7 @@ from primacy.sim.clock import Clock
 from primacy.sim.facts import Fact, Kind
 from primacy.sim.faults import Change, Faults, classes_of
 from primacy.sim.node import Node
-from primacy.sim.store import SimStore
+from primacy.sim.store import ENGINES, SimStore
 from primacy.sim.world import World
 
 BASE = 1_700_000_000_000
@@ -87,27 +88,43 @@ class Life:
         self.cast = cast_of(plan.strategy)
         self.chance = Random(f"{plan.strategy}/{seed}")
         self.outcome = Outcome(seed)
-        self.timing = plan.timing or timing_for(plan.strategy, plan.profile)
+        self.timing = self.slowest = plan.timing or timing_for(plan.strategy, plan.profile)
+        self.store_tells_time = self.store_watched = False
         width = len(str(plan.nodes))
         self.members = plan.members or tuple(Member(f"n{i + 1:0{width}}") for i in range(plan.nodes))
         self.names = tuple(sorted(member.id for member in self.members))
         self.first_start = self.chance.choice(("formed", "formed", "auto", "init")) if plan.strategy == "raft" else ""
-        store = SimStore() if plan.strategy == "lease" else None
+        store = self._draw_store() if plan.strategy == "lease" else None
         self.world = World(f"world/{seed}", build or self.cast.build(self.first_start == "auto"), store)
         self.unit_ms = unit_ms(self.timing)
         self.faults = Faults(self.world, Random(f"faults/{seed}"), self.names, self.unit_ms)
         self.work = WorkChecker(self._violated if self.cast.holds else _ignore)
         self.terms = TermChecker(self._violated)
-        self.liveness = LivenessChecker(bound_ms(plan.strategy, self.timing, len(self.names)))
+        self.liveness = LivenessChecker(bound_ms(plan.strategy, self.slowest, len(self.names)))
         self.last_trouble_ms = 0.0
         self.broken: dict[str, bool] = {}
         self.apart: dict[str, bool] = {}
         """Nodes of the core that one broken node does not hear."""
         self.led_since: dict[str, int] = {}
+        self.slow_node = ""
+        """The node that has a longer hold than the others."""
         self.world.listeners += [self.work, self.terms, self.liveness, self._count]
         self._populate()
 
     # --- building -----------------------------------------------------------------------------------------------------
+
+    def _draw_store(self) -> SimStore:
+        """Which kind of store it is, and whether one node has a longer hold than the others (L3, `wait_max`)."""
+        chance = Random(f"store/{self.seed}")
+        assert isinstance(self.timing, Timing)
+        engine = chance.choice(ENGINES)
+        if self.plan.timing is None and chance.random() < 0.3:
+            self.slowest = _scaled(self.timing, 1.6)
+        assert isinstance(self.slowest, Timing)
+        store = SimStore(engine, settled=chance.random() < 0.5, wait_max_ms=self.slowest.wait_ms)
+        self.store_tells_time = chance.random() < 0.5
+        self.store_watched = chance.random() < 0.15
+        return store
 
     def _populate(self) -> None:
         self._draw_weather()
@@ -122,9 +139,14 @@ class Life:
             self.faults.memory_left = 0
             self.faults.copies_disks = False
         failsafe = self.plan.strategy == "lease" and len(self.names) > 1 and self.chance.random() < 0.3
+        if failsafe:
+            self.world.lease_name = FAILSAFE + self.world.lease_name
+        elif self.slowest != self.timing:
+            self.slow_node = self.names[0]
+        self._set_store_clock()
         for name in self.names:
             node = self._add(name, membership)
-            node.failsafe = failsafe
+            node.failsafe, node.watched = failsafe, self.store_watched
             self.world.after(self.chance.uniform(0, 50), partial(self.world.start, node))
             if self.first_start == "formed":
                 record = ListRecord(membership.hash, membership.voters, confirmed=True)
@@ -137,6 +159,15 @@ class Life:
             said = [self.chance.choice(self.names) for _ in range(self.chance.choice((1, 1, 2)))]
             for name in said:
                 self.world.after(self.chance.uniform(60, self.unit_ms), partial(self._say_init, name))
+
+    def _set_store_clock(self) -> None:
+        """A store may tell its wall clock, which is as good, or as bad, as those of the nodes (T1)."""
+        store = self.world.store
+        if store is not None and self.store_tells_time:
+            skew_ms = int(
+                Random(f"wall/{self.seed}").uniform(-1, 1) * (0.2 * self.unit_ms if self.faults.walls_agree else 1e7)
+            )
+            store.wall_ms = lambda: BASE + skew_ms + int(self.world.now)
 
     def _draw_weather(self) -> None:
         """How the work behaves in this life: quick or sluggish, polite or deaf to TERM."""
@@ -153,7 +184,7 @@ class Life:
         rate = 1 + chance.choice((-1, 1, chance.uniform(-1, 1))) * self.plan.drift
         skew_ms = 0.2 * self.unit_ms if self.faults.walls_agree else 1e7
         clock = Clock(chance.uniform(1e3, 1e9), rate, BASE + int(chance.uniform(-skew_ms, skew_ms)))
-        return self.world.add(name, clock, membership, self.timing)
+        return self.world.add(name, clock, membership, self.slowest if name == self.slow_node else self.timing)
 
     def _draw_change(self) -> Change:
         """What an operator may roll out in this life: other times, or a node more, less, or exchanged."""

@@ -29,6 +29,10 @@ class Node:
         self.timing = timing
         self.failsafe = False
         """Lease only: the nodes keep a holder alive while the store is away (L7)."""
+        self.watched = False
+        """Lease only: every shortcut needs a watch over one unbroken connection (L4)."""
+        self.holders: list[str] = []
+        """Lease only: the holders of its earlier starts, all under its run lock (L4)."""
         self.introduced = True
         """False for a machine that nobody has set up yet."""
         self.disk = Disk()

@@ -125,10 +125,9 @@ def _asked(request: StoreRequest) -> str:
     match request:
         case Look():
             return "look"
-        case Take(seen=None):
-            return f"take with token {request.row.token} a name that has no row"
         case Take(seen=seen):
-            return f"take with token {request.row.token} what stands at token {seen.token}, seq {seen.seq}"
+            stands = "a name that has no row" if seen is None else f"what stands at token {seen.token}, seq {seen.seq}"
+            return f"take with token {request.row.token} {stands}"
         case Renew():
             return f"renew token {request.token}, seq {request.seq}"
         case ReleaseRow():

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from primacy.election.inputs import Init, Input, MembersChanged, Pause, Received, Rejoin, Resume, StepDown
 from primacy.election.messages import Alive, Origin
 from primacy.election.model import Ballot, Kind, ListRecord, Member, Membership
+from primacy.election.store import FAILSAFE
 from primacy.errors import UsageError
-from primacy.settings.timing import PROFILES_OF
+from primacy.settings.timing import PROFILES_OF, Timing
 from primacy.sim.cast import cast_of, timing_for
 from primacy.sim.checkers import TermChecker, WorkChecker
 from primacy.sim.clock import Clock
@@ -83,7 +84,10 @@ class Stage:
             raise TranscriptError(f"no profile {self.plan.profile!r} of strategy {self.plan.strategy!r}")
         self.auto = "auto" in begins
         cast_ = cast_of(self.plan.strategy)
-        store = SimStore() if self.plan.strategy == "lease" else None
+        timing = timing_for(self.plan.strategy, self.plan.profile)
+        store = None
+        if self.plan.strategy == "lease" and isinstance(timing, Timing):
+            store = SimStore(wait_max_ms=timing.wait_ms)
         world = World(f"transcript/{options.pop('seed', '1')}", cast_.build(self.auto), store)
         if options:
             raise TranscriptError(f"unknown option {', '.join(options)}; there are strategy, profile, seed")
@@ -98,6 +102,8 @@ class Stage:
         for name in membership.ids:
             node = self._add(name, membership)
             node.failsafe = "failsafe" in begins
+            if node.failsafe:
+                self.world.lease_name = FAILSAFE + "main"
             if self.plan.strategy == "raft" and not self.auto and "blank" not in begins:
                 record = ListRecord(membership.hash, membership.voters, confirmed=True)
                 node.disk.ballot = Ballot(BASE, 0, "", node.timing.hold_ms, BASE, 0, (record,))

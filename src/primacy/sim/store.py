@@ -37,8 +37,9 @@ HISTORY_MAX = 1_000
 """Commits that can still be lost. A replica that lags further than this is no replica."""
 INDEX_MIN = 1_000
 """etcd: rows whose writer saw a smaller raft index do not vouch, as a restored snapshot begins to count anew."""
-INDEX_RESTORED = 4
-"""etcd: the raft index of a cluster that was just made from a snapshot (measured)."""
+INDEX_RESTORED = INDEX_MIN
+"""etcd: the raft index at which a cluster that was made from a snapshot is used. It begins at 4 (measured); whoever
+connects first fills it up."""
 TERM_RESTORED = 2
 """etcd: its raft term (measured)."""
 
@@ -116,8 +117,8 @@ class SimStore:
         self._cluster = 1
         self._writes = 0
         """All writes that ever were. A proof is its number: none comes twice, as none of 64 random bits does."""
-        self._note: dict[str, tuple[int, int]] = {}
-        """SQLite: token and seq of the newest write per name; of the genesis row, its version."""
+        self._note: dict[str, str] = {}
+        """SQLite: the proof of the newest write per name, the genesis row's included."""
         self.table = Table(genesis=Genesis(wait_max_ms=wait_max_ms))
         self._history: deque[Table] = deque(maxlen=history_max)
         genesis = self.table.genesis
@@ -164,7 +165,8 @@ class SimStore:
         if not self.up:
             return StoreAnswer(ok=False, reason="the store refuses connections")
         entry = self.table.entry(request.name)
-        done = self._perform(None if entry is None else self._seen(entry), request)
+        here = self._same_link(request, link)
+        done = here and self._perform(None if entry is None else self._seen(entry), request)
         entry = self.table.entry(request.name)
         told = not (done and isinstance(request, Renew))
         counted = isinstance(request, Settle | Prune) or (isinstance(request, Take) and request.seen is None)
@@ -206,7 +208,7 @@ class SimStore:
                 genesis = self.table.genesis
                 wait_ms = genesis.wait_max_ms
                 placeholder = Row("", genesis.floor, 1, wait_ms, wait_ms, released=False)
-                return self._write(request.name, placeholder, self._one_more(genesis))
+                return self._write(request.name, placeholder, self._unbelieved(self._one_more(genesis)))
             case Settle():
                 if not self._may_settle(request):
                     return False
@@ -240,6 +242,10 @@ class SimStore:
         return self._write_genesis(genesis._replace(floor=floor, names=names, version=version), again=True)
 
     # --- conditions (L1 to L4, L7, L9, L10) ---------------------------------------------------------------------------
+
+    def _same_link(self, request: StoreRequest, link: int) -> bool:
+        """What may only be done over the connection on which its evidence came is done over no other (L5)."""
+        return not isinstance(request, Take | Settle) or request.link in (0, link)
 
     def _same_server(self, server: str) -> bool:
         return server == self.server
@@ -293,6 +299,10 @@ class SimStore:
         """A name more (L9)."""
         return genesis._replace(names=genesis.names + 1, version=genesis.version + 1)
 
+    def _unbelieved(self, genesis: Genesis) -> Genesis:
+        """A genesis row that did not vouch is not to vouch for what it says because a placeholder was made (L9)."""
+        return genesis if self._genesis().vouches else genesis._replace(settled="")
+
     def _raised(self, floor: int, token: int) -> int:
         """The floor after a row of this token was removed (L10)."""
         return max(floor, token)
@@ -306,13 +316,14 @@ class SimStore:
         stored = self._stored_mark(at)
         new = row._replace(server=self.server, proof=f"p{self._writes}", mark=stored, vouches=True)
         self._commit(self._with(self.table, Entry(name, new, at)))
-        self._note[name] = (new.token, new.seq)
+        self._note[name] = new.proof
         if genesis is not None:
             self._write_genesis(genesis, again=True)
         return True
 
     def _write_genesis(self, genesis: Genesis, *, again: bool = False) -> bool:
         """With `again` it belongs to the write just before."""
+        self._writes += 1
         at = self.table.at + (0 if again else 1)
         marked = genesis._replace(mark=self._stored_mark(at), vouches=True, count=-1)
         table = self.table._replace(genesis=marked, genesis_at=at, at=at)
@@ -320,10 +331,12 @@ class SimStore:
             self.table = table
         else:
             self._commit(table)
-        self._note[GENESIS] = (genesis.version, 0)
+        self._note[GENESIS] = marked.mark
         return True
 
     def _stored_mark(self, at: int) -> str:
+        if self.engine.notes:
+            return f"g{self._writes}"
         return str(self.table.raft_index if self.engine.by_index else at)
 
     def _commit(self, table: Table) -> None:
@@ -341,27 +354,27 @@ class SimStore:
 
     def _seen(self, entry: Entry) -> Row:
         row = entry.row
-        return row._replace(mark=self._mark(entry.at), vouches=self._vouches(row.mark, entry.at, entry.name, row))
+        proof = row.proof if self.engine.notes else row.mark
+        return row._replace(mark=self._mark(entry.name, entry.at), vouches=self._vouches(proof, entry.name, entry.at))
 
     def _genesis(self, counted: bool = False) -> Genesis:
         genesis, at = self.table.genesis, self.table.genesis_at
-        vouches = self._vouches(genesis.mark, at, GENESIS, None)
+        vouches = self._vouches(genesis.mark, GENESIS, at)
         count = len(self.table.entries) if counted else -1
-        return genesis._replace(mark=self._mark(at), vouches=vouches, count=count)
+        return genesis._replace(mark=self._mark(GENESIS, at), vouches=vouches, count=count)
 
-    def _mark(self, at: int) -> str:
+    def _mark(self, name: str, at: int) -> str:
+        if self.engine.notes:
+            return self._note.get(name, "")
         return str(at) if self.engine.marks or self.engine.by_index else ""
 
-    def _vouches(self, stored: str, at: int, name: str, row: Row | None) -> bool:
+    def _vouches(self, stored: str, name: str, at: int) -> bool:
         """Whether the mark fits what was really written (L5)."""
         if self.engine.marks:
             return stored == str(at)
         if self.engine.by_index:
             return INDEX_MIN <= int(stored) <= self.table.raft_index
-        if self.engine.notes:
-            now = (self.table.genesis.version, 0) if row is None else (row.token, row.seq)
-            return now == self._note.get(name, now)
-        return True
+        return not self.engine.notes or stored == self._note.get(name, "")
 
     # --- faults: the way to it ----------------------------------------------------------------------------------------
 
@@ -456,8 +469,8 @@ class SimStore:
         self._keep_history(table)
         self.table = table
         if with_note:
-            self._note = {entry.name: (entry.row.token, entry.row.seq) for entry in table.entries}
-            self._note[GENESIS] = (table.genesis.version, 0)
+            self._note = {entry.name: entry.row.proof for entry in table.entries}
+            self._note[GENESIS] = table.genesis.mark
 
     def forget(self, lost_commits: int) -> None:
         """Loses the last commits under its name, which no store may do (see `election/store.py`)."""

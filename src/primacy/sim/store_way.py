@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from primacy.election.events import Code
 from primacy.election.inputs import StoreAnswered
-from primacy.election.store import Look, ReleaseRow, StoreAnswer
+from primacy.election.store import Look, ReleaseRow, StoreAnswer, StoreRequest
 from primacy.sim.facts import Kind
+from primacy.sim.store import Table
 
 if TYPE_CHECKING:
     from primacy.sim.node import Node
@@ -23,6 +24,9 @@ class StoreWay:
         self.up = True
         self.hangs = False
         """What arrives is neither performed nor answered before it goes on."""
+        self.aims: list[Callable[[Node, StoreRequest, StoreAnswer, Table], bool]] = []
+        """Blows that wait for their moment: each is shown every answer, with the table that it showed, until it says
+        that it has struck."""
         self._held: list[Callable[[], None]] = []
         self._links: dict[str, tuple[tuple[int, int], int]] = {}
         """Of each node: its start and the store's count of broken connections, and the number of its connection."""
@@ -55,8 +59,13 @@ class StoreWay:
                 self._connect_anew(node, link)
             self._after(least_ms, most_ms, answer(StoreAnswer(False)))
 
-        def answer(said: StoreAnswer) -> Callable[[], None]:
-            return lambda: self._answer(node, boot, number, said)
+        def answer(said: StoreAnswer, table: Table | None = None) -> Callable[[], None]:
+            def arrive() -> None:
+                self._answer(node, boot, number, said)
+                if table is not None and self.aims and node.boot == boot and node.up and not node.stopped:
+                    self.aims = [aim for aim in self.aims if not aim(node, request, said, table)]
+
+            return arrive
 
         def arrive() -> None:
             if self.hangs:
@@ -74,7 +83,7 @@ class StoreWay:
                     self.world.emit(Kind.EVENT, node.name, 0, Code.ANSWER_LOST)
                 fail(1, 20 * weather.store_ms)
                 return
-            self._after(0.1, weather.store_ms, answer(said))
+            self._after(0.1, weather.store_ms, answer(said, store.table))
 
         self._after(0.1, weather.store_ms, arrive)
 
