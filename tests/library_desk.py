@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import primacy
-from primacy.election.store import ReleaseRow, Row, Take
+from primacy.election.store import Look, ReleaseRow, Row, Take
 from primacy.settings.timing import PROFILES, for_lease
 from primacy.store.memory import MemoryStore, MemoryTable, shared
 
@@ -43,8 +43,9 @@ class Place:
 
     def release(self, name: str) -> None:
         row = Row("old#1", 5, 1, LAB.hold_ms, LAB.wait_ms, False)
-        self.store.take([Take(name, 0, 0, self.table.server, row)])
-        self.store.release([ReleaseRow(name, "old#1", 5, 1)])
+        (seen,) = self.store.look([Look(name, count=True)])
+        assert self.store.take([Take(name, seen.row, seen.server, row, seen.genesis)])[0].done
+        assert self.store.release([ReleaseRow(name, "old#1", 5, 1)])[0].done
 
     def election(self, **options: Any) -> primacy.Election:
         return primacy.Election("job", store=self.url, profile="lab", **options)
