@@ -1,6 +1,7 @@
 """What `primacy lease schema` prints: the table, and the rights that a user of it needs, for an administrator to run.
 
-With the table made beforehand, the user of the leases needs no right to make tables.
+With the table made beforehand, the user of the leases needs no right to make tables. What is printed may be run again,
+also for a table of version 0.1: it adds what is missing and changes no row. The right to delete is for who prunes.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 from urllib.parse import unquote, urlsplit
 
 from primacy.errors import UsageError
-from primacy.store import sql_text
+from primacy.election.store import WAIT_MAX_MS
+from primacy.store import sql_text, sqlite_text
 from primacy.store.port import check_table
 
 KINDS = ("sqlite", "postgresql", "mysql", "mariadb", "etcd")
@@ -36,15 +38,22 @@ def _statements(kind: str, t: str, who: str) -> str:
     quoted = '"' + who.replace('"', '""') + '"'
     match kind:
         case "sqlite":
-            return f"{sql_text.sqlite(t).create};\n-- rights: to write the file, and its folder\n"
+            return f"{_table(sqlite_text.sqlite(t))}-- rights: to write the file, and its folder\n"
         case "postgresql":
-            return f"{sql_text.postgresql(t).create};\nGRANT SELECT, INSERT, UPDATE ON {t} TO {quoted};\n"
+            table = _table(sql_text.postgresql(t), sql_text.POSTGRESQL_MIGRATE.format(t))
+            return f"{table}GRANT SELECT, INSERT, UPDATE ON {t} TO {quoted};\n"
         case "mysql" | "mariadb":
             account = "'" + who.replace("'", "''") + "'@'%'"
-            return f"{sql_text.mysql(t).create};\nGRANT SELECT, INSERT, UPDATE ON {t} TO {account};\n"
+            return f"{_table(sql_text.mysql(t, ''))}GRANT SELECT, INSERT, UPDATE ON {t} TO {account};\n"
         case "etcd":
             return f"etcdctl role grant-permission {who} --prefix=true readwrite {t}/\n"
     raise UsageError(f"there is no schema for {kind!r}; there is one for {', '.join(KINDS)}")
+
+
+def _table(texts: sql_text.Texts, migrate: str = "") -> str:
+    """The table, and its genesis row."""
+    genesis = texts.genesis.replace(":wait_max", str(WAIT_MAX_MS))
+    return "".join(f"{text};\n" for text in (texts.create, migrate, genesis) if text)
 
 
 def user_of(url: str) -> str:
