@@ -11,6 +11,7 @@ from tests.library_desk import CANARY_BEAT_MS, HOLD_S, LAB, WITHIN_S, Place, fre
 
 import primacy
 from primacy.agent.keeper import Keeper
+from primacy.settings.timing import PROFILES
 
 __all__ = ["CANARY_BEAT_MS", "place"]
 
@@ -318,20 +319,17 @@ def test_the_end_of_the_hold_needs_no_word_from_the_keeper(place: Place) -> None
     run(body)
 
 
-def test_the_first_use_of_a_name_waits_one_hold_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    async def body() -> None:
-        began = time.monotonic()
-        async with primacy.Election("new", store=fresh_url(), profile="lab", node="a") as election:
-            async for leadership in election:
-                async with leadership:
-                    assert time.monotonic() - began >= HOLD_S
-                break
+def test_L9_fresh_names_are_free_at_once() -> None:
+    """Three locks that nobody used before, one inside of the other: no wait each."""
 
-    with caplog.at_level(logging.INFO, "primacy"):
-        run(body)
-    said = [record.getMessage() for record in caplog.records if "first use" in record.getMessage()]
-    assert len(said) == 1
-    assert said[0].startswith("new: a waits for one full hold to pass before the first use of this name, at most 5")
+    async def body() -> float:
+        url, began = fresh_url(), time.monotonic()
+        for name in ("one", "two", "three"):
+            async with primacy.Lock(name, store=url, within_ms=2_000, profile="lan"):
+                pass
+        return time.monotonic() - began
+
+    assert run(body) < PROFILES["lan"].hold_ms / 1_000, "not even one hold for all three"
 
 
 def test_while_it_waits_one_line_says_for_whom_and_how_long_at_most(

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.library_desk import CANARY_BEAT_MS, HOLD_S, WITHIN_S, Place, place, run, until
+from tests.servers import Postgres, empty, server
 
 import primacy
 from primacy import blocking
@@ -428,3 +429,21 @@ def test_every_public_name_can_be_loaded_and_is_known_to_type_checkers() -> None
     stub = Path(primacy.__file__).with_suffix(".pyi").read_text()
     said = dict(reversed(pair) for pair in re.findall(r"^from (primacy\.\S+) import (\w+) as \2$", stub, re.MULTILINE))
     assert said == primacy._WHERE
+
+
+@pytest.mark.skipif(bool(Postgres.missing()), reason=Postgres.missing() or "here")
+def test_L9_a_table_that_is_not_settled_yet_says_what_is_waited_for() -> None:
+    """A new table proves nothing: somebody may have dropped it, or a backup may lack it."""
+    url = empty("postgresql")
+    found = server("postgresql")
+    assert isinstance(found, Postgres)
+    found.empty()
+    began = time.monotonic()
+    lock = blocking.Lock("fresh", store=url, within_ms=1_000)
+    with pytest.raises(
+        primacy.InUse,
+        match=r"it waits for (names to be free, in|the longest hold of this table to run out,) at most \d+ ms: ",
+    ) as caught:
+        lock.__enter__()
+    assert time.monotonic() - began < 8
+    assert "somebody else" not in str(caught.value)

@@ -7,6 +7,7 @@ waits; only a process whose store has worked before goes on trying.
 from __future__ import annotations
 
 import asyncio
+import logging
 import subprocess
 import sys
 import time
@@ -37,11 +38,19 @@ KINDS = [pytest.param(one.kind, marks=pytest.mark.skipif(bool(one.missing()), re
 @pytest.mark.parametrize("kind", KINDS)
 def test_run_ends_with_4_and_a_sentence(kind: str, tmp_path: Path) -> None:
     began = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-m", "primacy.cli.main", "run", "--store", another_database(kind), "--state-dir", str(tmp_path / "s"),
-         "--", "sleep", "60"],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    state = ["--state-dir", str(tmp_path / "state")]
+    command = [
+        sys.executable,
+        "-m",
+        "primacy.cli.main",
+        "run",
+        "--store",
+        another_database(kind),
+        *state,
+        "--",
+        "sleep",
+    ]
+    done = subprocess.run([*command, "60"], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 4, done.stderr
     assert time.monotonic() - began < SOON_S
     last = done.stderr.strip().splitlines()[-1]
@@ -104,6 +113,7 @@ def test_who_has_worked_before_says_so_and_goes_on(caplog: pytest.LogCaptureFixt
     """A role loses its right to log in, and gets it back: the process needs no restart."""
     url, running = empty("postgresql"), server(Postgres.kind)
     assert isinstance(running, Postgres)
+    caplog.set_level(logging.INFO, "primacy")
     with blocking.Election("job", store=url, profile="fast") as election:
         assert election.acquire(30_000) is not None
         try:

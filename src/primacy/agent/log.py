@@ -43,6 +43,7 @@ GRAVE: dict[Code, Level] = {
     Code.RENEWAL_LATE: Level.WARN,
     Code.LEASE_LOST: Level.WARN,
     Code.STORE_FAILED: Level.WARN,
+    Code.STORE_UNUSABLE: Level.ERROR,
     Code.FAILSAFE: Level.WARN,
     Code.TOKEN_LOW: Level.WARN,
     Code.MUTED: Level.WARN,
