@@ -236,7 +236,7 @@ class LeaseStrategy(LeaseHolder):
         """
         name, trusted = self.options.name, now_ms >= self._trusted_at_ms()
         if self._may_lead() and self._found(sight) is not None:
-            if self.options.watched or not trusted:
+            if self._is_watched() or not trusted:
                 return None
             return Renew(name, self.holder, ours.token, ours.seq, sight.server)
         if not trusted:
@@ -429,7 +429,7 @@ class LeaseStrategy(LeaseHolder):
         row, spared_ms = sight.row, self._spared_at_ms(sight)
         if row is None:
             return spared_ms
-        if self._found(sight) is not None and not self.options.watched:
+        if self._found(sight) is not None and not self._is_watched():
             spared_ms = None  # it is renewed instead
         if not self._list_allows(row):
             return spared_ms if row.released else None

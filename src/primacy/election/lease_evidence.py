@@ -29,6 +29,7 @@ class LeaseEvidence(LeaseState):
         effects: list[Effect] = []
         if answer.wall_ms > 0:
             self._store_wall = (now_ms, answer.wall_ms)
+        self._unnamed = answer.watched
         if answer.link != self._link:
             if self._link is not None and self._broken_counts(answer):
                 self._watch_anew()
@@ -48,7 +49,7 @@ class LeaseEvidence(LeaseState):
 
     def _broken_counts(self, answer: StoreAnswer) -> bool:
         """Where the identity does not tell all restarts, another connection starts every observation anew."""
-        return answer.linked or self.options.watched
+        return answer.linked or self._is_watched()
 
     def _evidence_link(self) -> int:
         """The connection that a write must use, as its evidence came over it; 0: any.
@@ -217,7 +218,11 @@ class LeaseEvidence(LeaseState):
 
     def _watched_from_ms(self) -> int:
         """`watched`: this process has watched over one unbroken connection for wait_max."""
-        return self._link_ms + self._long_ms() + TICK_MS if self.options.watched else 0
+        return self._link_ms + self._long_ms() + TICK_MS if self._is_watched() else 0
+
+    def _is_watched(self) -> bool:
+        """An operator said so, or the engine cannot name its start (L4)."""
+        return self.options.watched or self._unnamed
 
     # --- the genesis row (L9) -----------------------------------------------------------------------------------------
 

@@ -198,9 +198,11 @@ class LeaseState:
         """When a position was seen to fall."""
         self._link: int | None = None
         self._link_ms = 0
+        """The connection that answered last, and when its first answer came."""
         self._bound = False
         """What was seen counts over this connection only (L4 `watched`, L5)."""
-        """The connection that answered last, and when its first answer came."""
+        self._unnamed = False
+        """The newest answer came from an engine that cannot name its start at the moment."""
         self._acked_ms: int | None = None
         """When this node last acked a failsafe beat (L7)."""
         self._store_wall: tuple[int, int] | None = None

@@ -124,7 +124,9 @@ def doubt(node: LeaseStrategy, sight: Sighting) -> str:
     if node._fallen_until_ms() > sight.since_ms:
         return "the store went back to earlier data"
     if node._watched_from_ms() > sight.since_ms:
-        return "every connection to the store is watched for so long (`store.trust: watched`)"
+        if node.options.watched:
+            return "every connection to the store is watched for so long (`store.trust: watched`)"
+        return "the store cannot tell whether it was restored, so every connection is watched for so long"
     if (row is not None and not row.vouches) or (genesis is not None and not genesis.vouches):
         return "the table was restored, or changed by hand"
     token = row.token if row is not None else genesis.floor if genesis is not None else 0

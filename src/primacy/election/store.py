@@ -222,5 +222,8 @@ class StoreAnswer(NamedTuple):
     """Number of the connection that answered, within this process; a new one for each connection that is made."""
     linked: bool = False
     """A broken connection starts every observation anew: the identity alone does not tell all restarts (etcd)."""
+    watched: bool = False
+    """This engine cannot name its start at the moment: as with `store.trust: watched`, nothing is believed at once before
+    this process has watched over this connection for wait_max (L4)."""
     wall_ms: int = 0
     """The store's Unix time, if it was asked; it may lift a token and stands in no condition (T1)."""

@@ -7,47 +7,91 @@ etcd's transactions compare one state of the world. A batch is therefore one tra
 its own condition and its own answer. What a condition needs to know of the row (token, seq, holder) is judged here, on
 the newest state that was read; the revision then proves that it was still so. One trip as long as nobody else wrote.
 
-The "server" is the cluster's id. A cluster that was restored from a backup may come back under the same id: its
-revision went back then, and that one answer names another server, which starts every observation anew.
+The identity is the cluster's id and its raft term. A transaction cannot compare it: what is answered under another one
+than it was meant for is not done. Neither tells that a data folder was put back, as the term may be the one of the
+history that was lost: only the broken connection does (`linked`). So all that is known here is of one connection,
+and no request is ever sent again on another one.
+
+What vouches for a row stands in `etcd_rows.py`. The raft index is asked for once per connection; from then on it
+grows at least by one with every revision, and is asked for again if a row claims a larger one.
 """
 
 from __future__ import annotations
 
-import base64
-import datetime
-import json
+import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from primacy.election.store import Look, ReleaseRow, Renew, Row, StoreAnswer, StoreRequest, Take
-from primacy.errors import NotReached, Refused
-from primacy.store.conditions import after
+from primacy.election.store import (
+    GENESIS,
+    Genesis,
+    Look,
+    Place,
+    Prune,
+    ReleaseRow,
+    Renew,
+    Settle,
+    StoreAnswer,
+    StoreRequest,
+    Take,
+)
+from primacy.errors import NotReached, PrimacyError, Refused, StoreUnusable, UsageError
+from primacy.node.clock import Clock, SystemClock
+from primacy.store import conditions
 from primacy.store.etcd_http import Gateway, Watch
-from primacy.store.port import LIST_MAX, News, Sheet, check_request, check_table, checked_row
+from primacy.store.etcd_rows import (
+    INDEX_LEAST,
+    Known,
+    b64,
+    genesis_value,
+    key_of,
+    known_genesis,
+    known_row,
+    row_value,
+    written_at,
+)
+from primacy.store.port import HOLD_MS_MAX, LIST_MAX, Change, News, Sheet, check_request, check_table
+
+log = logging.getLogger("primacy.store")
 
 ROUNDS_MAX = 2
 """With what is remembered, and with what the store then showed. Whoever loses twice in a row has lost."""
 KNOWN_MAX = 10_000
 """Rows that are remembered between requests."""
+MAKE_MAX = 5
+"""Tries to make the genesis row, or to raise its wait_max, while others write it."""
 
 
-class Known(NamedTuple):
-    """A row and the revision of its last change; 0 for none."""
+class Shown(NamedTuple):
+    """What one answer of etcd tells beside the rows."""
 
+    server: str
     revision: int
-    row: Row | None
+    raft_index: int
+    """At that moment, or less."""
+    genesis: Known
+    rows: int = -1
+    """How many leases there are; -1: not counted."""
 
 
 class EtcdStore:
     """One cluster, one folder of keys."""
 
-    def __init__(self, gateway: Gateway, table: str = "primacy_leases") -> None:
+    def __init__(self, gateway: Gateway, table: str = "primacy_leases", clock: Clock | None = None) -> None:
         self._gateway = gateway
         self._prefix = f"{check_table(table)}/"
+        self._clock = clock or SystemClock()
         self._known: dict[str, Known] = {}
-        self._cluster = ""
-        self._revision = 0
+        self._genesis = Known()
+        self._shown: Shown | None = None
+        """The newest answer on this connection; None: nothing is known of it."""
+        self._since_ms = 0
+        """When the first answer on this connection had come."""
+        self._status = (0, 0)
+        """Raft index and revision, as they were once on this connection."""
+        self._heard: dict[str, int] = {}
+        """The newest token of each name that the watch told of."""
         self._watch: Watch | None = None
         self._pid = os.getpid()
 
@@ -63,182 +107,322 @@ class EtcdStore:
     def release(self, requests: Sequence[ReleaseRow]) -> list[StoreAnswer]:
         return self._perform(requests)
 
+    def change(self, requests: Sequence[Change]) -> list[StoreAnswer]:
+        return self._perform(requests)
+
     def close(self) -> None:
         if os.getpid() != self._pid:
             return  # the sockets are the parent's as well; nothing is said on them
         self._gateway.close()
-        self._known.clear()
+        self._forget()
         if self._watch is not None:
             self._watch.close()
             self._watch = None
 
     def sheets(self) -> list[Sheet]:
-        body = {"key": _b64(self._prefix), "range_end": _b64(self._prefix[:-1] + "0"), "limit": LIST_MAX}
+        body = {**self._folder(), "limit": LIST_MAX + 1}
         found = self._post("kv/range", body)
-        return [_sheet(kv, len(self._prefix)) for kv in found.get("kvs", [])]
+        index, _ = self._asked_status()
+        sheets = []
+        for kv in found.get("kvs", []):
+            name = key_of(kv)[len(self._prefix) :]
+            if name != GENESIS:
+                row = known_row(kv).row_at(index)
+                assert row is not None
+                sheets.append(Sheet(name, row, written_at(kv)))
+        return sheets[:LIST_MAX]
+
+    def make_table(self, new: bool = False, wait_max_ms: int = 0) -> None:
+        if not 0 <= wait_max_ms <= HOLD_MS_MAX:
+            raise UsageError(f"the longest wait of a table is at most {HOLD_MS_MAX} ms, not {wait_max_ms}")
+        for _ in range(MAKE_MAX):
+            _, shown = self._ask([], count=True)
+            if new and shown.rows:
+                raise Refused(
+                    f"{shown.rows} leases stand below {self._prefix} in etcd, so it is not new: without that word, "
+                    "fresh names are free some seconds after somebody began to use it"
+                )
+            found = shown.genesis.genesis_at(shown.raft_index, shown.rows)
+            wanted = found._replace(wait_max_ms=max(found.wait_max_ms, wait_max_ms))
+            if new:
+                wanted = wanted._replace(settled=shown.server, names=0)
+            elif not found.vouches:
+                wanted = wanted._replace(settled="")  # its next mark vouches, and it must not look settled by that
+            if shown.genesis.revision and wanted == found and (found.vouches or not new):
+                return
+            if self._write_genesis(shown, wanted._replace(version=found.version + 1)):
+                return
+        raise Refused(f"the leases below {self._prefix} in etcd changed all the time: try again")
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def _perform(self, requests: Sequence[StoreRequest]) -> list[StoreAnswer]:
         for request in requests:
             check_request(request)
+        alone = [i for i, request in enumerate(requests) if _writes_genesis(request)]
+        shared = [i for i in range(len(requests)) if i not in alone]
         answers: dict[int, StoreAnswer] = {}
-        for _ in range(ROUNDS_MAX):
-            left = [i for i in range(len(requests)) if i not in answers]
-            if left:
-                found = self._round([requests[i] for i in left])
-                answers.update((i, answer) for i, answer in zip(left, found, strict=True) if answer is not None)
-        left = [i for i in range(len(requests)) if i not in answers]
-        for i in left:  # beaten by somebody else both times: what stands there is what its failure showed
-            known = self._known.get(requests[i].name, Known(0, None))
-            answers[i] = StoreAnswer(ok=True, row=known.row, server=self._cluster)
+        for group in (shared, *([i] for i in alone)):  # no key may be written twice in one transaction
+            answers.update(zip(group, self._together([requests[i] for i in group]), strict=True))
         return [answers[i] for i in range(len(requests))]
 
-    def _round(self, requests: Sequence[StoreRequest]) -> list[StoreAnswer | None]:
+    def _together(self, requests: Sequence[StoreRequest]) -> list[StoreAnswer]:
+        answers: dict[int, StoreAnswer] = {}
+        for turn in range(ROUNDS_MAX):
+            left = [i for i in range(len(requests)) if i not in answers]
+            if left:
+                found = self._round([requests[i] for i in left], last=turn + 1 == ROUNDS_MAX)
+                answers.update((i, answer) for i, answer in zip(left, found, strict=True) if answer is not None)
+        return [answers[i] for i in range(len(requests))]
+
+    def _round(self, requests: Sequence[StoreRequest], last: bool) -> list[StoreAnswer | None]:
         """One trip. None: not decided, as the row was not what we remembered; now we know it, and may try again."""
-        meant = self._cluster
-        planned = [self._planned(request) for request in requests]
-        steps = [self._step(request, new) for request, new in zip(requests, planned, strict=True)]
-        found, inners = self._transact(steps)
-        server = self._answered_by(found)
-        revision = int(found["header"]["revision"])
+        if not self._gateway.is_open:
+            self._forget()  # it was of another connection
+        meant, before, index = self._shown, dict(self._known), self._index_now()
+        planned = [self._planned(request, last) for request in requests]
+        steps = [self._step(request, change, index) for request, change in zip(requests, planned, strict=True)]
+        count = any(conditions.needs_count(request) for request in requests)
+        inners, shown = self._ask(list(zip((r.name for r in requests), steps, strict=True)), count)
+        if not shown.genesis.revision and not last and self._made_genesis(shown):
+            shown = shown._replace(genesis=self._genesis)
         answers: list[StoreAnswer | None] = []
-        for request, new, inner in zip(requests, planned, inners, strict=True):
-            if new is not None and inner.get("succeeded"):
-                self._remember(request.name, Known(revision, new))
-                done = server == meant  # else it was written where nobody meant it, under a name that nobody trusts
-                answers.append(StoreAnswer(ok=True, done=done, row=new, server=server))
+        for request, change, inner in zip(requests, planned, inners, strict=True):
+            if change is not None and inner.get("succeeded"):
+                assert meant is not None
+                self._wrote(request.name, change, before[request.name], shown.revision, index)
+                # under another identity it was written where nobody meant it, with a stamp that nobody trusts
+                answers.append(self._answer(request, shown, done=shown.server == meant.server))
                 continue
-            before = self._known.get(request.name)
-            kvs = inner["responses"][0]["response_range"].get("kvs", [])
-            known = _known(kvs[0]) if kvs else Known(0, None)
-            self._remember(request.name, known)
-            again = new is not None or before is None or before != known
-            if again and not isinstance(request, Look) and after(known.row, request, server) is not None:
-                answers.append(None)
-            else:
-                answers.append(StoreAnswer(ok=True, row=known.row, server=server))
+            again = not last and self._planned(request, last=True) is not None
+            answers.append(None if again else self._answer(request, shown))
+        self._stamp_genesis(shown)
         return answers
 
-    def _planned(self, request: StoreRequest) -> Row | None:
-        """What to write, going by what is remembered; None: only read."""
-        known = self._known.get(request.name)
-        return None if known is None or not self._cluster else after(known.row, request, self._cluster)
+    def _planned(self, request: StoreRequest, last: bool) -> conditions.Change | None:
+        """What to write, going by what is remembered; None: only read.
 
-    def _step(self, request: StoreRequest, new: Row | None) -> dict[str, Any]:
-        """One small transaction: write if the row is as it was, else read it."""
-        key = _b64(self._prefix + request.name)
+        The genesis row and a count are not remembered: what needs them reads first, and writes in the last round.
+        """
+        shown, known = self._shown, self._known.get(request.name)
+        if shown is None or known is None or isinstance(request, Look) or (_writes_genesis(request) and not last):
+            return None
+        genesis = self._genesis.genesis_at(shown.raft_index, shown.rows)
+        change = conditions.after(known.row_at(shown.raft_index), genesis, request, shown.server)
+        if change is None or change.row is None:
+            return change
+        return change._replace(row=change.row._replace(proof=os.urandom(8).hex()))
+
+    def _step(self, request: StoreRequest, change: conditions.Change | None, index: int) -> dict[str, Any]:
+        """One small transaction: write if row and genesis row are as they were, else read the row."""
+        key = b64(self._prefix + request.name)
         read = {"request_range": {"key": key}}
-        if new is None:
+        if change is None:
             return {"success": [read]}
-        revision = self._known[request.name].revision
-        write = {"request_put": {"key": key, "value": _b64(_value(new))}}
-        same = {"key": key, "target": "MOD", "result": "EQUAL", "mod_revision": str(revision)}
-        return {"compare": [same], "success": [write], "failure": [read]}
+        known, compare, writes = self._known[request.name], [], []
+        if change.row is not None:
+            value = row_value(change.row, known.version + 1, index)
+            compare, writes = [_same(key, known.revision)], [{"request_put": {"key": key, "value": b64(value)}}]
+        elif change.removed:
+            compare, writes = [_same(key, known.revision)], [{"request_delete_range": {"key": key}}]
+        else:
+            writes = [read]
+        if change.genesis is not None:
+            condition, write = self._genesis_step(self._genesis, change.genesis, index)
+            compare, writes = [*compare, condition], [*writes, write]
+        return {"compare": compare, "success": writes, "failure": [read]}
 
-    def _transact(self, steps: list[dict[str, Any]]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """The answer, and the part of each step. A single one is not wrapped: older servers check less inside."""
-        if len(steps) == 1:
-            found = self._post("kv/txn", steps[0])
-            return found, [found]
-        found = self._post("kv/txn", {"success": [{"request_txn": step} for step in steps]})
-        return found, [answer.get("response_txn", {}) for answer in found.get("responses", [])]
+    def _genesis_step(self, known: Known, genesis: Genesis, index: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Its condition and its write."""
+        key = b64(self._prefix + GENESIS)
+        value = genesis_value(genesis, known.version + 1, index)
+        return _same(key, known.revision), {"request_put": {"key": key, "value": b64(value)}}
 
-    def _answered_by(self, found: dict[str, Any]) -> str:
-        """Who answered; another name for a cluster whose revision went back."""
-        header = found["header"]
-        cluster, revision = f"etcd:{header['cluster_id']}", int(header["revision"])
-        went_back = cluster == self._cluster and revision < self._revision
-        if cluster != self._cluster or went_back:
-            self._known.clear()
-        self._cluster, self._revision = cluster, revision
-        return f"{cluster}:restored:{revision}" if went_back else cluster
+    def _wrote(self, name: str, change: conditions.Change, before: Known, revision: int, index: int) -> None:
+        """What stands there now, as this very transaction wrote it. The genesis row was read after it."""
+        if change.row is not None:
+            self._remember(name, Known(revision, before.version + 1, index, row=change.row))
+        elif change.removed:
+            self._remember(name, Known())
+
+    def _answer(self, request: StoreRequest, shown: Shown, done: bool = False) -> StoreAnswer:
+        known = self._known[request.name]
+        whole = not done or not isinstance(request, Renew | ReleaseRow)
+        count = shown.rows if conditions.needs_count(request) else -1
+        is_here = known.row is not None and known.row.server == shown.server
+        return StoreAnswer(
+            ok=True,
+            done=done,
+            row=known.row_at(shown.raft_index),
+            server=shown.server,
+            genesis=shown.genesis.genesis_at(shown.raft_index, count) if whole else None,
+            position=shown.revision,
+            link=self._gateway.link,
+            linked=True,
+            watched=known.is_young or (shown.genesis.is_young and not is_here),
+        )
+
+    # --- the genesis row ----------------------------------------------------------------------------------------------
+
+    def _made_genesis(self, shown: Shown) -> bool:
+        """It is made if it is missing. One who may only read sees a table that nobody has settled."""
+        try:
+            return self._write_genesis(shown, Genesis(version=1))
+        except (Refused, StoreUnusable):
+            return False
+
+    def _stamp_genesis(self, shown: Shown) -> None:
+        """A genesis row from the cluster's beginnings gets a raft index that proves more (L5).
+
+        Only after this connection stood for wait_max: whatever was lost before it, its holders are dead by now.
+        """
+        genesis = shown.genesis.genesis_at(shown.raft_index, -1)
+        old_enough = self._clock.now_ms() - self._since_ms > genesis.wait_max_ms + 1
+        if old_enough and shown.genesis.is_young and genesis.vouches and shown.raft_index >= INDEX_LEAST:
+            try:
+                self._write_genesis(shown, genesis._replace(version=genesis.version + 1))
+            except (Refused, StoreUnusable) as error:
+                log.debug("the genesis row was not written: %s", error)
+
+    def _write_genesis(self, shown: Shown, genesis: Genesis) -> bool:
+        """Writes it if it is as it was shown."""
+        index = self._index_now()
+        condition, write = self._genesis_step(shown.genesis, genesis, index)
+        found = self._post("kv/txn", {"compare": [condition], "success": [write]})
+        if not found.get("succeeded") or _identity(found) != shown.server:
+            return False
+        revision = int(found["header"]["revision"])
+        self._genesis = Known(revision, shown.genesis.version + 1, index, genesis=genesis)
+        return True
+
+    # --- trips --------------------------------------------------------------------------------------------------------
+
+    def _ask(self, steps: list[tuple[str, dict[str, Any]]], count: bool) -> tuple[list[dict[str, Any]], Shown]:
+        """One transaction: the steps, each with the name of its row, then the genesis row, and the count.
+
+        What was read is remembered, as it stood after what was written.
+        """
+        operations: list[dict[str, Any]] = [{"request_txn": step} for _, step in steps]
+        operations.append({"request_range": {"key": b64(self._prefix + GENESIS)}})
+        if count:
+            operations.append({"request_range": {**self._folder(), "count_only": True}})
+        found = self._post("kv/txn", {"success": operations})
+        if self._shown is not None and self._shown.server != _identity(found):
+            self._forget()
+        answers = found["responses"]
+        inners: list[dict[str, Any]] = [answer["response_txn"] for answer in answers[: len(steps)]]
+        self._genesis = _read(answers[len(steps)], known_genesis)
+        largest = self._genesis.raft_index
+        for (name, _), inner in zip(steps, inners, strict=True):
+            for answer in inner.get("responses", []):
+                if "response_range" in answer:
+                    known = _read(answer, known_row)
+                    self._remember(name, known)
+                    largest = max(largest, known.raft_index)
+        number = int(answers[-1]["response_range"].get("count", 0)) if count else 0
+        return inners, self._show(found, largest, number - (self._genesis.revision > 0) if count else -1)
+
+    def _show(self, found: dict[str, Any], largest: int, count: int) -> Shown:
+        """Remembers what an answer tells of the store. `largest`: the raft index of a row that it showed."""
+        revision = int(found["header"]["revision"])
+        is_first = self._shown is None
+        self._shown = Shown(_identity(found), revision, 0, self._genesis, count)
+        if is_first:
+            self._since_ms = self._clock.now_ms()
+        if is_first or largest > self._index_now():
+            self._status = self._asked_status()
+        self._shown = self._shown._replace(raft_index=self._index_now())
+        return self._shown
+
+    def _index_now(self) -> int:
+        """Every revision is an entry of raft's log."""
+        index, at_revision = self._status
+        return 0 if self._shown is None else index + max(0, self._shown.revision - at_revision)
+
+    def _asked_status(self) -> tuple[int, int]:
+        found = self._post("maintenance/status", {})
+        index = int(found.get("raftAppliedIndex") or found["raftIndex"])
+        return index, int(found["header"]["revision"])
+
+    def _forget(self) -> None:
+        """Nothing that was seen on another connection, or under another identity, is the ground of a write."""
+        self._known.clear()
+        self._genesis, self._shown, self._status = Known(), None, (0, 0)
 
     def _remember(self, name: str, known: Known) -> None:
         if len(self._known) >= KNOWN_MAX and name not in self._known:
             del self._known[next(iter(self._known))]  # the oldest: a batch is far smaller than this memory
         self._known[name] = known
 
+    def _folder(self) -> dict[str, str]:
+        """All keys of this table."""
+        return {"key": b64(self._prefix), "range_end": b64(self._prefix[:-1] + "0")}
+
     def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         if os.getpid() != self._pid:
             raise NotReached("this store belongs to the process that it was forked from")
         try:
             return self._gateway.post(path, body)
-        except NotReached:
-            self._known.clear()
+        except PrimacyError:
+            self._forget()
             raise
 
     # --- news ---------------------------------------------------------------------------------------------------------
 
     def listen(self) -> int:
         if self._watch is None:
-            keys = {"key": _b64(self._prefix), "range_end": _b64(self._prefix[:-1] + "0")}
-            self._watch = self._gateway.watch({"create_request": keys})
+            self._watch = self._gateway.watch({"create_request": self._folder()})
         return self._watch.stream.fileno()
 
     def news(self) -> list[News]:
         if self._watch is None:
             return []
         try:
-            found = [news for line in self._watch.lines() for news in self._told(line["result"])]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            return [news for line in self._watch.lines() for news in self._told(line["result"])]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             self._watch.close()
             self._watch = None
             raise NotReached(f"the watch ended: {error}") from None
-        return found
 
     def _told(self, result: dict[str, Any]) -> list[News]:
-        """What one line of the watch says. Who may write these keys may write the rows: it is as good as a read."""
+        """What one line of the watch says: whose row was written, and whether it was a mere renewal."""
         if result.get("canceled"):
             raise ValueError(str(result.get("cancel_reason") or "cancelled"))
-        same = f"etcd:{result['header']['cluster_id']}" == self._cluster
         found = []
         for event in result.get("events", []):
-            name = base64.b64decode(event["kv"]["key"]).decode()[len(self._prefix) :]
-            if event.get("type") == "DELETE" or not same:
-                found.append(News(name))
-                continue
+            name = key_of(event["kv"])[len(self._prefix) :]
             before = self._known.get(name)
-            revision = int(event["kv"]["mod_revision"])
-            if before is not None and revision <= before.revision:
+            if name == GENESIS or (before is not None and int(event["kv"]["mod_revision"]) <= before.revision):
                 continue  # our own write, or an answer was quicker
             try:
-                known = _known(event["kv"])
+                row = known_row(event["kv"]).row if event.get("type") != "DELETE" else None
             except Refused:
-                found.append(News(name))  # the look says what is wrong with it
-                continue
-            self._revision = max(self._revision, revision)
-            self._remember(name, known)
-            found.append(News(name, StoreAnswer(ok=True, row=known.row, server=self._cluster)))
+                row = None  # the look says what is wrong with it
+            renewed = row is not None and not row.released and self._heard.get(name) == row.token
+            if row is not None and (name in self._heard or len(self._heard) < KNOWN_MAX):
+                self._heard[name] = row.token
+            found.append(News(name, renewed))
         return found
 
 
-def _b64(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
+def _writes_genesis(request: StoreRequest) -> bool:
+    match request:
+        case Take(seen=seen):
+            return seen is None
+        case Place() | Settle() | Prune():
+            return True
+    return False
 
 
-def _value(row: Row) -> str:
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-    return json.dumps({**row._asdict(), "released": int(row.released), "written_at": now}, separators=(",", ":"))
+def _identity(found: dict[str, Any]) -> str:
+    header = found["header"]
+    return f"etcd:{header['cluster_id']}:{header.get('raft_term', 0)}"
 
 
-def _document(kv: dict[str, Any]) -> dict[str, Any]:
-    try:
-        found = json.loads(base64.b64decode(kv["value"]))
-    except (ValueError, KeyError) as error:
-        raise Refused(f"a key in etcd is not one of primacy's: {error}") from None
-    if not isinstance(found, dict):
-        raise Refused("a key in etcd is not one of primacy's")
-    return found
+def _same(key: str, revision: int) -> dict[str, Any]:
+    return {"key": key, "target": "MOD", "result": "EQUAL", "mod_revision": str(revision)}
 
 
-def _known(kv: dict[str, Any]) -> Known:
-    found = _document(kv)
-    return Known(int(kv["mod_revision"]), checked_row([found.get(field) for field in Row._fields]))
-
-
-def _sheet(kv: dict[str, Any], skip: int) -> Sheet:
-    name = base64.b64decode(kv["key"]).decode(errors="replace")[skip:]
-    row = _known(kv).row
-    assert row is not None
-    return Sheet(name, row, str(_document(kv).get("written_at", "")))
+def _read(answer: dict[str, Any], known: Callable[[dict[str, Any]], Known]) -> Known:
+    kvs = answer["response_range"].get("kvs", [])
+    return known(kvs[0]) if kvs else Known()

@@ -2,6 +2,9 @@
 
 No protobuf and no asyncio: the renewing thread has its own connection and waits for one answer at a time. A watch is a
 second connection whose answer never ends; it is spoken in HTTP/1.0, so that its lines come as they are.
+
+A broken connection may be all that tells of a server that was put back (L5). So none is ever replaced unnoticed:
+each one, and each request that failed, gives `link` a new number.
 """
 
 from __future__ import annotations
@@ -13,12 +16,27 @@ import socket
 import ssl
 from typing import Any, NamedTuple
 
-from primacy.errors import NotReached, Refused
+from primacy.errors import NotReached, PrimacyError, Refused, StoreUnusable
+from primacy.store.port import next_link
 
 BODY_BYTES_MAX = 32 * 1024 * 1024
 """Largest answer: a list of `LIST_MAX` rows."""
 LINE_BYTES_MAX = 4 * 1024 * 1024
 """Largest line of a watch."""
+CLOSED_MAX = 3
+"""Answers in a row whose connection was closed after them. A server that ends closes once; a proxy does it always."""
+TLS_PASSES = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError, ssl.SSLWantReadError)
+"""The connection broke, which may pass. Every other error of TLS is a refusal of one of the two."""
+
+
+REMEDIES = (
+    ("permission denied", "give this user the rights that `primacy lease schema etcd` prints"),
+    ("invalid user ID or password", "correct the user or the password in the address"),
+    ("user name is empty", "this cluster asks for a user: etcd://user:password@host"),
+    ("user name not found", "correct the user in the address"),
+    ("authentication is not enabled", "leave the user out of the address, or enable authentication"),
+)
+"""What never passes by itself, and what to do."""
 
 
 class Endpoint(NamedTuple):
@@ -50,6 +68,16 @@ class Gateway:
         """What `authenticate` gave us."""
         self._chosen = 0
         self._connection: http.client.HTTPConnection | None = None
+        self.link = next_link()
+        """Number of the connection; a new one after every failure."""
+        self._closed = 0
+        self._unusable: set[int] = set()
+        """Endpoints that refused for good since one last answered."""
+
+    @property
+    def is_open(self) -> bool:
+        """The next request goes over the connection of the last one."""
+        return self._connection is not None
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """One request to the present endpoint. A failure moves on to the next one, for the next request."""
@@ -70,17 +98,35 @@ class Gateway:
     def _ask(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         try:
             status, answer = self._exchange(path, json.dumps(body).encode())
-            found = json.loads(answer)
+        except ssl.SSLError as error:
+            if isinstance(error, TLS_PASSES):
+                raise self._move_on(_words(error, self._limit_s)) from None
+            raise self._no_use(f"TLS is refused: {_words(error, self._limit_s)}; check the certificates") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise self._move_on(_words(error, self._limit_s)) from None
+        if b"HTTP request to an HTTPS server" in answer[:200]:
+            raise self._no_use("it speaks TLS only: use etcds://")
+        try:
+            found = json.loads(answer)
+        except (ValueError, RecursionError):
+            raise self._move_on(f"it answered {status} and no JSON: is this etcd 3.4 or newer?") from None
         if status == 200 and isinstance(found, dict):
+            self._unusable.clear()
             return found
+        raise self._refusal(status, found)
+
+    def _refusal(self, status: int, found: Any) -> PrimacyError:
         said = str(found.get("error") or found.get("message") or status) if isinstance(found, dict) else str(status)
-        if "auth token" in said:
+        sentence = f"{self.where()}: {said[:200]}"
+        self.link = next_link()
+        if "auth token" in said:  # it ran out, or the server that gave it was restarted
             self._key = ""
-        if status in (400, 401, 403, 429):
-            raise Refused(f"{self.where()}: {said[:200]}")
-        raise self._move_on(said[:200])
+            return Refused(sentence)
+        for told, remedy in REMEDIES:
+            if told in said:
+                self.close()
+                return StoreUnusable(f"{sentence}: {remedy}")
+        return Refused(sentence) if status in (400, 401, 403, 429) else self._move_on(said[:200])
 
     def _exchange(self, path: str, body: bytes) -> tuple[int, bytes]:
         if self._connection is None:
@@ -91,19 +137,38 @@ class Gateway:
         found = answer.read(BODY_BYTES_MAX + 1)
         if len(found) > BODY_BYTES_MAX:
             raise ValueError("an answer without an end")
+        self._closed = self._closed + 1 if answer.will_close else 0
+        if answer.will_close:
+            self.close()
+        if self._closed >= CLOSED_MAX:
+            raise StoreUnusable(
+                f"{self.where()} closes the connection after every answer, and leases need one that stays: connect to "
+                "etcd itself, not to a proxy before it"
+            )
         return answer.status, found
 
     def _new_connection(self) -> http.client.HTTPConnection:
         host, port = self.endpoints[self._chosen]
+        connection = http.client.HTTPConnection(host, port, timeout=self._limit_s)
         if self._tls is not None:
-            return http.client.HTTPSConnection(host, port, timeout=self._limit_s, context=self._tls)
-        return http.client.HTTPConnection(host, port, timeout=self._limit_s)
+            connection = http.client.HTTPSConnection(host, port, timeout=self._limit_s, context=self._tls)
+        connection.connect()
+        connection.auto_open = 0  # or http.client would replace a broken one, and nobody would know
+        self.link = next_link()
+        return connection
 
     def _move_on(self, said: str) -> NotReached:
         sentence = f"{self.where()}: {said}"
         self.close()
+        self.link = next_link()
         self._chosen = (self._chosen + 1) % len(self.endpoints)
         return NotReached(sentence)
+
+    def _no_use(self, said: str) -> PrimacyError:
+        """Final only if no other endpoint is left to be tried."""
+        self._unusable.add(self._chosen)
+        moved = self._move_on(said)
+        return StoreUnusable(str(moved)) if len(self._unusable) == len(self.endpoints) else moved
 
     def watch(self, body: dict[str, Any]) -> Watch:
         """A stream of changes, on a connection of its own."""
