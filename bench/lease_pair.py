@@ -8,7 +8,7 @@ import threading
 import time
 from random import Random
 
-from primacy.election.inputs import Input, Started, StepDown, StoreNews, WorkGone, WorkStarted
+from primacy.election.inputs import Input, Started, StepDown, WorkGone, WorkStarted
 from primacy.election.lease import LeaseOptions, LeaseStrategy
 from primacy.election.messages import Release
 from primacy.election.model import Leadership, Membership, Role, Seat
@@ -42,7 +42,7 @@ class Contender:
             else:
                 loop.call_soon_threadsafe(self.driver.give, given)
 
-        self.port = self.thread.port(NAME, tell, lambda: tell(StoreNews()))
+        self.port = self.thread.port(NAME, tell, tell)
         self.driver = Driver(self.machine, self.clock, MemoryDurable(), self, lambda _: None, None, self.port)
         self.driver.give(Started(self.clock.wall_ms()))
 

@@ -92,11 +92,7 @@ class Player:
         self.over = asyncio.Event()
         self.loop = asyncio.get_running_loop()
         self.thread = StoreThread(open_store(url, limit_ms=limit_of_ms(PROFILE.hold_ms)), limit_of_ms(PROFILE.hold_ms))
-        port = self.thread.port(
-            NAME,
-            self._later,
-            lambda: self._later(StoreNews()),
-        )
+        port = self.thread.port(NAME, self._later, self._later)
         seat = Seat(node, rng.getrandbits(48), Membership.of(()), rng)
         self.machine = LeaseStrategy(seat, PROFILE, LeaseOptions(NAME))
         self.driver = Driver(self.machine, SystemClock(), MemoryDurable(), self, self.hear, store=port)

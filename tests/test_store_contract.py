@@ -312,6 +312,24 @@ def test_L3_a_placeholder_is_nobodys_and_is_made_once(desk: Desk) -> None:
     assert desk.look(count=True).genesis == found, "a take of what stands there adds no name"
 
 
+def test_L4_a_write_over_another_connection_than_its_evidence_is_not_done(desk: Desk) -> None:
+    """Where only a broken connection tells of a restore, even a take that nobody starts on would make the row sound."""
+    desk.take()
+    seen = desk.look(count=True)
+    assert seen.row is not None
+    assert seen.genesis is not None
+    assert seen.link == desk.look().link, "one connection"
+    desk.store.close()
+    answer = desk.ask(Take("job", seen.row, seen.server, row("b#2", 20, 2), link=seen.link))
+    assert (answer.ok, answer.done, answer.row) == (True, False, seen.row)
+    assert answer.link not in (0, seen.link)
+    assert not desk.ask(Settle("job", seen.server, seen.genesis, seen.link)).done
+    assert desk.look().row == seen.row
+    assert not desk.ask(Take("new", None, seen.server, row(), desk.look("new", True).genesis, seen.link)).done
+    assert desk.ask(Settle("job", seen.server, seen.genesis, answer.link)).done
+    assert desk.ask(Take("job", seen.row, seen.server, row("b#2", 20, 2), link=answer.link)).done
+
+
 def test_L9_a_fresh_name_compares_the_genesis_row(desk: Desk) -> None:
     seen = desk.look(count=True)
     genesis = seen.genesis

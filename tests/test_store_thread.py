@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.store_desk import row
 
-from primacy.election.inputs import StoreAnswered
+from primacy.election.inputs import StoreAnswered, StoreNews
 from primacy.election.store import Genesis, Look, Place, Prune, ReleaseRow, Renew, Settle, StoreAnswer, Take
 from primacy.errors import StoreUnusable
 from primacy.node.clock import HandClock
@@ -185,10 +185,10 @@ class Watcher:
     """A port of the thread that listens, and what it was told."""
 
     def __init__(self, thread: StoreThread, name: str) -> None:
-        self.news: queue.Queue[None] = queue.Queue()
+        self.news: queue.Queue[StoreNews] = queue.Queue()
         self.answers: queue.Queue[StoreAnswered] = queue.Queue()
         self.name, self.number = name, 0
-        self.port = thread.port(name, self.answers.put, lambda: self.news.put(None))
+        self.port = thread.port(name, self.answers.put, self.news.put)
 
     def look(self) -> StoreAnswer:
         self.number += 1
@@ -229,16 +229,15 @@ def test_L3_news_answers_nothing(thread: StoreThread, table: MemoryTable) -> Non
     assert thread.counts.performed == performed + 1
 
 
-def test_L3_a_renewal_wakes_nobody(thread: StoreThread, table: MemoryTable) -> None:
+def test_news_says_what_is_a_mere_renewal(thread: StoreThread, table: MemoryTable) -> None:
     holder = MemoryStore(table)
     holder.take([fresh(table)])
     watcher = watcher_of(thread, table)
     for seq in (1, 2, 3):
         assert holder.renew([Renew("job", "a#1", 10, seq, table.server)])[0].done
+        assert watcher.news.get(timeout=WITHIN_S) == StoreNews(renewed=True)
     holder.release([ReleaseRow("job", "a#1", 10, 4)])
-    watcher.news.get(timeout=WITHIN_S)
-    watcher.look()
-    assert watcher.news.empty()
+    assert watcher.news.get(timeout=WITHIN_S) == StoreNews()
 
 
 class Nameless(MemoryStore):

@@ -250,7 +250,9 @@ class Candidacy:
     def _open(self) -> None:
         keeper = self.keeper
         self._port = keeper.store.port(
-            self.name, lambda answered: keeper.now(self._heard, answered), lambda: void(keeper.call(self._news))
+            self.name,
+            lambda answered: keeper.now(self._heard, answered),
+            lambda news: void(keeper.call(self._news, news)),
         )
         self._driver.give(Started(self.keeper.clock.wall_ms()))
         self._driver.give(Pause())
@@ -299,9 +301,9 @@ class Candidacy:
             self._seen = seen
         self._driver.give(answered)
 
-    def _news(self) -> None:
+    def _news(self, news: StoreNews) -> None:
         if self._port is not None:
-            self._driver.give(StoreNews())
+            self._driver.give(news)
 
     def _close(self) -> None:
         if self._closing or self._port is None:

@@ -18,7 +18,7 @@ from primacy.agent.assemble import row_name
 from primacy.agent.releasing import Releasers
 from primacy.control import Heard
 from primacy.control.news import UNKNOWN, Summary
-from primacy.election.inputs import Input, StoreAnswered, StoreNews
+from primacy.election.inputs import Input, StoreAnswered
 from primacy.election.lease import LeaseStrategy
 from primacy.election.model import Role
 from primacy.election.store import StoreRequest, node_of
@@ -55,7 +55,7 @@ class Stored:
         self._give_up: Callable[[StoreUnusable], None] = lambda _: None
         self._answered = False
         """The store has answered a request of this agent."""
-        self.port = self.thread.port(name, self._deliver, lambda: self._deliver(StoreNews()))
+        self.port = self.thread.port(name, self._deliver, self._deliver)
 
     def start(
         self, tell: Callable[[Input], None], give_up: Callable[[StoreUnusable], None], *, releasers: bool

@@ -207,6 +207,8 @@ class EtcdStore:
         shown, known = self._shown, self._known.get(request.name)
         if shown is None or known is None or isinstance(request, Look) or (_writes_genesis(request) and not last):
             return None
+        if isinstance(request, Take | Settle) and request.link not in (0, self._gateway.link):
+            return None  # its evidence came over another connection
         genesis = self._genesis.genesis_at(shown.raft_index, shown.rows)
         change = conditions.after(known.row_at(shown.raft_index), genesis, request, shown.server)
         if change is None or change.row is None:

@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Sequence
 
-from primacy.election.store import Genesis, Look, ReleaseRow, Renew, Row, StoreAnswer, StoreRequest, Take
+from primacy.election.store import Genesis, Look, ReleaseRow, Renew, Row, Settle, StoreAnswer, StoreRequest, Take
 from primacy.errors import NotReached, Refused
 from primacy.store.conditions import after, needs_count
 from primacy.store.port import LIST_MAX, Change, News, Sheet, check_request, next_link
@@ -148,7 +148,9 @@ class MemoryStore:
     def _perform(self, request: StoreRequest) -> StoreAnswer:
         table, name = self.table, request.name
         self._news.pop(name, None)  # this answer is newer
-        change = after(table.rows.get(name), table.state(), request, table.server)
+        change = None
+        if not isinstance(request, Take | Settle) or request.link in (0, self._link):
+            change = after(table.rows.get(name), table.state(), request, table.server)
         if change is not None:
             if change.genesis is not None:
                 table.genesis = change.genesis

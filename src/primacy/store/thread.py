@@ -1,9 +1,9 @@
 """The renewing thread: one connection, one thread, any number of leases.
 
 A machine's `AskStore(number, request)` becomes `port.ask(number, request)`; the answer comes back as
-`StoreAnswered(number, answer)` through the port's `deliver`, *in this thread*, or never. An event
-loop hands over `lambda answered: loop.call_soon_threadsafe(driver.give, answered)`, and for `news` the same with
-`StoreNews()`, if it wants to hear of changes between two looks. The clock that counts for a hold is read by the machine
+`StoreAnswered(number, answer)` through the port's `deliver`, *in this thread*, or never. An event loop hands over
+`lambda given: loop.call_soon_threadsafe(driver.give, given)`, and the same for `news`, which is called with a
+`StoreNews`, if it wants to hear of changes between two looks. The clock that counts for a hold is read by the machine
 before it asks, so that waiting in here only ever shortens a hold (L2).
 
 News says that somebody wrote the row, and nothing else: it makes the machine look, and the store answers that look
@@ -26,7 +26,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from primacy.election.inputs import StoreAnswered
+from primacy.election.inputs import StoreAnswered, StoreNews
 from primacy.election.store import Look, StoreAnswer, StoreRequest
 from primacy.errors import PrimacyError
 from primacy.node.clock import Clock, SystemClock
@@ -61,12 +61,16 @@ class StorePort:
     """The place of one lease. `ask` may be called from any thread and returns at once."""
 
     def __init__(
-        self, thread: StoreThread, name: str, deliver: Callable[[StoreAnswered], None], news: Callable[[], None] | None
+        self,
+        thread: StoreThread,
+        name: str,
+        deliver: Callable[[StoreAnswered], None],
+        news: Callable[[StoreNews], None] | None,
     ) -> None:
         self.name = name
         self.deliver = deliver
         self.news = news
-        """Called, in the thread, when the store says that the row of this name changed."""
+        """Called, in the thread, when the store says that the row of this name was written."""
         self._thread = thread
 
     def ask(self, number: int, request: StoreRequest) -> None:
@@ -111,7 +115,7 @@ class StoreThread:
         self._thread: threading.Thread | None = None
 
     def port(
-        self, name: str, deliver: Callable[[StoreAnswered], None], news: Callable[[], None] | None = None
+        self, name: str, deliver: Callable[[StoreAnswered], None], news: Callable[[StoreNews], None] | None = None
     ) -> StorePort:
         """A place for the lease of this name."""
         port = StorePort(self, name, deliver, news)
@@ -272,18 +276,21 @@ class StoreThread:
     def _hear_news(self) -> None:
         assert isinstance(self.store, Notifies)
         try:
-            news = {found.name for found in self.store.news() if not found.renewed}
+            found = self.store.news()
         except PrimacyError:
             self._news_fd = -1  # the next look makes a new connection, and listens again
             return
+        news: dict[str, bool] = {}
+        for name, renewed in found:
+            news[name] = renewed and news.get(name, True)
         now_ms = self._clock.now_ms()
         if "" in news and now_ms - self._all_ms < len(self._ports):
-            news.remove("")
+            del news[""]
         elif "" in news:
             self._all_ms = now_ms
         for port in list(self._ports) if news else ():
             if port.news is not None and (port.name in news or "" in news):
-                self._call(port.news)
+                self._call(port.news, StoreNews(news.get(port.name, False) and "" not in news))
 
     def _say(self, sentence: str) -> None:
         """Once each, so that a store that keeps failing fills no log."""
