@@ -1,8 +1,12 @@
 """Leases in a SQLite file: the embedded default, for all processes of one machine.
 
-The "server" is the file: its device and inode. A file that was deleted or replaced while it was open is noticed before
-every statement, or an old holder would go on renewing in a file that nobody else sees. Network file systems are
-refused: their locks are not to be trusted.
+The "server" is the file and the note beside it (`note.py`): device, inode, and the note's random word. A file that was
+deleted or replaced while it was open is noticed before every statement, or an old holder would go on renewing in a file
+that nobody else sees. One that was put back in place keeps its inode: then its rows are not those of the note, and do
+not vouch. Network file systems are refused: their locks are not to be trusted.
+
+A write reads the rows, judges them by `conditions.py` and writes, in one transaction under the file's write lock, with
+the note before the commit.
 
 A connection must not be used after a fork, nor be closed there: the child leaves it alone and holds nothing.
 """
@@ -13,16 +17,31 @@ import json
 import logging
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
-from primacy.election.store import ReleaseRow, Renew, Take
-from primacy.errors import CannotHere, NotReached, Refused, UsageError
+from primacy.election.store import (
+    GENESIS,
+    WAIT_MAX_MS,
+    Genesis,
+    Place,
+    Prune,
+    ReleaseRow,
+    Renew,
+    Row,
+    Settle,
+    StoreRequest,
+    Take,
+)
+from primacy.errors import CannotHere, NotReached, Refused, StoreUnusable, UsageError
+from primacy.store import sqlite_text
+from primacy.store.conditions import after, needs_count
 from primacy.store.inotify import Ear
-from primacy.store.port import News
-from primacy.store.sql import NoTable, Seen, SqlStore, rows_of, take_values
-from primacy.store.sql_text import sqlite as sqlite_texts
+from primacy.store.note import Note
+from primacy.store.port import HOLD_MS_MAX, LIST_MAX, News, Sheet, checked_row, next_link
+from primacy.store.sql import NoTable, OldTable, Seen, SqlStore, genesis_of
 
 log = logging.getLogger("primacy.store")
 
@@ -30,7 +49,8 @@ LEAST_VERSION = (3, 38, 0)
 """RETURNING came with 3.35; since 3.38 every build has the JSON functions."""
 NETWORK = (
     "nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "ceph", "glusterfs", "lustre", "gfs2", "ocfs2", "beegfs",
-    "9p", "davfs", "fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "fuse.rclone", "fuse.davfs2", "fuse.cephfs",
+    "9p", "virtiofs", "vboxsf", "davfs", "fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "fuse.rclone", "fuse.davfs2",
+    "fuse.cephfs",
 )  # fmt: skip
 _LEFT_TO_THE_PARENT: list[sqlite3.Connection] = []
 """Connections that a forked child inherited: kept alive, so that nothing closes them."""
@@ -48,22 +68,29 @@ class SqliteStore(SqlStore):
             raise UsageError(
                 "a lease in SQLite needs a file, such as sqlite:///leases.db; within a process use memory:"
             )
-        self.texts = sqlite_texts(table)
+        self.texts = sqlite_text.sqlite(table)
+        self._remove = sqlite_text.remove(table)
+        self._migration = sqlite_text.migrate(table)
         self.path = os.path.abspath(path)
         self._limit_ms = limit_ms
         self._connection: sqlite3.Connection | None = None
         self._inode = (0, 0)
+        self._note = Note(self.path)
+        self._before: dict[str, str | None] = {}
+        """What the note said before the transaction that is open."""
         self._ear: Ear | None = None
         self._pid = os.getpid()
         refuse_network(self.path)
 
     @property
     def _me(self) -> str:
-        return f"sqlite:{self._inode[0]:x}:{self._inode[1]:x}"
+        return f"sqlite:{self._inode[0]:x}:{self._inode[1]:x}:{self._note.word or 'unnoted'}"
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
         ear, self._ear = self._ear, None
+        self._before = {}
+        self._note.close()
         if ear is not None:
             ear.close()
         if connection is None:
@@ -73,38 +100,197 @@ class SqliteStore(SqlStore):
             return
         connection.close()
 
-    # --- statements ---------------------------------------------------------------------------------------------------
+    # --- what is asked ------------------------------------------------------------------------------------------------
 
-    def _look(self, names: Sequence[str]) -> Seen:
-        found = self._execute(self.texts.look, {"names": json.dumps(list(names))})
-        return Seen(self._me, rows_of(found))
+    def sheets(self) -> list[Sheet]:
+        found = self._with_table(lambda: self._execute(self.texts.sheets, {"most": LIST_MAX}))
+        self._make_note()
+        return [Sheet(str(values[0]), self._judged(values), str(values[11])) for values in found]
 
-    def _take(self, text: str, take: Take) -> Seen:
-        return self._write(text, take_values(take))
+    def make_table(self, new: bool = False, wait_max_ms: int = 0) -> None:
+        if not 0 <= wait_max_ms <= HOLD_MS_MAX:
+            raise UsageError(f"the longest wait of a table is at most {HOLD_MS_MAX} ms, not {wait_max_ms}")
+        self._execute(self.texts.create, {})
+        self._migrated(lambda: self._execute(self.texts.genesis, {"wait_max": WAIT_MAX_MS}))
+        if wait_max_ms:
+            self._raise_wait_max(wait_max_ms)
+        if new:
+            self._settle_new()
+
+    def _raise_wait_max(self, wait_max_ms: int) -> None:
+        with self._writing() as connection:
+            genesis = genesis_of(self._read(connection, [GENESIS], count=False))
+            if genesis.wait_max_ms >= wait_max_ms:
+                return
+            # its new proof vouches, and a genesis row from an older file must not look settled by that
+            settled = genesis.settled if genesis.vouches else ""
+            raised = genesis._replace(wait_max_ms=wait_max_ms, version=genesis.version + 1, settled=settled)
+            self._put(connection, GENESIS, _row_of(raised))
+
+    def _migrate(self) -> None:
+        with self._writing() as connection:
+            try:
+                for text in self._migration:
+                    connection.execute(text)
+            except sqlite3.OperationalError as error:
+                if "duplicate column" not in str(error):  # somebody else was quicker
+                    raise
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def _look(self, names: Sequence[str], count: bool) -> Seen:
+        """A row that does not vouch may be about to be written in this moment: then it is read under the lock."""
+        connection = self._connected()
+        self._make_note()
+        with self._failing():
+            if connection.in_transaction:
+                return self._read(connection, names, count)
+            connection.execute("BEGIN")
+            try:
+                seen = self._read(connection, names, count)
+            finally:
+                connection.execute("ROLLBACK")
+        if not any(row.proof and row.mark and not row.vouches for row in seen.rows.values()) or not self._note.word:
+            return seen
+        try:
+            with self._writing() as connection:
+                return self._read(connection, names, count)
+        except StoreUnusable:
+            return seen  # who may only read sees it as it is
+
+    def _read(self, connection: sqlite3.Connection, names: Sequence[str], count: bool) -> Seen:
+        found = connection.execute(self.texts.look, {"names": json.dumps(list(names))}).fetchall()
+        number = connection.execute(self.texts.counted).fetchone()[0] if count else -1
+        return Seen(self._me, {str(values[0]): self._judged(values) for values in found}, number)
+
+    def _judged(self, values: Sequence[Any]) -> Row:
+        """A row, and whether its last write is the one that the note tells of.
+
+        One that was not written since the note began is of another identity; version 0.1 writes no proof.
+        """
+        *plain, proof = values[1:11]
+        noted = self._note.proof_of(str(values[0])) if self._note.word else "none"
+        vouches = proof == noted if noted is not None else bool(proof) and plain[-1] != self._me
+        return checked_row([*plain, proof, noted or "", vouches])
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def _take(self, take: Take) -> Seen:
+        return self._written_by([take])
+
+    def _insert(self, take: Take) -> Seen:
+        return self._written_by([take])
 
     def _renew(self, requests: Sequence[Renew]) -> Seen:
-        batch = [[r.name, r.holder, r.token, r.seq, r.server] for r in requests]
-        return self._write(self.texts.renew, {"batch": json.dumps(batch)})
+        return self._written_by(requests)
 
     def _release(self, requests: Sequence[ReleaseRow]) -> Seen:
-        batch = [[r.name, r.holder, r.token, r.seq, r.successor] for r in requests]
-        done = self._write(self.texts.release, {"batch": json.dumps(batch)})
+        done = self._written_by(requests)
         if done.rows:
             self._touch()
         return done
 
-    def _write(self, text: str, values: dict[str, Any]) -> Seen:
-        self._connected()
-        me = self._me
-        found = self._execute(text, {**values, "me": me})
-        if me != self._me:
+    def _change(self, request: Place | Settle | Prune) -> bool:
+        return bool(self._written_by([request]).rows)
+
+    def _written_by(self, requests: Sequence[StoreRequest]) -> Seen:
+        """What was written, by the names that asked for it. For a row that is gone, and for settling: what was."""
+        done: dict[str, Row] = {}
+        with self._writing() as connection:
+            me = self._me
+            names = [request.name for request in requests]
+            seen = self._read(connection, [*names, GENESIS], any(needs_count(request) for request in requests))
+            genesis = genesis_of(seen)
+            for request in requests:
+                if isinstance(request, Take | Settle) and request.link not in (0, self._link):
+                    continue  # its evidence came over another connection
+                change = after(seen.rows.get(request.name), genesis, request, me)
+                if change is None:
+                    continue
+                if change.row is not None:
+                    done[request.name] = self._put(connection, request.name, change.row)
+                elif change.removed:
+                    done[request.name] = seen.rows[request.name]
+                    self._note_before(request.name, None)
+                    connection.execute(self._remove, {"name": request.name})
+                if change.genesis is not None:
+                    written = self._put(connection, GENESIS, _row_of(change.genesis))
+                    done.setdefault(request.name, written)
+        if inode_of(self.path) != self._inode:
+            self.close()
             raise NotReached(f"{self.path} was replaced in the middle of a statement")
-        return Seen(me, rows_of(found))
+        return Seen(me, done)
+
+    def _put(self, connection: sqlite3.Connection, name: str, row: Row) -> Row:
+        """Writes it with a new proof, which the note has first."""
+        proof = os.urandom(8).hex()
+        self._note_before(name, proof)
+        values = {**row._asdict(), "name": name, "released": int(row.released), "proof": proof}
+        connection.execute(self.texts.take, values)
+        return row._replace(proof=proof, mark=proof, vouches=True)
+
+    def _note_before(self, name: str, proof: str | None) -> None:
+        before = self._note.proof_of(name)
+        self._before.setdefault(name, before)
+        self._note.write(name, proof)
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction under the write lock; part of the one that is open, if there is one."""
+        connection = self._connected()
+        own = not connection.in_transaction
+        with self._failing():
+            if own:
+                self._before = {}
+                connection.execute("BEGIN IMMEDIATE")
+            try:
+                if not self._note.is_sound(self._inode):
+                    self._note.make(self._inode)
+                    self._note.is_sound(self._inode)
+                yield connection
+                if own:
+                    connection.execute("COMMIT")
+                    self._before = {}
+            except BaseException:
+                if own and connection.in_transaction:
+                    self._undo()
+                    connection.execute("ROLLBACK")
+                raise
+
+    def _undo(self) -> None:
+        """The note as it was, while the lock is still ours. If that fails, the rows do not vouch."""
+        before, self._before = self._before, {}
+        for name, proof in before.items():
+            try:
+                self._note.write(name, proof)
+            except (Refused, StoreUnusable) as error:
+                log.warning("the note of %s was not put back: %s", self.path, error)
+
+    def _make_note(self) -> None:
+        """If there is none of use. One who may not write has none, and then no row vouches."""
+        self._connected()
+        if self._note.is_sound(self._inode):
+            return
+        try:
+            with self._writing():
+                pass
+        except StoreUnusable as error:
+            log.debug("%s", error)
 
     def _execute(self, text: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
         connection = self._connected()
+        with self._failing():
+            if text.startswith("ROLLBACK"):
+                self._undo()
+            found = connection.execute(text, values).fetchall()
+        if not connection.in_transaction or text.startswith("BEGIN"):
+            self._before = {}
+        return found
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
         try:
-            return connection.execute(text, values).fetchall()
+            yield
         except sqlite3.Error as error:
             raise self._meaning(error) from None
 
@@ -112,12 +298,36 @@ class SqliteStore(SqlStore):
         text, code = str(error), getattr(error, "sqlite_errorname", "")
         if text.startswith("no such table"):
             return NoTable(f"{self.path} has no table of leases")
+        if "column" in text and text.endswith("proof"):
+            return OldTable(f"the leases in {self.path} are of version 0.1")
+        if "no such column" in text or "has no column" in text:
+            return StoreUnusable(f"{self.path}: {text}: this table is not one of primacy's; use another table's name")
         if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             return Refused(f"{self.path} was locked by somebody else for {self._limit_ms} ms")
-        if code.startswith("SQLITE_READONLY"):
-            return Refused(f"{self.path} is read-only for this user: a lease needs to write")
+        if code.startswith("SQLITE_FULL"):
+            return Refused(f"{self.path} cannot be written: the disk is full")
+        if code.startswith(("SQLITE_READONLY", "SQLITE_PERM")):
+            return StoreUnusable(f"{self.path} is read-only for this user: a lease needs to write it, and its folder")
         self.close()
+        if code.startswith("SQLITE_NOTADB"):
+            return StoreUnusable(f"{self.path} is not a SQLite database: name another file")
+        if code.startswith("SQLITE_CORRUPT"):
+            return StoreUnusable(f"{self.path} is damaged ({text}): put back a backup of it, or remove it")
+        if code.startswith("SQLITE_CANTOPEN"):
+            return self._cannot_open()
         return NotReached(f"{self.path}: {text} ({code or type(error).__name__})")
+
+    def _cannot_open(self) -> Exception:
+        folder = os.path.dirname(self.path)
+        if os.path.isdir(self.path):
+            return StoreUnusable(f"{self.path} is a folder: name a file in it")
+        if not os.path.isdir(folder):
+            return StoreUnusable(f"there is no folder {folder}: make it")
+        if not os.access(folder, os.W_OK | os.X_OK) or (
+            os.path.exists(self.path) and not os.access(self.path, os.R_OK)
+        ):
+            return StoreUnusable(f"{self.path} cannot be opened: this user may not write it, or its folder")
+        return NotReached(f"{self.path} cannot be opened")
 
     # --- news ---------------------------------------------------------------------------------------------------------
 
@@ -151,7 +361,10 @@ class SqliteStore(SqlStore):
             self.close()
             raise NotReached("this store belongs to the process that it was forked from")
         if self._connection is not None and self._inode != inode_of(self.path):
+            was_open = self._connection.in_transaction
             self.close()
+            if was_open:
+                raise NotReached(f"{self.path} was replaced in the middle of a transaction")
         if self._connection is None:
             self._connect()
         assert self._connection is not None
@@ -171,7 +384,7 @@ class SqliteStore(SqlStore):
                 check_same_thread=False,
             )
         except sqlite3.Error as error:
-            raise NotReached(f"{self.path}: {error}; does its folder exist, and may this user write there?") from None
+            raise self._meaning(error) from None
         self._connection = connection
         try:
             connection.execute("PRAGMA synchronous = FULL")
@@ -184,7 +397,20 @@ class SqliteStore(SqlStore):
         if found is None:
             self.close()
             raise NotReached(f"{self.path} vanished while it was opened")
-        self._inode = found
+        self._inode, self._link = found, next_link()
+
+
+def _row_of(genesis: Genesis) -> Row:
+    """The genesis row in the columns of a row."""
+    return Row(
+        "",
+        genesis.floor,
+        genesis.version,
+        genesis.names,
+        genesis.wait_max_ms,
+        released=True,
+        server=genesis.settled,
+    )
 
 
 def inode_of(path: str) -> tuple[int, int] | None:

@@ -1,0 +1,226 @@
+"""The note beside a SQLite file: which write of each row was the last one in this boot of the kernel (L5).
+
+A SQLite file that is put back in place (`cp`, `.restore`, the backup API) keeps its device and inode, and in WAL mode
+even its change counter. All users of the file are on this machine, so they keep a small file beside it, `FILE-primacy`,
+with the proof of the last write of every row. The proof is random and new with every write: a row whose proof is
+another one comes from an older file.
+
+It is written under the database's own write lock, before the commit. Who is killed in between leaves a row that does
+not vouch: it is watched for the longest wait, and then taken. The note carries the boot id of the kernel, so it need not
+survive the machine and is never synced. Its `word` is random and part of the store's identity: a note that is missing,
+torn, of another boot or of another file is made anew, and what stood before it counts as written on another server.
+
+The file is a head and one slot per name, none of which crosses a page, so that a slot is written as a whole or not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import zlib
+
+from primacy.errors import NotReached, Refused, StoreUnusable
+from primacy.store.port import NAME_MAX
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+SUFFIX = "-primacy"
+SLOT = 256
+MAGIC = b"primacy note 1"
+SLOTS_MAX = 1_000_000
+"""256 MB. More names than that in one file is a mistake, which would fill the disk."""
+EMPTY = b"\0" * SLOT
+CHANGES_AT = SLOT - 16
+"""Where the head counts slots that were given to a name or taken from one; outside of its checksum."""
+
+
+class Note:
+    """One user's view of the note. All but `proof_of` is called under the database's write lock."""
+
+    def __init__(self, database: str, boot_id: str = BOOT_ID) -> None:
+        self.path = database + SUFFIX
+        self._database = database
+        self._boot_id = boot_id
+        self._fd = -1
+        self._inode = (0, 0)
+        self._writes = False
+        self._slots: dict[str, int] = {}
+        self._free: list[int] = []
+        self._end = 0
+        self._changes = b""
+        """As the head counted when the slots were last read."""
+        self.word = ""
+        """Empty: there is no note that could be used."""
+
+    def close(self) -> None:
+        fd, self._fd, self.word = self._fd, -1, ""
+        self._slots, self._free, self._changes = {}, [], b""
+        if fd >= 0:
+            os.close(fd)
+
+    def is_sound(self, inode: tuple[int, int]) -> bool:
+        """Whether the note of this boot and of this file is open, and still the one that has the name."""
+        try:
+            found = os.stat(self.path)
+        except FileNotFoundError:
+            self.close()
+            return False
+        except OSError as error:
+            raise NotReached(f"{self.path}: {error.strerror}") from None
+        if self._fd < 0 or self._inode != (found.st_dev, found.st_ino):
+            self.close()
+            self._open()
+        self.word = self._word(inode) if self._fd >= 0 else ""
+        return bool(self.word)
+
+    def make(self, inode: tuple[int, int]) -> None:
+        """A new one, in place of whatever stands there. It has the rights of the database file."""
+        self.close()
+        word = os.urandom(8).hex()
+        head = self._head(inode, word)
+        folder, name = os.path.split(self.path)
+        try:
+            like = os.stat(self._database)
+            fd, temporary = tempfile.mkstemp(prefix=f"{name}.", dir=folder)
+            try:
+                os.fchmod(fd, like.st_mode & 0o666)
+                if os.geteuid() == 0 or like.st_gid != os.getegid():
+                    with contextlib.suppress(
+                        PermissionError
+                    ):  # of no group that this user is in: then who is must write
+                        os.fchown(fd, like.st_uid if os.geteuid() == 0 else -1, like.st_gid)
+                _write(fd, head, 0)
+                os.rename(temporary, self.path)
+            except BaseException:
+                os.unlink(temporary)
+                raise
+            finally:
+                os.close(fd)
+        except PermissionError as error:
+            raise StoreUnusable(
+                f"{self.path} cannot be made ({error.strerror}): this user needs to write the folder of the file"
+            ) from None
+        except OSError as error:
+            raise Refused(f"{self.path} cannot be made: {error.strerror}") from None
+
+    def proof_of(self, name: str) -> str | None:
+        """The proof of its last write in this boot; None: there was none. What is torn matches no proof."""
+        slot = self._slot_of(name)
+        if slot is None:
+            return None
+        data = self._read(slot)
+        return data[NAME_MAX : NAME_MAX + 16].decode("ascii", "replace") if _is_whole(data) else "torn"
+
+    def write(self, name: str, proof: str | None) -> None:
+        """Before the commit of what it says. None: the row is gone."""
+        if not self._writes:
+            raise StoreUnusable(f"{self.path} is read-only for this user: give it the rights of {self._database}")
+        slot = self._slot_of(name)
+        if proof is None:
+            if slot is not None:
+                self._count()
+                self._put(slot, EMPTY)
+                del self._slots[name]
+                self._free.append(slot)
+            return
+        is_new = slot is None
+        if slot is None:
+            slot = self._free.pop() if self._free else self._end
+        if slot >= SLOTS_MAX:
+            raise StoreUnusable(f"{self._database} has {SLOTS_MAX:,} names: primacy lease prune removes unused ones")
+        if is_new:
+            self._count()
+            self._slots[name], self._end = slot, max(self._end, slot + 1)
+        body = name.encode("ascii").ljust(NAME_MAX, b"\0") + proof.encode("ascii").ljust(16, b"\0")
+        self._put(slot, body)
+
+    # --- the file -----------------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        try:
+            try:
+                self._fd, self._writes = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW), True
+            except PermissionError:
+                self._fd, self._writes = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), False
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise StoreUnusable(
+                f"{self.path} cannot be read ({error.strerror}): give this user the rights of {self._database}"
+            ) from None
+        found = os.fstat(self._fd)
+        self._inode = (found.st_dev, found.st_ino)
+
+    def _head(self, inode: tuple[int, int], word: str) -> bytes:
+        try:
+            with open(self._boot_id, encoding="ascii") as file:
+                boot = file.read().strip()
+        except OSError as error:
+            raise StoreUnusable(f"the kernel does not say which boot this is: {error.strerror}") from None
+        body = b"%s\n%s\n%x:%x\n%s\n" % (MAGIC, boot.encode(), *inode, word.encode())
+        return _sealed(body.ljust(CHANGES_AT - 8, b"\0")).ljust(SLOT, b"\0")
+
+    def _word(self, inode: tuple[int, int]) -> str:
+        head = self._read(0)
+        if not _is_sealed(head[:CHANGES_AT]):
+            return ""
+        word = head[: CHANGES_AT - 8].rstrip(b"\0").split(b"\n")[-2].decode("ascii", "replace")
+        return word if head[:CHANGES_AT] == self._head(inode, word)[:CHANGES_AT] else ""
+
+    def _slot_of(self, name: str) -> int | None:
+        """Where the name stands. Others may have given slots to names, or taken them, since it was last read."""
+        slot = self._slots.get(name)
+        if slot is not None and self._read(slot)[:NAME_MAX].rstrip(b"\0") == name.encode():
+            return slot
+        changes = self._read(0)[CHANGES_AT:]
+        if changes != self._changes or slot is not None:
+            self._read_all()
+            self._changes = changes
+        return self._slots.get(name)
+
+    def _read_all(self) -> None:
+        self._slots, self._free = {}, []
+        size = min(os.fstat(self._fd).st_size // SLOT, SLOTS_MAX)
+        self._end = max(1, size)
+        data = os.pread(self._fd, size * SLOT, 0) if size else b""
+        for slot in range(1, len(data) // SLOT):
+            name = data[slot * SLOT : slot * SLOT + NAME_MAX].rstrip(b"\0")
+            if name:
+                self._slots[name.decode("ascii", "replace")] = slot
+            else:
+                self._free.append(slot)
+
+    def _count(self) -> None:
+        """Before a slot changes its name, so that nobody overlooks it."""
+        number = int.from_bytes(self._read(0)[CHANGES_AT : CHANGES_AT + 8], "little")
+        self._write(((number + 1) % 2**64).to_bytes(8, "little"), CHANGES_AT)
+        self._changes = self._read(0)[CHANGES_AT:]
+
+    def _put(self, slot: int, body: bytes) -> None:
+        self._write(_sealed(body).ljust(SLOT, b"\0") if body is not EMPTY else EMPTY, slot * SLOT)
+
+    def _read(self, slot: int) -> bytes:
+        return os.pread(self._fd, SLOT, slot * SLOT)
+
+    def _write(self, data: bytes, at: int) -> None:
+        try:
+            _write(self._fd, data, at)
+        except OSError as error:
+            raise Refused(f"{self.path} cannot be written: {error.strerror}") from None
+
+
+def _write(fd: int, data: bytes, at: int) -> None:
+    if os.pwrite(fd, data, at) != len(data):
+        raise OSError(28, "no space left on the device")
+
+
+def _sealed(body: bytes) -> bytes:
+    return body + b"%08x" % zlib.crc32(body)
+
+
+def _is_sealed(data: bytes) -> bool:
+    return len(data) > 8 and _sealed(data[:-8]) == data
+
+
+def _is_whole(data: bytes) -> bool:
+    return len(data) == SLOT and _is_sealed(data[: NAME_MAX + 16 + 8])
