@@ -46,8 +46,8 @@ def test_L7_the_row_carries_the_lists_hash_and_take_compares_it() -> None:
     with pytest.raises(AssertionError):
         stranger.until(Take)
     assert "`primacy lease break job`" in stranger.waits()
-    assert not desk.store.perform(Take("job", row.token, row.seq, "server-1", row_of("d"), "")).done
-    assert desk.store.perform(Take("job", row.token, row.seq, "server-1", row_of("d"), row.members)).done
+    assert not desk.store.perform(Take("job", row._replace(members=""), "server-1", row_of("d"))).done
+    assert desk.store.perform(Take("job", row, "server-1", row_of("d"))).done
 
 
 def test_L7_after_a_release_anybody_may_take_it() -> None:

@@ -387,7 +387,7 @@ def test_an_answered_look_does_not_end_an_outage_of_writes_unless_a_write_of_som
     other.wake()
     other.answer()
     assert other.codes().count(Code.STORE_ANSWERS) == 0, "the take that was not answered may still be written"
-    other.store.rows["job"] = row_of("c", token=WALL + 5)
+    other.store.put("job", row_of("c", token=WALL + 5))
     other.wake()
     other.answer()
     assert other.codes().count(Code.STORE_ANSWERS) == 1

@@ -6,7 +6,7 @@ from lease_desk import LAN, WALL, Desk, held_by
 from primacy.election.effects import Record, Start
 from primacy.election.events import Code
 from primacy.election.inputs import RunLock, Started, StepDown, WorkGone, WorkStarted
-from primacy.election.store import ReleaseRow, holder_id
+from primacy.election.store import WAIT_MAX_MS, ReleaseRow, holder_id
 from primacy.sim.store import SimStore
 
 
@@ -21,9 +21,9 @@ def test_L4_a_row_of_an_earlier_start_under_this_run_lock_is_taken_at_once() -> 
 
 def test_L4_an_earlier_start_proves_nothing_about_anybody_else() -> None:
     """Another holder, another server, a row that is missing, a lock that is held: the wait is the usual one."""
-    elsewhere = held_by()
+    elsewhere, unsettled = held_by(), SimStore(settled=False)
     elsewhere.fail_over(lost_commits=0)
-    for store, known in ((held_by(), holder_id("b", 8)), (elsewhere, holder_id("b", 9)), (SimStore(), "b#9")):
+    for store, known in ((held_by(), holder_id("b", 8)), (elsewhere, holder_id("b", 9)), (unsettled, "b#9")):
         desk = Desk(store=store, dead=(known,))
         desk.tell(Started(WALL))
         desk.until(Start)
@@ -36,12 +36,13 @@ def test_L4_an_earlier_start_proves_nothing_about_anybody_else() -> None:
     assert 100 <= desk.now < 100 + 2 * LAN.beat_ms
 
 
-def test_L3_the_first_use_of_a_name_says_that_it_waits() -> None:
-    desk = Desk()
-    desk.tell(Started(WALL))
-    desk.until(Start)
-    told = [effect.event for effect in desk.log if isinstance(effect, Record)]
-    assert [event.value for event in told if event.code is Code.NEW_NAME] == [LAN.wait_ms]
+def test_L9_a_name_that_may_have_had_a_row_says_that_it_waits() -> None:
+    for settled, told in ((False, [WAIT_MAX_MS]), (True, [])):
+        desk = Desk(store=SimStore(settled=settled))
+        desk.tell(Started(WALL))
+        desk.until(Start)
+        events = [effect.event for effect in desk.log if isinstance(effect, Record)]
+        assert [event.value for event in events if event.code is Code.NEW_NAME] == told
 
 
 # --- G8: what a release covers ----------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lease_desk import TRIO, WALL, Desk, held_by, only
+from lease_desk import LAN, TRIO, WALL, Desk, held_by, only, row_of
 from primacy.election.effects import Persist, Start, Stop
 from primacy.election.events import Code
 from primacy.election.inputs import (
@@ -17,7 +17,7 @@ from primacy.election.inputs import (
 from primacy.election.lease_state import list_hash
 from primacy.election.messages import FailsafeBeat, Origin
 from primacy.election.model import TOKEN_MAX
-from primacy.election.store import ReleaseRow, Take
+from primacy.election.store import Prune, ReleaseRow, Take
 
 
 def test_T1_a_take_writes_the_next_token_or_wall_time_whichever_is_higher() -> None:
@@ -43,6 +43,41 @@ def test_T1_no_take_above_the_largest_token() -> None:
     odd.tell(Started(WALL))
     odd.answer()
     assert odd.machine.token_max == 0
+
+
+def test_T1_a_token_is_drawn_anew_for_each_take() -> None:
+    """A store that goes back between two tries may have lost a take with a token between them."""
+    desk = Desk(store=held_by(token=5, released=True))
+    desk.tell(Started(WALL))
+    first = desk.until(Take)
+    desk.asked.clear()
+    desk.wake()
+    second = desk.until(Take)
+    assert first._replace(row=second.row) == second, "it compares the same"
+    assert second.row.token == WALL + desk.now > first.row.token
+    assert desk.codes().count(Code.STANDS) == 1, "and is recorded once"
+
+
+def test_T1_the_stores_wall_time_lifts_a_token_and_is_carried_forward() -> None:
+    for store_wall in (0, 50_000, 2**60):
+        desk = Desk(store=held_by(token=5))
+        desk.machine._jitter = lambda most_ms: 0  # type: ignore[method-assign]
+        desk.tell(Started(10_000 - LAN.wait_ms - 1))
+        desk.store.wall_ms = lambda wall_ms=store_wall: wall_ms  # type: ignore[misc]
+        desk.answer()
+        desk.store.wall_ms = None
+        take = desk.until(Take)
+        assert desk.now == LAN.wait_ms + 1
+        assert take.row.token == (50_000 + desk.now if store_wall == 50_000 else 10_000)
+
+
+def test_T1_a_take_is_above_the_floor() -> None:
+    store = held_by(token=WALL * 2, released=True)
+    assert store.perform(Prune("job", store.rows["job"], "server-1", store.genesis)).done
+    store.put("job", row_of(token=5, released=True))
+    desk = Desk(store=store)
+    desk.tell(Started(WALL))
+    assert desk.until(Start).leadership.token == WALL * 2 + 1
 
 
 def test_T2_a_take_is_above_the_largest_token_known() -> None:

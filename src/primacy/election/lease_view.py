@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from primacy.election.lease_state import TICK_MS, Sighting
 from primacy.election.model import TOKEN_MAX, Role, View
-from primacy.election.store import Renew, Take, heir_of, node_of
+from primacy.election.store import Renew, Row, Take, heir_of, node_of
 
 if TYPE_CHECKING:
     from primacy.election.lease import LeaseStrategy
-    from primacy.election.lease_state import Sighting
 
 ADDRESS = "; `primacy check` shows its address"
 """The next command, where there is a file to be checked."""
@@ -93,7 +93,7 @@ def waits_for_row(node: LeaseStrategy, now_ms: int) -> str:
     sight = node._sight
     if sight is None:
         return "the first look at the store"
-    row, left_ms = sight.row, max(0, (node._take_at_ms(now_ms) or node._ripe_ms(sight)) - now_ms)
+    row, left_ms = sight.row, max(0, node._ripe_ms(sight) - now_ms)
     if node._ours(sight) is not None:
         return "the store to prove its row"
     if node._next_token(now_ms, sight) > TOKEN_MAX:
@@ -101,12 +101,20 @@ def waits_for_row(node: LeaseStrategy, now_ms: int) -> str:
     if row is None:
         return waits_for_names(node, now_ms, sight)
     if node._release_counts(sight, row) and now_ms >= node._trusted_at_ms():
+        take_at_ms = node._take_at_ms(now_ms)
+        left_ms = 0 if take_at_ms is None else max(0, take_at_ms - now_ms)
         return f"{heir_of(row) or 'the others'} to take the released lease, at most {left_ms} ms" if left_ms else ""
     if not node._list_allows(row):
         return f"another list of nodes, which holds the lease; `primacy lease break {node.options.name}` forces it"
     if row.is_placeholder or row.released:
         return f"the longest hold of this table to run out, at most {left_ms} ms: {doubt(node, sight)}"
-    return f"node {node_of(row.holder)}'s hold to run out, at most {left_ms} ms"
+    why = f": {doubt(node, sight)}" if node._ripe_ms(sight) > sight.since_ms + own_wait_ms(node, row) else ""
+    return f"node {node_of(row.holder)}'s hold to run out, at most {left_ms} ms{why}"
+
+
+def own_wait_ms(node: LeaseStrategy, row: Row) -> int:
+    """What it would wait for this holder if nothing were in doubt."""
+    return max(node.timing.wait_ms, row.wait_ms) + TICK_MS
 
 
 def waits_for_names(node: LeaseStrategy, now_ms: int, sight: Sighting) -> str:

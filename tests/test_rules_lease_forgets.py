@@ -1,0 +1,596 @@
+"""The rules of the store lease against stores that forget: what is unchanged, how long the wait is (L3, L5), and what
+spares it (L4). Fresh names stand in `test_rules_lease_fresh.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lease_desk import LAN, TRIO, WALL, Desk, held_by, only, row_of
+from primacy.election.effects import Extend, Record, Send, Start, Stop
+from primacy.election.events import Code
+from primacy.election.inputs import Received, RunLock, Started, StoreNews
+from primacy.election.lease_state import TICK_MS, list_hash
+from primacy.election.messages import FailsafeBeat, Origin
+from primacy.election.store import (
+    WAIT_MAX_MS,
+    Look,
+    Place,
+    ReleaseRow,
+    Renew,
+    Row,
+    Settle,
+    StoreAnswer,
+    Take,
+    holder_id,
+)
+from primacy.settings.timing import stretched
+from primacy.sim.store import ETCD, SimStore
+
+LONG_MS = WAIT_MAX_MS + TICK_MS
+
+
+def look_until(desk: Desk, ms: int) -> None:
+    """Everything is answered at once until that moment; nothing may be taken before it."""
+    while desk.now < ms:
+        assert not any(isinstance(asked.request, Take) for asked in desk.asked)
+        desk.answer() if desk.asked else desk.wake()
+    while desk.asked:
+        desk.answer()
+
+
+def taken_ms(desk: Desk) -> int:
+    """When the next take leaves; it must be done."""
+    desk.until(Take, within_ms=60_000)
+    at_ms = desk.now
+    assert only(desk.answer(), Start)
+    return at_ms
+
+
+# --- L3: unchanged ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"holder": holder_id("c", 9)},
+        {"token": WALL + 1},
+        {"seq": 2},
+        {"released": True, "vouches": False},
+        {"proof": "another"},
+        {"mark": "another"},
+        {"members": list_hash(TRIO)},
+        {"server": "server-0"},
+        {"vouches": False},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_L3_every_field_of_the_row_that_changes_starts_the_observation_anew(change: dict[str, Any]) -> None:
+    desk = Desk(store=held_by(), failsafe=TRIO, token_max=1)
+    desk.tell(Started(WALL))
+    look_until(desk, 2_000)
+    sight = desk.machine.seen
+    assert sight is not None
+    row = desk.store.rows["job"]._replace(**change)
+    answer = desk.store.perform(Look("job"), desk.link)._replace(row=row)
+    desk.until(Look)
+    desk.answer(answer=answer)
+    since_ms = desk.now
+    after = desk.machine.seen
+    assert after is not None
+    assert (sight.since_ms, after.since_ms) == (0, since_ms)
+    assert desk.machine._take_at_ms(desk.now) is not None
+    assert desk.machine._take_at_ms(desk.now) > since_ms + LAN.wait_ms  # type: ignore[operator]
+
+
+def test_L3_an_unchanged_row_goes_on_being_watched_whatever_else_is_written() -> None:
+    desk = Desk(store=held_by())
+    desk.tell(Started(WALL))
+    look_until(desk, 2_000)
+    desk.store.put("other", row_of("c"))
+    assert taken_ms(desk) <= LAN.wait_ms + LAN.beat_ms
+
+
+def test_L3_a_position_that_fell_starts_the_observation_anew_and_lasts_for_wait_max() -> None:
+    """The store went back under its name, as none should: to what this node saw, but not unnoticed."""
+    store = held_by()
+    desk = Desk(store=store)
+    desk.tell(Started(WALL))
+    look_until(desk, 1_000)
+    seen = store.table
+    store.put("other", row_of("c"))
+    look_until(desk, 2_000)
+    store.revert(seen)
+    desk.until(Look)
+    fell_ms = desk.now
+    desk.answer()
+    assert Code.OBSERVATION_RESTARTED in desk.codes()
+    assert taken_ms(desk) >= fell_ms + LONG_MS
+
+
+def test_L5_answers_that_overtake_each_other_are_no_position_that_fell() -> None:
+    desk = Desk()
+    desk.lead()
+    desk.wake()
+    first, now = desk.asked.pop(0), desk.now
+    desk.wake()
+    second = desk.asked.pop(0)
+    one = desk.store.perform(first.request, desk.link)
+    two = desk.store.perform(second.request, desk.link)._replace(position=one.position + 5)
+    desk.asked = [second, first]
+    desk.answer(answer=two)
+    desk.answer(answer=one)
+    assert desk.machine._fell_ms is None
+    assert desk.now > now
+
+
+@pytest.mark.parametrize(("engine", "anew"), [(ETCD, True), (None, False)])
+def test_L3_a_broken_connection_starts_the_observation_anew_where_the_identity_is_not_enough(
+    engine: Any, anew: bool
+) -> None:
+    store = SimStore(engine) if engine is not None else SimStore()
+    store.put("job", row_of(server=store.server))
+    desk = Desk(store=store)
+    desk.tell(Started(WALL))
+    look_until(desk, 2_000)
+    desk.link += 1
+    assert (taken_ms(desk) > 2_000 + LAN.wait_ms) is anew
+
+
+def test_L3_a_look_that_fails_breaks_nothing_by_itself() -> None:
+    desk = Desk(store=held_by())
+    desk.tell(Started(WALL))
+    look_until(desk, 2_000)
+    desk.until(Look)
+    desk.answer(answer=StoreAnswer(False, reason="refused"))
+    assert taken_ms(desk) < 2_000 + LAN.wait_ms
+
+
+# --- L3: the wait -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("row", "known", "wait_ms"),
+    [
+        (row_of(), 0, LAN.wait_ms),
+        (row_of(server="server-0"), 0, WAIT_MAX_MS),
+        (row_of(token=5), 6, WAIT_MAX_MS),
+        (row_of(wait_ms=20_000, server="server-0"), 0, 20_000),
+        (Row("", 5, 1, WAIT_MAX_MS, WAIT_MAX_MS, released=False, server="server-1"), 0, WAIT_MAX_MS),
+        (Row("", 5, 1, 500, 500, released=False, server="server-1"), 0, WAIT_MAX_MS),
+    ],
+    ids=["plain", "another-identity", "below-a-known-token", "longer-than-wait_max", "placeholder", "imported"],
+)
+def test_L3_the_wait_is_wait_max_wherever_the_last_holder_may_be_forgotten(row: Row, known: int, wait_ms: int) -> None:
+    store = SimStore()
+    store.put("job", row)
+    desk = Desk(store=store, token_max=known)
+    desk.tell(Started(WALL), at=0)
+    at_ms = taken_ms(desk)
+    assert wait_ms + TICK_MS <= at_ms <= wait_ms + TICK_MS + LAN.beat_ms
+
+
+def test_L3_a_row_that_does_not_vouch_is_watched_for_wait_max_released_or_not() -> None:
+    for released in (False, True):
+        store = held_by()
+        store.by_hand(("job", store.rows["job"]._replace(released=released)))
+        assert not store.rows["job"].vouches
+        desk = Desk(store=store)
+        desk.tell(Started(WALL))
+        assert taken_ms(desk) >= LONG_MS
+
+
+def test_L3_the_longest_wait_that_was_ever_seen_under_the_name_counts() -> None:
+    """b held with a long hold; the history in which it did so is lost, and a row of before shows a short one."""
+    store = held_by(token=5, wait_ms=3_000)
+    before = store.table
+    store.put("job", row_of("c", token=6, wait_ms=18_000))
+    desk = Desk(store=store)
+    desk.tell(Started(WALL))
+    look_until(desk, 1_000)
+    store.put_back(before)
+    desk.until(Look)
+    back_ms = desk.now
+    assert taken_ms(desk) > back_ms + 18_000
+
+
+def test_L3_a_token_that_is_learned_meanwhile_makes_the_wait_longer() -> None:
+    desk = Desk(store=held_by(token=5))
+    desk.tell(Started(WALL))
+    look_until(desk, 2_900)
+    desk.machine.learn(6)
+    assert taken_ms(desk) >= LONG_MS
+
+
+def test_L3_a_hold_that_the_table_does_not_admit_is_refused_with_the_remedy() -> None:
+    for store in (SimStore(wait_max_ms=3_000), SimStore(wait_max_ms=3_000, settled=False)):
+        desk = Desk(store=store)
+        desk.tell(Started(WALL))
+        with pytest.raises(AssertionError):
+            desk.until(Take)
+        assert not any(isinstance(asked.request, Take | Place) for asked in desk.asked)
+        assert desk.codes().count(Code.HOLD_TOO_LONG) == 1
+        (told,) = [e.event for e in only(desk.log, Record) if e.event.code is Code.HOLD_TOO_LONG]
+        assert "3,061 ms" in told.detail
+        assert "3,000 ms" in told.detail
+        assert "`primacy lease schema --wait-max-ms 3061`" in told.detail
+        assert desk.waits().startswith("an operator: others would have to wait")
+    raised = SimStore(wait_max_ms=stretched(LAN.hold_ms, LAN.drift_ppm))
+    desk = Desk(store=raised)
+    desk.tell(Started(WALL))
+    desk.until(Start)
+
+
+# --- L3: evidence and news --------------------------------------------------------------------------------------------
+
+
+def test_L3_the_take_carries_every_field_that_the_decision_rested_on() -> None:
+    desk = Desk(store=held_by())
+    desk.tell(Started(WALL))
+    take = desk.until(Take)
+    assert take.seen == desk.store.rows["job"]
+    assert take.seen.mark
+    assert take.server == "server-1"
+    fresh = Desk()
+    fresh.tell(Started(WALL))
+    take = fresh.until(Take)
+    assert take.seen is None
+    seen, there = take.genesis, fresh.store.genesis
+    assert (seen.settled, seen.floor, seen.version, seen.mark) == (
+        there.settled,
+        there.floor,
+        there.version,
+        there.mark,
+    )
+
+
+@pytest.mark.parametrize("renewed", [False, True])
+def test_L3_news_wake_a_look_and_shorten_nothing(renewed: bool) -> None:
+    desk = Desk(store=held_by())
+    desk.tell(Started(WALL))
+    desk.answer()
+    told = 0
+    while desk.now < LAN.wait_ms - 100:
+        at = desk.now + 100
+        desk.tell(StoreNews(renewed), at)
+        told += len(desk.asked)
+        while desk.asked:
+            assert isinstance(desk.asked[0].request, Look)
+            desk.answer()
+    assert told >= (29 if not renewed else 6)
+    assert desk.until(Take)
+    assert desk.now >= LAN.wait_ms + TICK_MS
+
+
+def test_L3_hints_of_renewals_spare_looks_and_delay_no_take() -> None:
+    """A notification says when a look is worth most; who repeats it for ever delays nothing that is due."""
+    plain, hinted = Desk(store=held_by(), look_every_ms=300), Desk(store=held_by(), look_every_ms=300)
+    for desk in (plain, hinted):
+        desk.tell(Started(WALL))
+        while not (desk.asked and isinstance(desk.asked[0].request, Take)):
+            if desk.asked:
+                desk.answer()
+            elif desk is hinted and desk.machine.deadline_ms is not None:
+                at = min(desk.machine.deadline_ms, desk.now + 50)
+                desk.tell(StoreNews(renewed=True), at)
+            else:
+                desk.wake()
+    assert plain.now == pytest.approx(hinted.now, abs=LAN.beat_ms)
+
+
+def test_L3_a_renewal_that_is_overdue_brings_a_look() -> None:
+    desk = Desk(store=held_by(), look_every_ms=900)
+    desk.tell(Started(WALL))
+    desk.answer()
+    for number in range(20):
+        desk.tell(StoreNews(renewed=True), desk.now + LAN.beat_ms)
+        if desk.asked:
+            desk.answer()
+        else:
+            assert desk.machine.deadline_ms is not None
+            assert desk.machine.deadline_ms <= desk.now + LAN.beat_ms * 11 // 10
+        desk.store.perform(Renew("job", holder_id("b", 9), WALL, number + 1, "server-1"))
+
+
+# --- L2, L3: a row that does not vouch is nobody's --------------------------------------------------------------------
+
+
+def test_L2_a_holder_whose_row_does_not_vouch_stops() -> None:
+    desk = Desk()
+    desk.lead()
+    desk.until(Extend)
+    row = desk.store.rows["job"]
+    desk.store.by_hand(("job", row))
+    assert not desk.store.rows["job"].vouches
+    stop = desk.until(Stop)
+    assert not stop.planned
+    (told,) = [e.event for e in only(desk.log, Record) if e.event.code is Code.LEASE_LOST]
+    assert told.detail == "the row was put back, or changed by hand"
+
+
+def test_L4_a_row_of_ours_that_does_not_vouch_is_neither_renewed_nor_released() -> None:
+    desk = Desk()
+    desk.tell(Started(WALL))
+    desk.until(Take)
+    desk.lose()
+    desk.store.by_hand(("job", desk.store.rows["job"]))
+    lost_ms = desk.now
+    while desk.now < lost_ms + WAIT_MAX_MS:
+        assert not any(isinstance(asked.request, Renew | ReleaseRow) for asked in desk.asked)
+        desk.answer() if desk.asked else desk.wake()
+    assert desk.until(Start).leadership.token > WALL
+
+
+def test_L3_a_holder_moves_along_only_with_a_row_that_is_its_own_unreleased_and_vouches() -> None:
+    for change, lost in (
+        ({}, False),
+        ({"holder": holder_id("a", 8)}, True),
+        ({"token": 5}, True),
+        ({"released": True}, True),
+        ({"vouches": False}, True),
+    ):
+        desk = Desk()
+        desk.lead()
+        desk.wake()
+        row = desk.store.rows["job"]._replace(**change)  # type: ignore[arg-type]
+        effects = desk.answer(answer=StoreAnswer(True, False, row, "server-2"))
+        assert bool(only(effects, Stop)) is lost, change
+
+
+# --- L4: what spares the wait, and what each of them needs ------------------------------------------------------------
+
+
+def released_store() -> tuple[SimStore, dict[str, Any]]:
+    return held_by(released=True), {}
+
+
+def fresh_store() -> tuple[SimStore, dict[str, Any]]:
+    return SimStore(), {}
+
+
+def cold_store() -> tuple[SimStore, dict[str, Any]]:
+    return held_by(), {"dead": (holder_id("b", 9),)}
+
+
+SHORTCUTS = pytest.mark.parametrize("make", [released_store, fresh_store, cold_store])
+
+
+@SHORTCUTS
+def test_L4_a_release_a_fresh_name_and_an_earlier_start_are_taken_at_once(make: Any) -> None:
+    store, options = make()
+    desk = Desk(store=store, **options)
+    desk.tell(Started(WALL))
+    assert taken_ms(desk) == 0
+
+
+@SHORTCUTS
+def test_L4a_nothing_is_taken_at_once_under_another_identity(make: Any) -> None:
+    store, options = make()
+    store.start_anew()
+    desk = Desk(store=store, **options)
+    desk.tell(Started(WALL))
+    assert taken_ms(desk) >= LONG_MS
+
+
+def test_L4a_a_release_counts_again_once_the_identity_is_settled_and_an_earlier_start_does_not() -> None:
+    for make, waits in ((released_store, False), (cold_store, True)):
+        store, options = make()
+        store.start_anew()
+        assert store.perform(Settle("job", store.server, store.genesis)).done
+        desk = Desk(store=store, **options)
+        desk.tell(Started(WALL))
+        assert (taken_ms(desk) >= LONG_MS) is waits
+
+
+def test_L4a_a_release_under_a_settled_identity_needs_the_count() -> None:
+    """Rows were removed by hand: nobody is fast until it is settled again."""
+    store = held_by(released=True)
+    store.put("other", row_of("c"))
+    store.start_anew()
+    assert store.perform(Settle("job", store.server, store.genesis)).done
+    store.by_hand(("other", None))
+    desk = Desk(store=store)
+    desk.tell(Started(WALL))
+    assert taken_ms(desk) >= LONG_MS
+
+
+@pytest.mark.parametrize("make", [released_store, cold_store])
+def test_L4b_nothing_is_taken_at_once_that_does_not_vouch(make: Any) -> None:
+    store, options = make()
+    store.by_hand(("job", store.rows["job"]))
+    desk = Desk(store=store, **options)
+    desk.tell(Started(WALL))
+    assert taken_ms(desk) >= LONG_MS
+
+
+@SHORTCUTS
+def test_L4c_nothing_is_taken_at_once_below_a_token_that_this_node_knows(make: Any) -> None:
+    store, options = make()
+    desk = Desk(store=store, token_max=WALL + 5, **options)
+    desk.tell(Started(WALL))
+    assert taken_ms(desk) >= LONG_MS
+    assert desk.store.rows["job"].token > WALL + 5
+
+
+@SHORTCUTS
+def test_L4c_nor_below_one_that_another_process_of_this_machine_knows(make: Any) -> None:
+    store, options = make()
+    desk = Desk(store=store, **options)
+    desk.machine.learn(WALL + 5)
+    desk.tell(Started(WALL))
+    assert taken_ms(desk) >= LONG_MS
+
+
+@SHORTCUTS
+def test_L4d_nothing_is_taken_at_once_within_wait_max_of_a_position_that_fell(make: Any) -> None:
+    store, options = make()
+    desk = Desk(store=store, **options)
+    desk.tell(Started(WALL, lock_held=True))
+    look_until(desk, 1_000)
+    before = store.table
+    store.put("other", row_of("c"))
+    look_until(desk, 2_000)
+    store.revert(before)
+    desk.until(Look)
+    fell_ms = desk.now
+    desk.answer()
+    desk.tell(RunLock(False))
+    assert "the store went back" in desk.waits()
+    assert taken_ms(desk) >= fell_ms + LONG_MS
+
+
+@pytest.mark.parametrize("make", [released_store, fresh_store])
+def test_L4e_a_listed_node_that_acked_within_D_takes_nothing_at_once(make: Any) -> None:
+    store, _ = make()
+    desk = Desk("b", store=store, failsafe=TRIO, token_max=1)
+    desk.store.stop()
+    desk.tell(Started(WALL))
+    desk.answer()
+    beat = FailsafeBeat(Origin("a", boot=9, config=list_hash(TRIO)), 2, 4)
+    assert only(desk.tell(Received(beat), at=5_000), Send)
+    desk.store.restart()
+    if make is fresh_store:
+        desk.machine.token_max = 0  # so that only the ack speaks against it
+    assert taken_ms(desk) >= 5_000 + LAN.wait_ms + TICK_MS
+
+
+@pytest.mark.parametrize("make", [released_store, fresh_store])
+@pytest.mark.parametrize(("known", "waits"), [(0, True), (WALL, False)])
+def test_L4e_a_listed_node_without_memory_has_to_run_for_D_first(make: Any, known: int, waits: bool) -> None:
+    store, _ = make()
+    if make is fresh_store and known:
+        store.put("gone", row_of("c", token=WALL, released=True))
+        assert store.genesis.is_settled(store.server)
+        known = 1  # it remembers something, and the floor is not below it
+        store.table = store.table._replace(genesis=store.table.genesis._replace(floor=1))
+    desk = Desk("b", store=store, failsafe=TRIO, token_max=known)
+    desk.tell(Started(WALL), at=100)
+    assert (taken_ms(desk) >= 100 + LAN.wait_ms + TICK_MS) is waits
+
+
+def test_L4_an_earlier_start_spares_nothing_with_a_failsafe() -> None:
+    store = held_by("b", members=list_hash(TRIO))
+    desk = Desk("b", store=store, failsafe=TRIO, token_max=1, dead=(holder_id("b", 9),))
+    desk.tell(Started(WALL))
+    assert taken_ms(desk) >= LAN.wait_ms + TICK_MS
+
+
+# --- L4: one's own take, found ----------------------------------------------------------------------------------------
+
+
+def test_L4_a_found_take_is_renewed_first() -> None:
+    desk = Desk()
+    desk.tell(Started(WALL))
+    take = desk.until(Take)
+    desk.lose()
+    lost_ms = desk.now
+    desk.until(Renew)
+    assert desk.now < lost_ms + LAN.wait_ms
+    (start,) = only(desk.answer(), Start)
+    assert start.leadership.token == take.row.token
+    assert desk.store.rows["job"].seq == 2
+
+
+@pytest.mark.parametrize("how", ["identity", "known", "fell"])
+def test_L4_a_found_take_needs_the_same_evidence(how: str) -> None:
+    desk = Desk()
+    desk.tell(Started(WALL))
+    desk.until(Take)
+    desk.lose()
+    if how == "identity":
+        desk.store.start_anew()
+    elif how == "known":
+        desk.machine.learn(WALL + 10**6)
+    else:
+        desk.machine._position = ("server-1", 10**9)  # what it is told next is below what it was told
+    lost_ms = desk.now
+    start = desk.until(Start, within_ms=30_000)
+    assert desk.now >= lost_ms + LONG_MS
+    if how != "fell":
+        assert start.leadership.token > WALL + 1
+
+
+# --- L4: watched ------------------------------------------------------------------------------------------------------
+
+
+@SHORTCUTS
+def test_L4_watched_needs_one_unbroken_connection_for_wait_max(make: Any) -> None:
+    store, options = make()
+    desk = Desk(store=store, watched=True, **options)
+    desk.tell(Started(WALL))
+    look_until(desk, 7_000)
+    assert "watched" in desk.waits()
+    desk.link += 1
+    desk.until(Look)
+    broken_ms = desk.now
+    assert taken_ms(desk) >= broken_ms + LONG_MS
+
+
+def test_L4_watched_makes_a_release_count_at_once_after_that() -> None:
+    desk = Desk(store=held_by(), watched=True)
+    desk.tell(Started(WALL))
+    seq = 1
+    while desk.now < LONG_MS + 1_000:
+        desk.answer() if desk.asked else desk.wake()
+        if desk.store.perform(Renew("job", holder_id("b", 9), WALL, seq, "server-1")).done:
+            seq += 1
+    assert desk.store.release("job", holder_id("b", 9), WALL).done
+    released_ms = desk.now
+    assert taken_ms(desk) <= released_ms + 2 * LAN.beat_ms
+
+
+def test_L4_watched_a_silent_holder_is_not_followed_before_the_connection_was_watched() -> None:
+    """What was lost may have had a longer hold than what is seen."""
+    desk = Desk(store=held_by(), watched=True)
+    desk.tell(Started(WALL))
+    assert taken_ms(desk) >= LONG_MS
+
+
+def test_L4_watched_a_found_take_is_taken_anew_with_a_new_token() -> None:
+    desk = Desk(watched=True)
+    desk.tell(Started(WALL))
+    first = desk.until(Take)
+    desk.lose()
+    taken = only(desk.log, Renew)
+    start = desk.until(Start)
+    assert not taken
+    assert start.leadership.token > first.row.token
+    assert desk.store.rows["job"].token == start.leadership.token
+
+
+# --- answers that are final -------------------------------------------------------------------------------------------
+
+
+def test_a_store_that_cannot_be_used_is_told_at_once_with_its_sentence() -> None:
+    desk = Desk(store=held_by())
+    desk.tell(Started(WALL))
+    desk.answer(answer=StoreAnswer(False, reason="no answer"))
+    final = StoreAnswer(False, reason="the password of u is wrong", final=True)
+    for _ in range(5):
+        desk.until(Look)
+        desk.answer(answer=final)
+    told = [e.event for e in only(desk.log, Record) if e.event.code is Code.STORE_UNUSABLE]
+    assert [event.detail for event in told] == ["the password of u is wrong"]
+    assert desk.machine.unusable == "the password of u is wrong"
+    assert desk.waits() == "somebody to change what the store refuses (the password of u is wrong)"
+    assert desk.machine.deadline_ms is not None
+    assert desk.machine.deadline_ms > desk.now, "it backs off"
+    desk.until(Look)
+    desk.answer()
+    assert desk.machine.unusable == ""
+    assert Code.STORE_ANSWERS in desk.codes()
+
+
+def test_a_holder_whose_store_cannot_be_used_any_more_says_so_and_holds_on_until_TERM() -> None:
+    desk = Desk()
+    start = desk.lead()
+    desk.wake()
+    effects = desk.answer(answer=StoreAnswer(False, reason="no rights", final=True))
+    assert not only(effects, Stop)
+    assert Code.STORE_UNUSABLE in desk.codes()
+    while not only(desk.log, Stop):
+        desk.asked.clear()
+        desk.wake()
+    assert desk.now == start.leadership.valid_until_ms - LAN.hold_ms + LAN.term_at_ms
