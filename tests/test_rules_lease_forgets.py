@@ -27,7 +27,7 @@ from primacy.election.store import (
     holder_id,
 )
 from primacy.settings.timing import stretched
-from primacy.sim.store import ETCD, SimStore
+from primacy.sim.store import ETCD, POSTGRESQL, SimStore
 
 LONG_MS = WAIT_MAX_MS + TICK_MS
 
@@ -510,6 +510,43 @@ def test_L4_a_found_take_needs_the_same_evidence(how: str) -> None:
     assert desk.now >= lost_ms + LONG_MS
     if how != "fell":
         assert start.leadership.token > WALL + 1
+
+
+def test_L4d_a_take_whose_answer_shows_that_the_store_went_back_proves_nothing() -> None:
+    """Between the last look and the take the store was put back to what this node saw, under its name."""
+    store = held_by()
+    desk = Desk(store=store)
+    desk.tell(Started(WALL))
+    look_until(desk, 1_000)
+    seen = store.table
+    for number in range(3):
+        store.put(f"other-{number}", row_of("c"))
+    desk.until(Take)
+    store.revert(seen)
+    went_back_ms = desk.now
+    assert not only(desk.answer(), Start), "it matched, and yet a holder of what was lost may live"
+    assert store.rows["job"].holder == desk.machine.holder
+    desk.until(Start, within_ms=30_000)
+    assert desk.now >= went_back_ms + LONG_MS
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_L4_a_take_over_another_connection_than_its_evidence_proves_nothing(watched: bool) -> None:
+    store = SimStore(POSTGRESQL if watched else ETCD)
+    store.put("job", row_of(server=store.server))
+    desk = Desk(store=store, watched=watched)
+    desk.tell(Started(WALL))
+    take = desk.until(Take)
+    assert take.link == desk.link
+    desk.link += 1
+    broken_ms = desk.now
+    assert not only(desk.answer(), Start)
+    assert store.rows["job"].holder != desk.machine.holder, "the store does nothing over another connection"
+    desk.until(Start, within_ms=30_000)
+    assert desk.now >= broken_ms + (LONG_MS if watched else LAN.wait_ms + TICK_MS)
+    plain = Desk(store=held_by())
+    plain.tell(Started(WALL))
+    assert plain.until(Take).link == 0
 
 
 # --- L4: watched ------------------------------------------------------------------------------------------------------

@@ -346,16 +346,16 @@ class LeaseStrategy(LeaseHolder):
     def _done_or_not(self, now_ms: int, asked: Asked, answer: StoreAnswer) -> list[Effect]:
         request = asked.request
         match request:
-            case Take() if answer.done and answer.server == request.server and self._same_link(request, answer):
+            case Take() if answer.done and self._done_here(now_ms, request, answer):
                 taken = self._note(Code.LEASE_TAKEN, request.row.token, value=request.row.token)
                 used, covered = self._release_used(now_ms, request), self._covered(now_ms)
                 return [taken, *used, *self._written(now_ms, request.row, asked.asked_ms, covered)]
-            case Renew() if answer.done and answer.server == request.server:
+            case Renew() if answer.done and self._done_here(now_ms, request, answer):
                 row = self._own_row(request.token, request.seq + 1, request.server)
                 return self._written(now_ms, row, asked.asked_ms)
             case ReleaseRow() if answer.done:
                 return self._note_release(request.token) + self._see(now_ms, asked, answer)
-            case Settle() if answer.done and answer.server == request.server and self._same_link(request, answer):
+            case Settle() if answer.done and self._done_here(now_ms, request, answer):
                 self._settling = None
                 return [self._note(Code.SETTLED), *self._see(now_ms, asked, answer)]
         return self._see(now_ms, asked, answer)

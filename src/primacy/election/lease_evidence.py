@@ -13,7 +13,18 @@ from __future__ import annotations
 from primacy.election.effects import Effect
 from primacy.election.events import Code
 from primacy.election.lease_state import TICK_MS, LeaseState, Settling, Sighting
-from primacy.election.store import WAIT_MAX_MS, Genesis, Look, Row, Settle, StoreAnswer, StoreRequest, Take, heir_of
+from primacy.election.store import (
+    WAIT_MAX_MS,
+    Genesis,
+    Look,
+    Renew,
+    Row,
+    Settle,
+    StoreAnswer,
+    StoreRequest,
+    Take,
+    heir_of,
+)
 
 
 class LeaseEvidence(LeaseState):
@@ -59,8 +70,15 @@ class LeaseEvidence(LeaseState):
         """
         return self._link or 0 if self._bound else 0
 
+    def _done_here(self, now_ms: int, request: Take | Renew | Settle, answer: StoreAnswer) -> bool:
+        """It was done in the history that its evidence came from.
+
+        If not, or if the store went back between the two, the row is ours and proves nothing: it is watched.
+        """
+        linked = isinstance(request, Renew) or self._same_link(request, answer)
+        return linked and request.server == answer.server and now_ms >= self._fallen_until_ms()
+
     def _same_link(self, request: Take | Settle, answer: StoreAnswer) -> bool:
-        """It was done where its evidence came from."""
         return request.link in (0, answer.link)
 
     def _watch_anew(self) -> None:

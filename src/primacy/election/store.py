@@ -90,7 +90,7 @@ class Genesis(NamedTuple):
     """Grows by one with every write of the genesis row."""
     mark: str = ""
     vouches: bool = True
-    count: int = -1
+    count: int = -1  # type: ignore[assignment]  # a field hides the method of tuples, which nobody needs here
     """Lease rows that stand in the table, placeholders included; -1: not counted, as nobody asked for it."""
 
     def is_settled(self, server: str) -> bool:
@@ -112,7 +112,7 @@ class Look(NamedTuple):
     """Read the row and the genesis row."""
 
     name: str
-    count: bool = False
+    count: bool = False  # type: ignore[assignment]
     """Count the rows, too: asked for where a fresh name, or a release of another identity, is at stake (L9)."""
 
 
@@ -223,7 +223,7 @@ class StoreAnswer(NamedTuple):
     linked: bool = False
     """A broken connection starts every observation anew: the identity alone does not tell all restarts (etcd)."""
     watched: bool = False
-    """This engine cannot name its start at the moment: as with `store.trust: watched`, nothing is believed at once before
-    this process has watched over this connection for wait_max (L4)."""
+    """This engine cannot name its start at the moment: as with `store.trust: watched`, nothing is believed at once
+    before this process has watched over this connection for wait_max (L4)."""
     wall_ms: int = 0
     """The store's Unix time, if it was asked; it may lift a token and stands in no condition (T1)."""
