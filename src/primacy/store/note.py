@@ -6,7 +6,7 @@ with the proof of the last write of every row. The proof is random and new with 
 another one comes from an older file.
 
 It is written under the database's own write lock, before the commit. Who is killed in between leaves a row that does
-not vouch: it is watched for the longest wait, and then taken. The note carries the boot id of the kernel, so it need not
+not vouch: it is watched for the longest wait, and then taken. The note has the boot id of the kernel, so it need not
 survive the machine and is never synced. Its `word` is random and part of the store's identity: a note that is missing,
 torn, of another boot or of another file is made anew, and what stood before it counts as written on another server.
 
