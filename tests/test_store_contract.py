@@ -358,6 +358,8 @@ def test_L9_settling_compares_version_mark_and_count(desk: Desk) -> None:
     genesis = seen.genesis
     assert genesis is not None
     for one in (
+        genesis._replace(settled="elsewhere"),
+        genesis._replace(floor=genesis.floor + 1),
         genesis._replace(version=genesis.version + 1),
         genesis._replace(mark=genesis.mark + "1"),
         genesis._replace(count=0),
@@ -383,6 +385,14 @@ def test_L10_what_is_pruned_leaves_its_token_as_the_floor(desk: Desk) -> None:
     wrong = (
         Prune("job", seen.row._replace(released=False), seen.server, seen.genesis),
         Prune("job", seen.row._replace(proof="0"), seen.server, seen.genesis),
+        Prune("job", seen.row._replace(token=78), seen.server, seen.genesis),
+        Prune("job", seen.row._replace(seq=2), seen.server, seen.genesis),
+        Prune("job", seen.row._replace(members="abc"), seen.server, seen.genesis),
+        Prune("job", seen.row._replace(mark="1"), seen.server, seen.genesis),
+        Prune("job", seen.row._replace(vouches=False), seen.server, seen.genesis),
+        Prune("job", seen.row, seen.server, seen.genesis._replace(settled="elsewhere")),
+        Prune("job", seen.row, seen.server, seen.genesis._replace(floor=1)),
+        Prune("job", seen.row, seen.server, seen.genesis._replace(mark="1")),
         Prune("job", seen.row, "elsewhere", seen.genesis),
         Prune("job", seen.row, seen.server, seen.genesis._replace(version=0)),
     )

@@ -1,138 +1,299 @@
 """Each condition of each statement, taken out: the contract must notice, or it would not notice its absence either.
 
-The statements stand as text in `sql_text.py`; a mutant is the same text without one `AND`. What catches it is the walk
-beside the simulated store (`test_store_contract.py`), or a scene made for that condition.
+The statements stand as text in `sql_text.py`; a mutant is the same text with one condition that is always true. What
+catches it is a test of the contract (`test_store_contract.py`), or a scene made for that condition: a row that somebody
+changed by hand, or that was written on another server, which no request can make.
 """
 
 from __future__ import annotations
 
-import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import test_store_contract as contract
 from tests.servers import servers_here
-from tests.store_desk import Desk, Place, lied_to, place, row
-from tests.test_store_contract import any_request, to_real
+from tests.store_desk import Desk, place, row
+from tests.store_desk import Place as Where
 
-from primacy.election.store import Renew
-from primacy.sim.store import SimStore
+from primacy.election.store import Place, Prune, Renew, Settle, Take
 from primacy.store import perform, sql_text
 
-COLUMN = r"(?:l\.)?(?:token|seq|members|server|holder|released)"
-CONDITION = re.compile(
-    rf"(?:{COLUMN} = (?:r\.\w+|:\w+|me\.server|0)|NOT l\.released|me\.server = (?:r\.server|:server)|:me = :server|"
-    r"server = IDENTITY|IDENTITY = :server|json_extract\(value, '\$\[[1-4]\]'\) = :me)"
-)
-KINDS = [kind for kind in ("sqlite", *servers_here()) if kind != "etcd"]
-TEXTS = {
-    "sqlite": sql_text.sqlite("primacy_leases"),
-    "postgresql": sql_text.postgresql("primacy_leases"),
-    "mariadb": sql_text.mysql("primacy_leases", "IDENTITY"),
-    "mysql": sql_text.mysql("primacy_leases", "IDENTITY"),
-}
-IDENTITY = {"mariadb": sql_text.MARIADB_IDENTITY, "mysql": sql_text.MYSQL_IDENTITY}
-SEEN_BY_VALUE = {"'$[1]'": "holder", "'$[2]'": "token", "'$[3]'": "seq"}
+KINDS = [kind for kind in ("postgresql", "mariadb", "mysql") if kind in servers_here()]
+TABLE = "primacy_leases"
+WHERE = re.compile(r"^\s*WHERE (.*?)(?=\n\s*(?:RETURNING|FOR UPDATE)|\Z)", re.DOTALL | re.MULTILINE)
+OWN = "xid = pg_current_xact_id()"
+
+
+def statements(kind: str) -> dict[str, str]:
+    if kind == "postgresql":
+        return sql_text.postgresql(TABLE)._asdict() | sql_text.postgresql_steps(TABLE)._asdict()
+    return sql_text.mysql(TABLE, "IDENTITY")._asdict()
 
 
 def mutants(kind: str) -> Iterator[tuple[str, str]]:
     """(statement, condition that is taken out). The SET list is no condition."""
-    for statement in ("take", "first", "renew", "release"):
-        where = getattr(TEXTS[kind], statement).rpartition("WHERE" if kind != "sqlite" else "\nWHERE")[2]
-        if statement == "renew" and kind == "sqlite":
-            where = getattr(TEXTS[kind], statement).partition("\nWHERE")[2]
-        for found in CONDITION.findall(where.partition("RETURNING")[0]):
-            yield statement, found
-        if kind == "sqlite" and statement in ("renew", "release"):
-            yield from ((statement, place) for place in SEEN_BY_VALUE)
+    for statement in ("take", "renew", "release", "first", "place", "settle", "prune"):
+        text = statements(kind).get(statement, "")
+        found = [one for where in WHERE.findall(text) for one in re.split(r"\s+AND\s+", where)]
+        yield from ((statement, one) for one in dict.fromkeys(found) if not _masked(one))
+
+
+def _masked(condition: str) -> bool:
+    """By name: all others would have to fit another row as well. By a name that stands there already: it is an error.
+    By read-only: such a server refuses by itself whoever is no administrator."""
+    by_name = re.match(r"(l\.)?name (=|IN) ", condition) or "(name, " in condition
+    return bool(by_name) or condition.startswith("NOT EXISTS") or condition == sql_text.MYSQL_WRITABLE
 
 
 CASES = [(kind, *case) for kind in KINDS for case in mutants(kind)]
-
-
-def without(text: str, condition: str) -> str:
-    """The same statement with a condition that is always true in its place."""
-    if condition in SEEN_BY_VALUE:  # compared with itself
-        head, _, tail = text.partition("\nWHERE")
-        column = f"primacy_leases.{SEEN_BY_VALUE[condition]}"
-        return f"{head}\nWHERE{tail.replace(f'json_extract(value, {condition})', column, 1)}"
-    head, found, tail = text.rpartition(condition)
-    return f"{head}1 = 1{tail}" if found else text
+COLUMNS = [
+    (kind, statement, column)
+    for kind in KINDS
+    if kind != "postgresql"
+    for statement in ("renew", "release")
+    for column in ("holder", "token", "seq")
+]
+"""MySQL compares these as one tuple."""
 
 
 def test_there_are_mutants_of_every_kind() -> None:
     for kind in KINDS:
-        statements = {statement for statement, _ in mutants(kind)}
-        assert statements >= {"take", "renew", "release"}, kind
-    assert len(CASES) >= 9 * len(KINDS)
-
-
-@pytest.mark.skipif("postgresql" not in KINDS, reason="PostgreSQL is not installed here")
-def test_the_proof_taken_out_is_caught(tmp_path: Path) -> None:
-    """Without it a watcher that believed a lie takes the row of a holder that is well."""
-    with place("postgresql", tmp_path) as here:
-        _, watcher, told = lied_to(here)
-        store: Any = watcher.store
-        proved = "AND l.proof = coalesce(CAST(%(proof)s AS text), l.proof)"
-        assert proved in store.texts.take
-        store.texts = store.texts._replace(take=store.texts.take.replace(proved, ""))
-        assert watcher.take(seen=(10, 2), new=row("b#1", 11, 3), server=told.server).done
+        found = {statement for statement, _ in mutants(kind)}
+        assert found >= {"take", "renew", "release"}, kind
+    assert sum(kind == "postgresql" for kind, *_ in CASES) >= (45 if "postgresql" in KINDS else 0)
+    assert sum(kind == "mariadb" for kind, *_ in CASES) >= (8 if "mariadb" in KINDS else 0)
 
 
 @pytest.mark.parametrize(("kind", "statement", "condition"), CASES)
 def test_a_condition_taken_out_is_caught(kind: str, statement: str, condition: str, tmp_path: Path) -> None:
-    with place(kind, tmp_path) as here:
-        store: Any = here.open()
-        desk = Desk(store)
-        desk.look()
-        before = getattr(store.texts, statement)
-        spelled = condition.replace("IDENTITY", IDENTITY.get(kind, ""))
-        spelled = spelled if kind == "sqlite" else sql_text.spelled(spelled, "%({})s")
-        after = without(before, spelled)
-        assert after != before, (before, spelled)
-        store.texts = store.texts._replace(**{statement: after})
-        found = _caught(desk, store)
-        assert found is not None, f"nothing noticed that {condition!r} was missing"
+    def change(store: Any, text: str) -> str:
+        identity = _identity(store) if kind != "postgresql" else ""
+        spelled = sql_text.spelled(condition.replace("IDENTITY", identity), "%({})s")
+        return WHERE.sub(lambda where: where[0].replace(spelled, "1 = 1"), text)
+
+    _caught(kind, statement, change, tmp_path)
+
+
+@pytest.mark.parametrize(("kind", "statement", "column"), COLUMNS)
+def test_a_column_of_a_tuple_taken_out_is_caught(kind: str, statement: str, column: str, tmp_path: Path) -> None:
+    def change(_: Any, text: str) -> str:
+        named = [name if name != column else "1" for name in ("name", "holder", "token", "seq")]
+        return text.replace("(name, holder, token, seq) IN", f"({', '.join(named)}) IN")
+
+    def given(store: Any) -> None:
+        write = store._write
+        number = ("name", "holder", "token", "seq").index(column)
+
+        def written(text: str, values: dict[str, Any]) -> int:
+            if "batch" in values:
+                batch = [tuple(1 if i == number else one for i, one in enumerate(four)) for four in values["batch"]]
+                values = values | {"batch": batch}
+            count: int = write(text, values)
+            return count
+
+        store._write = written
+
+    _caught(kind, statement, change, tmp_path, given)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_a_mutation_nothing_is_caught(kind: str, tmp_path: Path) -> None:
     with place(kind, tmp_path) as here:
-        desk = here.desk()
-        assert _caught(desk, desk.store) is None
+        for statement in SCENES:
+            assert _noticed(here, statement, lambda store: None) is None, statement
 
 
-def _caught(desk: Desk, store: Any) -> str | None:
-    """The first difference between the real store and the simulated one, over walks from many seeds."""
-    real = desk.server()
-    for seed in range(12):
-        rng, sim = random.Random(seed), SimStore()
-        for step in range(60):
-            request = any_request(rng, sim)
-            meant = to_real(request, {"sim": sim.server, "real": real})
-            meant = meant._replace(name=f"{seed}-{meant.name}")
-            expected, found = sim.perform(request), desk.ask(meant)
-            wanted = None if expected.row is None else expected.row._replace(server=real)
-            assert found.ok, f"a mutant must be a statement that runs: {found.reason}"
-            if (found.done, found.row) != (expected.done, wanted):
-                return f"seed {seed}, step {step}: {meant}"
-    return _moved(desk, store)
+def test_a_placeholder_that_keeps_what_a_dump_brought_is_caught(tmp_path: Path) -> None:
+    """The one condition that stands in a SET list."""
+    if "postgresql" not in KINDS:
+        pytest.skip("PostgreSQL is not installed here")
+    with place("postgresql", tmp_path) as here:
+
+        def mutate(store: Any) -> None:
+            kept = store._steps.place.replace("ELSE '' END", "ELSE l.server END")
+            assert kept != store._steps.place
+            store._steps = store._steps._replace(place=kept)
+
+        assert _noticed(here, "place", mutate) is not None
 
 
-def _moved(desk: Desk, store: Any) -> str | None:
-    """A row that was written on another server, which no walk can make: its release does not count here (L4)."""
-    name = "moved"
-    assert desk.take(name).done
-    table = "primacy_leases"
-    store._execute(f"UPDATE {table} SET server = 'elsewhere' WHERE name = '{name}'", {})
-    getattr(store, "_known", {}).clear()
-    if desk.release(name).done:
-        return "a release of a row that another server wrote"
-    if not desk.renew(name).done:
-        return "a holder moves along with a fail-over"
+def _caught(
+    kind: str,
+    statement: str,
+    change: Callable[[Any, str], str],
+    folder: Path,
+    given: Callable[[Any], None] = lambda store: None,
+) -> None:
+    def mutate(store: Any) -> None:
+        where = "texts" if statement in store.texts._fields else "_steps"
+        found = getattr(store, where)
+        before = getattr(found, statement)
+        after = change(store, before)
+        assert after != before
+        setattr(store, where, found._replace(**{statement: after}))
+        given(store)
+
+    with place(kind, folder) as here:
+        assert _noticed(here, statement, mutate) is not None, "nothing noticed that it was missing"
+
+
+def _noticed(here: Where, statement: str, mutate: Callable[[Any], None]) -> str | None:
+    """What the first test or scene said that noticed something; each begins with an empty table."""
+    from tests.servers import server
+
+    for scene in SCENES[statement]:
+        server("postgresql" if here.url.startswith("postgresql") else "mariadb").empty()
+        store: Any = here.open()
+        desk = Desk(store)
+        store.make_table(new=True)
+        mutate(store)
+        try:
+            scene(desk)
+        except AssertionError as noticed:
+            return f"{scene.__name__}: {noticed}"
+        finally:
+            store.close()
     return None
+
+
+def _identity(store: Any) -> str:
+    found = re.search(r"server = (CONVERT.*) AND CAST", store.texts.release, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+# --- scenes that no request can make ----------------------------------------------------------------------------------
+
+
+def by_hand(desk: Desk, name: str, change: str, vouching: bool = True) -> None:
+    """Somebody writes to the table; `vouching`: with everything that a write of ours leaves."""
+    store: Any = desk.store
+    own = f", {OWN}" if vouching and type(store).__name__ == "PostgresqlStore" else ""
+    store._execute(f"UPDATE {TABLE} SET {change}{own} WHERE name = '{name}'", {})
+    getattr(store, "_known", {}).clear()
+
+
+def has_a_mark(desk: Desk) -> bool:
+    return bool(desk.look().genesis.mark)  # type: ignore[union-attr]
+
+
+def a_row_of_another_server_is_renewed_and_not_released(desk: Desk) -> None:
+    assert desk.take().done
+    by_hand(desk, "job", "server = 'elsewhere'")
+    assert not desk.release().done, "its release does not count here (L4)"
+    assert desk.renew().done, "a holder moves along with a fail-over"
+
+
+def a_row_that_does_not_vouch_is_nobodys(desk: Desk) -> None:
+    if not has_a_mark(desk):
+        return
+    assert desk.take().done
+    by_hand(desk, "job", "hold_ms = hold_ms", vouching=False)
+    found = desk.look().row
+    assert found is not None
+    assert not found.vouches
+    assert not desk.renew().done
+    assert not desk.release().done
+    assert desk.take(new=row("b#1", 11, 2)).done, "who has waited takes it as it is"
+
+
+def a_released_row_is_not_renewed(desk: Desk) -> None:
+    assert desk.take().done
+    assert desk.release().done
+    assert not desk.renew().done
+
+
+def only_a_table_that_is_settled_here_has_fresh_names(desk: Desk) -> None:
+    server = desk.server()
+    for change, vouching in (("server = 'elsewhere'", True), ("hold_ms = hold_ms + 1", True), ("seq = seq + 1", False)):
+        if not vouching and not has_a_mark(desk):
+            continue
+        seen = desk.look(count=True)
+        assert seen.genesis is not None
+        assert desk.take("first", new=row(token=seen.genesis.floor + 5)).done
+        assert desk.release("first", token=seen.genesis.floor + 5).done
+        by_hand(desk, ":genesis", change, vouching)
+        seen = desk.look("fresh", count=True)
+        assert seen.genesis is not None
+        assert not seen.genesis.is_settled(server)
+        assert not desk.take("fresh", new=row(token=seen.genesis.floor + 9), seen=seen).done, change
+        old = desk.look("first", count=True)
+        assert old.row is not None
+        assert old.genesis is not None
+        assert not desk.ask(Prune("first", old.row, server, old.genesis)).done, change
+        assert desk.ask(Settle("first", server, old.genesis)).done
+        old = desk.look("first", count=True)
+        assert old.row is not None
+        assert old.genesis is not None
+        assert desk.ask(Prune("first", old.row, server, old.genesis)).done
+
+
+def a_placeholder_settles_nothing(desk: Desk) -> None:
+    """A genesis row that came from a dump says settled; the write of a placeholder gives it a mark that vouches."""
+    server = desk.server()
+    assert not desk.ask(Place("other", "elsewhere")).done
+    if not has_a_mark(desk):
+        return
+    by_hand(desk, ":genesis", "seq = seq", vouching=False)
+    assert desk.ask(Place("job", server)).done
+    after = desk.look(count=True)
+    assert after.genesis is not None
+    assert after.genesis.vouches
+    assert not after.genesis.is_settled(server)
+
+
+def a_fresh_name_is_above_the_floor(desk: Desk) -> None:
+    by_hand(desk, ":genesis", "token = 10")
+    assert not desk.take(new=row(token=10)).done
+    assert desk.take(new=row(token=11)).done
+
+
+def a_fresh_name_elsewhere(desk: Desk) -> None:
+    """Settled where it is asked for, and not where it is answered."""
+    by_hand(desk, ":genesis", "server = 'elsewhere'")
+    seen = desk.look(count=True)
+    assert not desk.ask(Take("job", None, "elsewhere", row(), seen.genesis)).done
+
+
+def settled_elsewhere(desk: Desk) -> None:
+    seen = desk.look(count=True)
+    assert seen.genesis is not None
+    assert not desk.ask(Settle("job", "elsewhere", seen.genesis)).done
+
+
+SCENES: dict[str, list[Callable[[Desk], None]]] = {
+    "take": [
+        contract.test_L3_a_take_compares_everything_that_it_rests_on,
+        contract.test_L3_every_write_compares_the_server,
+    ],
+    "renew": [
+        contract.test_L2_a_renewal_compares_holder_token_seq_and_release,
+        contract.test_L3_every_write_compares_the_server,
+        a_row_that_does_not_vouch_is_nobodys,
+        a_released_row_is_not_renewed,
+    ],
+    "release": [
+        contract.test_L4_a_release_keeps_the_row_and_names_the_successor,
+        a_row_of_another_server_is_renewed_and_not_released,
+        a_row_that_does_not_vouch_is_nobodys,
+    ],
+    "first": [
+        contract.test_L9_a_fresh_name_compares_the_genesis_row,
+        contract.test_L3_every_write_compares_the_server,
+        only_a_table_that_is_settled_here_has_fresh_names,
+        a_fresh_name_is_above_the_floor,
+        a_fresh_name_elsewhere,
+    ],
+    "place": [a_placeholder_settles_nothing],
+    "settle": [contract.test_L9_settling_compares_version_mark_and_count, settled_elsewhere],
+    "prune": [
+        contract.test_L10_what_is_pruned_leaves_its_token_as_the_floor,
+        only_a_table_that_is_settled_here_has_fresh_names,
+    ],
+}
 
 
 def test_L6_a_repeated_renewal_proves_nothing(tmp_path: Path) -> None:
@@ -142,7 +303,7 @@ def test_L6_a_repeated_renewal_proves_nothing(tmp_path: Path) -> None:
             _repeated(here)
 
 
-def _repeated(here: Place) -> None:
+def _repeated(here: Where) -> None:
     (Path(here.url.partition(":///")[2]).parent.mkdir(parents=True, exist_ok=True) if "sqlite" in here.url else None)
     one, two = here.desk(), here.desk()
     server = one.server()
@@ -151,4 +312,4 @@ def _repeated(here: Place) -> None:
     assert one.renew("a").done, "written; suppose that its answer was lost"
     answers = perform(two.store, [Renew(name, "a#1", 10, 1, server) for name in ("a", "b")])
     assert [answer.done for answer in answers] == [False, True], here.url
-    assert row(seq=2, server=server) == answers[0].row == answers[1].row
+    assert all(contract.plain(answer.row) == row(seq=2, server=server) for answer in answers)
