@@ -278,6 +278,9 @@ class MysqlStore(SqlStore):
         host = self._given.get("unix_socket") or f"{self._given.get('host')}:{self._given.get('port') or 3306}"
         return f"{self._name} at {host}"
 
+    def _is_connected(self) -> bool:
+        return self._connection is not None
+
     def _connected(self) -> Any:
         if os.getpid() != self._pid:
             self.close()

@@ -309,6 +309,9 @@ class PostgresqlStore(SqlStore):
         )
         return f"PostgreSQL at {host}:{self._given.get('port') or 5432}"
 
+    def _is_connected(self) -> bool:
+        return self._connection is not None and not self._connection.closed
+
     def _connected(self) -> Limited:
         if os.getpid() != self._pid:
             self.close()

@@ -74,6 +74,10 @@ class SqlStore(ABC):
     @abstractmethod
     def close(self) -> None: ...
 
+    def _is_connected(self) -> bool:
+        """The connection of the newest answer still stands, as far as is known. One that broke is not made anew."""
+        return True
+
     @abstractmethod
     def _execute(self, text: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
         """The rows of one statement, in autocommit mode. Raises `NoTable`, `OldTable`, or what the port says."""
@@ -165,10 +169,18 @@ class SqlStore(ABC):
 
     def _taken(self, take: Take) -> StoreAnswer:
         made = take.seen is None
+        if not self._is_over(take.link):
+            return self._answer(self._seen([take.name], count=made), take.name)
         done = self._with_table(lambda: self._insert(take) if made else self._take(take))
         return self._written([take], done, count=made)[0]
 
+    def _is_over(self, link: int) -> bool:
+        """Whether this is the connection that the evidence came over, where the machine says that it must be (L4)."""
+        return link == 0 or (self._is_connected() and link == self._link)
+
     def _changed(self, request: Place | Settle | Prune) -> StoreAnswer:
+        if isinstance(request, Settle) and not self._is_over(request.link):
+            return self._answer(self._seen([request.name], count=True), request.name)
         try:
             done = self._with_table(lambda: self._change(request))
         except StoreUnusable as error:
