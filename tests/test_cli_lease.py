@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,25 @@ from tests.store_desk import LIMIT_MS, Desk, Place, place, row
 
 from primacy.cli import main
 from primacy.cli.lease import Watched
-from primacy.election.store import covers
+from primacy.election.lease_state import list_hash
+from primacy.election.store import Genesis, Settle, StoreAnswer, covers
+from primacy.election.store import Place as PlaceRow
 from primacy.errors import Refused
 from primacy.settings.timing import PROFILES
-from primacy.store import open_store
+from primacy.store import LeaseStore, open_store, perform, pruning
+from primacy.store.port import MakesTable
 from primacy.store.seed import Old, SeedTable, import_seed
 
 SHORT = row()._replace(hold_ms=100, wait_ms=103)
+SHORT_MS = 150
+
+
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables that are made from now on have a longest wait that a test can wait for."""
+    for module in ("sql", "sqlite"):
+        monkeypatch.setattr(f"primacy.store.{module}.WAIT_MAX_MS", SHORT_MS)
+    for module in ("etcd", "etcd_rows"):
+        monkeypatch.setattr(f"primacy.store.{module}.Genesis", partial(Genesis, wait_max_ms=SHORT_MS))
 
 
 @pytest.fixture(params=["sqlite", *servers_here()])
@@ -37,6 +50,13 @@ def here(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 def local(tmp_path: Path) -> Iterator[Place]:
     with place("sqlite", tmp_path) as found:
         yield found
+
+
+def new_table(store: LeaseStore) -> LeaseStore:
+    """Names are free in it at once."""
+    assert isinstance(store, MakesTable)
+    store.make_table(new=True)
+    return store
 
 
 def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -76,8 +96,8 @@ def test_which_store_is_meant(
     monkeypatch.chdir(tmp_path)
     code, _, err = told(capsys, "list")
     assert (code, "say --store URL" in err) == (2, True)
-    desk = Desk(open_store(f"sqlite:///{tmp_path}/leases.db", table="other"))
-    desk.take()
+    desk = Desk(new_table(open_store(f"sqlite:///{tmp_path}/leases.db", table="other")))
+    assert desk.take().done
     desk.store.close()
     (tmp_path / "primacy.yaml").write_text(
         f"election: {{strategy: lease, store: {{url: 'sqlite:///{tmp_path}/leases.db', table: other}}}}\n"
@@ -126,6 +146,10 @@ def test_the_schema_and_its_rights_suffice(kind: str, capsys: pytest.CaptureFixt
     _, out, _ = told(capsys, "schema", "--store", poor)
     found.admin(*[statement for statement in out.split(";\n") if statement.strip()], database="app")
     desk = Desk(open_store(poor, limit_ms=LIMIT_MS))
+    seen = desk.look(count=True)
+    assert seen.genesis is not None
+    assert not desk.take().done, "a table that was just made is not settled"
+    assert desk.ask(Settle("job", seen.server, seen.genesis)).done
     assert desk.take().done
     assert desk.renew().done
     assert desk.release(seq=2).done
@@ -168,24 +192,95 @@ def test_the_schema_of_the_files_own_table_and_as_json(
     assert 'ON mine TO "app"' in found["text"]
 
 
-def test_break_waits_until_the_old_work_is_dead(here: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_L7_break_waits_until_the_old_work_is_dead(
+    here: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short_waits(monkeypatch)
     desk = here.desk()
-    desk.take("job", new=SHORT)
+    assert desk.take("job", new=SHORT).done
     code, _, err = told(capsys, "break", "nothing", "--store", here.url, "--yes")
     assert (code, "there is no lease 'nothing'" in err) == (1, True)
     code, out, err = told(capsys, "break", "job", "--store", here.url, "--yes", "--json")
     assert code == 0, err
-    assert "waiting 103 ms" in err
+    assert f"waiting {SHORT_MS} ms" in err, "the table's longest wait: what the store forgot may have had it"
     found = desk.look()
     assert found.row is not None
     assert (found.row.released, found.row.holder[:6], covers(found.row)) == (True, "break#", False), "nobody saw it end"
     assert found.row.token == json.loads(out)["token"] > 10
     assert not desk.renew().done, "the old holder learns it with its next renewal"
-    assert desk.take(seen=(found.row.token, found.row.seq), new=row("b#2", found.row.token + 1)).done
+    assert desk.take(new=row("b#2", found.row.token + 1)).done
     code, _, err = told(capsys, "break", "job", "--store", here.url, "--yes", "--now")
     assert (code, "waiting" in err) == (0, False)
     code, _, err = told(capsys, "break", "job", "--store", here.url, "--yes", "--now")
     assert (code, "nobody holds the lease" in err) == (1, True)
+
+
+def test_L7_break_of_a_failsafe_row_never_releases_it(
+    here: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its holder may live on by its peers alone: a listed node takes over, or an operator says that all are stopped."""
+    short_waits(monkeypatch)
+    desk = here.desk()
+    held = SHORT._replace(members=list_hash(("a", "b", "c")))
+    assert desk.take("=job", new=held).done
+    call = ("break", "=job", "--store", here.url, "--yes")
+    code, _, err = told(capsys, *call, "--now")
+    assert (code, "--now is not offered" in err) == (1, True)
+    code, out, err = told(capsys, *call)
+    assert code == 0, err
+    assert "a listed node takes it within" in out
+    assert "if none reaches the store, nobody does" in out
+    taken = desk.look("=job").row
+    assert taken is not None
+    assert (taken.holder[:6], taken.released, taken.members) == ("break#", False, held.members)
+    assert not desk.renew("=job").done
+    code, _, err = told(capsys, *call, "--free", "a,b")
+    assert (code, "these are not all nodes" in err) == (1, True)
+    code, out, err = told(capsys, *call, "--free", "c,a,b")
+    assert code == 0, err
+    assert f"waiting {SHORT_MS} ms" in err
+    freed = desk.look("=job").row
+    assert freed is not None
+    assert freed.released
+    assert freed.token > taken.token
+    code, _, err = told(capsys, "break", "job", "--store", here.url, "--yes", "--free", "a,b,c")
+    assert code == 1, "another lease, and there is none of that name"
+
+
+def test_L10_prune_removes_what_was_released_long_ago(
+    here: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = here.desk()
+    for name in ("held", "old", "used"):
+        assert desk.take(name).done
+    for name in ("old", "used"):
+        assert desk.release(name).done
+    code, out, err = told(capsys, "prune", "--store", here.url)
+    assert (code, "no lease was unused for 7 days" in out) == (0, True), err
+    monkeypatch.setattr(pruning, "unused_ms", lambda sheet, _: 8 * 86_400_000 * (sheet.name != "used"))
+    code, out, err = told(capsys, "prune", "--store", here.url, "--dry-run")
+    assert (code, out) == (0, "lease old would be removed\n"), err
+    code, out, err = told(capsys, "prune", "--store", here.url, "--json")
+    assert (code, json.loads(out)["removed"]) == (0, ["old"]), err
+    assert desk.look("old").row is None
+    assert desk.look("held").row is not None
+    genesis = desk.look("old", count=True).genesis
+    assert genesis is not None
+    assert (genesis.floor, genesis.names, genesis.count) == (10, 2, 2)
+    assert not desk.take("old", new=row("b#2", 10)).done, "tokens go on above the floor"
+    assert desk.take("old", new=row("b#2", 11)).done
+
+
+def test_schema_makes_a_new_table_and_raises_its_longest_wait(here: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    call = ("schema", "--store", here.url, "--json")
+    code, out, err = told(capsys, *call, "--new", "--yes", "--wait-max-ms", "20000")
+    assert (code, json.loads(out)["wait_max_ms"]) == (0, 20_000), err
+    code, out, err = told(capsys, *call, "--wait-max-ms", "11000")
+    assert (code, json.loads(out)["wait_max_ms"]) == (0, 20_000), "never lowered"
+    desk = Desk(here.open())
+    assert desk.take().done, "names are free at once"
+    code, _, err = told(capsys, *call, "--new", "--yes")
+    assert (code, "so it is not new" in err) == (1, True), err
 
 
 def test_break_asks_and_says_what_is_at_risk(local: Place) -> None:
@@ -318,15 +413,14 @@ def test_L8_an_expired_row_is_taken_for_good(old: tuple[OldNode, Place], capsys:
     node.hold(-5)
     code, out, err = told(capsys, "import", "--store", here.url)
     assert code == 0, err
-    assert "the first node leads after 10,203 ms" in out
+    assert "the first node leads after 10,500 ms" in out
     assert node.owner().startswith("primacy-import-")
     node.renew()
     assert SeedTable(node.store).look() == Old(node.owner(), SeedTable(node.store).look().expires_at, False)  # type: ignore[union-attr]
-    answer = here.desk().look("coordinator")
+    answer = Desk(here.open()).look("coordinator")
     assert answer.row is not None
-    assert (answer.row.released, answer.row.hold_ms, answer.row.wait_ms) == (False, 10_000, 10_203), (
-        "nobody starts at once"
-    )
+    assert (answer.row.released, answer.row.is_placeholder) == (False, True)
+    assert answer.row.wait_ms >= 10_203, "nobody starts at once"
     code, _, err = told(capsys, "import", "--store", here.url)
     assert (code, "there is a lease 'coordinator' already" in err) == (1, True)
 
@@ -343,17 +437,39 @@ def test_L8_a_held_row_is_waited_for_and_left_alone(
 
 
 def test_L8_no_row_yet_and_an_import_that_broke_off(old: tuple[OldNode, Place]) -> None:
+    """The import of an earlier version was two steps: one that broke off in between is finished."""
     node, here = old
     assert SeedTable(node.store).take("primacy-import-0a")
     assert not SeedTable(node.store).take("primacy-import-0b"), "it never expires"
-    made = import_seed(node.store, "coordinator", "0c", 1_800_000_000_000, 10_203)
+    made = import_seed(node.store, "coordinator", "0c", 10_203)
     assert not isinstance(made, Old)
-    assert made == here.desk().look("coordinator").row
+    assert made == Desk(here.open()).look("coordinator").row
+
+
+def test_L8_old_and_new_row_change_together_or_not_at_all(old: tuple[OldNode, Place]) -> None:
+    """A new row that cannot be made leaves the old one to its nodes."""
+    node, here = old
+    node.hold(-5)
+    other = Desk(here.open())
+
+    def made_meanwhile(store: Any, requests: Any) -> Any:
+        if node.kind != "sqlite":  # there one transaction locks out all others
+            assert other.ask(PlaceRow("coordinator", other.server())).done
+            return perform(store, requests)
+        return [StoreAnswer(ok=False, reason="the disk is full")]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("primacy.store.seed.perform", made_meanwhile)
+        with pytest.raises(Refused, match="was not made"):
+            import_seed(node.store, "coordinator", "0c", 10_203)
+    assert node.owner() == "old", "rolled back"
+    with pytest.raises(Refused, match="admits waits of 10,500 ms"):
+        import_seed(node.store, "another", "0d", 60_000)
 
 
 def test_L8_etcd_and_a_database_without_the_table_say_so(local: Place, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = told(capsys, "import", "--store", "etcd://127.0.0.1:1")
-    assert (code, "the seed's table is in a database" in err) == (2, True)
+    assert (code, "the table of the old nodes is in a database" in err) == (2, True)
     file = Path(local.url.removeprefix("sqlite:///"))
     code, _, err = told(capsys, "import", "--store", local.url)
     assert (code, "there is no file" in err, file.exists()) == (3, True, False), "a wrong address makes no file"
