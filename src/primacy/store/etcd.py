@@ -86,8 +86,8 @@ class EtcdStore:
         self._genesis = Known()
         self._shown: Shown | None = None
         """The newest answer on this connection; None: nothing is known of it."""
-        self._since_ms = 0
-        """When the first answer on this connection had come."""
+        self._stamp_ms = 0
+        """When the first answer on this connection had come, or its genesis row was last looked at."""
         self._status = (0, 0)
         """Raft index and revision, as they were once on this connection."""
         self._heard: dict[str, int] = {}
@@ -278,13 +278,16 @@ class EtcdStore:
 
         Only after this connection stood for wait_max: whatever was lost before it, its holders are dead by now.
         """
-        genesis = shown.genesis.genesis_at(shown.raft_index, -1)
-        old_enough = self._clock.now_ms() - self._since_ms > genesis.wait_max_ms + 1
-        if old_enough and shown.genesis.is_young and genesis.vouches and shown.raft_index >= INDEX_LEAST:
-            try:
+        genesis, now_ms = shown.genesis.genesis_at(shown.raft_index, -1), self._clock.now_ms()
+        if not shown.genesis.is_young or not genesis.vouches or now_ms <= self._stamp_ms + genesis.wait_max_ms:
+            return
+        self._stamp_ms = now_ms
+        try:
+            self._status = self._asked_status()
+            if self._index_now() >= INDEX_LEAST:
                 self._write_genesis(shown, genesis._replace(version=genesis.version + 1))
-            except (Refused, StoreUnusable) as error:
-                log.debug("the genesis row was not written: %s", error)
+        except (Refused, StoreUnusable) as error:
+            log.debug("the genesis row was not written: %s", error)
 
     def _write_genesis(self, shown: Shown, genesis: Genesis) -> bool:
         """Writes it if it is as it was shown."""
@@ -304,16 +307,18 @@ class EtcdStore:
 
         What was read is remembered, as it stood after what was written.
         """
-        operations: list[dict[str, Any]] = [{"request_txn": step} for _, step in steps]
-        operations.append({"request_range": {"key": b64(self._prefix + GENESIS)}})
+        beside: list[dict[str, Any]] = [{"request_range": {"key": b64(self._prefix + GENESIS)}}]
         if count:
-            operations.append({"request_range": {**self._folder(), "count_only": True}})
-        found = self._post("kv/txn", {"success": operations})
+            beside.append({"request_range": {**self._folder(), "count_only": True}})
+        found = self._post("kv/txn", _transaction([step for _, step in steps], beside))
         if self._shown is not None and self._shown.server != _identity(found):
             self._forget()
         answers = found["responses"]
-        inners: list[dict[str, Any]] = [answer["response_txn"] for answer in answers[: len(steps)]]
-        self._genesis = _read(answers[len(steps)], known_genesis)
+        parts = answers[: -len(beside)]
+        inners: list[dict[str, Any]] = [{**found, "responses": parts}]
+        if len(steps) != 1:
+            inners = [answer["response_txn"] for answer in parts]
+        self._genesis = _read(answers[-len(beside)], known_genesis)
         largest = self._genesis.raft_index
         for (name, _), inner in zip(steps, inners, strict=True):
             for answer in inner.get("responses", []):
@@ -330,7 +335,7 @@ class EtcdStore:
         is_first = self._shown is None
         self._shown = Shown(_identity(found), revision, 0, self._genesis, count)
         if is_first:
-            self._since_ms = self._clock.now_ms()
+            self._stamp_ms = self._clock.now_ms()
         if is_first or largest > self._index_now():
             self._status = self._asked_status()
         self._shown = self._shown._replace(raft_index=self._index_now())
@@ -419,6 +424,18 @@ def _writes_genesis(request: StoreRequest) -> bool:
 def _identity(found: dict[str, Any]) -> str:
     header = found["header"]
     return f"etcd:{header['cluster_id']}:{header.get('raft_term', 0)}"
+
+
+def _transaction(steps: list[dict[str, Any]], beside: list[dict[str, Any]]) -> dict[str, Any]:
+    """All steps, and what is read after them. A single one is not wrapped: etcd 3.4 checks no rights inside."""
+    if len(steps) != 1:
+        return {"success": [*({"request_txn": step} for step in steps), *beside]}
+    (step,) = steps
+    return {
+        "compare": step.get("compare", []),
+        "success": [*step["success"], *beside],
+        "failure": [*step.get("failure", []), *beside],
+    }
 
 
 def _same(key: str, revision: int) -> dict[str, Any]:
