@@ -549,6 +549,17 @@ def test_L4_a_take_over_another_connection_than_its_evidence_proves_nothing(watc
     assert plain.until(Take).link == 0
 
 
+def test_L4_nor_does_one_that_a_store_did_over_another_connection_all_the_same() -> None:
+    store = SimStore(ETCD)
+    store.put("job", row_of(server=store.server))
+    desk = Desk(store=store)
+    desk.tell(Started(WALL))
+    take = desk.until(Take)
+    done = store.perform(take, take.link)._replace(link=desk.link + 1)
+    assert done.done
+    assert not only(desk.answer(answer=done), Start)
+
+
 # --- L4: watched ------------------------------------------------------------------------------------------------------
 
 
