@@ -105,3 +105,11 @@ def place(kind: str, folder: Path) -> Iterator[Place]:
     finally:
         for store in found.opened:
             store.close()
+
+
+def opened(url: str, limit_ms: int = LIMIT_MS) -> Desk:
+    """A store at this address, whose table is new, so that names are free at once."""
+    store = open_store(url, limit_ms=limit_ms)
+    assert isinstance(store, MakesTable)
+    store.make_table(new=True)
+    return Desk(store)

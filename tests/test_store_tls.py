@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.servers import Etcd, MariaDb, Postgres, Server
-from tests.store_desk import LIMIT_MS, Desk
+from tests.store_desk import LIMIT_MS, Desk, opened
 
 from primacy.election.store import StoreAnswer
 from primacy.store import open_store
@@ -83,7 +83,7 @@ def test_a_database_by_TLS(safe: Safe, tmp_path: Path) -> None:
     else:
         good = f"{url}?ssl_ca={ca}&ssl_verify_cert=true&ssl_verify_identity=true"
         bad = f"{url}?ssl_ca={stranger}&ssl_verify_cert=true&ssl_verify_identity=true"
-    desk = Desk(open_store(good, limit_ms=LIMIT_MS))
+    desk = opened(good)
     assert desk.take().done
     assert desk.renew().done
     store: Any = desk.store
@@ -95,6 +95,8 @@ def test_a_database_by_TLS(safe: Safe, tmp_path: Path) -> None:
     refused = asked(bad)
     assert not refused.ok
     assert "certificate" in refused.reason.lower(), refused.reason
+    assert refused.final, refused
+    assert "TLS is refused" in refused.reason
 
 
 def test_a_wrong_password_is_refused_without_being_shown() -> None:
@@ -106,6 +108,8 @@ def test_a_wrong_password_is_refused_without_being_shown() -> None:
     assert not answer.ok
     assert "Access denied" in answer.reason
     assert "guessed" not in answer.reason
+    assert answer.final
+    assert "change the user or the password" in answer.reason
 
 
 def test_etcd_by_TLS_with_a_user(tmp_path: Path) -> None:

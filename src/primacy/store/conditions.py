@@ -54,7 +54,7 @@ def after(row: Row | None, genesis: Genesis, request: StoreRequest, server: str)
             if row is not None or request.server != server:
                 return None
             made = Row("", genesis.floor, 1, genesis.wait_max_ms, genesis.wait_max_ms, released=False, server=server)
-            # The write gives the genesis row a mark that vouches. One that came from a dump must not look settled by it.
+            # The write gives the genesis row a mark that vouches: one that came from a dump must not look settled then.
             return Change(made, _one_more(genesis if genesis.vouches else genesis._replace(settled="")))
         case Settle():
             if request.server != server or not _same_genesis(genesis, request.genesis):
