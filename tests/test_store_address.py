@@ -12,10 +12,11 @@ import pytest
 from tests.servers import empty, servers_here
 from tests.store_desk import Desk, row
 
+from primacy.election.store import Genesis
 from primacy.errors import CannotHere, NotReached, PrimacyError, UsageError
-from primacy.store import open_store
+from primacy.store import LeaseStore, open_store
 from primacy.store.engine import mysql_arguments, postgresql_arguments
-from primacy.store.port import checked_row
+from primacy.store.port import MakesTable, checked_genesis, checked_row
 from primacy.store.sqlite import SqliteStore, file_system_of, refuse_network
 from primacy.store.url import mysql_options
 
@@ -91,6 +92,13 @@ def test_importing_the_room_loads_no_driver() -> None:
     assert printed.strip() == "[]"
 
 
+def new_table(store: LeaseStore) -> Desk:
+    """On a table that an operator has called new."""
+    assert isinstance(store, MakesTable)
+    store.make_table(new=True)
+    return Desk(store)
+
+
 # --- engines ----------------------------------------------------------------------------------------------------------
 
 
@@ -121,7 +129,7 @@ def _tried(driver: str, url: str, **arguments: object) -> None:
         pytest.importorskip(driver.partition("+")[2])
     make = asyncio.create_async_engine if is_async else sqlalchemy.create_engine
     engine = make(url, connect_args=arguments)
-    desk = Desk(open_store(engine))
+    desk = new_table(open_store(engine))
     try:
         assert desk.take().done
         assert desk.renew().done
@@ -170,7 +178,7 @@ def test_L5_a_network_file_system_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_was_replaced_is_another_server(tmp_path: Path) -> None:
     """An old holder must not go on renewing in a file that nobody else sees."""
     path = tmp_path / "leases.db"
-    holder = Desk(SqliteStore(str(path)))
+    holder = new_table(SqliteStore(str(path)))
     assert holder.take().done
     before = holder.server()
     keep = os.open(path, os.O_RDONLY)  # its inode stays taken
@@ -185,7 +193,7 @@ def test_a_file_that_was_replaced_is_another_server(tmp_path: Path) -> None:
 
 def test_commits_are_durable(tmp_path: Path) -> None:
     store = SqliteStore(str(tmp_path / "leases.db"))
-    Desk(store).take()
+    assert new_table(store).take().done
     assert store._connected().execute("PRAGMA synchronous").fetchone() == (2,), "FULL"
     store.close()
 
@@ -193,7 +201,7 @@ def test_commits_are_durable(tmp_path: Path) -> None:
 def test_a_file_of_the_application_keeps_its_journal(tmp_path: Path) -> None:
     path = tmp_path / "app.db"
     sqlite3.connect(path).executescript("CREATE TABLE things (id)").close()
-    desk = Desk(SqliteStore(str(path)))
+    desk = new_table(SqliteStore(str(path)))
     assert desk.take().done
     desk.store.close()
     with sqlite3.connect(path) as app:
@@ -203,7 +211,7 @@ def test_a_file_of_the_application_keeps_its_journal(tmp_path: Path) -> None:
 
 def test_a_locked_file_is_a_refusal_within_the_limit(tmp_path: Path) -> None:
     path = tmp_path / "leases.db"
-    desk = Desk(SqliteStore(str(path), limit_ms=50))
+    desk = new_table(SqliteStore(str(path), limit_ms=50))
     assert desk.take().done
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -228,7 +236,7 @@ def test_a_file_that_is_no_database_and_a_folder_that_is_not_there(tmp_path: Pat
 
 
 def test_a_forked_child_leaves_the_connection_alone(tmp_path: Path) -> None:
-    desk = Desk(SqliteStore(str(tmp_path / "leases.db")))
+    desk = new_table(SqliteStore(str(tmp_path / "leases.db")))
     assert desk.take().done
     child = os.fork()
     if child == 0:
@@ -258,6 +266,9 @@ GOOD = list(row()._replace(released=0))  # type: ignore[arg-type]
         (4, 10**9),
         (5, 2),
         (5, None),
+        (9, None),
+        (9, "x" * 65),
+        (10, 7),
     ],
 )
 def test_A31_a_row_out_of_bounds_is_refused(place: int, value: object) -> None:
@@ -266,3 +277,15 @@ def test_A31_a_row_out_of_bounds_is_refused(place: int, value: object) -> None:
     wrong[place] = value  # type: ignore[call-overload]
     with pytest.raises(PrimacyError, match="is not one of primacy's"):
         checked_row(wrong)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [(0, None), (0, "x" * 200), (1, -1), (1, 10**9), (2, 2**53), (3, -1), (3, 10**10), (4, None), (5, 1), (7, -2)],
+)
+def test_A31_a_genesis_row_out_of_bounds_is_refused(place: int, value: object) -> None:
+    good = list(Genesis(count=0))
+    assert checked_genesis(good) == Genesis(count=0)
+    good[place] = value  # type: ignore[call-overload]
+    with pytest.raises(PrimacyError, match="is not one of primacy's"):
+        checked_genesis(good)
