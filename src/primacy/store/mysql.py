@@ -50,7 +50,7 @@ Options = Callable[[], dict[str, Any]]
 NO_TABLE = (ER.NO_SUCH_TABLE,)
 LOST = (1040, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1927, 2003, 2006, 2013, 2014, 2055, 4031)
 """The connection is gone or useless, the server is going down, or has too many connections."""
-WITHOUT_REMEDY_BY_ITSELF: dict[int, str] = {
+FINAL: dict[int, str] = {
     **dict.fromkeys((1045, 1698), "change the user or the password in the address"),
     **dict.fromkeys((1130, 3118, 4151), "an administrator must admit this user from here"),
     **dict.fromkeys((1820, 1862), "this user's password has expired: set a new one"),
@@ -61,7 +61,7 @@ WITHOUT_REMEDY_BY_ITSELF: dict[int, str] = {
         "this user lacks a right; an administrator can run what `primacy lease schema` prints",
     ),
     **dict.fromkeys((2026, 3159), "TLS is refused: check ssl_ca and the other ssl_ options in the address"),
-    **dict.fromkeys((1054, 1288, 1347), "the table is somebody else's; choose another name for it"),
+    **dict.fromkeys((1054, 1288, 1347), "the table {} is somebody else's; choose another name for it"),
 }
 """What will not pass before somebody changes something, and what that is."""
 PASSING_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError, ssl.SSLWantReadError)
@@ -88,7 +88,7 @@ class MysqlStore(SqlStore):
         """With what it was connected last."""
         self._connection: Any = None
         self._prefix = ""
-        self._name = "MySQL"
+        self._name = "MySQL or MariaDB"
         self._position = 0
         """What the newest look showed. A write does not show it."""
         self._known: dict[str, Row] = {}
@@ -338,12 +338,14 @@ class MysqlStore(SqlStore):
         if code in NO_TABLE:
             return NoTable(f"{self._where()} has no table {self._table}")
         cause = getattr(error, "original_exception", error)
-        if isinstance(cause, ssl.SSLError) and not isinstance(cause, PASSING_TLS):
-            code = 2026
-        if code in WITHOUT_REMEDY_BY_ITSELF:
+        if isinstance(error, FileNotFoundError | PermissionError) or (
+            isinstance(cause, ssl.SSLError) and not isinstance(cause, PASSING_TLS)
+        ):
+            code = 2026  # a certificate that is not there, or not good; a missing socket is told otherwise
+        if code in FINAL:
             if self._connection is None or not isinstance(error, pymysql.Error):
                 self.close()
-            return StoreUnusable(f"{text}: {WITHOUT_REMEDY_BY_ITSELF[code]}")
+            return StoreUnusable(f"{text}: {FINAL[code].format(self._table)}")
         if isinstance(error, pymysql.Error) and code and code not in LOST and self._connection is not None:
             return Said(text, str(code))
         self.close()
