@@ -11,7 +11,7 @@ from typing import Any
 from tests.crowd import CLUSTER, Crowd
 from tests.store_desk import LIMIT_MS, place
 
-from primacy.election.store import Look, Row
+from primacy.election.store import FAILSAFE, Look, Row
 from primacy.settings.timing import PROFILES, for_lease
 from primacy.store import open_store, perform
 
@@ -49,7 +49,9 @@ class LeaseCrowd(Crowd):
         return False
 
     def row(self, lease: str = "main") -> Row:
-        """As it stands in the store."""
+        """As it stands in the store; of a failsafe election under a name of its own kind."""
+        if "failsafe: true" in self.more:
+            lease = FAILSAFE + lease
         store = open_store(self.url, create=False, limit_ms=LIMIT_MS)
         try:
             (answer,) = perform(store, [Look(lease)])
@@ -63,6 +65,7 @@ class LeaseCrowd(Crowd):
 def lease_crowd(kind: str, folder: Path, names: str = "abc", profile: str = "lab", **more: Any) -> Iterator[LeaseCrowd]:
     """A crowd on an empty store of this kind, ended whatever happens. Nothing is started yet."""
     with place(kind, folder) as found:
+        found.desk()  # the table is new, so that names are free at once
         made = LeaseCrowd(folder, found.url, names, profile, **more)
         try:
             yield made

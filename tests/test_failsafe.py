@@ -90,11 +90,14 @@ def test_L7_the_row_belongs_to_the_list_until_it_is_released(tmp_path: Path, say
             node.wait()
         assert not crowd.row().released
         assert crowd.row().members
-        crowd.more = ""
-        crowd.file("other.yaml")
-        stranger = crowd.start("a", file="other.yaml", state="state-other")
+        crowd.list("ac")
+        stranger = crowd.start("a", state="state-other")
         crowd.until(lambda: "another list of nodes" in (stranger.document()["waits_for"] or ""), "a refusal")
-        told = say("lease", "break", "main", "--store", crowd.url, "--yes", "--now")
+        told = say("lease", "break", "=main", "--store", crowd.url, "--yes")
+        assert told.code == 0, told.err
+        assert "if none reaches the store, nobody does" in told.out
+        assert not crowd.row().released, "a listed node takes it, and nobody else"
+        told = say("lease", "break", "=main", "--store", crowd.url, "--yes", "--free", "a,b")
         assert told.code == 0, told.err
         assert crowd.acting(old.token).node == "a"
 
