@@ -93,3 +93,16 @@ def bound_ms(strategy: str, timing: Timing | RankTiming, nodes: int) -> float:
     if strategy == "lease":
         return float(timing.wait_ms + 4 * timing.look_ms + 6_000)
     return float(timing.promise_ms + 2 * timing.spread_ms + 1_000)
+
+
+EVENTS_PER_BEAT = 20
+"""Of every node and for every other node. The worst of many thousand lives needed 2; what needs more goes round."""
+EVENTS_BESIDE = 20_000
+"""For what does not come with the beats: retries, faults, orders."""
+
+
+def events_max(timing: Timing | RankTiming, nodes: int, minutes: float) -> int:
+    """How many events a life may have (E2). Two nodes may join while it is lived."""
+    most = nodes + 2
+    beats = minutes * 60_000 / timing.beat_ms
+    return int(EVENTS_BESIDE + EVENTS_PER_BEAT * most * most * beats)

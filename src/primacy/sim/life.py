@@ -17,14 +17,14 @@ from primacy.election.model import Ballot, ListRecord, Member, Membership
 from primacy.election.model import Kind as MemberKind
 from primacy.election.raft import RaftStrategy
 from primacy.settings.timing import RankTiming, Timing
-from primacy.sim.cast import Build, bound_ms, cast_of, timing_for, unit_ms
+from primacy.sim.cast import Build, bound_ms, cast_of, events_max, timing_for, unit_ms
 from primacy.sim.checkers import LivenessChecker, TermChecker, Violation, WorkChecker
 from primacy.sim.clock import Clock
 from primacy.sim.facts import Fact, Kind
 from primacy.sim.faults import Change, Faults, classes_of
 from primacy.sim.node import Node
 from primacy.sim.store import SimStore
-from primacy.sim.world import World
+from primacy.sim.world import TooManyEvents, World
 
 BASE = 1_700_000_000_000
 """Token base of clusters that are formed before the life begins."""
@@ -91,9 +91,9 @@ class Life:
         width = len(str(plan.nodes))
         self.members = plan.members or tuple(Member(f"n{i + 1:0{width}}") for i in range(plan.nodes))
         self.names = tuple(sorted(member.id for member in self.members))
-        self.first_start = self.chance.choice(("formed", "formed", "auto", "init")) if plan.strategy == "raft" else ""
+        self.first_start = self._draw_first_start() if plan.strategy == "raft" else ""
         store = SimStore() if plan.strategy == "lease" else None
-        self.world = World(f"world/{seed}", build or self.cast.build(self.first_start == "auto"), store)
+        self.world = self._make_world(build or self.cast.build(self.first_start == "auto"), store)
         self.unit_ms = unit_ms(self.timing)
         self.faults = Faults(self.world, Random(f"faults/{seed}"), self.names, self.unit_ms)
         self.work = WorkChecker(self._violated if self.cast.holds else _ignore)
@@ -103,11 +103,21 @@ class Life:
         self.broken: dict[str, bool] = {}
         self.apart: dict[str, bool] = {}
         """Nodes of the core that one broken node does not hear."""
+        self.core_drawn: tuple[str, ...] = ()
+        self.breaks: dict[str, tuple[int, str]] = {}
+        """How each node that stays broken is broken, and from whom it is cut if only from one."""
         self.led_since: dict[str, int] = {}
+        self.world.events_max = events_max(self.timing, len(self.names), plan.minutes)
         self.world.listeners += [self.work, self.terms, self.liveness, self._count]
         self._populate()
 
     # --- building -----------------------------------------------------------------------------------------------------
+
+    def _draw_first_start(self) -> str:
+        return self.chance.choice(("formed", "formed", "auto", "init"))
+
+    def _make_world(self, build: Build, store: SimStore | None) -> World:
+        return World(f"world/{self.seed}", build, store)
 
     def _populate(self) -> None:
         self._draw_weather()
@@ -125,10 +135,9 @@ class Life:
         for name in self.names:
             node = self._add(name, membership)
             node.failsafe = failsafe
-            self.world.after(self.chance.uniform(0, 50), partial(self.world.start, node))
+            self.world.after(self.chance.uniform(0, 50), partial(self.faults.acts.start, name))
             if self.first_start == "formed":
-                record = ListRecord(membership.hash, membership.voters, confirmed=True)
-                node.disk.ballot = Ballot(BASE, 0, "", node.timing.hold_ms, BASE, 0, (record,))
+                self._form(node)
         if change is not None:
             for name in change.membership.ids:
                 if name not in self.names:
@@ -136,7 +145,12 @@ class Life:
         if self.first_start == "init":
             said = [self.chance.choice(self.names) for _ in range(self.chance.choice((1, 1, 2)))]
             for name in said:
-                self.world.after(self.chance.uniform(60, self.unit_ms), partial(self._say_init, name))
+                self.world.after(self.chance.uniform(60, self.unit_ms), partial(self.faults.acts.tell, name, "init"))
+
+    def _form(self, node: Node) -> None:
+        """As if it had been in this cluster before the life began."""
+        record = ListRecord(node.membership.hash, node.membership.voters, confirmed=True)
+        node.disk.ballot = Ballot(BASE, 0, "", node.timing.hold_ms, BASE, 0, (record,))
 
     def _draw_weather(self) -> None:
         """How the work behaves in this life: quick or sluggish, polite or deaf to TERM."""
@@ -191,19 +205,29 @@ class Life:
     # --- living -------------------------------------------------------------------------------------------------------
 
     def live(self) -> Outcome:
+        try:
+            self._live_through()
+        except TooManyEvents as error:
+            sentence = f"{error} events, more than any life of {self.plan.minutes:g} minutes has"
+            self._violated(Violation(self.world.now, "E2", sentence))
+        return self._finish(self.world.now)
+
+    def _live_through(self) -> None:
         end_ms = self.plan.minutes * 60_000
         calm_ms = max(end_ms * 0.6, end_ms - 12 * self.liveness.bound_ms)
         self.outcome.classes = self._draw_classes()
-        if self.chance.random() < 0.5:
-            self.world.run(2 * self.unit_ms)  # half of the lives begin in peace
-        self.faults.begin(self.outcome.classes, calm_ms)
+        self._begin_faults(calm_ms)
         if self.cast.holds:
             self._look_at_beliefs()
         self.world.run(calm_ms)
         self._calm()
         self.world.run(end_ms)
         self._judge_liveness()
-        return self._finish(end_ms)
+
+    def _begin_faults(self, calm_ms: float) -> None:
+        if self.chance.random() < 0.5:
+            self.world.run(2 * self.unit_ms)  # half of the lives begin in peace
+        self.faults.begin(self.outcome.classes, calm_ms)
 
     def _calm(self) -> None:
         """Heals everything, then breaks a minority for good, so that hidden dead ends show (L1)."""
@@ -238,6 +262,10 @@ class Life:
         raft = [m for m in machines if isinstance(m, RaftStrategy) and m.node in voters]
         if any(m.muted for m in raft) or len({m.origin.base for m in raft}) > 1:
             return voters
+        self.core_drawn = self._draw_core(voters)
+        return self.core_drawn
+
+    def _draw_core(self, voters: tuple[str, ...]) -> tuple[str, ...]:
         size = len(voters) // 2 + 1
         names = list(voters)
         self.chance.shuffle(names)
@@ -247,10 +275,8 @@ class Life:
         """Down, isolated, one-way, or cut from just one node (F14), which may still lead; returns who may lead."""
         node = self.world.nodes[name]
         self.broken[name] = True
-        how = self.chance.randrange(6 if self.plan.strategy == "raft" else 2)
+        how, other = self.breaks[name] = self._draw_break(name, core)
         if how >= 4:
-            leading = [other for other in core if self.world.nodes[other].role == "leader"]
-            other = self.chance.choice(leading or core)
             self.world.cut(name, other)
             self.world.cut(other, name)
             self.apart[other] = True
@@ -265,6 +291,13 @@ class Life:
             if other != name and how in (1, 3):
                 self.world.cut(other, name)
         return ()
+
+    def _draw_break(self, name: str, core: tuple[str, ...]) -> tuple[int, str]:  # noqa: ARG002
+        how = self.chance.randrange(6 if self.plan.strategy == "raft" else 2)
+        if how < 4:
+            return how, ""
+        leading = [other for other in core if self.world.nodes[other].role == "leader"]
+        return how, self.chance.choice(leading or core)
 
     def _look_at_beliefs(self) -> None:
         """I6, now and then: a node that believes it leads was proved within TERM, on its own clock."""

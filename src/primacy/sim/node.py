@@ -31,6 +31,9 @@ class Node:
         """Lease only: the nodes keep a holder alive while the store is away (L7)."""
         self.introduced = True
         """False for a machine that nobody has set up yet."""
+        self.chance = world.chance_of(name, "guard")
+        """For what its guard, its work and its disk do."""
+        self.lateness = world.chance_of(name, "timers").random
         self.disk = Disk()
         self.machine: Strategy | None = None
         self.boot = 0
@@ -55,6 +58,9 @@ class Node:
 
     def local_ms(self) -> int:
         return self.clock.local_ms(self.world.now)
+
+    def draw_ms(self, low: float, high: float) -> float:
+        return low + self.chance.random() * (high - low) if high > low else low
 
     @property
     def up(self) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from random import Random
 from typing import Any
 from zlib import crc32
@@ -34,6 +34,14 @@ MASK = (1 << 64) - 1
 INBOX_MAX = 256
 """What a stopped node's socket keeps; more is lost, as in a kernel buffer."""
 STEP = 1000003
+LAST = 1 << 62
+"""Added to a sequence number, it comes after all others of its moment."""
+EVENTS_MAX = 20_000_000
+"""Where nobody says less: what has more goes on for ever."""
+
+
+class TooManyEvents(Exception):
+    """A life had more events than any can have: something goes round in it."""
 
 
 @dataclass(slots=True)
@@ -93,6 +101,7 @@ class World:
         self.listeners: list[Callable[[Fact], None]] = []
         self.watches_messages: Callable[[float, str, str, Message, float], None] | None = None
         self.digest = 0
+        self.events_max = EVENTS_MAX
         self._heap: list[tuple[float, int, Callable[[Any, Any], None], Any, Any]] = []
         self._sequence = 0
         self._draw = self.chance.random
@@ -112,8 +121,9 @@ class World:
         if node.machine is not None or not node.introduced:
             return
         node.boots += 1
-        node.boot = self.chance.getrandbits(62) | 1
-        seat = Seat(node.name, node.boot, node.membership, Random(self.chance.getrandbits(64)))
+        chance = self.chance_of(node.name, f"boot {node.boots}")
+        node.boot = chance.getrandbits(62) | 1
+        seat = Seat(node.name, node.boot, node.membership, Random(chance.getrandbits(64)))
         node.machine = self.maker(node, seat, node.disk.ballot)
         node.inbox.clear()
         node.busy = None
@@ -134,7 +144,7 @@ class World:
         node.busy = None
         node.inbox.clear()
         node.guard = None
-        node.disk.crash(self.chance)
+        node.disk.crash(node.chance)
         self.emit(Kind.DOWN, node.name, 1 if power else 0)
         if power:
             self._power_lost(node)
@@ -146,13 +156,23 @@ class World:
             guard.power_lost()
             node.guards.remove(guard)
 
+    def chance_of(self, name: str, use: str) -> Random:  # noqa: ARG002
+        """Where a node's draws for this use come from: here, from the one stream of the world."""
+        return self.chance
+
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def draw_ms(self, low: float, high: float) -> float:
+        """For what belongs to no node; a node has its own."""
         return low + self.chance.random() * (high - low) if high > low else low
 
     def at(self, at_ms: float, action: Callable[[], None]) -> None:
         self._push(at_ms, _call, action, None)
+
+    def last_at(self, at_ms: float, action: Callable[[], None]) -> None:
+        """At this moment, after everything else that happens at it."""
+        self._sequence += 1
+        heappush(self._heap, (at_ms, LAST + self._sequence, _call, action, None))
 
     def after(self, delay_ms: float, action: Callable[[], None]) -> None:
         self._push(self.now + delay_ms, _call, action, None)
@@ -165,15 +185,23 @@ class World:
         heap = self._heap
         digest = self.digest
         events = 0
-        while heap and heap[0][0] <= until_ms:
+        room = self.events_max - self.count.events
+        while heap and heap[0][0] <= until_ms and events < room:
             at_ms, _, action, a, b = heappop(heap)
             self.now = at_ms
             digest = (digest * STEP ^ hash(at_ms)) & MASK
             events += 1
             action(a, b)
-        self.now = max(self.now, until_ms)
         self.digest = digest
         self.count.events += events
+        if heap and heap[0][0] <= until_ms:
+            raise TooManyEvents(self.count.events)
+        self.now = max(self.now, until_ms)
+
+    def drop_messages(self) -> None:
+        """Everything that is on its way is lost."""
+        self._heap = [entry for entry in self._heap if entry[2] != self._deliver]
+        heapify(self._heap)
 
     @property
     def trace_hash(self) -> str:
@@ -205,7 +233,7 @@ class World:
         if deadline_ms is None or (timer_ms is not None and timer_ms <= deadline_ms):
             return
         node.timer_ms = deadline_ms
-        at_ms = max(self.now, node.clock.true_ms(deadline_ms)) + self.chance.random() * self.weather.late_ms
+        at_ms = max(self.now, node.clock.true_ms(deadline_ms)) + node.lateness() * self.weather.late_ms
         self._push(at_ms, self._timer, node, (node.boot, deadline_ms))
 
     def rearm(self, node: Node) -> None:
@@ -294,8 +322,8 @@ class World:
             if node.doom >= 0:
                 if node.doom == 0:
                     if type(effect) is Persist:
-                        node.disk.crash_while_saving(effect.ballot, self.chance)
-                    self.crash(node, power=self.chance.random() < 0.5)
+                        node.disk.crash_while_saving(effect.ballot, node.chance)
+                    self.crash(node, power=node.chance.random() < 0.5)
                     return
                 node.doom -= 1
             if type(effect) is Send:
