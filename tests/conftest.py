@@ -9,9 +9,22 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
-from tests.canary import NOTES, excused_if_late
+from tests.canary import NOTES
 from tests.guard_desk import ORDINARY
 from tests.ordinary import why_not
+from tests.void import (
+    pytest_pyfunc_call,
+    pytest_pyfunc_call_beside_a_canary,
+    pytest_runtest_makereport,
+    pytest_runtest_protocol,
+)
+
+__all__ = [
+    "pytest_pyfunc_call",
+    "pytest_pyfunc_call_beside_a_canary",
+    "pytest_runtest_makereport",
+    "pytest_runtest_protocol",
+]
 
 hypothesis_settings.register_profile(
     "other", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
@@ -42,17 +55,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             left_out[item] = why
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=list(left_out))
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Tests of a module that says `CANARY_BEAT_MS` run beside a canary, which alone excuses a failure."""
-    beat_ms = getattr(pyfuncitem.module, "CANARY_BEAT_MS", 0)
-    if not beat_ms:
-        return None
-    named = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    excused_if_late(beat_ms, pyfuncitem.obj, named)
-    return True
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

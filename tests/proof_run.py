@@ -21,10 +21,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests import test_faults_links, test_faults_process
-from tests.canary import NOTES, Canary
+from tests.canary import NOTES, VOIDS, Canary, note
 from tests.crowd import HANG, Crowd, burning, crowd_in
+from tests.safety import SafetyViolation
 from tests.sizes import PYTEST, say_notes
 from tests.test_faults_chaos import case_chaos
+from tests.void import TRIES
 
 LONG_ROUNDS = {
     "F10 tree that forks": 0.5,
@@ -42,10 +44,22 @@ CHAOS_S = 25
 Case = Callable[[Crowd], None]
 
 
+def judged(case: Case, crowd: Crowd) -> int:
+    """One round: 1 if what it says of times was void three times. Overlaps were judged all along."""
+    for _ in range(TRIES):
+        VOIDS.clear()
+        case(crowd)
+        if not VOIDS:
+            return 0
+        for void in VOIDS:
+            note(f"void: {void}")
+    return 1
+
+
 def rounds_of(name: str, case: Case, rounds: int, folder: Path, names: str, switched: bool) -> bool:
     """One line: how often, how long, and whether it held."""
     took_s: list[float] = []
-    lives = 0
+    lives = voids = 0
     try:
         for number in range(rounds if name in FRESH else 1):
             where = folder / f"{number}"
@@ -53,16 +67,16 @@ def rounds_of(name: str, case: Case, rounds: int, folder: Path, names: str, swit
             with crowd_in(where, names, plant=HANG, switched=switched) as crowd:
                 for _ in range(1 if name in FRESH else rounds):
                     began = time.monotonic()
-                    case(crowd)
+                    voids += judged(case, crowd)
                     took_s.append(time.monotonic() - began)
-                lives += len({(one.token, one.run) for one in crowd.lives()})
-    except AssertionError as fault:
+                lives += len({one.instance for one in crowd.lives()})
+    except (AssertionError, SafetyViolation) as fault:
         print(f"{name:45} FAILED in round {len(took_s) + 1} of {rounds}: {fault}", flush=True)
         return False
     middle_s, most_s = statistics.median(took_s), max(took_s)
     print(
         f"{name:45} {rounds:3} rounds, {lives:4} commands, 0 overlaps; a round took {middle_s:.1f} s, {most_s:.1f} s "
-        "at most",
+        f"at most{f'; {voids} rounds void' if voids else ''}",
         flush=True,
     )
     return True

@@ -48,7 +48,10 @@ def nothing_changes(crowd: Crowd, what: Callable[[Node], object]) -> None:
     """Whatever is done to the node that acts, the same command goes on, and nobody's term has moved."""
     node = crowd.settle()
     before, lived = terms(crowd), crowd.one_now()
-    what(node)
+    try:
+        what(node)
+    finally:
+        crowd.one_at_a_time()  # also if the canary will excuse what failed
     after = crowd.one_now()
     assert (after.token, after.run) == (lived.token, lived.run)
     assert terms(crowd) == before

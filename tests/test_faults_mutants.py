@@ -46,13 +46,14 @@ OVERLAPPING: dict[str, tuple[str, str, Callable[[crowds.Node], object]]] = {
 }
 
 
-def overlaps_of(crowd: Crowd, harm: Callable[[crowds.Node], object]) -> list[tuple[stamp.Stamp, stamp.Stamp]]:
+def overlaps_of(crowd: Crowd, harm: Callable[[crowds.Node], object]) -> list[stamp.Violation]:
     """As the cases of `test_faults_process.py` look for them."""
+    crowd.is_judged = False
     crowd.settle("ignore-term")
     old = crowd.acting()
     harm(crowd.nodes[old.node])
     crowd.acting(old.token)
-    found: list[tuple[stamp.Stamp, stamp.Stamp]] = crowd.until(lambda: stamp.overlaps(crowd.lives()), "the overlap")
+    found: list[stamp.Violation] = crowd.until(lambda: stamp.violations(crowd.lives()), "the overlap")
     return found
 
 
@@ -61,7 +62,8 @@ def test_mutant_overlaps_and_is_seen(tmp_path: Path, name: str) -> None:
     file, text, harm = OVERLAPPING[name]
     with crowd_in(tmp_path, plant=worse_guard(tmp_path / "guard", file, text)) as crowd:
         found = overlaps_of(crowd, harm)
-        assert found[0][0].token < found[0][1].token
+        assert found[0].what == stamp.TWO_AT_ONCE
+        assert found[0].old.token < found[0].new.token
 
 
 def test_mutant_without_a_replay_window_is_seen(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import stamp
 from tests.canary import Canary
 from tests.guard_desk import (
     ALL,
@@ -42,6 +41,7 @@ from tests.guard_desk import (
     status_of,
     wait_until,
 )
+from tests.safety import one_at_a_time
 
 from primacy.agent.guard_link import GuardLink
 from primacy.watchdog.containment import containment_sentence, start_guard
@@ -64,9 +64,9 @@ def holds_when_guard_is_killed(desk: Desk) -> None:
         killed_ms = boot_ms()
         wait_until(desk.lock_is_free, within_s=5.0)
     assert desk.commands() == []
-    ended_at_once(desk, killed_ms, canary)
     assert desk.lives()[-1].run == 1
     assert len(desk.lives()) == expect
+    ended_at_once(desk, killed_ms, canary)
 
 
 def holds_when_both_are_stopped(desk: Desk) -> None:
@@ -176,14 +176,7 @@ def test_G10_a_restart_waits_until_the_whole_old_tree_is_gone(open_desk: OpenDes
     assert not desk.lock_is_free()
     lives = desk.lives()
     assert [one.run for one in lives] == [1, 1, 2, 2]
-    assert stamp.overlaps(lives) == []
-
-
-def test_the_overlap_checker_sees_an_overlap() -> None:
-    one, two, three = (
-        stamp.Stamp(b"a", 7, run, 1, 1, first, last) for run, first, last in ((1, 5, 9), (2, 9, 12), (3, 13, 14))
-    )
-    assert stamp.overlaps([one, two, three]) == [(one, two)]
+    one_at_a_time(lives)
 
 
 # --- the run lock -----------------------------------------------------------------------------------------------------
@@ -231,12 +224,12 @@ def test_G3_weak_what_outlives_a_killed_guard_keeps_the_next_start_away(open_des
     one.signal(signal.SIGKILL, one.guard_pid)
     wait_until(lambda: len(one.commands()) == 1)
     two = open_desk(mode, lock=one.lock)
-    two.order()
+    two.order(run=2)
     assert two.hear("locked")["by"] == one.guard_pid
     one.signal(signal.SIGKILL, *one.commands())
     wait_until(one.lock_is_free)
-    two.start()
-    assert stamp.overlaps(one.lives() + two.lives()) == []
+    two.start(run=2)
+    one_at_a_time(one.lives() + two.lives())
 
 
 def test_G3_a_killed_keeper_is_replaced(open_desk: OpenDesk) -> None:
