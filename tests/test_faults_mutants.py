@@ -119,6 +119,7 @@ def test_mutant_that_votes_without_its_memory_doubles_a_token_and_is_seen(tmp_pa
         crowd.order(first, "/v1/step-down", {})
         elected = crowd.acting(before.token)  # by the two, in a term of which the third knows nothing
         forgets = first.name if elected.node == other else other
+        crowd.order(crowd.nodes[forgets], "/v1/pause", {})  # it votes, and does not stand itself
         crowds.kill_all(crowd.nodes[forgets])
         crowd.nodes[forgets].wait()
         crowd.nodes[forgets].ballot.unlink()
