@@ -17,6 +17,8 @@ from tests.running import WITHIN_S, Running, Start, alive, children, start
 from tests.safety import one_at_a_time
 from tests.test_run import TELL
 
+from primacy.election.model import Ballot, ListRecord
+from primacy.node.ballot import packed, unpacked
 from primacy.settings.timing import PROFILES
 
 __all__ = ["start"]
@@ -118,6 +120,22 @@ def test_a_torn_ballot_is_never_a_fresh_start(start: Start, tmp_path: Path) -> N
     agent = start("--restart", "never", "--", "true")
     assert agent.ends() == 5
     assert f"the ballot {ballot} cannot be trusted: its checksum does not fit" in agent.err.read_text()
+    ballot.unlink()
+    assert start("--restart", "never", "--", "true").ends() == 0
+
+
+def test_M3_a_node_that_was_listed_with_others_begins_no_cluster_alone(start: Start, tmp_path: Path) -> None:
+    """It said under a list of three that it has no memory, and theirs may have begun without it."""
+    assert start("--restart", "never", "--", "true").ends() == 0
+    ballot = tmp_path / "state/primacy/main/ballot"
+    kept = unpacked(ballot.read_bytes()).ballot
+    assert kept is not None
+    node = kept.lists[0].voters[0]
+    mark = Ballot(0, 0, "", 0, 0, 0, (ListRecord("list", (node, "x", "y"), confirmed=False),), void=True)
+    ballot.write_bytes(packed(mark))
+    agent = start("--restart", "never", "--", "true")
+    assert agent.ends() == 5
+    assert "tells that it was listed with x, y" in agent.err.read_text()
     ballot.unlink()
     assert start("--restart", "never", "--", "true").ends() == 0
 

@@ -93,6 +93,8 @@ class RaftStrategy(Remembering):
         self._steady = None
         if (self._saving or self._voiding) and type(given) is not PersistFailed:
             self._saved()
+        if self._refused:
+            self._forget_refusals(now_ms)
         reign = self.reign
         if reign is not None and self._is_late(now_ms, reign):
             effects = self._lose(now_ms, Code.MAJORITY_LOST, "no majority acked a beat in time")
@@ -144,8 +146,8 @@ class RaftStrategy(Remembering):
                 pass  # not of this strategy
             case _:
                 assert_never(given)
-        if self._offers:
-            effects += self._offer_again(now_ms)
+        if self._offers and type(given) is not Received:
+            effects += self._offer_again(now_ms)  # by time alone: a message from the wire gets one answer (E1)
         self._rearm(now_ms)
         if self.ballot is self._durable and not self._disk_fault:
             self._starts = self._saving = False
@@ -230,14 +232,15 @@ class RaftStrategy(Remembering):
         """No failure was told: what was on its way to the disk has arrived."""
         self._disk_fault = ""
         if self._voiding:
-            self._voiding = self._void_due = False
+            self._voiding = self._void_due = self.roll.mark_due = False
 
     def _persist_failed(self, now_ms: int, reason: str) -> list[Effect]:
         """Back to what the disk has. Nothing that relied on the lost ballot was done (F31)."""
         if self._voiding:
-            self._voiding = False
-            return []  # tried again with the next question
+            self._voiding = False  # tried again with the next question
+            return self._disk_refused(reason)
         self.ballot = self._durable = self._earlier
+        self._first_start_failed()
         if self._starts and self.reign is not None:
             self.reign.ordered = False
             self.work_term = 0
@@ -254,6 +257,9 @@ class RaftStrategy(Remembering):
             self.muted = self._why_mute()
             self._settle_role()
             self.stand_at_ms = now_ms + self.timing.promise_ms
+        return self._disk_refused(reason)
+
+    def _disk_refused(self, reason: str) -> list[Effect]:
         was, self._disk_fault = self._disk_fault, reason or "no reason given"
         return [] if was else [Record(Event(Code.DISK_FAILED, self.term, detail=reason))]
 
@@ -296,7 +302,7 @@ class RaftStrategy(Remembering):
         effects: list[Effect] = []
         known = self._known.get(origin.node)
         if known is not origin and known != origin:
-            heard, effects = self._meet(message)
+            heard, effects = self._meet(now_ms, message)
             if not heard:
                 return effects
         self.heard[origin.node] = now_ms
@@ -394,7 +400,11 @@ class RaftStrategy(Remembering):
             return f"its new list of nodes to be reported by {names}{GONE}"
         if any(report.memory for report in self.roll.reports.values()):
             return f"answers from memory, for its own is lost, by {names}{GONE}"
-        if self.options.auto or self.roll.init is not None:
-            names = ", ".join(self.roll.first_missing(self.roll.init or Init(0)))
-            return f"the first start of the cluster; {f'not heard yet: {names}' if names else 'all nodes were heard'}"
-        return "the first start of the cluster: primacy init, once, on one node"
+        init = self.roll.init
+        missing = self.roll.first_missing(init or Init(0))
+        earlier = "".join(f" --without {name}" for name in missing if name in self.roll.behind)
+        if init is None and not earlier and (self.roll.is_tainted or not self.options.auto):
+            return "the first start of the cluster: primacy init, once, on one node"
+        remedy = f" (of an earlier list; gone for good: primacy init{earlier})" if earlier else ""
+        heard = f"not heard yet: {', '.join(missing)}{remedy}" if missing else "all nodes were heard"
+        return f"the first start of the cluster; {heard}"
