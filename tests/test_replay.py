@@ -19,28 +19,20 @@ from primacy.sim.replay import FaultPlan, Replayed, read, record
 PLANS = {path.stem: path for path in sorted((Path(__file__).parent / "data" / "plans").glob("*.json"))}
 
 EXPECTED_TO_VIOLATE = {
-    "raft-3-fast-41000270",
     "raft-3-fast-41000317",
     "raft-3-fast-41000641",
-    "raft-3-fast-41001499",
-    "raft-3-fast-41002771",
     "raft-3-fast-41002981",
     "raft-4-lan-42000229",
-    "raft-4-lan-42000756",
-    "raft-5-lan-30006618",
     "raft-5-lan-40000118",
     "raft-5-lan-40003618",
-    "raft-5-lan-40003649",
     "raft-5-lan-40003676",
     "raft-7-wan-46000308",
-    "raft-7-wan-46000323",
     "raft-7-wan-46000662",
     "raft-7-wan-46000775",
     "raft-7-wan-46000805",
     "raft-7-wan-46001086",
     "raft-7-wan-46001211",
     "raft-7-wan-46001321",
-    "raft-7-wan-46001543",
     "raft-7-wan-46001553",
     "raft-7-wan-46001932",
 }
