@@ -175,6 +175,8 @@ class RaftStrategy(Remembering):
                 return None
             if message.settled is not steady.settled:
                 return None
+            if self._refused:
+                self._forget_refusals(now_ms)
             self.heard[origin.node] = self.newest_at_ms = now_ms
             self.stand_at_ms = self.deadline_ms = self._timeout(now_ms)
             return [_made(Send, (origin.node, _made(Ack, (self.origin, message.term, message.number, origin.boot))))]
@@ -185,6 +187,8 @@ class RaftStrategy(Remembering):
     def _beat_again(self, now_ms: int, reign: Reign) -> list[Effect] | None:
         if not reign.ran or not reign.ordered or now_ms < reign.next_beat_ms or self._is_late(now_ms, reign):
             return None
+        if self._refused:
+            self._forget_refusals(now_ms)
         effects = self._beat(now_ms, reign)
         self._rearm(now_ms)
         return effects
@@ -199,6 +203,8 @@ class RaftStrategy(Remembering):
             return None
         if not reign.acked.get(node, 0) < number <= reign.number:
             return None
+        if self._refused:
+            self._forget_refusals(now_ms)
         self.heard[node] = now_ms
         reign.acked[node] = number
         if number <= reign.proved:

@@ -232,7 +232,7 @@ class RaftState:
 
     def _refuse(self, now_ms: int, refusal: Send, *reason: int) -> list[Effect]:
         """A refusal, at most once per receiver and reason within a beat (E1): repeated datagrams multiply nothing."""
-        key = (refusal.to, type(refusal.message).__name__, *reason)
+        key: tuple[str | int, ...] = (refusal.to, type(refusal.message).__name__, *reason)
         if key in self._refused or len(self._refused) >= REFUSED_MAX:
             return []
         self._refused[key] = now_ms
