@@ -1,14 +1,15 @@
 """A command that says when it lived: every millisecond it stamps CLOCK_BOOTTIME into a mapped file.
 
-    python -I -S stamp.py FILE [ignore-term] [block-term] [escape] [forking] [hopping] [heavy] [exit=CODE,MS] [for=S]
-        [@WAYS]
+    python -I -S stamp.py FILE [ignore-term] [block-term] [escape] [escape-heavy] [forking] [hopping] [heavy]
+        [exit=CODE,MS] [for=S] [@WAYS]
 
 Every process takes a slot of its own in the file (made beforehand by `make_file`) and notes the node, token and run of
 its environment, the first and the last instant at which it was alive, and what it is: the command itself, a grandchild
 that left by double fork and setsid (`escape`), or one of a tree that grows (`forking`) or moves (`hopping`). The file
 outlives whatever kills the process, so that it is judged afterwards, from outside. Each start of the command draws a
 number, which all of its tree stamp: two starts are two, also under one node, one token and one run.
-A `heavy` one has much memory, which the kernel takes back page by page before the process counts as gone. It lives for
+A `heavy` one has much memory, which the kernel takes back page by page before the process counts as gone; so has the
+grandchild of `escape-heavy`. It lives for
 20 seconds, or as long as `for` says. `@WAYS` is a file with further words: what the next start is to be like.
 """
 
@@ -150,11 +151,12 @@ def live(slot: Slot, until_ns: int) -> None:
     slot.stamp()
 
 
-def escape(path: str, until_ns: int) -> None:
+def escape(path: str, until_ns: int, weighs: bool = False) -> None:
     """Fork twice with a session in between: the grandchild has left the group, the session and the parent."""
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
+            ballast = heavy() if weighs else None  # noqa: F841
             live(Slot(path, ESCAPED), until_ns)
         os._exit(0)
     os.wait()
@@ -202,8 +204,8 @@ def main(path: str, *ways: str) -> int:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if "block-term" in ways:  # it can be seen from outside that it has come
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    if "escape" in ways:
-        escape(path, until_ns)
+    if "escape" in ways or "escape-heavy" in ways:
+        escape(path, until_ns, "escape-heavy" in ways)
     for name, grow in (("forking", forking), ("hopping", hopping)):
         if name in ways and os.fork() == 0:
             grow(path, until_ns)

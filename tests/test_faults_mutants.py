@@ -24,7 +24,7 @@ from primacy.watchdog.containment import GUARD
 def worse_guard(folder: Path, file: str, text: str) -> str:
     """A copy of the guard with this definition behind its own, and the words that make an agent use it."""
     folder.mkdir()
-    for source in (GUARD, GUARD.with_name("guard_tree.py")):
+    for source in GUARD.parent.glob("guard*.py"):
         shutil.copy(source, folder)
     mutate(folder / file, text)
     return (

@@ -57,12 +57,12 @@ RESIDENT_KIB_MAX = 14 * MIB
 
 def holds_when_guard_is_killed(desk: Desk) -> None:
     """G2, F10: the whole tree dies with the guard; the lock is free only then."""
-    expect = 1 if desk.mode in ("weak", "capless") else 2
+    expect = 1 if desk.mode == "weak" else 2
     desk.start(*(["escape"] if expect == 2 else []), "ignore-term", expect=expect)
     with Canary(PROMPT_MS / 4) as canary:
         desk.signal(signal.SIGKILL, desk.guard_pid)
         killed_ms = boot_ms()
-        wait_until(desk.lock_is_free, within_s=5.0)
+        wait_until(desk.lock_is_free, within_s=3.0)
     assert desk.commands() == []
     assert desk.lives()[-1].run == 1
     assert len(desk.lives()) == expect
@@ -71,7 +71,7 @@ def holds_when_guard_is_killed(desk: Desk) -> None:
 
 def holds_when_both_are_stopped(desk: Desk) -> None:
     """G1, F04: agent and guard are stopped; the kernel's timer ends the tree within the hold."""
-    expect = 1 if desk.mode in ("weak", "capless") else 2
+    expect = 1 if desk.mode == "weak" else 2
     ways = ["escape"] if expect == 2 else []
     points = desk.start(*ways, "ignore-term", expect=expect, long=False)
     desk.signal(signal.SIGSTOP, desk.agent_pid, desk.guard_pid)
@@ -151,7 +151,7 @@ def test_F06_a_stopped_command_can_be_stopped(open_desk: OpenDesk, mode: str) ->
     desk.start()
     (command,) = desk.commands()
     desk.signal(signal.SIGSTOP, command)
-    wait_until(lambda: state_of(command) == "T")
+    wait_until(lambda: state_of(command) in ("T", "t"))  # t: stopped under a tracer
     desk.say("stop", signal=signal.SIGTERM, kill_at=boot_ms() + LONG_MS)
     assert desk.hear("exited")["signal"] == signal.SIGTERM
     desk.hear("gone")
@@ -216,7 +216,7 @@ def test_G3_the_lock_is_free_only_when_the_last_descendant_is_gone(open_desk: Op
     holds_lock_until_the_last_is_gone(open_desk(mode))
 
 
-@pytest.mark.parametrize("mode", ["weak", "capless"])
+@pytest.mark.parametrize("mode", ["weak"])
 def test_G3_weak_what_outlives_a_killed_guard_keeps_the_next_start_away(open_desk: OpenDesk, mode: str) -> None:
     """The named limit of weak: the one that left the command lives on. It has inherited the lock."""
     one = open_desk(mode)
