@@ -120,7 +120,7 @@ def test_status_says_who_leads_and_what_runs(node: Node, say: Say) -> None:
     assert re.search(r"[\d,]+ ms +(strong|weak) +ok +this node$", row)
     assert f"token: {state['token']}" in said.out
     assert re.search(
-        rf"^node {state['node']}: containment is (strong: .*kernel|weak: .*to make it strong)", said.out, re.M
+        rf"^node {state['node']}: containment is (strong \(.*kernel|weak: .*to make it strong)", said.out, re.M
     )
     assert f"the command runs on {state['node']}, for " in said.out
     assert (state["acting"], state["alarms"], len(state["rows"])) == ([state["node"]], [], 1)

@@ -367,9 +367,12 @@ def test_G2_the_sentence_says_what_holds_why_and_the_cure(open_desk: OpenDesk) -
     (ready,) = open_desk("weak").news
     sentence = containment_sentence(ready["containment"], ready["why"])
     assert sentence.startswith("containment is weak: no pid namespace can be made (No space left on device: ")
-    assert "to make it strong, run as root" in sentence
+    assert "and the command cannot be traced (Operation not permitted" in sentence
+    assert "to make it strong, allow ptrace (kernel.yama.ptrace_scope below 2" in sentence
     assert "\n" not in sentence
-    assert "the kernel ends every process" in containment_sentence("strong", "x")
+    strong = containment_sentence("strong", "x", "ptrace")
+    assert strong.startswith("containment is strong (ptrace): x, and")
+    assert "the kernel ends every process" in strong
 
 
 def test_a_guard_refuses_a_stranger_as_agent(open_desk: OpenDesk) -> None:

@@ -50,7 +50,7 @@ def test_the_first_line_says_the_containment_and_every_line_its_time_and_gravity
     agent = start("--restart", "never", "--", "true")
     agent.ends()
     lines = agent.err.read_text().splitlines()
-    assert re.search(r"(info|warn) +containment is (strong|weak): ", lines[0])
+    assert re.search(r"(info|warn) +containment is (strong \(\w+\)|weak): ", lines[0])
     for line in lines:
         assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} (debug|info |warn |error) \S", line), line
 

@@ -17,6 +17,7 @@ from tests.running import WITHIN_S, Running, Start, alive, children, start
 from tests.safety import one_at_a_time
 from tests.test_run import TELL
 
+from primacy.cli import main as entry
 from primacy.election.model import Ballot, ListRecord
 from primacy.node.ballot import packed, unpacked
 from primacy.settings.timing import PROFILES
@@ -197,10 +198,27 @@ def silent(stamps: str, run: tuple[int, int]) -> bool:
     return all(stamp.now_ns() - one.last_ns > 10**8 for one in stamp.read(stamps) if (one.token, one.run) == run)
 
 
-WEAK = ("setpriv", "--bounding-set=-sys_admin")
-can_be_weak = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv to take a capability away"
-)
+WEAK = (sys.executable, "-I", str(Path(__file__).with_name("weak.py")))
+TRACED = ("setpriv", "--bounding-set=-sys_admin,-sys_ptrace")
+"""As in most containers."""
+can_be_weak = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to take a capability away")
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv")
+def test_without_a_namespace_a_killed_guard_takes_all_of_the_command_along(start: Start) -> None:
+    """What left the command by double fork and session once ran for seconds beside the next leader."""
+    agent = start("--", "sh", "-c", "setsid sleep 60 & echo $!; exec sleep 61", under=TRACED)
+    escaped = int(agent.lines()[0])
+    first = agent.err.read_text().splitlines()[0]
+    assert "info  containment is strong (ptrace): the guard traces every process of the command, for no pid" in first
+    pid = agent.pid()
+    os.kill(guard_of(agent, pid), signal.SIGKILL)
+    agent.said("lost the guard of run 1")
+    agent.lines(2)
+    assert not alive(escaped)
+    assert not alive(pid)
+    agent.signal(signal.SIGTERM)
+    assert agent.ends() == 0
 
 
 @can_be_weak
@@ -221,6 +239,24 @@ def test_strong_containment_may_be_required(start: Start) -> None:
     said = agent.err.read_text()
     assert said.startswith("primacy: strong containment is required, and containment is weak: ")
     assert len(said.splitlines()) == 1
+
+
+@can_be_weak
+def test_several_nodes_require_strong_containment(start: Start, tmp_path: Path) -> None:
+    """What left the command would run beside the next leader's: whoever accepts that says so."""
+    assert entry.run(["new", "--nodes", "3", "--dir", str(tmp_path / "three")]) == 0
+    call = ("--config", str(tmp_path / "three" / "primacy.yaml"), "--node", "a", "--", "true")
+    agent = start(*call, under=WEAK)
+    assert agent.ends() == 4
+    said = agent.err.read_text()
+    assert said.startswith("primacy: strong containment is required of several nodes, and containment is weak: ")
+    assert said.endswith("; or accept it as it is, with --require-containment any\n")
+    assert "to make it strong, allow ptrace" in said
+    asked = start("--require-containment", "any", *call, under=WEAK)
+    asked.said("waits for")
+    assert "warn  containment is weak: " in asked.err.read_text().splitlines()[0]
+    asked.signal(signal.SIGTERM)
+    assert asked.ends() == 0
 
 
 @can_be_weak

@@ -43,6 +43,7 @@ from primacy.node.clock import Clock
 from primacy.node.driver import Driver
 from primacy.node.folder import Folder
 from primacy.node.lock import RunLock
+from primacy.settings.loading import containment_required
 from primacy.settings.schema import Settings
 from primacy.transport import ReadyDatagram, Transport
 from primacy.watchdog.containment import containment_sentence
@@ -157,7 +158,7 @@ class Agent(Voice):
             self.clock,
             self.run_lock,
             LeaseFile(where, election, self.clock, self.complain),
-            settings.run.require_containment,
+            containment_required(settings),
             self,
             self.gate,
             self.ready_release,
@@ -238,9 +239,13 @@ class Agent(Voice):
         found, why = self.duty.containment, self.duty.containment_why
         if not found:
             raise CannotHere("the guard process could not be started; the lines above say why")
-        sentence = containment_sentence(found, why)
+        sentence = containment_sentence(found, why, self.duty.way)
         if found != "strong" and self.duty.require == "strong":
-            raise CannotHere(f"strong containment is required, and {sentence}")
+            by_default = "" if self.settings.run.require_containment else " of several nodes"
+            raise CannotHere(
+                f"strong containment is required{by_default}, and {sentence}; or accept it as it is, with "
+                "--require-containment any"
+            )
         self.log.say(Level.INFO if found == "strong" else Level.WARN, sentence, containment=found)
 
     def _refuse_to_be_mute(self) -> None:

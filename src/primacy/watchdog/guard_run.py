@@ -38,7 +38,7 @@ def containment() -> tuple[str, str]:
     why_not = tracing.why_not_traced()
     if not why_not:
         limits = "set-user-ID programs have no effect in it and no debugger can be attached"
-        return PTRACE, f"the guard traces every process of the command (ptrace), for {without}; {limits}"
+        return PTRACE, f"the guard traces every process of the command, for {without}; {limits}"
     tree.children_of(os.getpid())  # without it, as in a kernel from before 2012, nothing may be started at all
     return "", f"{without}, and the command cannot be traced ({why_not})"
 
