@@ -232,8 +232,10 @@ def test_G3_weak_what_outlives_a_killed_guard_keeps_the_next_start_away(open_des
     one_at_a_time(one.lives() + two.lives())
 
 
-def test_G3_a_killed_keeper_is_replaced(open_desk: OpenDesk) -> None:
-    desk = open_desk(OWN)
+@pytest.mark.parametrize("mode", ["root", "user", "weak"])
+def test_G3_a_killed_keeper_is_replaced(open_desk: OpenDesk, mode: str) -> None:
+    """Unless it is the one that reaps a traced tree: see `test_guard_trace.py`."""
+    desk = open_desk(mode)
     desk.start()
     (keeper,) = desk.named("primacy-lock")
     desk.signal(signal.SIGKILL, keeper)

@@ -167,8 +167,8 @@ class Run:
         else:
             number = signal.SIGCONT  # the keeper must live, and go on, to see the others end
             self.trace.kill()
-            if not self.trace.tasks:
-                self.line.close()
+            if self.command < 0:
+                self.line.close()  # it has not been seized, and never will be
         for fd, each in ((self.command_fd, signal.SIGKILL), (self.root_fd, number)):
             if fd >= 0:
                 with contextlib.suppress(OSError):

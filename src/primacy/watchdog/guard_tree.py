@@ -97,6 +97,15 @@ def bind_to_parent() -> None:
     checked(libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
 
 
+def go_first() -> None:
+    """Where it is allowed, a busy tree cannot delay its own end: each that must die before it can is not kept waiting.
+
+    Not inherited.
+    """
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+
+
 def call_it(name: bytes) -> None:
     libc.prctl(PR_SET_NAME, name, 0, 0, 0)
 
@@ -124,8 +133,7 @@ def be_guard(agent: int) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     with contextlib.suppress(OSError):
         os.setsid()
-    with contextlib.suppress(OSError):  # where it is allowed, a busy tree cannot delay its own end; not inherited
-        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+    go_first()
     os.chdir("/")
     checked(libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
@@ -261,6 +269,7 @@ def be_init(order: dict[str, Any], line: socket.socket, lock: int, tell: int) ->
     """
     call_it(b"primacy-init")
     close_but(line.fileno(), lock, tell)
+    go_first()
     if not line.recv(1):  # now the guard is the parent
         return
     bind_to_parent()
