@@ -12,14 +12,17 @@ What ends the tree, from the gentle to the certain:
   the agent says stop; no extension until `term_at` (TERM) and `kill_at` (KILL); the agent is dead (KILL at once);
   at `deadman_at` a kernel timer kills this process, running or stopped, and the tree dies with it, because
 
-  strong:  guard -- init of a pid namespace -- command -- ...   the init has PR_SET_PDEATHSIG=SIGKILL, and when an init
-                                                                dies the kernel kills all that lives in its namespace;
-  weak:    guard -- command -- ...                              only the command itself is bound to the guard.
+  namespace:  guard -- init of a pid namespace -- command -- ...   the init has PR_SET_PDEATHSIG=SIGKILL, and when an
+                                                                   init dies the kernel kills all in its namespace;
+  ptrace:     guard -- keeper -- command -- ...                    the guard traces all but the keeper, and the kernel
+                                                                   kills what is traced (`guard_trace.py`);
+  weak:       guard -- command -- ...                              only the command itself is bound to the guard.
 
 The run lock must not be free while anything of the tree lives (G3). Holding it in guard and init is not enough: a dying
 process closes its files *before* the kernel tells its children or empties its namespace. So a third process, the
-keeper, holds the lock until the init (weak: the command) is gone. In `weak` the command inherits the lock as well, so
-that what outlives a killed guard at least keeps a second start away, unless it closed the descriptor.
+keeper, holds the lock until the init (weak: the command) is gone; of a traced tree it is the ancestor that reaps all of
+it. In `weak` the command inherits the lock as well, so that what outlives a killed guard at least keeps a second start
+away, unless it closed the descriptor.
 
 Each start goes: take the lock, arm the timer, fork, wait until the child has bound itself and says so, look at the
 deadlines once more, and only then let it execute (one byte; end of file means exit, for then the guard is dead).
