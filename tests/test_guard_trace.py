@@ -16,7 +16,6 @@ import time
 from typing import Any
 
 import pytest
-from tests import stamp
 from tests.canary import Canary
 from tests.guard_desk import (
     LONG_MS,
@@ -33,6 +32,7 @@ from tests.guard_desk import (
     state_of,
     wait_until,
 )
+from tests.safety import one_at_a_time
 from tests.test_guard import holds_lock_until_the_last_is_gone, holds_when_guard_is_killed
 
 __all__ = ["open_desk"]
@@ -272,7 +272,7 @@ def test_G3_a_killed_keeper_ends_the_run_and_the_next_one_has_its_own(open_desk:
     assert not desk.lock_is_free()
     desk.start("escape", expect=2, run=2)
     assert len(desk.named("primacy-lock")) == 1
-    assert stamp.overlaps(desk.lives()) == []
+    one_at_a_time(desk.lives())
 
 
 @pytest.mark.parametrize("mode", ["root", "user", "traced"])
