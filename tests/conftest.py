@@ -9,8 +9,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
+from tests import isolated
 from tests.canary import NOTES
 from tests.guard_desk import ORDINARY
+from tests.isolated import pytest_unconfigure, state_of_its_own
 from tests.ordinary import why_not
 from tests.void import (
     pytest_pyfunc_call,
@@ -24,6 +26,8 @@ __all__ = [
     "pytest_pyfunc_call_beside_a_canary",
     "pytest_runtest_makereport",
     "pytest_runtest_protocol",
+    "pytest_unconfigure",
+    "state_of_its_own",
 ]
 
 hypothesis_settings.register_profile(
@@ -34,8 +38,9 @@ hypothesis_settings.load_profile("other" if os.environ.get("PRIMACY_SIZE") == "p
 """Every run sees the same cases, however slow the machine is; `make proof` draws others."""
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """A run that was put into the background, or under nohup, is deaf to some signals; what it tests must not be."""
+    isolated.pytest_configure(config)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):

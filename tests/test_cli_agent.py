@@ -216,6 +216,14 @@ def test_at_names_the_node(node: Node, say: Say) -> None:
     assert say("--at", at, "status").code == 0
     said = say("--at", at, "pause")
     assert (said.code, "run this as the user that runs the node" in said.err) == (1, True)
+    other = Path(os.environ["PRIMACY_STATE_DIR"], "primacy/main")
+    other.mkdir(parents=True)
+    (other / "control.key").write_text("0" * 64)  # a node of this machine that is no more, or another one
+    said = say("--at", at, "pause")
+    assert (said.code, said.err.count("\n")) == (1, 1)
+    assert "needs the control key of this node, and this is another: run this as the user that runs" in said.err
+    assert "--state-dir" in said.err
+    assert say("--at", at, "resume", "--state-dir", node.state).code == 0
     assert say("--at", "127.0.0.1:1", "status").code == 3
     assert say("--at", "nonsense", "status").code == 2
 
