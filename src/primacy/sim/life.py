@@ -17,14 +17,14 @@ from primacy.election.model import Ballot, ListRecord, Member, Membership
 from primacy.election.model import Kind as MemberKind
 from primacy.election.raft import RaftStrategy
 from primacy.settings.timing import RankTiming, Timing
-from primacy.sim.cast import Build, bound_ms, cast_of, events_max, timing_for, unit_ms
+from primacy.sim.cast import Build, bound_ms, cast_of, events_max, pace_of, timing_for, unit_ms
 from primacy.sim.checkers import LivenessChecker, TermChecker, Violation, WorkChecker
 from primacy.sim.clock import Clock
 from primacy.sim.facts import Fact, Kind
 from primacy.sim.faults import Change, Faults, classes_of
 from primacy.sim.node import Node
 from primacy.sim.store import SimStore
-from primacy.sim.world import TooManyEvents, World
+from primacy.sim.world import Overrun, World
 
 BASE = 1_700_000_000_000
 """Token base of clusters that are formed before the life begins."""
@@ -108,6 +108,7 @@ class Life:
         """How each node that stays broken is broken, and from whom it is cut if only from one."""
         self.led_since: dict[str, int] = {}
         self.world.events_max = events_max(self.timing, len(self.names), plan.minutes)
+        self.world.pace = pace_of(plan.strategy, self.timing, len(self.names))
         self.world.listeners += [self.work, self.terms, self.liveness, self._count]
         self._populate()
 
@@ -207,9 +208,9 @@ class Life:
     def live(self) -> Outcome:
         try:
             self._live_through()
-        except TooManyEvents as error:
-            sentence = f"{error} events, more than any life of {self.plan.minutes:g} minutes has"
-            self._violated(Violation(self.world.now, "E2", sentence))
+        except Overrun as error:
+            # always kept, for it says why the trial ended
+            self.outcome.violations.append(Violation(self.world.now, "E2", str(error)))
         return self._finish(self.world.now)
 
     def _live_through(self) -> None:

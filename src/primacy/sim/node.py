@@ -43,6 +43,11 @@ class Node:
         """Extra delay of what it receives and of what it sends: routes need not be alike in both directions."""
         self.cut: dict[str, int] = {}
         """Nodes that messages of this one do not reach, with how many faults cut the way."""
+        self.sent = 0
+        self.sent_look = 0.0
+        self.sent_level = 0.0
+        self.sent_ms = 0.0
+        """Messages since its pace was looked at; after how many it is looked at again; and how it stood then (E2)."""
         self.stopped = 0
         """How many faults stop the agent now."""
         self.inbox: list[Input] = []

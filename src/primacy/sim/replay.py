@@ -44,7 +44,7 @@ from primacy.sim.clock import Clock
 from primacy.sim.life import Life, Outcome, Plan
 from primacy.sim.node import Node
 from primacy.sim.store import SimStore
-from primacy.sim.world import TooManyEvents, Weather, World
+from primacy.sim.world import Overrun, Pace, Weather, World
 
 DRAWS_PER_MESSAGE = 4
 """Lost, how late, repeated, how late the second time."""
@@ -149,11 +149,12 @@ class _Calming(World):
     """A world whose storms are stilled, so that what is drawn after them can be written down, too."""
 
     def run(self, until_ms: float) -> None:
+        self.pace = Pace(float("inf"), float("inf"))
         while self.now < until_ms:
             self.events_max = self.count.events + STORM
             try:
                 super().run(min(until_ms, self.now + WATCHED_MS))
-            except TooManyEvents:
+            except Overrun:
                 self.drop_messages()
 
 

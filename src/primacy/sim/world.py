@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from heapq import heapify, heappop, heappush
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from primacy.election.effects import AskStore, Effect, Extend, OrderRelease, Persist, Record, Send, Start, Stop
@@ -40,8 +40,8 @@ EVENTS_MAX = 20_000_000
 """Where nobody says less: what has more goes on for ever."""
 
 
-class TooManyEvents(Exception):
-    """A life had more events than any can have: something goes round in it."""
+class Overrun(Exception):
+    """More events, or more messages of one node, than any trial can have: something goes round in it (E2)."""
 
 
 @dataclass(slots=True)
@@ -79,6 +79,13 @@ class Counters:
     faults: dict[str, int] = field(default_factory=dict)
 
 
+class Pace(NamedTuple):
+    """How many messages one node may send (E2): so many a second, and so many at once on top of that."""
+
+    per_s: float
+    at_once: float
+
+
 Maker = Callable[[Node, Seat, Ballot | None], Strategy]
 """Builds a node's strategy at each start: the node (with its list and times), its seat, and what its disk has."""
 
@@ -102,6 +109,7 @@ class World:
         self.watches_messages: Callable[[float, str, str, Message, float], None] | None = None
         self.digest = 0
         self.events_max = EVENTS_MAX
+        self.pace = Pace(float("inf"), float("inf"))
         self._heap: list[tuple[float, int, Callable[[Any, Any], None], Any, Any]] = []
         self._sequence = 0
         self._draw = self.chance.random
@@ -195,7 +203,7 @@ class World:
         self.digest = digest
         self.count.events += events
         if heap and heap[0][0] <= until_ms:
-            raise TooManyEvents(self.count.events)
+            raise Overrun(f"{self.count.events:,} events, more than a trial can have")
         self.now = max(self.now, until_ms)
 
     def drop_messages(self) -> None:
@@ -380,6 +388,9 @@ class World:
                 if self.store is None and node.guard is not None and node.guard.term == term:
                     node.guard.order_release(successor)
             case AskStore(number, request):
+                node.sent += 1
+                if node.sent > node.sent_look:
+                    self._look_at_pace(node)
                 self.store_way.ask(node, number, request)
         return node.machine is not None
 
@@ -400,6 +411,9 @@ class World:
     def send(self, node: Node, to: str, message: Message) -> None:
         """One datagram: lost, late, repeated, held back, or simply delivered."""
         self.count.sent += 1
+        node.sent += 1
+        if node.sent > node.sent_look:
+            self._look_at_pace(node)
         target = self.nodes.get(to)
         if target is None:
             return
@@ -419,6 +433,18 @@ class World:
         heappush(self._heap, (self.now + delay_ms, self._sequence, self._delivers, target, message))
         if weather.repeat and chance() < weather.repeat:
             self._push(self.now + delay_ms + chance() * 50 * weather.delay_span_ms, self._deliver, target, message)
+
+    def _look_at_pace(self, node: Node) -> None:
+        """A bucket that every message fills and that runs empty by the pace; looked at only when it might be full."""
+        spared = (self.now - node.sent_ms) * self.pace.per_s / 1000
+        node.sent_level = max(0.0, node.sent_level + node.sent - spared)
+        if node.sent_level > self.pace.at_once:
+            raise Overrun(
+                f"{node.name} sends more than {self.pace.per_s:.0f} messages a second, "
+                f"by {self.pace.at_once:.0f} and more: a storm"
+            )
+        node.sent_ms, node.sent = self.now, 0
+        node.sent_look = self.pace.at_once - node.sent_level
 
     def deliver_later(self, late_ms: float, to: str, message: Message) -> None:
         """A message that was held back arrives after all."""
