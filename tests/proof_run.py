@@ -2,7 +2,7 @@
 
     python -m tests.proof_run [--rounds 20] [--busy-s 600] [--only processes,links,chaos,...]
 
-Takes about 25 minutes on two cores (`make proof PART=run`) and prints a summary that belongs into a release's notes:
+Takes about 50 minutes on two cores (`make proof PART=run`) and prints a summary that belongs into a release's notes:
 rounds, handovers, durations, voids. Exit 1 if two commands ever ran at once, if nobody ran, or if a planted defect was
 missed. A window of the busy machine in which the canary was late by more than a beat is void, and said.
 """
@@ -158,6 +158,25 @@ def mutants(_: argparse.Namespace) -> bool:
     return tests("tests/test_faults_mutants.py", "tests/test_guard_mutants.py")
 
 
+def traced(options: argparse.Namespace) -> bool:
+    """The faults of processes as root in a container: no namespace is to be had, and every command is traced."""
+    drop = ["setpriv", "--bounding-set=-sys_admin,-sys_ptrace"]
+    again = [sys.executable, "-m", "tests.proof_run", "--only", "processes", "--rounds", f"{options.rounds}"]
+    return not subprocess.run([*drop, *again], check=False).returncode
+
+
+def kills(options: argparse.Namespace) -> bool:
+    """From the kernel's dead-man to the last process, a thousand times, beside busy cores and a busy disk."""
+    call = [sys.executable, "-m", "bench.containment", "--only", "kills", "--kills", f"{options.kills}"]
+    return not subprocess.run(call, check=False).returncode
+
+
+def containment(options: argparse.Namespace) -> bool:
+    """Each in turn, as often as the rest: traced trees, and those that are stopped or frozen."""
+    files = ("tests/test_guard_trace.py", "tests/test_guard_freeze.py")
+    return all([tests(*files) for _ in range(max(1, options.rounds // 4))])  # noqa: C419
+
+
 def ordinary(_: argparse.Namespace) -> bool:
     return not subprocess.run([sys.executable, "-m", "tests.ordinary"], check=False).returncode
 
@@ -169,6 +188,9 @@ PARTS: dict[str, Callable[[argparse.Namespace], bool]] = {
     "members": members,
     "calm": calm,
     "mutants": mutants,
+    "containment": containment,
+    "traced": traced,
+    "kills": kills,
     "ordinary": ordinary,
     "busy": busy,
 }
@@ -178,6 +200,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.proof_run", description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=20, help="of every case (20)")
     parser.add_argument("--busy-s", type=int, default=600, help="how long both cores are busy (600)")
+    parser.add_argument("--kills", type=int, default=250, help="for each way of containment (250)")
     parser.add_argument("--only", default=",".join(PARTS), help="some of the parts, with commas between them")
     options = parser.parse_args()
     wanted = options.only.split(",")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -191,6 +192,24 @@ def test_no_two_runs_overlap_whatever_is_killed_or_stopped(start: Start, tmp_pat
     second.signal(signal.SIGTERM)
     assert second.ends() == 0
     one_at_a_time(stamp.read(stamps))
+
+
+def test_an_agent_that_is_late_says_so_before_the_reserve_is_gone(start: Start) -> None:
+    """What makes it late may make the kernel's kill late; half of what the profile keeps for that is the limit."""
+    agent = start("--", "sh", "-c", TELL + "exec sleep 60")
+    agent.lines()
+    timing = PROFILES["lan"]
+    reserve_ms = timing.hold_ms - timing.deadman_at_ms
+    agent.signal(signal.SIGSTOP)
+    time.sleep((timing.beat_ms + reserve_ms // 2 + 50) / 1_000)
+    agent.signal(signal.SIGCONT)
+    agent.said(" ms late: this machine stood still, or has too much to do. If it did so at the end of a hold")
+    assert "300 ms are kept for that" in agent.err.read_text()
+    assert len(agent.lines()) == 1, "nothing else happened"
+    agent.signal(signal.SIGTERM)
+    assert agent.ends() == 0
+    (events,) = agent.err.parent.rglob("events.jsonl")
+    assert [each["code"] for each in map(json.loads, events.read_text().splitlines())].count("late") == 1
 
 
 def silent(stamps: str, run: tuple[int, int]) -> bool:
