@@ -19,4 +19,4 @@ def test_G1_from_the_dead_man_to_the_last_process_beside_busy_cores_and_disk(way
 
 def test_what_a_command_does_is_timed_with_and_without_a_guard() -> None:
     need("traced")
-    assert bare().keys() == held("traced").keys() == WORDS.keys()
+    assert bare(50).keys() == held("traced", 50).keys() == WORDS.keys()
