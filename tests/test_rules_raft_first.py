@@ -12,7 +12,7 @@ from primacy.election.inputs import Init, PersistFailed
 from primacy.election.messages import FirstBallot, Query, Report
 from primacy.election.model import CLOSED, Role
 from primacy.election.raft import RaftOptions
-from raft_bench import BASE, LIST, Bench, P, origin
+from raft_bench import BASE, LIST, Bench, P, ballot, origin
 
 AUTO = RaftOptions(auto=True)
 
@@ -110,3 +110,39 @@ def test_M3_a_first_start_that_a_full_disk_broke_off_is_tried_again(word: Init |
     assert bench.order() == ["Persist", "Send", "Send"]
     bench.wait(1)
     assert bench.m.role is Role.FOLLOWER
+
+
+def test_M3_where_nobody_remembers_and_one_memory_is_an_old_copy_every_node_says_what_to_do() -> None:
+    """All nodes were restored or wiped: nobody begins by itself beside a copy, and only an operator can know (Q10)."""
+    says = "the first start of the cluster: primacy init, once, on one node"
+    copied = Bench(kept=ballot(term=4, void=True), options=AUTO)
+    copied.report("b", memory=False)
+    copied.report("c", memory=False)
+    copied.wait(10 * P)
+    assert copied.m.view(copied.now).waits_for == says
+    wiped = Bench(node="b", blank=True, options=AUTO)
+    who = origin("a", base=0, incarnation=0)
+    wiped.hear(Report(who, wiped.m.seat.boot, False, True, 0, 0, BASE + 4))
+    wiped.report("c", memory=False)
+    wiped.wait(10 * P)
+    assert wiped.m.view(wiped.now).waits_for == says
+    wiped.give(Init(5))
+    wiped.hear(Report(who, wiped.m.seat.boot, False, True, 0, 0, BASE + 4))
+    wiped.report("c", memory=False)
+    assert wiped.disk is not None
+    assert wiped.disk.base > BASE + 4, "above every token that a copy knows"
+
+
+def test_M3_a_node_under_another_file_is_named_with_what_to_do() -> None:
+    bench = Bench(blank=True)
+    bench.report("b", memory=False, config="list-2")
+    waits = "the first start of the cluster; node b runs under another list of nodes: give all nodes the same file"
+    assert bench.m.view(bench.now).waits_for == waits
+
+
+def test_a_candidate_says_who_runs_under_another_file() -> None:
+    bench = Bench()
+    bench.ask_first()
+    bench.hear(Query(origin("b", config="list-2"), memory=True))
+    waits = "votes of a majority: 2 of 3 voting nodes; under another list or timing: b (give all nodes the same file)"
+    assert bench.m.view(bench.now).waits_for == waits

@@ -79,7 +79,6 @@ RELY = (Send, Start)
 
 
 NEVER_MS = 2**63
-GONE = " (gone for good: primacy rejoin --without NODE)"
 
 
 class RaftStrategy(Remembering):
@@ -384,7 +383,10 @@ class RaftStrategy(Remembering):
         if left_ms:
             return f"{left_ms} ms of silence to pass before it may vote"
         if self.role is Role.CANDIDATE:
-            return f"votes of a majority: {self._majority} of {len(self._voters)} voting nodes"
+            since_ms = now_ms - self.timing.promise_ms
+            others = ", ".join(name for name in sorted(self._elsewhere) if self._elsewhere[name] > since_ms)
+            differs = f"; under another list or timing: {others} (give all nodes the same file)" if others else ""
+            return f"votes of a majority: {self._majority} of {len(self._voters)} voting nodes{differs}"
         return "a leader to be elected" if self._votes else ""
 
     def _leader_sentence(self, now_ms: int, reign: Reign) -> str:
@@ -399,14 +401,20 @@ class RaftStrategy(Remembering):
         return "the first beat that a majority acks"
 
     def _mute_sentence(self) -> str:
-        names = ", ".join(self.roll.missing(self.ballot)) or "nobody"
         if self.muted == TWO_BOOTS:
             return f"{DOUBLED}, or this disk is a copy; stop one, restart the other"
+        missing = self.roll.missing(self.ballot)
+        names = ", ".join(missing) or "nobody"
+        gone = "".join(f" --without {name}" for name in missing)
+        remedy = f" (gone for good: primacy rejoin{gone})" if gone else ""
         if self.muted == "other-list":
-            return f"its new list of nodes to be reported by {names}{GONE}"
+            return f"its new list of nodes to be reported by {names}{remedy}"
         if any(report.memory for report in self.roll.reports.values()):
-            return f"answers from memory, for its own is lost, by {names}{GONE}"
+            return f"answers from memory, for its own is lost, by {names}{remedy}"
         init = self.roll.init
+        refused = self.roll.first_refused(init or Init(0))
+        if refused:
+            return f"the first start of the cluster; {refused}: give all nodes the same file"
         missing = self.roll.first_missing(init or Init(0))
         earlier = "".join(f" --without {name}" for name in missing if name in self.roll.behind)
         if init is None and not earlier and (self.roll.is_tainted or not self.options.auto):

@@ -244,6 +244,8 @@ class Remembering(Voting):
             heard, effects = self._meet_incarnation(now_ms, message)
             if not heard:
                 return False, effects
+        if origin.config != self.origin.config and origin.node in self._others:
+            self._elsewhere[origin.node] = now_ms
         if about_memory:
             return True, effects
         if origin.config != self.origin.config:

@@ -131,6 +131,8 @@ class RaftState:
         self._calm = False
         """After its last step the ballot was as the disk has it, and this node waited for nobody's memory."""
         self._known: dict[str, Origin] = {}
+        self._elsewhere: dict[str, int] = {}
+        """When a listed node was last heard that runs under another list; only people ask for it."""
         self._twins: set[str] = set()  # only asked for membership, never walked
         self._noted: dict[tuple[str, str], bool] = {}
         self._refused: dict[tuple[str | int, ...], int] = {}

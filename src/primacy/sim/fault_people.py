@@ -48,14 +48,17 @@ def relist(f: Faults) -> None:
 
     def settle() -> None:
         for name in order:
-            _new_list(f, name, final)
+            _new_list(f, name, final, settles=True)
 
     f.acts.begin_list(final, f.names)
     f.until_calm(settle)
 
 
-def _new_list(f: Faults, name: str, which: str) -> None:
+def _new_list(f: Faults, name: str, which: str, *, settles: bool = False) -> None:
+    """A roll-out that is still on its way at the calm ends there: all nodes get the list that holds in the end."""
     node = f.world.nodes[name]
+    if f.world.now >= f.end_ms and not settles:
+        return
     if node.introduced and (node.membership, node.timing) == f.acts.lists[which]:
         return
     if f.chance.random() < f.stops_guards and f.world.now < f.end_ms:

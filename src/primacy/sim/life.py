@@ -12,7 +12,7 @@ from functools import partial
 from random import Random
 
 from primacy.election.events import Code
-from primacy.election.inputs import Init, Rejoin
+from primacy.election.inputs import Init
 from primacy.election.model import Ballot, ListRecord, Member, Membership
 from primacy.election.model import Kind as MemberKind
 from primacy.election.raft import RaftStrategy
@@ -23,6 +23,7 @@ from primacy.sim.clock import Clock
 from primacy.sim.facts import Fact, Kind
 from primacy.sim.faults import Change, Faults, classes_of
 from primacy.sim.node import Node
+from primacy.sim.operator import Operator
 from primacy.sim.store import SimStore
 from primacy.sim.world import Overrun, World
 
@@ -107,6 +108,7 @@ class Life:
         self.breaks: dict[str, tuple[int, str]] = {}
         """How each node that stays broken is broken, and from whom it is cut if only from one."""
         self.led_since: dict[str, int] = {}
+        self.operator = Operator(self)
         self.world.events_max = events_max(self.timing, len(self.names), plan.minutes)
         self.world.pace = pace_of(plan.strategy, self.timing, len(self.names))
         self.world.listeners += [self.work, self.terms, self.liveness, self._count]
@@ -214,8 +216,7 @@ class Life:
         return self._finish(self.world.now)
 
     def _live_through(self) -> None:
-        end_ms = self.plan.minutes * 60_000
-        calm_ms = max(end_ms * 0.6, end_ms - 12 * self.liveness.bound_ms)
+        end_ms, calm_ms = self.plan.minutes * 60_000, self.calm_ms
         self.outcome.classes = self._draw_classes()
         self._begin_faults(calm_ms)
         if self.cast.holds:
@@ -223,7 +224,18 @@ class Life:
         self.world.run(calm_ms)
         self._calm()
         self.world.run(end_ms)
+        while self.operator.acts and self.world.now < self._judged_ms():
+            self.world.run(self._judged_ms())  # an operator had to help: the time counts from there
         self._judge_liveness()
+
+    @property
+    def calm_ms(self) -> float:
+        """When all faults end."""
+        end_ms = self.plan.minutes * 60_000
+        return max(end_ms * 0.6, end_ms - 12 * self.liveness.bound_ms)
+
+    def _judged_ms(self) -> float:
+        return (self.liveness.calm_ms or 0.0) + 3 * self.liveness.bound_ms
 
     def _begin_faults(self, calm_ms: float) -> None:
         if self.chance.random() < 0.5:
@@ -239,27 +251,28 @@ class Life:
         if self.first_start == "init":
             self._repeat_init()
         core = self._core()
-        for name in self._voters():
+        for name in self.voters():
             if name not in core:
                 core = tuple(sorted((*core, *self._break_for_good(name, core))))
         self.liveness.begin(self.world.now, core)
-        self.world.after(self.unit_ms, self._operator_rejoins)
+        if self.plan.strategy == "raft":
+            self.operator.begin()
 
     def _repeat_init(self) -> None:
         """A first start that broke off is said again (M3), by an operator who sees that nobody has ever led."""
-        machines = [self.world.nodes[name].machine for name in self._voters()]
+        machines = [self.world.nodes[name].machine for name in self.voters()]
         raft = [machine for machine in machines if isinstance(machine, RaftStrategy)]
         if raft and all(machine.term == 0 for machine in raft):
-            self._say_init(self._voters()[0])
+            self._say_init(self.voters()[0])
 
-    def _voters(self) -> tuple[str, ...]:
+    def voters(self) -> tuple[str, ...]:
         """Who votes under the list that holds in the end."""
         return self.faults.final[0].voters if self.faults.final else self._first_list.voters
 
     def _core(self) -> tuple[str, ...]:
         """A majority that speaks; all nodes if anybody is mute, for muteness may need all to end."""
         machines = [self.world.nodes[name].machine for name in self.faults.names]
-        voters = self._voters()
+        voters = self.voters()
         raft = [m for m in machines if isinstance(m, RaftStrategy) and m.node in voters]
         if any(m.muted for m in raft) or len({m.origin.base for m in raft}) > 1:
             return voters
@@ -356,19 +369,10 @@ class Life:
         blank = [m.node for m in raft if m.ballot is None]
         return blank if len(blank) < len(raft) else []
 
-    def _operator_rejoins(self) -> None:
-        """Several nodes without memory wait for each other until an operator vouches for the others' loss (M2)."""
-        blank = self._blank()
-        if len(blank) < 2:
-            return
-        self.outcome.rare["memory not healed"] = 1
-        for name in blank:
-            self.world.give(self.world.nodes[name], Rejoin(tuple(other for other in blank if other != name)))
-
     def _stuck_by_design(self) -> bool:
-        """A list whose voters are all blank, or a new list together with lost memory, needs more than a word (M)."""
+        """All voters of the list are blank, and others, who are in it no longer, remember: only the old list helps."""
         blank = self._blank()
-        return bool(blank) and (self.faults.final is not None or all(name in blank for name in self._voters()))
+        return bool(blank) and all(name in blank for name in self.voters())
 
     def _count(self, fact: Fact) -> None:
         rare = self.outcome.rare

@@ -48,6 +48,8 @@ from primacy.sim.world import Overrun, Pace, Weather, World
 
 DRAWS_PER_MESSAGE = 4
 """Lost, how late, repeated, how late the second time."""
+SETTLED_MS = 50
+"""So long after the calm the last acts are done: restarts with the list that holds in the end."""
 WATCHED_MS = 100
 STORM = 2_000
 """Events of so many milliseconds that are a storm: what is on its way is then dropped, so that the plan goes on."""
@@ -195,6 +197,8 @@ class Replayed(Life):
             if self.first_start == "formed" and node.introduced:
                 self._form(node)
         for at_ms, name, *given in self.recorded.acts:
+            if at_ms > self.calm_ms + SETTLED_MS:
+                continue  # an older plan: a roll-out went on after the calm
             self.world.last_at(at_ms, partial(acts.do, name, given))  # a blow falls after what it is aimed at
 
     def _draw_classes(self) -> tuple[str, ...]:
