@@ -1,13 +1,15 @@
 """A canary beside a test of stability: it sleeps one beat at a time and notes how late it wakes.
 
-"Nothing changes" can only be demanded of a machine that lets a process run when its time has come. Where the canary
-woke late by more than half a beat, the case is void: that is noted and the case repeated, at most three times in all;
-then it is skipped, with the figures. A case that fails while the canary was on time has failed. Safety is never judged
-this way: no machine is too slow for it. What hides between two wakes is a stall of a beat and a half at most; a bound
+"Nothing changes" and "soon enough" can only be demanded of a machine that lets a process run when its time has come.
+Where the canary woke late by more than half a beat, the case is void: that is noted and the test repeated, three times
+in all at most (`void.py`); then it is skipped, with the figures. A case that fails while the canary was on time has
+failed. Safety is never judged this way: no machine is too slow for it, and a `SafetyViolation` (`safety.py`) fails the
+test at once, whatever the canary says. What hides between two wakes is a stall of a beat and a half at most; a bound
 that is argued more closely wants a canary that wakes more often.
 
-    @beside_a_canary(250)
-    def test_...                    # its body begins anew at every try
+    @beside_a_canary(250)           # the whole body: void if the canary was late, whatever came of it
+    CANARY_BEAT_MS = 250            # in a module: each of its tests is void if it failed while the canary was late
+    canary.judge(holds, what)       # one statement: void if it does not hold and the canary was late
 
     python -I -S canary.py BEAT_MS  # until its standard input ends; prints the largest lateness in ms
 """
@@ -22,29 +24,38 @@ import sys
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
 
-TRIES = 3
 NOTES = "PRIMACY_NOTES"
 """Names the file to which voids and skips are noted, for the summary of the whole run."""
+VOIDS: list[str] = []
+"""Statements of the test that runs now that were void. The rest of it is judged; then it counts as void."""
+
+
+class Void(Exception):
+    """Says nothing about the product: the machine was late. Repeated, or skipped in the end."""
 
 
 class Canary:
     """A process of its own, for a thread of the test would wait for the test."""
 
-    def __init__(self, beat_ms: float) -> None:
+    def __init__(self, beat_ms: float, late_ms: float = 0) -> None:
+        """Late is more than half a beat, or than `late_ms`, for a canary that wakes more often than a beat."""
         self.beat_ms = beat_ms
+        self.late_ms = late_ms or beat_ms / 2
         self.worst_ms = 0.0
 
     @property
     def was_on_time(self) -> bool:
-        return self.worst_ms <= self.beat_ms / 2
+        return self.worst_ms <= self.late_ms
 
     def judge(self, holds: bool, what: str) -> None:
-        """Once it has ended: this must hold, but on a machine that was late, where that it does not is noted only."""
+        """Once it has ended: this must hold, but on a machine that was late, where the test is void. Never safety."""
         assert holds or not self.was_on_time, f"{what}; the canary was on time, {self.worst_ms:.1f} ms late at most"
         if not holds:
-            note(f"void: {what}; the canary woke {self.worst_ms:.0f} ms late")
+            VOIDS.append(f"{what}; {self.figures()}")
+
+    def figures(self) -> str:
+        return f"the canary woke {self.worst_ms:.0f} ms late, {self.late_ms:g} ms at most are on time"
 
     def __enter__(self) -> Canary:
         command = [sys.executable, "-I", "-S", __file__, str(self.beat_ms)]
@@ -59,57 +70,35 @@ class Canary:
 
 
 def beside_a_canary(beat_ms: float) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Runs the test beside a canary: up to three times, as long as it was void."""
+    """Runs the test beside a canary that must be on time for it to count, passed or failed."""
 
     def decorated(test: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(test)
         def run(*args: object, **named: object) -> None:
-            late = []
-            for _ in range(TRIES):
-                failure: BaseException | None = None
-                with Canary(beat_ms) as canary:
-                    try:
-                        test(*args, **named)
-                    except (Exception, Failed) as fault:  # noqa: BLE001 -- raised again, unless it is excused
-                        failure = fault
-                if canary.was_on_time:
-                    if failure is not None:
-                        raise failure
-                    return
-                late.append(f"{canary.worst_ms:.0f}")
-                what = "would have failed" if failure is not None else "would have passed"
-                note(f"void: {test.__name__}: the canary woke {late[-1]} ms late ({what})")
-            pytest.skip(
-                f"void {TRIES} times: the canary woke {', '.join(late)} ms late, and half a beat is {beat_ms / 2:g} ms"
-            )
+            _beside(beat_ms, functools.partial(test, *args, **named), passes_if_late=False)
 
         return run
 
     return decorated
 
 
-def excused_if_late(beat_ms: float, test: Callable[..., None], named: dict[str, Any]) -> None:
-    """For a module whose holds are short: what passed has passed; a failure beside a late canary is void.
+def excused_if_late(beat_ms: float, test: Callable[[], object]) -> None:
+    """For a module whose holds are short: what passed has passed; a failure beside a late canary is void."""
+    _beside(beat_ms, test, passes_if_late=True)
 
-    It is for modules that say `CANARY_BEAT_MS` (see `conftest.py`). Before a further try, every fixture that has
-    `begin_anew` is told so.
-    """
-    late = []
-    for _ in range(TRIES):
-        with Canary(beat_ms) as canary:
-            try:
-                test(**named)
-                return
-            except (Exception, Failed) as fault:  # noqa: BLE001 -- raised again, unless it is excused
-                failure: BaseException = fault
-        if canary.was_on_time:
-            raise failure
-        late.append(f"{canary.worst_ms:.0f}")
-        note(f"void: {test.__name__}: the canary woke {late[-1]} ms late (would have failed: {failure!r:.200})")
-        for fixture in named.values():
-            if hasattr(fixture, "begin_anew"):
-                fixture.begin_anew()
-    pytest.skip(f"failed {TRIES} times beside a canary that woke {', '.join(late)} ms late")
+
+def _beside(beat_ms: float, test: Callable[[], object], *, passes_if_late: bool) -> None:
+    failure: BaseException | None = None
+    with Canary(beat_ms) as canary:
+        try:
+            test()
+        except (Exception, Failed) as fault:  # noqa: BLE001 -- raised again, unless it is excused
+            failure = fault
+    if failure is not None and (canary.was_on_time or violation_in(failure) is not None):
+        raise failure
+    if not canary.was_on_time and (failure is not None or not passes_if_late):
+        outcome = f"would have failed: {failure!r:.200}" if failure is not None else "would have passed"
+        raise Void(f"{canary.figures()} ({outcome})") from failure
 
 
 def note(line: str) -> None:
@@ -138,5 +127,6 @@ if __name__ == "__main__":
     print(sit(float(sys.argv[1]) / 1_000))
 else:
     import pytest
+    from tests.safety import violation_in
 
     Failed = pytest.fail.Exception

@@ -9,9 +9,26 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
-from tests.canary import NOTES, excused_if_late
+from tests import isolated
+from tests.canary import NOTES
 from tests.guard_desk import ORDINARY
+from tests.isolated import pytest_unconfigure, state_of_its_own
 from tests.ordinary import why_not
+from tests.void import (
+    pytest_pyfunc_call,
+    pytest_pyfunc_call_beside_a_canary,
+    pytest_runtest_makereport,
+    pytest_runtest_protocol,
+)
+
+__all__ = [
+    "pytest_pyfunc_call",
+    "pytest_pyfunc_call_beside_a_canary",
+    "pytest_runtest_makereport",
+    "pytest_runtest_protocol",
+    "pytest_unconfigure",
+    "state_of_its_own",
+]
 
 hypothesis_settings.register_profile(
     "other", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
@@ -21,8 +38,9 @@ hypothesis_settings.load_profile("other" if os.environ.get("PRIMACY_SIZE") == "p
 """Every run sees the same cases, however slow the machine is; `make proof` draws others."""
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """A run that was put into the background, or under nohup, is deaf to some signals; what it tests must not be."""
+    isolated.pytest_configure(config)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
@@ -42,17 +60,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             left_out[item] = why
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=list(left_out))
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Tests of a module that says `CANARY_BEAT_MS` run beside a canary, which alone excuses a failure."""
-    beat_ms = getattr(pyfuncitem.module, "CANARY_BEAT_MS", 0)
-    if not beat_ms:
-        return None
-    named = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    excused_if_late(beat_ms, pyfuncitem.obj, named)
-    return True
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -40,6 +40,7 @@ class Work(NamedTuple):
     since_ms: int = 4_000
     pid: int = 4711
     containment: str = "strong"
+    way: str = "ptrace"
 
 
 def shot(view: View = VIEW, work: Work = Work(), *, ending: bool = False) -> Snapshot:  # noqa: B008

@@ -5,8 +5,9 @@ test itself holds the socket. In which way the guard runs is chosen by the mode:
 
     root     as root: a pid namespace
     user     as an ordinary user: a pid namespace inside a user namespace
-    weak     as an ordinary user who may make no namespace
-    capless  as root without CAP_SYS_ADMIN, as in a container: weak, but able to change the user
+    traced   as an ordinary user who may make no namespace: every process is traced
+    capless  as root without CAP_SYS_ADMIN and CAP_SYS_PTRACE, as in a container: traced, and able to change the user
+    weak     as an ordinary user who may make no namespace and trace nothing
 
 Every process that belongs to a desk has the desk's folder in its arguments; `close` ends them by their numbers.
 """
@@ -41,10 +42,11 @@ from primacy.watchdog.containment import GUARD, guard_argv
 NOBODY = 65534
 ORDINARY = "PRIMACY_ORDINARY" in os.environ
 """This whole run is that of an ordinary user who may make no namespace (tests/ordinary.py)."""
-OWN = "root" if os.geteuid() == 0 else "weak" if ORDINARY else "user"
+OWN = "root" if os.geteuid() == 0 else "traced" if ORDINARY else "user"
 """The mode of the one who runs the tests."""
-STRONG = ("root", "user")
-ALL = ("root", "user", "weak", "capless")
+TRACED = ("traced", "capless")
+STRONG = ("root", "user", *TRACED)
+ALL = (*STRONG, "weak")
 TERM_MS, KILL_MS, DEADMAN_MS, HOLD_MS = 400, 700, 850, 1_000
 """The profile `fast`."""
 BOOT_MS = 1_000
@@ -58,7 +60,7 @@ STILL_LOOKS = 5
 """At 50 ms each: a process that sleeps through all of them has nothing left to do."""
 
 AGENT = """
-import ctypes, os, signal, sys
+import ctypes, errno, os, signal, struct, sys
 mode, uid, fd, argv = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -84,11 +86,21 @@ def forbid_namespaces():
     else:
         os.kill(helper, signal.SIGKILL)
 
-if mode == "weak":
+def forbid_ptrace():
+    number = {"x86_64": 101}.get(os.uname().machine, 117)
+    code = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x00050000 | errno.EPERM), (0x06, 0, 0, 0x7FFF0000)]
+    text = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in code))
+    libc.prctl(38, 1, 0, 0, 0)
+    if libc.prctl(22, 2, struct.pack("HxxxxxxP", len(code), ctypes.addressof(text)), 0, 0):
+        sys.exit("cannot forbid ptrace")
+
+if mode in ("traced", "weak"):
     forbid_namespaces()
-if mode == "capless" and libc.prctl(24, 21, 0, 0, 0):
-    sys.exit("cannot drop CAP_SYS_ADMIN")
-if mode in ("user", "weak") and uid != os.geteuid():
+if mode == "capless" and (libc.prctl(24, 21, 0, 0, 0) or libc.prctl(24, 19, 0, 0, 0)):
+    sys.exit("cannot drop CAP_SYS_ADMIN and CAP_SYS_PTRACE")
+if mode == "weak":
+    forbid_ptrace()
+if mode in ("user", "traced", "weak") and uid != os.geteuid():
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
@@ -227,12 +239,12 @@ class Desk:
         self.lock = lock or self.folder / "run.lock"
         self.stamps = str(self.folder / "stamps")
         stamp.make_file(self.stamps)
-        for source in (GUARD, GUARD.with_name("guard_tree.py"), Path(stamp.__file__)):
+        for source in (*GUARD.parent.glob("guard*.py"), Path(stamp.__file__)):
             shutil.copy(source, self.folder)
             (self.folder / source.name).chmod(0o644)
         for name, text in (mutant or {}).items():
             mutate(self.folder / name, text)
-        self.uid = NOBODY if os.geteuid() == 0 and mode in ("user", "weak") else os.geteuid()
+        self.uid = NOBODY if os.geteuid() == 0 and mode in ("user", "traced", "weak") else os.geteuid()
         self.python = interpreter_for(self.uid)
         self.anyones_python = interpreter_for(NOBODY) if os.geteuid() == 0 else self.python
         self.news: list[dict[str, Any]] = []
@@ -397,9 +409,9 @@ def need(mode: str) -> str:
     """The containment that this mode must give; skips, with the reason, what this machine cannot give."""
     if mode in ("root", "capless") and os.geteuid() != 0:
         pytest.skip("needs root")
-    if os.geteuid() == 0 and mode in ("user", "weak") and not interpreter_for(NOBODY):
+    if os.geteuid() == 0 and mode in ("user", "traced", "weak") and not interpreter_for(NOBODY):
         pytest.skip("no interpreter that an ordinary user may execute")
-    return "weak" if mode in ("weak", "capless") else "strong"
+    return "weak" if mode == "weak" else "strong"
 
 
 OpenDesk = Callable[..., Desk]
@@ -417,6 +429,8 @@ def open_desk() -> Iterator[OpenDesk]:
         if expected == "strong" and ready["containment"] == "weak" and mode == "user":
             pytest.skip(ready["why"])
         assert ready["containment"] == expected, ready
+        if expected == "strong":
+            assert ready["way"] == ("ptrace" if mode in TRACED else "namespace"), ready
         return desks[-1]
 
     yield opened

@@ -1,7 +1,9 @@
 """A process that holds an election of the library, for tests that stop, kill and fork it.
 
 `python -m tests.holder MODE STORE [RESOURCE]`. It says in lines of JSON what it does, with the moment on CLOCK_BOOTTIME
-in ms, and goes on until it is ended.
+in ms, and goes on until it is ended. With each beginning and each step it says until when it may go on without a
+renewal, and when its hold is over by then; and with each beginning, in which state the process is whose number stands
+in HOLDER_WATCHES: so that who judges it needs no clock of its own.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Any
 import primacy
 from primacy import blocking
 from primacy.fence import file, sql
+from primacy.settings.timing import PROFILES
 
 STEP_S = 0.01
 REST_S = 0.1
@@ -35,6 +38,32 @@ def say(word: str, **more: Any) -> None:
     os.write(1, f"{line}\n".encode())
 
 
+def begins(leadership: primacy.Leadership, profile: str = "lab") -> None:
+    """In the body, so that whoever is alive now is alive beside it."""
+    watched = os.environ.get("HOLDER_WATCHES", "")
+    say("leads", beside=state_of(watched) if watched else "", **claim(leadership, profile))
+
+
+def claim(leadership: primacy.Leadership, profile: str = "lab") -> dict[str, int]:
+    """The clock is read first: a claim is never said to be longer than it is. One that is over claims nothing."""
+    timing, now, left = PROFILES[profile], now_ms(), leadership.left_ms()
+    until = now + left if left else 0
+    return {
+        "token": leadership.token,
+        "until": until,
+        "hold_until": until - timing.term_at_ms + timing.hold_ms if until else 0,
+    }
+
+
+def state_of(pid: str) -> str:
+    """As the kernel says: T is stopped, Z is dead; empty if there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file_:
+            return file_.read().rpartition(b") ")[2][:1].decode()
+    except OSError:
+        return ""
+
+
 # --- elections --------------------------------------------------------------------------------------------------------
 
 
@@ -48,11 +77,11 @@ async def lead(store: str, **options: Any) -> None:
     async with primacy.Election("job", store=store, profile="lab", on_change=sees, **options) as election:
         async for leadership in election:
             async with leadership:
-                say("leads", token=leadership.token)
+                begins(leadership)
                 try:
                     while True:
                         await asyncio.sleep(STEP_S)
-                        say("works", token=leadership.token)
+                        say("works", **claim(leadership))
                 finally:
                     say("over", token=leadership.token)
 
@@ -62,11 +91,11 @@ async def block(store: str, **options: Any) -> None:
     async with primacy.Election("job", store=store, profile="lab", **options) as election:
         async for leadership in election:
             async with leadership:
-                say("leads", token=leadership.token)
+                begins(leadership)
                 await asyncio.sleep(0.1)
                 while True:
                     time.sleep(STEP_S)
-                    say("works", token=leadership.token)
+                    say("works", **claim(leadership))
 
 
 def fork(store: str) -> None:
@@ -77,7 +106,7 @@ def fork(store: str) -> None:
     with blocking.Election("job", store=store, profile="fast", on_loss="kill") as election:
         for leadership in election:
             with leadership:
-                say("leads", token=leadership.token)
+                begins(leadership, "fast")
                 child = os.fork()
                 if child == 0:
                     why = ""
@@ -162,7 +191,7 @@ def write(kind: str, store: str, resource: str) -> None:
     with blocking.Election("job", store=store, profile="lab") as election:
         for leadership in election:
             with leadership:
-                say("leads", token=leadership.token)
+                begins(leadership)
                 while True:
                     try:
                         put(leadership.token)

@@ -1,9 +1,13 @@
-"""Holders in processes of their own (`tests/holder.py`): started, listened to, stopped, and ended with the test."""
+"""Holders in processes of their own (`tests/holder.py`): started, listened to, stopped, and ended with the test.
+
+When they end they are judged by all that they said, whatever came of the test: one at a time, under tokens that grow.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import queue
 import signal
 import sqlite3
@@ -13,7 +17,9 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from tests.safety import safe, tokens_grow
 
 ROOT = Path(__file__).parents[1]
 WITHIN_S = 60
@@ -22,10 +28,11 @@ WITHIN_S = 60
 class Process:
     """One holder. Lines are read by a thread, so that waiting for one has a limit."""
 
-    def __init__(self, leases: Path, *arguments: str) -> None:
+    def __init__(self, leases: Path, *arguments: str, watches: int = 0) -> None:
         self._leases = leases
+        environment = {**os.environ, "HOLDER_WATCHES": str(watches or "")}
         self.child = subprocess.Popen(
-            [sys.executable, "-m", "tests.holder", *arguments], stdout=subprocess.PIPE, cwd=ROOT
+            [sys.executable, "-m", "tests.holder", *arguments], stdout=subprocess.PIPE, cwd=ROOT, env=environment
         )
         self.said: list[dict[str, Any]] = []
         self._lines: queue.Queue[bytes] = queue.Queue()
@@ -78,6 +85,44 @@ class Process:
         self._reader.join(WITHIN_S)
         assert self.child.stdout is not None
         self.child.stdout.close()
+        while not self._lines.empty():
+            if line := self._lines.get():
+                self.said.append(json.loads(line))
+
+
+class Turn(NamedTuple):
+    """One leadership of one process."""
+
+    pid: int
+    token: int
+    began: int
+    over: int
+    """When it said that it is over, or else when its hold is over for certain."""
+
+
+def turns_of(said: list[dict[str, Any]]) -> list[Turn]:
+    """Of one process. A body that ends before its time is up releases; else its hold must be waited for."""
+    found: list[Turn] = []
+    until = 0
+    for line in said:
+        if line["is"] == "leads":
+            found.append(Turn(line["pid"], line["token"], line["at"], line["hold_until"]))
+            until = line["until"]
+        elif found and line["is"] == "works":
+            until = max(until, line["until"])
+            found[-1] = found[-1]._replace(over=max(found[-1].over, line["hold_until"]))
+        elif found and line["is"] == "over" and line["at"] < until:
+            found[-1] = found[-1]._replace(over=line["at"])
+    return found
+
+
+def judge(said: list[list[dict[str, Any]]]) -> None:
+    """By what each process said: no two turns at once, no token twice, none smaller than one before."""
+    turns = sorted((turn for lines in said for turn in turns_of(lines)), key=lambda turn: turn.began)
+    for place, old in enumerate(turns):
+        for new in turns[place + 1 :]:
+            safe(new.began >= old.over, f"two holders at once: {old} and {new}")
+    tokens_grow(turn.token for turn in turns)
 
 
 def locked(path: Path) -> bool:
@@ -99,18 +144,13 @@ class Holders:
         self.store = f"sqlite:///{folder}/leases.db"
         self._all: list[Process] = []
 
-    def begin_anew(self) -> None:
-        """Nobody is left, and nothing in the store."""
-        self.end()
-        for left in self.folder.glob("*.db*"):
-            left.unlink()
-
     def end(self) -> None:
-        while self._all:
-            self._all.pop().end()
+        for one in self._all:
+            one.end()
+        judge([one.said for one in self._all])
 
-    def start(self, mode: str, *resource: str, store: str = "") -> Process:
-        found = Process(self.folder / "leases.db", mode, store or self.store, *resource)
+    def start(self, mode: str, *resource: str, store: str = "", watches: int = 0) -> Process:
+        found = Process(self.folder / "leases.db", mode, store or self.store, *resource, watches=watches)
         self._all.append(found)
         return found
 

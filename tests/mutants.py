@@ -39,6 +39,7 @@ from tests.mutants_raft import (
     ResignWithRelease,
     RestartForgetsAge,
     TermReopens,
+    Unmarked,
     UnmutedAtOnce,
     WaitsInVain,
     agreeing_walls,
@@ -46,6 +47,7 @@ from tests.mutants_raft import (
     faster_list,
     much_amnesia,
     one_ahead,
+    one_is_left,
     sluggish,
     spare_release,
 )
@@ -263,6 +265,13 @@ MUTANTS: tuple[Mutant, ...] = (
         raft(InitWithoutAsking),
         only("memory", "partition", "link"),
         prepare=much_amnesia,
+    ),
+    Mutant(
+        "M3",
+        "the list of an answer is not written down",
+        raft(Unmarked),
+        only("crash-node", "relist", "partition", minutes=0.6),
+        prepare=one_is_left,
     ),
     Mutant("L1", "nothing is compared", None, leased("stall", "store-slow"), prepare=store(WithoutCompare)),
     Mutant(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from primacy.election.effects import Persist, Send
 from primacy.election.inputs import Init
-from primacy.election.messages import Release, VoteRequest
+from primacy.election.messages import Release, Stale, VoteRequest
 from primacy.election.model import Ballot, Membership
 from primacy.election.raft import RaftOptions, RaftStrategy
 from primacy.election.rollcall import RollCall
@@ -324,3 +324,41 @@ class LazyDisk(Disk):
     def crash(self, chance):
         if chance.random() < 0.5:
             self.ballot = self.older
+
+
+class RefusesEach(RaftStrategy):
+    """E1: every message that is not heard is refused, however often it is repeated."""
+
+    def _refuse(self, now_ms, refusal, *reason):
+        return [refusal]
+
+
+class AnswersRefusals(RefusesEach):
+    """E1 and Q10 as they were: whoever is told that it is an old copy answers that the teller is one."""
+
+    def _is_refusal(self, message):
+        return False
+
+    def _meet_incarnation(self, now_ms, message):
+        heard, effects = super()._meet_incarnation(now_ms, message)
+        origin = message.origin
+        newest = self._seen(origin.node)[0]
+        if isinstance(message, Stale) and origin.incarnation < newest:
+            return False, [Send(origin.node, Stale(self.origin, origin.boot, newest))]
+        return heard, effects
+
+
+class Unmarked(RaftStrategy):
+    """M3: a node says that it has no memory, and does not write down under which list."""
+
+    def _mark(self):
+        return []
+
+
+def one_is_left(life):
+    """Nobody has a memory yet, and a list of the node that is started last is rolled out while the cluster begins."""
+    for name in life.names:
+        life.world.nodes[name].disk.ballot = None
+    life.faults.copies_disks = False
+    life.faults.memory_left = 0
+    life.faults.change = Change("leave one", Membership.of([life.names[-1]], "list-2"), life.timing)

@@ -1,11 +1,11 @@
-"""The process suite as an ordinary user who may make no namespace: weak containment, and what that allows.
+"""The process suite as an ordinary user who may make no namespace: the command is traced, and nothing else differs.
 
     python -m tests.ordinary [pytest arguments]
 
 Root becomes nobody, in a user namespace in which no further one may be made; anybody else stays who he is. Where the
 interpreter lies in a folder that nobody may read (root's home), one right is kept: to read and search (it writes
-nothing, kills nobody and makes no namespace). What weak containment allows is named here beforehand, test by test, and
-left out; everything else must hold as it does for root.
+nothing, kills nobody, traces nobody else's and makes no namespace). What is about namespaces is named here beforehand,
+test by test, and left out; everything else must hold as it does for root.
 """
 
 from __future__ import annotations
@@ -25,30 +25,33 @@ SUITE = (
     "tests/test_guard_deadlines.py",
     "tests/test_guard_command.py",
     "tests/test_guard_mutants.py",
+    "tests/test_guard_trace.py",
     "tests/test_run.py",
     "tests/test_run_faults.py",
     "tests/test_run_calls.py",
     "tests/test_faults_process.py",
 )
 MODES = ("root", "user", "capless")
-"""Of the guard's tests: other users than this one; `weak` is the mode of this run."""
-ALLOWED = {
-    "test_no_two_runs_overlap_whatever_is_killed_or_stopped": (
-        "a guard is killed: what left the command by fork and session lives on, and keeps the run lock"
-    ),
-    "test_the_command_has_no_descriptors_but_the_three": "the command inherits the run lock",
+"""Of the guard's tests: other users than this one; `traced` is the mode of this run."""
+ELSEWHERE = {
     "test_what_the_command_leaves_behind_is_cleared_before_the_next_start": (
         "the test counts processes by name, and without a namespace those of others are seen too"
     ),
-    "test_mutant_is_caught[nobody keeps the lock when guard and init die]": "there is no init",
+    "test_mutant_is_caught[nobody keeps the lock when guard and init die]": (
+        "there is no init; the keeper of a traced tree has its own in test_guard_trace.py"
+    ),
+    "test_mutant_is_caught[the parent-death signal is omitted]": "a traced tree dies without it",
+    "test_mutant_overlaps_and_is_seen[the parent-death signal is omitted]": "a traced tree dies without it",
 }
-"""What weak containment allows, by the test that demands it of strong. In `test_faults_process.py` the commands leave
-their session only where containment is strong (`LEAVING` in `crowd.py`), for the reason in the first line."""
+"""What is about namespaces, by the test that demands it of them."""
 ROOTS = {
     "test_the_command_runs_as_another_user": "only root can change the user",
     "test_F10_user_and_the_parent_death_signal": "only root can change the user",
     "test_where_containment_is_weak_it_says_so_and_still_takes_the_tree_along": "root's way to be weak",
     "test_strong_containment_may_be_required": "root's way to be weak",
+    "test_without_a_namespace_a_killed_guard_takes_all_of_the_command_along": "root's way to be traced",
+    "test_several_nodes_require_strong_containment": "root's way to be weak",
+    "test_a_set_user_id_program_has_no_effect": "only root can make one",
     "test_what_a_lost_guard_held_keeps_the_next_start_away": "root's way to be weak",
 }
 """What only root can do, so that root's own run has shown it."""
@@ -58,7 +61,7 @@ def why_not(name: str, mode: str | None) -> str:
     """Why a test is left out of this run; empty if it is not."""
     if mode in MODES:
         return "another user's mode, shown by root's run"
-    return ALLOWED.get(name) or ROOTS.get(name.partition("[")[0], "")
+    return ELSEWHERE.get(name) or ROOTS.get(name.partition("[")[0], "")
 
 
 def forbid_namespaces() -> None:
@@ -90,8 +93,8 @@ def forbid_namespaces() -> None:
 
 def main() -> int:
     """Says first what will be left out, then runs the rest; exits with the tests' own code."""
-    print("as an ordinary user without namespaces; left out, for weak containment allows it:")
-    for name, why in ALLOWED.items():
+    print("as an ordinary user without namespaces; left out, for it is about them:")
+    for name, why in ELSEWHERE.items():
         print(f"  {name}: {why}")
     print(flush=True)
     folder = tempfile.mkdtemp(prefix="ordinary-")

@@ -2,7 +2,7 @@
 
     python -m tests.proof_run [--rounds 20] [--busy-s 600] [--only processes,links,chaos,...]
 
-Takes about 25 minutes on two cores (`make proof PART=run`) and prints a summary that belongs into a release's notes:
+Takes about 50 minutes on two cores (`make proof PART=run`) and prints a summary that belongs into a release's notes:
 rounds, handovers, durations, voids. Exit 1 if two commands ever ran at once, if nobody ran, or if a planted defect was
 missed. A window of the busy machine in which the canary was late by more than a beat is void, and said.
 """
@@ -21,10 +21,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests import test_faults_links, test_faults_process
-from tests.canary import NOTES, Canary
+from tests.canary import NOTES, VOIDS, Canary, note
 from tests.crowd import HANG, Crowd, burning, crowd_in
+from tests.safety import SafetyViolation
 from tests.sizes import PYTEST, say_notes
 from tests.test_faults_chaos import case_chaos
+from tests.void import TRIES
 
 LONG_ROUNDS = {
     "F10 tree that forks": 0.5,
@@ -42,10 +44,22 @@ CHAOS_S = 25
 Case = Callable[[Crowd], None]
 
 
+def judged(case: Case, crowd: Crowd) -> int:
+    """One round: 1 if what it says of times was void three times. Overlaps were judged all along."""
+    for _ in range(TRIES):
+        VOIDS.clear()
+        case(crowd)
+        if not VOIDS:
+            return 0
+        for void in VOIDS:
+            note(f"void: {void}")
+    return 1
+
+
 def rounds_of(name: str, case: Case, rounds: int, folder: Path, names: str, switched: bool) -> bool:
     """One line: how often, how long, and whether it held."""
     took_s: list[float] = []
-    lives = 0
+    lives = voids = 0
     try:
         for number in range(rounds if name in FRESH else 1):
             where = folder / f"{number}"
@@ -53,16 +67,16 @@ def rounds_of(name: str, case: Case, rounds: int, folder: Path, names: str, swit
             with crowd_in(where, names, plant=HANG, switched=switched) as crowd:
                 for _ in range(1 if name in FRESH else rounds):
                     began = time.monotonic()
-                    case(crowd)
+                    voids += judged(case, crowd)
                     took_s.append(time.monotonic() - began)
-                lives += len({(one.token, one.run) for one in crowd.lives()})
-    except AssertionError as fault:
+                lives += len({one.instance for one in crowd.lives()})
+    except (AssertionError, SafetyViolation) as fault:
         print(f"{name:45} FAILED in round {len(took_s) + 1} of {rounds}: {fault}", flush=True)
         return False
     middle_s, most_s = statistics.median(took_s), max(took_s)
     print(
         f"{name:45} {rounds:3} rounds, {lives:4} commands, 0 overlaps; a round took {middle_s:.1f} s, {most_s:.1f} s "
-        "at most",
+        f"at most{f'; {voids} rounds void' if voids else ''}",
         flush=True,
     )
     return True
@@ -144,6 +158,25 @@ def mutants(_: argparse.Namespace) -> bool:
     return tests("tests/test_faults_mutants.py", "tests/test_guard_mutants.py")
 
 
+def traced(options: argparse.Namespace) -> bool:
+    """The faults of processes as root in a container: no namespace is to be had, and every command is traced."""
+    drop = ["setpriv", "--bounding-set=-sys_admin,-sys_ptrace"]
+    again = [sys.executable, "-m", "tests.proof_run", "--only", "processes", "--rounds", f"{options.rounds}"]
+    return not subprocess.run([*drop, *again], check=False).returncode
+
+
+def kills(options: argparse.Namespace) -> bool:
+    """From the kernel's dead-man to the last process, a thousand times, beside busy cores and a busy disk."""
+    call = [sys.executable, "-m", "bench.containment", "--only", "kills", "--kills", f"{options.kills}"]
+    return not subprocess.run(call, check=False).returncode
+
+
+def containment(options: argparse.Namespace) -> bool:
+    """Each in turn, as often as the rest: traced trees, and those that are stopped or frozen."""
+    files = ("tests/test_guard_trace.py", "tests/test_guard_freeze.py")
+    return all([tests(*files) for _ in range(max(1, options.rounds // 4))])  # noqa: C419
+
+
 def ordinary(_: argparse.Namespace) -> bool:
     return not subprocess.run([sys.executable, "-m", "tests.ordinary"], check=False).returncode
 
@@ -155,6 +188,9 @@ PARTS: dict[str, Callable[[argparse.Namespace], bool]] = {
     "members": members,
     "calm": calm,
     "mutants": mutants,
+    "containment": containment,
+    "traced": traced,
+    "kills": kills,
     "ordinary": ordinary,
     "busy": busy,
 }
@@ -164,6 +200,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.proof_run", description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=20, help="of every case (20)")
     parser.add_argument("--busy-s", type=int, default=600, help="how long both cores are busy (600)")
+    parser.add_argument("--kills", type=int, default=250, help="for each way of containment (250)")
     parser.add_argument("--only", default=",".join(PARTS), help="some of the parts, with commas between them")
     options = parser.parse_args()
     wanted = options.only.split(",")

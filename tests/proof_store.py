@@ -24,6 +24,7 @@ from pathlib import Path
 from tests import crowd as crowds
 from tests import test_faults_lease
 from tests.lease_crowd import LeaseCrowd, lease_crowd
+from tests.safety import SafetyViolation
 from tests.sizes import PYTEST
 
 RACE_S = "20"
@@ -124,7 +125,7 @@ def main() -> int:
         since = time.monotonic()
         try:
             said = PARTS[name](options)
-        except AssertionError as fault:
+        except (AssertionError, SafetyViolation) as fault:
             held, said = False, [f"{name}: FAILED: {fault}"]
         summary += [*said, f"{name}: after {time.monotonic() - since:.0f} s"]
     print("\nproof of the stores:")

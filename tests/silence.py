@@ -5,12 +5,12 @@ by all others, so that each majority of them waits for P from then, however late
 before that would be one that did not wait. How old that beat is when the blow falls:
 
     one beat, for the next one was not due yet
-    + what the leader's loop was late with the next one. That its machine stood still no longer than three eighths of a
-      beat is what the canary says: it wakes four times in a beat, and a stall of one and a half of its naps can hide
+    + what the leader's loop was late with the next one. How late its machine was at most is what the canary says: its
+      largest lateness, and one of its naps more, for what can hide between two wakes
     + half a beat for what a canary cannot see: that the leader alone was late
 
-In every profile P is longer than the hold by four tenths of a beat at least. P - 1 7/8 beats is thus not less than the
-hold - 1 1/2 beats.
+So the bound follows from what the canary measured. Beyond half a beat of lateness the measurement is void. Whether two
+ran at once is another question: it is judged always, from the stamps.
 """
 
 from __future__ import annotations
@@ -30,16 +30,23 @@ NAPS = 4
 """Of the canary, in one beat."""
 
 
-def least_ms(timing: Timing) -> float:
-    return timing.hold_ms - 1.5 * timing.beat_ms
+def least_ms(timing: Timing, late_ms: float) -> float:
+    """At most half a beat late, with four naps in a beat: P - 2 1/4 beats at least, P - 1 3/4 on a calm machine."""
+    return timing.promise_ms - 1.5 * timing.beat_ms - late_ms - timing.beat_ms / NAPS
 
 
 @contextlib.contextmanager
 def beats_watched(timing: Timing) -> Iterator[Canary]:
     """Strike inside, at once: only what is late before that can make the last beat older."""
-    with Canary(timing.beat_ms / NAPS) as canary:
+    with Canary(timing.beat_ms / NAPS, late_ms=timing.beat_ms / 2) as canary:
         time.sleep(BEATS_BEFORE * timing.beat_ms / 1_000)
         yield canary
+
+
+def waited(timing: Timing, canary: Canary, took_ms: float, what: str) -> None:
+    """From the blow to the next command, in a silence without a release."""
+    least = least_ms(timing, canary.worst_ms)
+    canary.judge(least < took_ms, f"{what}: {took_ms:.0f} ms without a command, {least:.0f} at least")
 
 
 def outwaits_the_hold(crowd: Crowd, harm: Callable[[Node], object]) -> Handover:
@@ -52,6 +59,5 @@ def outwaits_the_hold(crowd: Crowd, harm: Callable[[Node], object]) -> Handover:
             watched.close()
 
         done = crowd.strike(struck)
-    least = least_ms(crowd.timing)
-    canary.judge(least < done.took_ms, f"{done.took_ms:.0f} ms without a command after a blow, {least:.0f} at least")
+    waited(crowd.timing, canary, done.took_ms, "a blow")
     return done

@@ -1,13 +1,15 @@
 """A command that says when it lived: every millisecond it stamps CLOCK_BOOTTIME into a mapped file.
 
-    python -I -S stamp.py FILE [ignore-term] [block-term] [escape] [forking] [hopping] [heavy] [exit=CODE,MS] [for=S]
-        [@WAYS]
+    python -I -S stamp.py FILE [ignore-term] [block-term] [escape] [escape-heavy] [forking] [hopping] [heavy]
+        [exit=CODE,MS] [for=S] [@WAYS]
 
 Every process takes a slot of its own in the file (made beforehand by `make_file`) and notes the node, token and run of
 its environment, the first and the last instant at which it was alive, and what it is: the command itself, a grandchild
 that left by double fork and setsid (`escape`), or one of a tree that grows (`forking`) or moves (`hopping`). The file
-outlives whatever kills the process, so that overlaps are judged afterwards, from outside, ordered by (token, run).
-A `heavy` one has much memory, which the kernel takes back page by page before the process counts as gone. It lives for
+outlives whatever kills the process, so that it is judged afterwards, from outside. Each start of the command draws a
+number, which all of its tree stamp: two starts are two, also under one node, one token and one run.
+A `heavy` one has much memory, which the kernel takes back page by page before the process counts as gone; so has the
+grandchild of `escape-heavy`. It lives for
 20 seconds, or as long as `for` says. `@WAYS` is a file with further words: what the next start is to be like.
 """
 
@@ -24,26 +26,56 @@ import time
 SLOTS = 512
 SPARE = 100
 """Slots that a growing tree leaves to others."""
-SLOT = struct.Struct("=8sQQQQQQ")  # node, token, run, kind, process number as it sees it, first ns, last ns
+SLOT = struct.Struct("=8sQQQQQQQ")  # node, start, token, run, kind, process number as it sees it, first ns, last ns
+PID_AT = 5
 COMMAND, ESCAPED, FORKED = 1, 2, 3
 BALLAST_BYTES = 192 * 1024 * 1024
 TICK_S = 0.001
 LIFE_S = 20
 """Nothing of a broken test outlives this."""
 FORKING_S = 0.002
+TWO_AT_ONCE = "two at once"
+ONE_MARK = "one token and run for two starts"
+BACKWARDS = "the smaller token or run came after the larger one"
+
+
+START = int.from_bytes(os.urandom(8), "big")
+"""Of this start of the command; inherited by all that it forks."""
 
 
 class Stamp:
     """One process's life, as far as it could write it down."""
 
-    def __init__(self, node: bytes, token: int, run: int, kind: int, pid: int, first_ns: int, last_ns: int) -> None:
+    def __init__(
+        self, node: bytes, start: int, token: int, run: int, kind: int, pid: int, first_ns: int, last_ns: int
+    ) -> None:
         self.node = node.rstrip(b"\0").decode()
-        self.token, self.run, self.kind, self.pid = token, run, kind, pid
+        self.start, self.token, self.run, self.kind, self.pid = start, token, run, kind, pid
         self.first_ns, self.last_ns = first_ns, last_ns
+
+    @property
+    def mark(self) -> tuple[int, int]:
+        return self.token, self.run
+
+    @property
+    def instance(self) -> tuple[str, int, int, int]:
+        """The command's start that this process belongs to."""
+        return self.node, self.start, self.token, self.run
 
     def __repr__(self) -> str:
         kind = ("", "command", "escaped", "forked")[self.kind]
-        return f"<{self.node} {kind} {self.token}/{self.run} {self.first_ns / 1e6:.3f}..{self.last_ns / 1e6:.3f} ms>"
+        lived = f"{self.first_ns / 1e6:.3f}..{self.last_ns / 1e6:.3f} ms"
+        return f"<{self.node} {kind} {self.token}/{self.run} start {self.start:016x} {lived}>"
+
+
+class Violation:
+    """Two starts of the command that must not both have been, or not like this."""
+
+    def __init__(self, what: str, old: Stamp, new: Stamp) -> None:
+        self.what, self.old, self.new = what, old, new
+
+    def __repr__(self) -> str:
+        return f"{self.what}: {self.old} and {self.new}"
 
 
 def make_file(path: str) -> None:
@@ -59,14 +91,35 @@ def read(path: str) -> list[Stamp]:
     return sorted((one for one in found if one.last_ns), key=lambda one: (one.token, one.run, one.first_ns))
 
 
-def overlaps(stamps: list[Stamp]) -> list[tuple[Stamp, Stamp]]:
-    """Pairs of different (token, run) where the later one was alive before the earlier one's last stamp."""
-    return [
-        (old, new)
-        for old in stamps
-        for new in stamps
-        if (old.token, old.run) < (new.token, new.run) and new.first_ns <= old.last_ns
-    ]
+def starts(stamps: list[Stamp]) -> list[Stamp]:
+    """One stamp for each start of the command, from its tree's first instant to its last, by (token, run, first)."""
+    found: dict[tuple[str, int, int, int], Stamp] = {}
+    for one in stamps:
+        known = found.setdefault(one.instance, one)
+        first_ns, last_ns = min(known.first_ns, one.first_ns), max(known.last_ns, one.last_ns)
+        found[one.instance] = Stamp(
+            one.node.encode(), one.start, one.token, one.run, COMMAND, known.pid, first_ns, last_ns
+        )
+    return sorted(found.values(), key=lambda one: (one.mark, one.first_ns))
+
+
+def violations(stamps: list[Stamp]) -> list[Violation]:
+    """Of any two starts of the command: both alive at once, one (token, run) for both, or a step backwards.
+
+    The second is one without an overlap, too: no fence could tell the two apart. So is the third, in which the one
+    with the smaller (token, run) came after the other.
+    """
+    found = []
+    lives = starts(stamps)
+    for place, old in enumerate(lives):
+        for new in lives[place + 1 :]:
+            if old.first_ns <= new.last_ns and new.first_ns <= old.last_ns:
+                found.append(Violation(TWO_AT_ONCE, old, new))
+            elif old.mark == new.mark:
+                found.append(Violation(ONE_MARK, old, new))
+            elif new.first_ns <= old.last_ns:
+                found.append(Violation(BACKWARDS, old, new))
+    return found
 
 
 def now_ns() -> int:
@@ -80,12 +133,12 @@ class Slot:
         with open(path, "r+b") as file:
             self.map = mmap.mmap(file.fileno(), SLOTS * SLOT.size)
             fcntl.lockf(file, fcntl.LOCK_EX)  # only while a slot is chosen
-            taken = [fields[4] for fields in SLOT.iter_unpack(self.map[:])]
+            taken = [fields[PID_AT] for fields in SLOT.iter_unpack(self.map[:])]
             self.at = taken.index(0) * SLOT.size
             first = now_ns()
             token, run = (int(os.environ.get(name, "0")) for name in ("PRIMACY_TOKEN", "PRIMACY_RUN"))
             node = os.environ.get("PRIMACY_NODE", "").encode()[:8]
-            SLOT.pack_into(self.map, self.at, node, token, run, kind, os.getpid(), first, first)
+            SLOT.pack_into(self.map, self.at, node, START, token, run, kind, os.getpid(), first, first)
 
     def stamp(self) -> None:
         struct.pack_into("=Q", self.map, self.at + SLOT.size - 8, now_ns())
@@ -98,11 +151,12 @@ def live(slot: Slot, until_ns: int) -> None:
     slot.stamp()
 
 
-def escape(path: str, until_ns: int) -> None:
+def escape(path: str, until_ns: int, weighs: bool = False) -> None:
     """Fork twice with a session in between: the grandchild has left the group, the session and the parent."""
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
+            ballast = heavy() if weighs else None  # noqa: F841
             live(Slot(path, ESCAPED), until_ns)
         os._exit(0)
     os.wait()
@@ -150,8 +204,8 @@ def main(path: str, *ways: str) -> int:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if "block-term" in ways:  # it can be seen from outside that it has come
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    if "escape" in ways:
-        escape(path, until_ns)
+    if "escape" in ways or "escape-heavy" in ways:
+        escape(path, until_ns, "escape-heavy" in ways)
     for name, grow in (("forking", forking), ("hopping", hopping)):
         if name in ways and os.fork() == 0:
             grow(path, until_ns)

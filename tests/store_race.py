@@ -29,6 +29,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.safety import safe
+
 from primacy.election.events import Code, Event
 from primacy.election.inputs import Shutdown, Started, StepDown, StoreAnswered, StoreNews, WorkGone, WorkStarted
 from primacy.election.lease import LeaseOptions, LeaseStrategy
@@ -316,6 +318,12 @@ class Verdict:
     broken: list[str] = field(default_factory=list)
     events: dict[str, int] = field(default_factory=dict)
 
+    def one_at_a_time(self) -> None:
+        """Safety: never excused. Every start of a hold is one of its own, whoever's it is."""
+        safe(not self.overlaps, f"{self}: {self.overlaps[:3]}")
+        safe(not self.not_growing, f"{self}: {self.not_growing[:3]}")
+        safe(not self.stale_writes, f"{self.stale_writes} stale writes: {self}")
+
     def __str__(self) -> str:
         return (
             f"{len(self.holds)} holds, {len(self.overlaps)} overlaps, {len(self.not_growing)} tokens not growing, "
@@ -333,11 +341,13 @@ def facts(folder: Path) -> list[dict[str, Any]]:
 def judge(folder: Path) -> Verdict:
     found = Verdict()
     holds: dict[tuple[int, int], Hold] = {}
+    """The newest of a process under a token."""
     highest = 0
     for line in sorted(facts(folder), key=lambda one: one["at"]):
         key, what = (line["pid"], line["token"]), line["what"]
         if what == "hold" and line.get("first"):
             holds[key] = Hold(line["node"], line["pid"], line["token"], line["at"], line["until_ms"] * 1_000_000)
+            found.holds.append(holds[key])
         elif what == "hold":
             holds[key].until_ns = max(holds[key].until_ns, line["until_ms"] * 1_000_000)
         elif what == "end":
@@ -353,12 +363,11 @@ def judge(folder: Path) -> Verdict:
             found.broken.append(line["error"])
         elif what == "event":
             found.events[line["code"]] = found.events.get(line["code"], 0) + 1
-    found.holds = sorted(holds.values(), key=lambda hold: hold.start_ns)
     found.frozen = sum(hold.frozen for hold in found.holds)
     found.late = sum(not hold.frozen and hold.end_ns > hold.until_ns for hold in found.holds)
     for i, old in enumerate(found.holds):
         for new in found.holds[i + 1 :]:
-            if new.start_ns < old.valid_ns and (new.node, new.pid) != (old.node, old.pid):
+            if new.start_ns < old.valid_ns:
                 found.overlaps.append((old, new))
     found.not_growing = [
         (old, new) for old, new in zip(found.holds, found.holds[1:], strict=False) if new.token <= old.token

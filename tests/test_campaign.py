@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import resource
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
 from primacy.election.model import Member
+from primacy.errors import CannotHere
 from primacy.sim import campaign as campaigns
+from primacy.sim.bounds import Bounds
 from primacy.sim.campaign import CHUNK_MAX, campaign, lives
 from primacy.sim.checkers import Violation
 from primacy.sim.life import Outcome, Plan
@@ -43,6 +48,31 @@ def slow(plan: Plan, seed: int) -> Outcome:
 def deadly(plan: Plan, seed: int) -> Outcome:
     """A life whose worker is killed."""
     os._exit(9)
+
+
+STUCK, HOGS, KILLED, RAISES, DEAD = 5, 9, 14, 17, 23
+"""Seeds of trials that do not end as they should."""
+
+
+def troubled(plan: Plan, seed: int) -> Outcome:
+    """Most trials are well; one never ends, one hoards, one is killed, one raises, and one hangs in the kernel."""
+    if seed == STUCK:
+        while True:
+            pass
+    if seed == HOGS:
+        hoard = []
+        while True:
+            hoard.append(bytes(1 << 20))
+    if seed == KILLED:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if seed == RAISES:
+        raise ValueError("a defect")
+    if seed == DEAD:
+        time.sleep(600)
+    return fake(plan, seed)
+
+
+SMALL = Bounds(memory=64 << 20, cpu_s=0.2, wall_s=10.0)
 
 
 # --- one summary ------------------------------------------------------------------------------------------------------
@@ -118,9 +148,50 @@ def test_an_interrupt_of_a_single_job() -> None:
     assert (summary.interrupted, summary.seeds) == (True, 5)
 
 
-def test_a_killed_worker_is_one_clear_sentence() -> None:
-    with pytest.raises(campaigns.CannotHere, match=r"a worker was killed from outside.*fewer than 2 jobs"):
+def test_workers_that_are_all_killed_are_one_clear_sentence() -> None:
+    with pytest.raises(CannotHere, match=r"5 workers in a row were killed from outside.*fewer than 2 jobs"):
         campaign(SHORT, range(20), 2, live=deadly)
+
+
+def test_E2_a_batch_names_the_seed_of_a_lost_trial_and_goes_on() -> None:
+    """Stuck, out of memory, killed, raised, hung: each is a violation with its seed, and no other seed is missing."""
+    plan = replace(SHORT, nodes=2)  # the others violate nothing
+    seen: list[int] = []
+    summary = campaign(plan, range(40), 2, live=troubled, told=lambda o: seen.append(o.seed), bounds=SMALL)
+    assert seen == list(range(40))
+    assert [(found.seed, found.rule) for found in summary.found] == [
+        (STUCK, "E2"),
+        (HOGS, "E2"),
+        (KILLED, "lost"),
+        (RAISES, "raised"),
+        (DEAD, "lost"),
+    ]
+    sentences = {found.seed: found.sentence for found in summary.found}
+    assert "0.2 s of the processor" in sentences[STUCK]
+    assert "64 MB of memory" in sentences[HOGS]
+    assert "SIGKILL" in sentences[KILLED]
+    assert "a defect" in sentences[RAISES]
+    assert "did not end within 10 s" in sentences[DEAD]
+    assert not multiprocessing.active_children()
+
+
+def test_E2_one_job_outlives_what_is_stuck_or_hoards() -> None:
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    summary = campaign(replace(SHORT, nodes=2), range(12), live=troubled, bounds=SMALL)
+    assert [(found.seed, found.rule) for found in summary.found] == [(STUCK, "E2"), (HOGS, "E2")]
+    assert summary.seeds == 12
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+    assert signal.getsignal(signal.SIGVTALRM) == signal.SIG_DFL
+
+
+def test_E2_a_users_own_except_does_not_keep_a_trial_that_is_out_of_time() -> None:
+    def stubborn(plan: Plan, seed: int) -> Outcome:
+        while True:
+            with suppress(Exception):
+                while True:
+                    pass
+
+    assert campaign(SHORT, range(1), live=stubborn, bounds=SMALL).found[0].rule == "E2"
 
 
 def test_workers_end_when_their_parent_is_killed() -> None:

@@ -88,7 +88,25 @@ def test_a_token_and_run_belong_to_one_signer(chain: Ledger) -> None:
     assert not chain.open(twin, us(500), INTERVAL_MS).is_taken
     assert chain.counters["doubles"] == 1
     assert not chain.sign(twin, 3, us(510), 0).is_taken
-    assert chain.counters["signatures"] == 2
+    assert (chain.counters["signatures"], chain.counters["doubles"]) == (2, 1)
+
+
+@pytest.mark.parametrize("does", ["open", "sign"])
+def test_a_token_and_run_belong_to_one_signer_also_after_others_have_begun(chain: Ledger, does: str) -> None:
+    """And whenever its word was made: no two are told apart by a token that both have."""
+    assert chain.open(B, us(500), INTERVAL_MS).is_taken
+    second = A._replace(node="c", id="d" * 16)
+    verdict = chain.open(second, us(5), INTERVAL_MS) if does == "open" else chain.sign(second, 3, us(5), 0)
+    assert verdict.why == "token 100, run 1 is another signer's"
+    assert chain.counters["doubles"] == 1
+    assert chain.alarms[0] == "c (token 100, run 1) has the token and run of another signer"
+
+
+def test_it_remembers_a_bounded_number_of_signers(chain: Ledger) -> None:
+    for token in range(200, 200 + machine.SIGNERS_MAX + 10):
+        assert chain.open(A._replace(token=token, id=f"{token:016x}"), us(token * 1_000), INTERVAL_MS).is_taken
+    assert len(chain._ids) == machine.SIGNERS_MAX
+    assert chain.counters["doubles"] == 0
 
 
 def test_a_restart_under_one_token_is_no_handover(chain: Ledger) -> None:

@@ -79,7 +79,7 @@ def test_the_contract_says_which_containment_holds_here_and_why(capsys: pytest.C
     said = capsys.readouterr().out
     whole = " ".join(said.split())
     assert re.search(
-        r"Started by this user on this machine: containment is (strong: .*|weak: .*to make it strong)", whole
+        r"Started by this user on this machine: containment is (strong \(\w+\): .*|weak: .*to make it strong)", whole
     )
     assert "time to stop when planned (run.stop_ms)        3,000 ms, leadership is kept meanwhile" in said
     assert "time to stop after a loss (TERM to KILL)       1,100 ms" in said

@@ -19,8 +19,7 @@ from tests.store_desk import LIMIT_MS, Desk, Place, place, row
 
 from primacy.cli import main
 from primacy.cli.lease import Watched
-from primacy.election.lease_state import list_hash
-from primacy.election.store import Genesis, Settle, StoreAnswer, covers
+from primacy.election.store import Genesis, Settle, StoreAnswer, covers, list_hash
 from primacy.election.store import Place as PlaceRow
 from primacy.errors import Refused
 from primacy.settings.timing import PROFILES

@@ -1,7 +1,7 @@
 """Three real agents on loopback, with real commands that stamp when they lived: one at a time, whatever is killed.
 
 The whole life of a cluster is in few tests, for every start costs a second of interpreters. Overlap is judged from the
-stamps, ordered by (token, run).
+stamps, always.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ import pytest
 from tests import stamp
 from tests.canary import Canary
 from tests.ports import free_ports
-from tests.silence import beats_watched, least_ms
+from tests.safety import one_at_a_time
+from tests.silence import beats_watched, waited
 
 from primacy.agent.state import claim
 from primacy.cli import main as entry
@@ -171,12 +172,12 @@ class Cluster:
             return len([life for life in self.lives() if life.last_ns > since_ns]) == 1
 
         self.until(one_goes_on, "one command that goes on, and no other")
-        assert stamp.overlaps(self.lives()) == []
+        one_at_a_time(self.lives())
 
-    def lose(self, what: str, harm: Callable[[Agent], None], least_ms: float, most_ms: float) -> Agent:
-        """Does this to the agent that leads, and says which. How long it takes is asked of a machine that is on time.
+    def lose(self, what: str, harm: Callable[[Agent], None], waits: bool, most_ms: float) -> Agent:
+        """Does this to the agent that leads, and says which. `waits`: nobody releases, and the hold is waited for.
 
-        On one that is not, the last beat may be old, and what is left of the hold little. Overlap is judged always.
+        How long it takes is asked of a machine that is on time; overlap is judged always.
         """
         with Canary(TIMING.beat_ms) as after:
             with beats_watched(TIMING) as before:
@@ -184,8 +185,9 @@ class Cluster:
                 harm(agent)
             took_ms = (self.after(old.token).first_ns - since_ns) / 1e6
             most_ms += INTERPRETERS * interpreter_ms()
-        assert stamp.overlaps(self.lives()) == []
-        before.judge(least_ms < took_ms, f"{what}: {took_ms:.0f} ms, {least_ms:.0f} at least")
+        one_at_a_time(self.lives())
+        if waits:
+            waited(TIMING, before, took_ms, what)
         after.judge(took_ms < most_ms, f"{what}: {took_ms:.0f} ms, {most_ms:.0f} at most")
         return agent
 
@@ -201,6 +203,7 @@ class Cluster:
                 one.process.kill()
         for one in self.started:
             one.process.wait(WITHIN_S)
+        one_at_a_time(self.lives())
 
 
 @pytest.fixture
@@ -240,25 +243,25 @@ def test_one_command_at_a_time_whatever_is_killed_or_stopped(cluster: Cluster) -
     cluster.after(0)
 
     # The agent alone: its guard kills the command at once and sends the release that was sealed beforehand.
-    agent = cluster.lose("agent killed", kill_agent, 0, RELEASED_MS)
+    agent = cluster.lose("agent killed", kill_agent, False, RELEASED_MS)
     cluster.back(agent.node)
 
     # All of a node at once: nobody is left to release, so that the others wait for the end of the hold.
-    agent = cluster.lose("agent, guard and command killed", kill_all, least_ms(TIMING), LONGEST_MS)
+    agent = cluster.lose("agent, guard and command killed", kill_all, True, LONGEST_MS)
     cluster.back(agent.node)
 
     # The agent stopped: its guard ends the command by the points of the hold, and a stopped agent releases nothing.
-    agent = cluster.lose("agent stopped", stop_agent, least_ms(TIMING), LONGEST_MS)
+    agent = cluster.lose("agent stopped", stop_agent, True, LONGEST_MS)
     agent.process.send_signal(signal.SIGCONT)
 
     # Its guard as well: the kernel's own timer kills the guard, and the command with it.
-    agent = cluster.lose("agent and guard stopped", stop_agent_and_guards, least_ms(TIMING), LONGEST_MS)
+    agent = cluster.lose("agent and guard stopped", stop_agent_and_guards, True, LONGEST_MS)
     tell(signal.SIGCONT, agent.process.pid, *agent.guards)
     time.sleep(2 * TIMING.hold_ms / 1_000)  # they would start again now, if they did not know better
     cluster.runs_alone()
 
     # In order: the command ends, is confirmed gone, and the role is released.
-    agent = cluster.lose("agent asked to end", lambda one: one.process.terminate(), 0, RELEASED_MS)
+    agent = cluster.lose("agent asked to end", lambda one: one.process.terminate(), False, RELEASED_MS)
     assert agent.process.wait(WITHIN_S) == 0
     cluster.runs_alone()
 

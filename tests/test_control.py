@@ -75,6 +75,7 @@ def test_the_state_document_has_the_fields_of_the_surface() -> None:
             "since": "2023-11-14T22:13:19.000Z",
             "pid": 4711,
             "containment": "strong",
+            "way": "ptrace",
         },
         "health": "ok",
         "containment": None,

@@ -45,6 +45,12 @@ def test_every_order_becomes_its_input(serve: Callable[[Play], None]) -> None:
         served.agent.shown = shot(FOLLOWS._replace(role=Role.MUTED))
         assert (await served.post("/v1/rejoin", {"without": ["gone"]}))[0] == 200
         assert served.agent.told[-1] == Rejoin(("gone",))
+        waits = (
+            "the first start of the cluster; not heard yet: b, gone (of an earlier list; gone for good: primacy ...)"
+        )
+        served.agent.shown = shot(FOLLOWS._replace(role=Role.MUTED, waits_for=waits))
+        assert (await served.post("/v1/init", {"without": ["gone"]}))[0] == 200
+        assert served.agent.told[-1] == Init(wall_ms, ("gone",))
 
     serve(play)
 

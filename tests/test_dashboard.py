@@ -235,7 +235,7 @@ def test_two_claims_one_after_the_other_are_no_alarm_and_two_at_once_are() -> No
     for at_ms in (1_000, 1_500, 2_000):
         claims.hear(LEADER, at_ms)
     for at_ms in (2_040, 2_500):
-        claims.hear(LEADER._replace(node="b", term=8), at_ms)
+        claims.hear(LEADER._replace(node="b", term=8, token=LEADER.token + 1), at_ms)
     assert claims.overlapping() == ()
     claims.hear(LEADER, 2_300)
     assert claims.overlapping() == ("a", "b")
@@ -247,11 +247,38 @@ def test_a_claim_that_ended_and_began_again_is_a_new_one() -> None:
     claims = Claims()
     claims.hear(LEADER, 1_000)
     claims.hear(LEADER._replace(duty="stopped"), 1_500)
-    claims.hear(LEADER._replace(node="b"), 1_600)
-    claims.hear(LEADER._replace(node="b"), 2_000)
-    claims.hear(LEADER._replace(node="b", duty="stopped"), 2_100)
-    claims.hear(LEADER, 2_200)
-    claims.hear(LEADER, 2_900)
+    b = LEADER._replace(node="b", token=LEADER.token + 1)
+    claims.hear(b, 1_600)
+    claims.hear(b, 2_000)
+    claims.hear(b._replace(duty="stopped"), 2_100)
+    again = LEADER._replace(token=LEADER.token + 2)
+    claims.hear(again, 2_200)
+    claims.hear(again, 2_900)
+    assert claims.overlapping() == ()
+
+
+def test_the_next_token_is_the_next_claim_although_nobody_said_that_the_last_one_had_ended() -> None:
+    claims = Claims()
+    claims.hear(LEADER, 1_000)
+    b = LEADER._replace(node="b", token=LEADER.token + 1)
+    claims.hear(b, 1_600)
+    claims.hear(b, 2_000)
+    claims.hear(LEADER._replace(token=LEADER.token + 2), 2_200)
+    claims.hear(LEADER._replace(token=0, duty="stopping"), 2_900)
+    assert claims.overlapping() == ()
+    claims.hear(b, 2_950)
+    assert claims.overlapping() == ("a", "b")
+
+
+def test_one_token_on_two_nodes_is_an_alarm_at_any_time() -> None:
+    claims = Claims()
+    claims.hear(LEADER, 1_000)
+    claims.hear(LEADER._replace(duty="stopped"), 1_500)
+    claims.hear(LEADER._replace(node="b"), 9_000)
+    assert claims.overlapping() == ("a", "b")
+    claims = Claims()
+    claims.hear(LEADER._replace(token=0), 1_000)
+    claims.hear(LEADER._replace(node="b", token=0), 9_000)
     assert claims.overlapping() == ()
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 import yaml
 from tests.browser import Tab, real_browser
+from tests.safety import safe
 
 from primacy.control.client import find
 from primacy.settings.timing import PROFILES
@@ -88,7 +89,9 @@ class Lab:
         return found
 
     def down(self) -> None:
+        doubles = self.doubles()
         subprocess.run([*PRIMACY, "lab", "down", "--dir", str(self.folder)], check=True, timeout=120)
+        safe(doubles == 0, f"{doubles} double signatures")
 
 
 @contextlib.contextmanager
@@ -161,7 +164,6 @@ def test_the_three_pictures_of_the_seed(browser: Browser, tmp_path: Path) -> Non
             page.goto(f"{url}#/overview")
             page.wait_for_selector(f"text=Running on {third}")
             page.wait_for_selector("text=never two signers at once")
-            assert lab.doubles() == 0
             assert tab.said == []
 
             # An order for the election, and the end of everything while the page is open.

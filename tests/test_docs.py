@@ -113,7 +113,7 @@ def rows_of(page: str, first: str) -> dict[str, list[str]]:
 
 LETTERED, _, JUDGED = RULES.partition("## The judges of the simulator")
 """L1 to L4 are rules of the lease in one part of the page, and judges of liveness in the other."""
-RULE_ROWS = rows_of(LETTERED, r"[QMGBLTUC][0-9]{1,2}")
+RULE_ROWS = rows_of(LETTERED, r"[QMGBLTUCE][0-9]{1,2}")
 
 
 @cache
@@ -164,7 +164,7 @@ def test_every_scenario_and_limitation_of_the_first_seed_is_a_test_and_has_its_l
 
 def test_every_rule_that_the_code_names_has_a_row() -> None:
     for file, text in SOURCES.items():
-        named = set(re.findall(r"\b[QMGBLTUC][0-9]{1,2}\b", text))
+        named = set(re.findall(r"\b[QMGBLTUCE][0-9]{1,2}\b", text))
         assert named <= RULE_ROWS.keys(), f"{file.name}: {sorted(named - RULE_ROWS.keys())}"
 
 
@@ -180,7 +180,7 @@ def test_the_worked_example_is_that_of_the_default_times() -> None:
 
 
 def test_the_rules_are_numbered_without_a_gap() -> None:
-    numbers = {"Q": 10, "M": 4, "G": 10, "B": 10, "L": 10, "T": 2, "U": 1, "C": 10}
+    numbers = {"Q": 10, "M": 4, "G": 10, "B": 10, "L": 10, "T": 2, "U": 1, "C": 10, "E": 2}
     assert RULE_ROWS.keys() == {f"{letter}{n}" for letter, most in numbers.items() for n in range(1, most + 1)}
 
 
@@ -195,7 +195,7 @@ def test_every_row_of_a_rule_says_what_shows_it_and_what_its_absence_does() -> N
 def test_every_test_that_is_named_by_a_rule_stands_in_its_row() -> None:
     for file in sorted((ROOT / "tests").glob("test_*.py")):
         for function in functions_of(file):
-            rule = re.match(r"test_([QMGBLTUC][0-9]{1,2})_", function)
+            rule = re.match(r"test_([QMGBLTUCE][0-9]{1,2})_", function)
             if rule is not None:
                 named = named_tests(" ".join(RULE_ROWS[rule[1]]))
                 assert any(fnmatchcase(f"tests/{file.name}::{function}", name) for name in named), function
@@ -225,9 +225,9 @@ def test_every_mutant_of_lease_bully_and_ring_stands_there_too() -> None:
 
 
 def test_every_judge_has_a_row() -> None:
-    rows = rows_of(JUDGED, r"[IL][0-9]")
+    rows = rows_of(JUDGED, r"[ILE][0-9]")
     judging = [text for file, text in SOURCES.items() if file.parent.name == "sim"]
-    judges = {judge for text in judging for judge in re.findall(r"Violation\([^\"]*\"([IL][0-9])\"", text)}
+    judges = {judge for text in judging for judge in re.findall(r"Violation\([^\"]*\"([ILE][0-9])\"", text)}
     named = {judge for text in SOURCES.values() for judge in re.findall(r"\bI[0-9]\b", text)}
     assert judges | named == rows.keys()
     assert judges >= {"I1", "I7", "L1", "L4"}

@@ -29,6 +29,7 @@ from primacy.transport.seal import Seal, Sort
 BEAT_MS = PROFILES["lan"].beat_ms
 FLOOD_S = 20 if os.environ.get("PRIMACY_SIZE") == "proof" else 5
 BUSY_S = 3
+LATE_S = PROFILES["lan"].spread_ms / 1_000 / 2
 FORGED = 40
 """Of each kind."""
 
@@ -48,7 +49,10 @@ def nothing_changes(crowd: Crowd, what: Callable[[Node], object]) -> None:
     """Whatever is done to the node that acts, the same command goes on, and nobody's term has moved."""
     node = crowd.settle()
     before, lived = terms(crowd), crowd.one_now()
-    what(node)
+    try:
+        what(node)
+    finally:
+        crowd.one_at_a_time()  # also if the canary will excuse what failed
     after = crowd.one_now()
     assert (after.token, after.run) == (lived.token, lived.run)
     assert terms(crowd) == before
@@ -94,6 +98,21 @@ def test_F12_both_cores_busy(five: Crowd) -> None:
             time.sleep(BUSY_S)
 
     nothing_changes(five, burn)
+
+
+@beside_a_canary(BEAT_MS)
+def test_F12_a_transfer_reaches_the_node_that_it_names_although_that_one_is_late(five: Crowd) -> None:
+    """It stands still while the others hear the release, as on a busy machine; they leave the role to it (G6)."""
+    node = five.settle()
+    before = five.one_now()
+    heir = next(other for name, other in sorted(five.nodes.items(), reverse=True) if name != node.name)
+    five.order(node, "/v1/transfer", {"to": heir.name})
+    tell_all(signal.SIGSTOP, [heir.pid])
+    five.until(lambda: not five.living(), "the end of the old command")
+    time.sleep(LATE_S)
+    tell_all(signal.SIGCONT, [heir.pid])
+    assert five.acting(before.token).node == heir.name
+    five.one_now()
 
 
 def all_heard(crowd: Crowd, before: dict[str, dict[str, int]], more: dict[str, int]) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tests import crowd as crowds
 from tests.crowd import HANG, LEAVING, Crowd, Node, burning, crowd_in, tell_all
+from tests.safety import SafetyViolation
 
 from primacy.errors import PrimacyError
 
@@ -142,8 +143,8 @@ def case_chaos(crowd: Crowd, seed: int, seconds: float = CHAOS_S) -> None:
             crowd.order(node, "/v1/resume", {})
         crowd.agree()
         crowd.one_now()
-    except AssertionError as fault:
-        raise AssertionError(f"seed {seed}: {', '.join(chaos.told)}\n{fault}") from None
+    except (AssertionError, SafetyViolation) as fault:
+        raise type(fault)(f"seed {seed}: {', '.join(chaos.told)}\n{fault}") from None
     print(f"chaos {seed}: {len(chaos.told)} faults, {len(crowd.tokens())} leaderships")
 
 

@@ -1,7 +1,8 @@
-"""Real clusters with a rule taken out: the stamps must show the overlap, the counters the replay.
+"""Real clusters with a rule taken out: the stamps must show the overlap or the double, the counters the replay.
 
-The guard's own mutants are in `test_guard_mutants.py`. Here whole agents run with a worse guard, or with a worse
-transport, to show that the cases of `test_faults_process.py` and `test_faults_calm.py` would notice.
+The guard's own mutants are in `test_guard_mutants.py`. Here whole agents run with a worse guard, a worse transport or a
+worse memory, to show that the cases of `test_faults_process.py`, `test_faults_calm.py` and `test_faults_members.py`
+would notice.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from primacy.watchdog.containment import GUARD
 def worse_guard(folder: Path, file: str, text: str) -> str:
     """A copy of the guard with this definition behind its own, and the words that make an agent use it."""
     folder.mkdir()
-    for source in (GUARD, GUARD.with_name("guard_tree.py")):
+    for source in GUARD.parent.glob("guard*.py"):
         shutil.copy(source, folder)
     mutate(folder / file, text)
     return (
@@ -46,13 +47,14 @@ OVERLAPPING: dict[str, tuple[str, str, Callable[[crowds.Node], object]]] = {
 }
 
 
-def overlaps_of(crowd: Crowd, harm: Callable[[crowds.Node], object]) -> list[tuple[stamp.Stamp, stamp.Stamp]]:
+def overlaps_of(crowd: Crowd, harm: Callable[[crowds.Node], object]) -> list[stamp.Violation]:
     """As the cases of `test_faults_process.py` look for them."""
+    crowd.is_judged = False
     crowd.settle("ignore-term")
     old = crowd.acting()
     harm(crowd.nodes[old.node])
     crowd.acting(old.token)
-    found: list[tuple[stamp.Stamp, stamp.Stamp]] = crowd.until(lambda: stamp.overlaps(crowd.lives()), "the overlap")
+    found: list[stamp.Violation] = crowd.until(lambda: stamp.violations(crowd.lives()), "the overlap")
     return found
 
 
@@ -61,7 +63,73 @@ def test_mutant_overlaps_and_is_seen(tmp_path: Path, name: str) -> None:
     file, text, harm = OVERLAPPING[name]
     with crowd_in(tmp_path, plant=worse_guard(tmp_path / "guard", file, text)) as crowd:
         found = overlaps_of(crowd, harm)
-        assert found[0][0].token < found[0][1].token
+        assert found[0].what == stamp.TWO_AT_ONCE
+        assert found[0].old.token < found[0].new.token
+
+
+LIST_IGNORED = """
+import sys
+from primacy.election.raft import RaftStrategy
+RaftStrategy._why_mute = lambda self: "no-memory" if self.ballot is None else ""
+"""
+"""M1: a changed list does not mute."""
+FORGETFUL = """
+import sys
+from primacy.election.model import Ballot
+from primacy.election.rollcall import RollCall
+
+def remembered(self, wall_ms):
+    heard = [r for r in self._reports() if r.memory and r.origin.config == self.own.hash]
+    if not heard:
+        return None
+    term = min(r.term for r in heard)
+    return Ballot(heard[0].origin.base, term, "", heard[0].hold_max_ms, 0, self._incarnation(wall_ms), (self.own,))
+
+RollCall.remembered = remembered
+"""
+"""M2: a node without memory asks one other and votes again, in terms in which it may have voted."""
+
+
+def test_mutant_whose_changed_list_does_not_mute_it_overlaps_and_is_seen(tmp_path: Path) -> None:
+    """M1: one of three is told that it is alone, and believes it, while the other two go on."""
+    with crowd_in(tmp_path, plant=LIST_IGNORED) as crowd:
+        crowd.is_judged = False
+        leader = crowd.settle().name
+        lonely = next(name for name in crowd.names if name != leader)
+        crowd.nodes[lonely].process.terminate()
+        crowd.nodes[lonely].wait()
+        crowd.list(lonely)
+        crowd.start(lonely)
+        found: list[stamp.Violation] = crowd.until(lambda: stamp.violations(crowd.lives()), "the overlap")
+        assert found[0].what == stamp.TWO_AT_ONCE
+        assert {found[0].old.node, found[0].new.node} == {leader, lonely}
+
+
+def test_mutant_that_votes_without_its_memory_doubles_a_token_and_is_seen(tmp_path: Path) -> None:
+    """M2: a voter lost its ballot and votes once more in the same term: two leaders with one token and one run.
+
+    They do not overlap here, so that a checker that looks at moments alone, or at tokens alone, sees nothing.
+    """
+    with crowd_in(tmp_path, switched=True, plant=FORGETFUL) as crowd:
+        crowd.is_judged = False
+        first = crowd.settle()
+        behind, other = (name for name in crowd.names if name != first.name)
+        crowd.apart(first.name + other, behind)
+        before = crowd.acting()
+        crowd.order(first, "/v1/step-down", {})
+        elected = crowd.acting(before.token)  # by the two, in a term of which the third knows nothing
+        forgets = first.name if elected.node == other else other
+        crowd.order(crowd.nodes[forgets], "/v1/pause", {})  # it votes, and does not stand itself
+        crowds.kill_all(crowd.nodes[forgets])
+        crowd.nodes[forgets].wait()
+        crowd.nodes[forgets].ballot.unlink()
+        crowd.until(lambda: not crowd.living(), "the end of a leader without a majority")
+        crowd.apart(elected.node, behind + forgets)
+        crowd.start(forgets)
+        found: list[stamp.Violation] = crowd.until(lambda: stamp.violations(crowd.lives()), "the double")
+        assert found[0].what == stamp.ONE_MARK
+        assert {found[0].old.node, found[0].new.node} == {elected.node, behind}
+        assert found[0].old.mark == found[0].new.mark
 
 
 def test_mutant_without_a_replay_window_is_seen(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from tests import crowd as crowds
 from tests import stamp
-from tests.crowd import LEAVING, STRONG, Crowd, burning, crowd_in
+from tests.crowd import LEAVING, Crowd, burning, crowd_in
 from tests.guard_desk import NOBODY, status_of
 from tests.silence import outwaits_the_hold
 
@@ -262,4 +262,3 @@ def test_F10_user_and_the_parent_death_signal() -> None:
             crowd.strike(harm)
             crowd.mend()
             crowd.one_now()
-    assert STRONG

@@ -70,7 +70,7 @@ def test_F10_a_tree_that_forks_while_it_is_killed(open_desk: OpenDesk, mode: str
     assert points.term_at < desk.last_ms() <= points.hold_at
 
 
-@pytest.mark.parametrize("mode", ["weak", "capless"])
+@pytest.mark.parametrize("mode", ["weak"])
 def test_F10_weak_a_tree_that_forks_is_hunted_until_nothing_is_left(open_desk: OpenDesk, mode: str) -> None:
     desk = open_desk(mode)
     desk.start("ignore-term", "forking", "hopping", "escape", expect=30)
@@ -175,7 +175,7 @@ def test_Q8_what_lies_in_the_pipe_of_an_ended_hold_reopens_nothing(open_desk: Op
     assert desk.last_ms() <= points.hold_at
 
 
-@pytest.mark.parametrize("mode", ["weak", "capless"])
+@pytest.mark.parametrize("mode", ["weak"])
 def test_weak_orphans_that_end_are_reaped_while_extensions_come(open_desk: OpenDesk, mode: str) -> None:
     """What the command leaves behind comes to the guard, which is woken by its alarm only."""
     desk = open_desk(mode)

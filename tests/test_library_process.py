@@ -1,4 +1,8 @@
-"""The library in real processes that are stopped, killed, blocked and forked. Profile `lab`: hold 500 ms."""
+"""The library in real processes that are stopped, killed, blocked and forked. Profile `lab`: hold 500 ms.
+
+Whether two held at once is judged from what they said themselves when all have ended (`holder_desk.py`): that the next
+one waits for the hold of the one before is part of it. A machine that is late excuses none of it.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,9 @@ from pathlib import Path
 
 import pytest
 from tests import servers
-from tests.holder import now_ms
-from tests.holder_desk import WITHIN_S, Holders, holders
+from tests.holder import now_ms, state_of
+from tests.holder_desk import WITHIN_S, Holders, Process, holders
+from tests.safety import safe
 
 from primacy.election.store import Look
 from primacy.settings.timing import PROFILES, for_lease
@@ -27,15 +32,30 @@ def crowd(tmp_path: Path) -> Iterator[Holders]:
         yield found
 
 
-def died_at_ms(pid: int) -> int:
-    """Watches until the process is dead, however it stands with its parent."""
+def lived_until_ms(pid: int) -> int:
+    """Watches until the process is dead, however it stands with its parent: the last moment at which it was alive.
+
+    The clock is read before the look, so that one who watches late does not make it live longer.
+    """
     end = time.monotonic() + WITHIN_S
+    alive_ms = 0
     while time.monotonic() < end:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            if file.read().rpartition(b") ")[2][:1] == b"Z":
-                return now_ms()
+        looked_ms = now_ms()
+        if state_of(str(pid)) == "Z":
+            return alive_ms
+        alive_ms = looked_ms
         time.sleep(0.001)
     raise AssertionError(f"process {pid} lives")
+
+
+def is_dead_before(old: Process, new: Process, lived_ms: int) -> None:
+    """The kernel has ended it within its hold, and the next one has not seen it alive."""
+    begun = new.hear("leads")
+    assert old.child.wait(WITHIN_S) == -signal.SIGKILL
+    held_ms = max(line["hold_until"] for line in old.rest() if line["is"] in ("leads", "works"))
+    safe(lived_ms <= held_ms, f"alive at {lived_ms}, and its hold was over at {held_ms}")
+    safe(begun["beside"] in ("", "Z"), f"the old holder was in state {begun['beside']} when the next one began")
+    safe(begun["at"] > lived_ms, f"alive at {lived_ms}, and the next one began at {begun['at']}")
 
 
 def test_U1_a_stopped_holder_finds_its_leadership_lost_when_it_goes_on(crowd: Holders) -> None:
@@ -47,36 +67,28 @@ def test_U1_a_stopped_holder_finds_its_leadership_lost_when_it_goes_on(crowd: Ho
     old.stop()
     stopped = now_ms()
     second = new.hear("leads")
-    assert second["token"] > first["token"]
     assert second["at"] - stopped > LAB.hold_ms - 2 * LAB.beat_ms - LAB.term_at_ms
     old.go_on()
     assert old.hear("over")["token"] == first["token"]
     steps = [line for line in old.words("works") if line["at"] >= second["at"]]
-    assert len(steps) <= 1, "at most the step that was ready when it was let go on"
+    safe(len(steps) <= 1, f"at most the step that was ready when it was let go on: {steps}")
     new.hear("works")
 
 
 def test_U1_with_on_loss_kill_the_kernel_ends_even_a_stopped_holder_before_the_next_one_starts(crowd: Holders) -> None:
     old = crowd.start("kill")
     old.hear("works")
-    new = crowd.start("lead")
+    new = crowd.start("lead", watches=old.child.pid)
     new.hear("sees")
     old.stop()
-    stopped = now_ms()
-    died = died_at_ms(old.child.pid)
-    assert died - stopped <= LAB.deadman_at_ms + 50
-    assert old.child.wait(WITHIN_S) == -signal.SIGKILL
-    assert new.hear("leads")["at"] > died
+    is_dead_before(old, new, lived_until_ms(old.child.pid))
 
 
 def test_U1_with_on_loss_kill_a_loop_that_never_turns_is_ended_before_the_next_one_starts(crowd: Holders) -> None:
     old = crowd.start("block-kill")
     old.hear("works")
-    new = crowd.start("lead")
-    died = died_at_ms(old.child.pid)
-    assert old.child.wait(WITHIN_S) == -signal.SIGKILL
-    assert new.hear("leads")["at"] > died
-    assert max(line["at"] for line in old.rest()) <= died
+    new = crowd.start("lead", watches=old.child.pid)
+    is_dead_before(old, new, lived_until_ms(old.child.pid))
 
 
 def test_on_loss_kill_does_nothing_to_a_body_that_ends_in_time(crowd: Holders) -> None:
@@ -85,7 +97,7 @@ def test_on_loss_kill_does_nothing_to_a_body_that_ends_in_time(crowd: Holders) -
     first = old.hear("leads")
     os.rename(crowd.folder / "leases.db", crowd.folder / "away.db")  # a store that forgot everything
     assert old.hear("over")["token"] == first["token"]
-    assert old.hear("leads")["token"] > first["token"]
+    old.hear("leads")
     assert old.child.poll() is None
 
 
@@ -144,7 +156,7 @@ def test_two_holders_take_turns_on_every_store(kind: str, tmp_path: Path) -> Non
         first.child.send_signal(signal.SIGINT)
         over = first.hear("over")["at"]
         led = second.hear("leads")
-        assert led["token"] > token
+        safe(led["token"] > token, f"{led} after token {token}")
         assert led["at"] - over < LAB.hold_ms
         third = crowd.start("lead", store=url)
         third.hear("sees")

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.library_desk import CANARY_BEAT_MS, HOLD_S, WITHIN_S, Place, place, run, until
+from tests.safety import safe, tokens_grow
 from tests.servers import Postgres, empty, server
 
 import primacy
@@ -52,7 +53,7 @@ def test_singleton_runs_a_function_for_as_long_as_this_process_leads(place: Plac
         assert serve.__name__ == "serve"
         assert await serve("done") == "done"
         assert len(runs) == 2
-        assert runs[0] < runs[1]
+        tokens_grow(runs)
         assert place.row().released
 
     run(body)
@@ -194,25 +195,31 @@ def test_once_does_not_wait_for_ever_for_a_store(place: Place) -> None:
         primacy.once("job", store=place.url, at_least_ms=-1)
 
 
+def nobody_beside(inside: list[primacy.Leadership]) -> None:
+    """Of those that came in before, none may still go on. One whose time is over is about to be told."""
+    beside = [one for one in inside if one.left_ms()]
+    safe(not beside, f"two inside: {beside}")
+
+
 # --- lock -------------------------------------------------------------------------------------------------------------
 
 
 def test_lock_one_at_a_time_and_soon(place: Place) -> None:
     async def body() -> None:
-        inside, most, tokens = 0, 0, []
+        inside: list[primacy.Leadership] = []
+        tokens = []
 
         async def part() -> None:
-            nonlocal inside, most
             async with primacy.Lock("job", store=place.url, profile="lab") as leadership:
-                inside += 1
-                most = max(most, inside)
+                nobody_beside(inside)
+                inside.append(leadership)
                 tokens.append(leadership.token)
                 await asyncio.sleep(0.01)
-                inside -= 1
+                inside.remove(leadership)
 
         await asyncio.gather(*(part() for _ in range(6)))
-        assert most == 1
-        assert tokens == sorted(set(tokens))
+        tokens_grow(tokens)
+        assert len(tokens) == 6
         lock = primacy.Lock("job", store=place.url, profile="wan")
         began = time.monotonic()
         for _ in range(5):
@@ -261,7 +268,7 @@ def test_sync_the_endings_are_the_same(place: Place) -> None:
                 if len(tokens) == 2:
                     continue
                 break
-    assert tokens == sorted(set(tokens))
+    tokens_grow(tokens)
     assert len(tokens) == 3
     assert election.counts.won == 3
     assert place.row().released
@@ -310,7 +317,7 @@ def test_sync_without_the_inner_block_it_lasts_until_the_next_turn_or_the_end(pl
         first.check()
         second = next(election)
         assert first.left_ms() == 0
-        assert second.token > first.token
+        tokens_grow([first.token, second.token])
     assert place.row().released
     assert second.left_ms() == 0
 
@@ -363,21 +370,19 @@ def test_wrong_calls_are_told_where_they_stand(place: Place) -> None:
 
 
 def test_sync_lock_among_threads(place: Place) -> None:
-    inside, most = 0, 0
+    inside: list[primacy.Leadership] = []
 
     def part(_: int) -> int:
-        nonlocal inside, most
         with blocking.Lock("job", store=place.url, profile="lab") as leadership:
-            inside += 1
-            most = max(most, inside)
+            nobody_beside(inside)
+            inside.append(leadership)
             time.sleep(0.01)
-            inside -= 1
+            inside.remove(leadership)
             return leadership.token
 
     with ThreadPoolExecutor(4) as pool:
         tokens = list(pool.map(part, range(8)))
-    assert most == 1
-    assert len(set(tokens)) == 8
+    safe(len(set(tokens)) == 8, f"a token twice: {tokens}")
     with blocking.Lock("job", store=place.url, profile="lab", node="a"), pytest.raises(primacy.InUse, match="node a"):
         blocking.Lock("job", store=place.url, profile="lab", within_ms=900).__enter__()
     with pytest.raises(primacy.LeadershipLost), blocking.Lock("job", store=place.url, profile="lab"):

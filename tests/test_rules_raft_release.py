@@ -104,6 +104,7 @@ def test_G6_it_names_cluster_and_list() -> None:
         assert not bench.events(Code.RELEASE_APPLIED)
         bench.ask("c", 4, evidence=Release(who, 3))
         assert not bench.sent(VoteReply)[0].granted
+        bench.now += BEAT  # the same refusal is said once in a beat (E1)
 
 
 def test_G6_it_is_not_bound_to_the_senders_boot() -> None:
@@ -171,12 +172,36 @@ def test_G6_a_leader_is_not_moved_by_a_release_of_its_own_term() -> None:
     assert bench.m.role is Role.LEADER
 
 
-@pytest.mark.parametrize(("successor", "slots"), [("", 1), ("a", 0), ("c", 1)])
-def test_G6_the_named_one_stands_at_once_and_the_others_in_turn(successor: str, slots: int) -> None:
+@pytest.mark.parametrize(
+    ("successor", "slots", "left_ms"), [("", 1, 0), ("a", 0, 0), ("c", 1, LAB.spread_ms), ("w", 1, 0), ("nobody", 1, 0)]
+)
+def test_G6_the_named_one_stands_at_once_and_the_others_in_turn(successor: str, slots: int, left_ms: int) -> None:
+    """They leave it the spread, for it may be late; if it cannot lead, it is not waited for."""
     bench = Bench("a b c w:witness")
     bench.beat("b", 3)
     bench.hear(Release(origin("b"), 3, successor))
-    assert bench.m.deadline_ms == bench.now + slots * (BEAT // 5)
+    assert bench.m.deadline_ms == bench.now + slots * (BEAT // 5) + left_ms
+
+
+@pytest.mark.parametrize("late_ms", [0, BEAT // 5, BEAT, LAB.spread_ms])
+@pytest.mark.parametrize("released", [True, False])
+def test_G6_a_named_one_that_is_late_is_waited_for_and_voted_for(late_ms: int, released: bool) -> None:
+    """Neither by the next in line nor by the one that released is it overtaken."""
+    bench = Bench()
+    term = 3
+    if released:
+        term = bench.lead()
+        bench.give(StepDown("c"))
+        bench.give(WorkGone(term, released=True))
+    else:
+        bench.beat("b", term)
+        bench.hear(Release(origin("b"), term, "c"))
+    assert bench.m.deadline_ms is not None
+    assert bench.m.deadline_ms > bench.now + late_ms
+    bench.wait(late_ms)
+    assert not bench.sent(VoteRequest)
+    bench.ask("c", term + 1)
+    assert bench.sent(VoteReply)[0].granted
 
 
 def test_G6_who_released_stands_last() -> None:

@@ -15,6 +15,7 @@ import pytest
 from tests.canary import beside_a_canary
 from tests.crowd import interpreter
 from tests.running import WITHIN_S, Start, alive, children, start
+from tests.safety import tokens_grow
 
 from primacy.settings.timing import PROFILES
 
@@ -41,16 +42,15 @@ def test_the_command_runs_within_a_second_at_the_first_start_and_at_every_other(
         tokens.append(agent.lines()[0].split()[0])
         took_s.append(time.monotonic() - agent.began)
         assert agent.ends() == 0
+    tokens_grow(map(int, tokens))
     assert min(took_s) < max(1.0, 10 * min(bare_s)), (took_s, bare_s)
-    assert sorted(tokens) == tokens
-    assert len(set(tokens)) == 3
 
 
 def test_the_first_line_says_the_containment_and_every_line_its_time_and_gravity(start: Start) -> None:
     agent = start("--restart", "never", "--", "true")
     agent.ends()
     lines = agent.err.read_text().splitlines()
-    assert re.search(r"(info|warn) +containment is (strong|weak): ", lines[0])
+    assert re.search(r"(info|warn) +containment is (strong \(\w+\)|weak): ", lines[0])
     for line in lines:
         assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} (debug|info |warn |error) \S", line), line
 

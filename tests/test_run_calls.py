@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -117,6 +118,23 @@ def test_where_the_state_is_kept() -> None:
     assert state_root(Settings(state_dir="state", source="/etc/p/primacy.yaml"), {}, 0) == "/etc/p/state"
     with pytest.raises(CannotHere, match="--state-dir"):
         state_root(Settings(), {}, 7)
+    for uid in (0, 7):
+        assert state_root(Settings(), {"PRIMACY_STATE_DIR": "/s", "XDG_STATE_HOME": "/x", "HOME": "/h"}, uid) == "/s"
+        assert state_root(Settings(state_dir="/told"), {"PRIMACY_STATE_DIR": "/s"}, uid) == "/told"
+        with pytest.raises(CannotHere, match="PRIMACY_STATE_DIR = here: the whole path of a folder"):
+            state_root(Settings(), {"PRIMACY_STATE_DIR": "here"}, uid)
+
+
+def test_no_test_sees_the_state_of_the_system_or_of_the_user() -> None:
+    """Nor does a command that it starts."""
+    call = "import os; from primacy.agent.state import *; print(state_root(Settings(), os.environ, os.geteuid()))"
+    done = subprocess.run([sys.executable, "-c", call], capture_output=True, text=True, check=True)
+    own = Path(done.stdout.strip())
+    assert own == Path(os.environ["PRIMACY_STATE_DIR"])
+    assert not own.exists()
+    assert own.parent == Path(os.environ["HOME"])
+    assert own.parent not in (Path("/root"), Path("/var/lib"))
+    assert not [name for name in os.environ if name.startswith("XDG_")]
 
 
 def test_the_lease_stands_beside_the_state_where_there_is_no_other_place(tmp_path: Path) -> None:
@@ -198,7 +216,7 @@ def test_the_page_names_every_option_variable_and_number() -> None:
         if option.name != "command":
             assert f"`{option.opts[0]}" in page, option.opts
     told_ = told("main", "a", Leadership("a", 1, 2, 3), 1, "/f")
-    others = {"PRIMACY_PREDECESSOR", "PRIMACY_EVENT", "PRIMACY_EXIT_CODE", "PRIMACY_REASON"}
+    others = {"PRIMACY_STATE_DIR", "PRIMACY_PREDECESSOR", "PRIMACY_EVENT", "PRIMACY_EXIT_CODE", "PRIMACY_REASON"}
     assert set(re.findall(r"PRIMACY_[A-Z_]+", page)) == {*told_, *others}
     for number in (
         f"{STEADY_MS // 1_000} s",

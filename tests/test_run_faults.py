@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -14,8 +15,12 @@ import pytest
 from tests import stamp
 from tests.crowd import interpreter
 from tests.running import WITHIN_S, Running, Start, alive, children, start
+from tests.safety import one_at_a_time
 from tests.test_run import TELL
 
+from primacy.cli import main as entry
+from primacy.election.model import Ballot, ListRecord
+from primacy.node.ballot import packed, unpacked
 from primacy.settings.timing import PROFILES
 
 __all__ = ["start"]
@@ -121,6 +126,22 @@ def test_a_torn_ballot_is_never_a_fresh_start(start: Start, tmp_path: Path) -> N
     assert start("--restart", "never", "--", "true").ends() == 0
 
 
+def test_M3_a_node_that_was_listed_with_others_begins_no_cluster_alone(start: Start, tmp_path: Path) -> None:
+    """It said under a list of three that it has no memory, and theirs may have begun without it."""
+    assert start("--restart", "never", "--", "true").ends() == 0
+    ballot = tmp_path / "state/primacy/main/ballot"
+    kept = unpacked(ballot.read_bytes()).ballot
+    assert kept is not None
+    node = kept.lists[0].voters[0]
+    mark = Ballot(0, 0, "", 0, 0, 0, (ListRecord("list", (node, "x", "y"), confirmed=False),), void=True)
+    ballot.write_bytes(packed(mark))
+    agent = start("--restart", "never", "--", "true")
+    assert agent.ends() == 5
+    assert "tells that it was listed with x, y" in agent.err.read_text()
+    ballot.unlink()
+    assert start("--restart", "never", "--", "true").ends() == 0
+
+
 def test_another_name_for_the_node_needs_an_operator(start: Start, tmp_path: Path) -> None:
     assert start("--restart", "never", "--", "true").ends() == 0
     command = [sys.executable, "-m", "primacy.cli.main", "--node", "b", "run", "--state-dir", str(tmp_path / "state")]
@@ -170,7 +191,25 @@ def test_no_two_runs_overlap_whatever_is_killed_or_stopped(start: Start, tmp_pat
     second.said("was asked to end: ")
     second.signal(signal.SIGTERM)
     assert second.ends() == 0
-    assert stamp.overlaps(stamp.read(stamps)) == []
+    one_at_a_time(stamp.read(stamps))
+
+
+def test_an_agent_that_is_late_says_so_before_the_reserve_is_gone(start: Start) -> None:
+    """What makes it late may make the kernel's kill late; half of what the profile keeps for that is the limit."""
+    agent = start("--", "sh", "-c", TELL + "exec sleep 60")
+    agent.lines()
+    timing = PROFILES["lan"]
+    reserve_ms = timing.hold_ms - timing.deadman_at_ms
+    agent.signal(signal.SIGSTOP)
+    time.sleep((timing.beat_ms + reserve_ms // 2 + 50) / 1_000)
+    agent.signal(signal.SIGCONT)
+    agent.said(" ms late: this machine stood still, or has too much to do. If it did so at the end of a hold")
+    assert "300 ms are kept for that" in agent.err.read_text()
+    assert len(agent.lines()) == 1, "nothing else happened"
+    agent.signal(signal.SIGTERM)
+    assert agent.ends() == 0
+    (events,) = agent.err.parent.rglob("events.jsonl")
+    assert [each["code"] for each in map(json.loads, events.read_text().splitlines())].count("late") == 1
 
 
 def silent(stamps: str, run: tuple[int, int]) -> bool:
@@ -178,10 +217,27 @@ def silent(stamps: str, run: tuple[int, int]) -> bool:
     return all(stamp.now_ns() - one.last_ns > 10**8 for one in stamp.read(stamps) if (one.token, one.run) == run)
 
 
-WEAK = ("setpriv", "--bounding-set=-sys_admin")
-can_be_weak = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv to take a capability away"
-)
+WEAK = (sys.executable, "-I", str(Path(__file__).with_name("weak.py")))
+TRACED = ("setpriv", "--bounding-set=-sys_admin,-sys_ptrace")
+"""As in most containers."""
+can_be_weak = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to take a capability away")
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv")
+def test_without_a_namespace_a_killed_guard_takes_all_of_the_command_along(start: Start) -> None:
+    """What left the command by double fork and session once ran for seconds beside the next leader."""
+    agent = start("--", "sh", "-c", "setsid sleep 60 & echo $!; exec sleep 61", under=TRACED)
+    escaped = int(agent.lines()[0])
+    first = agent.err.read_text().splitlines()[0]
+    assert "info  containment is strong (ptrace): the guard traces every process of the command, for no pid" in first
+    pid = agent.pid()
+    os.kill(guard_of(agent, pid), signal.SIGKILL)
+    agent.said("lost the guard of run 1")
+    agent.lines(2)
+    assert not alive(escaped)
+    assert not alive(pid)
+    agent.signal(signal.SIGTERM)
+    assert agent.ends() == 0
 
 
 @can_be_weak
@@ -202,6 +258,24 @@ def test_strong_containment_may_be_required(start: Start) -> None:
     said = agent.err.read_text()
     assert said.startswith("primacy: strong containment is required, and containment is weak: ")
     assert len(said.splitlines()) == 1
+
+
+@can_be_weak
+def test_several_nodes_require_strong_containment(start: Start, tmp_path: Path) -> None:
+    """What left the command would run beside the next leader's: whoever accepts that says so."""
+    assert entry.run(["new", "--nodes", "3", "--dir", str(tmp_path / "three")]) == 0
+    call = ("--config", str(tmp_path / "three" / "primacy.yaml"), "--node", "a", "--", "true")
+    agent = start(*call, under=WEAK)
+    assert agent.ends() == 4
+    said = agent.err.read_text()
+    assert said.startswith("primacy: strong containment is required of several nodes, and containment is weak: ")
+    assert said.endswith("; or accept it as it is, with --require-containment any\n")
+    assert "to make it strong, allow ptrace" in said
+    asked = start("--require-containment", "any", *call, under=WEAK)
+    asked.said("waits for")
+    assert "warn  containment is weak: " in asked.err.read_text().splitlines()[0]
+    asked.signal(signal.SIGTERM)
+    assert asked.ends() == 0
 
 
 @can_be_weak

@@ -19,7 +19,7 @@ from primacy import settings
 from primacy.errors import SettingsError
 from primacy.settings import checks
 from primacy.settings.canonical import HIDDEN, canonical
-from primacy.settings.loading import of_tree
+from primacy.settings.loading import containment_required, of_tree
 from primacy.settings.rule import rule_of
 from primacy.settings.schema import Settings
 from primacy.settings.timing import PROFILES, PROFILES_OF, RANK_PROFILES, RankTiming, Timing
@@ -495,3 +495,21 @@ def test_a_right_file_with_junk_in_any_place_never_raises_anything_else(data: st
     section[data.draw(st.sampled_from([*map(str, section), "new"]))] = data.draw(JUNK)
     with contextlib.suppress(SettingsError):
         settings.of_mapping(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({}, "any"),
+        ({"cluster": {"manager": {"nodes": {"a": {"addr": "h:1"}}}}}, "any"),
+        ({"cluster": {"secret_file": "s", "manager": {"nodes": THREE}}}, "strong"),
+        ({"election": {"store": {"url": "sqlite:////x"}}}, "strong"),
+        ({"election": {"strategy": "bully"}, "cluster": {"secret_file": "s", "manager": {"nodes": THREE}}}, "strong"),
+        ({"run": {"require_containment": "strong"}}, "strong"),
+        ({"run": {"require_containment": "any"}, "election": {"store": {"url": "sqlite:////x"}}}, "any"),
+    ],
+)
+def test_G2_strong_containment_is_required_wherever_another_node_could_start(
+    values: dict[str, Any], expected: str
+) -> None:
+    assert containment_required(settings.of_mapping(values)) == expected

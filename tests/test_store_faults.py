@@ -1,25 +1,24 @@
 """What happens to a store while real processes use it (F40 to F46): no overlap, and recovery without help.
 
-Three players on one server of the test's own, behind a proxy; one fault after the other; one judge at the end. Each
-fault must have been felt, or its test would prove nothing.
+Three players on one server of the test's own, behind a proxy; one fault after the other; one judge at the end, who is
+heard whatever else came of the test. Each fault must have been felt, or its test would prove nothing.
 """
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.canary import Canary, note
+from tests.canary import Canary
 from tests.servers import Etcd, MariaDb, Postgres, Server, free_port, fresh, servers_here, wait_until
 from tests.store_desk import LIMIT_MS, Desk, row
 from tests.store_proxy import Proxy
-from tests.store_race import NAME, Race, now_ns
+from tests.store_race import NAME, Race, Verdict, now_ns
 
 from primacy.election.store import StoreAnswer
-from primacy.settings.timing import PROFILES
+from primacy.settings.timing import PROFILES, for_lease
 from primacy.store import open_store
 
 PROFILE = PROFILES["fast"]
@@ -35,22 +34,16 @@ class Scene:
     """A server, a proxy before it, and players behind."""
 
     def __init__(self, server: Server, folder: Path, url: str = "") -> None:
-        self.folder = folder
-        self._live(server, url)
-
-    def _live(self, server: Server, url: str = "") -> None:
         self.server = server
+        self.is_judged = False
         self.proxy = Proxy(server.port)
         self.url = url or server.url().replace(f":{server.port}", f":{self.proxy.port}")
-        lines = Path(tempfile.mkdtemp(dir=self.folder))  # of this try alone
-        self.race = Race(self.url, lines, count=3, mode="calm", profile="fast")
-        self.recovered("the first leadership")
-
-    def begin_anew(self) -> None:
-        """Another server of the same kind, and other players: whatever the last try has broken is gone."""
-        kind = self.server.kind
-        self.close()
-        self._live(fresh(kind))
+        self.race = Race(self.url, folder / "race", count=3, mode="calm", profile="fast")
+        try:
+            self.recovered("the first leadership")
+        except BaseException:
+            self.close()
+            raise
 
     def recovered(self, after_what: str) -> None:
         """Somebody leads, or goes on leading, from now on: proved three times."""
@@ -60,10 +53,7 @@ class Scene:
                 lambda: self.race.holds_since(since_ns) >= 3, f"a leader after {after_what}", within_s=RECOVERY_S
             )
             took_s = (now_ns() - since_ns) / 1e9
-        if canary.was_on_time:
-            assert took_s <= BOUND_S, f"a leader after {after_what}"
-        elif took_s > BOUND_S:
-            note(f"void: {after_what}: a leader after {took_s:.1f} s, the canary woke {canary.worst_ms:.0f} ms late")
+        canary.judge(took_s <= BOUND_S, f"a leader {took_s:.1f} s after {after_what}, {BOUND_S:.1f} s at most")
 
     def nobody_holds(self, what: str) -> None:
         """The holder has given up by its own clock."""
@@ -77,12 +67,24 @@ class Scene:
     def tokens(self) -> list[int]:
         return sorted({line["token"] for line in self.race.lines() if line["what"] == "hold"})
 
+    def judge(self) -> Verdict:
+        """All players end; then safety is judged."""
+        self.is_judged = True
+        verdict = self.race.stop()
+        verdict.one_at_a_time()
+        return verdict
+
     def close(self) -> None:
-        if self.race.process.poll() is None:
-            self.race.process.kill()
-            self.race.process.wait()
-        self.proxy.close()
-        self.server.remove()
+        """Judged here, too, if the test did not come so far: what made it fail may have been excused."""
+        try:
+            if not self.is_judged:
+                self.judge()
+        finally:
+            if self.race.process.poll() is None:
+                self.race.process.kill()
+                self.race.process.wait()
+            self.proxy.close()
+            self.server.remove()
 
 
 @pytest.fixture(params=servers_here())
@@ -121,13 +123,12 @@ def pause(seconds: float) -> None:
 def test_F40_F43_a_server_that_goes_and_comes_back(scene: Scene) -> None:
     server, proxy = scene.server, scene.proxy
     before = scene.tokens()
-    with Canary(100) as canary:
+    with Canary(for_lease(PROFILE).beat_ms) as canary:
         server.freeze()
         pause(0.1)
         server.thaw()
         scene.recovered("a freeze within the hold")
-    if canary.was_on_time:
-        assert scene.tokens() == before, "it is the same leadership: nothing was lost in a tenth of a second"
+    canary.judge(scene.tokens() == before, "it is the same leadership: nothing was lost in a tenth of a second")
 
     server.freeze()
     scene.nobody_holds("the server is frozen for longer than the hold")
@@ -225,7 +226,7 @@ def _read_only(scene: Scene, server: Server, on: bool) -> None:
 
 
 @pytest.mark.skipif("postgresql" not in servers_here(), reason="PostgreSQL is not installed here")
-def test_F41_a_standby_is_promoted_that_lost_the_last_commits(tmp_path: Path) -> None:
+def test_F41_postgresql_a_standby_is_promoted_that_lost_the_last_commits(tmp_path: Path) -> None:
     primary = fresh("postgresql")
     assert isinstance(primary, Postgres)
     cable = Proxy(primary.port)
@@ -318,7 +319,7 @@ class Member(Etcd):
 
 
 @pytest.mark.skipif("etcd" not in servers_here(), reason="etcd is not installed here")
-def test_F45_three_members_lose_their_leader_their_quorum_and_their_history(tmp_path: Path) -> None:
+def test_F45_three_members_of_etcd_lose_their_leader_are_compacted_and_lose_their_quorum(tmp_path: Path) -> None:
     members = [Member(number) for number in range(3)]
     everybody = ",".join(f"n{m.number}=http://127.0.0.1:{m.peer_port}" for m in members)
     scene: Scene | None = None
@@ -357,8 +358,4 @@ def test_F45_three_members_lose_their_leader_their_quorum_and_their_history(tmp_
 
 
 def _judged(scene: Scene) -> None:
-    verdict = scene.race.stop()
-    assert verdict.overlaps == [], verdict
-    assert verdict.not_growing == [], verdict
-    assert verdict.stale_writes == 0
-    assert verdict.broken == []
+    assert scene.judge().broken == []

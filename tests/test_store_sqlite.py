@@ -401,7 +401,7 @@ def test_two_users_of_one_group_share_file_and_note(tmp_path: Path) -> None:
 
     def by(user: int, group: int, token: int, new: str = "") -> str:
         done = subprocess.run(
-            [sys.executable, "-c", script, str(file), str(group), str(user), new, str(token), f"{tmp_path}/warm{token}"],
+            [sys.executable, "-c", script, str(file), str(group), str(user), new, str(token), f"{tmp_path}/w{token}"],
             check=False, capture_output=True, cwd=Path(__file__).parents[1], env={**os.environ, "PYTHONPATH": "."},
         )  # fmt: skip
         assert done.returncode == 0, done.stderr.decode()

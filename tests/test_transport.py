@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from itertools import cycle
+from typing import Any
 
 import pytest
 from tests.transport_desk import ORIGIN, OTHER, RELEASE, SECRET, Pair, Recorded, beat, play, seal_of, thrown
@@ -12,7 +14,7 @@ from primacy.election.messages import (
     Release,
 )
 from primacy.errors import CannotHere, InUse
-from primacy.transport import Transport, seal
+from primacy.transport import Transport, seal, udp
 from primacy.transport.layout import packed
 from primacy.transport.seal import (
     Sort,
@@ -157,6 +159,34 @@ def test_the_first_word_to_a_node_that_started_anew_is_not_lost() -> None:
         a.send("b", beat("a", 2))
         await pair.until(lambda: pair.heard["b"] == [beat("a", 1), beat("a", 2)])
         assert b.counters["other-boot"] == 1
+
+    play(story)
+
+
+def test_E1_two_machines_behind_one_address_do_not_make_a_message_go_to_and_fro(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each gets what is for the other, and greets. On a way that takes longer than the pause between two greetings,
+    nothing but the sender ends it."""
+    monkeypatch.setattr(udp, "GREETING_S", 0.0)
+
+    async def story(pair: Pair) -> None:
+        a, b = await pair.start("a", 11), await pair.start("b", 12)
+        copy: Any = pair.make("b", 13)
+        copy._loop = b._loop
+        under_way: list[tuple[UdpTransport, bytes]] = []
+        receivers = cycle((b, copy))
+        monkeypatch.setattr(a, "_put", lambda _, data: under_way.append((next(receivers), data)))
+        for end in (b, copy):
+            monkeypatch.setattr(end, "_put", lambda _, data: under_way.append((a, data)))
+        for number in range(4):
+            a.send("b", beat("a", number))
+            put = 1
+            while under_way:
+                to, data = under_way.pop(0)
+                to._take(data, None, "")
+                put += len(under_way)
+                assert put < 20, "it goes on"
 
     play(story)
 

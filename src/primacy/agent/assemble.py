@@ -136,16 +136,22 @@ def raft_of(settings: Settings, seat: Seat, memory: Memory, path: str, token_max
 
     One of several that lost its memory is mute until the others have answered (M2); it founds nothing by itself.
     """
-    lost = memory.lost or (
-        "it turned out to be an old copy" if memory.ballot is not None and memory.ballot.void else ""
-    )
+    ballot = memory.ballot
+    lost = memory.lost or ("it turned out to be an old copy" if ballot and ballot.void and not ballot.is_mark else "")
+    others = sorted({name for record in ballot.lists for name in record.voters} - {seat.node}) if ballot else []
+    if ballot is not None and ballot.is_mark and others and is_alone(settings):
+        raise Unsafe(
+            f"node {seat.node} is listed alone, and {path} tells that it was listed with {', '.join(others)}: their "
+            "cluster may have begun without it. Put them back into the list; or, if that cluster never began or all "
+            f"of them are gone for good, to begin anew, with tokens above the clock's time: rm {path}"
+        )
     if lost and is_alone(settings):
         raise Unsafe(
             f"the ballot {path} cannot be trusted: {lost}. What this node promised is forgotten. It is the only one "
             f"of its cluster; to begin anew, with tokens above the clock's time: rm {path}"
         )
     by_itself = is_alone(settings) or settings.cluster.first_start == "auto"
-    return RaftStrategy(seat, holding_times(settings), memory.ballot, RaftOptions(by_itself and not lost, token_max))
+    return RaftStrategy(seat, holding_times(settings), ballot, RaftOptions(by_itself and not lost, token_max))
 
 
 def row_name(settings: Settings) -> str:

@@ -37,6 +37,8 @@ class DutyView(NamedTuple):
     run: int = 0
     containment: str = ""
     containment_why: str = ""
+    way: str = ""
+    """Of strong containment: `namespace` or `ptrace`."""
 
 
 class Boss(Protocol):

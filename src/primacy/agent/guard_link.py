@@ -43,6 +43,8 @@ class GuardLink:
         self.ended = ended
         self.containment = ""
         """`strong` or `weak`, once it has said so."""
+        self.way = ""
+        """Of strong containment: `namespace` or `ptrace`."""
         self.why = ""
         self._loop = asyncio.get_running_loop()
         self._unsent: deque[tuple[bytes, int]] = deque()
@@ -143,6 +145,7 @@ class GuardLink:
             said = json.loads(data)
             if said.get("is") == "ready":
                 self.containment, self.why = said.get("containment", "weak"), said.get("why", "")
+                self.way = said.get("way", "")
             self.hear(self, said)
         return True
 

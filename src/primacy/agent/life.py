@@ -43,6 +43,7 @@ from primacy.node.clock import Clock
 from primacy.node.driver import Driver
 from primacy.node.folder import Folder
 from primacy.node.lock import RunLock
+from primacy.settings.loading import containment_required
 from primacy.settings.schema import Settings
 from primacy.transport import ReadyDatagram, Transport
 from primacy.watchdog.containment import containment_sentence
@@ -58,7 +59,7 @@ PATIENCE = 2
 MUTE_LOOK_S = 2.0
 """How often a node that may not speak looks whether it has something new to say about that."""
 SAY_AGAIN_MS = 60_000
-"""A connection that fails again and again is said so often."""
+"""A connection that fails again and again, and a node that is late again and again, is said so often."""
 
 
 class Plan(NamedTuple):
@@ -119,12 +120,15 @@ class Agent(Voice):
         self.driver = Driver(
             self.strategy, self.clock, metered, work, self.recorded, self.transport, self.stored, again
         )
+        if self.promise.at_most_one and self._guards:
+            self.driver.late_ms, self.driver.late = max(1, self._reserve_ms // 2), self._late
         self.desk = Desk(settings, folder, self.node, self)
         self.page = Page(settings, self.node, state_root(settings, os.environ, os.geteuid()), self)
         self.correspondence: Correspondence | None = None
         if self.transport is not None:
             self.correspondence = Correspondence(self.node, self.names(), self.transport, self.clock, self)
         self.driver.stepped = self.looked
+        self._late_said_until_ms = 0
         self._mute_said = ""
         self._mute_timer: asyncio.TimerHandle | None = None
         self._settle_timer: asyncio.TimerHandle | None = None
@@ -157,7 +161,7 @@ class Agent(Voice):
             self.clock,
             self.run_lock,
             LeaseFile(where, election, self.clock, self.complain),
-            settings.run.require_containment,
+            containment_required(settings),
             self,
             self.gate,
             self.ready_release,
@@ -232,15 +236,43 @@ class Agent(Voice):
         await self.care.close()
         self.run_lock.close()
 
+    @property
+    def _reserve_ms(self) -> int:
+        """What the times leave the kernel for its own kill."""
+        timing = holding_times(self.settings)
+        return timing.hold_ms - timing.deadman_at_ms
+
+    def _late(self, late_ms: int) -> None:
+        """Whatever makes this process late may make the kill of a lost command late: said before the reserve is gone.
+
+        After a stop, too, and after a sleep of the machine: the same would have happened to the kill.
+        """
+        self.meter.late(late_ms)
+        now_ms = self.clock.now_ms()
+        if now_ms < self._late_said_until_ms:
+            return
+        self._late_said_until_ms = now_ms + SAY_AGAIN_MS
+        self.remark(
+            "late",
+            False,
+            f"node {self.node} woke {late_ms:,} ms late: this machine stood still, or has too much to do. If it did so "
+            f"at the end of a hold, the kernel's kill of the command would be late, too, and {self._reserve_ms:,} ms "
+            "are kept for that (primacy contract): choose a slower profile, or give the machine less to do",
+        )
+
     def _say_containment(self) -> None:
         if not isinstance(self.duty, ProcessDuty):
             return
         found, why = self.duty.containment, self.duty.containment_why
         if not found:
             raise CannotHere("the guard process could not be started; the lines above say why")
-        sentence = containment_sentence(found, why)
+        sentence = containment_sentence(found, why, self.duty.way)
         if found != "strong" and self.duty.require == "strong":
-            raise CannotHere(f"strong containment is required, and {sentence}")
+            by_default = "" if self.settings.run.require_containment else " of several nodes"
+            raise CannotHere(
+                f"strong containment is required{by_default}, and {sentence}; or accept it as it is, with "
+                "--require-containment any"
+            )
         self.log.say(Level.INFO if found == "strong" else Level.WARN, sentence, containment=found)
 
     def _refuse_to_be_mute(self) -> None:

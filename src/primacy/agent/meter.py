@@ -45,6 +45,10 @@ class Meter:
         self.save_ms += took_ms
         self.save_max_ms = max(self.save_max_ms, took_ms)
 
+    def late(self, late_ms: int) -> None:
+        """A deadline of the election was attended to so late."""
+        self._late_ms.append(float(late_ms))
+
     def recorded(self, event: Event) -> None:
         if event.code in (Code.ELECTED, Code.FOLLOWS):
             self.leaders += 1

@@ -101,7 +101,9 @@ class Picture:
             wall_ms=self.clock.wall_ms(),
             ending=self.ending,
             health=self.care.health.sentence,
-            containment=containment_sentence(duty.containment, duty.containment_why) if duty.containment else "",
+            containment=containment_sentence(duty.containment, duty.containment_why, duty.way)
+            if duty.containment
+            else "",
             approval_term=self.gate.approval_term,
             others=self._others(now_ms),
             troubles=transport.troubles if transport is not None else (),

@@ -92,6 +92,7 @@ class ProcessDuty:
         self.spare: GuardLink | None = None
         self.containment = ""
         self.containment_why = ""
+        self.way = ""
         self._ready: asyncio.Event = asyncio.Event()
         self._empty: asyncio.Event | None = None
         """Set when no guard is left, once that is waited for."""
@@ -169,7 +170,8 @@ class ProcessDuty:
 
     def view(self) -> DutyView:
         dog = self.watchdog
-        return DutyView("process", self.state, dog.since_ms, dog.pid, dog.run, self.containment, self.containment_why)
+        held = (self.containment, self.containment_why, self.way)
+        return DutyView("process", self.state, dog.since_ms, dog.pid, dog.run, *held)
 
     def looked(self, leader: str, address: str) -> None:
         """Who leads elsewhere is no matter to a command that does not run."""
@@ -307,7 +309,7 @@ class ProcessDuty:
     def _hear(self, link: GuardLink, said: dict[str, Any]) -> None:
         match said:
             case {"is": "ready"}:
-                self.containment, self.containment_why = link.containment, link.why
+                self.containment, self.containment_why, self.way = link.containment, link.why, link.way
                 self._ready.set()
             case {"is": "error", "why": why}:
                 self.boss.complain(f"the guard says: {why}")

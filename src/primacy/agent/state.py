@@ -13,6 +13,8 @@ from primacy.node.folder import Folder
 from primacy.settings.schema import Settings
 
 SYSTEM = "/var/lib/primacy"
+VARIABLE = "PRIMACY_STATE_DIR"
+"""Names the state folder where nobody else does: for a container, and for tests."""
 USERS = ".local/state"
 NODE = "node"
 PAUSED = "paused"
@@ -20,9 +22,14 @@ NODE_BYTES_MAX = 256
 
 
 def state_root(settings: Settings, environment: Mapping[str, str], uid: int) -> str:
-    """The settings' folder, counted from their file; else the system's (root), else the user's."""
+    """The settings' folder, counted from their file; else the environment's, the system's (root), or the user's."""
     if settings.state_dir:
         return os.path.abspath(os.path.join(os.path.dirname(settings.source), settings.state_dir))
+    named = environment.get(VARIABLE, "")
+    if named and not os.path.isabs(named):
+        raise CannotHere(f"{VARIABLE} = {named[:80]}: the whole path of a folder, from / on, is needed")
+    if named:
+        return named
     if uid == 0:
         return SYSTEM
     base = environment.get("XDG_STATE_HOME", "")

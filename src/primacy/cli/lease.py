@@ -21,7 +21,7 @@ from primacy.election.store import FAILSAFE, Look, Row, heir_of, node_of
 from primacy.errors import NotReached, Refused, UsageError
 from primacy.node.clock import SystemClock
 from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, stretched
-from primacy.store.port import LeaseStore, Lists, Sheet, check_name
+from primacy.store.port import LeaseStore, Lists, MakesTable, Sheet, check_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -385,6 +385,7 @@ def make_table(
         )
         type_yes(risk, yes)
     with opened(call, store, table, config, create=True) as here:
+        assert isinstance(here, MakesTable)
         here.make_table(new=is_new, wait_max_ms=wait_max_ms)
         (answer,) = here.look([Look(SOME_NAME)])
     wait_ms = 0 if answer.genesis is None else answer.genesis.wait_max_ms

@@ -46,7 +46,8 @@ from primacy.settings.timing import PROFILES
 @click.option(
     "--require-containment",
     type=click.Choice(("any", "strong")),
-    help="`strong`: refuse to start where the kernel cannot kill the whole process tree.",
+    help="`strong`: refuse to start where the kernel cannot kill the whole process tree; default, unless this node is "
+    "alone.",
 )
 @click.option("--allow-split-brain", is_flag=True, help="Accept a strategy that may run the command twice.")
 @click.pass_obj

@@ -62,6 +62,7 @@ def _duty(shot: Snapshot) -> dict[str, Any]:
         "since": since,
         "pid": duty.pid or None,
         "containment": duty.containment,
+        "way": duty.way or None,
     }
 
 

@@ -66,6 +66,12 @@ class Rows(Protocol[Row_co]):
     def after(self, number: int, /) -> Sequence[Row_co]: ...
 
 
+OTHER_KEY = (
+    "an order needs the control key of this node, and this is another: run this as the user that runs the node, and "
+    "name its state folder with --state-dir"
+)
+
+
 class LoopbackServer:
     """Serves on a socket that listens already. It shares an event loop, so that nothing here may take long."""
 
@@ -173,8 +179,10 @@ class LoopbackServer:
             return
         if ORDER_HEADER not in request.headers:
             raise web.HTTPForbidden(text=f"an order needs the header {ORDER_HEADER}: 1")
-        if self.key and not is_key(request.headers.get(KEY_HEADER, ""), self.key):
-            raise web.HTTPForbidden(text=f"an order needs the control key in {KEY_HEADER}; it is in the state folder")
+        shown = request.headers.get(KEY_HEADER, "")
+        if self.key and not is_key(shown, self.key):
+            wanted = f"an order needs the control key in {KEY_HEADER}; it is in the state folder"
+            raise web.HTTPForbidden(text=OTHER_KEY if shown else wanted)
 
     def _check_other(self, request: web.Request) -> None:
         """Somebody on another machine."""

@@ -169,8 +169,9 @@ def _init(body: dict[str, Any], shot: Snapshot) -> Input:
     only(body, "without")
     without = _without(body, shot)
     listed = [name for name, _, _ in membership_rows(shot.settings)]
+    awaited = shot.view.waits_for.replace(",", " ").split()  # of an earlier list, which only this node's disk knows
     for name in without:
-        if name not in listed:
+        if name not in listed and name not in awaited:
             raise UsageError(f"without = {name}: no node of this cluster; there are {', '.join(listed)}")
     return Init(shot.wall_ms, without)
 

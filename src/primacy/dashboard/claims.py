@@ -2,7 +2,8 @@
 
 A node's row is as old as the beat that carried it. After a handover the new holder's document still shows the old one
 as running, for it has heard nothing newer: two claims, but not at the same time. So each claim is kept as a span on the
-reader's clock, from the first to the newest statement of it, and only spans that overlap are an alarm.
+reader's clock, from the first to the newest statement of it, and only spans that overlap are an alarm. A claim is one
+node's under one token: the next token is the next claim. One token on two nodes is an alarm whenever it is claimed.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ class Span(NamedTuple):
     last_ms: int
     over: bool
     """A later statement said otherwise."""
+    token: int = 0
+    """0: the strategy has none, or it was not told."""
 
 
 class Claims:
@@ -40,18 +43,20 @@ class Claims:
         self._newest_ms[said.node] = at_ms
         before = self.spans.get(said.node)
         if said.duty in ACTING:
-            first_ms = before.first_ms if before is not None and not before.over else at_ms
-            self.spans[said.node] = Span(first_ms, at_ms, over=False)
+            if before is None or before.over or (before.token != said.token and 0 not in (before.token, said.token)):
+                before = Span(at_ms, at_ms, over=False)
+            self.spans[said.node] = Span(before.first_ms, at_ms, over=False, token=said.token or before.token)
         elif before is not None:
             self.spans[said.node] = before._replace(over=True)
 
     def overlapping(self) -> tuple[str, ...]:
-        """The nodes whose newest claims were made at the same time as another's."""
+        """The nodes whose newest claims were made at the same time as another's, or under its token."""
         found: set[str] = set()
         names = sorted(self.spans)
         for index, one in enumerate(names):
             for other in names[index + 1 :]:
                 a, b = self.spans[one], self.spans[other]
-                if min(a.last_ms, b.last_ms) - max(a.first_ms, b.first_ms) > SLACK_MS:
+                at_once = min(a.last_ms, b.last_ms) - max(a.first_ms, b.first_ms) > SLACK_MS
+                if at_once or (a.token == b.token != 0):
                     found.update((one, other))
         return tuple(sorted(found))

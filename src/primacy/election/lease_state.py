@@ -6,7 +6,6 @@ The theory stands at the head of `lease.py`; what may be concluded from a sight 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import NamedTuple
 from zlib import crc32
 
@@ -14,7 +13,7 @@ from primacy.election.effects import Effect, Persist, Record
 from primacy.election.events import Code, Event
 from primacy.election.messages import Origin
 from primacy.election.model import TOKEN_MAX, Ballot, Kind, Seat
-from primacy.election.store import Genesis, Row, StoreRequest, Take, holder_id
+from primacy.election.store import Genesis, Row, StoreRequest, Take, holder_id, list_hash
 from primacy.settings.timing import Timing
 
 TICK_MS = 1
@@ -379,10 +378,3 @@ class LeaseState:
 
     def _note(self, code: Code, term: int = 0, subject: str = "", detail: str = "", value: int = 0) -> Record:
         return Record(Event(code, term, subject, detail, value))
-
-
-def list_hash(members: tuple[str, ...]) -> str:
-    """Names a failsafe list in the row; empty for none."""
-    if not members:
-        return ""
-    return blake2b("\0".join(sorted(set(members))).encode(errors="replace"), digest_size=8).hexdigest()

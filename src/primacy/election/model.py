@@ -114,7 +114,12 @@ class Ballot(NamedTuple):
     seen: tuple[tuple[str, int, int], ...] = ()
     """The highest incarnation heard of each other node, and the boot that spoke with it (Q10)."""
     void: bool = False
-    """It turned out to be an old copy: it counts as no memory (Q10, M2)."""
+    """It counts as no memory (Q10, M2): it turned out to be an old copy, or it only tells who was listed (M3)."""
+
+    @property
+    def is_mark(self) -> bool:
+        """Never a ballot: the lists under which a node said that it has no memory, durable before it said so (M3)."""
+        return self.void and self.base == 0
 
     @property
     def token_known(self) -> int:

@@ -79,7 +79,6 @@ RELY = (Send, Start)
 
 
 NEVER_MS = 2**63
-GONE = " (gone for good: primacy rejoin --without NODE)"
 
 
 class RaftStrategy(Remembering):
@@ -93,6 +92,8 @@ class RaftStrategy(Remembering):
         self._steady = None
         if (self._saving or self._voiding) and type(given) is not PersistFailed:
             self._saved()
+        if self._refused:
+            self._forget_refusals(now_ms)
         reign = self.reign
         if reign is not None and self._is_late(now_ms, reign):
             effects = self._lose(now_ms, Code.MAJORITY_LOST, "no majority acked a beat in time")
@@ -144,8 +145,8 @@ class RaftStrategy(Remembering):
                 pass  # not of this strategy
             case _:
                 assert_never(given)
-        if self._offers:
-            effects += self._offer_again(now_ms)
+        if self._offers and type(given) is not Received:
+            effects += self._offer_again(now_ms)  # by time alone: a message from the wire gets one answer (E1)
         self._rearm(now_ms)
         if self.ballot is self._durable and not self._disk_fault:
             self._starts = self._saving = False
@@ -173,6 +174,8 @@ class RaftStrategy(Remembering):
                 return None
             if message.settled is not steady.settled:
                 return None
+            if self._refused:
+                self._forget_refusals(now_ms)
             self.heard[origin.node] = self.newest_at_ms = now_ms
             self.stand_at_ms = self.deadline_ms = self._timeout(now_ms)
             return [_made(Send, (origin.node, _made(Ack, (self.origin, message.term, message.number, origin.boot))))]
@@ -183,6 +186,8 @@ class RaftStrategy(Remembering):
     def _beat_again(self, now_ms: int, reign: Reign) -> list[Effect] | None:
         if not reign.ran or not reign.ordered or now_ms < reign.next_beat_ms or self._is_late(now_ms, reign):
             return None
+        if self._refused:
+            self._forget_refusals(now_ms)
         effects = self._beat(now_ms, reign)
         self._rearm(now_ms)
         return effects
@@ -197,6 +202,8 @@ class RaftStrategy(Remembering):
             return None
         if not reign.acked.get(node, 0) < number <= reign.number:
             return None
+        if self._refused:
+            self._forget_refusals(now_ms)
         self.heard[node] = now_ms
         reign.acked[node] = number
         if number <= reign.proved:
@@ -230,14 +237,15 @@ class RaftStrategy(Remembering):
         """No failure was told: what was on its way to the disk has arrived."""
         self._disk_fault = ""
         if self._voiding:
-            self._voiding = self._void_due = False
+            self._voiding = self._void_due = self.roll.mark_due = False
 
     def _persist_failed(self, now_ms: int, reason: str) -> list[Effect]:
         """Back to what the disk has. Nothing that relied on the lost ballot was done (F31)."""
         if self._voiding:
-            self._voiding = False
-            return []  # tried again with the next question
+            self._voiding = False  # tried again with the next question
+            return self._disk_refused(reason)
         self.ballot = self._durable = self._earlier
+        self._first_start_failed()
         if self._starts and self.reign is not None:
             self.reign.ordered = False
             self.work_term = 0
@@ -254,6 +262,9 @@ class RaftStrategy(Remembering):
             self.muted = self._why_mute()
             self._settle_role()
             self.stand_at_ms = now_ms + self.timing.promise_ms
+        return self._disk_refused(reason)
+
+    def _disk_refused(self, reason: str) -> list[Effect]:
         was, self._disk_fault = self._disk_fault, reason or "no reason given"
         return [] if was else [Record(Event(Code.DISK_FAILED, self.term, detail=reason))]
 
@@ -296,7 +307,7 @@ class RaftStrategy(Remembering):
         effects: list[Effect] = []
         known = self._known.get(origin.node)
         if known is not origin and known != origin:
-            heard, effects = self._meet(message)
+            heard, effects = self._meet(now_ms, message)
             if not heard:
                 return effects
         self.heard[origin.node] = now_ms
@@ -372,7 +383,10 @@ class RaftStrategy(Remembering):
         if left_ms:
             return f"{left_ms} ms of silence to pass before it may vote"
         if self.role is Role.CANDIDATE:
-            return f"votes of a majority: {self._majority} of {len(self._voters)} voting nodes"
+            since_ms = now_ms - self.timing.promise_ms
+            others = ", ".join(name for name in sorted(self._elsewhere) if self._elsewhere[name] > since_ms)
+            differs = f"; under another list or timing: {others} (give all nodes the same file)" if others else ""
+            return f"votes of a majority: {self._majority} of {len(self._voters)} voting nodes{differs}"
         return "a leader to be elected" if self._votes else ""
 
     def _leader_sentence(self, now_ms: int, reign: Reign) -> str:
@@ -387,14 +401,24 @@ class RaftStrategy(Remembering):
         return "the first beat that a majority acks"
 
     def _mute_sentence(self) -> str:
-        names = ", ".join(self.roll.missing(self.ballot)) or "nobody"
         if self.muted == TWO_BOOTS:
             return f"{DOUBLED}, or this disk is a copy; stop one, restart the other"
+        missing = self.roll.missing(self.ballot)
+        names = ", ".join(missing) or "nobody"
+        gone = "".join(f" --without {name}" for name in missing)
+        remedy = f" (gone for good: primacy rejoin{gone})" if gone else ""
         if self.muted == "other-list":
-            return f"its new list of nodes to be reported by {names}{GONE}"
+            return f"its new list of nodes to be reported by {names}{remedy}"
         if any(report.memory for report in self.roll.reports.values()):
-            return f"answers from memory, for its own is lost, by {names}{GONE}"
-        if self.options.auto or self.roll.init is not None:
-            names = ", ".join(self.roll.first_missing(self.roll.init or Init(0)))
-            return f"the first start of the cluster; {f'not heard yet: {names}' if names else 'all nodes were heard'}"
-        return "the first start of the cluster: primacy init, once, on one node"
+            return f"answers from memory, for its own is lost, by {names}{remedy}"
+        init = self.roll.init
+        refused = self.roll.first_refused(init or Init(0))
+        if refused:
+            return f"the first start of the cluster; {refused}: give all nodes the same file"
+        missing = self.roll.first_missing(init or Init(0))
+        earlier = "".join(f" --without {name}" for name in missing if name in self.roll.behind)
+        if init is None and not earlier and (self.roll.is_tainted or not self.options.auto):
+            return "the first start of the cluster: primacy init, once, on one node"
+        remedy = f" (of an earlier list; gone for good: primacy init{earlier})" if earlier else ""
+        heard = f"not heard yet: {', '.join(missing)}{remedy}" if missing else "all nodes were heard"
+        return f"the first start of the cluster; {heard}"

@@ -239,17 +239,17 @@ class Leading(RaftState):
         if term == self.work_term:
             self.work_term = 0
         reign = self.reign
-        ahead_term = 0
+        ahead_term, successor = 0, ""
         effects: list[Effect] = []
         if reign is not None and reign.term == term:
             if self._reopens(reign):
                 reign.ordered = reign.ran = reign.closed = False
                 return self._start_if_ready(now_ms)
-            ahead_term = reign.ahead_term
+            ahead_term, successor = reign.ahead_term, reign.successor
             effects.append(Record(Event(Code.RELEASED if released else Code.WORK_ENDED, term)))
             self._retire(now_ms)
         if released:
-            effects += self._apply_release(now_ms, Release(self.origin, term, self.node if ahead_term else ""))
+            effects += self._apply_release(now_ms, Release(self.origin, term, successor))
         if ahead_term > self.term:
             self._adopt(ahead_term)
         return effects
@@ -318,9 +318,13 @@ class Leading(RaftState):
         return effects + self._start_if_ready(now_ms)
 
     def _slot_ms(self, release: Release) -> int:
-        """Who stands when after a release: the named one at once, then the others in turn, the releaser last."""
+        """Who stands when after a release: the named one at once, then the others in turn, the releaser last.
+
+        Where one is named the others leave it the spread: it is healthy, for it was asked for, but it may be late.
+        """
         able = [m for m in self.seat.membership.members if m.kind is Kind.VOTER]
         from_id = release.origin.node
         able.sort(key=lambda m: (m.id != release.successor, m.id == from_id, -m.priority, m.id <= from_id, m.id))
         place = next((i for i, m in enumerate(able) if m.id == self.node), len(able))
-        return place * (self.timing.beat_ms // SLOT_PARTS)
+        is_left_to_another = place > 0 and able[0].id == release.successor
+        return place * (self.timing.beat_ms // SLOT_PARTS) + is_left_to_another * self.timing.spread_ms

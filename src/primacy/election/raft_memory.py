@@ -132,10 +132,20 @@ class Remembering(Voting):
         wall_ms = max(init.wall_ms, now_ms + self._wall_offset_ms)
         base = self.roll.first_base(max(wall_ms, self.ballot.base + 1 if self.ballot is not None else 0))
         self.ballot = self.roll.first_ballot(base, self.timing.hold_ms, wall_ms, self.ballot)
+        self._init_tried = self.roll.init
         self._offers = self.roll.take_offers(init)
         self._offer_at_ms = now_ms + self.timing.beat_ms
         effects: list[Effect] = [Record(Event(Code.FIRST_BALLOT, value=base)), *self._ballot_read(now_ms)]
         return effects + self._offer_first()
+
+    def _first_start_failed(self) -> None:
+        """The first ballot did not get to the disk: nobody was offered it, and what was asked for is still wanted.
+
+        Kept as offers, the boots that said they are blank would not be heard when they say so again, for ever.
+        """
+        if self._offers and self.origin.base != (self.ballot.base if self.ballot is not None else 0):
+            self._offers = {}
+            self.roll.init, self._init_tried = self._init_tried, None
 
     def _offer_first(self) -> list[Effect]:
         """To the boots that said they are blank, every beat until each has it.
@@ -192,7 +202,7 @@ class Remembering(Voting):
             self.origin,
             echo=query.origin.boot,
             memory=ballot is not None and not ballot.void,
-            used=not self._is_blank() or self.roll.copy is not None,
+            used=not self._is_blank() or self.roll.copy is not None or self.roll.is_left,
             term=self.term,
             hold_max_ms=ballot.hold_max_ms if ballot is not None else 0,
             token_max=max(self._token_known(), self.options.token_max),
@@ -200,7 +210,14 @@ class Remembering(Voting):
             incarnation_seen=max(seen, query.origin.incarnation),
             gave_way=self._gave_way,
         )
-        return [Send(asker, report)]
+        return [*self._mark(), Send(asker, report)]
+
+    def _mark(self) -> list[Effect]:
+        """Before a node says that it has no memory, its disk knows under which list it does (M3)."""
+        if self.ballot is not None or not self.roll.mark_due:
+            return []
+        self._voiding = True
+        return [Persist(self.roll.mark())]
 
     def _token_known(self) -> int:
         """The largest token that the ballot, or an old copy of it, knows of."""
@@ -218,15 +235,17 @@ class Remembering(Voting):
         given_way = self._give_way(report.origin) if counts and here else []
         return given_way + self._decide_mute(now_ms)
 
-    def _meet(self, message: Message) -> tuple[bool, list[Effect]]:
+    def _meet(self, now_ms: int, message: Message) -> tuple[bool, list[Effect]]:
         """The first message of a boot, or one that does not fit: is its sender of this cluster and list?"""
         origin = message.origin
         about_memory = isinstance(message, Query | Report | FirstBallot | FirstBallotTaken | Stale)
         effects: list[Effect] = []
         if self.ballot is not None and origin.incarnation > 0:
-            heard, effects = self._meet_incarnation(message)
+            heard, effects = self._meet_incarnation(now_ms, message)
             if not heard:
                 return False, effects
+        if origin.config != self.origin.config and origin.node in self._others:
+            self._elsewhere[origin.node] = now_ms
         if about_memory:
             return True, effects
         if origin.config != self.origin.config:
@@ -241,7 +260,7 @@ class Remembering(Voting):
             self._known[origin.node] = origin
         return True, effects
 
-    def _meet_incarnation(self, message: Message) -> tuple[bool, list[Effect]]:
+    def _meet_incarnation(self, now_ms: int, message: Message) -> tuple[bool, list[Effect]]:
         """Q10: an earlier start is dropped and told so; two boots of one start are both muted, and told so, too."""
         origin = message.origin
         assert self.ballot is not None
@@ -253,17 +272,24 @@ class Remembering(Voting):
                 seen = sorted([*known, (origin.node, origin.incarnation, origin.boot)])
                 self.ballot = self.ballot._replace(seen=tuple(seen))
             return True, []
-        if isinstance(message, Release) or (isinstance(message, Query) and not message.memory):
-            return True, []
-        told = Send(origin.node, Stale(self.origin, origin.boot, newest))
-        if origin.incarnation < newest:
-            return False, [] if origin.boot == boot else [told]  # a late word of the very boot that has risen since
+        if isinstance(message, Release | Stale) or (isinstance(message, Query) and not message.memory):
+            return True, []  # what is said of our own start is true, however old the one who heard of it
+        if origin.incarnation < newest:  # of the boot that spoke last, it is a late word from before it rose
+            return False, [] if origin.boot == boot else self._tell_stale(now_ms, message, newest)
         if origin.boot != boot or origin.node in self._twins:
             self._twins.add(origin.node)
             self._known.pop(origin.node, None)
             sentence = "two starts of one id speak: neither is heard"
-            return False, [told, *self._note(Code.TWO_BOOTS, origin.node, sentence)]
+            told = self._tell_stale(now_ms, message, newest)
+            return False, [*told, *self._note(Code.TWO_BOOTS, origin.node, sentence)]
         return True, []
+
+    def _tell_stale(self, now_ms: int, message: Message, newest: int) -> list[Effect]:
+        """Says that a later, or another, start of the sender was heard; never in answer to a refusal (E1)."""
+        if self._is_refusal(message):
+            return []
+        origin = message.origin
+        return self._refuse(now_ms, Send(origin.node, Stale(self.origin, origin.boot, newest)), origin.boot)
 
     def _seen(self, node: str) -> tuple[int, int]:
         """The highest incarnation heard of a node, and the boot that spoke with it."""
@@ -343,4 +369,4 @@ class Remembering(Voting):
         if not self._void_due or self.roll.copy is None:
             return []
         self._voiding = True
-        return [Persist(self.roll.copy._replace(void=True))]
+        return [Persist(self.roll.mark())]

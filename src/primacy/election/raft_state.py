@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from primacy.election.effects import Effect, Record
+from primacy.election.effects import Effect, Record, Send
 from primacy.election.events import Code, Event
-from primacy.election.messages import Beat, Origin, Release, VoteReply, VoteRequest
+from primacy.election.inputs import Init
+from primacy.election.messages import Ahead, Beat, Message, Origin, Release, Stale, VoteReply, VoteRequest
 from primacy.election.model import Ballot, Kind, Role, Seat
 from primacy.election.rollcall import RollCall
 from primacy.settings.timing import Timing
@@ -19,6 +20,8 @@ TERM_JUMP_MAX = 1_000_000
 """A term further above ours than this is a fault or an attack, not an election (Q9)."""
 made = tuple.__new__
 """A NamedTuple from its fields, without the function that gives them their names: for what is made all the time."""
+REFUSED_MAX = 256
+"""How many refusals of the last beat are remembered: a few per node of a large cluster. Beyond it none is sent."""
 NOTED_MAX = 64
 """How many complaints about other nodes are remembered, so that each is recorded once."""
 
@@ -107,7 +110,8 @@ class RaftState:
         self.muted = ""
         self.origin = Origin(self.node, 0, seat.boot, seat.membership.hash, 0)
         self.roll = RollCall(seat, auto=self.options.auto, token_max=self.options.token_max)
-        self.roll.copy = ballot if ballot is not None and ballot.void else None
+        if ballot is not None and ballot.void:
+            self.roll.found(ballot)
         self._durable = self.ballot
         self._earlier = self.ballot
         self._saving = False
@@ -115,7 +119,7 @@ class RaftState:
         self._gave_way = False
         """This boot gave up a first ballot that was never used (M3)."""
         self._voiding = False
-        """The mark that the ballot is an old copy is on its way to the disk."""
+        """A mark is on its way to the disk: that the ballot is an old copy, or who was listed."""
         self._void_due = False
         """That mark has still to be saved."""
         self._disk_fault = ""
@@ -127,8 +131,12 @@ class RaftState:
         self._calm = False
         """After its last step the ballot was as the disk has it, and this node waited for nobody's memory."""
         self._known: dict[str, Origin] = {}
+        self._elsewhere: dict[str, int] = {}
+        """When a listed node was last heard that runs under another list; only people ask for it."""
         self._twins: set[str] = set()  # only asked for membership, never walked
         self._noted: dict[tuple[str, str], bool] = {}
+        self._refused: dict[tuple[str | int, ...], int] = {}
+        """When which refusal was sent to whom, for one beat (E1)."""
         self._booted = False
         self._wall_offset_ms = 0
         self._ask_at_ms = 0
@@ -136,6 +144,8 @@ class RaftState:
         self._offer_at_ms = 0
         self._offers: dict[str, int] = {}
         """First start: the boots that said they are blank and have not confirmed the first ballot yet."""
+        self._init_tried: Init | None = None
+        """The operator's word that the last first ballot was made on, until that ballot is on the disk."""
         list_ = seat.membership
         mine = list_.get(self.node)
         self._votes = mine is not None and mine.kind is not Kind.OBSERVER
@@ -217,6 +227,23 @@ class RaftState:
         assert ballot is not None
         if term > ballot.term:
             self.ballot = ballot._replace(term=term, voted_for="")
+
+    def _is_refusal(self, message: Message) -> bool:
+        """It reports a refusal, a difference or staleness: nothing may be sent because of it (E1)."""
+        return isinstance(message, Stale | Ahead) or (isinstance(message, VoteReply) and not message.granted)
+
+    def _refuse(self, now_ms: int, refusal: Send, *reason: int) -> list[Effect]:
+        """A refusal, at most once per receiver and reason within a beat (E1): repeated datagrams multiply nothing."""
+        key: tuple[str | int, ...] = (refusal.to, type(refusal.message).__name__, *reason)
+        if key in self._refused or len(self._refused) >= REFUSED_MAX:
+            return []
+        self._refused[key] = now_ms
+        return [refusal]
+
+    def _forget_refusals(self, now_ms: int) -> None:
+        """What was refused a beat ago may be refused again."""
+        oldest_ms = now_ms - self.timing.beat_ms
+        self._refused = {key: at_ms for key, at_ms in self._refused.items() if at_ms > oldest_ms}
 
     def _note(self, code: Code, subject: str, detail: str) -> list[Effect]:
         """Records a complaint about another node once per boot."""

@@ -25,7 +25,7 @@ class Voting(Leading):
             return []
         if beat.term != ballot.term or self.leader != sender:
             if beat.term < ballot.term:
-                return [Send(sender, Ahead(self.origin, ballot.term))] if self._votes else []
+                return self._refuse(now_ms, Send(sender, Ahead(self.origin, ballot.term))) if self._votes else []
             if beat.term <= self.released_term:
                 return []
             if beat.term - ballot.term > TERM_JUMP_MAX:
@@ -82,7 +82,7 @@ class Voting(Leading):
             )
             if retry_ms > 0 and request.term > ballot.term:
                 effects.append(Record(Event(Code.PROMISE_REFUSED, ballot.term, candidate, value=retry_ms)))
-            return [*effects, Send(candidate, no)]
+            return effects + self._refuse(now_ms, Send(candidate, no), request.origin.boot, request.term, request.pre)
         if not request.pre:
             self.campaign = None
             self.leader = ""

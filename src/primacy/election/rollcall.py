@@ -8,6 +8,8 @@ decides from silence: a voter that is gone for good is named by an operator.
 - M1: the file changed. Every voter of its list and of all lists in its ballot must run under the new one.
 - M2: the memory is lost. Every other voter must answer from memory; it votes only above the highest term heard.
 - M3: nobody has a memory: the first start of the cluster, said once by an operator or done by the lowest id (`auto`).
+  Who says "no memory" first makes the list durable under which it does: should that list's cluster begin without it,
+  it begins no other one under a shorter list before it has asked the others again.
 """
 
 from __future__ import annotations
@@ -39,6 +41,40 @@ class RollCall:
         self.init: Init | None = None
         self.copy: Ballot | None = None
         """A ballot that turned out to be an old copy: what it says is a lower bound, and no memory (Q10)."""
+        self.listed: tuple[str, ...] = ()
+        """The voters of all lists under which this node, without memory, said so: one of them may have begun (M3)."""
+        self.mark_due = True
+        """The disk does not tell of all voters of our list yet."""
+
+    def found(self, void: Ballot) -> None:
+        """What the disk had at the start was no ballot that counts: an old copy, or a mark."""
+        if not void.is_mark:
+            self.copy = void
+        self.listed = tuple(sorted({name for record in void.lists for name in record.voters}))
+        self.mark_due = not set(self.own.voters) <= set(self.listed)
+
+    # --- the mark (M3) ------------------------------------------------------------------------------------------------
+
+    def mark(self) -> Ballot:
+        """What the disk must tell before this node says that it has no memory.
+
+        Who asked may begin a cluster on it and be heard no more: under a shorter list this node must know whom to ask.
+        """
+        void = self.copy or NOTHING
+        known = {name for record in (self.own, *void.lists) for name in record.voters}
+        self.listed = tuple(sorted(known.union(self.listed)))
+        return void._replace(lists=(ListRecord(self.own.hash, self.listed, confirmed=False),), void=True)
+
+    @property
+    def behind(self) -> tuple[str, ...]:
+        """Voters of earlier lists that ours has no longer: they may remember a cluster that this node is part of."""
+        return tuple(name for name in self.listed if name not in self.own.voters and name != self.seat.node)
+
+    @property
+    def is_left(self) -> bool:
+        """One of those has not said, under our list, that it has no memory either."""
+        reports = [self._under_own_list(name) for name in self.behind]
+        return any(report is None or report.memory or report.used for report in reports)
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
@@ -74,6 +110,8 @@ class RollCall:
             names.update(*(record.voters for record in ballot.lists))
         else:
             names.update(*(voters for report in self._reports() for _, voters in report.confirmed))
+            if not any(node in self.own.voters and self.reports[node].memory for node in sorted(self.reports)):
+                names.update(self.behind)
         return tuple(sorted(names - {self.seat.node} - set(self.without)))
 
     def _reports(self) -> list[Report]:
@@ -151,7 +189,7 @@ class RollCall:
         """
         if self.init is not None:
             return self.init
-        if self.copy is not None or any(report.used for report in self._reports()):
+        if self.is_tainted or any(report.used for report in self._reports()):
             return None  # somebody has been in use: only an operator may say that all of it is gone
         if not self.auto or self.own.voters[:1] != (self.seat.node,):
             return None
@@ -160,6 +198,11 @@ class RollCall:
             return Init(wall_ms=0) if waited_long and lacking else None
         alone = self.own.voters == (self.seat.node,)
         return Init(wall_ms=0) if waited_long or alone else None
+
+    @property
+    def is_tainted(self) -> bool:
+        """Somebody who has no memory was in use, or was listed with others: nobody begins by itself beside it (M3)."""
+        return self.copy is not None or any(report.used and not report.memory for report in self._reports())
 
     def first_refused(self, init: Init) -> str:
         """Why an init must not go on: somebody remembers, or runs under another list. Empty if it may."""
@@ -191,11 +234,12 @@ class RollCall:
         return max(wall_ms, max(known) + 1)
 
     def _first_asked(self, init: Init) -> tuple[str, ...]:
-        return tuple(node for node in self.own.voters if node != self.seat.node and node not in init.without)
+        asked = (*self.own.voters, *self.behind)
+        return tuple(node for node in asked if node != self.seat.node and node not in init.without)
 
     def take_offers(self, init: Init) -> dict[str, int]:
         """Whom to hand the first ballot, by boot; and forgets the answers, which are used up."""
-        offers = {node: self.reports[node].origin.boot for node in self._first_asked(init)}
+        offers = {node: self.reports[node].origin.boot for node in self._first_asked(init) if node in self.own.voters}
         self.reports.clear()
         self.init = None
         return offers

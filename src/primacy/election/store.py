@@ -21,6 +21,7 @@ The store's own clock stands in no condition; `wall_ms` may lift a token and not
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import NamedTuple
 
 
@@ -32,6 +33,13 @@ def holder_id(node: str, boot: int) -> str:
 def node_of(holder: str) -> str:
     """The node in a holder's name, for people and for hints; no rule depends on it."""
     return holder.rpartition("#")[0] or holder
+
+
+def list_hash(members: tuple[str, ...]) -> str:
+    """Names a failsafe list in the row; empty for none."""
+    if not members:
+        return ""
+    return blake2b("\0".join(sorted(set(members))).encode(errors="replace"), digest_size=8).hexdigest()
 
 
 IDLE = "!"

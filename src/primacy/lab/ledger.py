@@ -4,9 +4,10 @@ The protected resource of the demo, and its judge. A signer *opens* with its fen
 everything older, in the order of (token, run), is stale and refused, also what was sent before its sender died. So the
 next height that the opener is told is final.
 
-A stale signature alone is no crime. A **double** is a proof that two were at work at once: one height with two signers,
-two signers with one (token, run), or a signature that an older signer *made* after a newer one had begun. The last is
-judged by the signers' own stamps of CLOCK_BOOTTIME, which is one clock only while all are on one machine, as in a lab.
+A stale signature alone is no crime. A **double** is a proof of two where one was promised: one height with two signers,
+two signers with one (token, run), whenever they come, or a signature that an older signer *made* after a newer one had
+begun. The last is judged by the signers' own stamps of CLOCK_BOOTTIME, which is one clock only while all are on one
+machine, as in a lab.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import NamedTuple
 SIGNATURES_MAX = 1_000
 """Kept: minutes at the demo's pace."""
 ALARMS_MAX = 20
+SIGNERS_MAX = 1_000
+"""Remembered by their token and run: as many handovers."""
 GAP_INTERVALS = 3
 """A pause of more than so many intervals is a gap: one late signature is none."""
 
@@ -76,17 +79,18 @@ class Ledger:
         )
         self._opened_us = 0
         self._interval_ms = 0
+        self._ids: dict[tuple[int, int], list[str]] = {}
+        """Who came with a token and run: the first has them, each other one is a double."""
 
     def open(self, signer: Signer, made_us: int, interval_ms: int) -> Verdict:
         """A signer begins."""
         now = self.signer
         if now is not None and signer.id == now.id:
             return self._yes()
+        if self._is_second(signer):
+            return self._no(f"token {signer.token}, run {signer.run} is another signer's")
         if now is not None and signer.order < now.order:
             return self._stale(signer, made_us, "begins")
-        if now is not None and signer.order == now.order:
-            self._double(f"{now} and a second signer on {signer.node} have one token and run")
-            return self._no(f"token {signer.token}, run {signer.run} is another signer's")
         if now is not None:
             self.counters["handovers" if signer.token > now.token else "restarts"] += 1
         last = self.signatures[-1] if self.signatures else None
@@ -98,7 +102,9 @@ class Ledger:
     def sign(self, signer: Signer, height: int, made_us: int, at_unix_ms: int) -> Verdict:
         """A signature for a height."""
         now = self.signer
-        if now is not None and signer.id != now.id and signer.order <= now.order:
+        if self._is_second(signer):
+            return self._no(f"token {signer.token}, run {signer.run} is another signer's")
+        if now is not None and signer.order < now.order:
             return self._stale(signer, made_us, f"signs height {height}")
         if now is None or signer.id != now.id:
             return self._no("a signer opens before it signs: POST /v1/open")
@@ -134,6 +140,16 @@ class Ledger:
             return self._yes()
         self._double(f"height {height} has two signers: {kept.node} and {signer.node}")
         return self._no(f"height {height} is signed by {kept.node}")
+
+    def _is_second(self, signer: Signer) -> bool:
+        """Another one came with this token and run before: two nodes were given one, which no fence can tell apart."""
+        ids = self._ids.setdefault(signer.order, [signer.id])
+        if signer.id not in ids:
+            ids.append(signer.id)
+            self._double(f"{signer} has the token and run of another signer")
+        if len(self._ids) > SIGNERS_MAX:
+            del self._ids[next(iter(self._ids))]
+        return signer.id != ids[0]
 
     def _stale(self, signer: Signer, made_us: int, does: str) -> Verdict:
         assert self.signer is not None

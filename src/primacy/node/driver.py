@@ -24,6 +24,7 @@ from primacy.loop import Alarm, alarm
 from primacy.node.ballot import Durable
 from primacy.node.clock import Clock
 
+NEVER_LATE_MS = 1 << 62
 LATEST_S = 3_600.0
 """A timer is never armed further away than this, so that a clock that jumped is looked at again."""
 
@@ -90,6 +91,10 @@ class Driver:
         A message that has no effects but an answer and an extension, and a moment at which nothing is done but to
         send beats, changed nothing that anybody wants to be told at once.
         """
+        self.late_ms = NEVER_LATE_MS
+        self.late: Callable[[int], None] = lambda _: None
+        """Told how late a deadline was attended to, if it was so late or more."""
+        self._due_ms = 0
         self._waiting: deque[Input] = deque()
         self._busy = False
         self._closed = False
@@ -197,6 +202,7 @@ class Driver:
         if wanted_ms == self._armed_ms or self._closed:
             return
         self._armed_ms = wanted_ms
+        self._due_ms = now_ms if wanted_ms is None or wanted_ms < now_ms else wanted_ms
         if self._alarm is None:
             self._alarm = alarm(self._wake)
         if wanted_ms is None:
@@ -210,5 +216,8 @@ class Driver:
         wanted_ms, now_ms = self.strategy.deadline_ms, self.clock.now_ms()
         if wanted_ms is not None and now_ms < wanted_ms:
             self._arm(now_ms)  # a millisecond early, or a moment that was too far away
-        elif not self._go_on(now_ms, None):
+            return
+        if now_ms - self._due_ms >= self.late_ms:
+            self.late(now_ms - self._due_ms)
+        if not self._go_on(now_ms, None):
             self.give(DeadlinePassed())

@@ -124,6 +124,12 @@ def has_peers(settings: Settings) -> bool:
     return several and (settings.election.strategy != "lease" or bool(settings.cluster.secret_file))
 
 
+def containment_required(settings: Settings) -> str:
+    """`strong` or `any`: what was said, else `strong` wherever another node could start the command, too."""
+    alone = not is_ranked(settings) and settings.election.strategy != "lease" and not has_peers(settings)
+    return settings.run.require_containment or ("any" if alone else "strong")
+
+
 def membership_rows(settings: Settings) -> tuple[tuple[str, str, int], ...]:
     """(id, kind, priority) of every node of the fixed list, in id order; without a list, this node alone."""
     nodes = settings.cluster.manager.nodes

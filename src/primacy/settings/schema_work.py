@@ -96,7 +96,11 @@ class Run:
         most=1_000_000,
     )
     require_containment: str = setting(
-        "any", "`strong`: refuse to start where the kernel cannot kill the whole tree.", choices=("any", "strong")
+        "",
+        "`strong`: refuse to start where the kernel cannot kill the whole tree. `any`: start all the same; then, if "
+        "the guard is killed, a process that left the command runs on beside the next leader's. Default: `any` for one "
+        "node alone, else `strong`.",
+        choices=("any", "strong"),
     )
     health: tuple[Probe, ...] = setting(tuple, "Probes; an unhealthy node steps down and does not stand.")
     hooks: dict[str, tuple[str, ...]] = setting(

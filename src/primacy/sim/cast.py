@@ -15,6 +15,7 @@ from primacy.election.ring import RingStrategy
 from primacy.election.store import holder_id
 from primacy.settings.timing import PROFILES, RANK_PROFILES, RankTiming, Timing, for_lease
 from primacy.sim.node import Node
+from primacy.sim.world import INBOX_MAX, Pace
 from primacy.strategies import own_strategy
 
 Build = Callable[[Node, Seat, Ballot | None], Strategy]
@@ -98,3 +99,37 @@ def bound_ms(strategy: str, timing: Timing | RankTiming, nodes: int) -> float:
     if strategy == "lease":
         return float(timing.wait_ms + 4 * timing.look_ms + 6_000)
     return float(timing.promise_ms + 2 * timing.spread_ms + 1_000)
+
+
+EVENTS_PER_BEAT = 20
+"""Of every node and for every other node. The worst of some thousand trials needed 2; what needs more goes round."""
+EVENTS_BESIDE = 20_000
+"""For what does not come with the heartbeats: retries, faults, orders."""
+JOINING = 2
+"""So many nodes may join while a trial goes on."""
+
+
+def events_max(timing: Timing | RankTiming, nodes: int, minutes: float) -> int:
+    """How many events a trial may have (E2)."""
+    most = nodes + JOINING
+    beats = minutes * 60_000 / timing.beat_ms
+    return int(EVENTS_BESIDE + EVENTS_PER_BEAT * most * most * beats)
+
+
+MESSAGES_PER_BEAT: dict[str, float] = {"raft": 4, "lease": 4, "bully": 4, "ring": 4}
+"""To each other node and for each heartbeat. raft: a leader sends one, and asks and answers as much again while others
+ask for votes or for memories. lease: statements count, and nodes ask each other only while the store is away. bully and
+ring: a leader sends one and answers one; announcements are repeated."""
+
+
+def pace_of(strategy: str, timing: Timing | RankTiming, nodes: int) -> Pace:
+    """What one node may send (E2): a small multiple of heartbeats × nodes, and a burst on top of it.
+
+    The burst is what no rule forbids: a node that was stopped finds a full inbox and answers each message in it once,
+    perhaps twice in a row; and with bully every lower node may call every node above it, whose answer is an
+    announcement to all: the square of the nodes, for each of a few calls.
+    """
+    most = nodes + JOINING
+    per_beat = MESSAGES_PER_BEAT.get(strategy, MESSAGES_PER_BEAT["bully"])
+    at_once = 2 * INBOX_MAX + (4 * most * most if strategy not in ("raft", "lease") else 4 * most)
+    return Pace(per_beat * most * 1000 / timing.beat_ms, at_once)

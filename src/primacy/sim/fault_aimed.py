@@ -46,8 +46,8 @@ def _aim(f: Faults, fact: Fact) -> None:
 
 def _crash(f: Faults, node: Node) -> None:
     if f.world.now < f.end_ms and node.up:
-        f.world.crash(node, power=f.chance.random() < 0.5)
-        f.lasting("struck: crash", node.name, lambda: f.world.start(node), 0.002, 1.5)
+        f.acts.crash(node.name, power=f.chance.random() < 0.5)
+        f.lasting("struck: crash", node.name, lambda: f.acts.start(node.name), 0.002, 1.5)
 
 
 def _cut_off(f: Faults, node: Node) -> None:
@@ -61,5 +61,5 @@ def _cut_off(f: Faults, node: Node) -> None:
 
 def _stop(f: Faults, node: Node) -> None:
     if f.world.now < f.end_ms:
-        resume = f.world.stop_agent(node, frozen=f.chance.random() < 0.4)
-        f.lasting("struck: stopped", node.name, resume, 0.02, 2.5)
+        stopped = f.acts.stop(node.name, frozen=f.chance.random() < 0.4)
+        f.lasting("struck: stopped", node.name, lambda: f.acts.go_on(stopped), 0.02, 2.5)

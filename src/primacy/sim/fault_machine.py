@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 def _crash(f: Faults, *, power: bool) -> None:
     node = f.some_node()
-    f.world.crash(node, power=power)
-    f.lasting("power lost" if power else "agent killed", node.name, lambda: f.world.start(node), 0.01, 3)
+    f.acts.crash(node.name, power)
+    f.lasting("power lost" if power else "agent killed", node.name, lambda: f.acts.start(node.name), 0.01, 3)
 
 
 def crash_agent(f: Faults) -> None:
@@ -33,11 +33,11 @@ def crash_node(f: Faults) -> None:
 def crash_between(f: Faults) -> None:
     """A crash between two effects of one of the next steps."""
     node = f.some_node()
-    node.doom = f.chance.randrange(0, 40)
+    f.acts.doom(node.name, f.chance.randrange(0, 40))
 
     def undo() -> None:
-        node.doom = -1
-        f.world.start(node)
+        f.acts.doom(node.name, -1)
+        f.acts.start(node.name)
 
     f.lasting("crash between effects", node.name, undo, 0.5, 3)
 
@@ -51,31 +51,29 @@ def storm(f: Faults) -> None:
 
 def _bounce(f: Faults, node: Node) -> None:
     if f.world.now < f.end_ms and node.up:
-        f.world.crash(node)
-        f.lasting("restart", node.name, lambda: f.world.start(node), 0.005, 0.3)
+        f.acts.crash(node.name)
+        f.lasting("restart", node.name, lambda: f.acts.start(node.name), 0.005, 0.3)
 
 
 def stall(f: Faults) -> None:
     """The agent makes no step for a while; its guard goes on (F04, F05, F08)."""
     node = f.some_node()
-    f.lasting("agent stopped", node.name, f.world.stop_agent(node), 0.02, 2.5)
+    stopped = f.acts.stop(node.name)
+    f.lasting("agent stopped", node.name, lambda: f.acts.go_on(stopped), 0.02, 2.5)
 
 
 def freeze(f: Faults) -> None:
     """Agent and guard are stopped; only the kernel's dead-man timer acts (F07)."""
     node = f.some_node()
-    f.lasting("agent and guard stopped", node.name, f.world.stop_agent(node, frozen=True), 0.02, 2.5)
+    stopped = f.acts.stop(node.name, frozen=True)
+    f.lasting("agent and guard stopped", node.name, lambda: f.acts.go_on(stopped), 0.02, 2.5)
 
 
 def child(f: Faults) -> None:
     """The child ends by itself (F03), or its guard is killed."""
     for name in f.names:
-        guard = f.world.nodes[name].guard
-        if guard is not None:
-            if f.chance.random() < 0.3:
-                guard.kill_guard()
-            else:
-                guard.child_ends()
+        if f.world.nodes[name].guard is not None:
+            f.acts.end_child(name, guard_too=f.chance.random() < 0.3)
 
 
 # --- time, disk, memory -----------------------------------------------------------------------------------------------
@@ -86,32 +84,22 @@ def clock(f: Faults) -> None:
     node = f.world.nodes[f.chance.choice(f.names)]
     extreme = f.chance.random() < 0.7
     rate = 1 + (f.chance.choice((-1, 1)) if extreme else f.chance.uniform(-1, 1)) * f.drift
-    node.clock.set_rate(f.world.now, rate)
-    if not f.walls_agree:
-        node.clock.wall_offset_ms += f.chance.choice((-3_600_000, -1_000, 0, 1_000, 3_600_000))
-    f.world.rearm(node)
+    jump_ms = 0 if f.walls_agree else f.chance.choice((-3_600_000, -1_000, 0, 1_000, 3_600_000))
+    f.acts.clock(node.name, rate, jump_ms)
 
 
 def disk_full(f: Faults) -> None:
     """Nothing can be saved (F31)."""
     node = f.some_node()
-    node.disk.full = True
-
-    def undo() -> None:
-        node.disk.full = False
-
-    f.lasting("disk full", node.name, undo)
+    f.acts.disk_full(node.name, True)
+    f.lasting("disk full", node.name, lambda: f.acts.disk_full(node.name, False))
 
 
 def disk_slow(f: Faults) -> None:
     """A save takes long, and the agent waits for it (F35)."""
     node = f.some_node()
-    node.disk.slow_ms = int(f.unit_ms * f.chance.uniform(0.01, 1.5))
-
-    def undo() -> None:
-        node.disk.slow_ms = 0
-
-    f.lasting("slow disk", node.name, undo)
+    f.acts.disk_slow(node.name, int(f.unit_ms * f.chance.uniform(0.01, 1.5)))
+    f.lasting("slow disk", node.name, lambda: f.acts.disk_slow(node.name, 0))
 
 
 def memory(f: Faults) -> None:
@@ -120,9 +108,9 @@ def memory(f: Faults) -> None:
     if f.memory_left <= 0 or not node.up:
         return
     f.memory_left -= 1
-    f.world.crash(node, power=f.chance.random() < 0.5)
-    node.disk.lose()
-    f.lasting("memory lost", node.name, lambda: f.world.start(node), 0.01, 2)
+    f.acts.crash(node.name, power=f.chance.random() < 0.5)
+    f.acts.lose(node.name)
+    f.lasting("memory lost", node.name, lambda: f.acts.start(node.name), 0.01, 2)
 
 
 def twin(f: Faults) -> None:
@@ -130,17 +118,13 @@ def twin(f: Faults) -> None:
     node = f.some_node()
     if not f.copies_disks or min(len(f.world.nodes[name].membership.voters) for name in f.names) < 3:
         return  # with fewer voters nobody is there who could notice
-    ghost = Node(f.world, node.index, node.name, node.clock, node.membership, node.timing)
-    ghost.disk.ballot = node.disk.ballot
-    f.world.crash(node)
-    f.world.start(node)
-    f.world.start(ghost)
+    doubled = f.acts.double(node.name)
 
     def undo() -> None:
         """An operator finds the second machine and restarts the first: a new start is heard again."""
-        f.world.crash(ghost, power=True)
-        f.world.crash(node)
-        f.world.start(node)
+        f.acts.end_double(doubled)
+        f.acts.crash(node.name)
+        f.acts.start(node.name)
         f.restarts[node.name] = node
 
     f.lasting("two nodes with one id", node.name, undo, 0.5, 3)

@@ -5,19 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from primacy.sim.acts import LOST_MS
+
 if TYPE_CHECKING:
     from primacy.sim.faults import Faults
 
 
 def cut(f: Faults, pairs: list[tuple[str, str]], text: str, most: float = 4.0) -> None:
-    for a, b in pairs:
-        f.world.cut(a, b)
-
-    def undo() -> None:
-        for a, b in pairs:
-            f.world.mend(a, b)
-
-    f.lasting(text, "", undo, 0.1, most)
+    f.acts.cut(pairs)
+    f.lasting(text, "", lambda: f.acts.mend(pairs), 0.1, most)
 
 
 def between(left: tuple[str, ...], right: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -91,15 +87,14 @@ def flap(f: Faults) -> None:
     if a == b:
         return
     period_ms = f.chance.uniform(10, f.unit_ms)
+    both = [(a, b), (b, a)]
 
     def off(times: int) -> None:
         if times and f.world.now < f.end_ms:
-            f.world.cut(a, b)
-            f.world.cut(b, a)
+            f.acts.cut(both)
 
             def mend() -> None:
-                f.world.mend(a, b)
-                f.world.mend(b, a)
+                f.acts.mend(both)
 
             def on() -> None:
                 if f.active.pop(key, None) is not None:
@@ -126,18 +121,10 @@ def lag(f: Faults) -> None:
     node = f.some_node()
     lag_ms = f.unit_ms * f.chance.uniform(0.02, 0.3)
     inward = f.chance.random() < 0.6
-    if inward:
-        node.lag_in_ms += lag_ms
-    else:
-        node.lag_out_ms += lag_ms
-
-    def undo() -> None:
-        if inward:
-            node.lag_in_ms -= lag_ms
-        else:
-            node.lag_out_ms -= lag_ms
-
-    f.lasting("long way to it" if inward else "long way from it", node.name, undo)
+    in_ms, out_ms = (lag_ms, 0.0) if inward else (0.0, lag_ms)
+    f.acts.lag(node.name, in_ms, out_ms)
+    text = "long way to it" if inward else "long way from it"
+    f.lasting(text, node.name, lambda: f.acts.lag(node.name, -in_ms, -out_ms))
 
 
 def hold_back(f: Faults) -> None:
@@ -145,14 +132,10 @@ def hold_back(f: Faults) -> None:
     node = f.some_node()
     if node.held is not None:
         return
-    node.held = []
-    world = f.world
+    f.acts.hold_back(node.name)
 
     def undo() -> None:
-        held, node.held = node.held, None
-        for to, message in held or []:
-            if f.chance.random() < 0.7:
-                late_ms = f.chance.random() * f.unit_ms * 2
-                world.deliver_later(late_ms, to, message)
+        late_ms = [f.chance.random() * f.unit_ms * 2 if f.chance.random() < 0.7 else LOST_MS for _ in node.held or ()]
+        f.acts.let_go(node.name, late_ms)
 
     f.lasting("messages held back", node.name, undo, 0.02, 3)

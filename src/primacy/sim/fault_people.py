@@ -5,11 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from primacy.election.inputs import Health, Pause, Resume, StepDown
-from primacy.election.model import Membership
-from primacy.settings.timing import Timing
-from primacy.sim.facts import Kind
-
 if TYPE_CHECKING:
     from primacy.sim.faults import Faults
 
@@ -19,15 +14,15 @@ def operator(f: Faults) -> None:
     node = f.some_node()
     what = f.chance.randrange(4)
     if what == 0:
-        f.tell(node, StepDown())
+        f.acts.tell(node.name, "step-down")
     elif what == 1:
-        f.tell(node, StepDown(successor=f.chance.choice(f.names), reason="transfer"))
+        f.acts.tell(node.name, "transfer", f.chance.choice(f.names))
     elif what == 2:
-        f.tell(node, Pause())
-        f.lasting("paused", node.name, lambda: f.tell(node, Resume()), 0.1, 3)
+        f.acts.tell(node.name, "pause")
+        f.lasting("paused", node.name, lambda: f.acts.tell(node.name, "resume"), 0.1, 3)
     else:
-        f.tell(node, Health(False, "probe failed"))
-        f.lasting("unhealthy", node.name, lambda: f.tell(node, Health(True)), 0.1, 3)
+        f.acts.tell(node.name, "unhealthy")
+        f.lasting("unhealthy", node.name, lambda: f.acts.tell(node.name, "healthy"), 0.1, 3)
 
 
 def relist(f: Faults) -> None:
@@ -35,8 +30,7 @@ def relist(f: Faults) -> None:
     change, f.change = f.change, None
     if change is None:
         return
-    old = {name: (f.world.nodes[name].membership, f.world.nodes[name].timing) for name in f.names}
-    first = old[f.names[0]]
+    f.acts.lists = {"old": f.list_now(), "new": (change.membership, change.timing)}
     new_names = tuple(name for name in change.membership.ids if name not in f.names)
     f.names = (*f.names, *new_names)
     order = list(f.names)
@@ -45,30 +39,32 @@ def relist(f: Faults) -> None:
     back = f.chance.random() < 0.25
     for place, name in enumerate(order):
         if not back or place <= len(order) // 2 or name in new_names:
-            f.world.after(f.chance.random() * span_ms, partial(_new_list, f, name, change.membership, change.timing))
-    final = (change.membership, change.timing)
+            f.world.after(f.chance.random() * span_ms, partial(_new_list, f, name, "new"))
     if back:
-        final = first
         for name in order:
-            f.world.after(span_ms + f.chance.random() * span_ms, partial(_new_list, f, name, *first))
-    f.world.emit(Kind.FAULT, "", 0, f"new list: {change.text}{', taken back' if back else ''}")
+            f.world.after(span_ms + f.chance.random() * span_ms, partial(_new_list, f, name, "old"))
+    final = "old" if back else "new"
+    f.acts.begins("", 0, f"new list: {change.text}{', taken back' if back else ''}")
 
     def settle() -> None:
         for name in order:
-            _new_list(f, name, *final)
+            _new_list(f, name, final, settles=True)
 
-    f.final = final
+    f.acts.begin_list(final, f.names)
     f.until_calm(settle)
 
 
-def _new_list(f: Faults, name: str, membership: Membership, timing: Timing) -> None:
+def _new_list(f: Faults, name: str, which: str, *, settles: bool = False) -> None:
+    """A roll-out that is still on its way at the calm ends there: all nodes get the list that holds in the end."""
     node = f.world.nodes[name]
-    if node.introduced and node.membership == membership and node.timing == timing:
+    if f.world.now >= f.end_ms and not settles:
+        return
+    if node.introduced and (node.membership, node.timing) == f.acts.lists[which]:
         return
     if f.chance.random() < f.stops_guards and f.world.now < f.end_ms:
         # its old guard is stopped while the agent restarts
-        f.lasting("agent and guard stopped", name, f.world.stop_agent(node, frozen=True), 0.1, 2)
-    f.world.crash(node)
-    node.membership, node.timing = membership, timing
-    node.introduced = True
-    f.world.after(f.chance.uniform(1, 50), lambda: f.world.start(node))
+        stopped = f.acts.stop(name, frozen=True)
+        f.lasting("agent and guard stopped", name, lambda: f.acts.go_on(stopped), 0.1, 2)
+    f.acts.crash(name)
+    f.acts.give_list(name, which)
+    f.world.after(f.chance.uniform(1, 50), lambda: f.acts.start(name))

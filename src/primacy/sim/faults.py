@@ -12,11 +12,10 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from primacy.election.inputs import Input
 from primacy.election.model import Membership
 from primacy.settings.timing import Timing
 from primacy.sim import fault_aimed, fault_machine, fault_network, fault_people, fault_store
-from primacy.sim.facts import Kind
+from primacy.sim.acts import Acts
 from primacy.sim.node import Node
 from primacy.sim.world import World
 
@@ -39,6 +38,8 @@ class Faults:
 
     def __init__(self, world: World, chance: Random, names: tuple[str, ...], unit_ms: float) -> None:
         self.world = world
+        self.acts = Acts(world)
+        self.acts.listed = self._listed
         self.chance = chance
         self.names = names
         self.unit_ms = unit_ms
@@ -98,13 +99,13 @@ class Faults:
     def lasting(self, text: str, node: str, undo: Undo, least: float = 0.05, most: float = 4.0) -> None:
         """Ends after a while, or at the calm, whichever comes first."""
         key = self.until_calm(undo)
-        self.world.emit(Kind.FAULT, node, key, text)
+        self.acts.begins(node, key, text)
 
         def end() -> None:
             again = self.active.pop(key, None)
             if again is not None:
                 again()
-                self.world.emit(Kind.CALM, node, key, text)
+                self.acts.ends(key)
 
         self.world.after(self.unit_ms * self.chance.uniform(least, most), end)
 
@@ -113,12 +114,13 @@ class Faults:
         while self.active:
             key = next(iter(self.active))
             self.active.pop(key)()
-            self.world.emit(Kind.CALM, "", key, "calm")
+            self.acts.ends(key, "calm")
         for name in self.names:
-            self.world.start(self.world.nodes[name])
-        for node in self.restarts.values():
-            self.world.crash(node)
-            self.world.start(node)
+            if not self.world.nodes[name].up:
+                self.acts.start(name)
+        for name in self.restarts:
+            self.acts.crash(name)
+            self.acts.start(name)
 
     def weather(self, layer: dict[str, float], text: str) -> None:
         """Worsens the weather for a while; of several layers the worst counts."""
@@ -132,9 +134,20 @@ class Faults:
         self.lasting(text, "", undo)
 
     def _reweather(self) -> None:
-        for name, fair in self._fair.items():
-            worst = max([fair, *(layer.get(name, fair) for layer in self._layers)])
-            setattr(self.world.weather, name, worst)
+        worst = {
+            name: max([fair, *(layer.get(name, fair) for layer in self._layers)]) for name, fair in self._fair.items()
+        }
+        weather = self.world.weather
+        self.acts.conditions({name: value for name, value in worst.items() if value != getattr(weather, name)})
+
+    def list_now(self) -> tuple[Membership, Timing]:
+        """The list, with its times, that the nodes began with."""
+        node = self.world.nodes[self.names[0]]
+        return node.membership, node.timing
+
+    def _listed(self, final: str, names: tuple[str, ...]) -> None:
+        self.names = names
+        self.final = self.acts.lists[final]
 
     # --- choosing -----------------------------------------------------------------------------------------------------
 
@@ -145,9 +158,6 @@ class Faults:
         if leading and self.chance.random() < 0.5:
             return nodes[self.chance.choice(leading)]
         return nodes[self.chance.choice(self.names)]
-
-    def tell(self, node: Node, given: Input) -> None:
-        self.world.give(node, given)
 
 
 CLASSES: dict[str, Callable[[Faults], None]] = {

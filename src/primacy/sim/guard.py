@@ -58,15 +58,15 @@ class Guard:
         self.successor = ""
         self.planned_kill_at_ms: int | None = None
         self._scheduled = float("inf")
-        if world.weather.deferred and world.chance.random() < world.weather.deferred:
+        if world.weather.deferred and node.chance.random() < world.weather.deferred:
             self.phase = Phase.WAITING
             world.after(0, lambda: self._tell_deferred("an approval"))
-            world.after(world.draw_ms(0, world.weather.deferred_ms), self.let_in)
+            world.after(node.draw_ms(0, world.weather.deferred_ms), self.let_in)
         else:
             self._spawn()
 
     def _spawn(self) -> None:
-        self.world.after(self.world.draw_ms(1, self.world.weather.spawn_ms), self._spawned)
+        self.world.after(self.node.draw_ms(1, self.world.weather.spawn_ms), self._spawned)
         self._watch()
 
     # --- the agent's words --------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ class Guard:
 
     def agent_died(self) -> None:
         """Seen by pidfd: the tree is stopped at once, confirmed gone, then the release leaves."""
-        self.world.after(self.world.draw_ms(1, 5), self._agent_is_dead)
+        self.world.after(self.node.draw_ms(1, 5), self._agent_is_dead)
 
     def _agent_is_dead(self) -> None:
         if not self.frozen and not self.lost:
@@ -123,7 +123,7 @@ class Guard:
         if self.phase is Phase.RUNNING and not self.frozen:
             self._ended()
             self.phase = Phase.BETWEEN
-            self.world.after(self.world.draw_ms(5, 100), self._spawned)
+            self.world.after(self.node.draw_ms(5, 100), self._spawned)
 
     def power_lost(self) -> None:
         """The whole machine is off: nothing runs, nothing is sent."""
@@ -180,8 +180,8 @@ class Guard:
         elif self.phase is Phase.RUNNING:
             self.phase = Phase.STOPPING
             weather = self.world.weather
-            if self.world.chance.random() >= weather.ignores_term:
-                self.world.after(self.world.draw_ms(1, weather.stop_ms), self._stopped_by_itself)
+            if self.node.chance.random() >= weather.ignores_term:
+                self.world.after(self.node.draw_ms(1, weather.stop_ms), self._stopped_by_itself)
 
     def _stopped_by_itself(self) -> None:
         if self.phase is Phase.STOPPING:
@@ -198,7 +198,7 @@ class Guard:
         """How long a kill takes: within what the hold leaves after the dead-man point, on the fastest clock (A2)."""
         allowed_ms = (self.timing.hold_ms - self.timing.deadman_at_ms) * 0.985
         slowest_ms = allowed_ms * self.world.weather.slow_kill
-        return max(0.2, slowest_ms if self.world.chance.random() < 0.5 else self.world.draw_ms(0.2, slowest_ms))
+        return max(0.2, slowest_ms if self.node.chance.random() < 0.5 else self.node.draw_ms(0.2, slowest_ms))
 
     def _died(self) -> None:
         if self.phase in (Phase.STOPPING, Phase.KILLED):
@@ -211,7 +211,7 @@ class Guard:
     def _gone(self) -> None:
         """The tree is gone; the guard confirms it a moment later."""
         self.phase = Phase.GONE
-        self.world.after(self.world.draw_ms(0.1, 1), self._report)
+        self.world.after(self.node.draw_ms(0.1, 1), self._report)
 
     def _report(self) -> None:
         """The tree is gone. The release leaves if the agent ordered it or is dead, and the guard still lives (G5)."""

@@ -12,20 +12,21 @@ from functools import partial
 from random import Random
 
 from primacy.election.events import Code
-from primacy.election.inputs import Init, Rejoin
+from primacy.election.inputs import Init
 from primacy.election.model import Ballot, ListRecord, Member, Membership
 from primacy.election.model import Kind as MemberKind
 from primacy.election.raft import RaftStrategy
 from primacy.election.store import FAILSAFE
 from primacy.settings.timing import RankTiming, Timing
-from primacy.sim.cast import Build, bound_ms, cast_of, timing_for, unit_ms
+from primacy.sim.cast import Build, bound_ms, cast_of, events_max, pace_of, timing_for, unit_ms
 from primacy.sim.checkers import LivenessChecker, TermChecker, Violation, WorkChecker
 from primacy.sim.clock import Clock
 from primacy.sim.facts import Fact, Kind
 from primacy.sim.faults import Change, Faults, classes_of
 from primacy.sim.node import Node
+from primacy.sim.operator import Operator
 from primacy.sim.store import ENGINES, SimStore
-from primacy.sim.world import World
+from primacy.sim.world import Overrun, World
 
 BASE = 1_700_000_000_000
 """Token base of clusters that are formed before the life begins."""
@@ -93,9 +94,9 @@ class Life:
         width = len(str(plan.nodes))
         self.members = plan.members or tuple(Member(f"n{i + 1:0{width}}") for i in range(plan.nodes))
         self.names = tuple(sorted(member.id for member in self.members))
-        self.first_start = self.chance.choice(("formed", "formed", "auto", "init")) if plan.strategy == "raft" else ""
+        self.first_start = self._draw_first_start() if plan.strategy == "raft" else ""
         store = self._draw_store() if plan.strategy == "lease" else None
-        self.world = World(f"world/{seed}", build or self.cast.build(self.first_start == "auto"), store)
+        self.world = self._make_world(build or self.cast.build(self.first_start == "auto"), store)
         self.unit_ms = unit_ms(self.timing)
         self.faults = Faults(self.world, Random(f"faults/{seed}"), self.names, self.unit_ms)
         self.work = WorkChecker(self._violated if self.cast.holds else _ignore)
@@ -105,9 +106,15 @@ class Life:
         self.broken: dict[str, bool] = {}
         self.apart: dict[str, bool] = {}
         """Nodes of the core that one broken node does not hear."""
+        self.core_drawn: tuple[str, ...] = ()
+        self.breaks: dict[str, tuple[int, str]] = {}
+        """How each node that stays broken is broken, and from whom it is cut if only from one."""
         self.led_since: dict[str, int] = {}
         self.slow_node = ""
         """The node that has a longer hold than the others."""
+        self.operator = Operator(self)
+        self.world.events_max = events_max(self.timing, len(self.names), plan.minutes)
+        self.world.pace = pace_of(plan.strategy, self.timing, len(self.names))
         self.world.listeners += [self.work, self.terms, self.liveness, self._count]
         self._populate()
 
@@ -125,6 +132,12 @@ class Life:
         self.store_tells_time = chance.random() < 0.5
         self.store_watched = chance.random() < 0.15
         return store
+
+    def _draw_first_start(self) -> str:
+        return self.chance.choice(("formed", "formed", "auto", "init"))
+
+    def _make_world(self, build: Build, store: SimStore | None) -> World:
+        return World(f"world/{self.seed}", build, store)
 
     def _populate(self) -> None:
         self._draw_weather()
@@ -147,10 +160,9 @@ class Life:
         for name in self.names:
             node = self._add(name, membership)
             node.failsafe, node.watched = failsafe, self.store_watched
-            self.world.after(self.chance.uniform(0, 50), partial(self.world.start, node))
+            self.world.after(self.chance.uniform(0, 50), partial(self.faults.acts.start, name))
             if self.first_start == "formed":
-                record = ListRecord(membership.hash, membership.voters, confirmed=True)
-                node.disk.ballot = Ballot(BASE, 0, "", node.timing.hold_ms, BASE, 0, (record,))
+                self._form(node)
         if change is not None:
             for name in change.membership.ids:
                 if name not in self.names:
@@ -158,7 +170,12 @@ class Life:
         if self.first_start == "init":
             said = [self.chance.choice(self.names) for _ in range(self.chance.choice((1, 1, 2)))]
             for name in said:
-                self.world.after(self.chance.uniform(60, self.unit_ms), partial(self._say_init, name))
+                self.world.after(self.chance.uniform(60, self.unit_ms), partial(self.faults.acts.tell, name, "init"))
+
+    def _form(self, node: Node) -> None:
+        """As if it had been in this cluster before the life began."""
+        record = ListRecord(node.membership.hash, node.membership.voters, confirmed=True)
+        node.disk.ballot = Ballot(BASE, 0, "", node.timing.hold_ms, BASE, 0, (record,))
 
     def _set_store_clock(self) -> None:
         """A store may tell its wall clock, which is as good, or as bad, as those of the nodes (T1)."""
@@ -222,19 +239,39 @@ class Life:
     # --- living -------------------------------------------------------------------------------------------------------
 
     def live(self) -> Outcome:
-        end_ms = self.plan.minutes * 60_000
-        calm_ms = max(end_ms * 0.6, end_ms - 12 * self.liveness.bound_ms)
+        try:
+            self._live_through()
+        except Overrun as error:
+            # always kept, for it says why the trial ended
+            self.outcome.violations.append(Violation(self.world.now, "E2", str(error)))
+        return self._finish(self.world.now)
+
+    def _live_through(self) -> None:
+        end_ms, calm_ms = self.plan.minutes * 60_000, self.calm_ms
         self.outcome.classes = self._draw_classes()
-        if self.chance.random() < 0.5:
-            self.world.run(2 * self.unit_ms)  # half of the lives begin in peace
-        self.faults.begin(self.outcome.classes, calm_ms)
+        self._begin_faults(calm_ms)
         if self.cast.holds:
             self._look_at_beliefs()
         self.world.run(calm_ms)
         self._calm()
         self.world.run(end_ms)
+        while self.operator.acts and self.world.now < self._judged_ms():
+            self.world.run(self._judged_ms())  # an operator had to help: the time counts from there
         self._judge_liveness()
-        return self._finish(end_ms)
+
+    @property
+    def calm_ms(self) -> float:
+        """When all faults end."""
+        end_ms = self.plan.minutes * 60_000
+        return max(end_ms * 0.6, end_ms - 12 * self.liveness.bound_ms)
+
+    def _judged_ms(self) -> float:
+        return (self.liveness.calm_ms or 0.0) + 3 * self.liveness.bound_ms
+
+    def _begin_faults(self, calm_ms: float) -> None:
+        if self.chance.random() < 0.5:
+            self.world.run(2 * self.unit_ms)  # half of the lives begin in peace
+        self.faults.begin(self.outcome.classes, calm_ms)
 
     def _calm(self) -> None:
         """Heals everything, then breaks a minority for good, so that hidden dead ends show (L1)."""
@@ -245,30 +282,35 @@ class Life:
         if self.first_start == "init":
             self._repeat_init()
         core = self._core()
-        for name in self._voters():
+        for name in self.voters():
             if name not in core:
                 core = tuple(sorted((*core, *self._break_for_good(name, core))))
         self.liveness.begin(self.world.now, core)
-        self.world.after(self.unit_ms, self._operator_rejoins)
+        if self.plan.strategy == "raft":
+            self.operator.begin()
 
     def _repeat_init(self) -> None:
         """A first start that broke off is said again (M3), by an operator who sees that nobody has ever led."""
-        machines = [self.world.nodes[name].machine for name in self._voters()]
+        machines = [self.world.nodes[name].machine for name in self.voters()]
         raft = [machine for machine in machines if isinstance(machine, RaftStrategy)]
         if raft and all(machine.term == 0 for machine in raft):
-            self._say_init(self._voters()[0])
+            self._say_init(self.voters()[0])
 
-    def _voters(self) -> tuple[str, ...]:
+    def voters(self) -> tuple[str, ...]:
         """Who votes under the list that holds in the end."""
         return self.faults.final[0].voters if self.faults.final else self._first_list.voters
 
     def _core(self) -> tuple[str, ...]:
         """A majority that speaks; all nodes if anybody is mute, for muteness may need all to end."""
         machines = [self.world.nodes[name].machine for name in self.faults.names]
-        voters = self._voters()
+        voters = self.voters()
         raft = [m for m in machines if isinstance(m, RaftStrategy) and m.node in voters]
         if any(m.muted for m in raft) or len({m.origin.base for m in raft}) > 1:
             return voters
+        self.core_drawn = self._draw_core(voters)
+        return self.core_drawn
+
+    def _draw_core(self, voters: tuple[str, ...]) -> tuple[str, ...]:
         size = len(voters) // 2 + 1
         names = list(voters)
         self.chance.shuffle(names)
@@ -278,10 +320,8 @@ class Life:
         """Down, isolated, one-way, or cut from just one node (F14), which may still lead; returns who may lead."""
         node = self.world.nodes[name]
         self.broken[name] = True
-        how = self.chance.randrange(6 if self.plan.strategy == "raft" else 2)
+        how, other = self.breaks[name] = self._draw_break(name, core)
         if how >= 4:
-            leading = [other for other in core if self.world.nodes[other].role == "leader"]
-            other = self.chance.choice(leading or core)
             self.world.cut(name, other)
             self.world.cut(other, name)
             self.apart[other] = True
@@ -296,6 +336,13 @@ class Life:
             if other != name and how in (1, 3):
                 self.world.cut(other, name)
         return ()
+
+    def _draw_break(self, name: str, core: tuple[str, ...]) -> tuple[int, str]:  # noqa: ARG002
+        how = self.chance.randrange(6 if self.plan.strategy == "raft" else 2)
+        if how < 4:
+            return how, ""
+        leading = [other for other in core if self.world.nodes[other].role == "leader"]
+        return how, self.chance.choice(leading or core)
 
     def _look_at_beliefs(self) -> None:
         """I6, now and then: a node that believes it leads was proved within TERM, on its own clock."""
@@ -353,19 +400,10 @@ class Life:
         blank = [m.node for m in raft if m.ballot is None]
         return blank if len(blank) < len(raft) else []
 
-    def _operator_rejoins(self) -> None:
-        """Several nodes without memory wait for each other until an operator vouches for the others' loss (M2)."""
-        blank = self._blank()
-        if len(blank) < 2:
-            return
-        self.outcome.rare["memory not healed"] = 1
-        for name in blank:
-            self.world.give(self.world.nodes[name], Rejoin(tuple(other for other in blank if other != name)))
-
     def _stuck_by_design(self) -> bool:
-        """A list whose voters are all blank, or a new list together with lost memory, needs more than a word (M)."""
+        """All voters of the list are blank, and others, who are in it no longer, remember: only the old list helps."""
         blank = self._blank()
-        return bool(blank) and (self.faults.final is not None or all(name in blank for name in self._voters()))
+        return bool(blank) and all(name in blank for name in self.voters())
 
     def _count(self, fact: Fact) -> None:
         rare = self.outcome.rare

@@ -35,6 +35,9 @@ class Node:
         """Lease only: the holders of its earlier starts, all under its run lock (L4)."""
         self.introduced = True
         """False for a machine that nobody has set up yet."""
+        self.chance = world.chance_of(name, "guard")
+        """For what its guard, its work and its disk do."""
+        self.lateness = world.chance_of(name, "timers").random
         self.disk = Disk()
         self.machine: Strategy | None = None
         self.boot = 0
@@ -44,6 +47,11 @@ class Node:
         """Extra delay of what it receives and of what it sends: routes need not be alike in both directions."""
         self.cut: dict[str, int] = {}
         """Nodes that messages of this one do not reach, with how many faults cut the way."""
+        self.sent = 0
+        self.sent_look = 0.0
+        self.sent_level = 0.0
+        self.sent_ms = 0.0
+        """Messages since its pace was looked at; after how many it is looked at again; and how it stood then (E2)."""
         self.stopped = 0
         """How many faults stop the agent now."""
         self.inbox: list[Input] = []
@@ -59,6 +67,9 @@ class Node:
 
     def local_ms(self) -> int:
         return self.clock.local_ms(self.world.now)
+
+    def draw_ms(self, low: float, high: float) -> float:
+        return low + self.chance.random() * (high - low) if high > low else low
 
     @property
     def up(self) -> bool:

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 FIXED = frozenset({"seat", "timing", "options"})
 """Fields that never change in a machine's life, wherever they stand."""
-UNSEEN = FIXED | {"heard", "_noted", "_earlier", "_steady", "_calm", "_outage"}
-"""Fields of a machine itself that decide nothing: what only people look at (when others were heard, which complaints
-were recorded, since when a store fails), the ballot before the durable one, which is only asked for in the very step in
-which a save is refused, and what says whether a message may take the short way past a step. States that differ in
-nothing else are one state."""
+UNSEEN = FIXED | {"heard", "_elsewhere", "_noted", "_earlier", "_steady", "_calm", "_outage"}
+"""Fields of a machine itself that decide nothing: what only people look at (when others were heard, and under which
+list, which complaints were recorded, since when a store fails), the ballot before the durable one, which is only asked
+for in the very step in which a save is refused, and what says whether a message may take the short way past a step.
+States that differ in nothing else are one state."""
 SHARED = (tuple, str, bytes, int, float, Enum, Random, frozenset, type(None))
 """What a copy may share with its original, for it is never changed in place."""
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from primacy.election.effects import AskStore, Effect, Extend, OrderRelease, Persist, Record, Send, Start, Stop
@@ -34,6 +34,14 @@ MASK = (1 << 64) - 1
 INBOX_MAX = 256
 """What a stopped node's socket keeps; more is lost, as in a kernel buffer."""
 STEP = 1000003
+LAST = 1 << 62
+"""Added to a sequence number, it comes after all others of its moment."""
+EVENTS_MAX = 20_000_000
+"""Where nobody says less: what has more goes on for ever."""
+
+
+class Overrun(Exception):
+    """More events, or more messages of one node, than any trial can have: something goes round in it (E2)."""
 
 
 @dataclass(slots=True)
@@ -71,6 +79,13 @@ class Counters:
     faults: dict[str, int] = field(default_factory=dict)
 
 
+class Pace(NamedTuple):
+    """How many messages one node may send (E2): so many a second, and so many at once on top of that."""
+
+    per_s: float
+    at_once: float
+
+
 Maker = Callable[[Node, Seat, Ballot | None], Strategy]
 """Builds a node's strategy at each start: the node (with its list and times), its seat, and what its disk has."""
 
@@ -93,6 +108,8 @@ class World:
         self.listeners: list[Callable[[Fact], None]] = []
         self.watches_messages: Callable[[float, str, str, Message, float], None] | None = None
         self.digest = 0
+        self.events_max = EVENTS_MAX
+        self.pace = Pace(float("inf"), float("inf"))
         self._heap: list[tuple[float, int, Callable[[Any, Any], None], Any, Any]] = []
         self._sequence = 0
         self._draw = self.chance.random
@@ -112,8 +129,9 @@ class World:
         if node.machine is not None or not node.introduced:
             return
         node.boots += 1
-        node.boot = self.chance.getrandbits(62) | 1
-        seat = Seat(node.name, node.boot, node.membership, Random(self.chance.getrandbits(64)))
+        chance = self.chance_of(node.name, f"boot {node.boots}")
+        node.boot = chance.getrandbits(62) | 1
+        seat = Seat(node.name, node.boot, node.membership, Random(chance.getrandbits(64)))
         node.machine = self.maker(node, seat, node.disk.ballot)
         node.inbox.clear()
         node.busy = None
@@ -134,7 +152,7 @@ class World:
         node.busy = None
         node.inbox.clear()
         node.guard = None
-        node.disk.crash(self.chance)
+        node.disk.crash(node.chance)
         self.emit(Kind.DOWN, node.name, 1 if power else 0)
         if power:
             self._power_lost(node)
@@ -146,13 +164,23 @@ class World:
             guard.power_lost()
             node.guards.remove(guard)
 
+    def chance_of(self, name: str, use: str) -> Random:  # noqa: ARG002
+        """Where a node's draws for this use come from: here, from the one stream of the world."""
+        return self.chance
+
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def draw_ms(self, low: float, high: float) -> float:
+        """For what belongs to no node; a node has its own."""
         return low + self.chance.random() * (high - low) if high > low else low
 
     def at(self, at_ms: float, action: Callable[[], None]) -> None:
         self._push(at_ms, _call, action, None)
+
+    def last_at(self, at_ms: float, action: Callable[[], None]) -> None:
+        """At this moment, after everything else that happens at it."""
+        self._sequence += 1
+        heappush(self._heap, (at_ms, LAST + self._sequence, _call, action, None))
 
     def after(self, delay_ms: float, action: Callable[[], None]) -> None:
         self._push(self.now + delay_ms, _call, action, None)
@@ -165,15 +193,23 @@ class World:
         heap = self._heap
         digest = self.digest
         events = 0
-        while heap and heap[0][0] <= until_ms:
+        room = self.events_max - self.count.events
+        while heap and heap[0][0] <= until_ms and events < room:
             at_ms, _, action, a, b = heappop(heap)
             self.now = at_ms
             digest = (digest * STEP ^ hash(at_ms)) & MASK
             events += 1
             action(a, b)
-        self.now = max(self.now, until_ms)
         self.digest = digest
         self.count.events += events
+        if heap and heap[0][0] <= until_ms:
+            raise Overrun(f"{self.count.events:,} events, more than a trial can have")
+        self.now = max(self.now, until_ms)
+
+    def drop_messages(self) -> None:
+        """Everything that is on its way is lost."""
+        self._heap = [entry for entry in self._heap if entry[2] != self._deliver]
+        heapify(self._heap)
 
     @property
     def trace_hash(self) -> str:
@@ -205,7 +241,7 @@ class World:
         if deadline_ms is None or (timer_ms is not None and timer_ms <= deadline_ms):
             return
         node.timer_ms = deadline_ms
-        at_ms = max(self.now, node.clock.true_ms(deadline_ms)) + self.chance.random() * self.weather.late_ms
+        at_ms = max(self.now, node.clock.true_ms(deadline_ms)) + node.lateness() * self.weather.late_ms
         self._push(at_ms, self._timer, node, (node.boot, deadline_ms))
 
     def rearm(self, node: Node) -> None:
@@ -294,8 +330,8 @@ class World:
             if node.doom >= 0:
                 if node.doom == 0:
                     if type(effect) is Persist:
-                        node.disk.crash_while_saving(effect.ballot, self.chance)
-                    self.crash(node, power=self.chance.random() < 0.5)
+                        node.disk.crash_while_saving(effect.ballot, node.chance)
+                    self.crash(node, power=node.chance.random() < 0.5)
                     return
                 node.doom -= 1
             if type(effect) is Send:
@@ -352,6 +388,9 @@ class World:
                 if self.store is None and node.guard is not None and node.guard.term == term:
                     node.guard.order_release(successor)
             case AskStore(number, request):
+                node.sent += 1
+                if node.sent > node.sent_look:
+                    self._look_at_pace(node)
                 self.store_way.ask(node, number, request)
         return node.machine is not None
 
@@ -372,6 +411,9 @@ class World:
     def send(self, node: Node, to: str, message: Message) -> None:
         """One datagram: lost, late, repeated, held back, or simply delivered."""
         self.count.sent += 1
+        node.sent += 1
+        if node.sent > node.sent_look:
+            self._look_at_pace(node)
         target = self.nodes.get(to)
         if target is None:
             return
@@ -391,6 +433,18 @@ class World:
         heappush(self._heap, (self.now + delay_ms, self._sequence, self._delivers, target, message))
         if weather.repeat and chance() < weather.repeat:
             self._push(self.now + delay_ms + chance() * 50 * weather.delay_span_ms, self._deliver, target, message)
+
+    def _look_at_pace(self, node: Node) -> None:
+        """A bucket that every message fills and that runs empty by the pace; looked at only when it might be full."""
+        spared = (self.now - node.sent_ms) * self.pace.per_s / 1000
+        node.sent_level = max(0.0, node.sent_level + node.sent - spared)
+        if node.sent_level > self.pace.at_once:
+            raise Overrun(
+                f"{node.name} sends more than {self.pace.per_s:.0f} messages a second, "
+                f"by {self.pace.at_once:.0f} and more: a storm"
+            )
+        node.sent_ms, node.sent = self.now, 0
+        node.sent_look = self.pace.at_once - node.sent_level
 
     def deliver_later(self, late_ms: float, to: str, message: Message) -> None:
         """A message that was held back arrives after all."""

@@ -12,9 +12,8 @@ an operator who says that all listed nodes are stopped may have it released.
 
 from __future__ import annotations
 
-from primacy.election.lease_state import list_hash
 from primacy.election.model import TOKEN_MAX
-from primacy.election.store import IDLE, WAIT_MAX_MS, Look, ReleaseRow, Row, StoreAnswer, Take
+from primacy.election.store import IDLE, WAIT_MAX_MS, Look, ReleaseRow, Row, StoreAnswer, Take, list_hash
 from primacy.errors import Refused
 from primacy.store.port import LeaseStore
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from urllib.parse import unquote, urlsplit
 
-from primacy.errors import UsageError
 from primacy.election.store import WAIT_MAX_MS
+from primacy.errors import UsageError
 from primacy.store import sql_text, sqlite_text
 from primacy.store.port import check_table
 

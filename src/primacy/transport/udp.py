@@ -50,8 +50,8 @@ SHORT = (Beat, Ack)
 READS_MAX = 64
 """Datagrams of one node in a turn: several beats of a hundred nodes, and still only about a millisecond."""
 DOOR_READS_MAX = 16
-GREETING_S = 0.02
-"""Between two greetings of one node; a restart needs one."""
+GREETING_S = 0.05
+"""Between two greetings of one node: the shortest heartbeat of any profile (E1); a restart needs one."""
 CARRY_S = 0.3
 """So long a word that is in no hurry waits for a message to carry it: a beat of most profiles."""
 
@@ -369,6 +369,7 @@ class UdpTransport(UdpLines):
         message, peer.last = peer.last, None
         if message is not None and (unknown or answers):
             self.send(peer.name, message)
+            peer.last = None  # once: with two machines behind one address, each greets what is for the other (E1)
 
     # --- counting -----------------------------------------------------------------------------------------------------
 

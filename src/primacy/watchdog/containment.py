@@ -1,6 +1,6 @@
 """Starting a guard process, and saying in one sentence how firmly it holds the command (G2).
 
-The guard's two files are loaded by themselves, without the package, in an interpreter that reads no environment, no
+The guard's files are loaded by themselves, without the package, in an interpreter that reads no environment, no
 site packages and no folder of the user's: nothing else can change what it does, and it stays small.
 """
 
@@ -25,8 +25,9 @@ WEAK = (
     "and keeps the next start away only if it kept the run lock's descriptor"
 )
 CURE = (
-    "to make it strong, run as root (with CAP_SYS_ADMIN in a container), or allow unprivileged user namespaces "
-    "(sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone or the AppArmor restriction of them)"
+    "to make it strong, allow ptrace (kernel.yama.ptrace_scope below 2, and no seccomp profile that refuses it), run "
+    "as root (with CAP_SYS_ADMIN in a container), or allow unprivileged user namespaces (sysctl "
+    "user.max_user_namespaces, kernel.unprivileged_userns_clone or the AppArmor restriction of them)"
 )
 LOOK_S = 5.0
 """How long a look at what this machine can do may take."""
@@ -43,7 +44,7 @@ class GuardProcess(NamedTuple):
 
 
 def guard_argv(python: str, folder: Path, fd: int) -> list[str]:
-    """How a guard is started from the two files in `folder`, with its end of the socket as `fd`."""
+    """How a guard is started from its files in `folder`, with its end of the socket as `fd`."""
     return [python, "-I", "-S", "-c", LAUNCH, str(folder), str(fd)]
 
 
@@ -76,7 +77,9 @@ def containment_here() -> str:
             hello = {"do": "hello", "agent": os.getpid(), "lock": os.path.join(folder, "lock"), "containment": "any"}
             line.send(json.dumps(hello).encode())
             said = json.loads(line.recv(SAID_BYTES_MAX))
-            return containment_sentence(said["containment"], said["why"]) if said.get("is") == "ready" else ""
+            if said.get("is") != "ready":
+                return ""
+            return containment_sentence(said["containment"], said["why"], said.get("way", ""))
         except (OSError, ValueError):
             return ""
         finally:
@@ -85,8 +88,8 @@ def containment_here() -> str:
             guard.wait()
 
 
-def containment_sentence(containment: str, why: str) -> str:
+def containment_sentence(containment: str, why: str, way: str = "") -> str:
     """For `status`, `contract` and the first line of the log: what holds, why, and what would make it strong."""
     if containment == "strong":
-        return f"containment is strong: {why}, and {STRONG}"
+        return f"containment is strong{f' ({way})' if way else ''}: {why}, and {STRONG}"
     return f"containment is weak: {why}, so that {WEAK}; {CURE}"

@@ -12,14 +12,17 @@ What ends the tree, from the gentle to the certain:
   the agent says stop; no extension until `term_at` (TERM) and `kill_at` (KILL); the agent is dead (KILL at once);
   at `deadman_at` a kernel timer kills this process, running or stopped, and the tree dies with it, because
 
-  strong:  guard -- init of a pid namespace -- command -- ...   the init has PR_SET_PDEATHSIG=SIGKILL, and when an init
-                                                                dies the kernel kills all that lives in its namespace;
-  weak:    guard -- command -- ...                              only the command itself is bound to the guard.
+  namespace:  guard -- init of a pid namespace -- command -- ...   the init has PR_SET_PDEATHSIG=SIGKILL, and when an
+                                                                   init dies the kernel kills all in its namespace;
+  ptrace:     guard -- keeper -- command -- ...                    the guard traces all but the keeper, and the kernel
+                                                                   kills what is traced (`guard_trace.py`);
+  weak:       guard -- command -- ...                              only the command itself is bound to the guard.
 
 The run lock must not be free while anything of the tree lives (G3). Holding it in guard and init is not enough: a dying
 process closes its files *before* the kernel tells its children or empties its namespace. So a third process, the
-keeper, holds the lock until the init (weak: the command) is gone. In `weak` the command inherits the lock as well, so
-that what outlives a killed guard at least keeps a second start away, unless it closed the descriptor.
+keeper, holds the lock until the init (weak: the command) is gone; of a traced tree it is the ancestor that reaps all of
+it. In `weak` the command inherits the lock as well, so that what outlives a killed guard at least keeps a second start
+away, unless it closed the descriptor.
 
 Each start goes: take the lock, arm the timer, fork, wait until the child has bound itself and says so, look at the
 deadlines once more, and only then let it execute (one byte; end of file means exit, for then the guard is dead).
@@ -42,9 +45,11 @@ TYPE_CHECKING = False  # as in `typing`, which costs memory
 if TYPE_CHECKING:
     from typing import Any
 
+    from primacy.watchdog import guard_run as runs
     from primacy.watchdog import guard_tree as tree
 else:
-    import guard_tree as tree  # its folder is on the path, the package is not
+    import guard_run as runs  # its folder is on the path, the package is not
+    import guard_tree as tree
 
 PACKET_BYTES_MAX = 256 * 1024
 """A start carries the whole environment; the kernel's own limit for a packet is a little below this."""
@@ -89,7 +94,7 @@ class Guard:
         self.lock_path = ""
         self.lock_fd = -1
         """Open means held: from the first start to the end of this process, restarts included."""
-        self.strong = self.strong_only = False
+        self.way, self.strong_only = "", False
         self.deadman = tree.make_deadman()
         self.alarm = tree.make_alarm()
         self.extensions = -1
@@ -98,7 +103,7 @@ class Guard:
         self.stop_signal = int(signal.SIGTERM)
         self.closed = ""
         """Why nothing can be started or extended any more (Q8); empty while it can."""
-        self.run: tree.Run | None = None
+        self.run: runs.Run | None = None
         self.last_run = 0
         self.release_ordered = False
         self.datagrams: list[list[Any]] = []
@@ -144,6 +149,7 @@ class Guard:
         if self.run is not None:
             run = self.run
             fds += [run.line.fileno(), run.tell_fd, run.root_fd if run.root else -1, run.keeper_fd]
+            fds.append(run.trace.fd if run.trace is not None else -1)
         return [fd for fd in fds if fd >= 0]
 
     def next_ms(self) -> int:
@@ -153,8 +159,10 @@ class Guard:
             due.append(min(self.look_at, self.term_at))
         if run is not None and not run.killed:
             due.append(min(self.kill_at, self.stop_kill_at))
-        if run is not None and not run.strong and (run.killed or not run.root):
+        if run is not None and not run.way and (run.killed or not run.root):
             due.append(run.hunt_at)
+        if run is not None and run.trace is not None and run.trace.more:
+            due.append(0)
         if run is None and self.cut_ms < tree.NEVER_MS:
             due.append(self.cut_ms + LINGER_MS)
         return min(due, default=tree.NEVER_MS)
@@ -184,7 +192,7 @@ class Guard:
             return False
         tree.set_alarm(self.alarm, due)
         self.reap(run)
-        return run.root != 0
+        return run.root != 0 and run.status is None
 
     def hear_extensions(self, now: int) -> None:
         """All that is in the pipe, as one: each instant is the latest of its kind. Nothing is there before a start."""
@@ -257,8 +265,8 @@ class Guard:
             self.extensions = self.given.pop()
         self.lock_path, self.strong_only = order["lock"], order.get("containment") == "strong"
         os.close(self.open_lock())
-        self.strong, why = tree.containment()
-        self.tell("ready", containment="strong" if self.strong else "weak", why=why)
+        self.way, why = runs.containment()
+        self.tell("ready", containment="strong" if self.way else "weak", way=self.way, why=why)
 
     def start(self, order: dict[str, Any]) -> None:
         why = self.why_not(order)
@@ -279,7 +287,7 @@ class Guard:
             self.stop_signal, self.stop_kill_at = order.get("stop_signal", self.stop_signal), tree.NEVER_MS
             self.extend(order["term_at"], order["kill_at"], order["deadman_at"], starting=True)
             try:
-                self.run = tree.Run(order, self.strong, self.lock_fd)
+                self.run = runs.Run(order, self.way, self.lock_fd)
             except OSError as error:
                 self.tell("failed", run=order["run"], why=f"cannot start: {error.strerror}")
 
@@ -291,7 +299,7 @@ class Guard:
             return f"run {self.run.number} is not gone yet"
         if self.closed or self.release_ordered:
             return self.closed or "a release was ordered"
-        if self.strong_only and not self.strong:
+        if self.strong_only and not self.way:
             return "strong containment is required and cannot be had here"
         if not (order["argv"] and order["term_at"] <= order["kill_at"] <= order["deadman_at"]):
             return "the order makes no sense: no command, or deadlines out of order"
@@ -366,14 +374,14 @@ class Guard:
                 run.kill()
             elif run.phase == "running":
                 self.tell("running", run=run.number, pid=run.command)
-        if run.tell_fd in ready or not run.root:
+        if run.tell_fd in ready or not run.root or run.status is not None:
             self.hear_end(run)
-        if run.strong and not run.root:
+        if run.is_empty:
             self.gone(run)
-        elif not run.strong and (run.killed or not run.root) and tree.now_ms() >= run.hunt_at:
+        elif not run.way and (run.killed or not run.root) and tree.now_ms() >= run.hunt_at:
             self.hunt(run)
 
-    def hunt(self, run: tree.Run) -> None:
+    def hunt(self, run: runs.Run) -> None:
         """Weak: the tree is looked for until it is not found any more."""
         for _ in range(HUNTS_MAX):
             if tree.hunt(run.keeper) == 0:
@@ -383,21 +391,39 @@ class Guard:
         run.pause_ms = min(2 * run.pause_ms, PAUSE_MS_MAX)
         run.hunt_at = tree.now_ms() + run.pause_ms
 
-    def reap(self, run: tree.Run) -> None:
+    def attend(self, run: runs.Run) -> None:
+        """Traced: the tree goes on, and its ends are seen. The command's own ends all that it left behind.
+
+        So does the end of the keeper, whoever killed it: no other process could know when the tree is gone.
+        """
+        assert run.trace is not None
+        for pid, status in run.trace.attend():
+            if pid == run.root:
+                run.root = 0
+            elif pid == run.command and run.status is None:
+                run.status = status
+            else:
+                continue
+            run.kill()
+
+    def reap(self, run: runs.Run) -> None:
+        if run.trace is not None:
+            self.attend(run)
+            return
         try:
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if ended[0] == run.root:
                     run.root = 0
-                    if not run.strong:
+                    if not run.way:
                         run.status = ended[1]
                 elif ended[0] == run.keeper:
                     run.renew_keeper()
         except ChildProcessError:
             pass
 
-    def hear_end(self, run: tree.Run) -> None:
+    def hear_end(self, run: runs.Run) -> None:
         """Say once how the command ended: by its own status, or with the whole tree."""
-        if run.strong and run.tell_fd >= 0:
+        if run.tell_fd >= 0:
             said = os.read(run.tell_fd, 4)
             os.close(run.tell_fd)
             run.tell_fd = -1
@@ -407,7 +433,7 @@ class Guard:
             code = os.waitstatus_to_exitcode(run.status)
             self.tell("exited", run=run.number, code=None if code < 0 else code, signal=-code if code < 0 else None)
 
-    def gone(self, run: tree.Run) -> None:
+    def gone(self, run: runs.Run) -> None:
         """Nothing of the run is left. One that never became the command has failed, and that is all there is to say."""
         self.hear_end(run)
         run.close()

@@ -1,4 +1,4 @@
-"""What the guard does to processes: the kernel's timers and bonds, containment, and one run of the command.
+"""What the guard does to processes: the kernel's timers and bonds, pid namespaces, and becoming the command.
 
 A plain file beside `guard.py`, which finds it without importing the package; the theory stands there. It decides
 nothing: when to start and when to end is the guard's affair. Nothing here waits for anything but the kernel.
@@ -26,6 +26,9 @@ NEVER_MS = 1 << 62
 PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID = 0x00020000, 0x10000000, 0x20000000
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_SLAVE = 2, 4, 8, 0x4000, 0x80000
+SCHED_SETATTR = {"x86_64": 314, "aarch64": 274, "riscv64": 274}
+SCHED_BYTES, RESET_ON_FORK, SLICE_NS = 48, 1, 100_000
+"""The shortest slice that a kernel gives."""
 ABSOLUTE = 1  # TIMER_ABSTIME and TFD_TIMER_ABSTIME alike
 
 # --- the kernel -------------------------------------------------------------------------------------------------------
@@ -97,6 +100,31 @@ def bind_to_parent() -> None:
     checked(libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
 
 
+def go_first() -> None:
+    """A busy tree must not delay its own end: each that must die before it can is not kept waiting. Not inherited.
+
+    Real time where that is allowed. Otherwise short slices, which anybody may have, and which kernels since 6.12 give
+    sooner; the others pass over it.
+    """
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+    except OSError:
+        wanted = struct.pack(
+            "IIQiIQQQ",
+            SCHED_BYTES,
+            os.SCHED_OTHER,
+            RESET_ON_FORK,
+            os.getpriority(os.PRIO_PROCESS, 0),
+            0,
+            SLICE_NS,
+            0,
+            0,
+        )
+        number = SCHED_SETATTR.get(os.uname().machine)
+        if number is not None:
+            libc.syscall(ctypes.c_long(number), 0, ctypes.create_string_buffer(wanted), 0)
+
+
 def call_it(name: bytes) -> None:
     libc.prctl(PR_SET_NAME, name, 0, 0, 0)
 
@@ -124,8 +152,7 @@ def be_guard(agent: int) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     with contextlib.suppress(OSError):
         os.setsid()
-    with contextlib.suppress(OSError):  # where it is allowed, a busy tree cannot delay its own end; not inherited
-        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+    go_first()
     os.chdir("/")
     checked(libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
@@ -159,17 +186,6 @@ def try_namespace() -> int:
         finally:
             os._exit(errno.EINVAL)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-def containment() -> tuple[bool, str]:
-    """Whether the whole tree is bound to the guard, and why, as half a sentence."""
-    number = try_namespace()
-    if number == 0:
-        user = ", inside a user namespace where set-user-ID programs have no effect" if os.geteuid() else ""
-        return True, f"the command runs in a pid namespace of its own{user}"
-    children_of(os.getpid())  # without it, as in a kernel from before 2012, nothing may be started at all
-    whose = "a user namespace is not allowed here" if os.geteuid() else "root lacks CAP_SYS_ADMIN here"
-    return False, f"no pid namespace can be made ({os.strerror(number)}: {whose})"
 
 
 def own_proc() -> None:
@@ -218,10 +234,16 @@ def fork(work: Callable[[], object], line: socket.socket) -> int:
     return pid
 
 
-def be_command(order: dict[str, Any], line: socket.socket, inherited: int) -> NoReturn:
-    """Become the command: descriptors, user, folder, bond, the byte, exec. Nothing of the guard is left in it."""
+def be_command(
+    order: dict[str, Any], line: socket.socket, inherited: int, bind: Callable[[], object] = lambda: None
+) -> NoReturn:
+    """Become the command: descriptors, user, folder, bond, the byte, exec. Nothing of the guard is left in it.
+
+    `bind`: what this way of containment does to the command itself, besides the parent-death signal.
+    """
     doing = "start"
     try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
         for each in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(each, signal.SIG_DFL)
         os.setsid()
@@ -245,6 +267,7 @@ def be_command(order: dict[str, Any], line: socket.socket, inherited: int) -> No
         os.chdir(order.get("cwd") or "/")
         doing = "bind itself to the guard"
         bind_to_parent()
+        bind()
         line.send(b"+")
         if not line.recv(1):
             os._exit(0)
@@ -265,6 +288,7 @@ def be_init(order: dict[str, Any], line: socket.socket, lock: int, tell: int) ->
     """
     call_it(b"primacy-init")
     close_but(line.fileno(), lock, tell)
+    go_first()
     if not line.recv(1):  # now the guard is the parent
         return
     bind_to_parent()
@@ -289,6 +313,7 @@ def keep_lock(lock: int, root_fd: int) -> int:
     if pid == 0:
         try:
             call_it(b"primacy-lock")
+            libc.prctl(PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)  # a stopped one would keep the lock for ever
             close_but(lock, root_fd)
             poll = select.poll()
             poll.register(root_fd, select.POLLIN)
@@ -296,109 +321,3 @@ def keep_lock(lock: int, root_fd: int) -> int:
         finally:
             os._exit(0)
     return pid
-
-
-class Run:
-    """One start of the command, from the first fork until its tree is confirmed gone."""
-
-    def __init__(self, order: dict[str, Any], strong: bool, lock: int) -> None:
-        self.number: int = order["run"]
-        self.strong = strong
-        self.phase = "preparing"
-        """preparing, bound (it waits for the byte), executing, running, ended; or failed."""
-        self.why = ""
-        self.killed = False
-        self.status: int | None = None
-        self.hunt_at = self.pause_ms = 1
-        self.command = self.command_fd = -1
-        self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.line.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        self.tell_fd, tell = os.pipe() if strong else (-1, -1)  # a guard without an init reaps the command itself
-        ours = self.line
-
-        def first() -> None:
-            ours.close()
-            if strong:
-                make_init(order, theirs, lock, tell)
-            else:
-                be_command(order, theirs, lock)
-
-        self.root = fork(first, theirs)
-        theirs.close()
-        if strong:
-            os.close(tell)
-        self._lock = lock
-        try:
-            if strong:
-                self.root = self._inherit_init()
-            self.root_fd = os.pidfd_open(self.root)
-            self.keeper = keep_lock(lock, self.root_fd)
-            self.keeper_fd = os.pidfd_open(self.keeper)
-            if strong:
-                self.line.send(b"b")  # from here on the guard is the init's parent, and the init binds itself to it
-        except OSError:
-            self.line.close()  # whatever was forked reads the end of the line and exits
-            raise
-
-    def _inherit_init(self) -> int:
-        """The passing process is gone, so its child the init is ours: this process is a subreaper."""
-        os.waitpid(self.root, 0)
-        said = self.line.recv(1024, socket.MSG_DONTWAIT).decode()
-        if not said.startswith("="):
-            raise OSError(errno.EPERM, f"no pid namespace can be made now: {said[1:]}")
-        return int(said[1:])
-
-    def renew_keeper(self) -> None:
-        """The keeper ended: rightly, because the root is gone, or somebody killed it."""
-        os.close(self.keeper_fd)
-        self.keeper, self.keeper_fd = 0, -1
-        if self.root:
-            self.keeper = keep_lock(self._lock, self.root_fd)
-            self.keeper_fd = os.pidfd_open(self.keeper)
-
-    def hear_line(self) -> bool:
-        """True for news: the child is bound and waits, has executed the command (the line is closed), or could not."""
-        if self.line.fileno() < 0:
-            return False
-        try:
-            text, about, _, _ = self.line.recvmsg(1024, socket.CMSG_SPACE(12), socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return False
-        if text == b"+":
-            self.command = struct.unpack("3i", about[0][2][:12])[0]  # the kernel gives the number in our namespace
-            try:
-                self.command_fd = os.pidfd_open(self.command)
-                self.phase = "bound"
-            except ProcessLookupError:  # it was killed while it waited for the byte: its end is seen at the root
-                self.phase = "failed"
-        elif text:
-            self.why = text[1:].decode(errors="replace")
-            self.phase = "failed"
-        else:
-            self.line.close()
-            self.phase = "running" if self.phase == "executing" else "failed"
-        return True
-
-    def go(self) -> None:
-        self.phase = "executing"
-        self.line.send(b"g")
-
-    def signal(self, number: int) -> None:
-        """To the command itself, continued so that a stopped one can obey."""
-        for each in (number, signal.SIGCONT):
-            with contextlib.suppress(OSError):
-                signal.pidfd_send_signal(self.command_fd, each)
-
-    def kill(self) -> None:
-        self.killed = True
-        with contextlib.suppress(OSError):
-            signal.pidfd_send_signal(self.root_fd, signal.SIGKILL)
-
-    def close(self) -> None:
-        if self.keeper:
-            os.kill(self.keeper, signal.SIGKILL)
-            os.waitpid(self.keeper, 0)
-        self.line.close()
-        for fd in (self.root_fd, self.command_fd, self.tell_fd, self.keeper_fd):
-            if fd >= 0:
-                os.close(fd)

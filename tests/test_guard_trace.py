@@ -1,0 +1,372 @@
+"""The guard's second way to hold a tree, with real processes: every process of it is traced (G2, G3).
+
+What every way of strong containment must do is demanded in `test_guard.py` and `test_guard_deadlines.py` of this one,
+too. Here: that nothing gets out of it, that the command hardly notices it, and who keeps the run lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from typing import Any
+
+import pytest
+from tests.canary import Canary
+from tests.guard_desk import (
+    LONG_MS,
+    NOBODY,
+    PROMPT_MS,
+    TRACED,
+    Desk,
+    OpenDesk,
+    boot_ms,
+    dead_after,
+    ended_at_once,
+    is_alive,
+    open_desk,
+    state_of,
+    wait_until,
+)
+from tests.safety import one_at_a_time
+from tests.test_guard import holds_lock_until_the_last_is_gone, holds_when_guard_is_killed
+
+__all__ = ["open_desk"]
+
+CLONE = """
+import ctypes, errno, json, os, signal, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+x86 = os.uname().machine == "x86_64"
+
+def clone(flags):
+    pid = libc.syscall(ctypes.c_long(56 if x86 else 220), ctypes.c_long(flags | signal.SIGCHLD), 0, 0, 0, 0)
+    return pid if pid >= 0 else -ctypes.get_errno()
+
+def clone3(flags):
+    words = (ctypes.c_uint64 * 8)(flags, 0, 0, 0, signal.SIGCHLD)
+    pid = libc.syscall(ctypes.c_long(435), ctypes.byref(words), ctypes.c_long(64))
+    return pid if pid >= 0 else -ctypes.get_errno()
+"""
+UNTRACED = 0x00800000
+GETS_OUT = """
+found = {}
+for name, call in (("clone", clone), ("clone3", clone3)):
+    found[name] = call(%d)
+    if found[name] == 0:
+        os.setsid()
+        time.sleep(20)
+        os._exit(0)
+found["plain"] = clone(0)
+if found["plain"] == 0:
+    os._exit(0)
+print(json.dumps(found), flush=True)
+time.sleep(20)
+"""
+ASKS_PTRACE = """
+def ptrace(*words):
+    return -ctypes.get_errno() if libc.ptrace(*map(ctypes.c_long, words)) < 0 else 0
+print(json.dumps({"traceme": ptrace(0, 0, 0, 0), "guard": ptrace(0x4206, int(sys.argv[2]), 0, 0),
+  "keeper": ptrace(0x4206, os.getppid(), 0, 0), "parent": os.getppid()}), flush=True)
+time.sleep(20)
+"""
+JOBS = """
+import json, os, signal, sys, time
+said = []
+child = os.fork()
+if child == 0:
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGUSR1, lambda *_: None)
+    for each in (signal.SIGSTOP, signal.SIGTSTP):
+        os.kill(0, each)
+    signal.pause()
+    os._exit(7)
+for _ in range(2):
+    said.append(os.WSTOPSIG(os.waitpid(child, os.WUNTRACED)[1]))
+    time.sleep(0.05)
+    said.append(os.waitpid(child, os.WNOHANG)[0])
+    os.kill(child, signal.SIGCONT)
+    said.append(os.WIFCONTINUED(os.waitpid(child, os.WCONTINUED)[1]))
+time.sleep(0.05)
+os.kill(child, signal.SIGUSR1)
+said.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+print(json.dumps(said), flush=True)
+"""
+ALL_SORTS = """
+import json, os, signal, subprocess, sys, threading, time
+said = {}
+def add(each):
+    said[each] = threading.get_native_id() != os.getpid()
+threads = [threading.Thread(target=add, args=(f"thread {each}",)) for each in range(20)]
+[each.start() for each in threads]
+[each.join() for each in threads]
+said["spawned"] = os.waitpid(os.posix_spawn("/bin/sh", ["sh", "-c", "exit 3"], {}), 0)[1]
+said["vforked"] = subprocess.run(["/bin/sh", "-c", "exit 4"], close_fds=False).returncode
+heard = []
+signal.signal(signal.SIGALRM, lambda *_: heard.append(1))
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+end = time.monotonic() + 0.3
+while time.monotonic() < end:
+    pass
+signal.setitimer(signal.ITIMER_REAL, 0)
+said["signals"] = len(heard) > 20
+code = f"import json; print(json.dumps({said!r} | dict(executed=True)), flush=True)"
+threading.Thread(target=lambda: os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", code])).start()
+time.sleep(20)
+"""
+
+
+def says(desk: Desk, code: str, *arguments: str, run: int = 1) -> Any:
+    """What a command with this code prints first."""
+    out = desk.folder / f"out-{run}"
+    argv = [desk.anyones_python, "-I", "-S", "-c", code, str(desk.folder), *arguments]
+    desk.order(run=run, s_ms=boot_ms() + LONG_MS, argv=argv, stdout=str(out))
+    desk.hear("running")
+    wait_until(lambda: out.exists() and out.read_text().endswith("\n"))
+    return json.loads(out.read_text())
+
+
+# --- no way out -------------------------------------------------------------------------------------------------------
+
+
+def holds_whatever_is_asked_of_clone(desk: Desk) -> None:
+    found = says(desk, CLONE + GETS_OUT % UNTRACED)
+    assert desk.commands()
+    desk.signal(signal.SIGKILL, desk.guard_pid)
+    wait_until(lambda: not is_alive(desk.guard_pid))
+    wait_until(desk.lock_is_free, within_s=3.0)
+    time.sleep(0.02)
+    assert desk.commands() == []
+    assert found["clone"] == -1, "EPERM"
+    assert found["clone3"] == -38, "ENOSYS, so that C libraries use clone"
+    assert found["plain"] > 0
+
+
+@pytest.mark.parametrize("mode", TRACED)
+def test_G2_a_process_cannot_ask_not_to_be_traced(open_desk: OpenDesk, mode: str) -> None:
+    holds_whatever_is_asked_of_clone(open_desk(mode))
+
+
+@pytest.mark.parametrize("mode", TRACED)
+def test_G2_the_command_can_trace_nobody_and_cannot_make_the_guard_let_go(open_desk: OpenDesk, mode: str) -> None:
+    desk = open_desk(mode)
+    found = says(desk, CLONE + ASKS_PTRACE, str(desk.guard_pid))
+    assert [found.pop("parent")] == desk.named("primacy-lock")
+    assert found == {"traceme": -1, "guard": -1, "keeper": -1}, "EPERM"
+    assert desk.commands()
+
+
+def holds_when_guard_is_killed_in_a_storm(desk: Desk) -> None:
+    """New processes appear, and old ones leave their sessions, while the guard dies."""
+    desk.start("forking", "hopping", "escape", "ignore-term", expect=30)
+    desk.signal(signal.SIGKILL, desk.guard_pid)
+    killed_ms = boot_ms()
+    wait_until(desk.lock_is_free, within_s=3.0)
+    assert desk.commands() == []
+    seen = desk.last_ms()
+    time.sleep(0.05)
+    assert desk.last_ms() == seen, "something of it lives on"
+    assert seen - killed_ms < 1_000
+
+
+@pytest.mark.parametrize("mode", TRACED)
+def test_G2_a_tree_that_forks_while_the_guard_is_killed(open_desk: OpenDesk, mode: str) -> None:
+    holds_when_guard_is_killed_in_a_storm(open_desk(mode))
+
+
+@pytest.mark.parametrize("mode", TRACED)
+def test_G2_a_stopped_tree_dies_with_its_guard(open_desk: OpenDesk, mode: str) -> None:
+    desk = open_desk(mode)
+    desk.start("escape", "ignore-term", expect=2)
+    tree = desk.commands()
+    desk.signal(signal.SIGSTOP, *tree)
+    wait_until(lambda: all(state_of(pid) == "t" for pid in tree))
+    with Canary(PROMPT_MS / 4) as canary:
+        desk.signal(signal.SIGKILL, desk.guard_pid)
+        killed_ms = boot_ms()
+        wait_until(desk.lock_is_free, within_s=3.0)
+    assert desk.commands() == []
+    ended_at_once(desk, killed_ms, canary)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a set-user-ID program")
+def test_a_set_user_id_program_has_no_effect(open_desk: OpenDesk) -> None:
+    """As inside a user namespace: the kernel gives a traced program no rights that its tracer does not have."""
+    desk = open_desk("traced")
+    program = desk.folder / "id"
+    shutil.copy("/usr/bin/id", program)
+    program.chmod(0o4755)
+    said = subprocess.run([program, "-u"], user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, check=True)
+    assert said.stdout == b"0\n", "it has one without a guard"
+    code = "import os, sys; os.execv(sys.argv[1] + '/id', ['id', '-u'])"
+    assert says(desk, code) == NOBODY
+
+
+# --- the command hardly notices ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", TRACED)
+def test_stops_of_a_group_are_stops(open_desk: OpenDesk, mode: str) -> None:
+    """A shell with jobs in it sees them stop, stay so, and go on."""
+    assert says(open_desk(mode), JOBS) == [signal.SIGSTOP, 0, True, signal.SIGTSTP, 0, True, 7]
+
+
+def test_threads_vfork_signals_and_a_thread_that_executes(open_desk: OpenDesk) -> None:
+    desk = open_desk("traced")
+    said = says(desk, ALL_SORTS)
+    assert [said.pop(f"thread {each}") for each in range(20)] == [True] * 20
+    assert said == {"spawned": 3 << 8, "vforked": 4, "signals": True, "executed": True}
+    assert desk.hear("exited")["code"] == 0
+    desk.hear("gone")
+
+
+def test_a_fork_storm_keeps_no_deadline_away(open_desk: OpenDesk) -> None:
+    desk = open_desk("traced")
+    desk.start("forking", "hopping", "ignore-term", expect=20)
+    kill_at = boot_ms() + 100
+    desk.say("stop", signal=signal.SIGTERM, kill_at=kill_at)
+    desk.hear("exited")
+    desk.hear("gone")
+    assert kill_at <= boot_ms()
+    dead_after(desk)
+
+
+# --- the run lock -----------------------------------------------------------------------------------------------------
+
+
+def holds_lock_until_the_heavy_orphan_is_gone(desk: Desk) -> None:
+    """G3: the command is gone long before what left it is."""
+    desk.start("escape-heavy", "ignore-term", expect=2)
+    tree = desk.watch()
+    desk.signal(signal.SIGKILL, desk.guard_pid)
+    while not desk.lock_is_free():
+        pass
+    living = tree.living()
+    tree.close()
+    assert living == 0, f"{living} processes lived when the lock was free"
+
+
+@pytest.mark.parametrize("mode", TRACED)
+def test_G3_the_lock_waits_for_what_left_the_command(open_desk: OpenDesk, mode: str) -> None:
+    holds_lock_until_the_heavy_orphan_is_gone(open_desk(mode))
+
+
+def test_G3_the_command_has_nothing_of_the_lock(open_desk: OpenDesk) -> None:
+    desk = open_desk("traced")
+    code = "import json, os; print(json.dumps([os.path.exists(f'/proc/self/fd/{fd}') for fd in range(99)]))"
+    assert [fd for fd, is_open in enumerate(says(desk, code)) if is_open] == [0, 1, 2]
+
+
+def test_G3_a_killed_keeper_ends_the_run_and_the_next_one_has_its_own(open_desk: OpenDesk) -> None:
+    """Nobody else could know when the tree is gone. The guard holds the lock until it has ended it itself."""
+    desk = open_desk("traced")
+    desk.start("escape", "ignore-term", expect=2)
+    (keeper,) = desk.named("primacy-lock")
+    desk.signal(signal.SIGKILL, keeper)
+    assert desk.hear("exited")["signal"] == signal.SIGKILL
+    desk.hear("gone")
+    assert desk.commands() == []
+    assert not desk.lock_is_free()
+    desk.start("escape", expect=2, run=2)
+    assert len(desk.named("primacy-lock")) == 1
+    one_at_a_time(desk.lives())
+
+
+@pytest.mark.parametrize("mode", ["root", "user", "traced"])
+def test_G3_a_stopped_keeper_goes_on_when_the_guard_is_dead(open_desk: OpenDesk, mode: str) -> None:
+    """It would keep the lock for ever."""
+    desk = open_desk(mode)
+    desk.start("escape", "ignore-term", expect=2)
+    desk.signal(signal.SIGSTOP, *desk.named("primacy-lock"))
+    desk.signal(signal.SIGKILL, desk.guard_pid)
+    wait_until(desk.lock_is_free, within_s=3.0)
+    assert desk.commands() == []
+
+
+def test_G3_a_stopped_keeper_delays_no_end(open_desk: OpenDesk) -> None:
+    desk = open_desk("traced")
+    desk.start("escape", "ignore-term", expect=2)
+    desk.signal(signal.SIGSTOP, *desk.named("primacy-lock"))
+    desk.say("stop", signal=signal.SIGTERM, kill_at=boot_ms())
+    desk.hear("exited")
+    desk.hear("gone")
+    assert desk.commands() == []
+
+
+def kill_all(*pids: int) -> None:
+    """One may be gone already because of the other."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("mode", TRACED)
+def test_G2_guard_and_keeper_killed_at_once(open_desk: OpenDesk, mode: str) -> None:
+    desk = open_desk(mode)
+    desk.start("escape", "forking", "ignore-term", expect=20)
+    with Canary(PROMPT_MS / 4) as canary:
+        kill_all(*desk.named("primacy-lock"), desk.guard_pid)
+        killed_ms = boot_ms()
+        wait_until(lambda: not desk.commands(), within_s=3.0)
+    ended_at_once(desk, killed_ms, canary)
+    wait_until(desk.lock_is_free)
+
+
+@pytest.mark.parametrize("mode", TRACED)
+def test_F03_all_killed_at_once(open_desk: OpenDesk, mode: str) -> None:
+    desk = open_desk(mode)
+    desk.start("escape", "forking", "ignore-term", expect=20)
+    with Canary(PROMPT_MS / 4) as canary:
+        kill_all(desk.agent_pid, *desk.named("primacy-lock"), desk.guard_pid)
+        killed_ms = boot_ms()
+        wait_until(lambda: not desk.commands(), within_s=3.0)
+    ended_at_once(desk, killed_ms, canary)
+    arrived_ns = desk.release_arrived_ns()
+    assert arrived_ns is None or desk.last_ms() * 1e6 < arrived_ns, "the guard had ended it before it was killed"
+
+
+# --- rules taken out --------------------------------------------------------------------------------------------------
+
+TRUSTS = "\ndef why_not_traced():\n    return ''\n"
+"""The trial at the start would find out."""
+MUTANTS = {
+    "the kernel is not asked to kill": (holds_when_guard_is_killed, "OPTIONS &= ~EXIT_KILL" + TRUSTS),
+    "forks are not followed": (holds_when_guard_is_killed, "OPTIONS &= ~TRACE_FORK" + TRUSTS),
+    "a process may ask not to be traced": (holds_whatever_is_asked_of_clone, "def no_way_out():\n    pass"),
+    "only the guard holds the lock": (
+        holds_lock_until_the_last_is_gone,
+        "kept = be_keeper\n\n"
+        "def be_keeper(order, line, lock):\n"
+        "    os.dup2(os.open(os.devnull, os.O_RDONLY), lock)\n"
+        "    kept(order, line, lock)",
+    ),
+    "the keeper waits for the command only": (
+        holds_lock_until_the_heavy_orphan_is_gone,
+        "kept = be_keeper\n\n"
+        "def be_keeper(order, line, lock):\n"
+        "    tree.PR_SET_CHILD_SUBREAPER = tree.PR_SET_PDEATHSIG\n"
+        "    kept(order, line, lock)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutant_is_caught(open_desk: OpenDesk, name: str) -> None:
+    holds, mutant = MUTANTS[name]
+    desk = open_desk("traced", mutant={"guard_trace.py": mutant})
+    with pytest.raises(AssertionError):
+        holds(desk)
+
+
+@pytest.mark.parametrize("option", ["EXIT_KILL", "TRACE_FORK"])
+def test_G2_a_kernel_that_does_not_do_it_is_found_out_beforehand(open_desk: OpenDesk, option: str) -> None:
+    desk = Desk("traced", mutant={"guard_trace.py": f"OPTIONS &= ~{option}\nTRIAL_S = 1"})
+    try:
+        ready = desk.hello()
+        assert (ready["containment"], ready["way"]) == ("weak", "")
+        assert "and the command cannot be traced (the kernel does not kill what is traced)" in ready["why"]
+    finally:
+        desk.close()

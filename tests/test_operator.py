@@ -1,0 +1,48 @@
+"""The simulated operator: it does what the nodes say, and vouches for nobody who lives and remembers."""
+
+from __future__ import annotations
+
+from primacy.election.inputs import Init, Input, Rejoin
+from primacy.sim.life import Life, Plan
+from primacy.sim.operator import Operator
+
+
+class Told(Operator):
+    """Reads given sentences, and keeps what it would say."""
+
+    def __init__(self, said: dict[str, str]) -> None:
+        super().__init__(Life(Plan("raft", 3, "lab", 1.0, (), draw=False), 1))
+        self.said = said
+        self.given: list[tuple[str, Input]] = []
+        self.life.world.give = lambda node, given: self.given.append((node.name, given))  # type: ignore[method-assign]
+        self._look()
+
+    def _said(self) -> dict[str, str]:
+        return self.said
+
+
+LOST = "answers from memory, for its own is lost, by {} (gone for good: primacy rejoin --without {})"
+
+
+def test_two_without_memory_vouch_for_each_other() -> None:
+    told = Told({"n1": "", "n2": LOST.format("n3", "n3"), "n3": LOST.format("n2", "n2")})
+    assert told.given == [("n2", Rejoin(("n3",))), ("n3", Rejoin(("n2",)))]
+    assert told.acts == 1
+
+
+def test_one_that_lives_and_remembers_is_never_named() -> None:
+    assert not Told({"n1": "", "n2": "", "n3": LOST.format("n2", "n2")}).given
+
+
+def test_one_that_is_down_for_good_is_named() -> None:
+    two = "its new list of nodes to be reported by n2, n3 (gone for good: primacy rejoin --without n2 --without n3)"
+    assert Told({"n1": two, "n3": ""}).given == [("n1", Rejoin(("n2",)))]
+
+
+def test_a_first_start_is_said_once_if_all_voters_wait_for_it() -> None:
+    init = "the first start of the cluster: primacy init, once, on one node"
+    assert not Told({"n1": init, "n2": init, "n3": ""}).given
+    ((name, given),) = Told(dict.fromkeys(("n1", "n2", "n3"), init)).given
+    assert name == "n1"
+    assert isinstance(given, Init)
+    assert not given.without

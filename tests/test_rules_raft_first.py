@@ -1,0 +1,148 @@
+"""The safety rule M3 where a first start broke off: what a node must know of it that was not there at its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from primacy.election.effects import Send
+from primacy.election.events import Code
+from primacy.election.inputs import Init, PersistFailed
+from primacy.election.messages import FirstBallot, Query, Report
+from primacy.election.model import CLOSED, Role
+from primacy.election.raft import RaftOptions
+from raft_bench import BASE, LIST, Bench, P, ballot, origin
+
+AUTO = RaftOptions(auto=True)
+
+
+def left_behind(words: str = "b", **more: Any) -> Bench:
+    """Node b said under the list a, b, c that it has no memory, and is started again under a shorter list."""
+    first = Bench(node="b", blank=True, options=AUTO)
+    first.hear(Query(origin("a", base=0, incarnation=0), memory=False))
+    return Bench(words, kept=first.disk, node="b", config="list-2", blank=True, options=AUTO, boot=77, **more)
+
+
+def test_M3_who_says_that_it_has_no_memory_first_writes_down_under_which_list() -> None:
+    bench = Bench(node="b", blank=True, options=AUTO)
+    bench.hear(Query(origin("a", base=0, incarnation=0), memory=False))
+    assert bench.order() == ["Persist", "Send"]
+    assert bench.disk is not None
+    assert bench.disk.is_mark
+    assert bench.disk.lists[0].voters == ("a", "b", "c")
+    bench.hear(Query(origin("c", base=0, incarnation=0), memory=False))
+    assert bench.order() == ["Send"], "once is enough"
+    again = Bench(node="b", kept=bench.disk, blank=True, options=AUTO, boot=9)
+    assert again.m.ballot is None
+    again.hear(FirstBallot(origin("a"), BASE, 9))
+    assert again.m.role is Role.FOLLOWER, "under that list it is as new as before"
+
+
+def test_M3_an_answer_that_could_not_be_written_down_is_not_given() -> None:
+    bench = Bench(node="b", blank=True)
+    bench.hear(Query(origin("a", base=0, incarnation=0), memory=False))
+    bench.give(PersistFailed("disk full"))
+    assert bench.events(Code.DISK_FAILED)
+    assert "disk full" in bench.m.view(bench.now).waits_for
+    bench.hear(Query(origin("a", base=0, incarnation=0), memory=False))
+    assert bench.order() == ["Persist", "Send"]
+
+
+def test_M3_a_node_that_was_listed_with_others_begins_no_cluster_of_its_own() -> None:
+    """The others began theirs without it: the first ballot was on its way when this node lost its power."""
+    bench = left_behind()
+    bench.wait(10 * P)
+    assert bench.m.role is Role.MUTED
+    assert {e.to for e in bench.all if isinstance(e, Send)} == {"a", "c"}, "they are asked although not listed"
+    waits = "the first start of the cluster; not heard yet: a, c (of an earlier list; gone for good: "
+    assert bench.m.view(bench.now).waits_for == waits + "primacy init --without a --without c)"
+    for node in ("a", "c"):
+        bench.report(node, 5, config="list-2", confirmed=((LIST, ("a", "b", "c")),))
+    assert bench.disk is not None
+    assert (bench.disk.base, bench.disk.term, bench.disk.voted_for) == (BASE, 5, CLOSED), "it is part of their cluster"
+
+
+def test_M3_a_node_that_was_listed_with_others_begins_by_itself_if_none_of_them_remembers() -> None:
+    bench = left_behind()
+    bench.report("a", memory=False, config="list-2")
+    assert bench.m.role is Role.MUTED
+    bench.report("c", memory=False, config="list-2")
+    assert bench.m.role is Role.FOLLOWER
+
+
+def test_M3_init_is_refused_when_one_of_an_earlier_list_remembers() -> None:
+    bench = left_behind()
+    bench.give(Init(5_000_000, without=("c",)))
+    bench.report("a", 3, config="list-2")
+    assert bench.events(Code.INIT_REFUSED)
+    bench.give(Init(5_000_000, without=("a", "c")))
+    assert bench.m.role is Role.FOLLOWER, "an operator vouches for both"
+
+
+def test_M3_nobody_begins_by_itself_beside_one_that_was_listed_with_others() -> None:
+    bench = left_behind("b d")
+    bench.hear(Query(origin("d", base=0, incarnation=0, config="list-2"), memory=False))
+    assert bench.sent(Report)[0].used
+    other = Bench("b d", node="b", config="list-2", blank=True, options=AUTO)
+    other.wait(2 * P)
+    other.hear(Report(origin("d", base=0, incarnation=0, config="list-2"), other.m.seat.boot, False, True, 0, 0, 0))
+    other.wait(2 * P)
+    assert other.m.role is Role.MUTED
+    assert other.m.view(other.now).waits_for == "the first start of the cluster: primacy init, once, on one node"
+
+
+@pytest.mark.parametrize("word", [None, Init(5_000_000)], ids=["auto", "init"])
+def test_M3_a_first_start_that_a_full_disk_broke_off_is_tried_again(word: Init | None) -> None:
+    bench = Bench(blank=True, options=None if word else AUTO)
+    bench.wait(2 * P)
+    if word is not None:
+        bench.give(word)
+    bench.report("b", memory=False)
+    bench.report("c", memory=False)
+    assert bench.order()[0] == "Persist"
+    bench.give(PersistFailed("disk full"))
+    assert bench.m.role is Role.MUTED
+    bench.wait(2 * P)
+    assert bench.receivers() == {"b", "c"}
+    bench.report("b", memory=False)
+    bench.report("c", memory=False)
+    assert bench.order() == ["Persist", "Send", "Send"]
+    bench.wait(1)
+    assert bench.m.role is Role.FOLLOWER
+
+
+def test_M3_where_nobody_remembers_and_one_memory_is_an_old_copy_every_node_says_what_to_do() -> None:
+    """All nodes were restored or wiped: nobody begins by itself beside a copy, and only an operator can know (Q10)."""
+    says = "the first start of the cluster: primacy init, once, on one node"
+    copied = Bench(kept=ballot(term=4, void=True), options=AUTO)
+    copied.report("b", memory=False)
+    copied.report("c", memory=False)
+    copied.wait(10 * P)
+    assert copied.m.view(copied.now).waits_for == says
+    wiped = Bench(node="b", blank=True, options=AUTO)
+    who = origin("a", base=0, incarnation=0)
+    wiped.hear(Report(who, wiped.m.seat.boot, False, True, 0, 0, BASE + 4))
+    wiped.report("c", memory=False)
+    wiped.wait(10 * P)
+    assert wiped.m.view(wiped.now).waits_for == says
+    wiped.give(Init(5))
+    wiped.hear(Report(who, wiped.m.seat.boot, False, True, 0, 0, BASE + 4))
+    wiped.report("c", memory=False)
+    assert wiped.disk is not None
+    assert wiped.disk.base > BASE + 4, "above every token that a copy knows"
+
+
+def test_M3_a_node_under_another_file_is_named_with_what_to_do() -> None:
+    bench = Bench(blank=True)
+    bench.report("b", memory=False, config="list-2")
+    waits = "the first start of the cluster; node b runs under another list of nodes: give all nodes the same file"
+    assert bench.m.view(bench.now).waits_for == waits
+
+
+def test_a_candidate_says_who_runs_under_another_file() -> None:
+    bench = Bench()
+    bench.ask_first()
+    bench.hear(Query(origin("b", config="list-2"), memory=True))
+    waits = "votes of a majority: 2 of 3 voting nodes; under another list or timing: b (give all nodes the same file)"
+    assert bench.m.view(bench.now).waits_for == waits
