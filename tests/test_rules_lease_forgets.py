@@ -558,6 +558,24 @@ def test_L4_nor_does_one_that_a_store_did_over_another_connection_all_the_same()
     done = store.perform(take, take.link)._replace(link=desk.link + 1)
     assert done.done
     assert not only(desk.answer(answer=done), Start)
+    desk.link += 1
+    broken_ms = desk.now
+    desk.until(Start, within_ms=30_000)
+    assert desk.now >= broken_ms + LONG_MS, "nor is it found and believed a moment later"
+
+
+def test_L4_a_found_take_that_is_renewed_over_another_connection_proves_nothing() -> None:
+    store = SimStore(ETCD)
+    desk = Desk(store=store)
+    desk.tell(Started(WALL))
+    desk.until(Take)
+    desk.lose()
+    desk.until(Renew)
+    desk.link += 1
+    broken_ms = desk.now
+    assert not only(desk.answer(), Start)
+    desk.until(Start, within_ms=30_000)
+    assert desk.now >= broken_ms + LONG_MS
 
 
 # --- L4: watched ------------------------------------------------------------------------------------------------------

@@ -225,7 +225,7 @@ def test_L9_placeholders_of_others_do_not_put_it_off() -> None:
     desk.tell(Started(WALL))
     desk.tell(Pause())
     number = 0
-    while not store.genesis.settled:
+    while not store.genesis.settled and desk.now < 60_000:
         if desk.asked:
             desk.answer()
         else:
@@ -233,7 +233,7 @@ def test_L9_placeholders_of_others_do_not_put_it_off() -> None:
             number += 1
             assert store.perform(Place(f"other-{number}", "server-1")).done
     assert number > 10
-    assert desk.now <= LONG_MS + SLACK_MS
+    assert desk.now <= LONG_MS + SLACK_MS + 3 * LAN.beat_ms
 
 
 def test_L9_a_row_removed_meanwhile_starts_the_wait_anew() -> None:

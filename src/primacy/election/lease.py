@@ -202,7 +202,7 @@ class LeaseStrategy(LeaseHolder):
         elif isinstance(request, ReleaseRow):
             self._used_token = max(self._used_token, request.token)
         self._number += 1
-        self._pending = Asked(self._number, request, now_ms, self._position)
+        self._pending = Asked(self._number, request, now_ms, self._position, self._evidence_link())
         return [*effects, AskStore(self._number, request)]
 
     def _next_request(self, now_ms: int) -> StoreRequest:
@@ -346,16 +346,18 @@ class LeaseStrategy(LeaseHolder):
     def _done_or_not(self, now_ms: int, asked: Asked, answer: StoreAnswer) -> list[Effect]:
         request = asked.request
         match request:
-            case Take() if answer.done and self._done_here(now_ms, request, answer):
+            case Take() | Renew() | Settle() if answer.done and not self._done_here(now_ms, asked, answer):
+                self._fell_ms = now_ms
+            case Take() if answer.done:
                 taken = self._note(Code.LEASE_TAKEN, request.row.token, value=request.row.token)
                 used, covered = self._release_used(now_ms, request), self._covered(now_ms)
                 return [taken, *used, *self._written(now_ms, request.row, asked.asked_ms, covered)]
-            case Renew() if answer.done and self._done_here(now_ms, request, answer):
+            case Renew() if answer.done:
                 row = self._own_row(request.token, request.seq + 1, request.server)
                 return self._written(now_ms, row, asked.asked_ms)
             case ReleaseRow() if answer.done:
                 return self._note_release(request.token) + self._see(now_ms, asked, answer)
-            case Settle() if answer.done and self._done_here(now_ms, request, answer):
+            case Settle() if answer.done:
                 self._settling = None
                 return [self._note(Code.SETTLED), *self._see(now_ms, asked, answer)]
         return self._see(now_ms, asked, answer)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from primacy.election.effects import Effect
 from primacy.election.events import Code
-from primacy.election.lease_state import TICK_MS, LeaseState, Settling, Sighting
+from primacy.election.lease_state import TICK_MS, Asked, LeaseState, Settling, Sighting
 from primacy.election.store import (
     WAIT_MAX_MS,
     Genesis,
@@ -70,16 +70,17 @@ class LeaseEvidence(LeaseState):
         """
         return self._link or 0 if self._bound else 0
 
-    def _done_here(self, now_ms: int, request: Take | Renew | Settle, answer: StoreAnswer) -> bool:
-        """It was done in the history that its evidence came from.
+    def _done_here(self, now_ms: int, asked: Asked, answer: StoreAnswer) -> bool:
+        """A write was done in the history that its evidence came from.
 
-        If not, or if the store went back between the two, the row is ours and proves nothing: it is watched.
+        If not, or if the store went back between the two, the row may be ours and proves nothing. What spares the wait
+        is not believed for wait_max then, as after a position that fell: it is watched.
         """
-        linked = isinstance(request, Renew) or self._same_link(request, answer)
-        return linked and request.server == answer.server and now_ms >= self._fallen_until_ms()
+        same = not isinstance(asked.request, Take | Renew | Settle) or asked.request.server == answer.server
+        return same and self._same_link(asked, answer) and now_ms >= self._fallen_until_ms()
 
-    def _same_link(self, request: Take | Settle, answer: StoreAnswer) -> bool:
-        return request.link in (0, answer.link)
+    def _same_link(self, asked: Asked, answer: StoreAnswer) -> bool:
+        return asked.link in (0, answer.link)
 
     def _watch_anew(self) -> None:
         """All observations start with the next look."""
@@ -251,13 +252,17 @@ class LeaseEvidence(LeaseState):
             return []
         admitted, self._admits_ms = self._hold_admitted(), genesis.wait_max_ms
         self._wait_max_ms = max(self._wait_max_ms, genesis.wait_max_ms)
-        self._settling = self._settling_now(now_ms, answer.server, genesis)
+        self._settling = self._settling_now(now_ms, answer, genesis)
         if self._hold_admitted() or not admitted:
             return []
         return [self._note(Code.HOLD_TOO_LONG, detail=self._too_long(), value=genesis.wait_max_ms)]
 
-    def _settling_now(self, now_ms: int, server: str, genesis: Genesis) -> Settling | None:
-        """The observation of the table after this answer; it begins with the first look that counts."""
+    def _settling_now(self, now_ms: int, answer: StoreAnswer, genesis: Genesis) -> Settling | None:
+        """The observation of the table after this answer; it begins with the first look that counts.
+
+        Who waits for a name comes first; of all the others, most see then that it was done.
+        """
+        server, row = answer.server, answer.row
         old, says = self._settling, genesis.vouches and genesis.settled == server
         if genesis.count < 0:
             same = old is not None and old.state[:-1] == self._genesis_state(server, genesis)[:-1]
@@ -268,7 +273,9 @@ class LeaseEvidence(LeaseState):
         if old is not None and old.state == state:
             return old._replace(genesis=genesis)
         again, self._settled_for = self._settled_for == server, server
-        return Settling(state, now_ms, self._jitter(self._look_ms // 5), genesis, again)
+        waits = self._may_lead() and (row is None or row.released)
+        jitter_ms = self._jitter(self._look_ms // 5 if waits else 3 * self._look_ms)
+        return Settling(state, now_ms, jitter_ms, genesis, again)
 
     def _genesis_state(self, server: str, genesis: Genesis) -> tuple[object, ...]:
         """What must stay the same for wait_max before a table is settled.

@@ -87,6 +87,8 @@ class Asked(NamedTuple):
     asked_ms: int
     position: tuple[str, int] = ("", 0)
     """Identity and position that were known when it left (L5)."""
+    link: int = 0
+    """The connection that its evidence came over, where only that counts; 0: any."""
 
 
 class Renewal(NamedTuple):
