@@ -66,7 +66,7 @@ from primacy.election.lease_hold import LeaseHolder
 from primacy.election.lease_state import HEARD_OF, RETRY_MAX_MS, Asked, LeaseOptions, Sighting
 from primacy.election.lease_view import believed, role_of, view_of
 from primacy.election.messages import FailsafeAck, FailsafeBeat
-from primacy.election.model import TOKEN_MAX, Role, View
+from primacy.election.model import Role, View
 from primacy.election.store import (
     IDLE,
     Look,
@@ -210,23 +210,30 @@ class LeaseStrategy(LeaseHolder):
         sight = self._sight
         if sight is None:
             return Look(self.options.name)
-        return self._due(now_ms, sight) or Look(self.options.name, self._counts(sight))
+        due, _ = self._outlook(now_ms, sight)
+        return due or Look(self.options.name, self._counts(sight))
 
-    def _due(self, now_ms: int, sight: Sighting) -> StoreRequest | None:
-        """The write that serves now, if there is one; or a look that counts, if one waits for it."""
-        name = self.options.name
+    def _outlook(self, now_ms: int, sight: Sighting) -> tuple[StoreRequest | None, int | None]:
+        """The write that serves now, or a look that counts, if one waits for it; else when a write will be due."""
+        name, row = self.options.name, sight.row
         ours = self._ours(sight)
         own = None if ours is None or self._work else self._own_request(now_ms, sight, ours)
         if own is not None:
-            return own
-        take_at_ms, settle_at_ms = self._take_at_ms(now_ms), self._settle_at_ms()
+            return own, None
+        take_at_ms = self._take_at_ms()
         if take_at_ms is not None and now_ms >= take_at_ms:
-            return self._take_request(now_ms, sight)
-        if self._must_place(sight):
-            return Place(name, sight.server)
-        if settle_at_ms is not None and now_ms >= settle_at_ms and self._settling is not None:
-            return Settle(name, sight.server, self._settling.genesis, self._evidence_link())
-        return Look(name, count=True) if self._may_lead() and self._counts(sight) else None
+            return self._take_request(now_ms, sight), None
+        if row is None and self._must_place(sight):
+            return Place(name, sight.server), None
+        settling = self._settling
+        settle_at_ms = None if settling is None else self._settle_at_ms()
+        if settling is not None and settle_at_ms is not None and now_ms >= settle_at_ms:
+            return Settle(name, sight.server, settling.genesis, self._evidence_link()), None
+        if (row is None or row.released) and self._counts(sight) and self._may_lead():
+            return Look(name, count=True), None
+        if take_at_ms is None or settle_at_ms is None:
+            return None, settle_at_ms if take_at_ms is None else take_at_ms
+        return None, min(take_at_ms, settle_at_ms)
 
     def _own_request(self, now_ms: int, sight: Sighting, ours: Row) -> StoreRequest | None:
         """What becomes of a row that is ours: a take that was found is renewed first (L4), the rest is released.
@@ -271,14 +278,12 @@ class LeaseStrategy(LeaseHolder):
     def _plan(self, now_ms: int, request: StoreRequest) -> None:
         """When to ask next: at once if there is something to do, else when a write is due, or after a look's pause."""
         sight = self._sight
-        due = None if sight is None else self._due(now_ms, sight)
+        due, at_ms = (None, None) if sight is None else self._outlook(now_ms, sight)
         if self._news or (due is not None and not self._said_already(due, request)):
             self._news, self._next_ask_ms = False, now_ms
             return
-        at_ms = [now_ms + self._look_ms + self._jitter(self._look_ms // 5)]
-        if due is None:
-            at_ms += [ms for ms in (self._take_at_ms(now_ms), self._settle_at_ms()) if ms is not None]
-        self._next_ask_ms = max(now_ms, min(at_ms))
+        pause_ms = now_ms + self._look_ms + self._jitter(self._look_ms // 5)
+        self._next_ask_ms = pause_ms if at_ms is None else max(now_ms, min(pause_ms, at_ms))
 
     def _hear_of_renewal(self, now_ms: int) -> None:
         """The holder is said to live. That proves nothing, but tells when a look is worth most.
@@ -296,8 +301,9 @@ class LeaseStrategy(LeaseHolder):
             return
         overdue_ms = now_ms + self.timing.beat_ms * 21 // 20
         latest_ms = self._looked_ms + self.timing.hold_ms * 3 // 4
-        due_ms = [ms for ms in (self._take_at_ms(now_ms), self._settle_at_ms()) if ms is not None]
-        self._next_ask_ms = max(now_ms, min(overdue_ms, latest_ms, *due_ms))
+        due, at_ms = self._outlook(now_ms, sight)
+        due_ms = now_ms if due is not None else overdue_ms if at_ms is None else at_ms
+        self._next_ask_ms = max(now_ms, min(overdue_ms, latest_ms, due_ms))
 
     @staticmethod
     def _said_already(due: StoreRequest, request: StoreRequest) -> bool:
@@ -311,7 +317,7 @@ class LeaseStrategy(LeaseHolder):
 
     def _back_off(self, now_ms: int) -> None:
         """Twice as long after each failure, half of it by chance, so that nodes do not come back in step."""
-        most_ms = max(self._look_ms, min(self.timing.wait_ms, RETRY_MAX_MS))
+        most_ms = max(self._look_ms, min(self._d_ms, RETRY_MAX_MS))
         pause_ms = min(most_ms, self._look_ms << min(self._failures - 1, 10))
         self._next_ask_ms = now_ms + pause_ms // 2 + self._jitter(pause_ms // 2)
 
@@ -423,10 +429,10 @@ class LeaseStrategy(LeaseHolder):
 
     # --- the moment to take (L3, L4, L7) ------------------------------------------------------------------------------
 
-    def _take_at_ms(self, now_ms: int) -> int | None:
+    def _take_at_ms(self) -> int | None:
         """The earliest moment at which what is seen may be taken; None if not at all."""
         sight = self._sight
-        if sight is None or not self._may_lead() or self._next_token(now_ms, sight) > TOKEN_MAX:
+        if sight is None or not self._may_lead() or not self._tokens_left(sight):
             return None
         row, spared_ms = sight.row, self._spared_at_ms(sight)
         if row is None:

@@ -84,7 +84,7 @@ class LeaseEvidence(LeaseState):
 
     def _watch_anew(self) -> None:
         """All observations start with the next look."""
-        self._sight, self._settling, self._settled_for, self._refused = None, None, "", False
+        self._sight, self._settling, self._genesis, self._settled_for, self._refused = None, None, None, "", False
 
     # --- the observation (L3) -----------------------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ class LeaseEvidence(LeaseState):
     def _wait_ms(self, sight: Sighting) -> int:
         """The holder's own wait if it is longer than ours; the longest of all if its row may not be the newest."""
         row = sight.row
-        wait_ms = self.timing.wait_ms if row is None else max(self.timing.wait_ms, row.wait_ms)
+        wait_ms = self._d_ms if row is None else max(self._d_ms, row.wait_ms)
         return max(wait_ms, self._long_ms()) if row is None or self._may_be_old(sight, row) else wait_ms
 
     def _may_be_old(self, sight: Sighting, row: Row) -> bool:
@@ -119,7 +119,7 @@ class LeaseEvidence(LeaseState):
         return max(self._table_wait_ms(), self._longest_ms)
 
     def _table_wait_ms(self) -> int:
-        return max(self._wait_max_ms or WAIT_MAX_MS, self.timing.wait_ms)
+        return max(self._wait_max_ms or WAIT_MAX_MS, self._d_ms)
 
     def _ripe_ms(self, sight: Sighting) -> int:
         """When the row has been watched for the whole wait.
@@ -227,13 +227,13 @@ class LeaseEvidence(LeaseState):
 
     def _acked_until_ms(self) -> int:
         """(e) This node acked no failsafe beat within D."""
-        return 0 if self._acked_ms is None else self._acked_ms + self.timing.wait_ms + TICK_MS
+        return 0 if self._acked_ms is None else self._acked_ms + self._d_ms + TICK_MS
 
     def _without_memory_until_ms(self) -> int:
         """(e) A listed node that knows of no token may have acked before it forgot: it has run for D."""
         if not self._others or self.options.token_max or self._born is None:
             return 0
-        return self._born[0] + self.timing.wait_ms + TICK_MS
+        return self._born[0] + self._d_ms + TICK_MS
 
     def _watched_from_ms(self) -> int:
         """`watched`: this process has watched over one unbroken connection for wait_max."""
@@ -248,12 +248,13 @@ class LeaseEvidence(LeaseState):
     def _see_genesis(self, now_ms: int, answer: StoreAnswer) -> list[Effect]:
         """Follows the state of an unsettled table; records a hold that the table does not admit."""
         genesis = answer.genesis
-        if genesis is None:
+        if genesis is None or (answer.server, genesis) == self._genesis:
             return []
-        admitted, self._admits_ms = self._hold_admitted(), genesis.wait_max_ms
+        self._genesis, self._admits_ms = (answer.server, genesis), genesis.wait_max_ms
         self._wait_max_ms = max(self._wait_max_ms, genesis.wait_max_ms)
         self._settling = self._settling_now(now_ms, answer, genesis)
-        if self._hold_admitted() or not admitted:
+        admitted, self._admitted = self._admitted, self._hold_admitted()
+        if self._admitted or not admitted:
             return []
         return [self._note(Code.HOLD_TOO_LONG, detail=self._too_long(), value=genesis.wait_max_ms)]
 
@@ -302,17 +303,15 @@ class LeaseEvidence(LeaseState):
 
     def _counts(self, sight: Sighting) -> bool:
         """Whether the next look should count the rows: only if something depends on it."""
-        genesis = sight.genesis
-        if genesis is None or not self._settles():
+        genesis, row = sight.genesis, sight.row
+        if genesis is None or self._settling is not None or not self._settles():
             return False  # without a genesis row a missing row is placed
         if not self._says_settled(sight, genesis):
-            return self._settling is None
-        if self._settling is not None or not self._may_lead():
+            return True
+        if row is not None and not row.released:
             return False
-        row = sight.row
-        if row is None:
-            return self._refused
-        return row.released and not self._written_here(sight, row) and not self._is_settled(sight)
+        needed = self._refused if row is None else not self._written_here(sight, row) and not self._is_settled(sight)
+        return needed and self._may_lead()
 
     def _must_place(self, sight: Sighting) -> bool:
         """A missing row cannot be watched, a placeholder can (L3).
@@ -320,7 +319,7 @@ class LeaseEvidence(LeaseState):
         Where the name will be free as soon as the table is settled, this node waits for that: it takes no longer, and
         is over at once if another node has watched for longer. If the state that it waits for has changed, it places.
         """
-        if sight.row is not None or not self._may_lead() or self._is_fresh(sight):
+        if sight.row is not None or self._is_fresh(sight) or not self._may_lead():
             return False
         genesis, settling = sight.genesis, self._settling
         if genesis is None or not self._not_below_known(genesis.floor):

@@ -146,8 +146,8 @@ class LeaseHolder(LeaseEvidence):
         beat_ms = self.timing.beat_ms
         lead = Lead(row.token, row.seq, row.server, from_ms, now_ms, from_ms + beat_ms, now_ms + beat_ms)
         self._idle = not covered  # what covers them goes on to do so
-        self._lead, self._sight, self._settling, self._late = lead, None, None, 0
-        self._follows = ""
+        self._lead, self._late, self._follows = lead, 0, ""
+        self._watch_anew()
         self._work = self._used_token = row.token
         self._note_token(row.token)
         elected = self._note(Code.ELECTED, row.token, value=row.token)
@@ -220,7 +220,7 @@ class LeaseHolder(LeaseEvidence):
     def _hold_off_span_ms(self, lead: Lead) -> int:
         """After giving up in order a node lets the others go first: long enough that each has looked."""
         if lead.successor or lead.ending in (Code.CANNOT_START, Code.DISK_FAILED):
-            return self.timing.wait_ms + self._jitter(self._look_ms)
+            return self._d_ms + self._jitter(self._look_ms)
         if self.options.rest_ms:
             return self.options.rest_ms
         return 3 * self._look_ms + self._jitter(self._look_ms)

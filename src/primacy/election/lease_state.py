@@ -154,6 +154,8 @@ class LeaseState:
         self.holder = holder_id(seat.node, seat.boot)
         self.token_max = options.token_max
         self.deadline_ms: int | None = None
+        self._d_ms = timing.wait_ms
+        """D: how long others wait for our hold."""
         self._look_ms = options.look_every_ms or timing.beat_ms
         self._answer_ms = options.answer_ms or timing.hold_ms // 3
         self._start_within_ms = options.start_within_ms or timing.hold_ms
@@ -191,6 +193,10 @@ class LeaseState:
         """wait_max as the genesis row had it last; 0 before it was seen."""
         self._wait_max_ms = 0
         """The largest that it ever was."""
+        self._admitted = True
+        """What `_hold_admitted` said of it."""
+        self._genesis: tuple[str, Genesis] | None = None
+        """Identity and genesis row as they were last looked at."""
         self._longest_ms = 0
         """The longest wait that stood in the row (L3)."""
         self._position = ("", 0)
@@ -280,14 +286,14 @@ class LeaseState:
     def _may_lead(self) -> bool:
         """Nothing that people, probes or the machine itself say holds this node back (Q6 for the run lock)."""
         held_back = self._paused or self._ill or self._closing or self._lock_held or self._work or self._unsaved
-        return self._stands and not held_back and self._hold_admitted()
+        return self._stands and self._admitted and not held_back
 
     def _hold_admitted(self) -> bool:
         """A hold whose D exceeds wait_max is refused (L3)."""
-        return not self._admits_ms or self.timing.wait_ms <= self._admits_ms
+        return not self._admits_ms or self._d_ms <= self._admits_ms
 
     def _too_long(self) -> str:
-        wait_ms = self.timing.wait_ms
+        wait_ms = self._d_ms
         return (
             f"others would have to wait {wait_ms:,} ms for this node's hold, and the table admits {self._admits_ms:,} "
             f"ms; shorten the hold, or raise that with `primacy lease schema --wait-max-ms {wait_ms}`"
@@ -309,6 +315,12 @@ class LeaseState:
         seen = 0 if sight.row is None else sight.row.token
         floor = 0 if sight.genesis is None else sight.genesis.floor
         return max(seen + 1, floor + 1, self._largest_known() + 1, 1, *self._walls_ms(now_ms))
+
+    def _tokens_left(self, sight: Sighting) -> bool:
+        """There is a token above everything known; wall time never uses them up (T1)."""
+        seen = 0 if sight.row is None else sight.row.token
+        floor = 0 if sight.genesis is None else sight.genesis.floor
+        return max(seen, floor, self._largest_known()) < TOKEN_MAX
 
     def _walls_ms(self, now_ms: int) -> list[int]:
         """Unix time here and at the store, as far as they can be believed."""

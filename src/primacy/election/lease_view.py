@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primacy.election.lease_state import TICK_MS, Sighting
-from primacy.election.model import TOKEN_MAX, Role, View
+from primacy.election.model import Role, View
 from primacy.election.store import Renew, Row, Take, heir_of, node_of
 
 if TYPE_CHECKING:
@@ -96,12 +96,12 @@ def waits_for_row(node: LeaseStrategy, now_ms: int) -> str:
     row, left_ms = sight.row, max(0, node._ripe_ms(sight) - now_ms)
     if node._ours(sight) is not None:
         return "the store to prove its row"
-    if node._next_token(now_ms, sight) > TOKEN_MAX:
+    if not node._tokens_left(sight):
         return "an operator: the row's token leaves no higher one; choose another `election.name`"
     if row is None:
         return waits_for_names(node, now_ms, sight)
     if node._release_counts(sight, row) and now_ms >= node._trusted_at_ms():
-        take_at_ms = node._take_at_ms(now_ms)
+        take_at_ms = node._take_at_ms()
         left_ms = 0 if take_at_ms is None else max(0, take_at_ms - now_ms)
         return f"{heir_of(row) or 'the others'} to take the released lease, at most {left_ms} ms" if left_ms else ""
     if not node._list_allows(row):
