@@ -33,6 +33,7 @@ packages: ## what the tests can use of Debian's packages (strace, servers), wher
 	@$(call debian,postgresql,ls /usr/lib/postgresql/*/bin/postgres)
 	@$(call debian,mariadb-server,test -x /usr/sbin/mariadbd)
 	@$(call debian,etcd-server,command -v etcd)
+	@$(call debian,etcd-client,command -v etcdctl)
 	@$(call debian,pgbouncer,test -x /usr/sbin/pgbouncer)
 
 # $(call debian,PACKAGE,TEST): installs it unless the test succeeds. No service of it is started.
