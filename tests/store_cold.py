@@ -1,8 +1,9 @@
 """Eight processes that take a lease at the same moment, as often as they are told to.
 
-    python -m tests.store_cold NUMBER      (reads {"url"} and {"name", "server", "at_ns"}, one JSON line each)
+    python -m tests.store_cold NUMBER      (reads {"url"}, {"look"} and {"name", "at_ns"}, one JSON line each)
 
-Each has its own connection, opened beforehand; the moment is one of the clock that all of them share, a little ahead.
+Each has its own connection, opened beforehand, and has looked: nobody sees what another one took. The moment is one of
+the clock that all of them share, a little ahead.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ class Crew:
     def open(self, url: str) -> None:
         assert self._ask({"url": url}) == [True] * len(self.all)
 
-    def take(self, name: str, server: str) -> list[StoreAnswer]:
+    def take(self, name: str) -> list[StoreAnswer]:
+        assert self._ask({"look": name}) == [True] * len(self.all)
         at_ns = time.monotonic_ns() + int(AHEAD_S * 1e9)
-        found = self._ask({"name": name, "server": server, "at_ns": at_ns})
-        return [StoreAnswer(**{**one, "row": None if one["row"] is None else Row(*one["row"])}) for one in found]
+        return [_answer(one) for one in self._ask({"name": name, "at_ns": at_ns})]
 
     def end(self) -> None:
         for one in self.all:
@@ -57,9 +58,16 @@ class Crew:
         return [json.loads(one.stdout.readline()) for one in self.all if one.stdout is not None]
 
 
+def _answer(found: dict[str, Any]) -> StoreAnswer:
+    """Without the genesis row, which nobody compares here."""
+    row = None if found["row"] is None else Row(*found["row"])
+    return StoreAnswer(**{**found, "row": row, "genesis": None})
+
+
 def main(words: Sequence[str]) -> None:
     number = int(words[0])
     desk: Desk | None = None
+    seen: StoreAnswer | None = None
     for line in sys.stdin:
         order = json.loads(line)
         if "url" in order:
@@ -67,8 +75,12 @@ def main(words: Sequence[str]) -> None:
             print(json.dumps(desk.look("nobody").ok), flush=True)
             continue
         assert desk is not None
+        if "look" in order:
+            seen = desk.look(order["look"], count=True)
+            print(json.dumps(seen.ok and seen.row is None), flush=True)
+            continue
         time.sleep(max(0, order["at_ns"] - time.monotonic_ns()) / 1e9)
-        answer = desk.take(order["name"], new=row(f"n{number}#1", TOKEN + number), server=order["server"])
+        answer = desk.take(order["name"], new=row(f"n{number}#1", TOKEN + number), seen=seen)
         print(json.dumps(answer._asdict()), flush=True)
 
 

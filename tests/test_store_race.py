@@ -34,6 +34,7 @@ CONTROL_S = 90
 def test_no_two_hold_it_at_a_time(kind: str, tmp_path: Path) -> None:
     """Memory is left out: its rows do not leave a process."""
     with place(kind, tmp_path) as here, Canary(PROFILE.beat_ms) as canary:
+        here.desk()  # a new table: its names are free at once
         verdict = Race(here.url, tmp_path / "race", PLAYERS, SECONDS, SEED).wait()
     print(f"{kind}: {verdict}")
     verdict.one_at_a_time()
@@ -78,10 +79,10 @@ def crew() -> Iterator[Crew]:
 def test_a_cold_start_has_one_winner(kind: str, crew: Crew, tmp_path: Path) -> None:
     """No row yet, eight processes at once, many rounds."""
     with place(kind, tmp_path) as here:
-        who = here.desk().server()
+        here.desk()
         crew.open(here.url)
         for turn in range(ROUNDS):
-            one_winner(crew.take(f"cold{turn}", who))
+            one_winner(crew.take(f"cold{turn}"))
     print(f"cold start on {kind}: {ROUNDS} rounds of {PLAYERS} processes, one winner each")
 
 
@@ -90,7 +91,7 @@ def test_a_cold_start_in_memory_has_one_winner() -> None:
     table = MemoryTable()
     desks = [Desk(MemoryStore(table)) for _ in range(PLAYERS)]
     for turn in range(ROUNDS):
-        one_winner(_all_at_once(desks, f"cold{turn}", table.server))
+        one_winner(_all_at_once(desks, f"cold{turn}"))
 
 
 def one_winner(answers: list[StoreAnswer]) -> None:
@@ -100,13 +101,14 @@ def one_winner(answers: list[StoreAnswer]) -> None:
     assert all(answer.row == winner for answer in answers), "and everybody was told who"
 
 
-def _all_at_once(desks: list[Desk], name: str, who: str) -> list[StoreAnswer]:
+def _all_at_once(desks: list[Desk], name: str) -> list[StoreAnswer]:
     barrier = threading.Barrier(len(desks))
     answers: list[StoreAnswer] = []
 
     def take(number: int, desk: Desk) -> None:
+        seen = desk.look(name, count=True)
         barrier.wait(60)
-        answers.append(desk.take(name, new=row(f"n{number}#1", 100 + number), server=who))
+        answers.append(desk.take(name, new=row(f"n{number}#1", 100 + number), seen=seen))
 
     threads = [threading.Thread(target=take, args=pair) for pair in enumerate(desks)]
     for thread in threads:
