@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from primacy.election.lease_state import TICK_MS, Sighting
 from primacy.election.model import Role, View
-from primacy.election.store import Renew, Row, Take, heir_of, node_of
+from primacy.election.store import FAILSAFE, Renew, Row, Take, heir_of, node_of
 
 if TYPE_CHECKING:
     from primacy.election.lease import LeaseStrategy
@@ -105,7 +105,8 @@ def waits_for_row(node: LeaseStrategy, now_ms: int) -> str:
         left_ms = 0 if take_at_ms is None else max(0, take_at_ms - now_ms)
         return f"{heir_of(row) or 'the others'} to take the released lease, at most {left_ms} ms" if left_ms else ""
     if not node._list_allows(row):
-        return f"another list of nodes, which holds the lease; `primacy lease break {node.options.name}` forces it"
+        name = node.options.name.removeprefix(FAILSAFE)
+        return f"another list of nodes, which holds the lease; `primacy lease break {name}` forces it"
     if row.is_placeholder or row.released:
         return f"the longest hold of this table to run out, at most {left_ms} ms: {doubt(node, sight)}"
     why = f": {doubt(node, sight)}" if node._ripe_ms(sight) > sight.since_ms + own_wait_ms(node, row) else ""
@@ -140,6 +141,8 @@ def doubt(node: LeaseStrategy, sight: Sighting) -> str:
     token = row.token if row is not None else genesis.floor if genesis is not None else 0
     if not node._not_below_known(token):
         return "this machine knows a newer token than the store has"
+    if row is not None and row.is_placeholder and node._written_here(sight, row):
+        return "its row was made to be watched, as it was not certain who held this name before"
     if genesis is not None and genesis.settled == sight.server:
         return "rows were added to the table, or removed from it, by hand"
     return "the server of the store (re)started, or its table is new"
