@@ -441,6 +441,33 @@ def test_a_hostile_key_is_named_and_costs_the_others_nothing(calm: Real, value: 
     assert renewed.done
 
 
+def test_a_hostile_genesis_row_costs_no_live_holder_its_lease(calm: Real) -> None:
+    desk = Desk(calm.open())
+    server = desk.take().server
+    good = calm.value(GENESIS)
+    calm.put(GENESIS, '{"token": "x"}')
+    assert desk.renew(server=server).done
+    answer = desk.look()
+    assert (answer.ok, answer.final) == (False, False)
+    assert "'primacy_leases/:genesis' in etcd" in answer.reason
+    assert desk.renew(seq=2, server=server).done
+    assert desk.release(seq=3).done
+    calm.put(GENESIS, good)
+    assert desk.look().ok
+
+
+def test_a_hostile_row_costs_no_other_renewal_its_proof(calm: Real) -> None:
+    """All in one transaction: what was done for the others is told to them."""
+    desk = Desk(calm.open())
+    names = [f"job{number}" for number in range(5)]
+    for name in names:
+        assert desk.take(name).done
+    calm.put("job3", "[]")
+    answers = perform(desk.store, [Renew(name, "a#1", 10, 1, desk.server()) for name in names])
+    assert [answer.done for answer in answers] == [True, True, True, False, True]
+    assert "'primacy_leases/job3' in etcd is not one of primacy's" in answers[3].reason
+
+
 def test_numbers_out_of_bounds_are_refused(calm: Real) -> None:
     desk = Desk(calm.open())
     desk.take()

@@ -9,6 +9,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -369,11 +370,11 @@ def test_the_note_has_the_rights_of_the_file(file: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
 def test_two_users_of_one_group_share_file_and_note(tmp_path: Path) -> None:
     """And one who may only read can look, and is told why it cannot take."""
-    folder = tmp_path / "shared"
-    folder.mkdir()
-    for parent in (tmp_path, *tmp_path.parents[:-1]):
-        if parent.stat().st_uid == 0 and parent != Path("/tmp"):
-            parent.chmod(parent.stat().st_mode | 0o011)
+    with tempfile.TemporaryDirectory(prefix="primacy-shared-") as name:
+        _shared(Path(name), tmp_path)
+
+
+def _shared(folder: Path, tmp_path: Path) -> None:
     os.chown(folder, 0, 65_534)
     folder.chmod(0o2770)
     file = folder / "leases.db"
@@ -458,6 +459,53 @@ def test_L10_a_pruned_row_that_comes_back_does_not_vouch(file: Path) -> None:
     assert not found.row.vouches
     assert found.genesis is not None
     assert not found.genesis.vouches
+
+
+def test_L5_all_names_of_a_file_lead_to_one_note(tmp_path: Path) -> None:
+    """Or one user's note would not know of the other's writes."""
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.mkdir()
+    link.symlink_to(real)
+    (tmp_path / "short.db").symlink_to(real / "leases.db")
+    one = Desk(SqliteStore(str(real / "leases.db")))
+    one.store.make_table(new=True)  # type: ignore[attr-defined]
+    assert one.take().done
+    for other in (link / "leases.db", tmp_path / "short.db"):
+        desk = Desk(SqliteStore(str(other)))
+        assert desk.look() == one.look()._replace(link=desk.look().link)
+    assert [path.name for path in tmp_path.rglob(f"*{SUFFIX}")] == [f"leases.db{SUFFIX}"]
+    os.link(real / "leases.db", real / "second.db")
+    answer = Desk(SqliteStore(str(real / "second.db"))).look()
+    assert (answer.ok, answer.final) == (False, True)
+    assert "has 2 names (hard links)" in answer.reason
+
+
+def test_a_pipe_in_place_of_the_note_is_told(file: Path) -> None:
+    store = SqliteStore(str(file))
+    store.make_table(new=True)
+    Path(f"{file}{SUFFIX}").unlink()
+    os.mkfifo(f"{file}{SUFFIX}")
+    answer = Desk(store).look()
+    assert (answer.ok, answer.final) == (False, True)
+    assert "is no file: remove it" in answer.reason
+
+
+def test_hostile_rows_are_told_and_cost_no_live_holder_its_lease(file: Path) -> None:
+    store = SqliteStore(str(file))
+    store.make_table(new=True)
+    desk = Desk(store)
+    server = desk.take().server
+    hand = sqlite3.connect(file, isolation_level=None)
+    hand.execute("PRAGMA ignore_check_constraints = ON")
+    hand.execute("INSERT INTO primacy_leases SELECT 'bad', 7, 'x', -1, 1e9, 0, 9, '', '', '', '', x'00' ")
+    answers = [desk.look("bad"), desk.look()]
+    assert [answer.ok for answer in answers] == [False, True]
+    assert "is not one of primacy's" in answers[0].reason
+    hand.execute("UPDATE primacy_leases SET token = 'x', proof = 7 WHERE name = ?", (GENESIS,))
+    assert not desk.look().ok
+    assert desk.renew(server=server).done
+    assert desk.release(seq=2).done
+    hand.close()
 
 
 # --- what cannot pass -------------------------------------------------------------------------------------------------

@@ -84,6 +84,8 @@ class EtcdStore:
         self._clock = clock or SystemClock()
         self._known: dict[str, Known] = {}
         self._genesis = Known()
+        self._wrong_genesis = ""
+        """What is wrong with the genesis row, if it is not one of ours."""
         self._shown: Shown | None = None
         """The newest answer on this connection; None: nothing is known of it."""
         self._stamp_ms = 0
@@ -136,7 +138,9 @@ class EtcdStore:
         if not 0 <= wait_max_ms <= HOLD_MS_MAX:
             raise UsageError(f"the longest wait of a table is at most {HOLD_MS_MAX} ms, not {wait_max_ms}")
         for _ in range(MAKE_MAX):
-            _, shown = self._ask([], count=True)
+            _, shown, _ = self._ask([], count=True)
+            if self._wrong_genesis:
+                raise Refused(self._wrong_genesis)
             if new and shown.rows:
                 raise Refused(
                     f"{shown.rows} leases stand below {self._prefix} in etcd, so it is not new: without that word, "
@@ -183,8 +187,8 @@ class EtcdStore:
         planned = [self._planned(request, last) for request in requests]
         steps = [self._step(request, change, index) for request, change in zip(requests, planned, strict=True)]
         count = any(conditions.needs_count(request) for request in requests)
-        inners, shown = self._ask(list(zip((r.name for r in requests), steps, strict=True)), count)
-        if not shown.genesis.revision and not last and self._made_genesis(shown):
+        inners, shown, wrong = self._ask(list(zip((r.name for r in requests), steps, strict=True)), count)
+        if not shown.genesis.revision and not self._wrong_genesis and not last and self._made_genesis(shown):
             shown = shown._replace(genesis=self._genesis)
         answers: list[StoreAnswer | None] = []
         for request, change, inner in zip(requests, planned, inners, strict=True):
@@ -193,6 +197,10 @@ class EtcdStore:
                 self._wrote(request.name, change, before[request.name], shown.revision, index)
                 # under another identity it was written where nobody meant it, with a stamp that nobody trusts
                 answers.append(self._answer(request, shown, done=shown.server == meant.server))
+                continue
+            if request.name in wrong or (self._wrong_genesis and not isinstance(request, Renew | ReleaseRow)):
+                reason = wrong.get(request.name, self._wrong_genesis)
+                answers.append(StoreAnswer(ok=False, reason=reason))
                 continue
             again = not last and self._planned(request, last=True) is not None
             answers.append(None if again else self._answer(request, shown))
@@ -302,10 +310,13 @@ class EtcdStore:
 
     # --- trips --------------------------------------------------------------------------------------------------------
 
-    def _ask(self, steps: list[tuple[str, dict[str, Any]]], count: bool) -> tuple[list[dict[str, Any]], Shown]:
+    def _ask(
+        self, steps: list[tuple[str, dict[str, Any]]], count: bool
+    ) -> tuple[list[dict[str, Any]], Shown, dict[str, str]]:
         """One transaction: the steps, each with the name of its row, then the genesis row, and the count.
 
-        What was read is remembered, as it stood after what was written.
+        What was read is remembered, as it stood after what was written; of a row that is not one of ours, what is wrong
+        with it: it must not cost the others of the same transaction their proof.
         """
         beside: list[dict[str, Any]] = [{"request_range": {"key": b64(self._prefix + GENESIS)}}]
         if count:
@@ -318,16 +329,30 @@ class EtcdStore:
         inners: list[dict[str, Any]] = [{**found, "responses": parts}]
         if len(steps) != 1:
             inners = [answer["response_txn"] for answer in parts]
-        self._genesis = _read(answers[-len(beside)], known_genesis)
+        self._read_genesis(answers[-len(beside)])
+        wrong: dict[str, str] = {}
         largest = self._genesis.raft_index
         for (name, _), inner in zip(steps, inners, strict=True):
             for answer in inner.get("responses", []):
-                if "response_range" in answer:
-                    known = _read(answer, known_row)
-                    self._remember(name, known)
-                    largest = max(largest, known.raft_index)
+                if "response_range" not in answer:
+                    continue
+                try:
+                    self._remember(name, _read(answer, known_row))
+                    largest = max(largest, self._known[name].raft_index)
+                except Refused as error:
+                    self._known.pop(name, None)
+                    wrong[name] = str(error)
         number = int(answers[-1]["response_range"].get("count", 0)) if count else 0
-        return inners, self._show(found, largest, number - (self._genesis.revision > 0) if count else -1)
+        shown = self._show(found, largest, number - (self._genesis.revision > 0) if count else -1)
+        return inners, shown, wrong
+
+    def _read_genesis(self, answer: dict[str, Any]) -> None:
+        """Whatever stands in that row, a live holder does not depend on it."""
+        self._wrong_genesis = ""
+        try:
+            self._genesis = _read(answer, known_genesis)
+        except Refused as error:
+            self._genesis, self._wrong_genesis = Known(), str(error)
 
     def _show(self, found: dict[str, Any], largest: int, count: int) -> Shown:
         """Remembers what an answer tells of the store. `largest`: the raft index of a row that it showed."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import tempfile
 import zlib
 
@@ -30,6 +31,7 @@ MAGIC = b"primacy note 1"
 SLOTS_MAX = 1_000_000
 """256 MB. More names than that in one file is a mistake, which would fill the disk."""
 EMPTY = b"\0" * SLOT
+FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 CHANGES_AT = SLOT - 16
 """Where the head counts slots that were given to a name or taken from one; outside of its checksum."""
 
@@ -139,9 +141,9 @@ class Note:
     def _open(self) -> None:
         try:
             try:
-                self._fd, self._writes = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW), True
+                self._fd, self._writes = os.open(self.path, os.O_RDWR | FLAGS), True
             except PermissionError:
-                self._fd, self._writes = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), False
+                self._fd, self._writes = os.open(self.path, os.O_RDONLY | FLAGS), False
         except FileNotFoundError:
             return
         except OSError as error:
@@ -150,6 +152,9 @@ class Note:
             ) from None
         found = os.fstat(self._fd)
         self._inode = (found.st_dev, found.st_ino)
+        if not stat.S_ISREG(found.st_mode):
+            self.close()
+            raise StoreUnusable(f"{self.path} is no file: remove it, and a new one is made")
 
     def _head(self, inode: tuple[int, int], word: str) -> bytes:
         try:
@@ -182,7 +187,7 @@ class Note:
         self._slots, self._free = {}, []
         size = min(os.fstat(self._fd).st_size // SLOT, SLOTS_MAX)
         self._end = max(1, size)
-        data = os.pread(self._fd, size * SLOT, 0) if size else b""
+        data = self._bytes(size * SLOT, 0)
         for slot in range(1, len(data) // SLOT):
             name = data[slot * SLOT : slot * SLOT + NAME_MAX].rstrip(b"\0")
             if name:
@@ -200,7 +205,13 @@ class Note:
         self._write(_sealed(body).ljust(SLOT, b"\0") if body is not EMPTY else EMPTY, slot * SLOT)
 
     def _read(self, slot: int) -> bytes:
-        return os.pread(self._fd, SLOT, slot * SLOT)
+        return self._bytes(SLOT, slot * SLOT)
+
+    def _bytes(self, number: int, at: int) -> bytes:
+        try:
+            return os.pread(self._fd, number, at)
+        except OSError as error:
+            raise NotReached(f"{self.path} cannot be read: {error.strerror}") from None
 
     def _write(self, data: bytes, at: int) -> None:
         try:

@@ -142,21 +142,31 @@ class SqliteStore(SqlStore):
         """A row that does not vouch may be about to be written in this moment: then it is read under the lock."""
         connection = self._connected()
         self._make_note()
-        with self._failing():
-            if connection.in_transaction:
-                return self._read(connection, names, count)
-            connection.execute("BEGIN")
-            try:
-                seen = self._read(connection, names, count)
-            finally:
-                connection.execute("ROLLBACK")
-        if not any(row.proof and row.mark and not row.vouches for row in seen.rows.values()) or not self._note.word:
+        with self._failing(), self._reading(connection):
+            seen = self._read(connection, names, count)
+        if (
+            connection.in_transaction
+            or not any(row.proof and row.mark and not row.vouches for row in seen.rows.values())
+            or not self._note.word
+        ):
             return seen
         try:
             with self._writing() as connection:
                 return self._read(connection, names, count)
         except StoreUnusable:
             return seen  # who may only read sees it as it is
+
+    @contextmanager
+    def _reading(self, connection: sqlite3.Connection) -> Iterator[None]:
+        """All that is read inside stood there at one moment."""
+        own = not connection.in_transaction
+        if own:
+            connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            if own and connection.in_transaction:  # some errors end it by themselves
+                connection.execute("ROLLBACK")
 
     def _read(self, connection: sqlite3.Connection, names: Sequence[str], count: bool) -> Seen:
         found = connection.execute(self.texts.look, {"names": json.dumps(list(names))}).fetchall()
@@ -199,7 +209,9 @@ class SqliteStore(SqlStore):
         with self._writing() as connection:
             me = self._me
             names = [request.name for request in requests]
-            seen = self._read(connection, [*names, GENESIS], any(needs_count(request) for request in requests))
+            if not all(isinstance(request, Renew | ReleaseRow) for request in requests):
+                names.append(GENESIS)  # whatever stands in that row, a live holder does not depend on it
+            seen = self._read(connection, names, any(needs_count(request) for request in requests))
             genesis = genesis_of(seen)
             for request in requests:
                 if isinstance(request, Take | Settle) and request.link not in (0, self._link):
@@ -371,6 +383,8 @@ class SqliteStore(SqlStore):
         return self._connection
 
     def _connect(self) -> None:
+        self._note.close()
+        self._note = Note(single_name(self.path))
         is_new = inode_of(self.path) is None
         if is_new and not self._create:
             raise NotReached(f"there is no file {self.path}")
@@ -419,9 +433,29 @@ def inode_of(path: str) -> tuple[int, int] | None:
         found = os.stat(path)
     except FileNotFoundError:
         return None
+    except (PermissionError, NotADirectoryError) as error:
+        raise StoreUnusable(
+            f"{path}: {error.strerror}: this user must be able to enter the folder of the file"
+        ) from None
     except OSError as error:
         raise NotReached(f"{path}: {error.strerror}") from None
     return found.st_dev, found.st_ino
+
+
+def single_name(path: str) -> str:
+    """Where the file really is: its users must find the same note, as they must find the same write-ahead log."""
+    real = os.path.realpath(path)
+    try:
+        links = os.stat(real).st_nlink
+    except OSError:
+        return real  # it is not there yet; or opening it will tell
+    if links > 1 and os.path.isfile(real):
+        raise StoreUnusable(f"{real} has {links} names (hard links), and SQLite bears one only: remove the others")
+    if os.path.ismount(real):
+        raise StoreUnusable(
+            f"{real} is mounted as a single file: mount its folder, or others have other logs beside it"
+        )
+    return real
 
 
 def refuse_network(path: str, mounts: str = "/proc/self/mountinfo") -> None:
