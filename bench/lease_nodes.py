@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import psycopg
 import pymysql
 from tests import servers
+from tests.store_desk import made_new
 
 from bench import processes
 from bench.nodes import NAMES, Nodes
@@ -57,6 +58,9 @@ class Place:
             self.server = servers.KINDS[kind]()
             self.server.prepare()
             self.server.start()
+            if isinstance(self.server, servers.Etcd):
+                self.server.age()
+        made_new(self.url)
 
     @property
     def url(self) -> str:

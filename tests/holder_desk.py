@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.safety import safe, tokens_grow
+from tests.store_desk import made_new
 
 ROOT = Path(__file__).parents[1]
 WITHIN_S = 60
@@ -141,7 +142,7 @@ class Holders:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.store = f"sqlite:///{folder}/leases.db"
+        self.store = made_new(f"sqlite:///{folder}/leases.db")
         self._all: list[Process] = []
 
     def end(self) -> None:

@@ -24,6 +24,7 @@ import pytest
 from tests.holder_desk import locked
 from tests.safety import safe, tokens_grow
 from tests.servers import free_port
+from tests.store_desk import made_new
 
 from primacy.settings.timing import PROFILES
 
@@ -58,6 +59,7 @@ class Start:
     def __init__(self, below: Path) -> None:
         self.started: list[Program] = []
         self.folder = below
+        made_new(f"sqlite:///{below}/leases.db")
 
     def __call__(self, *command: str, cwd: Path = EXAMPLES, **environment: str) -> Program:
         store = f"sqlite:///{self.folder}/leases.db"

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.library_desk import CANARY_BEAT_MS, HOLD_S, WITHIN_S, Place, place, run, until
+from tests.store_desk import made_new
 
 import primacy
 from primacy.agent.candidacy import Standing
@@ -281,6 +282,7 @@ def test_the_applications_own_engine_is_a_store(asynchronous: bool, tmp_path: Pa
         from sqlalchemy.ext.asyncio import create_async_engine
 
         url = f"{tmp_path}/app.db"
+        made_new(f"sqlite:///{url}")
         engine: Any = (
             create_async_engine(f"sqlite+aiosqlite:///{url}") if asynchronous else create_engine(f"sqlite:///{url}")
         )

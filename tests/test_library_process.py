@@ -17,6 +17,7 @@ from tests import servers
 from tests.holder import now_ms, state_of
 from tests.holder_desk import WITHIN_S, Holders, Process, holders
 from tests.safety import safe
+from tests.store_desk import made_new
 
 from primacy.election.store import Look
 from primacy.settings.timing import PROFILES, for_lease
@@ -147,7 +148,7 @@ def test_a_fork_inside_a_leadership_leaves_the_child_without_it(crowd: Holders) 
 @pytest.mark.parametrize("kind", [kind for kind in servers.kinds() if kind != "memory"])
 def test_two_holders_take_turns_on_every_store(kind: str, tmp_path: Path) -> None:
     """First use, a release that is taken at once, and a loss when the holder is killed."""
-    url = f"sqlite:///{tmp_path}/leases.db" if kind == "sqlite" else servers.empty(kind)
+    url = made_new(f"sqlite:///{tmp_path}/leases.db" if kind == "sqlite" else servers.empty(kind))
     with holders(tmp_path) as crowd:
         first = crowd.start("lead", store=url)
         token = first.hear("leads")["token"]

@@ -22,7 +22,6 @@ from primacy.node.clock import HandClock
 from primacy.store import perform
 from primacy.store.etcd import EtcdStore
 from primacy.store.etcd_http import Endpoint, Gateway
-from primacy.store.etcd_rows import INDEX_LEAST
 
 pytestmark = pytest.mark.skipif(bool(Etcd.missing()), reason="etcd is not installed here")
 CONTROL = find("etcdctl", str(Path(__file__).parents[1] / ".venv/peers/usr/bin"))
@@ -76,25 +75,6 @@ class Real(Etcd):
         )  # fmt: skip
         self.token = token
         self.start()
-
-    def age(self) -> None:
-        """Entries, as a cluster has them that was in use for a while; they change no key."""
-        left = INDEX_LEAST + 50 - int(self.post("maintenance/status", {})["raftIndex"])
-        threads = [threading.Thread(target=self._entries, args=(left // 8 + 1,)) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert int(self.post("maintenance/status", {})["raftIndex"]) >= INDEX_LEAST
-
-    def _entries(self, number: int) -> None:
-        from http.client import HTTPConnection
-
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=20)
-        for _ in range(number):
-            connection.request("POST", "/v3/lease/revoke", json.dumps({"ID": "7587848943239472601"}).encode())
-            connection.getresponse().read()
-        connection.close()
 
     def open(self, clock: HandClock | None = None, limit_ms: int = 5_000) -> EtcdStore:
         self.opened.append(EtcdStore(Gateway([Endpoint("127.0.0.1", self.port)], limit_ms), clock=clock))

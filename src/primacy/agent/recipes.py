@@ -18,6 +18,7 @@ from primacy import blocking
 from primacy.agent.candidacy import Standing, check_spans
 from primacy.agent.election import AsyncLeadership, Election
 from primacy.agent.leadership import Leadership
+from primacy.election.store import WAIT_MAX_MS
 from primacy.errors import InUse, NotReached, UsageError
 
 P = ParamSpec("P")
@@ -26,7 +27,8 @@ R = TypeVar("R")
 LOOK_AGAIN_S = 0.05
 """How often a plain function's kept lease is looked at after the function has ended."""
 HOLDS_MAX = 20
-"""How many holds `once` waits for a store before it says that it was not reached."""
+"""How many holds `once` waits for a store, beyond the longest wait of a table, before it says that it was not
+reached."""
 
 
 class Lock:
@@ -148,7 +150,7 @@ def once(name: str, *, store: Any, at_least_ms: int = 0, within_ms: int | None =
     may differ, and less than the time to the next call.
 
     If the lease is lost meanwhile, `LeadershipLost` is raised: the function was cancelled, or (a plain one) may have
-    run beside another. If the store is not reached `within_ms` (default: twenty holds), `NotReached` is raised; if it
+    run beside another. If the store is not reached `within_ms` (default: twenty holds and 10.5 s), `NotReached` is raised; if it
     refuses for good, `StoreUnusable`, at once. While the store counts as just (re)started, the call waits (L9).
     """
     check_spans(at_least_ms=at_least_ms, within_ms=0 if within_ms is None else within_ms)
@@ -211,7 +213,8 @@ def _run_kept_here(leadership: blocking.ThreadLeadership, work: Callable[[], Any
 
 
 def _patience_ms(within_ms: int | None, election: Election | blocking.Election) -> int:
-    return HOLDS_MAX * election._keeper.timing.hold_ms if within_ms is None else within_ms
+    """A store that has just (re)started makes everybody wait first (L9); that is no reason to give up."""
+    return HOLDS_MAX * election._keeper.timing.hold_ms + WAIT_MAX_MS if within_ms is None else within_ms
 
 
 def _not_first(name: str, standing: Standing, rival: str) -> None:

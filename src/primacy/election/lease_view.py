@@ -136,7 +136,8 @@ def doubt(node: LeaseStrategy, sight: Sighting) -> str:
         if node.options.watched:
             return "every connection to the store is watched for so long (`store.trust: watched`)"
         return "the store cannot tell whether it was restored, so every connection is watched for so long"
-    if (row is not None and not row.vouches) or (genesis is not None and not genesis.vouches):
+    restored = genesis is not None and not genesis.vouches and genesis.settled
+    if restored or (row is not None and not row.vouches):
         return "the table was restored, or changed by hand"
     token = row.token if row is not None else genesis.floor if genesis is not None else 0
     if not node._not_below_known(token):
