@@ -223,6 +223,16 @@ def test_threads_vfork_signals_and_a_thread_that_executes(open_desk: OpenDesk) -
     desk.hear("gone")
 
 
+def test_F09_a_tree_of_another_user_is_killed_also_without_the_right_to_signal_it(open_desk: OpenDesk) -> None:
+    desk = open_desk("capless")
+    desk.start("ignore-term", "escape", "forking", expect=10, uid=NOBODY, gid=NOBODY, groups=[])
+    desk.say("stop", signal=signal.SIGTERM, kill_at=boot_ms())
+    assert desk.hear("exited")["signal"] == signal.SIGKILL
+    desk.hear("gone")
+    assert desk.commands() == []
+    assert is_alive(desk.guard_pid)
+
+
 def test_a_fork_storm_keeps_no_deadline_away(open_desk: OpenDesk) -> None:
     desk = open_desk("traced")
     desk.start("forking", "hopping", "ignore-term", expect=20)
