@@ -7,6 +7,7 @@ too. Here: that nothing gets out of it, that the command hardly notices it, and 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ import time
 from typing import Any
 
 import pytest
+from bench.containment import first
 from tests.canary import Canary
 from tests.guard_desk import (
     LONG_MS,
@@ -251,10 +253,10 @@ def holds_lock_until_the_heavy_orphan_is_gone(desk: Desk) -> None:
     """G3: the command is gone long before what left it is."""
     desk.start("escape-heavy", "ignore-term", expect=2)
     tree = desk.watch()
-    desk.signal(signal.SIGKILL, desk.guard_pid)
-    while not desk.lock_is_free():
-        pass
-    living = tree.living()
+    with open(desk.lock, "rb") as lock, first():
+        desk.signal(signal.SIGKILL, desk.guard_pid)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        living = tree.living()
     tree.close()
     assert living == 0, f"{living} processes lived when the lock was free"
 
