@@ -6,7 +6,7 @@ test itself holds the socket. In which way the guard runs is chosen by the mode:
     root     as root: a pid namespace
     user     as an ordinary user: a pid namespace inside a user namespace
     traced   as an ordinary user who may make no namespace: every process is traced
-    capless  as root without CAP_SYS_ADMIN and CAP_SYS_PTRACE, as in a container: traced, and able to change the user
+    capless  as root in a container, without CAP_SYS_ADMIN, CAP_SYS_PTRACE and CAP_KILL: traced; it can change the user
     weak     as an ordinary user who may make no namespace and trace nothing
 
 Every process that belongs to a desk has the desk's folder in its arguments; `close` ends them by their numbers.
@@ -96,8 +96,8 @@ def forbid_ptrace():
 
 if mode in ("traced", "weak"):
     forbid_namespaces()
-if mode == "capless" and (libc.prctl(24, 21, 0, 0, 0) or libc.prctl(24, 19, 0, 0, 0)):
-    sys.exit("cannot drop CAP_SYS_ADMIN and CAP_SYS_PTRACE")
+if mode == "capless" and any(libc.prctl(24, right, 0, 0, 0) for right in (21, 19, 5)):
+    sys.exit("cannot drop CAP_SYS_ADMIN, CAP_SYS_PTRACE and CAP_KILL")
 if mode == "weak":
     forbid_ptrace()
 if mode in ("user", "traced", "weak") and uid != os.geteuid():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from primacy.election.effects import Persist, Send
 from primacy.election.inputs import Init
-from primacy.election.messages import Release, Stale, VoteRequest
+from primacy.election.messages import Ahead, Release, Stale, VoteRequest
 from primacy.election.model import Ballot, Membership
 from primacy.election.raft import RaftOptions, RaftStrategy
 from primacy.election.rollcall import RollCall
@@ -340,12 +340,8 @@ class AnswersRefusals(RefusesEach):
         return False
 
     def _meet_incarnation(self, now_ms, message):
-        heard, effects = super()._meet_incarnation(now_ms, message)
-        origin = message.origin
-        newest = self._seen(origin.node)[0]
-        if isinstance(message, Stale) and origin.incarnation < newest:
-            return False, [Send(origin.node, Stale(self.origin, origin.boot, newest))]
-        return heard, effects
+        known = Ahead(message.origin, 0) if isinstance(message, Stale) else message
+        return super()._meet_incarnation(now_ms, known)
 
 
 class Unmarked(RaftStrategy):

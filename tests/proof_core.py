@@ -38,7 +38,8 @@ def lives() -> bool:
             print(
                 f"{strategy:6} {nodes:2} nodes: {told['seeds']} lives, {told['simulated_s'] / 3600:.1f} h simulated in "
                 f"{told['wall_s']:.0f} s, {told['elections']} elections, failover p50 {failover['p50']} "
-                f"p99 {failover['p99']} ms, needless {told['needless_failovers']}, violations {told['violations']}",
+                f"p99 {failover['p99']} ms, needless {told['needless_failovers']}, within the bound "
+                f"{100 * (told['in_time_share'] or 0):.1f} %, violations {told['violations']}",
                 flush=True,
             )
             clean = clean and not told["violations"]

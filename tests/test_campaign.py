@@ -108,6 +108,14 @@ def test_figures_are_those_of_the_lives() -> None:
     assert Summary(SHORT).messages_per_node_s == Summary(SHORT).working_share == 0
 
 
+def test_the_share_of_leaders_in_time_is_that_of_the_trials_that_were_judged() -> None:
+    summary = Summary(SHORT)
+    for seed, within in enumerate((True, True, None, False)):
+        summary.add(Outcome(seed, within_bound=within))
+    assert summary.as_dict()["in_time_share"] == pytest.approx(2 / 3, abs=1e-5)
+    assert Summary(SHORT).in_time_share is None
+
+
 def test_violations_are_counted_all_and_kept_in_part() -> None:
     summary = campaign(SHORT, range(600), live=fake)
     assert (summary.violations, summary.overlaps) == (400, 200)

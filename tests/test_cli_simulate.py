@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -163,6 +164,20 @@ def test_a_trace_is_written(say: Callable[..., Said]) -> None:
     assert Path("life.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     again = say("--seed", "4", "--json", *QUICK)
     assert json.loads(again.out)["trace_hash"] in said.out
+
+
+def test_the_page_and_the_terminal_say_the_same_hash(say: Callable[..., Said]) -> None:
+    said = say("--seed", "4", "--trace", "life.html", *QUICK).out
+    told = re.search(r"trace ([0-9a-f]{16,})", said)
+    assert told is not None
+    assert f'"{told[1]}"' in Path("life.html").read_text(encoding="utf-8")
+    assert told[1] in say("--seed", "4", *QUICK).out
+    assert told[1] != json.loads(say("--first-seed", "4", "--seeds", "2", "--json", *QUICK).out)["trace_hash"]
+
+
+def test_the_share_of_leaders_within_the_bound_is_told(say: Callable[..., Said]) -> None:
+    assert re.search(r"leader within the bound +[0-9.]+ % of 1", say("--seed", "4", *QUICK).out)
+    assert 0 <= json.loads(say("--seed", "4", "--json", *QUICK).out)["in_time_share"] <= 1
 
 
 # --- what is asked ----------------------------------------------------------------------------------------------------

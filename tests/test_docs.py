@@ -225,9 +225,9 @@ def test_every_mutant_of_lease_bully_and_ring_stands_there_too() -> None:
 
 
 def test_every_judge_has_a_row() -> None:
-    rows = rows_of(JUDGED, r"[ILE][0-9]")
+    rows = rows_of(JUDGED, r"[ILEP][0-9]")
     judging = [text for file, text in SOURCES.items() if file.parent.name == "sim"]
-    judges = {judge for text in judging for judge in re.findall(r"Violation\([^\"]*\"([ILE][0-9])\"", text)}
+    judges = {judge for text in judging for judge in re.findall(r"Violation\([^\"]*\"([ILEP][0-9])\"", text)}
     named = {judge for text in SOURCES.values() for judge in re.findall(r"\bI[0-9]\b", text)}
     assert judges | named == rows.keys()
     assert judges >= {"I1", "I7", "L1", "L4"}

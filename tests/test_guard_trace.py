@@ -7,6 +7,7 @@ too. Here: that nothing gets out of it, that the command hardly notices it, and 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ import time
 from typing import Any
 
 import pytest
+from bench.containment import first
 from tests.canary import Canary
 from tests.guard_desk import (
     LONG_MS,
@@ -223,6 +225,16 @@ def test_threads_vfork_signals_and_a_thread_that_executes(open_desk: OpenDesk) -
     desk.hear("gone")
 
 
+def test_F09_a_tree_of_another_user_is_killed_also_without_the_right_to_signal_it(open_desk: OpenDesk) -> None:
+    desk = open_desk("capless")
+    desk.start("ignore-term", "escape", "forking", expect=10, uid=NOBODY, gid=NOBODY, groups=[])
+    desk.say("stop", signal=signal.SIGTERM, kill_at=boot_ms())
+    assert desk.hear("exited")["signal"] == signal.SIGKILL
+    desk.hear("gone")
+    assert desk.commands() == []
+    assert is_alive(desk.guard_pid)
+
+
 def test_a_fork_storm_keeps_no_deadline_away(open_desk: OpenDesk) -> None:
     desk = open_desk("traced")
     desk.start("forking", "hopping", "ignore-term", expect=20)
@@ -241,10 +253,10 @@ def holds_lock_until_the_heavy_orphan_is_gone(desk: Desk) -> None:
     """G3: the command is gone long before what left it is."""
     desk.start("escape-heavy", "ignore-term", expect=2)
     tree = desk.watch()
-    desk.signal(signal.SIGKILL, desk.guard_pid)
-    while not desk.lock_is_free():
-        pass
-    living = tree.living()
+    with open(desk.lock, "rb") as lock, first():
+        desk.signal(signal.SIGKILL, desk.guard_pid)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        living = tree.living()
     tree.close()
     assert living == 0, f"{living} processes lived when the lock was free"
 

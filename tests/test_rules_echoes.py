@@ -7,9 +7,11 @@ out here, too, and noticed.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.mutants import raft
 from tests.mutants_raft import AnswersRefusals, RefusesEach
 
 from primacy.election.effects import Effect, Send
@@ -30,6 +32,7 @@ from primacy.election.messages import (
 from primacy.election.model import Role
 from primacy.election.raft import RaftStrategy
 from primacy.sim.life import Life, Plan
+from primacy.sim.replay import Replayed, read
 from raft_bench import BEAT, Bench, H, P, ballot, origin
 
 # --- raft, by hand ----------------------------------------------------------------------------------------------------
@@ -142,6 +145,15 @@ def test_E1_two_old_copies_do_not_tell_each_other_so_for_ever() -> None:
 
 def test_E1_taken_out_two_old_copies_storm() -> None:
     assert two_old_copies(AnswersRefusals)[0] >= 1_000
+
+
+@pytest.mark.parametrize("name", ["raft-5-lan-30006618", "raft-3-fast-41000317"])
+def test_E1_taken_out_the_recorded_storms_are_back(name: str) -> None:
+    """On the plans that once stormed, the machine of then storms again, and the checker says so."""
+    plan = read(Path(__file__).parent / "data" / "plans" / f"{name}.json")
+    for streams in (0, *plan.streams):
+        violations = Replayed(plan, streams, raft(AnswersRefusals)).live().violations
+        assert [violation.rule for violation in violations] == ["E2"], streams
 
 
 # --- every machine, in the simulator ----------------------------------------------------------------------------------

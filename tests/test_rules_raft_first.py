@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.mutants import raft
+from tests.mutants_raft import Unmarked
 
 from primacy.election.effects import Send
 from primacy.election.events import Code
 from primacy.election.inputs import Init, PersistFailed
 from primacy.election.messages import FirstBallot, Query, Report
 from primacy.election.model import CLOSED, Role
-from primacy.election.raft import RaftOptions
+from primacy.election.raft import RaftOptions, RaftStrategy
+from primacy.sim.replay import Replayed, read
 from raft_bench import BASE, LIST, Bench, P, ballot, origin
 
 AUTO = RaftOptions(auto=True)
@@ -146,3 +150,25 @@ def test_a_candidate_says_who_runs_under_another_file() -> None:
     bench.hear(Query(origin("b", config="list-2"), memory=True))
     waits = "votes of a majority: 2 of 3 voting nodes; under another list or timing: b (give all nodes the same file)"
     assert bench.m.view(bench.now).waits_for == waits
+
+
+class KeepsOffers(RaftStrategy):
+    """A first start whose ballot could not be saved goes on as if it had been offered."""
+
+    def _first_start_failed(self) -> None:
+        return
+
+
+@pytest.mark.parametrize(
+    ("name", "machine", "rule"),
+    [
+        ("raft-7-wan-46001543", Unmarked, "I4"),
+        ("raft-5-lan-40003649", KeepsOffers, "L1"),
+        ("raft-3-fast-41001499", KeepsOffers, "L1"),
+    ],
+)
+def test_M3_taken_out_a_recorded_trial_breaks_again(name: str, machine: type[RaftStrategy], rule: str) -> None:
+    plan = read(Path(__file__).parent / "data" / "plans" / f"{name}.json")
+    for streams in (0, *plan.streams):
+        violations = Replayed(plan, streams, raft(machine)).live().violations
+        assert rule in [violation.rule for violation in violations], streams

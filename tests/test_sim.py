@@ -26,6 +26,10 @@ LIVES: tuple[tuple[Plan, int], ...] = (
     (Plan("raft", 2, "lab", 1.0), 40),
     (Plan("raft", 3, "lab", 1.0), 100),
     (Plan("raft", 5, "lab", 1.0), 60),
+    (Plan("raft", 5, "lan", 2.0, faults=()), 40),
+    (Plan("lease", 5, "lan", 2.0, faults=()), 40),
+    (Plan("bully", 5, "lan", 2.0, faults=()), 40),
+    (Plan("ring", 5, "lan", 2.0, faults=()), 40),
     (Plan("raft", 3, "lab", 1.0, deferred=0.7), 60),
     (Plan("raft", 5, "lab", 1.0, deferred=0.3), 20),
     (Plan("lease", 3, "lab", 1.0, deferred=0.7), 40),
@@ -138,3 +142,74 @@ def test_one_seed_is_one_history_under_any_hash_seed() -> None:
 def test_other_seeds_are_other_histories() -> None:
     hashes = {Life(Plan("raft", 3, "lab", 1.0), seed).live().trace_hash for seed in range(5)}
     assert len(hashes) == 5
+
+
+# --- the control: checkers that could not fail would show nothing -----------------------------------------------------
+
+CONTROL_SEEDS = 100
+TOO_FAST, ALLOWED = 0.03, 0.01
+
+
+def _overlapping(strategy: str, drift: float, seeds: range, enough: int) -> list[int]:
+    """The first seeds with two at work at once."""
+    found: list[int] = []
+    for seed in seeds:
+        if len(found) < enough and live_or_raised(Plan(strategy, 5, drift=drift), seed).overlaps:
+            found.append(seed)
+    return found
+
+
+@pytest.mark.parametrize("strategy", ["raft", "lease"])
+def test_F28_clocks_beyond_the_allowance_make_overlaps_and_clocks_within_it_make_none(strategy: str) -> None:
+    """The same seeds, with the same blows aimed at the same moments: only the clocks differ."""
+    enough = {"quick": 1, "test": 3, "proof": CONTROL_SEEDS}[SIZE]
+    found = _overlapping(strategy, TOO_FAST, range(CONTROL_SEEDS), enough)
+    assert len(found) >= min(enough, 8)
+    seeds = range(CONTROL_SEEDS) if SIZE == "proof" else found
+    classes = ("aimed", "clock", "extremes", "freeze", "lag")
+    for seed in seeds:
+        for plan in (Plan(strategy, 5, drift=ALLOWED), Plan(strategy, 5, drift=ALLOWED, faults=classes, draw=False)):
+            assert not live_or_raised(plan, seed).violations, seed
+
+
+def test_F28_extremes_are_drawn_within_the_allowance_too() -> None:
+    drawn = [live_or_raised(Plan("raft", 3, "lan", 1.0), seed).faults.get("extremes", 0) for seed in range(20)]
+    assert sum(1 for count in drawn if count) >= 3
+
+
+# --- what is judged after the calm, and where nothing goes wrong ------------------------------------------------------
+
+
+def _grow_slow(trial: Life) -> None:
+    """From a moment on every message takes longer than a hold."""
+
+    def slow() -> None:
+        trial.world.weather.delay_min_ms = 2 * trial.unit_ms
+
+    trial.world.at(20_000, slow)
+
+
+def test_a_leader_that_is_lost_although_nothing_is_wrong_is_a_violation() -> None:
+    """P5: a network that is too slow for its times, which no fault excuses."""
+    trial = Life(Plan("raft", 3, "lan", 1.0, faults=()), 3)
+    _grow_slow(trial)
+    assert "P5" in [violation.rule for violation in trial.live().violations]
+
+
+def test_a_leader_that_is_lost_during_faults_is_counted_and_not_judged() -> None:
+    trial = Life(Plan("raft", 3, "lan", 1.0), 3)
+    _grow_slow(trial)
+    trial.outcome.classes = ("lossy",)
+    trial.world.run(30_000)
+    assert trial.outcome.needless > 0
+    assert "P5" not in [violation.rule for violation in trial.outcome.violations]
+
+
+def test_each_trial_says_whether_its_leader_came_within_the_bound_itself() -> None:
+    outcome = live_or_raised(Plan("raft", 3, "lan", 1.0, faults=()), 3)
+    assert outcome.within_bound is True
+    trial = Life(Plan("raft", 3, "lan", 1.0), 3)
+    trial.liveness.bound_ms = 0.5 * trial.liveness.bound_ms
+    trial.liveness.calm_ms, trial.liveness.leader_after_ms = 0.0, 1.2 * trial.liveness.bound_ms
+    trial._judge_liveness()
+    assert trial.outcome.within_bound is False

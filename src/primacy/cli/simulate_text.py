@@ -81,11 +81,18 @@ def _rows(summary: Summary) -> list[tuple[str, str]]:
         ("elections", f"{summary.elections:,}"),
         ("failover (nobody at work)", waits),
         ("needless failovers", f"{summary.needless:,}"),
+        ("leader within the bound", _in_time(summary)),
         ("messages per node and second", f"{summary.messages_per_node_s:.1f}"),
         ("time with the work running", f"{100 * summary.working_share:.1f} %"),
         ("overlaps", f"{summary.overlaps:,}"),
         ("faults injected", f"{sum(summary.faults.values()):,}"),
     ]
+
+
+def _in_time(summary: Summary) -> str:
+    """Of the trials in which everything was healed; what has no leader within three bounds is a violation."""
+    share = summary.in_time_share
+    return "not judged" if share is None else f"{100 * share:.1f} % of {summary.led:,}"
 
 
 def _print_faults(counts: dict[str, int]) -> None:

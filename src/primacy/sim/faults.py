@@ -24,6 +24,9 @@ Undo = Callable[[], None]
 LAYERED = ("loss", "repeat", "delay_min_ms", "delay_span_ms", "store_ms", "store_answer_lost", "store_fails")
 """Parts of the weather that faults worsen."""
 
+SELDOM = {"extremes": 6}
+"""Holds between two faults of a class, at most, where they are not 15: this one needs several to find anything."""
+
 
 class Change(NamedTuple):
     """A list (with times) that an operator rolls out, node by node; new nodes start with it and without memory."""
@@ -72,7 +75,7 @@ class Faults:
             if name == "aimed":
                 CLASSES[name](self)  # once: it waits for moments, not for a timer
                 continue
-            self._intervals[name] = self.unit_ms * self.chance.uniform(1.5, 15)
+            self._intervals[name] = self.unit_ms * self.chance.uniform(1.5, SELDOM.get(name, 15))
             self._schedule(name, self.chance.random() * self._intervals[name])
 
     def _schedule(self, name: str, after_ms: float) -> None:
@@ -162,6 +165,7 @@ class Faults:
 
 CLASSES: dict[str, Callable[[Faults], None]] = {
     "aimed": fault_aimed.aimed,
+    "extremes": fault_aimed.extremes,
     "crash-agent": fault_machine.crash_agent,
     "crash-node": fault_machine.crash_node,
     "crash-between": fault_machine.crash_between,
@@ -211,8 +215,8 @@ _STORE = (
 )
 
 CLASSES_OF: dict[str, tuple[str, ...]] = {
-    "raft": (*_PROCESS, "child", *_NETWORK, *_DISK),
-    "lease": (*_PROCESS, "child", *_NETWORK, "disk-full", "disk-slow", *_STORE),
+    "raft": (*_PROCESS, "child", *_NETWORK, *_DISK, "extremes"),
+    "lease": (*_PROCESS, "child", *_NETWORK, "disk-full", "disk-slow", *_STORE, "extremes"),
     "bully": (*_PROCESS, *_NETWORK),
     "ring": (*_PROCESS, *_NETWORK),
 }

@@ -17,7 +17,7 @@ from primacy.election.model import Ballot, ListRecord, Member, Membership
 from primacy.election.model import Kind as MemberKind
 from primacy.election.raft import RaftStrategy
 from primacy.election.store import FAILSAFE
-from primacy.settings.timing import RankTiming, Timing
+from primacy.settings.timing import PPM, RankTiming, Timing
 from primacy.sim.cast import Build, bound_ms, cast_of, events_max, pace_of, timing_for, unit_ms
 from primacy.sim.checkers import LivenessChecker, TermChecker, Violation, WorkChecker
 from primacy.sim.clock import Clock
@@ -73,6 +73,8 @@ class Outcome:
     rare: dict[str, int] = field(default_factory=dict)
     working_ms: float = 0.0
     leader_after_ms: float | None = None
+    within_bound: bool | None = None
+    """Whether a leader was there within the bound itself, of which L1 allows three; None if that was not judged."""
     trace_hash: str = ""
 
     @property
@@ -230,11 +232,22 @@ class Life:
     def _draw_classes(self) -> tuple[str, ...]:
         """A random subset; drawn in any case, so that a seed lives the same life when its classes are given."""
         share = self.chance.choice((0.15, 0.3, 0.6))
-        drawn = [name for name in classes_of(self.plan.strategy) if self.chance.random() < share]
+        drawn = [name for name in classes_of(self.plan.strategy) if self._draws(name, share)]
         allowed = self.plan.faults if self.plan.faults is not None else classes_of(self.plan.strategy)
         if not self.plan.draw:
             return tuple(allowed)
         return tuple(name for name in drawn if name in allowed)
+
+    def _draws(self, name: str, share: float) -> bool:
+        """Whether a class is in this trial.
+
+        `extremes` came later and draws apart, so that seeds without it keep their histories. It is in every trial whose
+        clocks may drift further than the machines allow for: there it is the control that must find an overlap.
+        """
+        if name != "extremes":
+            return self.chance.random() < share
+        assert isinstance(self.timing, Timing)
+        return self.plan.drift * PPM > self.timing.drift_ppm or Random(f"{name}/{self.seed}").random() < share
 
     # --- living -------------------------------------------------------------------------------------------------------
 
@@ -285,6 +298,7 @@ class Life:
         for name in self.voters():
             if name not in core:
                 core = tuple(sorted((*core, *self._break_for_good(name, core))))
+        self.last_trouble_ms = self.world.now
         self.liveness.begin(self.world.now, core)
         if self.plan.strategy == "raft":
             self.operator.begin()
@@ -372,6 +386,7 @@ class Life:
             return
         leaders = live.leaders()
         self.outcome.leader_after_ms = live.leader_after_ms
+        self.outcome.within_bound = live.leader_after_ms is not None and live.leader_after_ms <= live.bound_ms
         if live.leader_after_ms is None or live.leader_after_ms > 3 * live.bound_ms:
             self._violated(Violation(calm_ms, "L1", f"no leader within {3 * live.bound_ms:.0f} ms after the calm"))
         elif len(leaders) != 1:
@@ -412,15 +427,22 @@ class Life:
             if name is not None:
                 rare[name] = rare.get(name, 0) + 1
             if fact.text in NEEDLESS and self._is_quiet_for(fact.node):
-                self.outcome.needless += 1
+                self._needless(fact)
         elif fact.kind is Kind.ROLE:
             self.led_since[fact.node] = self.world.nodes[fact.node].local_ms()
         elif fact.kind in (Kind.FAULT, Kind.CALM, Kind.UP, Kind.DOWN):
             self.last_trouble_ms = fact.at_ms
 
+    def _needless(self, fact: Fact) -> None:
+        """Counted; and judged where nothing at all is wrong: after the calm, and in trials without faults (P5)."""
+        self.outcome.needless += 1
+        if self.liveness.calm_ms is not None or not self.outcome.classes:
+            sentence = f"{fact.node}: {fact.text} ({fact.subject or fact.node}), although nothing is wrong"
+            self._violated(Violation(fact.at_ms, "P5", sentence))
+
     def _is_quiet_for(self, node: str) -> bool:
         """No fault is active or was lately, and the node is not one that stays broken: nothing excuses a loss now."""
-        if self.faults.active or node in self.broken:
+        if self.faults.active or node in self.broken or node in self.apart:
             return False
         return self.world.now - self.last_trouble_ms > 3 * self.unit_ms
 

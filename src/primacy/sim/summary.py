@@ -39,6 +39,10 @@ class Summary:
     elections: int = 0
     starts: int = 0
     needless: int = 0
+    led: int = 0
+    """Trials in which it was judged when a leader was there after the calm."""
+    led_in_time: int = 0
+    """Those of them in which that was within the bound itself."""
     sent: int = 0
     events: int = 0
     working_ms: float = 0.0
@@ -51,6 +55,7 @@ class Summary:
     found: list[Found] = field(default_factory=list)
     failing: list[int] = field(default_factory=list)
     """The first seeds with a violation."""
+    _last_hash: str = ""
     _digest: Any = field(default_factory=lambda: blake2b(digest_size=16))
 
     def add(self, outcome: Outcome) -> None:
@@ -60,6 +65,9 @@ class Summary:
         self.elections += outcome.elections
         self.starts += outcome.starts
         self.needless += outcome.needless
+        if outcome.within_bound is not None:
+            self.led += 1
+            self.led_in_time += outcome.within_bound
         self.sent += outcome.sent
         self.events += outcome.events
         self.working_ms += outcome.working_ms
@@ -69,6 +77,7 @@ class Summary:
             wait_ms = round(gap_ms)
             self.waits[wait_ms] = self.waits.get(wait_ms, 0) + 1
         self._digest.update(f"{outcome.seed} {outcome.trace_hash}\n".encode())
+        self._last_hash = outcome.trace_hash
         if outcome.violations:
             self._violated(outcome)
 
@@ -84,8 +93,16 @@ class Summary:
 
     @property
     def trace_hash(self) -> str:
-        """One hash over every life: the same for the same plan and seeds, on any machine, with any number of jobs."""
-        return str(self._digest.hexdigest())
+        """One hash over every trial: the same for the same plan and seeds, on any machine, with any number of jobs.
+
+        Of one trial alone it is that trial's own, as its page shows it.
+        """
+        return self._last_hash if self.seeds == 1 else str(self._digest.hexdigest())
+
+    @property
+    def in_time_share(self) -> float | None:
+        """Part of the trials that had a leader within the bound after the calm; L1 allows three times the bound."""
+        return self.led_in_time / self.led if self.led else None
 
     @property
     def nodes(self) -> int:
@@ -133,6 +150,7 @@ class Summary:
             "failovers": self.failovers,
             "failover_ms": {"p50": self.failover_ms(0.5), "p99": self.failover_ms(0.99), "max": self.failover_ms(1.0)},
             "needless_failovers": self.needless,
+            "in_time_share": None if self.in_time_share is None else round(self.in_time_share, 5),
             "messages_per_node_s": round(self.messages_per_node_s, 3),
             "working_share": round(self.working_share, 5),
             "rare": dict(sorted(self.rare.items())),

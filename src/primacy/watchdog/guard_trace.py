@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 else:
     import guard_tree as tree
 
-PTRACE_CONT, PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_LISTEN = 7, 0x4206, 0x4207, 0x4208
+PTRACE_CONT, PTRACE_KILL, PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_LISTEN = 7, 8, 0x4206, 0x4207, 0x4208
 TRACE_FORK, TRACE_VFORK, TRACE_CLONE, EXIT_KILL = 2, 4, 8, 0x100000
 OPTIONS = TRACE_FORK | TRACE_VFORK | TRACE_CLONE | EXIT_KILL
 EVENT_STOP = 128
@@ -182,6 +182,19 @@ def go_on(pid: int, status: int) -> None:
             ptrace(PTRACE_CONT, pid, 0 if event else number)
 
 
+def kill(pid: int) -> None:
+    """Also another user's, without the right to signal it.
+
+    A thread that executes a program takes the number of its process, so that its own may have become a stranger's: only
+    what the kernel still knows as traced by this process is killed. Kernels before 5.19 kill it by ptrace only where it
+    has stopped, which it does; then it is seen once more.
+    """
+    with contextlib.suppress(OSError):
+        ptrace(PTRACE_INTERRUPT, pid)
+        ptrace(PTRACE_KILL, pid)
+        os.kill(pid, signal.SIGKILL)
+
+
 class Trace:
     """All that is traced, from the first one seized until the kernel says that nothing is left."""
 
@@ -217,7 +230,7 @@ class Trace:
                     self.tasks.discard(pid)
                     ended.append((pid, status))
                 elif self.killing:
-                    os.kill(pid, signal.SIGKILL)
+                    kill(pid)
                 else:
                     self.tasks.add(pid)
                     go_on(pid, status)
@@ -227,16 +240,10 @@ class Trace:
         return ended
 
     def kill(self) -> None:
-        """All that has been seen; what is born meanwhile stops before it runs, is seen then, and killed.
-
-        A thread that executes a program takes the number of its process, so that its own may have become a stranger's:
-        only what the kernel still knows as traced by this process is killed.
-        """
+        """All that has been seen; what is born meanwhile stops before it runs, is seen then, and killed."""
         self.killing = True
         for pid in self.tasks:
-            with contextlib.suppress(ProcessLookupError):
-                ptrace(PTRACE_INTERRUPT, pid)
-                os.kill(pid, signal.SIGKILL)
+            kill(pid)
 
     def close(self) -> None:
         os.close(self.fd)
