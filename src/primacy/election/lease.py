@@ -299,7 +299,7 @@ class LeaseStrategy(LeaseHolder):
         if (sight.row.seq + self._heard - self._slot) % HEARD_OF in (0, HEARD_OF // 2):
             self._next_ask_ms = now_ms
             return
-        overdue_ms = now_ms + self.timing.beat_ms * 21 // 20
+        overdue_ms = now_ms + self.timing.beat_ms * 11 // 10
         latest_ms = self._looked_ms + self.timing.hold_ms * 3 // 4
         due, at_ms = self._outlook(now_ms, sight)
         due_ms = now_ms if due is not None else overdue_ms if at_ms is None else at_ms
