@@ -409,3 +409,19 @@ def test_L5_a_dump_that_makes_the_table_anew_is_another_server(tmp_path: Path) -
 
 def _now(maria: Any) -> int:
     return int(maria.admin("SELECT UNIX_TIMESTAMP()")[0][0])
+
+
+@needs_mariadb
+def test_L9_an_emptied_table_is_not_the_one_that_was_seen(tmp_path: Path) -> None:
+    """Nothing of MariaDB tells: the genesis row that is made anew has another version, drawn by chance."""
+    with place("mariadb", tmp_path) as here:
+        desk, maria = Desk(here.open()), server("mariadb")
+        assert isinstance(maria, MariaDb)
+        before = looked(desk)
+        assert before.genesis is not None
+        assert not before.genesis.is_settled(before.server)
+        maria.admin(f"TRUNCATE app.{TABLE}")
+        after = looked(desk)
+        assert after.server == before.server
+        assert not desk.ask(Settle("job", before.server, before.genesis)).done, "what was watched is gone"
+        assert not after.genesis.is_settled(after.server)  # type: ignore[union-attr]

@@ -2,13 +2,15 @@
 
 The idea (rules L and T). The row has a token, which grows with every leadership, and a seq, which grows with every
 renewal. A holder reads its clock *before* a renewal leaves; once the store has proved that very renewal, its work may
-live until that moment plus the hold. Everybody else looks. Whoever has seen (token, seq) unchanged on its *own* clock
-for the hold times the drift ratio, counted from *after* the answer arrived, knows that the holder's last renewal left
+live until that moment plus the hold. Everybody else looks. Whoever has seen the row unchanged on its *own* clock for
+the hold times the drift ratio, counted from *after* the answer arrived, knows that the holder's last renewal left
 before that, so that its work is dead; it takes the row by a write that compares what it saw. No two clocks are ever
 compared, and the store's own clock plays no part.
 
+A store may forget. What is concluded from its answers although it does stands in `lease_evidence.py`.
+
 What this machine must never do: extend anything because of an error, a late answer or a mere look; take a row that it
-has not watched for the whole wait (but a released one); open a leadership again that it closed.
+has not watched for the whole wait (but for L4's four cases, with their evidence); open a leadership that it closed.
 
 Choices that the rules leave open:
 
@@ -16,14 +18,17 @@ Choices that the rules leave open:
 - A beat is renewed even if the one before is unanswered, with the same seq; whichever is proved counts with its own
   departure. A look extends nothing, not even one that shows the seq of an unanswered renewal: the next renewal, sent at
   once with the seq found, gives a later hold anyway.
-- A take without an answer counts as not held. If a later look finds our name in the row (it is unique per start), on
-  the server that the take was written on, the row is *renewed* first and work starts on the proof of that: the
+- A take without an answer counts as not held. If a later look finds our name in the row (it is unique per start), under
+  the identity that the take was written under, the row is *renewed* first and work starts on the proof of that: the
   predecessor was dead when the take left, and nobody took the row since.
+- A missing row that will be free once the table is settled (L9) is waited for and not placed: that takes no longer, and
+  is over at once if another node has watched the table for longer. Otherwise a placeholder is made (L3).
+- A fresh name is inserted without a look that counts: the insert counts by itself.
 - A row of ours that we do not want, or whose leadership is closed, is released by this machine as soon as no work of
   ours is alive. It may do so even if no work ever started (G7 forbids that to a raft leader, which wins first and waits
   afterwards): here the wait comes before the take, so holding the row proves that all earlier work is dead.
-- A release counts only on the server that it was written on; see `store.py` for the fail-over that makes this needful.
-- Watchers look every beat, so that a release is noticed within a beat; the take itself needs no further look.
+- Watchers look every beat, so that a release is noticed within a beat; the take itself needs no further look. Where the
+  store tells of renewals, they look when that is worth most (`_hear_of_renewal`).
 - Clocks are read in whole milliseconds. An anchor may therefore lie up to one before the true moment; one is added.
 
 It is level-triggered: an input changes what is known, then `_go_on` does whatever is due. The holder's half stands in
@@ -299,7 +304,7 @@ class LeaseStrategy(LeaseHolder):
         if (sight.row.seq + self._heard - self._slot) % HEARD_OF in (0, HEARD_OF // 2):
             self._next_ask_ms = now_ms
             return
-        overdue_ms = now_ms + self.timing.beat_ms * 21 // 20
+        overdue_ms = now_ms + self.timing.beat_ms * 11 // 10
         latest_ms = self._looked_ms + self.timing.hold_ms * 3 // 4
         due, at_ms = self._outlook(now_ms, sight)
         due_ms = now_ms if due is not None else overdue_ms if at_ms is None else at_ms

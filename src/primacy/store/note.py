@@ -51,12 +51,19 @@ class Note:
         self._end = 0
         self._changes = b""
         """As the head counted when the slots were last read."""
+        self._boot = b""
+        """Of the kernel, when the note was opened."""
+        self._sound = (b"", (0, 0))
+        """A head that was found sound, and for which file."""
+        self._held = False
+        self._locked: dict[str, tuple[int | None, str | None]] = {}
+        """Slot and proof of names that were looked up under the present lock: nobody else changes them."""
         self.word = ""
         """Empty: there is no note that could be used."""
 
     def close(self) -> None:
         fd, self._fd, self.word = self._fd, -1, ""
-        self._slots, self._free, self._changes = {}, [], b""
+        self._slots, self._free, self._changes, self._locked = {}, [], b"", {}
         if fd >= 0:
             os.close(fd)
 
@@ -78,6 +85,7 @@ class Note:
     def make(self, inode: tuple[int, int]) -> None:
         """A new one, in place of whatever stands there. It has the rights of the database file."""
         self.close()
+        self._read_boot()
         word = os.urandom(8).hex()
         head = self._head(inode, word)
         folder, name = os.path.split(self.path)
@@ -105,25 +113,34 @@ class Note:
         except OSError as error:
             raise Refused(f"{self.path} cannot be made: {error.strerror}") from None
 
+    def lock(self, held: bool) -> None:
+        """The database's write lock is ours from now on, or no longer: what was looked up before may have changed."""
+        self._held, self._locked = held, {}
+
     def proof_of(self, name: str) -> str | None:
         """The proof of its last write in this boot; None: there was none. What is torn matches no proof."""
-        slot = self._slot_of(name)
-        if slot is None:
-            return None
-        data = self._read(slot)
-        return data[NAME_MAX : NAME_MAX + 16].decode("ascii", "replace") if _is_whole(data) else "torn"
+        if name in self._locked:
+            return self._locked[name][1]
+        slot, data = self._found(name)
+        proof = None
+        if slot is not None:
+            proof = data[NAME_MAX : NAME_MAX + 16].decode("ascii", "replace") if _is_whole(data) else "torn"
+        if self._held:
+            self._locked[name] = (slot, proof)
+        return proof
 
     def write(self, name: str, proof: str | None) -> None:
         """Before the commit of what it says. None: the row is gone."""
         if not self._writes:
             raise StoreUnusable(f"{self.path} is read-only for this user: give it the rights of {self._database}")
-        slot = self._slot_of(name)
+        slot = (self._locked.get(name) or self._found(name))[0]
         if proof is None:
             if slot is not None:
                 self._count()
                 self._put(slot, EMPTY)
                 del self._slots[name]
                 self._free.append(slot)
+                self._locked.pop(name, None)
             return
         is_new = slot is None
         if slot is None:
@@ -133,6 +150,8 @@ class Note:
         if is_new:
             self._count()
             self._slots[name], self._end = slot, max(self._end, slot + 1)
+        if self._held:
+            self._locked[name] = (slot, proof)
         body = name.encode("ascii").ljust(NAME_MAX, b"\0") + proof.encode("ascii").ljust(16, b"\0")
         self._put(slot, body)
 
@@ -150,38 +169,52 @@ class Note:
             raise StoreUnusable(
                 f"{self.path} cannot be read ({error.strerror}): give this user the rights of {self._database}"
             ) from None
+        self._read_boot()
         found = os.fstat(self._fd)
         self._inode = (found.st_dev, found.st_ino)
         if not stat.S_ISREG(found.st_mode):
             self.close()
             raise StoreUnusable(f"{self.path} is no file: remove it, and a new one is made")
 
-    def _head(self, inode: tuple[int, int], word: str) -> bytes:
+    def _read_boot(self) -> None:
         try:
-            with open(self._boot_id, encoding="ascii") as file:
-                boot = file.read().strip()
+            with open(self._boot_id, "rb") as file:
+                self._boot = file.read().strip()
         except OSError as error:
             raise StoreUnusable(f"the kernel does not say which boot this is: {error.strerror}") from None
-        body = b"%s\n%s\n%x:%x\n%s\n" % (MAGIC, boot.encode(), *inode, word.encode())
+
+    def _head(self, inode: tuple[int, int], word: str) -> bytes:
+        body = b"%s\n%s\n%x:%x\n%s\n" % (MAGIC, self._boot, *inode, word.encode())
         return _sealed(body.ljust(CHANGES_AT - 8, b"\0")).ljust(SLOT, b"\0")
 
     def _word(self, inode: tuple[int, int]) -> str:
-        head = self._read(0)
-        if not _is_sealed(head[:CHANGES_AT]):
+        head = self._read(0)[:CHANGES_AT]
+        if self.word and self._sound == (head, inode):
+            return self.word
+        if not _is_sealed(head):
             return ""
-        word = head[: CHANGES_AT - 8].rstrip(b"\0").split(b"\n")[-2].decode("ascii", "replace")
-        return word if head[:CHANGES_AT] == self._head(inode, word)[:CHANGES_AT] else ""
+        word = head[:-8].rstrip(b"\0").split(b"\n")[-2].decode("ascii", "replace")
+        if head != self._head(inode, word)[:CHANGES_AT]:
+            return ""
+        self._sound = (head, inode)
+        return word
 
-    def _slot_of(self, name: str) -> int | None:
-        """Where the name stands. Others may have given slots to names, or taken them, since it was last read."""
+    def _found(self, name: str) -> tuple[int | None, bytes]:
+        """Where the name stands, and with what.
+
+        Others may have given slots to names, or taken them, since they were last read.
+        """
         slot = self._slots.get(name)
-        if slot is not None and self._read(slot)[:NAME_MAX].rstrip(b"\0") == name.encode():
-            return slot
+        if slot is not None:
+            data = self._read(slot)
+            if data[:NAME_MAX].rstrip(b"\0") == name.encode():
+                return slot, data
         changes = self._read(0)[CHANGES_AT:]
         if changes != self._changes or slot is not None:
             self._read_all()
             self._changes = changes
-        return self._slots.get(name)
+        slot = self._slots.get(name)
+        return slot, b"" if slot is None else self._read(slot)
 
     def _read_all(self) -> None:
         self._slots, self._free = {}, []

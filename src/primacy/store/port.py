@@ -250,10 +250,12 @@ def checked_genesis(values: Sequence[Any]) -> Genesis:
 
 
 def _check_texts(*texts: tuple[Any, int]) -> None:
-    if not all(isinstance(text, str) and len(text) <= most for text, most in texts):
-        raise Refused("the row in the store is not one of primacy's: a text in it is too long or none")
+    for text, most in texts:
+        if not isinstance(text, str) or len(text) > most:
+            raise Refused("the row in the store is not one of primacy's: a text in it is too long or none")
 
 
 def _check_numbers(*numbers: tuple[Any, int]) -> None:
-    if not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= most for n, most in numbers):
-        raise Refused("the row in the store is not one of primacy's: a number in it is out of bounds")
+    for number, most in numbers:
+        if type(number) is not int or not 0 <= number <= most:
+            raise Refused("the row in the store is not one of primacy's: a number in it is out of bounds")

@@ -200,7 +200,7 @@ class PostgresqlStore(SqlStore):
     def _rehearse(self, connection: Limited) -> None:
         """The session is our own: what must be quick is kept ready, down to its plan.
 
-        A release, and the take after it, are the first of their kind in most sessions. So they are done beforehand with
+        A release, and the look and the take after it, must not wait for a plan. So they are done beforehand with
         a name that no lease can have: such a write matches nothing and leaves nothing. A server that refuses any of it,
         as to one who may only read, is asked in the ordinary way.
         """
@@ -209,7 +209,7 @@ class PostgresqlStore(SqlStore):
         nobody = Row("", 0, 0, 0, 0, released=False)
         nothing = {**take_values(Take("", nobody, "", nobody, Genesis())), **seen_values(nobody)}
         rehearsals = [
-            (texts.look, lists | limit, 0),
+            (texts.look, lists | limit, REHEARSALS),
             (texts.renew, lists | limit, 0),
             (texts.release, lists | limit, REHEARSALS),
             (texts.take, nothing | limit, REHEARSALS),

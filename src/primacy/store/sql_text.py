@@ -286,6 +286,8 @@ MYSQL_POSITION = """(SELECT MAX(CAST(v.VARIABLE_VALUE AS UNSIGNED)) FROM perform
 MYSQL_WRITABLE = "CAST(@@global.read_only AS CHAR) IN ('0', 'OFF')"
 MYSQL_WALL = "CAST(FLOOR(UNIX_TIMESTAMP(SYSDATE(3)) * 1000) AS SIGNED)"
 MYSQL_COUNT = f"(SELECT COUNT(*) FROM {{table}} AS r WHERE r.name <> '{GENESIS}')"
+MYSQL_VERSION = "1 + FLOOR(RAND() * 1000000000)"
+"""Of a genesis row that is made: without a mark nothing else tells it from one that stood there before."""
 MYSQL_ROW = f"{OF_L}, CAST(l.proof AS CHAR), '', 1"
 """There is no mark: nothing tells who wrote a row, so that each one vouches."""
 
@@ -330,7 +332,7 @@ FROM (SELECT 1 AS one) AS o LEFT JOIN {t} AS l ON l.name IN :names"""
     AND wait_ms BETWEEN 0 AND {2 * HOLD_MS_MAX} AND released IN (0, 1))
 ) ENGINE = InnoDB""",
         genesis=f"""INSERT IGNORE INTO {t} ({NAMED}, written_at, proof)
-VALUES ('{GENESIS}', '', 0, 1, 0, :wait_max, 1, '', '', '', UTC_TIMESTAMP(3), 0)""",
+VALUES ('{GENESIS}', '', 0, {MYSQL_VERSION}, 0, :wait_max, 1, '', '', '', UTC_TIMESTAMP(3), 0)""",
         wait_max=f"""UPDATE {t} SET wait_ms = :wait_max, seq = seq + 1, written_at = UTC_TIMESTAMP(3)
 WHERE name = '{GENESIS}' AND wait_ms < :wait_max""",
         look=look.format(count="-1"),

@@ -125,7 +125,9 @@ class SqliteStore(SqlStore):
             # its new proof vouches, and a genesis row from an older file must not look settled by that
             settled = genesis.settled if genesis.vouches else ""
             raised = genesis._replace(wait_max_ms=wait_max_ms, version=genesis.version + 1, settled=settled)
-            self._put(connection, GENESIS, _row_of(raised))
+            values: list[tuple[Any, ...]] = []
+            self._noted(GENESIS, _row_of(raised), values)
+            connection.executemany(self.texts.take, values)
 
     def _migrate(self) -> None:
         with self._writing() as connection:
@@ -213,6 +215,7 @@ class SqliteStore(SqlStore):
                 names.append(GENESIS)  # whatever stands in that row, a live holder does not depend on it
             seen = self._read(connection, names, any(needs_count(request) for request in requests))
             genesis = genesis_of(seen)
+            values: list[tuple[Any, ...]] = []
             for request in requests:
                 if isinstance(request, Take | Settle) and request.link not in (0, self._link):
                     continue  # its evidence came over another connection
@@ -220,30 +223,31 @@ class SqliteStore(SqlStore):
                 if change is None:
                     continue
                 if change.row is not None:
-                    done[request.name] = self._put(connection, request.name, change.row)
+                    done[request.name] = self._noted(request.name, change.row, values)
                 elif change.removed:
                     done[request.name] = seen.rows[request.name]
                     self._note_before(request.name, None)
                     connection.execute(self._remove, {"name": request.name})
                 if change.genesis is not None:
-                    written = self._put(connection, GENESIS, _row_of(change.genesis))
+                    written = self._noted(GENESIS, _row_of(change.genesis), values)
                     done.setdefault(request.name, written)
+            connection.executemany(self.texts.take, values)
         if inode_of(self.path) != self._inode:
             self.close()
             raise NotReached(f"{self.path} was replaced in the middle of a statement")
         return Seen(me, done)
 
-    def _put(self, connection: sqlite3.Connection, name: str, row: Row) -> Row:
-        """Writes it with a new proof, which the note has first."""
+    def _noted(self, name: str, row: Row, values: list[tuple[Any, ...]]) -> Row:
+        """The row with a new proof, which the note has before the table; and what is to be written there."""
         proof = os.urandom(8).hex()
         self._note_before(name, proof)
-        values = {**row._asdict(), "name": name, "released": int(row.released), "proof": proof}
-        connection.execute(self.texts.take, values)
-        return row._replace(proof=proof, mark=proof, vouches=True)
+        noted = row._replace(proof=proof, mark=proof, vouches=True)
+        values.append((name, *noted[:10]))
+        return noted
 
     def _note_before(self, name: str, proof: str | None) -> None:
-        before = self._note.proof_of(name)
-        self._before.setdefault(name, before)
+        if name not in self._before:
+            self._before[name] = self._note.proof_of(name)
         self._note.write(name, proof)
 
     @contextmanager
@@ -259,6 +263,7 @@ class SqliteStore(SqlStore):
                 if not self._note.is_sound(self._inode):
                     self._note.make(self._inode)
                     self._note.is_sound(self._inode)
+                self._note.lock(held=True)
                 yield connection
                 if own:
                     connection.execute("COMMIT")
@@ -268,6 +273,8 @@ class SqliteStore(SqlStore):
                     self._undo()
                     connection.execute("ROLLBACK")
                 raise
+            finally:
+                self._note.lock(held=False)
 
     def _undo(self) -> None:
         """The note as it was, while the lock is still ours. If that fails, the rows do not vouch."""

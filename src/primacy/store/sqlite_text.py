@@ -16,10 +16,10 @@ PROOF = f"proof TEXT NOT NULL DEFAULT '' CHECK (length(proof) <= {PROOF_MAX})"
 
 
 def sqlite(table: str) -> Texts:
-    """Whatever is written, it is a row as a whole in place of what stands there."""
+    """Whatever is written, it is a whole row in place of what stands there: its name, then in the order of `Row`."""
     t = check_table(table)
     write = f"""INSERT OR REPLACE INTO {t} ({NAMED}, proof, written_at)
-VALUES (:name, :holder, :token, :seq, :hold_ms, :wait_ms, :released, :members, :successor, :server, :proof, {TIME})"""
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {TIME})"""
     return Texts(
         create=f"""CREATE TABLE IF NOT EXISTS {t} (
   name TEXT NOT NULL PRIMARY KEY CHECK (length(name) <= {NAME_MAX}),
