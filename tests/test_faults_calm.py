@@ -260,6 +260,17 @@ def test_F56_a_flood_of_junk_changes_no_leadership(five: Crowd) -> None:
 
 
 @beside_a_canary(BEAT_MS)
+def test_F12_F56_a_flood_beside_busy_cores_changes_no_leadership(five: Crowd) -> None:
+    def flood(_: Node) -> None:
+        call = [sys.executable, "-I", "-S", hostile.__file__, str(BUSY_S), *map(str, five.ports.values())]
+        with burning(os.cpu_count() or 1):
+            done = subprocess.run(call, capture_output=True, text=True, check=True, timeout=BUSY_S + 60)
+        assert int(done.stdout) > 1_000
+
+    nothing_changes(five, flood)
+
+
+@beside_a_canary(BEAT_MS)
 def test_F48_a_rolling_restart_costs_one_handover_at_most_for_each(five: Crowd) -> None:
     """A leader that is restarted hands over once; a follower that is restarted changes nothing."""
     five.settle()
