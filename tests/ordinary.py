@@ -25,7 +25,6 @@ SUITE = (
     "tests/test_guard_deadlines.py",
     "tests/test_guard_command.py",
     "tests/test_guard_mutants.py",
-    "tests/test_guard_trace.py",
     "tests/test_run.py",
     "tests/test_run_faults.py",
     "tests/test_run_calls.py",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -113,6 +114,28 @@ def test_F12_a_transfer_reaches_the_node_that_it_names_although_that_one_is_late
     tell_all(signal.SIGCONT, [heir.pid])
     assert five.acting(before.token).node == heir.name
     five.one_now()
+
+
+LOADS = """
+import importlib.util, sys, threading
+def told(event, args):
+    if event == "import" and threading.current_thread() is threading.main_thread() and args[0] not in sys.modules:
+        print("loads", args[0], file=sys.stderr, flush=True)
+sys.addaudithook(told)
+"""
+"""Said before the program itself: what it loads in its one thread, line by line, among what it logs."""
+
+
+def test_an_agent_loads_nothing_while_others_wait_for_its_heartbeats(tmp_path: Path) -> None:
+    """Some milliseconds of loading are some hundred on a busy machine. At a first election all followers do it at once,
+    and the new leader gets no majority."""
+    with crowd_in(tmp_path, plant=LOADS) as crowd:
+        crowd.settle()
+        crowd.strike(lambda node: node.process.terminate())
+        crowd.settle()
+        for node in crowd.started:
+            _, _, votes = node.text.partition("speaks again after being mute")
+            assert not re.findall(r"^loads (\S+)", votes, re.MULTILINE), node.log.name
 
 
 def all_heard(crowd: Crowd, before: dict[str, dict[str, int]], more: dict[str, int]) -> None:
@@ -234,6 +257,17 @@ def test_F56_a_flood_of_junk_changes_no_leadership(five: Crowd) -> None:
     nothing_changes(five, flood)
     kinds = five.nodes["a"].document()["counters"]
     assert min(kinds.get(kind, 0) for kind in ("size", "foreign", "seal")) > 100
+
+
+@beside_a_canary(BEAT_MS)
+def test_F12_F56_a_flood_beside_busy_cores_changes_no_leadership(five: Crowd) -> None:
+    def flood(_: Node) -> None:
+        call = [sys.executable, "-I", "-S", hostile.__file__, str(BUSY_S), *map(str, five.ports.values())]
+        with burning(os.cpu_count() or 1):
+            done = subprocess.run(call, capture_output=True, text=True, check=True, timeout=BUSY_S + 60)
+        assert int(done.stdout) > 1_000
+
+    nothing_changes(five, flood)
 
 
 @beside_a_canary(BEAT_MS)

@@ -64,15 +64,22 @@ def test_M3_first_start_by_init_in_every_order_on_one_node_and_on_two(tmp_path: 
 
 
 def change(
-    folder: Path, before: str, after: str, order: Callable[[Crowd, str], str], end: Callable[[Crowd], Any]
+    folder: Path,
+    before: str,
+    after: str,
+    order: Callable[[Crowd, str], str],
+    end: Callable[[Crowd], Any],
+    profile: str = "lab",
 ) -> None:
     """The file changes while the leader's command runs; the nodes are restarted with it one by one. Never two."""
     folder.mkdir()
-    with crowd_in(folder, before) as crowd:
+    with crowd_in(folder, before, profile) as crowd:
         leader = crowd.settle().name
         old = crowd.acting()
         crowd.list(after)
-        crowd.start(*(name for name in after if name not in before))
+        for name in after:
+            if name not in before:
+                crowd.start(name)
         time.sleep(0.3)
         assert crowd.one_now().token == old.token or leader in crowd.nodes
         for name in order(crowd, leader):
@@ -98,20 +105,27 @@ def leader_first(crowd: Crowd, leader: str) -> str:
     return leader + leader_last(crowd, leader)[:-1]
 
 
-def vouch(gone: str) -> Callable[[Crowd], None]:
-    """An operator says, on each node that waits for it, that this one is gone for good."""
+def all_leader_last(crowd: Crowd, leader: str) -> str:
+    return "".join(sorted(crowd.nodes.keys() - {leader})) + leader
+
+
+def vouch(*gone: str) -> Callable[[Crowd], None]:
+    """An operator says, on each node that waits for them, that these are gone for good."""
 
     def say(crowd: Crowd) -> None:
         for node in crowd.nodes.values():
-            crowd.until(lambda n=node: gone in (n.document()["waits_for"] or ""), f"{node.name} to wait for {gone}")  # type: ignore[misc]
-        assert not crowd.living()
+            waits_for_all(crowd, node, gone)
+        crowd.until(lambda: not crowd.living(), "the end of the last command")
         for node in crowd.nodes.values():
-            assert f"primacy rejoin --without {gone}" in node.document()["waits_for"] or "--without NODE" in str(
-                node.document()["waits_for"]
-            )
-            crowd.order(node, "/v1/rejoin", {"without": [gone]})
+            crowd.order(node, "/v1/rejoin", {"without": list(gone)})
 
     return say
+
+
+def waits_for_all(crowd: Crowd, node: crowds.Node, names: Sequence[str]) -> None:
+    """Exactly these are missing, and it says which command helps."""
+    wanted = f"to be reported by {', '.join(names)} (gone for good: primacy rejoin --without NODE)"
+    crowd.until(lambda: wanted in (node.document()["waits_for"] or ""), f"{node.name} to wait for {names}")
 
 
 def nothing(_: Crowd) -> None:
@@ -126,6 +140,73 @@ def test_M1_lists_change_while_the_old_leader_runs(tmp_path: Path) -> None:
             lambda: change(tmp_path / "five", "abc", "abcde", leader_last, nothing),
             lambda: change(tmp_path / "first", "abc", "abcde", leader_first, nothing),
             lambda: change(tmp_path / "replace", "abc", "abd", leader_last, vouch("c")),
+        ]
+    )
+
+
+def to_one(folder: Path) -> None:
+    """The one that is left hears nobody, so that nobody can report: it ends, and runs nothing. The old list helps."""
+    folder.mkdir()
+    with crowd_in(folder, "abc", "lan") as crowd:
+        crowd.settle()
+        old = crowd.acting()
+        for node in crowd.nodes.values():
+            node.process.terminate()
+        for node in crowd.nodes.values():
+            node.wait()
+        crowd.list("a")
+        alone = crowd.start("a")
+        assert alone.wait() == 5
+        assert "node a waits for its new list of nodes to be reported by b, c (gone for good: " in alone.text
+        assert not crowd.living()
+        crowd.list("abc")
+        crowd.start()
+        assert crowd.acting(old.token).token > old.token
+        crowd.agree()
+        crowd.one_now()
+
+
+def rolled_back(folder: Path, before: str, change_to: Callable[[str, str], str]) -> None:
+    """One node was started with another list, and then with the old one again: a change like any other (M1).
+
+    The others go on meanwhile, under the same token. It was told of a node that nobody else knows of, and stays mute
+    until an operator vouches for that one.
+    """
+    folder.mkdir()
+    with crowd_in(folder, before, "lan") as crowd:
+        leader = crowd.settle().name
+        old = crowd.acting()
+        told = next(name for name in sorted(crowd.nodes) if name != leader)
+        for listed, missing in ((change_to(leader, told), None), (before, "d")):
+            crowd.nodes[told].process.terminate()
+            crowd.nodes[told].wait()
+            crowd.list(listed)
+            node = crowd.start(told)
+            if missing is None:
+                crowd.until(lambda n=node: "d" in (n.document()["waits_for"] or ""), "d to be waited for")  # type: ignore[misc]
+            else:
+                waits_for_all(crowd, node, [missing])
+            assert node.document()["role"] == "muted"
+            crowd.one_at_a_time()
+            if len(before) > 1:
+                crowd.until(lambda: old.instance in {one.instance for one in crowd.living()}, "the others to go on")
+        crowd.order(crowd.nodes[told], "/v1/rejoin", {"without": ["d"]})
+        crowd.acting(old.token)  # above the floor of a node that was vouched for
+        crowd.agree()
+        assert crowd.one_now().token > old.token
+
+
+def test_M1_lists_shrink_and_are_rolled_back_while_the_old_leader_runs(tmp_path: Path) -> None:
+    """Five to three: whoever is no longer listed is vouched for by an operator. Three to one: refused.
+
+    In `lan`, so that the one that is told otherwise is the only one that changes anything, on a busy machine, too.
+    """
+    side_by_side(
+        [
+            lambda: change(tmp_path / "fewer", "abcde", "abc", all_leader_last, vouch("d", "e"), "lan"),
+            lambda: to_one(tmp_path / "one"),
+            lambda: rolled_back(tmp_path / "back", "abc", lambda leader, told: "".join(sorted({leader, told, "d"}))),
+            lambda: rolled_back(tmp_path / "back-grown", "abc", lambda _leader, _told: "abcd"),
         ]
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from primacy.election.inputs import Init, Input, Rejoin
 from primacy.sim.life import Life, Plan
 from primacy.sim.operator import Operator
@@ -46,3 +48,13 @@ def test_a_first_start_is_said_once_if_all_voters_wait_for_it() -> None:
     assert name == "n1"
     assert isinstance(given, Init)
     assert not given.without
+
+
+@pytest.mark.parametrize("seed", [13, 49, 50])
+def test_a_roll_out_that_is_on_its_way_at_the_calm_ends_there(seed: int) -> None:
+    """Steps of it that were due later took a node's list away again, and nobody was to blame for what followed."""
+    life = Life(Plan("raft", 3, "wan", 1.0, ("relist",), draw=False), seed)
+    life.live()
+    assert life.faults.final is not None
+    nodes = [life.world.nodes[name] for name in life.faults.names]
+    assert {(node.membership, node.timing) for node in nodes} == {life.faults.final}

@@ -112,6 +112,22 @@ def test_Q10_a_leader_that_is_an_old_copy_stops_its_work() -> None:
     assert bench.m.role is Role.MUTED
 
 
+def test_Q10_one_whose_id_was_heard_twice_says_what_to_do_and_is_heard_again_after_that() -> None:
+    """Its disk was full while the other machine spoke: both counted the same start."""
+    bench = Bench(kept=ballot(term=4, incarnation=2))
+    bench.hear(Stale(origin("b"), echo=bench.m.seat.boot, incarnation_seen=3))
+    assert bench.m.role is Role.MUTED
+    assert "stop one, restart the other" in bench.m.view(bench.now).waits_for
+    again = Bench(kept=bench.disk, boot=8)
+    assert again.m.role is Role.MUTED, "its ballot may be an old copy"
+    again.report("b", 6, incarnation_seen=3)
+    again.report("c", 5)
+    assert again.m.role is Role.FOLLOWER
+    assert again.disk is not None
+    assert (again.disk.term, again.disk.void) == (6, False)
+    assert again.disk.incarnation > 3
+
+
 def test_Q10_ones_own_id_spoken_by_another_boot_is_an_alarm() -> None:
     bench = Bench()
     bench.hear(Beat(origin("a", boot=bench.m.seat.boot), 1, 1, H, True))

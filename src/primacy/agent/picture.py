@@ -21,6 +21,7 @@ from primacy.election.model import Role, View
 from primacy.election.raft import RaftStrategy
 from primacy.node.clock import Clock
 from primacy.settings.schema import Settings
+from primacy.slots.where import names_no_host, reached
 from primacy.transport import Transport
 from primacy.watchdog.containment import containment_sentence
 from primacy.watchdog.vocabulary import State
@@ -164,8 +165,6 @@ class Picture:
         """Where the slots of another node are: as it said itself, or by the file that all have; empty if unknown."""
         if not node:
             return ""
-        from primacy.slots.host import names_no_host, reached
-
         if self.manager is not None:
             others = self.manager.roll.others
             return next((reached(each.data, each.addr) for each in others if each.node == node), "")

@@ -290,7 +290,7 @@ def _password() -> str:
 def _addresses(settings: Settings, said: tuple[str, ...]) -> dict[str, str]:
     """By id where the file says it: each node of a list that serves on all its addresses; else the one address."""
     from primacy.settings.accepted import wrong_address
-    from primacy.slots.host import names_no_host, reached
+    from primacy.slots.where import names_no_host, reached
 
     for each in said:
         if wrong := wrong_address(each):

@@ -29,7 +29,7 @@ from typing import Self
 
 from primacy.errors import NotReached, SlotRefused, Unsure, UsageError
 from primacy.settings.accepted import wrong_listen
-from primacy.slots.host import Where
+from primacy.slots.where import Where
 
 WITHIN_MS = 5_000
 CONNECT_S = 2.0

@@ -28,37 +28,6 @@ STALL_S = 10.0
 HANDSHAKE_S = 5.0
 
 
-class Where(NamedTuple):
-    """host:port, split."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def of(cls, address: str) -> Where:
-        host, _, port = address.rpartition(":")
-        return cls(host.removeprefix("[").removesuffix("]"), int(port))
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def reached(listens: str, dialled: str) -> str:
-    """Where clients reach a server that listens so, on a machine that others reach so; empty if nothing says it.
-
-    Without a host of its own (`:25873`, `0.0.0.0:25873`) it is that machine's.
-    """
-    if not listens or not dialled:
-        return ""
-    where = Where.of(listens)
-    return str(Where(Where.of(dialled).host, where.port) if names_no_host(listens) else where)
-
-
-def names_no_host(address: str) -> bool:
-    """All of this machine's."""
-    return Where.of(address).host in ("", "0.0.0.0", "::")
-
-
 def descriptors() -> int:
     """How many this process may open; the soft limit is lifted to the hard one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from primacy.errors import NotReached, Refused, SlotRefused
 from primacy.slots.client import NotLeading, answered, fault_of
-from primacy.slots.host import Where
+from primacy.slots.where import Where
 
 SAMPLES_MAX = 1_000_000
 """Times of answers that are kept."""

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable
 
 from primacy.errors import CannotHere, InUse
 from primacy.loop import unwatch, watch
-from primacy.slots.host import HANDSHAKE_S, STALL_S, Host, Terms, Where
+from primacy.slots.host import HANDSHAKE_S, STALL_S, Host, Terms
 from primacy.slots.kinds import Receiver
 from primacy.slots.links import Link, PlainLink, TlsLink
 from primacy.slots.session import Session, TelnetSession
+from primacy.slots.where import Where
 from primacy.visitors import HangUp, pass_over_lost
 
 LINE_S = {"standard": 1.0, "telnet": 60.0}
