@@ -150,8 +150,9 @@ def once(name: str, *, store: Any, at_least_ms: int = 0, within_ms: int | None =
     may differ, and less than the time to the next call.
 
     If the lease is lost meanwhile, `LeadershipLost` is raised: the function was cancelled, or (a plain one) may have
-    run beside another. If the store is not reached `within_ms` (default: twenty holds and 10.5 s), `NotReached` is raised;
-    if it refuses for good, `StoreUnusable`, at once. While the store counts as just (re)started, the call waits (L9).
+    run beside another. If the store is not reached `within_ms` (default: twenty holds and 10.5 s), `NotReached` is
+    raised; if it refuses for good, `StoreUnusable`, at once. While the store counts as just (re)started, the call waits
+    (L9).
     """
     check_spans(at_least_ms=at_least_ms, within_ms=0 if within_ms is None else within_ms)
     options = {"rest_ms": 1, **options}
