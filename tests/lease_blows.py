@@ -41,6 +41,12 @@ def cut_peer(u: Universe) -> None:
     _for_a_while(u, u.chance.choice(u.nodes), "deaf")
 
 
+def cut_listed(u: Universe) -> None:
+    """All but the last node lose the store: with a failsafe they keep the holder alive (L7)."""
+    for node in u.nodes[:-1]:
+        _for_a_while(u, node, "cut", 2 * LAB.hold_ms, 4 * LAB.hold_ms)
+
+
 def isolate(u: Universe) -> None:
     """The worker loses the store, and one of the others loses the worker."""
     node = _victim(u)
@@ -155,13 +161,15 @@ def _ways(u: Universe, table: Table) -> list[Callable[[], None]]:
         ],
         MARIADB.name: [
             partial(store.put_back, table, ahead=ahead),
-            partial(store.read_dump, table, anew=True),
+            *([partial(store.read_dump, table, anew=True)] if u.tables_anew else []),
         ],
         ETCD.name: [
             partial(store.put_back, table, ahead=ahead),
             partial(store.put_back, table, ahead=ahead),
             partial(store.restore_snapshot, table, other_token=False),
             partial(store.restore_snapshot, table, other_token=True),
+            partial(store.read_dump, table, anew=False),
+            partial(store.by_hand, *((entry.name, entry.row) for entry in table.entries)),
         ],
         SQLITE.name: [partial(store.put_back, table)],
     }
@@ -204,7 +212,7 @@ def free_by_hand(u: Universe) -> None:
     """A person writes `released` into the row of a live holder."""
     row = u.store.rows.get(u.name)
     entry = u.store.table.entry(u.name)
-    if row is not None and entry is not None and u.store.engine is POSTGRESQL:
+    if row is not None and entry is not None and u.store.engine in (POSTGRESQL, ETCD):
         u.store.by_hand((u.name, entry.row._replace(released=True)))
         _went(u, "freed by hand")
 
@@ -264,14 +272,71 @@ def sudden(u: Universe) -> None:
     u.aims.append(aim)
 
 
+def revive(u: Universe) -> None:
+    """A renewal, or a release, of a leadership that is long over arrives when its row has just been brought back (L2).
+
+    The holder and one watcher do not reach the store meanwhile, and so know of no later token.
+    """
+
+    def aim(node: Node, request: StoreRequest, answer: StoreAnswer, table: Table) -> bool:
+        entry = table.entry(u.name)
+        if not isinstance(request, Renew) or not answer.done or entry is None or len(u.nodes) < 3:
+            return False
+        row = entry.row
+        late: Renew | ReleaseRow = ReleaseRow(u.name, row.holder, row.token, row.seq)
+        way = partial(u.store.put_back, table)
+        if u.store.engine in (POSTGRESQL, ETCD) and u.chance.random() < 0.5:
+            late = Renew(u.name, row.holder, row.token, row.seq, answer.server)
+            way = partial(u.store.read_dump, table, anew=False)
+
+        def arrive() -> None:
+            way()
+            u.store.perform(late)
+
+        _while_cut_off(u, [node, u.chance.choice([other for other in u.nodes if other is not node])], arrive)
+        _went(u, "revive")
+        return True
+
+    u.aims.append(aim)
+
+
+def lost_take(u: Universe) -> None:
+    """A take is written, but its taker does not hear of it; another takes; then the store goes back to it (L4)."""
+
+    def swallow(node: Node, answer: StoreAnswer) -> bool:
+        if not answer.done or len(u.nodes) < 3:
+            return False
+        table = u.store.table
+        _while_cut_off(u, [node], u.chance.choice(_ways(u, table)))
+        _went(u, "lost take")
+        return True
+
+    u.swallows.append(swallow)
+
+
+def _while_cut_off(u: Universe, victims: list[Node], then: Callable[[], None]) -> None:
+    """These do not reach the store until somebody else must have taken the lease, and then it happens."""
+    for victim in victims:
+        victim.cut += 1
+
+    def end() -> None:
+        then()
+        for victim in victims:
+            victim.cut = max(0, victim.cut - 1)
+
+    u.after(u.wait_max_ms * 1.1 + u.chance.uniform(0.3, 1.5) * LAB.hold_ms, end)
+
+
 # --- outside, by physics ----------------------------------------------------------------------------------------------
 
 
 def _outside(u: Universe, table: Table) -> list[Callable[[], None]]:
     """What no rule can tell on this engine; each is found by `outside` trials and drawn in no other."""
     store = u.store
+    if u.outside == "folder":  # not outside at all: the one way that a rule is about
+        return [partial(store.put_back, table)]
     ways: list[Callable[[], None]] = [partial(store.revert, table)]
-    if store.engine in (MARIADB, ETCD):
+    if store.engine is MARIADB:
         ways.append(partial(store.read_dump, table, anew=False))
     return ways if u.outside == "any" else [ways[-1] if u.outside == "hand" else ways[0]]
 
@@ -279,15 +344,28 @@ def _outside(u: Universe, table: Table) -> list[Callable[[], None]]:
 FAULTS: dict[str, Callable[[Universe], None]] = {
     made.__name__: made
     for made in (
-        *(cut, cut_peer, isolate, stall, crash, guard, people, news, away, backup),
-        *(break_lease, prune, fresh, fail_over, back, remove, free_by_hand, blow, sudden),
+        *(cut, cut_peer, cut_listed, isolate, stall, crash, guard, people, news, away, backup),
+        *(break_lease, prune, fresh, fail_over, back, remove, free_by_hand, blow, sudden, revive, lost_take),
     )
 }
 PLAIN = ("cut", "stall", "crash", "guard", "people", "away", "news")
-STORE = ("fail_over", "back", "backup", "backup", "remove", "free_by_hand", "blow", "blow", "blow", "blow")
+STORE = (
+    "fail_over",
+    "back",
+    "backup",
+    "backup",
+    "remove",
+    "free_by_hand",
+    "revive",
+    "lost_take",
+    "blow",
+    "blow",
+    "blow",
+    "blow",
+)
 OPERATORS = ("break_lease", "prune", "fresh", "fresh")
 ALL = (*PLAIN, *STORE, *OPERATORS, "sudden")
-LISTED = ("cut", "stall", "crash", "away", "cut_peer", "isolate", "isolate")
+LISTED = ("cut", "stall", "crash", "away", "cut_peer", "isolate", "isolate", "cut_listed")
 """For the failsafe (L7)."""
 
 
@@ -301,8 +379,16 @@ def trouble(u: Universe, until: float, faults: tuple[str, ...]) -> None:
         u.at(when, partial(FAULTS[u.chance.choice(faults)], u))
 
 
-def trial(seed: int, seconds: float = 20, faults: tuple[str, ...] = ALL, **how: object) -> Universe:
+def trial(
+    seed: int,
+    seconds: float = 20,
+    faults: tuple[str, ...] = ALL,
+    prepare: Callable[[Universe], None] | None = None,
+    **how: object,
+) -> Universe:
     """One trial with trouble."""
     universe = Universe(seed, **how)  # type: ignore[arg-type]
+    if prepare is not None:
+        prepare(universe)
     trouble(universe, seconds * 1000, faults)
     return universe.run(seconds * 1000)

@@ -26,7 +26,7 @@ from primacy.election.inputs import (
 )
 from primacy.election.lease import LeaseOptions, LeaseStrategy
 from primacy.election.model import Leadership, Membership, Seat
-from primacy.election.store import FAILSAFE, Look, Renew, Row, StoreAnswer, StoreRequest, holder_id
+from primacy.election.store import FAILSAFE, Look, Renew, Row, StoreAnswer, StoreRequest, Take, holder_id
 from primacy.settings.timing import PROFILES, Timing
 from primacy.sim.store import ENGINES, Engine, SimStore, Table
 
@@ -107,6 +107,8 @@ class Universe:
         watched: bool | None = None,
         look_every_ms: int | None = None,
         outside: str = "",
+        outsider: bool = False,
+        tables_anew: bool = True,
     ) -> None:
         self.chance = chance = Random(seed)
         self.kind = kind
@@ -127,7 +129,7 @@ class Universe:
         self.serial = 0
         self.loss = 0.0
         self.slow = 0.0
-        drawn = chance.choice((0, 3, 3))
+        drawn = chance.choice((0, 0, 3))
         self.look_every_ms = drawn if look_every_ms is None else look_every_ms
         self.delay_ms = chance.choice((1.0, 8.0))
         drawn_mixed, drawn_settled, drawn_watched = (chance.random() for _ in range(3))
@@ -141,16 +143,23 @@ class Universe:
             engine or drawn_engine,
             settled=drawn_settled < 0.5 if settled is None else settled,
             wait_max_ms=self.wait_max_ms,
+            raft_index=chance.choice((4, 5_000)),
         )
         if chance.random() < 0.5:
             skew_ms = chance.randrange(wall_spread_ms + 1)
             self.store.wall_ms = lambda: 10**12 + skew_ms + int(self.now)
+        self.tables_anew = tables_anew
+        """A dump may drop and make the table, which breaks no connection."""
+        self.outsider = outsider
+        """The last node is not of the failsafe list, and wants the row all the same (L7)."""
         self.outside = outside
-        """Which ways back beyond all rules are drawn: none, `revert`, `hand`, or `any`."""
+        """Which ways back a blow uses: those of the promise if empty; `folder`; beyond it `revert`, `hand` or `any`."""
         self.break_releases_all = False
         self.backups: list[Table] = [self.store.table]
         self.aims: list[Callable[[Node, StoreRequest, StoreAnswer, Table], bool]] = []
         """Blows that wait for their moment: each is shown every answer until it says that it has struck."""
+        self.swallows: list[Callable[[Node, StoreAnswer], bool]] = []
+        """Blows that wait for a take: each is shown every answer to one until it says that the answer is lost."""
         self.names = tuple(f"n{i}" for i in range(nodes))
         self.nodes = [
             Node(
@@ -186,15 +195,16 @@ class Universe:
     def boot(self, node: Node) -> None:
         if node.machine is not None:
             return
+        outside_list = self.outsider and node.name == self.names[-1]
         if node.boot:
             node.dead.append(holder_id(node.name, node.boot))
         node.boot = self.chance.randrange(1, 2**60)
-        node.watch = None
+        node.watch, node.paused = None, 0
         options = LeaseOptions(
             self.name,
             node.token_max,
             dead=tuple(node.dead) if self.cold and not self.failsafe else (),
-            failsafe=self.names if self.failsafe else (),
+            failsafe=self.names[: -1 if self.outsider else None] if self.failsafe and not outside_list else (),
             look_every_ms=self.look_every_ms,
             watched=self.watched,
         )
@@ -242,9 +252,12 @@ class Universe:
         self.at(when, ring)
 
     def pause(self, node: Node, span: float) -> None:
+        boot = node.boot
         node.paused += 1
 
         def wake() -> None:
+            if node.boot != boot:
+                return  # a later start was never stopped
             node.paused -= 1
             if node.paused:
                 return
@@ -339,6 +352,11 @@ class Universe:
 
     # --- the way to the store -----------------------------------------------------------------------------------------
 
+    @property
+    def direct(self) -> bool:
+        """No pool passes on what left over a connection that broke (L4 `watched`, L5 etcd)."""
+        return self.store.engine.linked or self.watched
+
     def _link(self, node: Node) -> int:
         """A new connection after every start of either side."""
         boot, breaks, number = node.link
@@ -365,15 +383,23 @@ class Universe:
                 self.after(self._delay(), lambda: answer(StoreAnswer(False, reason="connection lost")))
 
         def arrive() -> None:
-            broken = self.store.breaks != breaks and (self.store.engine.linked or self.chance.random() < 0.5)
+            broken = self.store.breaks != breaks and (self.direct or self.chance.random() < 0.5)
             if node.cut or broken or self.chance.random() < self.loss:
                 fail()
                 return
             result, table = self.store.perform(request, link), self.store.table
+            if isinstance(request, Take) and self._is_swallowed(node, result):
+                return
             if not node.cut and self.chance.random() >= self.loss:
                 self.after(self._delay(), lambda: answer(result, table))
 
         self.after(self._delay(), arrive)
+
+    def _is_swallowed(self, node: Node, result: StoreAnswer) -> bool:
+        struck = next((swallow for swallow in self.swallows if swallow(node, result)), None)
+        if struck is not None:
+            self.swallows.remove(struck)
+        return struck is not None
 
     def _answered(self, node: Node, request: StoreRequest, given: StoreAnswer, table: Table) -> None:
         """Keeps what the node has seen, and lets a blow that waits for such a moment strike."""
@@ -399,6 +425,7 @@ class Universe:
         """Everything answers again and everybody lives."""
         self.loss = self.slow = 0.0
         self.aims.clear()
+        self.swallows.clear()
         self.store.restart()
         for node in self.nodes:
             node.cut = node.deaf = 0

@@ -94,18 +94,29 @@ class ServerUnnoticed(LeaseStrategy):
     def _same_server(self, old, answer):
         return True
 
+    def _see(self, now_ms, asked, answer):
+        effects = super()._see(now_ms, asked, answer)
+        if self._sight is not None:
+            self._sight = self._sight._replace(server=answer.server)
+        return effects
+
+    def _may_be_old(self, sight, row):
+        return False
+
 
 class EverythingReleased(LeaseStrategy):
     """L4: a row is taken at once although it was not released."""
 
-    def _at_once(self, sight, row):
+    def _is_released(self, row):
         return True
 
 
 class WithoutCompare(SimStore):
-    """L1: take, renew and release compare neither token nor seq."""
+    """L1: take, renew and release compare nothing of the row."""
 
-    def _same(self, row, token, seq):
+    compared = ()
+
+    def _own(self, row, request):
         return True
 
 
@@ -184,7 +195,7 @@ def ranked(cls):
 
 def store(cls):
     def prepare(life):
-        life.world.store = cls()
+        life.world.store = cls(wait_max_ms=life.slowest.wait_ms)
         sluggish(life)
 
     return prepare
@@ -284,7 +295,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "L3",
         "fail-over unnoticed",
         lease(ServerUnnoticed),
-        leased("freeze", "store-other", "store-cut"),
+        leased("store-blow", "store-other"),
         prepare=agreeing_walls,
     ),
     Mutant("T2", "a start that was not done is waited for", lease(WaitsForNobody), leased("disk-full"), ("L1", "L2")),

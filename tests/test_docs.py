@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.mutants import MUTANTS, SAFETY
+from tests.mutants_lease import LEASE_MUTANTS
 
 from primacy import errors, settings
 from primacy.cli.main import EXIT_INTERRUPTED, EXIT_OUR_FAULT
@@ -214,9 +215,8 @@ def test_every_mutant_stands_in_the_row_of_its_rule() -> None:
 
 
 def test_every_mutant_of_lease_bully_and_ring_stands_there_too() -> None:
-    lives = (ROOT / "tests/test_lease_lives.py").read_text()
-    for name in re.findall(r'id="(L[0-9]-[^"]+)"', lives):
-        assert f"`{name}`" in RULE_ROWS[name.partition("-")[0]][3], name
+    for mutant in LEASE_MUTANTS:
+        assert f"`{mutant.name}`" in RULE_ROWS[mutant.rule][3], mutant.name
     ranked = " ".join(cells[3] for rule, cells in RULE_ROWS.items() if rule[0] == "B")
     for strategy in ("bully", "ring"):
         text = (ROOT / f"tests/test_rules_{strategy}.py").read_text()

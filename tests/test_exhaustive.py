@@ -174,10 +174,9 @@ class EarlyRelease(SmallWorld):
 
 
 class TakeWithoutSeq(SimStore):
-    """L1: conditions compare the token alone."""
+    """L1: a take compares the token alone."""
 
-    def _same(self, row, token, seq):
-        return row.token == token
+    compared = ("token",)
 
 
 class AnchorAtRequest(LeaseStrategy):
@@ -190,8 +189,25 @@ class AnchorAtRequest(LeaseStrategy):
 class WaitUnstretched(LeaseStrategy):
     """L3: the wait is the hold, without the drift ratio."""
 
-    def _wait_ms(self, old, answer):
+    def _wait_ms(self, sight):
         return self.timing.hold_ms
+
+
+class NoMark(SimStore):
+    """L5: nothing tells a row that a dump brought back from the one that was written."""
+
+    def _mark(self, name, at):
+        return ""
+
+    def _vouches(self, stored, name, at, version):
+        return True
+
+
+class NoIdentity(SimStore):
+    """L3: the take does not compare the identity."""
+
+    def _take_same_server(self, server):
+        return True
 
 
 @dataclass(frozen=True)
@@ -215,7 +231,7 @@ class Defect:
         if self.machine is not None:
             setting.machine = self.machine
         if self.store is not None:
-            setting.first_store = self.store
+            setting.store = self.store
         return explore(setting, Bounds(HUNT), self.world(setting) if self.world is not None else None)
 
 
@@ -230,6 +246,8 @@ DEFECTS = (
     Defect("lease: take without seq", "I1", 1, store=TakeWithoutSeq, lease=True),
     Defect("lease: wait not stretched", "I1", 1, WaitUnstretched, clocks="drifting", lease=True),
     Defect("lease: release before the work is gone", "I1", 1, world=EarlyRelease, lease=True),
+    Defect("lease: no mark", "I1", 2, store=NoMark, lease=True, size="test"),
+    Defect("lease: identity not compared", "I1", 2, store=NoIdentity, lease=True, size="test"),
     Defect("lease: observation anchored at the request", "I1", 2, AnchorAtRequest, lease=True, size="proof"),
 )
 IN_SIZE = {"quick": ("quick",), "proof": ("quick", "test", "proof")}.get(

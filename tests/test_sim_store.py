@@ -19,7 +19,7 @@ from primacy.election.store import (
     Take,
     holder_id,
 )
-from primacy.sim.store import ENGINES, ETCD, INDEX_MIN, MARIADB, POSTGRESQL, SQLITE, Engine, SimStore
+from primacy.sim.store import ENGINES, ETCD, MARIADB, POSTGRESQL, SQLITE, Engine, SimStore
 from primacy.store.conditions import Change, after, needs_count
 
 A, B = holder_id("a", 1), holder_id("b", 2)
@@ -212,9 +212,21 @@ def test_L5_an_etcd_snapshot_restored_with_its_token_does_not_vouch() -> None:
     assert not store.genesis.vouches
     store.restore_snapshot(snapshot, other_token=True)
     assert store.server != server
-    early = SimStore(ETCD)
-    early.table = early.table._replace(raft_index=INDEX_MIN - 10)
-    assert take(early, A, 7) is False, "a young cluster's genesis row does not vouch"
+    assert not store.perform(Look("job")).watched
+    early = SimStore(ETCD, raft_index=4)
+    assert take(early, A, 7)
+    assert early.rows["job"].vouches
+    assert early.perform(Look("job")).watched, "so young an index proves little"
+
+
+def test_L5_an_etcd_key_that_is_put_back_by_hand_does_not_vouch() -> None:
+    store = _held(ETCD)
+    backup = store.table
+    assert take(store, B, 8)
+    entry = backup.entry("job")
+    assert entry is not None
+    store.by_hand(("job", entry.row._replace(released=True)))
+    assert not store.rows["job"].vouches
 
 
 def test_L5_a_sqlite_file_put_back_in_place_keeps_its_identity_and_its_note() -> None:
@@ -244,6 +256,26 @@ def test_L9_a_table_made_anew_is_not_settled_and_counts_what_was_removed_by_hand
         store.by_hand(("job", None))
         assert not store.genesis.is_settled(store.server)
         assert not take(store, B, 8)
+
+
+class PlaceBelieves(SimStore):
+    """L9 taken out: a placeholder makes a genesis row vouch that came from a dump."""
+
+    def _unbelieved(self, genesis: Genesis) -> Genesis:
+        return genesis
+
+
+@pytest.mark.parametrize(("kind", "believed"), [(SimStore, False), (PlaceBelieves, True)])
+def test_L9_a_placeholder_does_not_make_a_dump_believed(kind: type[SimStore], believed: bool) -> None:
+    """A name that the dump does not know has a live holder; another name is placed; the first is not fresh."""
+    store = kind(POSTGRESQL)
+    backup = store.table
+    assert take(store, A, 7, "held")
+    store.read_dump(backup, anew=False)
+    assert not take(store, B, 8, "held")
+    assert store.perform(Place("job", store.server)).done
+    assert store.genesis.is_settled(store.server) is believed
+    assert take(store, B, 8, "held") is believed
 
 
 def test_what_was_lost_once_does_not_come_back() -> None:

@@ -86,7 +86,7 @@ def store_hand(f: Faults) -> None:
     name = f.world.lease_name
     entry = store.table.entry(name)
     ways: list[Callable[[], None]] = [partial(store.by_hand, (name, None)), store.make_anew]
-    if entry is not None and store.engine.marks:
+    if entry is not None and (store.engine.marks or store.engine.by_index):
         ways.append(partial(store.by_hand, (name, entry.row._replace(released=True))))
         ways.append(partial(store.by_hand, (name, entry.row._replace(seq=entry.row.seq + 1))))
     f.chance.choice(ways)()
@@ -107,7 +107,7 @@ def ways_back(f: Faults, store: SimStore, table: Table) -> list[Callable[[], Non
         ways += [partial(store.restore_snapshot, table, other_token=other) for other in (False, True)]
     else:
         ways.append(partial(store.read_dump, table, anew=True))
-    if store.engine.marks:
+    if store.engine.marks or store.engine.by_index:
         ways.append(partial(store.read_dump, table, anew=False))
         ways.append(partial(store.by_hand, *((entry.name, entry.row) for entry in table.entries)))
     return ways
@@ -116,7 +116,7 @@ def ways_back(f: Faults, store: SimStore, table: Table) -> list[Callable[[], Non
 def ways_outside(store: SimStore, table: Table) -> list[Callable[[], None]]:
     """What no rule can tell, by physics: memory reverted behind unbroken connections; a dump where no mark is."""
     ways: list[Callable[[], None]] = [partial(store.revert, table)]
-    if not store.engine.marks and not store.engine.notes:
+    if not (store.engine.marks or store.engine.by_index or store.engine.notes):
         ways.append(partial(store.read_dump, table, anew=False))
     return ways
 

@@ -128,7 +128,8 @@ class Life:
         if self.plan.timing is None and chance.random() < 0.3:
             self.slowest = _scaled(self.timing, 1.6)
         assert isinstance(self.slowest, Timing)
-        store = SimStore(engine, settled=chance.random() < 0.5, wait_max_ms=self.slowest.wait_ms)
+        settled, raft_index = chance.random() < 0.5, chance.choice((4, 5_000))
+        store = SimStore(engine, settled=settled, wait_max_ms=self.slowest.wait_ms, raft_index=raft_index)
         self.store_tells_time = chance.random() < 0.5
         self.store_watched = chance.random() < 0.15
         return store

@@ -24,6 +24,8 @@ CLOCKS: dict[str, tuple[Timing, tuple[int, ...]]] = {
 SHARES = (0.4, 0.0, 0.7)
 """Each node's constant chance: they stand 1, 0 and 2 ms after their promise has run out."""
 NAMES = ("a", "b", "c")
+HISTORY_MAX = 2
+"""Commits that a way back of the store can lose. More would make more states, and no other order of events."""
 
 
 class Steady(Random):
@@ -69,6 +71,7 @@ class LeaseSetting:
     names: tuple[str, ...] = NAMES
     phases: tuple[int, ...] = (0, 0, 0)
     options = LeaseOptions("main", look_every_ms=4, answer_ms=4)
+    store = SimStore
 
     def __init__(self, clocks: str = "equal", machine: type[LeaseStrategy] = LeaseStrategy) -> None:
         timing, self.periods = CLOCKS[clocks]
@@ -85,4 +88,4 @@ class LeaseSetting:
         return None
 
     def first_store(self) -> SimStore | None:
-        return SimStore()
+        return self.store(wait_max_ms=self.timing.wait_ms, history_max=HISTORY_MAX)

@@ -8,7 +8,8 @@ What happens at different places at the same moment has no order that anybody co
 A disturbance is counted: a message is held back (for ever: it is lost) or repeated; an agent, or its whole machine, is
 killed between any two effects of a step; a disk refuses to save; an agent is stopped just before it hears something; a
 guard is killed; a node's ears, its mouth or both are cut, or one link; a leader is asked to step down; a request to the
-store fails; another server takes over, with or without the last commit. To be overtaken within one moment by the answer
+store fails; another server takes over, with or without the last commit; a dump of a commit or two ago is read into the
+running server; the rows are removed by hand. To be overtaken within one moment by the answer
 to another message is to be held back, too.
 """
 
@@ -24,6 +25,8 @@ NOWHERE = 9
 """In place of a place: nothing happens at this moment any more."""
 ENDS_AFTER = (0, 2)
 """Work that was told to stop is gone after so many units, or clings to life until the end of its hold."""
+WAYS_BACK = (("fail over", 0), ("fail over", 1), ("dump", 1), ("dump", 2), ("rows removed", 0))
+"""How a store loses commits, and how many. A folder or a snapshot put back is a fail-over that lost them (L5)."""
 
 
 class State(NamedTuple):
@@ -249,9 +252,9 @@ class Universe:
             for name, ways in self.partitions.items():
                 yield Next(("cut", name), state._replace(cut=ways))
         if self.stored:
-            for lost in (0, 1):
-                move = world.once(world.fail_over, state.store, lost)
-                yield Next(("fail over", lost), state._replace(store=move.after))
+            for way, commits in WAYS_BACK:
+                move = world.once(world.go_back, state.store, way, commits)
+                yield Next((way, commits), state._replace(store=move.after))
 
     # --- the next state -----------------------------------------------------------------------------------------------
 

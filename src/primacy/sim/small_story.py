@@ -26,7 +26,10 @@ def story(universe: Universe, history: tuple[Event, ...]) -> list[str]:
     return lines
 
 
-DISTURBANCES = ("hold", "repeat", "refuse", "crash", "asleep", "guard", "step down", "cut", "fail over")
+DISTURBANCES = (
+    *("hold", "repeat", "refuse", "crash", "asleep", "guard", "step down", "cut"),
+    *("fail over", "dump", "rows removed"),
+)
 
 
 def sentence(universe: Universe, event: Event) -> str:
@@ -69,6 +72,10 @@ def sentence(universe: Universe, event: Event) -> str:
             return "the cut is mended"
         case ("fail over", lost):
             return f"another server takes over, without the last {lost} commits"
+        case ("dump", commits):
+            return f"a dump of {commits} commits ago is read into the running server"
+        case ("rows removed", _):
+            return "all rows are removed by hand"
     return str(event[0])
 
 

@@ -168,10 +168,15 @@ class SmallWorld:
         answer = StoreAnswer(ok=False, reason="refused")
         return self.numbers.item(Word(asked.sender, asked.boot, StoreAnswered(asked.number, answer)))
 
-    def fail_over(self, store: int, lost_commits: int) -> Move:
-        """Another server answers, without the last commits."""
+    def go_back(self, store: int, way: str, commits: int) -> Move:
+        """Another server answers, a dump is read into this one, or a person removes the rows: commits are lost (L5)."""
         after = fork(self.numbers.stores[store])
-        after.fail_over(lost_commits)
+        if way == "fail over":
+            after.fail_over(commits)
+        elif way == "dump":
+            after.read_dump(after.earlier(commits), anew=False)
+        else:
+            after.by_hand(*((name, None) for name in after.rows))
         return Move(self.numbers.store(after))
 
     # --- performing ---------------------------------------------------------------------------------------------------

@@ -35,11 +35,10 @@ from primacy.election.store import (
 
 HISTORY_MAX = 1_000
 """Commits that can still be lost. A replica that lags further than this is no replica."""
-INDEX_MIN = 1_000
-"""etcd: rows whose writer saw a smaller raft index do not vouch, as a restored snapshot begins to count anew."""
-INDEX_RESTORED = INDEX_MIN
-"""etcd: the raft index at which a cluster that was made from a snapshot is used. It begins at 4 (measured); whoever
-connects first fills it up."""
+INDEX_LEAST = 1_000
+"""etcd: a row whose writer saw a smaller raft index proves little, as a restored cluster soon has as many entries."""
+INDEX_RESTORED = 4
+"""etcd: the raft index of a cluster that was just made from a snapshot (measured)."""
 TERM_RESTORED = 2
 """etcd: its raft term (measured)."""
 
@@ -71,6 +70,8 @@ class Entry(NamedTuple):
     name: str
     row: Row
     at: int
+    version: int = 1
+    """etcd: which change of this key it is."""
 
 
 class Table(NamedTuple):
@@ -79,9 +80,11 @@ class Table(NamedTuple):
     entries: tuple[Entry, ...] = ()
     genesis: Genesis = Genesis()
     genesis_at: int = 0
+    genesis_version: int = 0
+    """etcd: which change of its key it is."""
     at: int = 0
     """Counts commits, and whatever else moves a log: transaction number, revision and position in one."""
-    raft_index: int = 5 * INDEX_MIN
+    raft_index: int = 5 * INDEX_LEAST
     """etcd: the raft index."""
     term: int = TERM_RESTORED
     """etcd: the raft term."""
@@ -105,6 +108,7 @@ class SimStore:
         settled: bool = True,
         wait_max_ms: int = WAIT_MAX_MS,
         history_max: int = HISTORY_MAX,
+        raft_index: int = 5 * INDEX_LEAST,
     ) -> None:
         self.engine = engine
         self.up = True
@@ -119,7 +123,7 @@ class SimStore:
         """All writes that ever were. A proof is its number: none comes twice, as none of 64 random bits does."""
         self._note: dict[str, str] = {}
         """SQLite: the proof of the newest write per name, the genesis row's included."""
-        self.table = Table(genesis=Genesis(wait_max_ms=wait_max_ms))
+        self.table = Table(genesis=Genesis(wait_max_ms=wait_max_ms), raft_index=raft_index)
         self._history: deque[Table] = deque(maxlen=history_max)
         genesis = self.table.genesis
         self._write_genesis(genesis._replace(settled=self.server) if settled else genesis)
@@ -179,6 +183,7 @@ class SimStore:
             position=self.table.at,
             link=link,
             linked=self.engine.linked,
+            watched=self._is_young(entry),
             wall_ms=self.wall_ms() if self.wall_ms is not None else 0,
         )
 
@@ -313,9 +318,11 @@ class SimStore:
         """By a user of leases: the row gets its proof, its identity and its mark."""
         self._writes += 1
         at = self.table.at + 1
-        stored = self._stored_mark(at)
+        known = self.table.entry(name)
+        version = 1 if known is None else known.version + 1
+        stored = self._stored_mark(at, version)
         new = row._replace(server=self.server, proof=f"p{self._writes}", mark=stored, vouches=True)
-        self._commit(self._with(self.table, Entry(name, new, at)))
+        self._commit(self._with(self.table, Entry(name, new, at, version)))
         self._note[name] = new.proof
         if genesis is not None:
             self._write_genesis(genesis, again=True)
@@ -325,8 +332,9 @@ class SimStore:
         """With `again` it belongs to the write just before."""
         self._writes += 1
         at = self.table.at + (0 if again else 1)
-        marked = genesis._replace(mark=self._stored_mark(at), vouches=True, count=-1)
-        table = self.table._replace(genesis=marked, genesis_at=at, at=at)
+        version = self.table.genesis_version + 1
+        marked = genesis._replace(mark=self._stored_mark(at, version), vouches=True, count=-1)
+        table = self.table._replace(genesis=marked, genesis_at=at, genesis_version=version, at=at)
         if again:
             self.table = table
         else:
@@ -334,10 +342,10 @@ class SimStore:
         self._note[GENESIS] = marked.mark
         return True
 
-    def _stored_mark(self, at: int) -> str:
+    def _stored_mark(self, at: int, version: int) -> str:
         if self.engine.notes:
             return f"g{self._writes}"
-        return str(self.table.raft_index if self.engine.by_index else at)
+        return f"{self.table.raft_index}.{version}" if self.engine.by_index else str(at)
 
     def _commit(self, table: Table) -> None:
         self._history.append(self.table)
@@ -355,11 +363,12 @@ class SimStore:
     def _seen(self, entry: Entry) -> Row:
         row = entry.row
         proof = row.proof if self.engine.notes else row.mark
-        return row._replace(mark=self._mark(entry.name, entry.at), vouches=self._vouches(proof, entry.name, entry.at))
+        vouches = self._vouches(proof, entry.name, entry.at, entry.version)
+        return row._replace(mark=self._mark(entry.name, entry.at), vouches=vouches)
 
     def _genesis(self, counted: bool = False) -> Genesis:
         genesis, at = self.table.genesis, self.table.genesis_at
-        vouches = self._vouches(genesis.mark, GENESIS, at)
+        vouches = self._vouches(genesis.mark, GENESIS, at, self.table.genesis_version)
         count = len(self.table.entries) if counted else -1
         return genesis._replace(mark=self._mark(GENESIS, at), vouches=vouches, count=count)
 
@@ -368,13 +377,22 @@ class SimStore:
             return self._note.get(name, "")
         return str(at) if self.engine.marks or self.engine.by_index else ""
 
-    def _vouches(self, stored: str, name: str, at: int) -> bool:
+    def _vouches(self, stored: str, name: str, at: int, version: int) -> bool:
         """Whether the mark fits what was really written (L5)."""
         if self.engine.marks:
             return stored == str(at)
         if self.engine.by_index:
-            return INDEX_MIN <= int(stored) <= self.table.raft_index
+            index, _, change = stored.partition(".")
+            return int(index) <= self.table.raft_index and int(change) == version
         return not self.engine.notes or stored == self._note.get(name, "")
+
+    def _is_young(self, entry: Entry | None) -> bool:
+        """etcd: the index of the row, or if another identity wrote it of the genesis row, proves too little (L4)."""
+        if not self.engine.by_index:
+            return False
+        here = entry is not None and entry.row.server == self.server
+        stored = entry.row.mark if entry is not None and here else self.table.genesis.mark
+        return int(stored.partition(".")[0]) < INDEX_LEAST
 
     # --- faults: the way to it ----------------------------------------------------------------------------------------
 
@@ -409,7 +427,8 @@ class SimStore:
             if row is None:
                 table = table._replace(entries=tuple(entry for entry in table.entries if entry.name != name))
             else:
-                table = self._with(table, Entry(name, row, at))
+                known = table.entry(name)
+                table = self._with(table, Entry(name, row, at, 1 if known is None else known.version + 1))
         self._commit(table)
 
     def read_dump(self, dump: Table, *, anew: bool) -> None:
@@ -417,9 +436,12 @@ class SimStore:
 
         With `anew` the dump drops the table and makes it anew, which the identity tells, but for etcd and SQLite.
         """
-        at = self.table.at + 1
-        entries = tuple(entry._replace(at=at) for entry in dump.entries)
-        self._commit(self.table._replace(entries=entries, genesis=dump.genesis, genesis_at=at, at=at))
+        at, now = self.table.at + 1, self.table
+        versions = {entry.name: entry.version for entry in now.entries}
+        entries = tuple(e._replace(at=at, version=1 if anew else versions.get(e.name, 0) + 1) for e in dump.entries)
+        version = 1 if anew else now.genesis_version + 1
+        new = now._replace(entries=entries, genesis=dump.genesis, genesis_at=at, genesis_version=version, at=at)
+        self._commit(new)
         if anew and not self.engine.by_index and not self.engine.notes:
             self._rename("table")
 
