@@ -452,7 +452,7 @@ LEASE_MUTANTS: tuple[LeaseMutant, ...] = (
     LeaseMutant("L3-server-unnoticed", BLOW, ServerUnnoticed, engine=MARIADB),
     LeaseMutant("L3-identity-not-compared", BLOW, store=WithoutIdentity, engine=MARIADB),
     LeaseMutant("L3-wait-max-ignored", ("fail_over", "cut", "crash"), Impatient, engine=MARIADB, how={"mixed": True}),
-    LeaseMutant("L3-old-row-waits-as-others", LOST, Believing, engine=MARIADB, how={"mixed": True}),
+    LeaseMutant("L3-old-row-waits-as-others", ("revive", "fail_over"), Believing, engine=MARIADB, how={"mixed": True}),
     LeaseMutant("L3-news-believed", QUIET, NewsRelease, ReleasedUncompared),
     LeaseMutant("L3-missing-row-observed", ("remove", "cut", "stall", "crash"), MissingObserved, AnyInsert),
     LeaseMutant(

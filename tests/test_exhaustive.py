@@ -203,13 +203,6 @@ class NoMark(SimStore):
         return True
 
 
-class NoIdentity(SimStore):
-    """L3: the take does not compare the identity."""
-
-    def _take_same_server(self, server):
-        return True
-
-
 @dataclass(frozen=True)
 class Defect:
     """What is taken out, where it is looked for, and what it must break."""
@@ -247,7 +240,6 @@ DEFECTS = (
     Defect("lease: wait not stretched", "I1", 1, WaitUnstretched, clocks="drifting", lease=True),
     Defect("lease: release before the work is gone", "I1", 1, world=EarlyRelease, lease=True),
     Defect("lease: no mark", "I1", 2, store=NoMark, lease=True, size="test"),
-    Defect("lease: identity not compared", "I1", 2, store=NoIdentity, lease=True, size="test"),
     Defect("lease: observation anchored at the request", "I1", 2, AnchorAtRequest, lease=True, size="proof"),
 )
 IN_SIZE = {"quick": ("quick",), "proof": ("quick", "test", "proof")}.get(

@@ -45,6 +45,8 @@ from primacy.election.lease_state import list_hash
 from primacy.election.messages import Election, FailsafeAck, FailsafeBeat, Origin
 from primacy.election.model import TOKEN_MAX, Membership, Seat
 from primacy.election.store import Genesis, Row, StoreAnswer, holder_id
+from primacy.sim.faults import OUTSIDE, classes_of
+from primacy.sim.life import Plan, live
 from primacy.sim.store import ENGINES, ETCD, MARIADB, POSTGRESQL, SQLITE, Engine, SimStore
 from primacy.sim.transcript import play
 
@@ -260,3 +262,14 @@ def test_L4_a_release_takes_two_trips_at_most_wherever_it_falls_between_two_rene
         assert released_ms - gone_ms <= 2 * trip_most_ms + 5
         met += released_ms - gone_ms > trip_most_ms
     assert met > 3, "some of them met a renewal"
+
+
+def test_the_simulator_strikes_by_ways_outside_of_the_promise_only_if_asked_and_finds_what_they_break() -> None:
+    """The same blow at the same watcher: by every way of the promise nothing breaks, beyond it the works overlap."""
+    assert not set(OUTSIDE) & set(classes_of("lease"))
+    inside, outside = (
+        [live(Plan("lease", 3, "lab", 1.0, classes, draw=False), seed).violations for seed in range(12)]
+        for classes in (("store-blow",), OUTSIDE)
+    )
+    assert not any(inside)
+    assert sum(any(violation.rule == "I1" for violation in violations) for violations in outside) > 6

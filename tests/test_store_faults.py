@@ -334,6 +334,7 @@ def test_F45_three_members_of_etcd_lose_their_leader_are_compacted_and_lose_thei
             member.everybody = everybody
             member.launch()
         wait_until(lambda: all(member.answers() for member in members), "three members to agree")
+        members[0].age()
         url = "etcd://" + ",".join(f"127.0.0.1:{member.port}" for member in members)
         scene = Scene(members[0], tmp_path, url)
 

@@ -24,6 +24,8 @@ from primacy.election.store import Genesis, Place, Prune, Renew, Settle, StoreAn
 KINDS = [kind for kind in kinds() if kind != "memory"]
 USERS = 6
 SECONDS = 2.5
+SECONDS_MOST = 60
+"""On a busy machine: until each of them was done a few times."""
 NAMES = [f"job{number}" for number in range(5)]
 
 
@@ -91,9 +93,12 @@ def test_L9_L10_whatever_is_done_at_once_is_counted_and_won_by_one(kind: str, tm
                     wins.setdefault((name, token), []).append(who)
             return answer.done
 
+        def enough() -> bool:
+            return all(done[what] > 3 for what in ("insert", "place", "prune", "take", "renew"))
+
         def act(number: int, desk: Desk) -> None:
-            rng, end = random.Random(number), time.monotonic() + SECONDS
-            while time.monotonic() < end:
+            rng, began = random.Random(number), time.monotonic()
+            while time.monotonic() < began + SECONDS or (not enough() and time.monotonic() < began + SECONDS_MOST):
                 name, who = rng.choice(NAMES), f"n{number}#1"
                 seen = desk.look(name, count=True)
                 assert seen.ok, seen
@@ -120,7 +125,7 @@ def test_L9_L10_whatever_is_done_at_once_is_counted_and_won_by_one(kind: str, tm
 
         at_once(here, USERS, act)
         print(f"{kind}: {dict(done)}")
-        assert all(done[what] > 3 for what in ("insert", "place", "prune", "take", "renew")), done
+        assert enough(), done
         assert {key: who for key, who in wins.items() if len(who) > 1} == {}, "two won the same"
         after = first.look(count=True)
         genesis = whole(after)

@@ -100,7 +100,8 @@ POSTGRESQL_OWN = "written_at = clock_timestamp(), proof = DEFAULT, xid = pg_curr
 POSTGRESQL_TELLS = "pg_notify('{}', l.name)"
 POSTGRESQL_RENEWED = "pg_notify('{}', l.name || ' renewed')"
 """A reason to look, and nothing else: everybody who is connected may send and hear notifications. That of a renewal
-says only when a look would find something new; it is no evidence that the holder lives."""
+says only when a look would find something new; it is no evidence that the holder lives. A take over a row is not told:
+its first renewal is, a heartbeat later, and nobody who may take it now is kept waiting."""
 POSTGRESQL_MIGRATE = "ALTER TABLE {} ADD COLUMN IF NOT EXISTS xid xid8"
 
 
@@ -187,7 +188,7 @@ UPDATE {t} AS l SET holder = :holder, token = :token, seq = :seq, hold_ms = :hol
   released = false, members = :members, successor = '', server = me.server, {POSTGRESQL_OWN}
 FROM me
 WHERE {POSTGRESQL_SAME}
-{returning}, {tells}""",
+{returning}""",
         renew=f"""{me}
 UPDATE {t} AS l SET seq = l.seq + 1, server = me.server, {POSTGRESQL_OWN}
 FROM me, unnest(CAST(:names AS text[]), CAST(:holders AS text[]), CAST(:tokens AS bigint[]), CAST(:seqs AS bigint[]),
@@ -222,8 +223,7 @@ INSERT INTO {t} AS l ({NAMED}, written_at, xid)
 SELECT :name, CAST(:holder AS text), CAST(:token AS bigint), CAST(:seq AS bigint), CAST(:hold_ms AS integer),
   CAST(:wait_ms AS integer), false, CAST(:members AS text), '', genesis.server, clock_timestamp(), pg_current_xact_id()
 FROM genesis
-RETURNING l.server, (SELECT position FROM me), (SELECT wall_ms FROM me), {POSTGRESQL_ROW},
-  {POSTGRESQL_TELLS.format(t)}""",
+RETURNING l.server, (SELECT position FROM me), (SELECT wall_ms FROM me), {POSTGRESQL_ROW}""",
         place=f"""{me}, genesis AS (
   UPDATE {t} AS l SET hold_ms = l.hold_ms + 1, seq = l.seq + 1,
     server = CASE WHEN {POSTGRESQL_VOUCHES} THEN l.server ELSE '' END, {POSTGRESQL_OWN}
