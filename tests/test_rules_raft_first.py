@@ -137,6 +137,18 @@ def test_M3_where_nobody_remembers_and_one_memory_is_an_old_copy_every_node_says
     assert wiped.disk.base > BASE + 4, "above every token that a copy knows"
 
 
+def test_M2_a_full_disk_of_long_ago_does_not_hide_what_a_node_without_memory_waits_for() -> None:
+    bench = Bench(blank=True)
+    bench.hear(Query(origin("b"), memory=True))
+    bench.report("b", 3)
+    bench.report("c", 3)
+    bench.give(PersistFailed("disk full"))
+    assert bench.m.role is Role.MUTED
+    bench.report("c", memory=False, who=origin("c", incarnation=0, boot=99, base=0))  # c has lost its memory, too
+    says = "answers from memory, for its own is lost, by c (gone for good: primacy rejoin --without c)"
+    assert bench.m.view(bench.now).waits_for == says
+
+
 def test_M3_a_node_under_another_file_is_named_with_what_to_do() -> None:
     bench = Bench(blank=True)
     bench.report("b", memory=False, config="list-2")

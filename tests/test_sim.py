@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -24,6 +25,7 @@ LIVES: tuple[tuple[Plan, int], ...] = (
     (Plan("raft", 7), 100),
     (Plan("raft", 1, "lab", 1.0), 40),
     (Plan("raft", 2, "lab", 1.0), 40),
+    (Plan("raft", 2, "lan", 2.0, faults=("crash-agent", "one-way", "partition", "twin"), draw=False), 40),
     (Plan("raft", 3, "lab", 1.0), 100),
     (Plan("raft", 5, "lab", 1.0), 60),
     (Plan("raft", 5, "lan", 2.0, faults=()), 40),
@@ -175,6 +177,34 @@ def test_F28_clocks_beyond_the_allowance_make_overlaps_and_clocks_within_it_make
 def test_F28_extremes_are_drawn_within_the_allowance_too() -> None:
     drawn = [live_or_raised(Plan("raft", 3, "lan", 1.0), seed).faults.get("extremes", 0) for seed in range(20)]
     assert sum(1 for count in drawn if count) >= 3
+
+
+# --- beyond what is promised: where a rule holds all the same, and where physics ends ---------------------------------
+
+LONE = Plan("raft", 3, "lan", 2.0, ("memory", "partition", "relist", "twin"), draw=False)
+FORGETFUL = Plan("raft", 3, "lan", 2.0, ("clock", "crash-agent", "freeze", "memory", "partition"), draw=False)
+
+
+def _rules(plan: Plan, seeds: range) -> list[set[str]]:
+    return [{violation.rule for violation in live_or_raised(plan, seed).violations} for seed in seeds]
+
+
+def test_F37_a_list_of_one_node_that_forgets_or_is_doubled_is_beyond_any_rule() -> None:
+    """It is expected, and found: two clusters with one name. The same lists without such a fault violate nothing."""
+    seeds = range(12)
+    beyond = _rules(replace(LONE, beyond=("lone",)), seeds)
+    assert any("I1" in rules for rules in beyond)
+    assert any("I4" in rules for rules in beyond)
+    assert not any(_rules(LONE, seeds))
+
+
+def test_F37_if_all_forget_there_is_still_one_at_work_at_a_time() -> None:
+    """Only what tokens there were is lost with the memories, and wall clocks may not exceed it (T1)."""
+    seeds = range(4 if SIZE == "quick" else 40)
+    plan = replace(FORGETFUL, beyond=("forgetful",))
+    assert not [rules for rules in _rules(plan, seeds) if rules - {"I4"}]
+    lost = [live_or_raised(plan, seed).faults.get("memory", 0) for seed in seeds]
+    assert max(lost) >= 3
 
 
 # --- what is judged after the calm, and where nothing goes wrong ------------------------------------------------------

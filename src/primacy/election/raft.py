@@ -365,7 +365,8 @@ class RaftStrategy(Remembering):
 
     def _waits_for(self, now_ms: int) -> str:
         """What this node waits for, in one phrase with the next command in it; empty if nothing is amiss."""
-        if self._disk_fault and self.role is not Role.LEADER:
+        to_save = self.ballot is not None or self.roll.mark_due or self._void_due or not self.roll.reports
+        if self._disk_fault and to_save and self.role is not Role.LEADER:
             return f"its disk to take the ballot ({self._disk_fault})"
         if self.muted:
             return self._mute_sentence()

@@ -116,8 +116,9 @@ def memory(f: Faults) -> None:
 def twin(f: Faults) -> None:
     """A second machine with the same id and a copied disk speaks; what is sent to the id reaches the first (F49)."""
     node = f.some_node()
-    if not f.copies_disks or min(len(f.world.nodes[name].membership.voters) for name in f.names) < 3:
-        return  # with fewer voters nobody is there who could notice
+    voters = min(len(f.world.nodes[name].membership.voters) for name in f.names)
+    if not f.copies_disks or voters < f.doubled_least:
+        return
     doubled = f.acts.double(node.name)
 
     def undo() -> None:

@@ -55,6 +55,8 @@ class Faults:
         """Nodes that an operator restarts at the calm, to be heard again after two boots of one id spoke."""
         self.copies_disks = True
         """Whether a second machine with a copied disk may appear."""
+        self.doubled_least = 2
+        """Voters that a list must have for one of them to be doubled: alone, nobody is there who hears both."""
         self.walls_agree = True
         """Wall clocks stay within a fraction of a hold of each other; only then may a store lose commits (T1)."""
         self.stops_guards = 0.2

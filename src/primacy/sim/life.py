@@ -28,6 +28,12 @@ from primacy.sim.operator import Operator
 from primacy.sim.store import ENGINES, SimStore
 from primacy.sim.world import Overrun, World
 
+BEYOND = ("lone", "forgetful")
+"""What trials of raft leave out unless they are told not to, for no rule can help there (docs/faults.md, F37).
+
+- lone: the list shrinks to one node, which may lose its memory or be doubled. It knows of nobody to ask.
+- forgetful: more than a minority may lose its memory, and with it what tokens there were.
+"""
 BASE = 1_700_000_000_000
 """Token base of clusters that are formed before the life begins."""
 VIOLATIONS_MAX = 20
@@ -52,6 +58,9 @@ class Plan:
     """Share of the starts that are kept back on purpose, for up to five holds (G8): manual mode, a fence command."""
     members: tuple[Member, ...] = ()
     """The nodes of a user's file, with their kinds and priorities, instead of n1, n2, ..."""
+    beyond: tuple[str, ...] = ()
+    """Limits of what is promised that this trial goes beyond, of `BEYOND`: a violation in it may be one that physics
+    makes, and a test that lifts one says what it expects."""
 
 
 @dataclass(slots=True)
@@ -146,14 +155,16 @@ class Life:
         self._draw_weather()
         self.faults.drift = self.plan.drift
         self.faults.walls_agree = self.chance.random() < 0.5
-        self.faults.memory_left = (len(self.names) - 1) // 2
+        self.faults.memory_left = len(self.names) if "forgetful" in self.plan.beyond else (len(self.names) - 1) // 2
         membership = Membership.of(self.members, "list-1")
         self._first_list = membership
         change = self.faults.change = self._draw_change() if self.plan.strategy == "raft" else None
-        if change is not None and len(change.membership.voters) < 2:
+        if change is not None and len(change.membership.voters) < 2 and "lone" not in self.plan.beyond:
             # a list of one node without memory knows of nobody whom it could ask: outside of any rule (docs/faults.md)
             self.faults.memory_left = 0
             self.faults.copies_disks = False
+        if "lone" in self.plan.beyond:
+            self.faults.memory_left, self.faults.doubled_least = len(self.names), 1
         failsafe = self.plan.strategy == "lease" and len(self.names) > 1 and self.chance.random() < 0.3
         if failsafe:
             self.world.lease_name = FAILSAFE + self.world.lease_name
@@ -211,6 +222,8 @@ class Life:
         timing = self.timing
         assert isinstance(timing, Timing)
         kind = self.chance.choice(("slower", "faster", "add", "add two", "remove", "replace", "leave one"))
+        if "lone" in self.plan.beyond:
+            kind = "leave one"
         able = [member.id for member in self.members if member.kind is MemberKind.VOTER]
         names = list(self.names)
         if kind == "leave one":
