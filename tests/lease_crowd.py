@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.crowd import CLUSTER, Crowd
-from tests.store_desk import LIMIT_MS, place
+from tests.store_desk import LIMIT_MS, made_new, place
 
 from primacy.election.store import FAILSAFE, Look, Row
 from primacy.settings.timing import PROFILES, for_lease
@@ -65,7 +65,7 @@ class LeaseCrowd(Crowd):
 def lease_crowd(kind: str, folder: Path, names: str = "abc", profile: str = "lab", **more: Any) -> Iterator[LeaseCrowd]:
     """A crowd on an empty store of this kind, ended whatever happens. Nothing is started yet."""
     with place(kind, folder) as found:
-        found.desk()  # the table is new, so that names are free at once
+        made_new(found.url)
         made = LeaseCrowd(folder, found.url, names, profile, **more)
         try:
             yield made
