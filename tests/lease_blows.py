@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from lease_universe import BACKUPS_MAX, LAB, Node, Universe
+from tests.lease_universe import BACKUPS_MAX, LAB, Node, Universe
+
 from primacy.election.inputs import GuardLost, Health, Pause, Resume, StepDown, StoreNews
 from primacy.election.store import Look, Prune, ReleaseRow, Renew, Row, StoreAnswer, StoreRequest, Take
 from primacy.sim.store import ETCD, MARIADB, POSTGRESQL, SQLITE, Table

@@ -14,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.mutants_lease import AnchorAtRequest, EverythingReleased, HoldFromAnswer, ServerUnnoticed
 from tests.mutants_raft import (
     AheadIgnored,
     AmnesiacVotes,
@@ -67,48 +68,11 @@ SAFETY = ("I1", "I2", "I3", "I4", "I5", "I7")
 # --- lease (L3 stretched, L7, T2 and others: test_lease_lives.py) -----------------------------------------------------
 
 
-class HoldFromAnswer(LeaseStrategy):
-    """L2: the hold counts from the answer."""
-
-    def _counted_from(self, sent_ms, now_ms):
-        return now_ms
-
-
 class WaitsForNobody(LeaseStrategy):
     """T2: the end of a start that was never done, for its token could not be saved, is waited for."""
 
     def _disk_failed(self, now_ms, reason):
         return self._step_down(Code.DISK_FAILED, "the token could not be saved") if self._lead else []
-
-
-class AnchorAtRequest(LeaseStrategy):
-    """L3: the observation counts from the request."""
-
-    def _anchor_ms(self, asked_ms, now_ms):
-        return asked_ms
-
-
-class ServerUnnoticed(LeaseStrategy):
-    """L3: a fail-over of the store does not restart the observation."""
-
-    def _same_server(self, old, answer):
-        return True
-
-    def _see(self, now_ms, asked, answer):
-        effects = super()._see(now_ms, asked, answer)
-        if self._sight is not None:
-            self._sight = self._sight._replace(server=answer.server)
-        return effects
-
-    def _may_be_old(self, sight, row):
-        return False
-
-
-class EverythingReleased(LeaseStrategy):
-    """L4: a row is taken at once although it was not released."""
-
-    def _is_released(self, row):
-        return True
 
 
 class WithoutCompare(SimStore):

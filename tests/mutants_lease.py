@@ -15,8 +15,9 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lease_blows import LISTED, trial
-from lease_universe import Universe
+from tests.lease_blows import LISTED, trial
+from tests.lease_universe import Universe
+
 from primacy.election.inputs import StoreNews
 from primacy.election.lease import LeaseStrategy
 from primacy.election.store import Genesis

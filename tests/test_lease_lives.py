@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.lease_blows import LISTED, OPERATORS, PLAIN, STORE, trial
+from tests.lease_universe import LAB, Universe
+from tests.mutants_lease import nameless
 
-from lease_blows import LISTED, OPERATORS, PLAIN, STORE, trial
 from lease_desk import LAN, TRIO, WALL
-from lease_universe import LAB, Universe
-from mutants_lease import nameless
 from primacy.election.effects import AskStore, Start
 from primacy.election.events import Code
 from primacy.election.inputs import (

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from mutants_lease import LEASE_MUTANTS, LeaseMutant, recorded
+from tests.mutants_lease import LEASE_MUTANTS, LeaseMutant, recorded
 
 OTHERS = 80
 

@@ -2,7 +2,7 @@
 
 The idea (rules L and T). The row has a token, which grows with every leadership, and a seq, which grows with every
 renewal. A holder reads its clock *before* a renewal leaves; once the store has proved that very renewal, its work may
-live until that moment plus the hold. Everybody else looks. Whoever has seen the row unchanged on its *own* clock for
+live until that moment plus the hold. Everybody else looks. Who has seen the row unchanged on its *own* clock for
 the hold times the drift ratio, counted from *after* the answer arrived, knows that the holder's last renewal left
 before that, so that its work is dead; it takes the row by a write that compares what it saw. No two clocks are ever
 compared, and the store's own clock plays no part.
@@ -294,7 +294,7 @@ class LeaseStrategy(LeaseHolder):
         """The holder is said to live. That proves nothing, but tells when a look is worth most.
 
         Right after a renewal an observation begins as early as it can; and if none is heard of in time, it is due now.
-        So of `HEARD_OF` renewals each watcher looks at two, others at others, and at none between them. Whoever lies
+        So of `HEARD_OF` renewals each watcher looks at two, others at others, and at none between them. Who lies
         about renewals delays a look by less than a hold, and no take that is due.
         """
         sight = self._sight
@@ -314,7 +314,7 @@ class LeaseStrategy(LeaseHolder):
     def _said_already(due: StoreRequest, request: StoreRequest) -> bool:
         """The same has just been answered and changed nothing: to say it again at once would not change more.
 
-        A release that a renewal of ours overtook on the way is another one: it is said again with the seq found.
+        A release that an own renewal overtook on the way is another one: it is said again with the seq found.
         """
         if isinstance(due, Take) and isinstance(request, Take):
             return (due.seen, due.server, due.genesis) == (request.seen, request.server, request.genesis)

@@ -1,6 +1,6 @@
 """What a lease node may conclude from what the store showed (L3, L4, L5, L9).
 
-A store may forget. Whoever held the lease in history that was lost had its last proof before the store went back, and
+A store may forget. Who held the lease in history that was lost had its last proof before the store went back, and
 no holder of a table waits for longer than wait_max: so whatever was lost, wait_max after the first answer of what came
 back its holder is dead. Everything here is that sentence: when an observation starts anew, how long it lasts, what may
 be believed at once, and when a table is settled, so that nobody needs to wait for each name.
@@ -175,7 +175,7 @@ class LeaseEvidence(LeaseState):
         return row if self._evident(sight, row) else None
 
     def _found(self, sight: Sighting | None) -> Row | None:
-        """A take of ours whose answer was lost, of a leadership that is not closed (L4)."""
+        """An own take whose answer was lost, of a leadership that is not closed (L4)."""
         row = self._ours(sight)
         return row if row is not None and row.token > self._used_token else None
 
@@ -289,7 +289,7 @@ class LeaseEvidence(LeaseState):
         return (server, genesis.settled, genesis.vouches, genesis.version - genesis.names, differs)
 
     def _settle_at_ms(self) -> int | None:
-        """When this node settles the table, if it is still as it was (L9). Whoever watches does it, for all names."""
+        """When this node settles the table, if it is still as it was (L9). Who watches does it, for all names."""
         settling, sight = self._settling, self._sight
         if settling is None or sight is None or sight.server != settling.state[0] or not self._settles():
             return None

@@ -1,6 +1,6 @@
 """What faults do to a world: one method per act, each of which can be written down and done again.
 
-A seed is a number of the draws of one version: whoever adds a draw gives every seed another history. An act names its
+A seed is a number of the draws of one version: who adds a draw gives every seed another history. An act names its
 moment, its target and its size, and nothing of how it was chosen. A list of acts is therefore a fault plan that stays
 the same when draws, classes or machines change. `sim/replay.py` writes such plans and lives them again.
 

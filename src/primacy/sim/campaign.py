@@ -21,7 +21,7 @@ from primacy.sim.summary import Summary
 from primacy.sim.workers import Workers
 
 CHUNK_MAX = 4
-"""Trials per errand: enough that handing over costs nothing, few enough that the progress is smooth."""
+"""Trials per chunk: enough that handing over costs nothing, few enough that the progress is smooth."""
 
 Live = Callable[[Plan, int], Outcome]
 """One trial of a seed. With more than one job it must be importable: a function of a module."""

@@ -99,7 +99,7 @@ class SimStore:
     compared: tuple[str, ...] = ("token", "seq", "proof", "released", "members", "mark", "vouches")
     """What a take, and the removal of a row, compare of the row (L3)."""
     compared_genesis: tuple[str, ...] = ("settled", "floor", "version", "mark")
-    """What whoever makes or removes a row, or settles the table, compares of the genesis row (L9)."""
+    """What a request that makes or removes a row, or settles the table, compares of the genesis row (L9)."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class SimStore:
         self.up = True
         """False: every request is refused. What was committed stays."""
         self.breaks = 0
-        """How often all connections broke. Whoever connects counts its links by it."""
+        """How often all connections broke. A node that connects counts its links by it."""
         self.wall_ms: Callable[[], int] | None = None
         """The server's Unix time, if this store tells it (T1)."""
         self._starts = 1

@@ -138,7 +138,7 @@ class Workers(Generic[Done]):
 def _give(worker: _Worker, seeds: list[int]) -> None:
     worker.seeds, worker.since_s = seeds, time.monotonic()
     if seeds:
-        with suppress(OSError):  # a dead one is seen by whoever waits for it, and these are still its seeds
+        with suppress(OSError):  # a dead one is seen by who waits for it, and these are still its seeds
             worker.pipe.send(seeds)
 
 

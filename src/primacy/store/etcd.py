@@ -85,7 +85,7 @@ class EtcdStore:
         self._known: dict[str, Known] = {}
         self._genesis = Known()
         self._wrong_genesis = ""
-        """What is wrong with the genesis row, if it is not one of ours."""
+        """What is wrong with the genesis row, if it is not one of primacy's."""
         self._shown: Shown | None = None
         """The newest answer on this connection; None: nothing is known of it."""
         self._stamp_ms = 0
@@ -315,7 +315,7 @@ class EtcdStore:
     ) -> tuple[list[dict[str, Any]], Shown, dict[str, str]]:
         """One transaction: the steps, each with the name of its row, then the genesis row, and the count.
 
-        What was read is remembered, as it stood after what was written; of a row that is not one of ours, what is wrong
+        What was read is remembered, as it stood after what was written; of a row that is not primacy's, what is wrong
         with it: it must not cost the others of the same transaction their proof.
         """
         beside: list[dict[str, Any]] = [{"request_range": {"key": b64(self._prefix + GENESIS)}}]

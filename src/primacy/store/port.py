@@ -240,7 +240,7 @@ def checked_row(values: Sequence[Any]) -> Row:
 
 
 def checked_genesis(values: Sequence[Any]) -> Genesis:
-    """A genesis row from a store, in the order of `Genesis`, if it could be one of ours."""
+    """A genesis row from a store, in the order of `Genesis`, if it could be one of primacy's."""
     settled, wait_max_ms, floor, names, version, mark, vouches, count = values
     _check_texts((settled, HOLDER_MAX), (mark, MARK_MAX))
     _check_numbers((wait_max_ms, 2 * HOLD_MS_MAX), (floor, TOKEN_MAX), (names, NAMES_MAX), (version, SEQ_MAX))

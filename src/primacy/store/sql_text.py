@@ -92,7 +92,7 @@ POSTGRESQL_VOUCHES = (
     "coalesce(CAST(CAST(l.xid AS text) AS bigint) & 4294967295 = CAST(CAST(l.xmin AS text) AS bigint), \
 false)"
 )
-"""Every write of ours stores the number of its transaction in `xid`, and PostgreSQL itself notes it as `xmin`. A row
+"""Every write stores the number of its transaction in `xid`, and PostgreSQL itself notes it as `xmin`. A row
 that came from a dump, by replication or by hand has the `xid` of an earlier write. The column has no default: one would
 vouch for rows of a dump that was made before there was the column, and for those that an older version writes."""
 POSTGRESQL_OWN = "written_at = clock_timestamp(), proof = DEFAULT, xid = pg_current_xact_id()"

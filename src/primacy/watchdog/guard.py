@@ -394,7 +394,7 @@ class Guard:
     def attend(self, run: runs.Run) -> None:
         """Traced: the tree goes on, and its ends are seen. The command's own ends all that it left behind.
 
-        So does the end of the keeper, whoever killed it: no other process could know when the tree is gone.
+        So does the end of the keeper, whatever killed it: no other process could know when the tree is gone.
         """
         assert run.trace is not None
         for pid, status in run.trace.attend():
