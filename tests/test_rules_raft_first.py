@@ -12,11 +12,24 @@ from tests.mutants_raft import Unmarked
 from primacy.election.effects import Send
 from primacy.election.events import Code
 from primacy.election.inputs import Init, PersistFailed
-from primacy.election.messages import FirstBallot, Query, Report
+from primacy.election.messages import (
+    Ack,
+    Ahead,
+    Beat,
+    FirstBallot,
+    Message,
+    Query,
+    Release,
+    Report,
+    Stale,
+    VoteReply,
+    VoteRequest,
+)
 from primacy.election.model import CLOSED, Role
 from primacy.election.raft import RaftOptions, RaftStrategy
+from primacy.election.rollcall import RollCall
 from primacy.sim.replay import Replayed, read
-from raft_bench import BASE, LIST, Bench, P, ballot, origin
+from raft_bench import BASE, LIST, Bench, P, ballot, boot_of, origin
 
 AUTO = RaftOptions(auto=True)
 
@@ -164,11 +177,130 @@ def test_a_candidate_says_who_runs_under_another_file() -> None:
     assert bench.m.view(bench.now).waits_for == waits
 
 
+# --- two first starts -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shown", "gives_way"),
+    [
+        (Query(origin("b", base=BASE - 7), True, 1), True),
+        (Query(origin("b", base=BASE + 7), True, 0), True),
+        (Query(origin("b", base=BASE - 7), True, 0), False),
+        (Query(origin("b", base=0, incarnation=0), False, 0), False),
+        (Query(origin("b", base=BASE - 7, config="list-2"), True, 1), False),
+        (Query(origin("z", base=BASE - 7), True, 1), False),
+        (VoteRequest(origin("b", base=BASE - 7), 1, False), True),
+        (VoteRequest(origin("b", base=BASE - 7), 2, True), True),
+        (VoteRequest(origin("b", base=BASE - 7), 1, True), False),
+        (VoteRequest(origin("b", base=BASE + 7), 1, True), True),
+        (VoteReply(origin("b", base=BASE - 7), 1, False, False, 5, 1), True),
+        (Beat(origin("b", base=BASE - 7), 1, 1, 10, True), True),
+        (Ack(origin("b", base=BASE - 7), 1, 1, 5), True),
+        (Ahead(origin("b", base=BASE - 7), 1), True),
+        (Release(origin("b", base=BASE - 7), 1), False),
+        (Report(origin("b", base=BASE - 7), boot_of("a"), True, True, 1, 0, BASE), True),
+        (Report(origin("b", base=BASE - 7), boot_of("a"), True, True, 0, 0, BASE), False),
+        (Report(origin("b", base=BASE + 7), boot_of("a"), True, False, 0, 0, BASE), True),
+    ],
+)
+def test_M3_an_unused_first_ballot_gives_way_whatever_message_shows_the_one_that_counts(
+    shown: Message, gives_way: bool
+) -> None:
+    """Of two first ballots the one in use counts, else the larger base: both ends of a message decide alike."""
+    unused = Bench()
+    unused.hear(shown)
+    assert (unused.m.role is Role.MUTED) == gives_way
+    used = Bench(kept=ballot(term=1, voted_for="a"))
+    used.hear(shown)
+    assert used.m.role is Role.FOLLOWER, "one that was used never gives way"
+
+
+def test_M3_who_gave_way_takes_part_again_with_what_the_others_remember() -> None:
+    bench = Bench()
+    bench.hear(Query(origin("b", base=BASE - 7), True, 1))
+    (answer,) = bench.sent(Report, "b")
+    assert (answer.memory, answer.gave_way) == (False, True)
+    bench.wake()
+    bench.report("b", 1, who=origin("b", base=BASE - 7))
+    bench.hear(Report(origin("c", base=0), boot_of("a"), False, False, 0, 0, BASE, gave_way=True))
+    assert bench.disk is not None
+    assert (bench.disk.base, bench.disk.term, bench.disk.voted_for) == (BASE - 7, 1_001, CLOSED)
+
+
+def test_M3_two_machines_with_one_id_wait_for_an_operator_whatever_first_start_counts() -> None:
+    bench = Bench()
+    bench.hear(Stale(origin("c"), bench.m.seat.boot, bench.m.origin.incarnation))
+    assert bench.m.muted == "two-boots"
+    bench.hear(Query(origin("b", base=BASE + 7), True, 1))
+    assert bench.m.muted == "two-boots"
+
+
+def test_M3_a_node_that_gave_way_and_lost_its_memory_later_is_no_newcomer() -> None:
+    bench = Bench()
+    bench.hear(Query(origin("b", base=BASE - 7), True, 1))
+    bench.wake()
+    for node in ("b", "c"):
+        bench.report(node, 1, who=origin(node, base=BASE - 7))
+    assert bench.m.role is Role.FOLLOWER
+    bench.hear(Stale(origin("c", base=BASE - 7), bench.m.seat.boot, bench.m.origin.incarnation + 1))
+    bench.hear(Query(origin("c", base=BASE - 7), True, 2))
+    (answer,) = bench.sent(Report, "c")
+    assert (answer.memory, answer.gave_way) == (False, False), "it may have voted since"
+
+
+@pytest.mark.parametrize(
+    ("b", "c", "removed", "base"),
+    [
+        ((0, 0), (0, 0), (-7, 0), 0),  # what a node of an earlier list never used is no other cluster
+        ((0, 0), (0, 0), (7, 0), 0),
+        ((0, 3), (0, 2), (7, 0), 0),
+        ((0, 3), (7, 0), (7, 0), 0),  # c gives way to the one in use
+        ((0, 0), (7, 0), (7, 0), None),  # b gives way to the larger base, and is waited for
+        ((0, 3), (7, 1), (0, 0), None),
+        ((0, 3), (0, 3), (7, 1), None),
+    ],
+)
+def test_M2_an_unused_first_ballot_keeps_nobody_from_remembering(
+    b: tuple[int, int], c: tuple[int, int], removed: tuple[int, int], base: int | None
+) -> None:
+    bench = Bench(blank=True)
+    for node, (more, term) in (("z", removed), ("b", b), ("c", c)):
+        bench.report(node, term, who=origin(node, base=BASE + more))
+    assert (None if bench.m.ballot is None else bench.m.ballot.base - BASE) == base
+
+
+# --- taken out --------------------------------------------------------------------------------------------------------
+
+
 class KeepsOffers(RaftStrategy):
     """A first start whose ballot could not be saved goes on as if it had been offered."""
 
     def _first_start_failed(self) -> None:
         return
+
+
+class HeedsLeadersOnly(RaftStrategy):
+    """A first ballot that was never used gives way to a leader's heartbeat, and to what a mute node is answered."""
+
+    def _give_way(self, message):  # type: ignore[no-untyped-def]
+        asked = isinstance(message, Report) and self.muted
+        larger = message.origin.base > self.origin.base and not isinstance(message, Query | Report)
+        return super()._give_way(message) if asked or larger or isinstance(message, Beat) else []
+
+
+class _AnyBase(RollCall):
+    def _bases(self, heard):  # type: ignore[no-untyped-def]
+        return tuple({report.origin.base for report in heard})
+
+
+class HeedsEachBase(RaftStrategy):
+    """Without memory it waits until nobody, listed or not, has another first ballot."""
+
+    def __init__(self, seat, timing, ballot, options=None):  # type: ignore[no-untyped-def]
+        super().__init__(seat, timing, ballot, options)
+        self.roll = _AnyBase(seat, auto=self.options.auto, token_max=self.options.token_max)
+        if ballot is not None and ballot.void:
+            self.roll.found(ballot)
 
 
 @pytest.mark.parametrize(
@@ -177,6 +309,8 @@ class KeepsOffers(RaftStrategy):
         ("raft-7-wan-46001543", Unmarked, "I4"),
         ("raft-5-lan-40003649", KeepsOffers, "L1"),
         ("raft-3-fast-41001499", KeepsOffers, "L1"),
+        ("raft-5-wan-70018576", HeedsLeadersOnly, "L1"),
+        ("raft-7-lan-70015326", HeedsEachBase, "L1"),
     ],
 )
 def test_M3_taken_out_a_recorded_trial_breaks_again(name: str, machine: type[RaftStrategy], rule: str) -> None:

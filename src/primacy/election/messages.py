@@ -94,6 +94,8 @@ class Query(NamedTuple):
 
     origin: Origin
     memory: bool
+    term: int = 0
+    """The asker's term: above 0, its ballot is in use, and an unused one of another base gives way (M3)."""
 
 
 class Report(NamedTuple):

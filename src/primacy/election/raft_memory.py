@@ -12,20 +12,36 @@ from primacy.election.effects import Effect, Persist, Record, Send
 from primacy.election.events import Code, Event
 from primacy.election.inputs import Init
 from primacy.election.messages import (
+    Ack,
+    Ahead,
     Beat,
     FirstBallot,
     FirstBallotTaken,
     Message,
-    Origin,
     Query,
     Release,
     Report,
     Stale,
+    VoteReply,
+    VoteRequest,
 )
 from primacy.election.raft_vote import Voting
 
 TWO_BOOTS = "two-boots"
 """Why a node is mute: another machine speaks with its id."""
+
+
+def shows_use(message: Message) -> bool:
+    """Its sender's ballot has left term 0: it may have voted or acked under its base (M3)."""
+    match message:
+        case Beat() | Ack():
+            return True
+        case VoteRequest():
+            return message.term > (1 if message.pre else 0)
+        case VoteReply() | Ahead() | Query() | Report():
+            return message.term > 0
+        case _:
+            return False
 
 
 class Remembering(Voting):
@@ -81,8 +97,11 @@ class Remembering(Voting):
         if self.roll.init is not None or self.options.auto:
             init = self.roll.init or Init(0)
             targets = tuple(sorted({*targets, *self.roll.first_missing(init)}))
-        asked: list[Effect] = [Send(node, Query(self.origin, self.ballot is not None)) for node in targets]
+        asked: list[Effect] = [Send(node, self._query()) for node in targets]
         return self._void() + asked + self._decide_mute(now_ms)
+
+    def _query(self) -> Query:
+        return Query(self.origin, self.ballot is not None, self.term)
 
     def _decide_mute(self, now_ms: int) -> list[Effect]:
         """Has enough been heard to speak again, or for a first start?"""
@@ -112,9 +131,7 @@ class Remembering(Voting):
             return [Record(Event(Code.INIT_REFUSED, self.term, detail="this node remembers the cluster"))]
         self.roll.init = init
         self.roll.reports.clear()  # only answers given after the word count
-        asked: list[Effect] = [
-            Send(n, Query(self.origin, self.ballot is not None)) for n in self.roll.first_missing(init)
-        ]
+        asked: list[Effect] = [Send(node, self._query()) for node in self.roll.first_missing(init)]
         return asked + self._decide_mute(now_ms)
 
     def _first_start(self, now_ms: int) -> list[Effect]:
@@ -172,7 +189,7 @@ class Remembering(Voting):
         if not (self.options.auto and self._is_blank() and self._voters[:1] == (self.node,)):
             return []
         self.roll.reports.clear()
-        return [Send(node, Query(self.origin, memory=True)) for node in self._other_voters]
+        return [Send(node, self._query()) for node in self._other_voters]
 
     def _on_first_ballot(self, now_ms: int, message: FirstBallot) -> list[Effect]:
         """Written before it is confirmed; replaced only by a larger base, and only while it was never used (M3)."""
@@ -208,7 +225,7 @@ class Remembering(Voting):
             token_max=max(self._token_known(), self.options.token_max),
             confirmed=tuple((r.hash, r.voters) for r in ballot.lists if r.confirmed) if ballot is not None else (),
             incarnation_seen=max(seen, query.origin.incarnation),
-            gave_way=self._gave_way,
+            gave_way=self._gave_way and self.roll.copy is None,
         )
         return [*self._mark(), Send(asker, report)]
 
@@ -228,12 +245,7 @@ class Remembering(Voting):
         if not report.memory and self._offers.get(report.origin.node) == report.origin.boot:
             return []  # it is being offered a first ballot; that it has none yet is no news
         self.roll.hear(report)
-        ballot = self.ballot
-        counts = ballot is not None and report.memory and report.origin.base != ballot.base
-        counts = counts and (report.used or report.origin.base > self.origin.base)
-        here = report.origin.config == self.origin.config and self.muted
-        given_way = self._give_way(report.origin) if counts and here else []
-        return given_way + self._decide_mute(now_ms)
+        return self._decide_mute(now_ms)
 
     def _meet(self, now_ms: int, message: Message) -> tuple[bool, list[Effect]]:
         """The first message of a boot, or one that does not fit: is its sender of this cluster and list?"""
@@ -247,7 +259,8 @@ class Remembering(Voting):
         if origin.config != self.origin.config and origin.node in self._others:
             self._elsewhere[origin.node] = now_ms
         if about_memory:
-            return True, effects
+            tells = isinstance(message, Query | Report) and message.memory and origin.config == self.origin.config
+            return True, effects + (self._give_way(message) if tells else [])
         if origin.config != self.origin.config:
             return False, effects + self._note(Code.OTHER_LIST, origin.node, "it runs under another list or timing")
         if self.ballot is None:
@@ -298,18 +311,21 @@ class Remembering(Voting):
 
     def _other_base(self, message: Message) -> list[Effect]:
         """Another token base is another cluster; but a first ballot that was never used gives way to one that is."""
-        origin = message.origin
-        if self.ballot is not None and (isinstance(message, Beat) or origin.base > self.ballot.base):
-            given_way = self._give_way(origin)
-            if given_way:
-                return given_way
-        return self._note(
-            Code.OTHER_CLUSTER, origin.node, "its token base is another: another cluster, or another first start"
-        )
+        sentence = "its token base is another: another cluster, or another first start"
+        return self._give_way(message) or self._note(Code.OTHER_CLUSTER, message.origin.node, sentence)
 
-    def _give_way(self, other: Origin) -> list[Effect]:
-        """An unused first ballot binds nobody: it gives way to a larger base, or to one in use (M3)."""
-        if self.term > 0 or other.node not in self._voters:
+    def _give_way(self, message: Message) -> list[Effect]:
+        """An unused first ballot binds nobody: it gives way to one in use, or else to a larger base (M3).
+
+        Whatever message shows the other one: who is mute sends questions and answers only. One that was used never
+        gives way, so that a majority can be in use of one base only.
+        """
+        ballot, other = self.ballot, message.origin
+        if ballot is None or ballot.term > 0 or other.base in (0, ballot.base) or other.node not in self._voters:
+            return []
+        if self.muted == TWO_BOOTS:
+            return []  # which of two machines this is, an operator must say first (Q10)
+        if not shows_use(message) and other.base < ballot.base:
             return []
         self._forget()
         self._gave_way = True

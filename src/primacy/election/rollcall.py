@@ -160,13 +160,23 @@ class RollCall:
     def _at_least(self) -> Ballot:
         return self.copy or NOTHING
 
+    def _bases(self, heard: list[Report]) -> tuple[int, ...]:
+        """The token bases that may count: those in use; if none is, those of our voters (M3).
+
+        An unused first ballot binds nobody. A voter that has one gives way; a node that our list has no longer is told
+        nothing, and keeps it for ever.
+        """
+        used = {r.origin.base for r in heard if r.term > 0}
+        voters = {r.origin.base for r in heard if r.origin.node in self.own.voters}
+        return tuple(sorted(used or voters or {r.origin.base for r in heard}))
+
     def remembered(self, wall_ms: int) -> Ballot | None:
         """A new ballot from what the others remember (M2), once all have answered; None before."""
         heard = [r for r in self._reports() if r.origin.config == self.own.hash and r.memory]
-        if not heard or self.missing(None):
-            return None
-        if len({r.origin.base for r in heard}) > 1:
-            return None  # an init was said twice and is not settled yet
+        bases = self._bases(heard)
+        if self.missing(None) or len(bases) != 1:
+            return None  # nobody remembers, or an init was said twice and is not settled yet
+        heard = [r for r in heard if r.origin.base in bases]
         asked = self._needed(None)
         newcomers = any(not self.reports[node].memory for node in asked)
         return Ballot(

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from primacy.election.events import Code
-from primacy.sim.facts import Fact, Kind
+from primacy.sim.facts import MEMORY_LOST, Fact, Kind
 
 
 class Violation(NamedTuple):
@@ -66,16 +66,27 @@ class WorkChecker:
 
 
 class TermChecker:
-    """I2: one leader per term. I3: one vote per node and term. I7: nothing leaves before it is durable."""
+    """I2: one leader per term. I3: one vote per node and term. I7: nothing leaves before it is durable.
+
+    A vote is not held against a node that lost its memory if it can be counted nowhere: see `_forgets`.
+    """
 
     def __init__(self, report: Report) -> None:
         self.report = report
         self.leaders: dict[int, str] = {}
         self.votes: dict[tuple[str, int], str] = {}
         self.elections = 0
+        self._up: dict[str, int] = {}
+        """How many machines speak with this id now."""
 
     def __call__(self, fact: Fact) -> None:
-        if fact.kind is Kind.EVENT and fact.text == Code.ELECTED:
+        if fact.kind is Kind.UP:
+            self._up[fact.node] = self._up.get(fact.node, 0) + 1
+        elif fact.kind is Kind.DOWN:
+            self._up[fact.node] = self._up.get(fact.node, 0) - 1
+        elif fact.kind is Kind.FAULT and fact.text == MEMORY_LOST:
+            self._forgets(fact.node)
+        elif fact.kind is Kind.EVENT and fact.text == Code.ELECTED:
             self.elections += 1
             if fact.extra:
                 other = self.leaders.setdefault(fact.extra, fact.node)
@@ -90,6 +101,20 @@ class TermChecker:
         elif fact.kind is Kind.BAD_ORDER:
             sentence = f"{fact.node} let {fact.text} of term {fact.number} go before it was durable"
             self.report(Violation(fact.at_ms, "I7", sentence))
+
+    def _forgets(self, node: str) -> None:
+        """Strikes what the node voted for itself where it asked in vain until its memory was lost.
+
+        Only the boot that asked counts such a vote, and it is gone. If anybody had voted for it in that term, or
+        another machine speaks with its id, the vote stands: then somebody remembers the term, or may still count it.
+        """
+        if self._up.get(node, 0) > 0:
+            return
+        own = [number for (voter, number), candidate in self.votes.items() if voter == node == candidate]
+        helped = {number for (voter, number), candidate in self.votes.items() if voter != node == candidate}
+        for number in own:
+            if number not in helped and self.leaders.get(number) != node:
+                del self.votes[node, number]
 
 
 class LivenessChecker:

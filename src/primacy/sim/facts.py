@@ -27,6 +27,10 @@ class Kind(StrEnum):
     RELEASE_SENT = "release-sent"
 
 
+MEMORY_LOST = "memory lost"
+"""Text of the fault after which nothing is left of a node's ballot; the node was ended before it."""
+
+
 class Fact(NamedTuple):
     """One fact at a true time. `number` and `text` depend on the kind; see where it is emitted."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from primacy.sim.facts import MEMORY_LOST
 from primacy.sim.node import Node
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def memory(f: Faults) -> None:
     f.memory_left -= 1
     f.acts.crash(node.name, power=f.chance.random() < 0.5)
     f.acts.lose(node.name)
-    f.lasting("memory lost", node.name, lambda: f.acts.start(node.name), 0.01, 2)
+    f.lasting(MEMORY_LOST, node.name, lambda: f.acts.start(node.name), 0.01, 2)
 
 
 def twin(f: Faults) -> None:

@@ -115,7 +115,7 @@ KINDS: tuple[Kind, ...] = (
     _kind(4, messages.Ack, _number, _number, _number),
     _kind(5, messages.Ahead, _number),
     _kind(6, messages.Release, _number, _text),
-    _kind(7, messages.Query, _flag),
+    _kind(7, messages.Query, _flag, _number),
     _kind(8, messages.Report, _number, _flag, _flag, _number, _number, _number, _lists, _number, _flag),
     _kind(9, messages.FirstBallot, _number, _number),
     _kind(10, messages.FirstBallotTaken, _number),
