@@ -258,6 +258,13 @@ GOOD = list(row()._replace(released=0))  # type: ignore[arg-type]
         (0, None),
         (0, "x" * 1000),
         (0, b"a"),
+        (0, "two words"),
+        (0, "\x1b[31mred"),
+        (0, "\ud800"),
+        (6, "a "),
+        (7, "b\n"),
+        (8, "\0"),
+        (9, "é"),
         (1, -1),
         (1, 2**53),
         (1, "7"),
@@ -281,7 +288,19 @@ def test_A31_a_row_out_of_bounds_is_refused(place: int, value: object) -> None:
 
 @pytest.mark.parametrize(
     ("place", "value"),
-    [(0, None), (0, "x" * 200), (1, -1), (1, 10**9), (2, 2**53), (3, -1), (3, 10**10), (4, None), (5, 1), (7, -2)],
+    [
+        (0, None),
+        (0, "x" * 200),
+        (0, "a b"),
+        (1, -1),
+        (1, 10**9),
+        (2, 2**53),
+        (3, -1),
+        (3, 10**10),
+        (4, None),
+        (5, 1),
+        (7, -2),
+    ],
 )
 def test_A31_a_genesis_row_out_of_bounds_is_refused(place: int, value: object) -> None:
     good = list(Genesis(count=0))

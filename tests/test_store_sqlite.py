@@ -18,7 +18,8 @@ import pytest
 from tests.store_desk import Desk, row
 from tests.store_world import LONG_MS, World
 
-from primacy.election.store import GENESIS, Prune
+from primacy.election.store import GENESIS, Look, Prune, Renew
+from primacy.store import perform
 from primacy.store.note import SLOT, SUFFIX, Note
 from primacy.store.sqlite import SqliteStore
 
@@ -500,12 +501,29 @@ def test_hostile_rows_are_told_and_cost_no_live_holder_its_lease(file: Path) -> 
     hand.execute("INSERT INTO primacy_leases SELECT 'bad', 7, 'x', -1, 1e9, 0, 9, '', '', '', '', x'00' ")
     answers = [desk.look("bad"), desk.look()]
     assert [answer.ok for answer in answers] == [False, True]
-    assert "is not one of primacy's" in answers[0].reason
+    assert "'bad': the row in the store is not one of primacy's" in answers[0].reason
     hand.execute("UPDATE primacy_leases SET token = 'x', proof = 7 WHERE name = ?", (GENESIS,))
     assert not desk.look().ok
     assert desk.renew(server=server).done
     assert desk.release(seq=2).done
     hand.close()
+
+
+def test_L6_a_row_whose_text_is_broken_costs_the_others_of_its_batch_nothing(file: Path) -> None:
+    """One process holds both: they are renewed, and looked at, together."""
+    store = SqliteStore(str(file))
+    store.make_table(new=True)
+    desk = Desk(store)
+    server = desk.take().server
+    assert desk.take("bad").done
+    hand = sqlite3.connect(file, isolation_level=None)
+    hand.execute("UPDATE primacy_leases SET successor = CAST(x'ff' AS TEXT) WHERE name = 'bad'")
+    hand.close()
+    bad, good = perform(store, [Renew("bad", "a#1", 10, 1, server), Renew("job", "a#1", 10, 1, server)])
+    assert good.done
+    assert (bad.ok, bad.final) == (False, False)
+    assert "a text is not UTF-8" in bad.reason
+    assert [answer.ok for answer in perform(store, [Look("bad"), Look("job")])] == [False, True]
 
 
 # --- what cannot pass -------------------------------------------------------------------------------------------------

@@ -251,8 +251,8 @@ def checked_genesis(values: Sequence[Any]) -> Genesis:
 
 def _check_texts(*texts: tuple[Any, int]) -> None:
     for text, most in texts:
-        if not isinstance(text, str) or len(text) > most:
-            raise Refused("the row in the store is not one of primacy's: a text in it is too long or none")
+        if not isinstance(text, str) or len(text) > most or not _WORD.fullmatch(text):
+            raise Refused("the row in the store is not one of primacy's: a text in it is too long, not plain, or none")
 
 
 def _check_numbers(*numbers: tuple[Any, int]) -> None:

@@ -27,7 +27,7 @@ from primacy.election.store import (
     Take,
 )
 from primacy.errors import NotReached, Refused, StoreUnusable, UsageError
-from primacy.store.port import HOLD_MS_MAX, LIST_MAX, Sheet, check_request, checked_row
+from primacy.store.port import HOLD_MS_MAX, LIST_MAX, NAME_MAX, Sheet, check_request, checked_row
 from primacy.store.sql_text import Texts
 
 Result = TypeVar("Result")
@@ -255,7 +255,15 @@ class SqlStore(ABC):
 
 def row_of(values: Sequence[Any]) -> Row:
     """A row of a result: name, the columns of `COLUMNS`, proof, mark, whether it vouches."""
-    return checked_row(values[1:13])
+    return named_row(values[0], values[1:13])
+
+
+def named_row(name: Any, values: Sequence[Any]) -> Row:
+    """As `checked_row`; what is wrong is told with the row's name, as people will have to find it."""
+    try:
+        return checked_row(values)
+    except Refused as error:
+        raise Refused(f"{ascii(name)[:NAME_MAX]}: {error}") from None
 
 
 def rows_of(found: Sequence[Sequence[Any]]) -> dict[str, Row]:

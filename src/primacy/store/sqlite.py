@@ -40,8 +40,8 @@ from primacy.store import sqlite_text
 from primacy.store.conditions import after, needs_count
 from primacy.store.inotify import Ear
 from primacy.store.note import Note
-from primacy.store.port import HOLD_MS_MAX, LIST_MAX, News, Sheet, checked_row, next_link
-from primacy.store.sql import NoTable, OldTable, Seen, SqlStore, genesis_of
+from primacy.store.port import HOLD_MS_MAX, LIST_MAX, News, Sheet, next_link
+from primacy.store.sql import NoTable, OldTable, Seen, SqlStore, genesis_of, named_row
 
 log = logging.getLogger("primacy.store")
 
@@ -183,7 +183,7 @@ class SqliteStore(SqlStore):
         *plain, proof = values[1:11]
         noted = self._note.proof_of(str(values[0])) if self._note.word else "none"
         vouches = proof == noted if noted is not None else bool(proof) and plain[-1] != self._me
-        return checked_row([*plain, proof, noted or "", vouches])
+        return named_row(values[0], [*plain, proof, noted or "", vouches])
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -321,6 +321,8 @@ class SqliteStore(SqlStore):
             return OldTable(f"the leases in {self.path} are of version 0.1")
         if "no such column" in text or "has no column" in text:
             return StoreUnusable(f"{self.path}: {text}: this table is not one of primacy's; use another table's name")
+        if text.startswith("Could not decode"):  # the driver says it: the file is well, and so are its other rows
+            return Refused(f"{self.path}: a row in it is not one of primacy's: a text is not UTF-8")
         if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             return Refused(f"{self.path} was locked by somebody else for {self._limit_ms} ms")
         if code.startswith("SQLITE_FULL"):
