@@ -23,7 +23,7 @@ from primacy.election.store import (
     Take,
     holder_id,
 )
-from primacy.sim.store import ETCD, POSTGRESQL, SimStore
+from primacy.sim.store import ETCD, POSTGRESQL, SQLITE, SimStore
 
 LONG_MS = WAIT_MAX_MS + TICK_MS
 SLACK_MS = 2 * LAN.beat_ms
@@ -271,6 +271,32 @@ def test_L9_settled_by_another_and_then_a_row_removed_is_another_state() -> None
     desk.tell(Resume())
     desk.until(Start, within_ms=30_000)
     assert desk.now >= 9_000 + LONG_MS
+
+
+@pytest.mark.parametrize("engine", [POSTGRESQL, ETCD, SQLITE], ids=lambda engine: engine.name)
+@pytest.mark.parametrize("way", ["made anew", "a dump read twice"])
+def test_L9_what_looks_the_same_after_somebody_settled_it_and_led_is_another_state(engine: Any, way: str) -> None:
+    """The node that waits looks away meanwhile. The holder that was lost may have renewed a moment ago."""
+    store = SimStore(engine, settled=way != "made anew")
+    dump = store.table
+    if way == "a dump read twice":
+        store.put("other", row_of("c"))
+        store.read_dump(dump, anew=False)
+    desk = Desk(store=store)
+    desk.tell(Started(WALL))
+    run_until(desk, 9_000)
+    while desk.asked:
+        desk.answer()
+    assert desk.machine._settling is not None
+    assert store.perform(Settle("x", store.server, store.perform(Look("x", count=True)).genesis)).done
+    store.put("job", row_of("c"))
+    before = store.server
+    store.make_anew() if way == "made anew" else store.read_dump(dump, anew=False)
+    if engine is not POSTGRESQL or way != "made anew":
+        assert store.server == before, "or the identity tells"
+    away_ms = desk.now = desk.now + LONG_MS
+    desk.until(Start, within_ms=30_000)
+    assert desk.now >= away_ms + LONG_MS
 
 
 def test_L9_a_state_that_changed_under_the_wait_is_waited_for_no_longer_the_row_is_placed() -> None:

@@ -283,10 +283,12 @@ class LeaseEvidence(LeaseState):
 
         A placeholder that somebody makes meanwhile adds one to names, count and version, and changes nothing here:
         otherwise a busy table would never be settled. A row that is removed or added by hand shows in the last, a
-        settling by another node in the one before; under an unsettled table nothing else is written.
+        settling by another node in the one before; under an unsettled table nothing else is written. A genesis row that
+        was made anew has another version, drawn by chance. One that does not vouch may come from a dump that was read
+        twice, with a settled table in between: its mark tells. Whoever writes it makes it vouch.
         """
-        differs = genesis.names - genesis.count
-        return (server, genesis.settled, genesis.vouches, genesis.version - genesis.names, differs)
+        differs, mark = genesis.names - genesis.count, "" if genesis.vouches else genesis.mark
+        return (server, genesis.settled, genesis.vouches, mark, genesis.version - genesis.names, differs)
 
     def _settle_at_ms(self) -> int | None:
         """When this node settles the table, if it is still as it was (L9). Who watches does it, for all names."""

@@ -41,6 +41,8 @@ INDEX_RESTORED = 4
 """etcd: the raft index of a cluster that was just made from a snapshot (measured)."""
 TERM_RESTORED = 2
 """etcd: its raft term (measured)."""
+VERSIONS = 1_000_000
+"""Between the first versions of two genesis rows that are made: more than a table is ever written in a trial."""
 
 
 class Engine(NamedTuple):
@@ -447,7 +449,8 @@ class SimStore:
 
     def make_anew(self) -> None:
         """The table was dropped; the next user makes it, unsettled (L9)."""
-        genesis = Genesis(wait_max_ms=self.table.genesis.wait_max_ms)
+        version = VERSIONS * (self._writes + 1)  # no two are near each other, as if drawn by chance
+        genesis = Genesis(wait_max_ms=self.table.genesis.wait_max_ms, version=version)
         self._commit(self.table._replace(entries=()))
         self._write_genesis(genesis)
         if not self.engine.by_index and not self.engine.notes:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -154,7 +155,8 @@ class EtcdStore:
                 wanted = wanted._replace(settled="")  # its next mark vouches, and it must not look settled by that
             if shown.genesis.revision and wanted == found and (found.vouches or not new):
                 return
-            if self._write_genesis(shown, wanted._replace(version=found.version + 1)):
+            version = found.version + 1 if shown.genesis.revision else _first_version()
+            if self._write_genesis(shown, wanted._replace(version=version)):
                 return
         raise Refused(f"the leases below {self._prefix} in etcd changed all the time: try again")
 
@@ -277,7 +279,7 @@ class EtcdStore:
     def _made_genesis(self, shown: Shown) -> bool:
         """It is made if it is missing. One who may only read sees a table that nobody has settled."""
         try:
-            return self._write_genesis(shown, Genesis(version=1))
+            return self._write_genesis(shown, Genesis(version=_first_version()))
         except (Refused, StoreUnusable):
             return False
 
@@ -444,6 +446,11 @@ def _writes_genesis(request: StoreRequest) -> bool:
         case Place() | Settle() | Prune():
             return True
     return False
+
+
+def _first_version() -> int:
+    """Of a genesis row that is made: who waits for the table to be settled must not take it for an earlier one (L9)."""
+    return 1 + secrets.randbelow(10**9)
 
 
 def _identity(found: dict[str, Any]) -> str:

@@ -102,6 +102,9 @@ POSTGRESQL_RENEWED = "pg_notify('{}', l.name || ' renewed')"
 """A reason to look, and nothing else: everybody who is connected may send and hear notifications. That of a renewal
 says only when a look would find something new; it is no evidence that the holder lives. A take over a row is not told:
 its first renewal is, a heartbeat later, and nobody who may take it now is kept waiting."""
+POSTGRESQL_VERSION = "1 + CAST(floor(random() * 1000000000) AS bigint)"
+"""Of a genesis row that is made: who waits for the table to be settled must not take it for one that stood there
+before somebody emptied the table (L9)."""
 POSTGRESQL_MIGRATE = "ALTER TABLE {} ADD COLUMN IF NOT EXISTS xid xid8"
 
 
@@ -176,7 +179,8 @@ FROM me LEFT JOIN {t} AS l ON l.name = ANY (CAST(:names AS text[]))"""
   xid xid8
 ) WITH (fillfactor = 50)""",
         genesis=f"""INSERT INTO {t} ({NAMED}, written_at, xid)
-VALUES ('{GENESIS}', '', 0, 1, 0, :wait_max, true, '', '', '', clock_timestamp(), pg_current_xact_id())
+VALUES ('{GENESIS}', '', 0, {POSTGRESQL_VERSION}, 0, :wait_max, true, '', '', '', clock_timestamp(),
+  pg_current_xact_id())
 ON CONFLICT (name) DO NOTHING""",
         wait_max=f"""UPDATE {t} AS l SET wait_ms = :wait_max, seq = l.seq + 1,
   server = CASE WHEN {POSTGRESQL_VOUCHES} THEN l.server ELSE '' END, {POSTGRESQL_OWN}
@@ -287,7 +291,7 @@ MYSQL_WRITABLE = "CAST(@@global.read_only AS CHAR) IN ('0', 'OFF')"
 MYSQL_WALL = "CAST(FLOOR(UNIX_TIMESTAMP(SYSDATE(3)) * 1000) AS SIGNED)"
 MYSQL_COUNT = f"(SELECT COUNT(*) FROM {{table}} AS r WHERE r.name <> '{GENESIS}')"
 MYSQL_VERSION = "1 + FLOOR(RAND() * 1000000000)"
-"""Of a genesis row that is made: without a mark nothing else tells it from one that stood there before."""
+"""As in PostgreSQL."""
 MYSQL_ROW = f"{OF_L}, CAST(l.proof AS CHAR), '', 1"
 """There is no mark: nothing tells who wrote a row, so that each one vouches."""
 

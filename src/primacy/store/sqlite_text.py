@@ -10,6 +10,8 @@ from primacy.store.port import HOLD_MS_MAX, HOLDER_MAX, MEMBERS_MAX, NAME_MAX, P
 from primacy.store.sql_text import NAMED, Texts
 
 TIME = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
+VERSION = "1 + abs(random() % 1000000000)"
+"""Of a genesis row that is made, as in PostgreSQL."""
 
 
 PROOF = f"proof TEXT NOT NULL DEFAULT '' CHECK (length(proof) <= {PROOF_MAX})"
@@ -36,7 +38,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {TIME})"""
   {PROOF}
 ) WITHOUT ROWID""",
         genesis=f"""INSERT INTO {t} ({NAMED}, written_at)
-VALUES (':genesis', '', 0, 1, 0, :wait_max, 1, '', '', '', {TIME}) ON CONFLICT (name) DO NOTHING""",
+VALUES (':genesis', '', 0, {VERSION}, 0, :wait_max, 1, '', '', '', {TIME}) ON CONFLICT (name) DO NOTHING""",
         wait_max="",
         look=f"SELECT {NAMED}, proof FROM {t} WHERE name IN (SELECT value FROM json_each(:names))",
         counted=f"SELECT count(*) FROM {t} WHERE name <> ':genesis'",
