@@ -385,6 +385,8 @@ def test_sync_lock_among_threads(place: Place) -> None:
     safe(len(set(tokens)) == 8, f"a token twice: {tokens}")
     with blocking.Lock("job", store=place.url, profile="lab", node="a"), pytest.raises(primacy.InUse, match="node a"):
         blocking.Lock("job", store=place.url, profile="lab", within_ms=900).__enter__()
+    with pytest.raises(primacy.InUse, match="not had within 0 ms: it waits for the"):
+        blocking.Lock("job", store=place.url, profile="lab", within_ms=0).__enter__()
     with pytest.raises(primacy.LeadershipLost), blocking.Lock("job", store=place.url, profile="lab"):
         place.table.up = False
         time.sleep(HOLD_S)

@@ -6,7 +6,9 @@ And what may pass by itself is not: a server that starts, one that has too many 
 from __future__ import annotations
 
 import ssl
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,9 @@ import pytest
 from tests.servers import MariaDb, Postgres, empty, fresh, server, servers_here
 from tests.store_desk import Desk, place, row
 
-from primacy.election.store import Prune, StoreAnswer
+from primacy.election.store import Look, Place, Prune, Renew, StoreAnswer
 from primacy.errors import NotReached, StoreUnusable
-from primacy.store import open_store
+from primacy.store import open_store, perform
 
 needs_postgresql = pytest.mark.skipif("postgresql" not in servers_here(), reason="PostgreSQL is not installed here")
 needs_mariadb = pytest.mark.skipif("mariadb" not in servers_here(), reason="MariaDB is not installed here")
@@ -262,3 +264,41 @@ def test_a_table_of_somebody_else_in_mariadb() -> None:
     maria.admin("CREATE TABLE primacy_leases (name TEXT)", database="app")
     final(asked(url), "primacy_leases", "choose another name")
     maria.admin("DROP TABLE primacy_leases", database="app")
+
+
+ANSWERS = [
+    "{}",
+    '{"header": 7, "responses": 7}',
+    '{"header": {"cluster_id": "1", "revision": "x"}, "responses": [{"response_range": {}}, {"response_range": {}}]}',
+    '{"header": {"cluster_id": "1", "revision": "5"}, "responses": [{}]}',
+    '{"header": {"cluster_id": "1", "revision": "5"}, "raftIndex": "9", "kvs": [7]}',
+]
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_what_speaks_json_and_is_not_etcd_is_told_and_is_no_fault_of_ours(answer: str) -> None:
+    class Other(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer.encode())
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Other) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        store: Any = open_store(f"etcd://127.0.0.1:{other.server_port}")
+        for request in (Look("job"), Look("job", count=True), Renew("job", "a#1", 1, 1, "x"), Place("job", "x")):
+            (found,) = perform(store, [request])
+            assert (found.ok, found.final) == (False, False)
+            assert "is this etcd 3.4 or newer?" in found.reason
+        for ask in (store.sheets, store.make_table):
+            with pytest.raises(NotReached, match="does not answer like etcd"):
+                ask()
+        store.close()
+        other.shutdown()

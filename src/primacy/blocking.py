@@ -288,5 +288,5 @@ class Lock:
 
 def waited_in_vain(name: str, within_ms: int | None, standing: Standing) -> str:
     """Why a lock was not had."""
-    why = f"it waits for {standing.waits_for}" if standing.waits_for else "somebody else has it"
-    return f"lock {name} was not had within {within_ms:,} ms: {why}"
+    waits_for = standing.waits_for or "the store to answer"  # nothing was heard yet
+    return f"lock {name} was not had within {within_ms:,} ms: it waits for {waits_for}"

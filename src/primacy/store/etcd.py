@@ -21,7 +21,8 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from primacy.election.store import (
@@ -127,19 +128,21 @@ class EtcdStore:
         found = self._post("kv/range", body)
         index, _ = self._asked_status()
         sheets = []
-        for kv in found.get("kvs", []):
-            name = key_of(kv)[len(self._prefix) :]
-            if name != GENESIS:
-                row = known_row(kv).row_at(index)
-                assert row is not None
-                sheets.append(Sheet(name, row, written_at(kv)))
+        with self._understood():
+            for kv in found.get("kvs", []):
+                name = key_of(kv)[len(self._prefix) :]
+                if name != GENESIS:
+                    row = known_row(kv).row_at(index)
+                    assert row is not None
+                    sheets.append(Sheet(name, row, written_at(kv)))
         return sheets[:LIST_MAX]
 
     def make_table(self, new: bool = False, wait_max_ms: int = 0) -> None:
         if not 0 <= wait_max_ms <= HOLD_MS_MAX:
             raise UsageError(f"the longest wait of a table is at most {HOLD_MS_MAX} ms, not {wait_max_ms}")
         for _ in range(MAKE_MAX):
-            _, shown, _ = self._ask([], count=True)
+            with self._understood():
+                _, shown, _ = self._ask([], count=True)
             if self._wrong_genesis:
                 raise Refused(self._wrong_genesis)
             if new and shown.rows:
@@ -189,7 +192,8 @@ class EtcdStore:
         planned = [self._planned(request, last) for request in requests]
         steps = [self._step(request, change, index) for request, change in zip(requests, planned, strict=True)]
         count = any(conditions.needs_count(request) for request in requests)
-        inners, shown, wrong = self._ask(list(zip((r.name for r in requests), steps, strict=True)), count)
+        with self._understood():
+            inners, shown, wrong = self._ask(list(zip((r.name for r in requests), steps, strict=True)), count)
         if not shown.genesis.revision and not self._wrong_genesis and not last and self._made_genesis(shown):
             shown = shown._replace(genesis=self._genesis)
         answers: list[StoreAnswer | None] = []
@@ -304,9 +308,10 @@ class EtcdStore:
         index = self._index_now()
         condition, write = self._genesis_step(shown.genesis, genesis, index)
         found = self._post("kv/txn", {"compare": [condition], "success": [write]})
-        if not found.get("succeeded") or _identity(found) != shown.server:
-            return False
-        revision = int(found["header"]["revision"])
+        with self._understood():
+            if not found.get("succeeded") or _identity(found) != shown.server:
+                return False
+            revision = int(found["header"]["revision"])
         self._genesis = Known(revision, shown.genesis.version + 1, index, genesis=genesis)
         return True
 
@@ -375,8 +380,9 @@ class EtcdStore:
 
     def _asked_status(self) -> tuple[int, int]:
         found = self._post("maintenance/status", {})
-        index = int(found.get("raftAppliedIndex") or found["raftIndex"])
-        return index, int(found["header"]["revision"])
+        with self._understood():
+            index = int(found.get("raftAppliedIndex") or found["raftIndex"])
+            return index, int(found["header"]["revision"])
 
     def _forget(self) -> None:
         """Nothing that was seen on another connection, or under another identity, is the ground of a write."""
@@ -400,6 +406,19 @@ class EtcdStore:
         except PrimacyError:
             self._forget()
             raise
+
+    @contextmanager
+    def _understood(self) -> Iterator[None]:
+        """What speaks JSON and is not etcd, or is one of another version: nothing that it says proves anything."""
+        try:
+            yield
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            log.debug("an answer of etcd was not understood", exc_info=True)
+            where = self._gateway.where()
+            self._gateway.close()
+            self._forget()
+            said = f"{type(error).__name__}: {error}"[:80]
+            raise NotReached(f"{where} does not answer like etcd ({said}): is this etcd 3.4 or newer?") from None
 
     # --- news ---------------------------------------------------------------------------------------------------------
 
