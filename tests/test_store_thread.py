@@ -318,6 +318,31 @@ def test_a_bug_of_a_store_is_an_answer(table: MemoryTable, caplog: pytest.LogCap
     assert "ZeroDivisionError" in caplog.text
 
 
+@pytest.mark.parametrize("part", ["news", "listen"])
+def test_a_bug_in_the_news_of_a_store_ends_nobodys_renewals(
+    part: str, table: MemoryTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(MemoryStore):
+        def news(self) -> list[News]:
+            raise AttributeError("what a server sent was of no shape that was thought of")
+
+        def listen(self) -> int:
+            if part == "listen":
+                self.news()
+            return super().listen()
+
+    thread = StoreThread(Broken(table), 900)
+    try:
+        watcher = Watcher(thread, "job")
+        assert watcher.look().ok
+        MemoryStore(table).take([fresh(table)])  # and that is told
+        assert watcher.look().row is not None
+        assert watcher.look().ok
+    finally:
+        thread.close()
+    assert "in a way that" in caplog.text
+
+
 def test_what_cannot_pass_is_said_to_be_final(table: MemoryTable) -> None:
     class Unusable(MemoryStore):
         def look(self, requests: Any) -> list[StoreAnswer]:

@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 from tests.servers import MariaDb, Postgres, empty, fresh, server, servers_here
-from tests.store_desk import Desk, place, row
+from tests.store_desk import Desk, opened, place, row
 
 from primacy.election.store import Look, Place, Prune, Renew, StoreAnswer
 from primacy.errors import NotReached, StoreUnusable
 from primacy.store import open_store, perform
+from primacy.store.port import Notifies
 
 needs_postgresql = pytest.mark.skipif("postgresql" not in servers_here(), reason="PostgreSQL is not installed here")
 needs_mariadb = pytest.mark.skipif("mariadb" not in servers_here(), reason="MariaDB is not installed here")
@@ -185,6 +186,33 @@ def test_a_table_of_somebody_else_in_postgresql(columns: str) -> None:
     )
     final(asked(url), "primacy_leases", "choose another name")
     postgres.admin("DROP TABLE primacy_leases", database="app")
+
+
+@needs_postgresql
+def test_a_database_that_takes_any_bytes_is_used_like_any_other() -> None:
+    """In SQL_ASCII psycopg shows bytes, no texts; and a stranger's notification may hold what is none."""
+    empty("postgresql")
+    found = server("postgresql")
+    assert isinstance(found, Postgres)
+    made = "CREATE DATABASE bytes ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
+    found.admin("DROP DATABASE IF EXISTS bytes", made)
+    desk = opened(f"postgresql://admin@127.0.0.1:{found.port}/bytes")
+    try:
+        assert desk.take().done
+        assert isinstance(desk.store, Notifies)
+        assert desk.store.listen() >= 0
+        for seq in (1, 2):
+            told = "SELECT pg_notify('primacy_leases', convert_from('\\xff'::bytea, 'SQL_ASCII'))"
+            found.admin(told, database="bytes")
+            assert desk.renew(seq=seq).done
+            desk.store.news()
+        found.admin("UPDATE primacy_leases SET successor = convert_from('\\xff'::bytea, 'SQL_ASCII')", database="bytes")
+        bad = desk.look()
+        assert (bad.ok, bad.final) == (False, False)
+        assert "is not one of primacy's" in bad.reason
+    finally:
+        desk.store.close()
+        found.admin("DROP DATABASE bytes")
 
 
 # --- MariaDB ----------------------------------------------------------------------------------------------------------

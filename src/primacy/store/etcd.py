@@ -432,7 +432,7 @@ class EtcdStore:
             return []
         try:
             return [news for line in self._watch.lines() for news in self._told(line["result"])]
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             self._watch.close()
             self._watch = None
             raise NotReached(f"the watch ended: {error}") from None

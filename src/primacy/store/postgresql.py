@@ -326,9 +326,12 @@ class PostgresqlStore(SqlStore):
     def _connect(self) -> None:
         self._given = self._options()
         limits = {"tcp_user_timeout": self._limit_ms, "connect_timeout": max(CONNECT_S, self._limit_ms // 1_000)}
-        options = {"application_name": "primacy", **self._given, **limits}
+        options = {"application_name": "primacy", **self._given, **limits, "client_encoding": "UTF8"}
         try:
             connection = Limited.connect(autocommit=True, prepare_threshold=None, **options)
+            if connection.info.parameter_status("server_encoding") == "SQL_ASCII":
+                # it takes any bytes from anybody; in this encoding each of them is a text, and ours are the same
+                connection.execute("SET client_encoding = 'LATIN1'")
         except psycopg.Error as error:
             raise no_connection(self._where(), str(error)) from None
         connection.limit_s = self._limit_ms / 1_000

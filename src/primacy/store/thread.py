@@ -272,6 +272,9 @@ class StoreThread:
         except PrimacyError as error:
             self._news_fd = -1
             self._say(f"no news from the store, so releases are noticed at the next look: {error}")
+        except Exception:  # as in `_performed`: renewals go on without news
+            self._news_fd = -1
+            log.exception("a store failed to listen in a way that it should not")
 
     def _hear_news(self) -> None:
         assert isinstance(self.store, Notifies)
@@ -279,6 +282,10 @@ class StoreThread:
             found = self.store.news()
         except PrimacyError:
             self._news_fd = -1  # the next look makes a new connection, and listens again
+            return
+        except Exception:  # news from anybody must not end the thread that renews
+            self._news_fd = -1
+            log.exception("news of a store failed in a way that they should not")
             return
         news: dict[str, bool] = {}
         for name, renewed in found:
