@@ -68,6 +68,33 @@ if found["plain"] == 0:
 print(json.dumps(found), flush=True)
 time.sleep(20)
 """
+OTHER_CALLS = """
+import mmap
+code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+code.write(bytes.fromhex("53 89f8 89f3 31c9 31d2 31f6 31ff cd80 5b c3"))  # as a 32-bit program does: int 0x80
+int80 = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
+
+def x32(flags):
+    pid = libc.syscall(ctypes.c_long(0x40000000 | 56), ctypes.c_long(flags), 0, 0, 0, 0)
+    return pid if pid >= 0 else -ctypes.get_errno()
+
+trial = os.fork()
+if trial == 0:
+    os._exit(int80(20, 0) != os.getpid())
+found = {"32 bits": os.waitpid(trial, 0)[1]}
+flags = %d | signal.SIGCHLD
+calls = {"x32": lambda: x32(flags)}
+if not found["32 bits"]:
+    calls |= {"clone": lambda: int80(120, flags), "clone3": lambda: int80(435, 0)}
+for name, call in calls.items():
+    found[name] = call()
+    if found[name] == 0:
+        os.setsid()
+        time.sleep(20)
+        os._exit(0)
+print(json.dumps(found), flush=True)
+time.sleep(20)
+"""
 ASKS_PTRACE = """
 def ptrace(*words):
     return -ctypes.get_errno() if libc.ptrace(*map(ctypes.c_long, words)) < 0 else 0
@@ -120,6 +147,19 @@ threading.Thread(target=lambda: os.execv(sys.executable, [sys.executable, "-I", 
 time.sleep(20)
 """
 
+ALL_HEAR = """
+import os, signal, sys
+for _ in range(%d):
+    if os.fork() == 0:
+        break
+def hear(*_):
+    os.close(os.open(f"{sys.argv[1]}/heard-{os.getpid()}", os.O_CREAT, 0o600))
+signal.signal(signal.SIGUSR1, hear)
+os.close(os.open(f"{sys.argv[1]}/ready-{os.getpid()}", os.O_CREAT, 0o600))
+while True:
+    signal.pause()
+"""
+
 
 def says(desk: Desk, code: str, *arguments: str, run: int = 1) -> Any:
     """What a command with this code prints first."""
@@ -150,6 +190,25 @@ def holds_whatever_is_asked_of_clone(desk: Desk) -> None:
 @pytest.mark.parametrize("mode", TRACED)
 def test_G2_a_process_cannot_ask_not_to_be_traced(open_desk: OpenDesk, mode: str) -> None:
     holds_whatever_is_asked_of_clone(open_desk(mode))
+
+
+def holds_for_every_way_to_call_the_kernel(desk: Desk) -> None:
+    """A 32-bit program's numbers are others, and those of x32 have a bit more."""
+    if os.uname().machine != "x86_64":
+        pytest.skip("this processor has other calls")
+    found = says(desk, CLONE + OTHER_CALLS % UNTRACED)
+    assert found.pop("x32") == -1, "EPERM, also from a kernel that has no such calls"
+    if found.pop("32 bits"):
+        pytest.skip("this kernel runs no 32-bit programs")
+    assert found == {"clone": -1, "clone3": -38}
+    assert desk.commands()
+    desk.signal(signal.SIGKILL, desk.guard_pid)
+    wait_until(desk.lock_is_free, within_s=3.0)
+    assert desk.commands() == []
+
+
+def test_G2_a_process_cannot_ask_so_in_another_way(open_desk: OpenDesk) -> None:
+    holds_for_every_way_to_call_the_kernel(open_desk("traced"))
 
 
 @pytest.mark.parametrize("mode", TRACED)
@@ -244,6 +303,21 @@ def test_a_fork_storm_keeps_no_deadline_away(open_desk: OpenDesk) -> None:
     desk.hear("gone")
     assert kill_at <= boot_ms()
     dead_after(desk)
+
+
+def test_much_at_once_keeps_nothing_standing(open_desk: OpenDesk) -> None:
+    """More than is attended to in a row, and then no further news: all that could tell of something stand still."""
+    few, many = 2, 9
+    desk = open_desk("traced", mutant={"guard_trace.py": f"EVENTS_MAX = {few}"})
+    desk.order(s_ms=boot_ms() + LONG_MS, argv=[desk.python, "-I", "-S", "-c", ALL_HEAR % many, str(desk.folder)])
+    desk.hear("running")
+    wait_until(lambda: len(list(desk.folder.glob("ready-*"))) == many + 1)
+    tree = desk.commands()
+    desk.signal(signal.SIGSTOP, desk.guard_pid)
+    desk.signal(signal.SIGUSR1, *tree)
+    wait_until(lambda: all(state_of(pid) == "t" for pid in tree))
+    desk.signal(signal.SIGCONT, desk.guard_pid)
+    wait_until(lambda: len(list(desk.folder.glob("heard-*"))) == many + 1, within_s=5.0)
 
 
 # --- the run lock -----------------------------------------------------------------------------------------------------
@@ -348,6 +422,11 @@ MUTANTS = {
     "the kernel is not asked to kill": (holds_when_guard_is_killed, "OPTIONS &= ~EXIT_KILL" + TRUSTS),
     "forks are not followed": (holds_when_guard_is_killed, "OPTIONS &= ~TRACE_FORK" + TRUSTS),
     "a process may ask not to be traced": (holds_whatever_is_asked_of_clone, "def no_way_out():\n    pass"),
+    "32-bit calls are not looked at": (
+        holds_for_every_way_to_call_the_kernel,
+        "MACHINES = {name: (number, calls[:1]) for name, (number, calls) in MACHINES.items()}",
+    ),
+    "calls of x32 are not looked at": (holds_for_every_way_to_call_the_kernel, "NUMBER_MASK = 0xFFFFFFFF"),
     "only the guard holds the lock": (
         holds_lock_until_the_last_is_gone,
         "kept = be_keeper\n\n"

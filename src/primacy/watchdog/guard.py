@@ -192,7 +192,8 @@ class Guard:
             return False
         tree.set_alarm(self.alarm, due)
         self.reap(run)
-        return run.root != 0 and run.status is None
+        more = run.trace is not None and run.trace.more  # what is left has stopped, and will not tell again
+        return run.root != 0 and run.status is None and not more
 
     def hear_extensions(self, now: int) -> None:
         """All that is in the pipe, as one: each instant is the latest of its kind. Nothing is there before a start."""
