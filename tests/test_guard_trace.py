@@ -25,6 +25,7 @@ from tests.guard_desk import (
     PROMPT_MS,
     TRACED,
     Desk,
+    Ended,
     OpenDesk,
     boot_ms,
     dead_after,
@@ -32,6 +33,7 @@ from tests.guard_desk import (
     is_alive,
     open_desk,
     state_of,
+    status_of,
     wait_until,
 )
 from tests.safety import one_at_a_time
@@ -158,6 +160,18 @@ signal.signal(signal.SIGUSR1, hear)
 os.close(os.open(f"{sys.argv[1]}/ready-{os.getpid()}", os.O_CREAT, 0o600))
 while True:
     signal.pause()
+"""
+KERNEL_5_18 = """
+newer = ptrace
+
+def ptrace(request, pid, data=0):
+    if request != PTRACE_KILL:
+        return newer(request, pid, data)
+    with contextlib.suppress(OSError):
+        newer(PTRACE_CONT, pid)
+
+def kills_by_ptrace():
+    return False
 """
 
 
@@ -292,6 +306,32 @@ def test_F09_a_tree_of_another_user_is_killed_also_without_the_right_to_signal_i
     desk.hear("gone")
     assert desk.commands() == []
     assert is_alive(desk.guard_pid)
+
+
+def test_the_command_of_another_user_is_asked_to_end_also_without_the_right_to_signal_it(open_desk: OpenDesk) -> None:
+    desk = open_desk("capless")
+    out = desk.folder / "out"
+    argv = ["/bin/sh", "-c", "trap 'exit 3' TERM; echo up; while :; do sleep 0.05; done", str(desk.folder)]
+    more: dict[str, Any] = {"argv": argv, "stdout": str(out), "uid": NOBODY, "gid": NOBODY, "groups": []}
+    desk.order(s_ms=boot_ms() + LONG_MS, **more)
+    desk.hear("running")
+    wait_until(lambda: out.exists() and out.read_text())
+    desk.say("stop", signal=signal.SIGTERM, kill_at=boot_ms() + LONG_MS // 4)
+    assert desk.hear("exited")["code"] == 3
+    desk.hear("gone")
+    assert status_of(desk.guard_pid)["Uid"].split() == ["0"] * 4
+
+
+def test_F09_where_the_kernel_kills_nothing_by_ptrace_the_guard_ends_and_all_with_it(open_desk: OpenDesk) -> None:
+    """As before Linux 5.19. It would try for ever; the others wait out the hold, for no release is sent."""
+    desk = open_desk("capless", mutant={"guard_trace.py": KERNEL_5_18})
+    desk.start("ignore-term", "escape", expect=2, uid=NOBODY, gid=NOBODY, groups=[])
+    desk.say("stop", signal=signal.SIGTERM, kill_at=boot_ms())
+    with pytest.raises(Ended):
+        desk.hear("exited", within_s=5.0)
+    wait_until(desk.lock_is_free, within_s=5.0)
+    assert desk.commands() == []
+    assert desk.release_arrived_ns() is None
 
 
 def test_a_fork_storm_keeps_no_deadline_away(open_desk: OpenDesk) -> None:

@@ -279,6 +279,16 @@ def test_several_nodes_require_strong_containment(start: Start, tmp_path: Path) 
 
 
 @can_be_weak
+def test_a_node_on_a_lease_requires_strong_containment(start: Start, tmp_path: Path) -> None:
+    """Its file may name no other node, and yet any may take the lease."""
+    agent = start("--store", f"sqlite:///{tmp_path}/s.db", "--", "true", under=WEAK)
+    assert agent.ends() == 4
+    said = agent.err.read_text()
+    assert said.startswith("primacy: strong containment is required on a lease, and containment is weak: ")
+    assert said.endswith("; or accept it as it is, with --require-containment any\n")
+
+
+@can_be_weak
 def test_what_a_lost_guard_held_keeps_the_next_start_away(start: Start) -> None:
     """Weak: a process that left the command outlives a killed guard, and has the run lock; nothing starts beside it."""
     agent = start("--", "sh", "-c", "setsid sleep 60 & echo $!; exec sleep 61", under=WEAK)

@@ -268,7 +268,8 @@ class Agent(Voice):
             raise CannotHere("the guard process could not be started; the lines above say why")
         sentence = containment_sentence(found, why, self.duty.way)
         if found != "strong" and self.duty.require == "strong":
-            by_default = "" if self.settings.run.require_containment else " of several nodes"
+            whom = " on a lease" if self.settings.election.strategy == "lease" else " of several nodes"
+            by_default = "" if self.settings.run.require_containment else whom
             raise CannotHere(
                 f"strong containment is required{by_default}, and {sentence}; or accept it as it is, with "
                 "--require-containment any"

@@ -94,7 +94,7 @@ election:
 
 run:
   stop_ms: 3000             # how long a planned stop of the work may take
-  # require_containment: any    # also where the kernel cannot kill the whole tree; the default is strong
+  # require_containment: any    # also where the kernel cannot kill the whole tree; several nodes want strong
 
 log:
   level: info

@@ -6,7 +6,6 @@ when to end is the guard's affair. Nothing here waits for anything but the kerne
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import signal
@@ -48,6 +47,7 @@ class Run:
 
     def __init__(self, order: dict[str, Any], way: str, lock: int) -> None:
         self.number: int = order["run"]
+        self.uid: int | None = order.get("uid")
         self.way = way
         self.phase = "preparing"
         """preparing, bound (it waits for the byte), executing, running, ended; or failed."""
@@ -156,8 +156,7 @@ class Run:
     def signal(self, number: int) -> None:
         """To the command itself, continued so that a stopped one can obey."""
         for each in (number, signal.SIGCONT):
-            with contextlib.suppress(OSError):
-                signal.pidfd_send_signal(self.command_fd, each)
+            tree.send(self.command_fd, each, self.uid)
 
     def kill(self) -> None:
         """All of it. The command is named besides: it need not wait until its init is dead."""
@@ -171,8 +170,7 @@ class Run:
                 self.line.close()  # it has not been seized, and never will be
         for fd, each in ((self.command_fd, signal.SIGKILL), (self.root_fd, number)):
             if fd >= 0:
-                with contextlib.suppress(OSError):
-                    signal.pidfd_send_signal(fd, each)
+                tree.send(fd, each, self.uid)
 
     @property
     def is_empty(self) -> bool:

@@ -186,13 +186,22 @@ def kill(pid: int) -> None:
     """Also another user's, without the right to signal it.
 
     A thread that executes a program takes the number of its process, so that its own may have become a stranger's: only
-    what the kernel still knows as traced by this process is killed. Kernels before 5.19 kill it by ptrace only where it
-    has stopped, which it does; then it is seen once more.
+    what the kernel still knows as traced by this process is killed. Kernels before 5.19 kill by ptrace only what
+    is just getting a signal. There the one way to kill what may not be signalled is that the tracer dies.
     """
     with contextlib.suppress(OSError):
         ptrace(PTRACE_INTERRUPT, pid)
         ptrace(PTRACE_KILL, pid)
-        os.kill(pid, signal.SIGKILL)
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except PermissionError:
+            if not kills_by_ptrace():
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kills_by_ptrace() -> bool:
+    major, minor = os.uname().release.split(".")[:2]
+    return (int(major), int(minor.partition("-")[0])) >= (5, 19)
 
 
 class Trace:

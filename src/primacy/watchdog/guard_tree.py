@@ -18,7 +18,7 @@ import time
 
 TYPE_CHECKING = False  # as in `typing`, which costs memory
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any, NoReturn
 
 NEVER_MS = 1 << 62
@@ -127,6 +127,28 @@ def go_first() -> None:
 
 def call_it(name: bytes) -> None:
     libc.prctl(PR_SET_NAME, name, 0, 0, 0)
+
+
+@contextlib.contextmanager
+def user(uid: int) -> Iterator[None]:
+    """Be this one for a call: root without CAP_KILL may not signal another user's process, its user may."""
+    own = os.geteuid()
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(own)
+
+
+def send(fd: int, number: int, uid: int | None) -> None:
+    """A signal to the process of a pidfd, which runs as `uid`. One that is gone needs none."""
+    with contextlib.suppress(OSError):
+        try:
+            signal.pidfd_send_signal(fd, number)
+        except PermissionError:
+            if uid is not None:
+                with user(uid):
+                    signal.pidfd_send_signal(fd, number)
 
 
 def close_but(*kept: int) -> None:
