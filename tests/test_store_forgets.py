@@ -425,3 +425,17 @@ def test_L9_an_emptied_table_is_not_the_one_that_was_seen(tmp_path: Path) -> Non
         assert after.server == before.server
         assert not desk.ask(Settle("job", before.server, before.genesis)).done, "what was watched is gone"
         assert not after.genesis.is_settled(after.server)  # type: ignore[union-attr]
+
+
+@needs_mariadb
+def test_L3_a_row_that_was_written_by_hand_can_be_taken_like_any_other(tmp_path: Path) -> None:
+    """No user of leases writes a proof below 0, and a name must not be locked out by one."""
+    with place("mariadb", tmp_path) as here:
+        desk, maria = here.desk(), server("mariadb")
+        assert isinstance(maria, MariaDb)
+        assert desk.take().done
+        maria.admin(f"UPDATE app.{TABLE} SET proof = -5 WHERE name = 'job'")
+        seen = looked(desk)
+        assert seen.row is not None
+        assert seen.row.proof == "-5"
+        assert desk.take(new=row("b#1", 11, 2), seen=seen).done

@@ -122,7 +122,7 @@ class MysqlStore(SqlStore):
         assert take.seen is not None
         self._known.pop(take.name, None)
         seen = seen_values(take.seen)
-        if take.seen.mark or not take.seen.vouches or not take.seen.proof.isdigit():
+        if take.seen.mark or not take.seen.vouches or not take.seen.proof.lstrip("-").isdecimal():
             return Seen(take.server, {})  # no row here is like that
         proof = self._proof()
         values = {**take_values(take), **seen, "seen_proof": int(take.seen.proof), "proof": proof}

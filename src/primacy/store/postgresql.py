@@ -64,6 +64,9 @@ MADE_JUST_NOW = ("23505", "42P07")
 DUPLICATE = "23505"
 NOT_A_TABLE_OF_LEASES = ("42703", "42804", "42809", "42883")
 """No such column, another type, another kind of thing, no such comparison."""
+MIGRATE_SHARE = 10
+"""A migration waits for its lock for this part of a statement's limit. Where a backup reads the table for an hour, each
+new node tries again and again."""
 REHEARSALS = 6
 """PostgreSQL plans a statement anew five times before it keeps a plan."""
 WHY_NO_CONNECTION: tuple[tuple[str, str], ...] = (
@@ -242,7 +245,9 @@ class PostgresqlStore(SqlStore):
         connection = self._connected()
         try:
             with connection.transaction():
-                connection.execute("SELECT set_config('lock_timeout', %s, true)", (str(self._limit_ms * 2 // 3),))
+                # while it waits, everybody's renewals wait behind it; several new nodes come one after the other
+                limit = str(max(1, self._limit_ms // MIGRATE_SHARE))
+                connection.execute("SELECT set_config('lock_timeout', %s, true)", (limit,))
                 connection.execute(psycopg_sql.SQL(POSTGRESQL_MIGRATE.format(self._table)))
         except psycopg.Error as error:
             if error.sqlstate != "42501":
