@@ -7,6 +7,7 @@ its own: what is judged is who ran, and never how soon.
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -123,9 +124,16 @@ def vouch(*gone: str) -> Callable[[Crowd], None]:
 
 
 def waits_for_all(crowd: Crowd, node: crowds.Node, names: Sequence[str]) -> None:
-    """Exactly these are missing, and it says which command helps."""
-    wanted = f"to be reported by {', '.join(names)} (gone for good: primacy rejoin --without NODE)"
-    crowd.until(lambda: wanted in (node.document()["waits_for"] or ""), f"{node.name} to wait for {names}")
+    """These are missing, nobody else but who waits for them as well, and it says which command helps."""
+    wanted = [f" --without {name}" for name in names]
+
+    def waits() -> bool:
+        said = str(node.document()["waits_for"])
+        others = set(crowd.names) - set(names)
+        silent = [name for name in re.findall(r"--without (\w+)", said) if name not in others]
+        return all(one in said for one in wanted) and sorted(silent) == sorted(names)
+
+    crowd.until(waits, f"{node.name} to wait for {names}")
 
 
 def nothing(_: Crowd) -> None:
