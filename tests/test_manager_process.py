@@ -44,6 +44,8 @@ class Node:
             code = f"import primacy.agent.state as state; state.SYSTEM = {str(self.system)!r}; {code}"
         call = [sys.executable, "-c", code, *self.words]
         environment = {**os.environ, "XDG_STATE_HOME": str(self.folder)}
+        if self.system is not None:
+            del environment["PRIMACY_STATE_DIR"]  # it would go before the machine's own
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
                 call, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=self.folder, env=environment

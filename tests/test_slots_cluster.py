@@ -210,6 +210,7 @@ def test_two_files_of_one_machine_need_no_word_about_folders(tmp_path: Path) -> 
     system = f"import primacy.agent.state as state; state.SYSTEM = {str(tmp_path / 'system')!r}"
     code = f"{system}; from primacy.cli.main import main; main()"
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "user")}
+    del environment["PRIMACY_STATE_DIR"]  # it would go before the machine's own
     primacy = [sys.executable, "-c", code]
 
     def asked(*words: str) -> str:
