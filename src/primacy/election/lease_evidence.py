@@ -285,7 +285,7 @@ class LeaseEvidence(LeaseState):
         otherwise a busy table would never be settled. A row that is removed or added by hand shows in the last, a
         settling by another node in the one before; under an unsettled table nothing else is written. A genesis row that
         was made anew has another version, drawn by chance. One that does not vouch may come from a dump that was read
-        twice, with a settled table in between: its mark tells. Whoever writes it makes it vouch.
+        twice, with a settled table in between: its mark tells. The next write makes it vouch.
         """
         differs, mark = genesis.names - genesis.count, "" if genesis.vouches else genesis.mark
         return (server, genesis.settled, genesis.vouches, mark, genesis.version - genesis.names, differs)
