@@ -362,6 +362,8 @@ class Desk:
         return stamp.read(self.stamps)
 
     def last_ms(self) -> float:
+        """The last stamp of all. `running` is said before the command stamps: its first stamp is waited for."""
+        wait_until(self.lives)
         return max(one.last_ns for one in self.lives()) / 1e6
 
     def lock_is_free(self) -> bool:

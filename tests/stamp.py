@@ -27,6 +27,7 @@ SLOTS = 512
 SPARE = 100
 """Slots that a growing tree leaves to others."""
 SLOT = struct.Struct("=8sQQQQQQQ")  # node, start, token, run, kind, process number as it sees it, first ns, last ns
+WORDS = SLOT.size // 8
 PID_AT = 5
 COMMAND, ESCAPED, FORKED = 1, 2, 3
 BALLAST_BYTES = 192 * 1024 * 1024
@@ -86,9 +87,12 @@ def make_file(path: str) -> None:
 
 def read(path: str) -> list[Stamp]:
     """All lives in the file, in the order of (token, run, first instant)."""
-    with open(path, "rb") as file:
-        found = [Stamp(*fields) for fields in SLOT.iter_unpack(file.read(SLOTS * SLOT.size))]
-    return sorted((one for one in found if one.last_ns), key=lambda one: (one.token, one.run, one.first_ns))
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), SLOTS * SLOT.size, prot=mmap.PROT_READ) as mapped:
+        with memoryview(mapped) as octets, octets.cast("Q") as words:
+            lasts = words[WORDS - 1 :: WORDS].tolist()  # first: whose last instant is there has written all else before
+        found = [(*fields[:-1], last) for fields, last in zip(SLOT.iter_unpack(mapped[:]), lasts, strict=True)]
+    lives = [Stamp(*fields) for fields in found if fields[-1]]
+    return sorted(lives, key=lambda one: (one.token, one.run, one.first_ns))
 
 
 def starts(stamps: list[Stamp]) -> list[Stamp]:
@@ -127,7 +131,11 @@ def now_ns() -> int:
 
 
 class Slot:
-    """Our own line of the file."""
+    """Our own line of the file.
+
+    The last instant is stored as one machine word, and for the first time when all else is there. `pack_into` would
+    clear it before it writes: a reader in between sees no life, and so does every reader if that is when it is killed.
+    """
 
     def __init__(self, path: str, kind: int) -> None:
         with open(path, "r+b") as file:
@@ -138,10 +146,13 @@ class Slot:
             first = now_ns()
             token, run = (int(os.environ.get(name, "0")) for name in ("PRIMACY_TOKEN", "PRIMACY_RUN"))
             node = os.environ.get("PRIMACY_NODE", "").encode()[:8]
-            SLOT.pack_into(self.map, self.at, node, START, token, run, kind, os.getpid(), first, first)
+            SLOT.pack_into(self.map, self.at, node, START, token, run, kind, os.getpid(), first, 0)
+        self.words = memoryview(self.map).cast("Q")
+        self.last = self.at // 8 + WORDS - 1
+        self.words[self.last] = first
 
     def stamp(self) -> None:
-        struct.pack_into("=Q", self.map, self.at + SLOT.size - 8, now_ns())
+        self.words[self.last] = now_ns()
 
 
 def live(slot: Slot, until_ns: int) -> None:

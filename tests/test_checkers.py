@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,14 @@ from tests.safety import SafetyViolation, one_at_a_time
 from tests.store_race import judge as judge_race
 
 MS = 1_000_000
+LOOKS = 2_000
+STAMPS_ALL_THE_TIME = """
+import stamp, sys
+slot = stamp.Slot(sys.argv[1], stamp.COMMAND)
+print(flush=True)
+while True:
+    slot.stamp()
+"""
 
 
 def life(node: str, start: int, mark: tuple[int, int], first: int, last: int, kind: int = stamp.COMMAND) -> stamp.Stamp:
@@ -50,6 +60,21 @@ def test_stamps_of_any_two_starts_are_compared(other: stamp.Stamp, what: str) ->
 def test_a_tree_lives_until_its_last_process_is_gone() -> None:
     escaped = life("a", 1, (7, 1), 6, 30, stamp.ESCAPED)
     assert [one.what for one in stamp.violations([FIRST, escaped, life("b", 2, (8, 1), 20, 25)])] == [stamp.TWO_AT_ONCE]
+
+
+def test_whoever_has_stamped_once_is_seen_by_every_look(tmp_path: Path) -> None:
+    """Also by one in the middle of the next stamp, and no stamp is seen in part."""
+    path = str(tmp_path / "stamps")
+    stamp.make_file(path)
+    command = [sys.executable, "-c", STAMPS_ALL_THE_TIME, path]
+    with subprocess.Popen(command, cwd=Path(stamp.__file__).parent, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        seen_ns = [[one.last_ns for one in stamp.read(path)] for _ in range(LOOKS)]
+        process.kill()
+    assert [len(each) for each in seen_ns] == [1] * LOOKS
+    assert seen_ns == sorted(seen_ns)
+    assert seen_ns[-1][0] <= stamp.now_ns()
 
 
 def race(folder: Path, *lines: tuple[int, str, int, str, int, dict[str, Any]]) -> Any:

@@ -73,7 +73,7 @@ class Lab:
         return [row["code"] for row in self.get(f"/v1/events?after={after}") if row["node"] == node]
 
     def newest(self) -> int:
-        return max(row["number"] for row in self.get("/v1/events"))
+        return max((row["number"] for row in self.get("/v1/events")), default=0)
 
     def signer(self) -> str:
         signatures = self.get("/v1/lab")["chain"]["signatures"]

@@ -307,10 +307,12 @@ def test_a_probe_that_hangs_is_killed_and_fails(say: Say, tmp_path: Path) -> Non
     )
     (tmp_path / "primacy.yaml").write_text(f"run: {{health: [{probe}]}}\n")
     node = Node(tmp_path)
+    pids = tmp_path / "pids"
     node.until(say, lambda s: s["health"] == "failing: command sh: no end within 100 ms", "a probe that is late")
+    node.until(say, lambda _: pids.exists() and "\n" in pids.read_text(), "a probe that came so far")
     assert node.end() == 0
     last = time.monotonic() + WITHIN_S
-    while [pid for pid in (tmp_path / "pids").read_text().split() if alive(int(pid))]:
+    while [pid for pid in pids.read_text().split() if alive(int(pid))]:
         assert time.monotonic() < last, "it lives on"
 
 

@@ -225,7 +225,7 @@ def test_G8_a_fence_command_that_hangs_is_killed_with_its_group_and_so_it_is_at_
     node = Node(tmp_path)
     node.until(say, lambda s: "did not end within 300 ms" in (s["waits_for"] or ""), "a fence command that is late")
     pids = tmp_path / "pids"
-    node.until(say, lambda _: pids.read_text().count("\n") >= 2, "a second try")
+    node.until(say, lambda _: pids.exists() and pids.read_text().count("\n") >= 2, "a second try")
     assert node.end() == 0
     last = time.monotonic() + WITHIN_S
     for pid in pids.read_text().split():
@@ -314,13 +314,14 @@ def test_G8_a_leader_that_loses_its_majority_while_it_fences_starts_nothing(say:
         leader = nodes["a"].until(say, lambda s: s["leader"], "a leader")["leader"]
         others = [node.process for name, node in nodes.items() if name != leader]
         nodes[leader].until(say, lambda s: "fence command" in (s["waits_for"] or ""), "a leader that fences")
-        nodes[leader].until(say, lambda _: (tmp_path / "pids").exists(), "its fence command")
+        pids = tmp_path / "pids"
+        nodes[leader].until(say, lambda _: pids.exists() and "\n" in pids.read_text(), "its fence command")
         for process in others:
             process.send_signal(signal.SIGSTOP)
         lost = nodes[leader].until(say, lambda s: s["role"] != "leader", "a loss")
         assert lost["duty"]["state"] == "stopped"
         last = time.monotonic() + WITHIN_S
-        for pid in (tmp_path / "pids").read_text().split():
+        for pid in pids.read_text().split():
             while alive(int(pid)):
                 assert time.monotonic() < last, "the fence command lives on"
         for process in others:
