@@ -1,0 +1,287 @@
+"""Who may speak to a cache peer: seals on frames, and keys for clients. Pure but for randomness.
+
+`secret`: every message ends in one more frame, the seal. It holds the sender's boot, a number, and a tag: keyed BLAKE2b
+over cluster, direction, every frame with its length, boot and number. Original peers ignore it. A number is heard once
+per boot, so a recorded message does nothing the second time. What a receiver that has just started cannot know is which
+numbers were used before its start; answers, acks and PONGs echo its boot (C1), so none of those can be replayed to it,
+and a client's seal says when it was made, so that none from before the start counts.
+
+Clients never get the cluster's secret. `primacy cache key NAME` derives a key for one name: who has it can ask and put,
+as that name, and can neither speak as a peer nor make keys for others.
+
+`curve`: ZeroMQ's own encryption. The peers share one pair of keys, derived from the secret; each client name has its
+own. Who is admitted is decided by `zap.py`.
+
+Keys stand in no message, log or exception.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from collections import OrderedDict
+from collections.abc import Sequence
+from hashlib import blake2b
+from hmac import compare_digest
+from typing import NamedTuple
+
+from primacy.errors import CannotHere, UsageError
+from primacy.transport.seal import Window, Windows, derived
+
+TAG_BYTES = 16
+PERSON = b"primacy cache 1"
+PEER_HEAD = struct.Struct("!QQ")
+"""Boot and number."""
+CLIENT_HEAD = struct.Struct("!QQQ")
+"""Boot, number, and the client's wall clock in ms."""
+NAME_BYTES_MAX = 64
+CLIENTS_MAX = 10_000
+"""Boots of clients whose numbers are remembered. Older ones are forgotten; `OLD_MS` bounds what that can cost."""
+OLD_MS = 30_000
+"""A client's seal older than this is refused: the clocks are far apart, or somebody repeats it."""
+KEY_HEAD = "primacy-cache-key 1"
+KEY_FILE_BYTES_MAX = 4_096
+BOOT_BYTES = 8
+
+
+class Opened(NamedTuple):
+    """What a good seal says about a message from a client."""
+
+    name: str
+    boot: int
+
+
+class ClientKey(NamedTuple):
+    """What a client needs to be heard: its name and key, and for `curve` two pairs' worth of Z85 text."""
+
+    name: str
+    key: bytes
+    public: bytes = b""
+    private: bytes = b""
+    server: bytes = b""
+
+
+def new_boot() -> int:
+    """Differs from every other boot, of every peer and client."""
+    return int.from_bytes(os.urandom(BOOT_BYTES), "big") or 1
+
+
+def wrong_name(name: str) -> str:
+    """What is wrong with a client's name, or nothing."""
+    if not name:
+        return "a client's name is empty"
+    if len(name.encode(errors="surrogateescape")) > NAME_BYTES_MAX:
+        return f"a client's name has at most {NAME_BYTES_MAX} bytes"
+    if not all(char.isalnum() or char in "._-@" for char in name) or not name.isascii():
+        return f"a client's name {name!r} has other characters than letters, digits, dots, dashes, underscores and @"
+    return ""
+
+
+def client_secret(secret: bytes, cluster: str, name: str) -> bytes:
+    """The key of one client name, for `secret`."""
+    made = blake2b(key=derived(secret, b"cache clients"), digest_size=32, person=PERSON)
+    made.update(_counted((cluster.encode(), name.encode())))
+    return made.digest()
+
+
+def curve_seed(secret: bytes, cluster: str, name: str = "") -> bytes:
+    """32 bytes from which the private CURVE key of the peers (no name) or of one client is made."""
+    made = blake2b(key=derived(secret, b"cache curve"), digest_size=32, person=PERSON)
+    made.update(_counted((cluster.encode(), name.encode())))
+    return made.digest()
+
+
+def _counted(frames: Sequence[bytes]) -> bytes:
+    """The frames as one text that no other frames give: all lengths first."""
+    return struct.pack(f"!{len(frames) + 1}I", len(frames), *map(len, frames)) + b"".join(frames)
+
+
+def _keyed(key: bytes, cluster: str, direction: bytes) -> blake2b:
+    made = blake2b(key=key, digest_size=TAG_BYTES, person=PERSON)
+    made.update(_counted((cluster.encode(), direction)))
+    return made
+
+
+class PeerSeal:
+    """Seals what one peer publishes, and opens what others do."""
+
+    def __init__(self, cluster: str, boot: int, secrets: Sequence[bytes]) -> None:
+        """The first secret seals; all are accepted, so that a secret can be changed peer by peer."""
+        self._keyed = tuple(_keyed(derived(secret, b"cache peers"), cluster, b"peer") for secret in secrets)
+        self._boot = boot
+        self._number = 0
+        self._heard: dict[str, Windows] = {}
+
+    def sealed(self, frames: Sequence[bytes]) -> bytes:
+        """The frame to append to these."""
+        self._number += 1
+        head = PEER_HEAD.pack(self._boot, self._number)
+        made = self._keyed[0].copy()
+        made.update(head + _counted(frames))
+        return head + made.digest()
+
+    def refused(self, sender: str, frames: Sequence[bytes], seal: bytes) -> str:
+        """Why this message of a listed sender is not heard, or nothing. It counts as heard from then on."""
+        if len(seal) != PEER_HEAD.size + TAG_BYTES:
+            return "unsealed"
+        head, tag = seal[: PEER_HEAD.size], seal[PEER_HEAD.size :]
+        text = head + _counted(frames)
+        if not any(_matches(keyed, text, tag) for keyed in self._keyed):
+            return "bad-seal"
+        boot, number = PEER_HEAD.unpack(head)
+        if not self._heard.setdefault(sender, Windows()).is_new(boot, number):
+            return "replayed"
+        return ""
+
+    def forget(self, listed: Sequence[str]) -> None:
+        """The list has changed: numbers of peers that left are not needed. A peer that returns has a new boot."""
+        for gone in self._heard.keys() - set(listed):
+            del self._heard[gone]
+
+
+def _matches(keyed: blake2b, text: bytes, tag: bytes) -> bool:
+    made = keyed.copy()
+    made.update(text)
+    return compare_digest(made.digest(), tag)
+
+
+class ServerSeal:
+    """The peer's side towards clients: opens requests, seals answers. Keys are derived when a name is first heard."""
+
+    def __init__(self, cluster: str, secrets: Sequence[bytes], started_wall_ms: int, names: Sequence[str] = ()) -> None:
+        """`names`: the only clients that are heard; empty: every name whose key was made with the secret."""
+        self._cluster = cluster
+        self._secrets = tuple(secrets)
+        self._started_ms = started_wall_ms
+        self._names = frozenset(names)
+        self._keyed: OrderedDict[str, tuple[tuple[blake2b, blake2b], ...]] = OrderedDict()
+        self._heard: OrderedDict[tuple[str, int], Window] = OrderedDict()
+
+    def opened(self, frames: Sequence[bytes], seal: bytes, wall_ms: int) -> Opened | str:
+        """Whose request this is, or why it is not heard."""
+        least = 1 + CLIENT_HEAD.size + TAG_BYTES
+        if len(seal) <= least or len(seal) != least + seal[0]:
+            return "unsealed"
+        end = 1 + seal[0]
+        name = seal[1:end].decode("ascii", "replace")
+        if self._names and name not in self._names:
+            return "unknown-client"
+        if wrong_name(name):
+            return "unsealed"
+        text = seal[:-TAG_BYTES] + _counted(frames)
+        if not any(_matches(inward, text, seal[-TAG_BYTES:]) for inward, _ in self._of(name)):
+            return "bad-seal"
+        boot, number, at_ms = CLIENT_HEAD.unpack_from(seal, end)
+        if at_ms < self._started_ms or at_ms < wall_ms - OLD_MS:
+            return "old-seal"
+        if not self._window(name, boot).is_new(number):
+            return "replayed"
+        return Opened(name, boot)
+
+    def sealed(self, to: Opened, frames: Sequence[bytes]) -> bytes:
+        """The frame to append to an answer for this client. Bound to its boot; the request's id is in the frames."""
+        made = self._of(to.name)[0][1].copy()
+        made.update(to.boot.to_bytes(BOOT_BYTES, "big") + _counted(frames))
+        return made.digest()
+
+    def _of(self, name: str) -> tuple[tuple[blake2b, blake2b], ...]:
+        found = self._keyed.get(name)
+        if found is None:
+            keys = [client_secret(secret, self._cluster, name) for secret in self._secrets]
+            found = self._keyed[name] = tuple(
+                (_keyed(key, self._cluster, b"request"), _keyed(key, self._cluster, b"answer")) for key in keys
+            )
+            if len(self._keyed) > CLIENTS_MAX:
+                self._keyed.popitem(last=False)
+        return found
+
+    def _window(self, name: str, boot: int) -> Window:
+        found = self._heard.get((name, boot))
+        if found is None:
+            found = self._heard[name, boot] = Window()
+            if len(self._heard) > CLIENTS_MAX:
+                self._heard.popitem(last=False)
+        return found
+
+
+class ClientSeal:
+    """The client's side: seals requests, opens answers."""
+
+    def __init__(self, cluster: str, key: ClientKey, boot: int) -> None:
+        self._out = _keyed(key.key, cluster, b"request")
+        self._in = _keyed(key.key, cluster, b"answer")
+        self._name = bytes((len(key.name),)) + key.name.encode()
+        self._boot = boot
+        self._number = 0
+
+    def sealed(self, frames: Sequence[bytes], wall_ms: int) -> bytes:
+        """The frame to append to a request."""
+        self._number += 1
+        head = self._name + CLIENT_HEAD.pack(self._boot, self._number, wall_ms)
+        made = self._out.copy()
+        made.update(head + _counted(frames))
+        return head + made.digest()
+
+    def is_good(self, frames: Sequence[bytes], seal: bytes) -> bool:
+        """Whether a peer made this answer, for this boot of this client."""
+        return _matches(self._in, self._boot.to_bytes(BOOT_BYTES, "big") + _counted(frames), seal)
+
+
+# --- the file of a client's key ---------------------------------------------------------------------------------------
+
+
+def key_text(cluster: str, key: ClientKey) -> str:
+    """The file that `primacy cache key NAME` writes."""
+    lines = [KEY_HEAD, f"cluster: {cluster}", f"name: {key.name}", f"key: {key.key.hex()}"]
+    if key.public:
+        lines += [
+            f"public: {key.public.decode()}",
+            f"private: {key.private.decode()}",
+            f"server: {key.server.decode()}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def parsed_key(text: str, where: str) -> tuple[str, ClientKey]:
+    """Cluster and key of such a file. Errors name the file, never its content."""
+    lines = text.splitlines()
+    again = f"make one with: primacy cache key NAME --to {where}"
+    if not lines or lines[0].strip() != KEY_HEAD:
+        raise UsageError(f"{where}: it is no key of a cache client; {again}")
+    found = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
+    try:
+        key = bytes.fromhex(found["key"])
+        made = ClientKey(
+            found["name"],
+            key,
+            found.get("public", "").encode(),
+            found.get("private", "").encode(),
+            found.get("server", "").encode(),
+        )
+        cluster = found["cluster"]
+    except (KeyError, ValueError):
+        raise UsageError(f"{where}: a line of the key is missing or damaged; {again}") from None
+    if len(key) != 32 or wrong_name(made.name):
+        raise UsageError(f"{where}: the key is damaged; {again}")
+    return cluster, made
+
+
+def read_key(path: str) -> tuple[str, ClientKey]:
+    """The key of a client from its file. Refused if others can read it."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise UsageError(f"{path}: it is not there; make a key with: primacy cache key NAME --to {path}") from None
+    except OSError as error:
+        raise CannotHere(f"{path}: it cannot be read: {error.strerror}") from None
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise CannotHere(f"{path}: it is no plain file")
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            raise CannotHere(f"{path}: others can read it (mode {stat.S_IMODE(found.st_mode):04o}): chmod 600 {path}")
+        text = os.read(handle, KEY_FILE_BYTES_MAX).decode("utf-8", "replace")
+    finally:
+        os.close(handle)
+    return parsed_key(text, path)

@@ -1,0 +1,150 @@
+"""Seals of the cache: what a peer hears of others and of clients, and what it does not (test_W_S8)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from primacy.cache.security import (
+    OLD_MS,
+    ClientKey,
+    ClientSeal,
+    Opened,
+    PeerSeal,
+    ServerSeal,
+    client_secret,
+    curve_seed,
+    key_text,
+    read_key,
+    wrong_name,
+)
+from primacy.errors import CannotHere, UsageError
+
+SECRET = b"0123456789abcdef0123456789abcdef-one"
+OTHER = b"0123456789abcdef0123456789abcdef-two"
+NOW = 1_800_000_000_000
+FRAMES = [b"*", b"tcp://127.0.0.1:6000", b"Q", b"key", b"\x01"]
+SENDER = "tcp://127.0.0.1:6000"
+
+
+def peer(boot: int = 1, *secrets: bytes, cluster: str = "c") -> PeerSeal:
+    return PeerSeal(cluster, boot, secrets or (SECRET,))
+
+
+def server(*secrets: bytes, started: int = NOW, names: tuple[str, ...] = ()) -> ServerSeal:
+    return ServerSeal("c", secrets or (SECRET,), started, names)
+
+
+def client(name: str = "reports", secret: bytes = SECRET, boot: int = 7) -> ClientSeal:
+    return ClientSeal("c", ClientKey(name, client_secret(secret, "c", name)), boot)
+
+
+def test_W_S8_a_sealed_message_of_a_peer_is_heard_once() -> None:
+    seal, other = peer(1), peer(2)
+    made = seal.sealed(FRAMES)
+    assert other.refused(SENDER, FRAMES, made) == ""
+    assert other.refused(SENDER, FRAMES, made) == "replayed"
+    assert other.refused(SENDER, FRAMES, seal.sealed(FRAMES)) == ""
+
+
+def test_W_S8_a_message_without_the_secret_is_not_heard() -> None:
+    other = peer(2)
+    assert other.refused(SENDER, FRAMES, b"") == "unsealed"
+    assert other.refused(SENDER, FRAMES, peer(1, OTHER).sealed(FRAMES)) == "bad-seal"
+    assert other.refused(SENDER, FRAMES, peer(1, cluster="d").sealed(FRAMES)) == "bad-seal"
+    assert other.refused(SENDER, FRAMES, client().sealed(FRAMES, NOW)) == "unsealed"
+
+
+@given(st.integers(0, len(FRAMES) - 1), st.binary(max_size=8))
+def test_W_S8_the_seal_covers_every_frame(at: int, instead: bytes) -> None:
+    made = peer(1).sealed(FRAMES)
+    changed = [*FRAMES[:at], instead, *FRAMES[at + 1 :]]
+    assert (peer(2).refused(SENDER, changed, made) == "") == (changed == FRAMES)
+
+
+def test_frames_cannot_be_cut_in_another_way() -> None:
+    made = peer(1).sealed([b"ab", b"c"])
+    assert peer(2).refused(SENDER, [b"a", b"bc"], made) == "bad-seal"
+    assert peer(2).refused(SENDER, [b"ab", b"c", b""], made) == "bad-seal"
+
+
+@given(st.binary(max_size=80))
+def test_any_seal_of_a_stranger_is_refused_without_an_error(seal: bytes) -> None:
+    assert peer(2).refused(SENDER, FRAMES, seal)
+    assert isinstance(server().opened(FRAMES, seal, NOW), str)
+    assert not client().is_good(FRAMES, seal)
+
+
+def test_a_secret_is_changed_peer_by_peer() -> None:
+    both = peer(2, OTHER, SECRET)
+    assert both.refused(SENDER, FRAMES, peer(1, SECRET).sealed(FRAMES)) == ""
+    assert both.refused(SENDER, FRAMES, peer(3, OTHER).sealed(FRAMES)) == ""
+    assert peer(4, SECRET).refused(SENDER, FRAMES, both.sealed(FRAMES)) == "bad-seal"
+    assert isinstance(server(OTHER, SECRET).opened([b"1"], client().sealed([b"1"], NOW), NOW), Opened)
+
+
+def test_a_peer_that_left_the_list_is_forgotten() -> None:
+    other = peer(2)
+    made = peer(1).sealed(FRAMES)
+    assert other.refused(SENDER, FRAMES, made) == ""
+    other.forget([])
+    assert other.refused(SENDER, FRAMES, made) == ""  # the list, not the seal, keeps it out now
+
+
+def test_a_request_and_its_answer() -> None:
+    seal, side = client(), server()
+    who = side.opened([b"1", b"?"], seal.sealed([b"1", b"?"], NOW), NOW)
+    assert who == Opened("reports", 7)
+    answer = side.sealed(who, [b"1", b"=", b"value"])
+    assert seal.is_good([b"1", b"=", b"value"], answer)
+    assert not seal.is_good([b"1", b"=", b"other"], answer)
+    assert not client(boot=8).is_good([b"1", b"=", b"value"], answer)
+
+
+def test_a_request_is_heard_once_and_not_from_before_the_start() -> None:
+    made = client().sealed([b"1"], NOW)
+    side = server()
+    assert isinstance(side.opened([b"1"], made, NOW), Opened)
+    assert side.opened([b"1"], made, NOW) == "replayed"
+    assert server(started=NOW + 1).opened([b"1"], made, NOW + 1) == "old-seal"
+    assert server().opened([b"1"], made, NOW + OLD_MS + 1) == "old-seal"
+
+
+def test_only_named_clients_where_names_are_given() -> None:
+    side = server(names=("reports",))
+    assert isinstance(side.opened([b"1"], client().sealed([b"1"], NOW), NOW), Opened)
+    assert side.opened([b"1"], client("billing").sealed([b"1"], NOW), NOW) == "unknown-client"
+
+
+def test_a_client_cannot_speak_as_another_or_as_a_peer() -> None:
+    stolen = ClientSeal("c", ClientKey("billing", client_secret(SECRET, "c", "reports")), 7)
+    assert server().opened([b"1"], stolen.sealed([b"1"], NOW), NOW) == "bad-seal"
+    assert client_secret(SECRET, "c", "a") != client_secret(SECRET, "d", "a") != curve_seed(SECRET, "d", "a")
+    assert curve_seed(SECRET, "c") != curve_seed(SECRET, "c", "a")
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a" * 65, "é", "a/b", "a\n"])
+def test_names_that_are_refused(name: str) -> None:
+    assert wrong_name(name)
+
+
+def test_the_file_of_a_key(tmp_path: Path) -> None:
+    key = ClientKey("reports", client_secret(SECRET, "c", "reports"), b"P" * 40, b"S" * 40, b"V" * 40)
+    file = tmp_path / "reports.key"
+    file.write_text(key_text("c", key))
+    with pytest.raises(CannotHere, match="others can read it"):
+        read_key(str(file))
+    os.chmod(file, 0o600)
+    assert read_key(str(file)) == ("c", key)
+    for damaged in ("", "nonsense", "primacy-cache-key 1\nname: a\n", key_text("c", key).replace("key: ", "key: z")):
+        file.write_text(damaged)
+        with pytest.raises(UsageError, match="primacy cache key NAME"):
+            read_key(str(file))
+    with pytest.raises(UsageError, match="not there"):
+        read_key(str(tmp_path / "none"))
+    with pytest.raises(CannotHere, match="no plain file"):
+        read_key(str(tmp_path))
