@@ -11,6 +11,8 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import NamedTuple
 
+from primacy.settings.timing_cache import CacheTiming
+
 TERM_MAX = (1 << 53) - 1
 """The original keeps integers in doubles; a larger one is malformed."""
 ALL = "*"
@@ -102,3 +104,61 @@ class Fetched(NamedTuple):
     value: bytes
     ttl_ms: int | None = None
     """The source's own word about this result; None: the setting."""
+
+
+class SourceSettings(NamedTuple):
+    """What holds for the keys of one source: those that begin with `prefix`. The longest prefix that fits counts."""
+
+    prefix: bytes = b""
+    """Empty: every key that fits no other source."""
+    ttl_ms: int = 3_600_000
+    """How long a value is fresh, from the start of its call. Too small: the source is called often."""
+    stale_ms: int | None = None
+    """How long after its expiry a copy may still be given as stale. None: without limit, as in the document (2.2)."""
+    negative_ms: int = 0
+    """How long it is remembered that the source has no such entry. 0: not at all, the back-off counts."""
+    jitter_percent: int = 0
+    """Up to so much of the time to live is taken off by chance, so that what was fetched together does not expire
+    together."""
+    refresh_ahead_ms: int = 0
+    """A value that is asked for again within this before its expiry is fetched anew ahead of it. 0: never."""
+
+
+class CacheSettings(NamedTuple):
+    """What a machine of the cache must know beside its list of peers. Sizes are bounds; what exceeds them is refused,
+    dropped and counted, and never an exception."""
+
+    timing: CacheTiming = CacheTiming()
+    mode: Mode = Mode.OWN
+    sources: tuple[SourceSettings, ...] = ()
+    """Empty, or no prefix fits: the key is fetched only by a waiting client that offers to, or brought by `put`."""
+    calls_max: int = 256
+    """Calls at once, of all keys. Who has no free slot does not stand (C4). Bounds the ANNOUNCEs as well."""
+    durable: bool = True
+    """The storage survives a restart. False: no ceiling is written, and a start remembers nothing (C2, C12)."""
+    stale_ms: int | None = None
+    """As in a source, for keys that none fits."""
+    ttl_max_ms: int = 604_800_000
+    """A longer time to live is cut to this. What is remembered of a dead value is forgotten after it (C8)."""
+    key_bytes_max: int = 8_192
+    """Longer keys are refused."""
+    value_bytes_max: int = 16_777_216
+    """Larger values are refused as a failure of the source."""
+    keys_max: int = 1_000_000
+    """Keys of which something is remembered. Too small: values of others cannot be judged and are fetched anew."""
+    active_max: int = 50_000
+    """Keys with an election, a promise or a waiting client. More are answered SEEOTHER."""
+    waiting_max: int = 20_000
+    """Waiting clients. More are answered SEEOTHER."""
+    wait_max_ms: int = 60_000
+    """A client that names no deadline is answered SEEOTHER after this, because it may be gone."""
+    floors_max: int = 10_000
+    """Invalidations that are remembered one by one. Beyond it the older half becomes one floor for every key, which
+    costs retrievals and forgets nothing (C11)."""
+    requests_max: int = 1_000
+    """Invalidations, refreshes and puts under way. More are refused."""
+
+    def source_of(self, key: bytes) -> SourceSettings | None:
+        """The source that this key belongs to."""
+        fitting = [source for source in self.sources if key.startswith(source.prefix)]
+        return max(fitting, key=lambda source: len(source.prefix), default=None)
