@@ -72,6 +72,8 @@ class Meta(NamedTuple):
     """Bytes of the value."""
     fetched_ms: int = 0
     """Unix ms at which the call began, on the fetcher's clock: the age of the value counts from it."""
+    voted: str = ""
+    """Mode `mixed`: the peer that got the vote of this one in `term`; kept beyond the 300 ms. Empty: none."""
 
 
 class Floor(NamedTuple):
