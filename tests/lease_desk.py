@@ -15,14 +15,16 @@ from primacy.election.inputs import (
     WorkStarted,
 )
 from primacy.election.lease import LeaseOptions, LeaseStrategy
+from primacy.election.lease_state import TICK_MS
 from primacy.election.model import Membership, Seat
-from primacy.election.store import Row, StoreAnswer, holder_id
+from primacy.election.store import WAIT_MAX_MS, Row, StoreAnswer, Take, holder_id
 from primacy.settings.timing import PROFILES
 from primacy.sim.store import SimStore
 
 LAN = PROFILES["lan"]
 WALL = 1_800_000_000_000
 TRIO = ("a", "b", "c")
+LONG_MS = WAIT_MAX_MS + TICK_MS
 
 
 class Desk:
@@ -101,3 +103,20 @@ def held_by(node: str = "b", settled: bool = True, **more: Any) -> SimStore:
     store = SimStore(settled=settled)
     store.put("job", row_of(node, **more))
     return store
+
+
+def look_until(desk: Desk, ms: int) -> None:
+    """Everything is answered at once until that moment; nothing may be taken before it."""
+    while desk.now < ms:
+        assert not any(isinstance(asked.request, Take) for asked in desk.asked)
+        desk.answer() if desk.asked else desk.wake()
+    while desk.asked:
+        desk.answer()
+
+
+def taken_ms(desk: Desk) -> int:
+    """When the next take leaves; it must be done."""
+    desk.until(Take, within_ms=60_000)
+    at_ms = desk.now
+    assert only(desk.answer(), Start)
+    return at_ms
