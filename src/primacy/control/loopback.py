@@ -75,6 +75,8 @@ OTHER_KEY = (
 class LoopbackServer:
     """Serves on a socket that listens already. It shares an event loop, so that nothing here may take long."""
 
+    connections_max = CONNECTIONS_MAX
+
     def __init__(self, key: str, host: str, complain: Callable[[str], None]) -> None:
         """`key`: empty if orders need none. `host`: what it listens on."""
         self.key = key
@@ -124,7 +126,7 @@ class LoopbackServer:
         """Who speaks on a connection that was taken."""
         assert self._runner is not None
         assert self._runner.server is not None
-        return self._runner.server() if len(self._runner.server.connections) < CONNECTIONS_MAX else HangUp()
+        return self._runner.server() if len(self._runner.server.connections) < self.connections_max else HangUp()
 
     async def close(self) -> None:
         self._ending = True

@@ -1,0 +1,60 @@
+"""What a reader of the cache gets, whichever way it asked: inside the process, by HTTP, by a client. Pure."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+
+class Found(NamedTuple):
+    """An entry."""
+
+    value: bytes
+    expire_ms: int
+    """Unix ms."""
+    age_ms: int
+    """Since its call to the source began."""
+    fetcher: str
+    """The url of the peer that fetched it; empty: an original peer did."""
+    stale: bool
+    """Nobody vouches that it is current: expired, or this peer is out of touch."""
+    waited: bool = False
+    """It was not there when it was asked for."""
+
+
+class Why(StrEnum):
+    """Why there is no entry. Closed."""
+
+    MISS = "miss"
+    """There is none, and nobody was to fetch it."""
+    LATE = "late"
+    """Not within the time given."""
+    SOURCE = "source"
+    """The source failed; the text says how."""
+    ELSEWHERE = "elsewhere"
+    """This peer cannot get it now; another may."""
+
+
+class Absent(NamedTuple):
+    """No entry, and why, in one sentence."""
+
+    why: Why
+    text: str
+
+
+class Done(NamedTuple):
+    """The outcome of an invalidation or a refresh. `missing`: peers that could not be told."""
+
+    ok: bool
+    reason: str = ""
+    missing: tuple[str, ...] = ()
+
+
+class CacheAccess(Protocol):
+    """A peer, as seen by what serves it to others."""
+
+    async def read(
+        self, key: bytes, *, after_ms: int = 0, within_ms: int = 2_000, fetch: bool = True
+    ) -> Found | Absent: ...
+
+    async def invalidate(self, key: bytes, *, prefix: bool = False, within_ms: int = 5_000) -> Done: ...

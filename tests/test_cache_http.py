@@ -1,0 +1,175 @@
+"""The cache by HTTP: what answers say, who may delete, and what nonsense gets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import aiohttp
+import pytest
+from yarl import URL
+
+from primacy.cache.access import Absent, Done, Found, Why
+from primacy.cache.http import WITHIN_MS_MAX, CacheServer
+from primacy.control import KEY_HEADER, ORDER_HEADER
+from primacy.node.clock import HandClock
+
+KEY = "k" * 64
+MAY = {KEY_HEADER: KEY, ORDER_HEADER: "1"}
+NOW = 1_800_000_000_000
+FRESH = Found(b"value", NOW + 60_000, 5_500, "tcp://a:1", stale=False)
+
+
+class Entries:
+    """A peer's port: gives what it is told to give, and remembers what it was asked."""
+
+    def __init__(self, found: Found | Absent = FRESH, done: Done = Done(True)) -> None:  # noqa: B008
+        self.found, self.done = found, done
+        self.asked: list[Any] = []
+
+    async def read(self, key: bytes, *, after_ms: int = 0, within_ms: int = 0, fetch: bool = True) -> Found | Absent:
+        self.asked.append((key, after_ms, within_ms, fetch))
+        return self.found
+
+    async def invalidate(self, key: bytes, *, prefix: bool = False, within_ms: int = 0) -> Done:
+        self.asked.append((key, prefix, within_ms))
+        return self.done
+
+
+@contextlib.asynccontextmanager
+async def served(entries: Entries) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
+    complaints: list[str] = []
+    server = CacheServer(entries, HandClock(0, NOW), KEY, "127.0.0.1", 4_096, complaints.append)
+    listening = socket.create_server(("127.0.0.1", 0))
+    await server.start(listening)
+    at = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    try:
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(20)) as session:
+            yield session, at
+    finally:
+        await server.close()
+    assert complaints == []
+
+
+def asked(method: str, path: str, entries: Entries, **options: Any) -> tuple[int, Mapping[str, str], bytes]:
+    async def run() -> tuple[int, Mapping[str, str], bytes]:
+        async with (
+            served(entries) as (session, at),
+            session.request(method, URL(at + path, encoded=True), **options) as answer,
+        ):
+            return answer.status, answer.headers, await answer.read()
+
+    return asyncio.run(run())
+
+
+def test_a_hit_says_its_age_and_for_how_long_it_may_be_kept() -> None:
+    status, headers, body = asked("GET", "/cache/a", Entries())
+    assert (status, body, headers["X-Cache"]) == (200, b"value", "HIT")
+    assert headers["Age"] == "5"
+    assert headers["Cache-Control"] == "max-age=65"  # less its age: 60 s, as the peer says
+    assert headers["X-Cache-Fetcher"] == "tcp://a:1"
+    assert headers["Content-Type"] == "application/octet-stream"
+
+
+def test_what_was_fetched_for_this_request_is_a_miss() -> None:
+    assert asked("GET", "/cache/a", Entries(FRESH._replace(waited=True)))[1]["X-Cache"] == "MISS"
+
+
+def test_stale_is_never_shown_as_fresh() -> None:
+    for expire_ms in (NOW - 1, NOW + 60_000):  # expired; out of touch
+        status, headers, _ = asked("GET", "/cache/a", Entries(FRESH._replace(stale=True, expire_ms=expire_ms)))
+        assert (status, headers["X-Cache"]) == (200, "STALE")
+        assert headers["Cache-Control"] == "max-age=0, must-revalidate"
+
+
+def test_an_entity_tag_saves_the_body() -> None:
+    tag = asked("GET", "/cache/a", Entries())[1]["ETag"]
+    for header in (tag, f'"x", W/{tag}', "*"):
+        status, headers, body = asked("GET", "/cache/a", Entries(), headers={"If-None-Match": header})
+        assert (status, body, headers["ETag"], headers["X-Cache"]) == (304, b"", tag, "HIT")
+    other = asked("GET", "/cache/a", Entries(FRESH._replace(value=b"w")), headers={"If-None-Match": tag})
+    assert other[0] == 200
+
+
+def test_head_has_no_body() -> None:
+    status, headers, body = asked("HEAD", "/cache/a", Entries())
+    assert (status, body, headers["Content-Length"]) == (200, b"", "5")
+
+
+@pytest.mark.parametrize(
+    ("path", "key"),
+    [
+        ("a", b"a"),
+        ("a/b//c", b"a/b//c"),
+        ("%00%ff", b"\x00\xff"),
+        ("a%2Fb", b"a/b"),
+        ("a%3Fb?fetch=1", b"a?b"),
+        ("../x", b"../x"),
+        ("%C3%A9", "é".encode()),
+        ("a+b%20c", b"a+b c"),
+    ],
+)
+def test_every_key_can_be_asked_for(path: str, key: bytes) -> None:
+    entries = Entries()
+    assert asked("GET", "/cache/" + path, entries)[0] == 200
+    assert entries.asked[0][0] == key
+
+
+def test_how_to_ask() -> None:
+    entries = Entries()
+    asked("GET", "/cache/a?fresh=1&within_ms=700&fetch=0", entries)
+    assert entries.asked == [(b"a", NOW, 700, False)]
+
+
+@pytest.mark.parametrize(("why", "status"), [(Why.MISS, 404), (Why.SOURCE, 502), (Why.ELSEWHERE, 503), (Why.LATE, 504)])
+def test_no_entry_says_why(why: Why, status: int) -> None:
+    found, headers, body = asked("GET", "/cache/a", Entries(Absent(why, "the source said 500")))
+    assert found == status
+    assert headers["Cache-Control"] == "no-store"
+    assert b"the source said 500" in body
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/cache/", "/cache/?fetch=1", "/cache/a?fetch=maybe", f"/cache/a?within_ms={WITHIN_MS_MAX + 1}",
+     "/cache/a?within_ms=-1", "/cache/a?within_ms=x", "/cache/" + "k" * 4_097],
+)  # fmt: skip
+def test_nonsense_is_refused_with_a_sentence(path: str) -> None:
+    entries = Entries()
+    status, _, body = asked("GET", path, entries)
+    assert (status, entries.asked) == (400, [])
+    assert b'"error"' in body
+
+
+def test_delete_needs_the_key() -> None:
+    entries = Entries()
+    assert asked("DELETE", "/cache/a", entries)[0] == 403
+    assert asked("DELETE", "/cache/a", entries, headers={ORDER_HEADER: "1", KEY_HEADER: "x"})[0] == 403
+    assert entries.asked == []
+    assert asked("DELETE", "/cache/a?within_ms=100", entries, headers=MAY)[0] == 200
+    assert asked("DELETE", "/cache/?prefix=1", entries, headers=MAY)[0] == 200
+    assert asked("DELETE", "/cache/", entries, headers=MAY)[0] == 400
+    assert entries.asked == [(b"a", False, 100), (b"", True, 5_000)]
+
+
+def test_delete_names_who_was_not_told_and_a_minority_refuses() -> None:
+    status, _, body = asked("DELETE", "/cache/a", Entries(done=Done(True, "", ("tcp://b:1",))), headers=MAY)
+    assert status == 200
+    assert b"tcp://b:1" in body
+    status, _, body = asked("DELETE", "/cache/a", Entries(done=Done(False, "1 of 3 peers answers")), headers=MAY)
+    assert (status, b"1 of 3 peers answers" in body) == (503, True)
+
+
+def test_a_page_of_another_site_reads_nothing() -> None:
+    entries = Entries()
+    assert asked("GET", "/cache/a", entries, headers={"Host": "evil.example"})[0] == 403
+    assert entries.asked == []
+
+
+def test_other_paths_and_methods() -> None:
+    assert asked("GET", "/", Entries())[0] == 404
+    assert asked("GET", "/healthz", Entries())[0] == 200
+    assert asked("POST", "/cache/a", Entries(), headers=MAY)[0] == 405
