@@ -95,6 +95,7 @@ BESIDE = (
     "tests/test_fence.py",
     "tests/test_fence_process.py",
     "tests/test_slots_process.py",
+    "tests/test_cache_lmdb.py",
 )
 """Real processes and servers, too, and nothing in them depends on how soon: two files at a time."""
 PATIENT = ("tests/test_manager_echoes.py", "tests/test_manager_scenarios.py")

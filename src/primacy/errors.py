@@ -13,7 +13,9 @@ one sentence, and knows the exit code that a command ends with.
     ├── InUse                 4   a port, a folder or a lock is taken
     ├── CannotHere            4   this platform cannot do it
     │   ├── MissingExtra      4   an optional part of the package is not installed
-    │   └── StoreUnusable     4   the store answers, and will not be of use before somebody changes something
+    │   ├── StoreUnusable     4   the store answers, and will not be of use before somebody changes something
+    │   └── StorageFailed     4   the storage of a cache peer cannot be read or written
+    │       └── StorageFull   4   it has no room left: the peer goes on from memory
     └── Unsafe                5   going on needs an operator: memory lost, list of nodes changed
 
 Our own bugs are `AssertionError`s and not here; what the network and the disk do wrong is an input to a machine and not
@@ -137,6 +139,14 @@ class StoreUnusable(CannotHere):
 
     Waiting does not help. The text says what to change.
     """
+
+
+class StorageFailed(CannotHere):
+    """The storage of a cache peer cannot be read or written. Nothing of what was to be written is there."""
+
+
+class StorageFull(StorageFailed):
+    """The disk or the storage itself has no room left. What was stored before stays readable."""
 
 
 class Unsafe(PrimacyError):
