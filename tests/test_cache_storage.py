@@ -70,7 +70,7 @@ def test_long_keys_that_begin_alike_are_told_apart(storage: Storage) -> None:
     assert set(storage.load().metas) == set(keys)
 
 
-def test_C8_a_meta_outlives_its_value(storage: Storage) -> None:
+def test_a_meta_outlives_its_value(storage: Storage) -> None:
     one = entry(b"a")
     storage.apply([one, DropValue(b"a", without_value(one.meta))])
     assert storage.read(b"a") is None
@@ -92,7 +92,7 @@ def test_a_value_of_an_original_peer_has_the_epoch_of_nobody(storage: Storage) -
     assert storage.read(b"a") == (NO_BALLOT, b"x")
 
 
-def test_C2_a_ceiling_only_rises(storage: Storage) -> None:
+def test_a_ceiling_only_rises(storage: Storage) -> None:
     storage.apply([StoreCeiling(10)])
     storage.apply([StoreCeiling(7)])
     assert storage.load().ceiling == 10
@@ -101,7 +101,7 @@ def test_C2_a_ceiling_only_rises(storage: Storage) -> None:
 
 
 @pytest.mark.parametrize("length", [1, 499, 500, 501, 512, 3_000])
-def test_C11_a_floor_only_rises_and_drops_the_values_at_or_below_it(storage: Storage, length: int) -> None:
+def test_a_floor_only_rises_and_drops_the_values_at_or_below_it(storage: Storage, length: int) -> None:
     key = b"k" * length
     below, other = entry(key, term=5), entry(key[:-1] + b"x", term=5)
     storage.apply([below, other, StoreFloor(Floor(key, False, 4))])
@@ -120,7 +120,7 @@ def test_C11_a_floor_only_rises_and_drops_the_values_at_or_below_it(storage: Sto
 
 
 @pytest.mark.parametrize("length", [0, 1, 500, 501, 600])
-def test_C11_a_floor_of_a_prefix_reaches_every_key_that_begins_so(storage: Storage, length: int) -> None:
+def test_a_floor_of_a_prefix_reaches_every_key_that_begins_so(storage: Storage, length: int) -> None:
     prefix = b"p" * length
     under = [prefix, prefix + b"\0", prefix + b"\xff\xff", prefix + b"x" * 700]
     aside = [b"o", prefix[:-1] + b"q", b"q" * 900] if length else []

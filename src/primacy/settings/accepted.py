@@ -6,6 +6,8 @@ Commands ask the same of their arguments as the file does of its settings.
 from __future__ import annotations
 
 import re
+import shlex
+from urllib.parse import urlsplit
 
 ID_CHARS_MAX = 20
 """Seed 000 refuses longer ids, and its nodes must be able to meet ours."""
@@ -63,6 +65,64 @@ def wrong_zmq(text: str) -> str:
     if re.fullmatch(r"(ipc|inproc)://.+", text):
         return ""
     return "a peer's address starts with tcp://, such as tcp://10.0.0.1:6000"
+
+
+def wrong_dialled(text: str) -> str:
+    """What is wrong with a ZeroMQ address that others connect to."""
+    if re.match(r"tcp://(\*|0\.0\.0\.0|\[::\]):", text):
+        return "others must be able to connect to it; name the host here, and bind_url or bind_api for all addresses"
+    return wrong_zmq(text)
+
+
+KEY = "{key}"
+"""In the template of a source, where the key of the entry goes."""
+
+
+def url_of(source: str) -> str:
+    """The URL template of a source: `http://...` and `https://...` are their own, `http:` may stand before either."""
+    return source.removeprefix("http:") if re.match(r"http:https?://", source) else source
+
+
+def wrong_source(text: str) -> str:
+    """What is wrong with the source of a cache: `call:`, `http:` or `cmd:`."""
+    if text.startswith("call:"):
+        if re.fullmatch(r"call:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", text):
+            return ""
+        return "a function is named call:package.module:function"
+    if text.startswith("cmd:"):
+        return _wrong_command(text[4:])
+    if text.startswith(("http:", "https:")):
+        return _wrong_url(url_of(text))
+    return "a source is call:package.module:function, http://host/path/{key}, or cmd:program {key}"
+
+
+def _wrong_command(text: str) -> str:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        return f"the command cannot be split into words: {error}"
+    if not words or KEY in words[0]:
+        return "the program is missing, such as cmd:./fetch {key}"
+    if not any(KEY in word for word in words):
+        return "the command does not say where the key goes, such as cmd:./fetch {key}"
+    return ""
+
+
+def _wrong_url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        usable = bool(parts.hostname) and parts.port != 0 and parts.scheme in ("http", "https")
+    except ValueError:
+        usable = False
+    if not usable or " " in text:
+        return "this is no URL with a host, such as http://10.0.0.1/rates/{key}"
+    if KEY in parts.netloc:
+        return "the key must not choose the host; it stands in the path or in the query, as {key}"
+    if parts.fragment or "@" in parts.netloc:
+        return "a URL here has neither a fragment nor a password; servers never see the one, and logs would the other"
+    if KEY not in text:
+        return "the URL does not say where the key goes, such as http://10.0.0.1/rates/{key}"
+    return ""
 
 
 def wrong_strategy(text: str) -> str:

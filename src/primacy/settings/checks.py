@@ -14,7 +14,9 @@ from urllib.parse import urlsplit
 
 from primacy.errors import Problem
 from primacy.settings.accepted import NAME_PATTERN, STRATEGIES, wrong_id
+from primacy.settings.checks_cache import cache_problems
 from primacy.settings.schema import Overrides, Settings
+from primacy.settings.schema_cache import Cache
 from primacy.settings.schema_work import Probe, Slot, Slots
 from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, RANK_PROFILES, RankTiming, Timing, for_lease, profiles_of
 
@@ -282,12 +284,23 @@ class Checks:
             yield from _slot_problems(slot, f"slots.{number}")
 
     def _cache(self) -> Iterator[Problem]:
-        peers = self.settings.cache.peers
-        for word in ("url", "api"):
-            yield from _twice((f"cache.peers.{name}.{word}", getattr(peer, word)) for name, peer in peers.items())
-            for name, peer in peers.items():
-                if not getattr(peer, word):
-                    yield _p(f"cache.peers.{name}.{word}", "", "is missing, such as tcp://10.0.0.1:6000")
+        settings = self.settings
+        if settings.cache == Cache():
+            return
+        elsewhere = settings.cluster.manager.nodes or settings.election.strategy == "lease"
+        named = "" if elsewhere else settings.node
+        yield from cache_problems(settings.cache, self.lines, settings.cluster.secret_file, named)
+        control, http = settings.control, settings.cache.http
+        if http and not LOOPBACK.fullmatch(http) and not control.tls.cert:
+            yield _p(
+                "cache.http",
+                http,
+                "is open to others, and control.tls.cert is not given; listen on 127.0.0.1, or give a certificate and "
+                "its key",
+            )
+        for word in ("listen", "public", "dashboard"):
+            if http and http == getattr(control, word):
+                yield _p("cache.http", http, f"is the same as control.{word} = {http}")
 
     def _control(self) -> Iterator[Problem]:
         control = self.settings.control

@@ -10,9 +10,12 @@ from pathlib import Path
 
 from primacy.errors import Problem, SettingsError
 from primacy.settings.checks import Checks, overridden, profile_or_default
+from primacy.settings.checks_cache import MIXED_PROFILE, cache_timing, default_security
 from primacy.settings.ghoti import moved
 from primacy.settings.schema import Settings
+from primacy.settings.schema_cache import Cache
 from primacy.settings.timing import DEFAULT_PROFILE, RANK_PROFILES, RankTiming, Timing
+from primacy.settings.timing_cache import CacheTiming
 from primacy.settings.tree import Entries, of_plain, parse, read_file
 from primacy.settings.walk import Walker
 
@@ -65,12 +68,20 @@ def completed(settings: Settings, given: Mapping[str, int], node: str | None, so
         election = dataclasses.replace(election, strategy=strategy)
     if cluster.bind and "slots.addr" not in given:
         slots = dataclasses.replace(slots, addr=cluster.bind)
+    cache = settings.cache
+    if cache != Cache():  # a file without a cache has nothing to say about it
+        cache = dataclasses.replace(
+            cache,
+            profile=cache.profile or (MIXED_PROFILE if cache.mode == "mixed" else DEFAULT_PROFILE),
+            security=cache.security or default_security(cache, cluster.secret_file),
+        )
     return dataclasses.replace(
         settings,
         cluster=dataclasses.replace(cluster, manager=manager),
         election=election,
         slots=slots,
-        node=this_node(node, cluster.node, manager.nodes)
+        cache=cache,
+        node=this_node(node, cluster.node, manager.nodes or cache.peers)
         or (host_name() if election.strategy == "lease" and not manager.nodes else ""),
         source=source,
     )
@@ -94,6 +105,11 @@ def timing_of(settings: Settings) -> Timing | RankTiming:
     """The times that count: the profile's, with `election.timing` put in."""
     election = settings.election
     return overridden(profile_or_default(election.strategy, election.profile), election.timing)
+
+
+def cache_timing_of(settings: Settings) -> CacheTiming:
+    """The cache's times that count: the profile's, with `cache.timing` put in."""
+    return cache_timing(settings.cache)
 
 
 def rank_timing_of(settings: Settings) -> RankTiming:

@@ -14,6 +14,7 @@ from typing import Any
 from primacy.settings.rule import Rule, key_of, rule_of
 from primacy.settings.schema import Settings
 from primacy.settings.timing import PROFILES, PROFILES_OF, RANK_PROFILES, RankTiming, Timing, for_lease
+from primacy.settings.timing_cache import CACHE_PROFILES
 
 HEAD = """\
 # The file
@@ -39,7 +40,10 @@ TAIL = """\
 - a promise shorter than the hold on the fastest clock (raft), because every winner would have to wait;
 - raft without a fixed list; lease without a store; a witness where nobody counts votes; a list in which nobody leads;
 - one address for two nodes or peers; a node that is not in the list;
-- `control.listen` open to others without a certificate.
+- `control.listen` or `cache.http` open to others without a certificate;
+- of the cache: ANNOUNCE < cancel < hold, with room to end a call; a promise shorter than the hold on the slowest clock;
+  copies fresh for less than a hold; `security: none` off loopback without `allow_open`; a secret that is needed and not
+  given; `mode: mixed` with other times or security than the original's; values that fit into no storage.
 
 The *configuration hash* covers `cluster.name`, the nodes (id, address, kind, priority) and everything of `election` but
 `store.url`, with the times as they are after profile and overrides. Nodes whose hashes differ exchange no votes.
@@ -132,6 +136,21 @@ def _profiles() -> str:
     rows.append("|---|---|---|---|---|---|")
     for name, r in RANK_PROFILES.items():
         rows.append(f"| `{name}` | {' | '.join(f'{n:,}' for n in r)} |")
+    rows += [
+        "",
+        "cache, milliseconds (`cache.profile`; `ha-cache` is that of `mode: mixed`, with the document's times):\n",
+    ]
+    rows.append("| profile | ANNOUNCE | cancel | hold | promise | election | PING | out of touch | copies fresh for |")
+    rows.append("|---|---|---|---|---|---|---|---|---|")
+    for name, c in CACHE_PROFILES.items():
+        own = (c.cancel_at_ms, c.hold_ms, c.promise_ms)
+        shown = [f"{n:,}" for n in own] if name != "ha-cache" else ["-"] * 3
+        elections = f"{c.election_ms:,}" if name != "ha-cache" else f"{c.candidate_min_ms} to {c.candidate_max_ms}"
+        fresh = f"{c.touch_ms:,}" if name != "ha-cache" else "-"
+        rows.append(
+            f"| `{name}` | {c.announce_ms:,} | {' | '.join(shown)} | {elections} | {c.ping_ms:,} | {c.ping_lost_ms:,} "
+            f"| {fresh} |"
+        )
     return "\n".join([*rows, ""])
 
 

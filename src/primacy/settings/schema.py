@@ -5,7 +5,7 @@ reads files by it, `page.py` writes docs/config.md from it.
 
 Relations between settings are not here but in `checks.py`. Where a default depends on other settings it is the empty
 text here and filled in by `loading.py`, so that a `Settings` in the hands of a caller has no open question left. What
-the one does (`run`, `slots`, `cache`) stands in `schema_work.py`.
+the one does (`run`, `slots`) stands in `schema_work.py`, the cache in `schema_cache.py`.
 """
 
 # ruff: noqa: RUF009  (`setting` returns a `dataclasses.field`, which is what a default may be)
@@ -27,7 +27,8 @@ from primacy.settings.accepted import (
     wrong_strategy,
 )
 from primacy.settings.rule import setting
-from primacy.settings.schema_work import Cache, Run, Slots, Tls
+from primacy.settings.schema_cache import Cache
+from primacy.settings.schema_work import Run, Slots, Tls
 
 
 @dataclass(frozen=True, slots=True)

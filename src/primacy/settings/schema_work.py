@@ -1,11 +1,11 @@
-"""Of the one file, what the one does: a process (`run`), the slot server, the cache. The other half of `schema.py`."""
+"""Of the one file, what the one does: a process (`run`), the slot server. The rest: `schema.py`, `schema_cache.py`."""
 
 # ruff: noqa: RUF009  (`setting` returns a `dataclasses.field`, which is what a default may be)
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from primacy.settings.accepted import ID_CHARS_MAX, ID_PATTERN, SPAN_MS_MAX, wrong_address, wrong_listen, wrong_zmq
+from primacy.settings.accepted import SPAN_MS_MAX, wrong_address, wrong_listen
 from primacy.settings.rule import setting
 
 HOOKS = ("elected", "started", "stopped", "lost")
@@ -216,60 +216,4 @@ class Slots:
         keys_say="a slot has three digits, 000 to 999",
         inline=True,
         key="NNN",
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """One peer of the cache."""
-
-    url: str = setting("", "What other peers connect to; it is the peer's identity, byte for byte.", check=wrong_zmq)
-    api: str = setting("", "What clients connect to.", check=wrong_zmq)
-    bind_url: str = setting("", "What this peer binds, if another than `url`.", check=wrong_zmq)
-    bind_api: str = setting("", "What this peer binds for clients, if another than `api`.", check=wrong_zmq)
-
-
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """Where entries are kept."""
-
-    type: str = setting(
-        "lmdb", "`memory` forgets terms at a restart and is for trying out.", choices=("lmdb", "memory")
-    )
-    dir: str = setting("cache", "The folder, below the state folder unless absolute.")
-
-
-@dataclass(frozen=True, slots=True)
-class Cache:
-    """The cache whose entries are fetched once for all peers."""
-
-    mode: str = setting(
-        "own",
-        "`own`: all peers are ours. `mixed`: original peers are in the list, with fewer promises.",
-        choices=("own", "mixed"),
-    )
-    peers: dict[str, Peer] = setting(
-        dict,
-        "The fixed list of peers, the same on all.",
-        keys=ID_PATTERN,
-        keys_say=f"an id has 1 to {ID_CHARS_MAX} letters, digits, dots, dashes or underscores",
-    )
-    source: str = setting(
-        "",
-        "What fetches an entry: `call:package.module:function`, `http:URL` or `cmd:PROGRAM`.",
-        pattern=r"(call:[A-Za-z_][\w.]*:[A-Za-z_]\w*|http:.+|cmd:.+)",
-        says="call:package.module:function, http:URL or cmd:PROGRAM",
-    )
-    ttl_ms: int = setting(
-        3_600_000,
-        "How long an entry is fresh. Must be much longer than a retrieval takes; too small: the source is "
-        "called all the time.",
-        least=60_000,
-        most=366 * SPAN_MS_MAX,
-    )
-    storage: Storage = setting(Storage, "Where entries are kept.")
-    security: str = setting(
-        "secret",
-        "`secret`: a MAC on every message. `curve`: encrypted. `none`: must be said.",
-        choices=("secret", "curve", "none"),
     )
