@@ -1,0 +1,371 @@
+"""The machine of a cache peer of mode `own`: all peers of the list are of this product. Pure.
+
+Theory (rules C1 to C12). Per key a peer is idle, follower, candidate or sourcing. Who needs a key that is missing or
+stale asks all with a new ballot (term, peer, boot). Yes-votes only order the candidates. The winner announces by
+number; a follower's ack is its one promise: for Ps it helps nobody else and does not ask itself. A majority of acks
+makes a hold of Hs from the departure of the ANNOUNCE, and Hs on the slowest clock is shorter than Ps on the fastest. So
+two holds never overlap, whatever is lost, late, restarted or forgotten: one peer sources a key at any instant.
+
+The ballot of a call is the epoch of its value, and only a higher epoch replaces a value. Terms grow because the peer
+that two majorities share remembers: by its ceiling, one durable number, and by wall clocks that only lift. What was
+invalidated stays dead by floors, and "fresh" is said only in touch with a majority, whose floors are known.
+
+One way in: `step`. Effects are performed in order. `deadline_ms` says when the next `TimerPassed` is due. The layers,
+from the ground up: own_parts.py, own_state.py, own_values.py, own_vote.py, own_source.py, own_floor.py, own_members.py.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from random import Random
+from typing import NamedTuple, assert_never
+
+from primacy.cache.effects import Effect, Forget, ForgetFloor
+from primacy.cache.inputs import (
+    Asked,
+    CeilingStored,
+    FloorStored,
+    Input,
+    Invalidate,
+    Put,
+    Received,
+    Refresh,
+    Reload,
+    SourceEnded,
+    Started,
+    TimerPassed,
+    ValueGone,
+    Withdrawn,
+)
+from primacy.cache.messages import (
+    Ack,
+    Announce,
+    Answer,
+    EntryRequest,
+    FloorAck,
+    FloorAnswer,
+    FloorQuery,
+    Floors,
+    FloorSet,
+    FloorsRequest,
+    Message,
+    Ping,
+    Pong,
+    Question,
+    Update,
+)
+from primacy.cache.model import NO_BALLOT, CacheSettings, Meta, Mode, PeerAddress, Role
+from primacy.cache.own_members import Membering
+from primacy.cache.own_state import KeyState
+
+SWEEP_MS = 1_000
+"""Between two looks at what may be forgotten."""
+SWEEP_KEYS = 2_000
+"""Keys of one look: a hundred thousand are seen within a minute."""
+
+
+class KeyView(NamedTuple):
+    """What a peer shows of one key."""
+
+    key: bytes
+    role: Role
+    term: int
+    meta: Meta
+    fresh: bool
+    source: str
+    """Who fetches it, as far as this peer knows; empty: nobody."""
+    waiting: int
+
+
+class OwnMachine(Membering):
+    """One peer. `peers` is the whole list, this one included; `me` its url."""
+
+    def __init__(self, me: str, peers: tuple[PeerAddress, ...], settings: CacheSettings, chance: Random) -> None:
+        assert settings.mode is Mode.OWN
+        super().__init__(me, peers, settings, chance)
+        self.started = False
+        self._hits = {}
+        self._lost_ms = None
+        self._invalidations = {}
+        self._owed = {}
+        self._readings = {}
+        self._request = 0
+        self._reports = {}
+        self._pending = None
+        self._ping_ms = 0
+        self._sweep_ms = 0
+        self._sweep_at = 0
+        self._clock_alert = False
+        self._old_peers: dict[str, None] = {}
+
+    # --- the one way in -----------------------------------------------------------------------------------------------
+
+    def step(self, now_ms: int, wall_ms: int, given: Input) -> list[Effect]:
+        """`now_ms`: this machine's clock, which only grows. `wall_ms`: Unix time, which may jump."""
+        self._now_ms = max(self._now_ms, now_ms)
+        self._wall_ms = wall_ms
+        assert self.started or isinstance(given, Started), "the first input of a boot is Started"
+        match given:
+            case Received(sender, message):
+                self._hear(sender, message)
+            case TimerPassed():
+                self._passed()
+            case Asked():
+                self._asked(given)
+            case Withdrawn(request):
+                self.waiting.withdraw(request)
+            case SourceEnded():
+                self._source_ended(given)
+            case CeilingStored(ceiling, ok):
+                self._ceiling_stored(ceiling, ok)
+            case FloorStored():
+                self._floor_stored(given)
+            case ValueGone():
+                self._gone(given)
+            case Invalidate():
+                self._invalidate(given)
+            case Refresh():
+                self._refresh(given)
+            case Put():
+                self._put(given)
+            case Reload():
+                self._reload(given)
+            case Started():
+                self._start(given)
+            case _:
+                assert_never(given)
+        self._settle()
+        out, self._out = self._out, []
+        return out
+
+    @property
+    def deadline_ms(self) -> int:
+        """When the next `TimerPassed` is due, on this machine's clock. May be early, never late."""
+        deadline_ms = min(self._ping_ms, self._sweep_ms)
+        if self._timers:
+            deadline_ms = min(deadline_ms, self._timers[0][0])
+        if self.waiting.deadline_ms is not None:
+            deadline_ms = min(deadline_ms, self.waiting.deadline_ms)
+        for work in self._invalidations.values():
+            deadline_ms = min(deadline_ms, work.next_ms)
+        return deadline_ms
+
+    @property
+    def fresh_until_ms(self) -> int:
+        """As in `machine.py`. Values that are older than the start of a peer without memory need a step each, because
+        not everybody vouches for them (C12); while such values are here there is no quick way."""
+        return 0 if self._wall_ms < self._unusual_until_ms else self.touch.usual_until_ms
+
+    def _start(self, given: Started) -> None:
+        """What was forgotten is closed: terms by the ceiling or the wall clock, acks by silence for Ps (C2, C5)."""
+        self.started = True
+        self.boot = given.boot
+        self.metas = dict(given.metas)
+        remembers = given.ceiling is not None and self.settings.durable
+        self.base_term = self._first_term(given.ceiling if remembers else None)
+        self.top_term = self.base_term
+        self.ceiling.stored = given.ceiling or 0
+        self.touch.since = 0 if remembers else self._complete_since()
+        self.touch.keep(self.members)
+        for floor in given.floors:
+            self.floors.apply(floor)
+            self.floors.stored(floor)
+        self.silent_until_ms = self._now_ms + self._silence_ms()
+        self._ping_ms = self._now_ms
+        self._sweep_ms = self._now_ms + SWEEP_MS
+        self._lift_ceiling(self.base_term)
+        self._ping()
+
+    def _first_term(self, ceiling: int | None) -> int:
+        """No yes and no ack at or below this, whatever the key (C2)."""
+        return self._wall_ms + self.timing.skew_max_ms if ceiling is None else max(ceiling, self._wall_ms)
+
+    def _complete_since(self) -> int:
+        """Without memory of floors this peer vouches only for what is fetched from now on (C12)."""
+        return self._wall_ms + self.timing.skew_max_ms
+
+    def _silence_ms(self) -> int:
+        return self.timing.promise_ms
+
+    def _ceiling_stored(self, ceiling: int, ok: bool) -> None:
+        """Without a disk terms rest on wall clocks; S1 does not need them (C2)."""
+        if not ok:
+            self._record("ceiling-not-stored")
+        self.ceiling.written(ceiling)
+        waiting, self._uncovered = self._uncovered, {}
+        for key in waiting:
+            state = self._known(key)
+            if state is not None:
+                self._try_stand(state)
+
+    # --- messages -----------------------------------------------------------------------------------------------------
+
+    def _hear(self, sender: str, message: Message) -> None:
+        """Only listed peers with the same list or a neighbour of it are heard (C1, C10)."""
+        trailer = message.trailer
+        if sender not in self.members.others:
+            return
+        if trailer is None:
+            if sender not in self._old_peers:
+                self._old_peers[sender] = None
+                self._record("old-peer", b"", sender)
+            return
+        if not self.members.works_with(trailer) or not self.members.listed:
+            self._reports.pop(sender, None)
+            self.counts["other-list"] = self.counts.get("other-list", 0) + 1
+            return
+        match message:
+            case Question():
+                self._heard_question(sender, message)
+            case Answer():
+                self._heard_answer(sender, message)
+            case Announce():
+                self._heard_announce(sender, message)
+            case Ack():
+                self._heard_ack(sender, message)
+            case Update():
+                self._heard_update(sender, message)
+            case EntryRequest():
+                self._heard_entry_request(sender, message)
+            case Ping():
+                self._heard_ping(sender, message)
+            case Pong():
+                self._reported(sender, trailer)
+                self._heard_pong(sender, message)
+            case FloorQuery():
+                self._heard_floor_query(sender, message)
+            case FloorAnswer():
+                self._heard_floor_answer(sender, message)
+            case FloorSet():
+                self._heard_floor_set(sender, message)
+            case FloorAck():
+                self._heard_floor_ack(sender, message)
+            case FloorsRequest():
+                self._heard_floors_request(sender, message)
+            case Floors():
+                self._heard_floors(sender, message)
+            case _:
+                assert_never(message)
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _passed(self) -> None:
+        if self._now_ms >= self._ping_ms or (self._lost_ms == self._now_ms):
+            self._ping()
+            self._lift_ceiling(self._wall_ms)
+            self._try_reload()
+        for state in self._due():
+            self._key_passed(state)
+        self._out += self.waiting.passed(self._now_ms, lambda key: key not in self.keys)
+        for number, work in tuple(self._invalidations.items()):
+            if self._now_ms >= work.next_ms:
+                self._invalidation_goes_on(number, work)
+        if self._now_ms >= self._sweep_ms:
+            self._sweep()
+
+    def _key_passed(self, state: KeyState) -> None:
+        """Everything of one key that time alone decides."""
+        self._requests_passed(state)
+        self._entry_passed(state)
+        self._promise_passed(state)
+        if state.claim is not None:
+            self._claim_passed(state)
+        elif state.candidacy is not None:
+            self._candidate_passed(state)
+        self._try_stand(state)
+
+    def _settle(self) -> None:
+        """The keys that were looked at: free slots are given on, timers set, what is over is forgotten."""
+        while self._dirty:
+            key, _ = self._dirty.popitem()
+            state = self.keys.get(key)
+            if state is None:
+                continue
+            if state.claim is None and state.candidacy is None and key in self._slots:
+                del self._slots[key]
+            while self._starved and len(self._slots) < self.settings.calls_max:
+                starved = self._known(next(iter(self._starved)))
+                del self._starved[next(iter(self._starved))]
+                if starved is not None:
+                    self._try_stand(starved)
+            if self._is_over(state):
+                del self.keys[key]
+                self._starved.pop(key, None)
+                self._uncovered.pop(key, None)
+            else:
+                self._wake(state, self._next_ms(state))
+
+    def _is_over(self, state: KeyState) -> bool:
+        """Nothing is under way, and nothing was heard for so long that no ballot of it can still be meant."""
+        if state.claim or state.candidacy or state.entry or state.promise or self._wants(state):
+            return False
+        return self._now_ms >= max(state.heard_ms + self._linger_ms(), state.backoff_until_ms, state.quiet_until_ms)
+
+    def _linger_ms(self) -> int:
+        return self.timing.promise_ms + self.timing.election_ms
+
+    def _next_ms(self, state: KeyState) -> int:
+        """When something of this key is due."""
+        moments = [wish.until_ms for wish in state.wishes] + [gift.until_ms for gift in state.gifts]
+        claim, candidacy = state.claim, state.candidacy
+        if claim is not None:
+            if not claim.cancelled:
+                moments.append(claim.next_ms)
+                if claim.hold_from_ms is not None and self.members.majority > 1:
+                    moments.append(claim.hold_from_ms + self.timing.cancel_at_ms)
+                elif not claim.called:
+                    moments.append(claim.won_ms + self._claim_ms())
+        elif candidacy is not None:
+            moments += [candidacy.repeat_ms, candidacy.asked_ms + self.timing.election_ms]
+        elif state.entry is not None:
+            moments.append(state.entry.until_ms)
+        elif state.retry_ms is not None:
+            moments.append(max(state.retry_ms, self._now_ms + 1))
+        if state.promise is not None:
+            moments.append(state.promise_until_ms)
+        linger_ms = max(state.heard_ms + self._linger_ms(), state.backoff_until_ms, state.quiet_until_ms)
+        moments.append(max(linger_ms, self._now_ms + self.timing.ping_ms))
+        return min(moments)
+
+    def _sweep(self) -> None:
+        """Forget what cannot come back (C8): a few keys at a time."""
+        self._sweep_ms = self._now_ms + SWEEP_MS
+        self._out += [ForgetFloor(floor) for floor in self.floors.older(self._wall_ms - self._forget_ms())]
+        keys = list(islice(self.metas, self._sweep_at, self._sweep_at + SWEEP_KEYS))
+        self._sweep_at = self._sweep_at + SWEEP_KEYS if len(keys) == SWEEP_KEYS else 0
+        for key in keys:
+            if key not in self.keys and self._forgettable(key, self.metas[key]):
+                self._forget(key)
+        for key in list(islice(self.metas, max(0, len(self.metas) - self.settings.keys_max))):
+            if key not in self.keys:
+                self.base_epoch = max(self.base_epoch, self.metas[key].epoch.term)
+                self._forget(key)
+
+    def _forgettable(self, key: bytes, meta: Meta) -> bool:
+        if meta.expire_ms and self._alive(key, meta):
+            return False
+        if meta.epoch == NO_BALLOT:
+            return self._wall_ms > meta.term + self.timing.skew_max_ms
+        return self._wall_ms > meta.epoch.term + self._forget_ms()
+
+    def _forget(self, key: bytes) -> None:
+        self.base_term = max(self.base_term, self.metas.pop(key).term)
+        self._out.append(Forget(key))
+
+    # --- what is shown ------------------------------------------------------------------------------------------------
+
+    def view(self, now_ms: int, wall_ms: int, key: bytes) -> KeyView:
+        """What this peer does about one key. Changes nothing."""
+        meta = self.metas.get(key, Meta())
+        state = self.keys.get(key)
+        source = ""
+        if state is not None and state.claim is not None and state.claim.called:
+            source = self.me
+        elif state is not None and state.promise is not None and now_ms < state.promise_until_ms:
+            source = state.promise.peer
+        fresh = self.look(now_ms, wall_ms, key) is not None
+        return KeyView(key, self.role_of(state), self._term(key), meta, fresh, source, len(self.waiting.of(key)))
+
+    def in_touch(self, now_ms: int) -> bool:
+        """Is a majority known to be there?"""
+        return self.members.majority == 1 or now_ms < self.touch.until_ms(self.members, now_ms)

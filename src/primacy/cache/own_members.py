@@ -1,0 +1,151 @@
+"""Touch and lists in mode `own`: PING and PONG, who has which list, and changes of it (C10, C12).
+
+One peer is added or removed at a time. The next change waits until every peer that stays has reported the present list
+with the same floors, and Ps longer: so two lists that meet are neighbours, and their majorities share a peer.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from primacy.cache.effects import Finished, Membership, Send
+from primacy.cache.inputs import Reload
+from primacy.cache.messages import Ping, Pong, Trailer
+from primacy.cache.model import ALL
+from primacy.cache.own_floor import Flooring
+
+CLOCKS_MIN = 2
+"""A wall clock is compared with the others' only if so many of them are known to agree."""
+
+
+class Report(NamedTuple):
+    """What a peer says of its list and its floors."""
+
+    list_ms: int | None = None
+    """Since when it has reported this peer's list."""
+    same_ms: int | None = None
+    """When it first reported this list together with the same floors."""
+    skew_ms: int = 0
+    """How far its wall clock is ahead of this peer's."""
+
+
+class Membering(Flooring):
+    """Layer of the machine: the list of peers and the touch with them."""
+
+    _reports: dict[str, Report]
+    _pending: Reload | None
+    _ping_ms: int
+    _clock_alert: bool
+
+    # --- touch --------------------------------------------------------------------------------------------------------
+
+    def _ping(self) -> None:
+        """Every 500 ms, every 150 while out of touch, at once at start (C12)."""
+        lost = not self._reachable()
+        self._ping_ms = self._now_ms + (self.timing.ping_lost_ms if lost else self.timing.ping_ms)
+        if self.members.listed and self.members.others:
+            number = self.touch.leaves(self._now_ms)
+            self._send(ALL, Ping(self._trailer(number=number, since=self.touch.since, wall_ms=self._wall_ms)))
+
+    def _heard_ping(self, sender: str, ping: Ping) -> None:
+        trailer = ping.trailer
+        assert trailer is not None
+        self._reported(sender, trailer)
+        answer = self._trailer(echo=trailer.boot, number=trailer.number, since=self.touch.since, wall_ms=self._wall_ms)
+        self._out.append(Send(sender, Pong(answer)))
+
+    def _count_pong(self, sender: str, number: int, since: int) -> None:
+        above = self.touch.usual_above
+        self.touch.counts(self.members, sender, number, self._since(since))
+        if self.touch.usual_above > above:
+            unusual = [meta.expire_ms for meta in self.metas.values() if meta.epoch.term <= self.touch.usual_above]
+            self._unusual_until_ms = max([0, *unusual])
+        if self._lost_ms is not None:
+            from_ms = self.touch.majority_ms(self.members, self._now_ms)
+            if from_ms is not None and from_ms > self._lost_ms:
+                self._lost_ms = None
+                self._record("majority-found")
+
+    def _since(self, since: int) -> int:
+        return since
+
+    def _reported(self, sender: str, trailer: Trailer) -> None:
+        known = self._reports.get(sender, Report())
+        if trailer.membership != self.members.hash:
+            self._reports[sender] = Report()
+            return
+        list_ms = self._now_ms if known.list_ms is None else known.list_ms
+        same_ms = known.same_ms
+        if same_ms is None and trailer.digest == self.floors.digest:
+            same_ms = self._now_ms
+        self._reports[sender] = Report(list_ms, same_ms, trailer.wall_ms - self._wall_ms)
+        self._compare_clocks()
+        self._try_reload()
+
+    def _compare_clocks(self) -> None:
+        """A wall clock that is off by more than half of what is allowed is an alert (C2)."""
+        skews = sorted(report.skew_ms for report in self._reports.values() if report.list_ms is not None)
+        if len(skews) < CLOCKS_MIN:
+            return
+        middle = skews[len(skews) // 2]
+        off = abs(middle) > self.timing.skew_max_ms // 2
+        if off and not self._clock_alert:
+            self._record("clock-off", b"", f"{-middle} ms from the other peers")
+        self._clock_alert = off
+
+    def _list_is_old(self) -> bool:
+        """Everybody has reported this list, so long ago that nobody is in touch by an earlier one."""
+        since = [self._reports.get(peer, Report()).list_ms for peer in self.members.others]
+        return all(ms is not None and self._now_ms >= ms + self._untouched_ms() for ms in since)
+
+    # --- lists --------------------------------------------------------------------------------------------------------
+
+    def _reload(self, given: Reload) -> None:
+        """Another list stands in the file."""
+        if self._pending is not None:
+            self._out.append(Finished(self._pending.request, False, "a newer list came"))
+            self._pending = None
+        difference = self.members.difference(given.peers)
+        if difference > 1 and not given.force:
+            reason = f"{difference} peers differ; add or remove one at a time"
+            self._out.append(Finished(given.request, False, reason))
+            return
+        self._pending = given
+        self._try_reload()
+
+    def _try_reload(self) -> None:
+        given = self._pending
+        if given is None:
+            return
+        if given.force or self.members.difference(given.peers) == 0 or self._may_change(given):
+            self._pending = None
+            self._change_list(given)
+
+    def _may_change(self, given: Reload) -> bool:
+        """Every peer that stays has reported the present list with the same floors, Ps ago (C10)."""
+        if self.members.size == 1 and any(state.claim is not None for state in self.keys.values()):
+            return False  # a call that only the run lock protects
+        urls = [peer.url for peer in given.peers]
+        staying = [peer for peer in self.members.others if peer in urls]
+        moments = [self._reports.get(peer, Report()).same_ms for peer in staying]
+        return all(ms is not None and self._now_ms >= ms + self.timing.promise_ms for ms in moments)
+
+    def _change_list(self, given: Reload) -> None:
+        """Promises, holds and values stay as they are."""
+        changed = self.members.difference(given.peers) > 0
+        self.members.change(given.peers)
+        if changed:
+            self._reports.clear()
+            self._readings = {peer: known for peer, known in self._readings.items() if peer in self.members.others}
+            self.touch.keep(self.members)
+            self._ping_ms = self._now_ms
+            if not self.members.listed:
+                self._out += self.waiting.see_other_all()
+        self._record("list-changed", b"", f"{self.members.size} peers")
+        self._out.append(Membership(self.members.peers))
+        self._out.append(Finished(given.request, True))
+
+    @property
+    def reload_waits_for(self) -> tuple[str, ...]:
+        """Peers that have not reported the present list with the same floors: what a change of the list waits for."""
+        return tuple(peer for peer in self.members.others if self._reports.get(peer, Report()).same_ms is None)
