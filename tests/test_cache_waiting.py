@@ -178,3 +178,12 @@ def test_each_leaves_exactly_once_and_hears_in_time(seed: int) -> None:
     assert ended == dict.fromkeys(range(added), 1)
     assert len(waiting) == 0
     assert waiting.keys() == ()
+
+
+def test_W_L7_timers_of_requests_that_left_do_not_pile_up(waiting: Waiting) -> None:
+    waiting.add(0, 0, b"k")
+    for request in range(1, 5_000):
+        waiting.add(0, request, b"k")
+        waiting.withdraw(request)
+    assert len(waiting._due) <= 70
+    assert waiting.passed(1_000, busy) == [KeepAlive(0)]
