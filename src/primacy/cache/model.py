@@ -122,6 +122,8 @@ class SourceSettings(NamedTuple):
     jitter_percent: int = 0
     """Up to so much of the time to live is taken off by chance, so that what was fetched together does not expire
     together."""
+    limit_ms: int = 30_000
+    """A call that takes longer is ended, and counts as failed (weakness L1). Too small: slow answers are never used."""
     refresh_ahead_ms: int = 0
     """A value that is asked for again within this before its expiry is fetched anew ahead of it. 0: never."""
 
