@@ -4,7 +4,8 @@ one sentence, and knows the exit code that a command ends with.
     PrimacyError              1   anything of ours
     ├── Refused               1   the answer is no: a violation, a double signature, a refused request
     │   ├── StaleToken        1   a fence has let a newer holder in: the writer's leadership is over
-    │   └── SlotRefused       1   a slot does not do what a client asked for
+    │   ├── SlotRefused       1   a slot does not do what a client asked for
+    │   └── SourceFailed      1   the source of a cache gave no value
     ├── LeadershipLost        1   what the holder of a leadership meets once it is over
     ├── UsageError            2   a wrong call: which option, which value, what would be right
     │   └── SettingsError     2   a wrong file: every problem at once, each with its path
@@ -52,6 +53,10 @@ class SlotRefused(Refused):
     def __init__(self, slot: str, code: str, why: str) -> None:
         self.slot, self.code, self.why = slot, code, why
         super().__init__(f"{'slot ' + slot if slot else 'the slot server'} refuses with {code}: {why}")
+
+
+class SourceFailed(Refused):
+    """The source of a cache gave no value for a key. The text is its own, or says what became of the call."""
 
 
 class LeadershipLost(PrimacyError):

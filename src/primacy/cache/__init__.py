@@ -1,5 +1,37 @@
 """The HA cache: peers over ZeroMQ that fetch each entry once for the whole cluster.
 
 Peers answer clients at once with what they have, elect one peer per key to fetch what is missing or stale, and go on
-while a majority sees each other. `machine.py` decides (pure); `peer.py` performs it on real sockets.
+while a majority sees each other. Machines decide (`own.py`, `document.py`: pure); `peer.py` performs it for real.
+
+    async with primacy.cache.Client(["tcp://10.0.0.1:6001"]) as cache:
+        found = await cache.get("rates/today")
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from primacy.cache.access import Done as Done
+    from primacy.cache.access import Found as Found
+    from primacy.cache.client import Client as Client
+    from primacy.cache.peer import Peer as Peer
+
+__all__ = ["Client", "Done", "Found", "Peer"]
+
+_WHERE = {"Client": "client", "Peer": "peer", "Done": "access", "Found": "access"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'primacy.cache' has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 -- machines need no sockets
+
+    try:
+        return getattr(import_module(f"primacy.cache.{_WHERE[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name != "zmq":
+            raise
+        from primacy.errors import MissingExtra  # noqa: PLC0415
+
+        raise MissingExtra("the cache", "cache") from None

@@ -153,6 +153,8 @@ class Remark(msgspec.Struct, array_like=True, frozen=True, gc=False):
     boot: Natural = 0
     hold_ms: Term = 0
     """A claim is void this long after it was given, unless it is kept alive."""
+    ok: bool = True
+    """What was asked for was done."""
 
 
 class Answer(NamedTuple):

@@ -1,0 +1,522 @@
+"""`primacy.cache.Client`: asks the peers of a cache, one after the other, until one answers.
+
+    async with primacy.cache.Client(["tcp://10.0.0.1:6001", "tcp://10.0.0.2:6001"]) as cache:
+        found = await cache.get("rates/today")
+        print(found.value, found.age_ms)
+
+As in the document: requests go round robin; 500 ms to the first answer, 2,000 ms after each sign to go on waiting;
+then, or when a peer says so, the next one is asked. Beyond it: one deadline over everything; an answer that comes late
+to the same call still counts; a peer that is silent is asked nothing until it answered a small question (health),
+unless all are; after a round of refusals there is a pause, which doubles. One DEALER per peer, so that a dead one holds
+nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, Literal, Self, overload
+
+from primacy.cache.access import Done, Found
+from primacy.cache.client_copies import Copies
+from primacy.cache.client_servers import Server, Servers
+from primacy.cache.security import ClientSeal
+from primacy.cache.sockets import FRAME_BYTES_SPARE
+from primacy.cache.wire import LIMITS, Dropped, Limits
+from primacy.cache.wire_client import (
+    DONE,
+    DROPPED_COPY,
+    SEEOTHER,
+    SERVERS,
+    Answer,
+    DiscoverRequest,
+    GetRequest,
+    InvalidateRequest,
+    Options,
+    PutRequest,
+    RefreshRequest,
+    Request,
+    read_answer,
+    request_frames,
+)
+from primacy.errors import NotReached, SourceFailed, Unsure, UsageError
+from primacy.node.clock import Clock, SystemClock
+
+TIMEOUT_MS = 10_000
+"""For one call, whatever happens."""
+FIRST_S = 0.5
+"""To the first answer of a peer (document)."""
+SIGN_S = 2.0
+"""After each sign to go on waiting (document; the original waits 2.1 s)."""
+CHANGE_S = 3.5
+"""To the answer about a change: one that a peer misses takes 2.1 s (C11)."""
+REQUEST_MS = 5_000
+"""A peer drops a request that it finds later than this, by its own clock (the original's number)."""
+FAR_MS = 3_600_000
+"""Added to now where a fresh entry is wanted; peers cut it to their own now, so that clocks need not agree."""
+PAUSE_MIN_S = 0.02
+PAUSE_MAX_S = 0.5
+"""After every peer has refused; doubled from the one to the other."""
+CONNECT_S = 0.01
+"""Between two looks whether somebody can be asked at all."""
+PROBE_S = 0.25
+"""Between two small questions to a peer that is silent."""
+DISCOVERY_MIN_MS = 1_000
+DISCOVERY_S = 2.0
+"""For one attempt at discovery (the original's number)."""
+MANY_MAX = 128
+"""Of `get_many`, on their way at once."""
+PROBE_ID = b"~"
+
+Make = Callable[[bytes, int, int], Request]
+"""A request from its id, its expiry and the ms that are left."""
+
+
+class _Call:
+    """One call, over all of its attempts."""
+
+    __slots__ = ("change", "current", "deadline_s", "fresh", "future", "ids", "make", "pause_s", "refused", "server",
+                 "timer", "why")  # fmt: skip
+
+    def __init__(self, make: Make, deadline_s: float, change: bool, future: asyncio.Future[Answer]) -> None:
+        self.make = make
+        self.deadline_s = deadline_s
+        self.change = change
+        self.fresh = False
+        self.future = future
+        self.current = b""
+        self.server: Server | None = None
+        self.ids: list[bytes] = []
+        self.refused: set[Server] = set()
+        self.pause_s = PAUSE_MIN_S
+        self.timer: asyncio.TimerHandle | None = None
+        self.why = "no peer could be reached"
+
+
+class Client:
+    """`timeout_ms`: over everything that a call does. `discovery_ms`: 0 never asks for the list of peers, below 0 once,
+    above it again and again. `local_ms`: how long a copy is kept here; 0: none is."""
+
+    def __init__(
+        self,
+        apis: str | Iterable[str],
+        *,
+        timeout_ms: int = TIMEOUT_MS,
+        discovery_ms: int = 0,
+        local_ms: int = 0,
+        limits: Limits = LIMITS,
+        seal: ClientSeal | None = None,
+        secure: Callable[[Any], None] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._apis = (apis,) if isinstance(apis, str) else tuple(apis)
+        if not self._apis:
+            raise UsageError("a cache client needs the api of at least one peer, such as tcp://10.0.0.1:6001")
+        for name, value in (("timeout_ms", timeout_ms), ("local_ms", local_ms + 1)):
+            if value <= 0:
+                raise UsageError(f"{name} = {value}: it must be above 0")
+        self._timeout_ms = timeout_ms
+        self._discovery_ms = discovery_ms
+        self._limits = limits
+        self._seal = seal
+        self._clock: Clock = clock or SystemClock()
+        self._servers = Servers(self._heard, limits.value_bytes_max + FRAME_BYTES_SPARE)
+        if secure is not None:
+            self._servers.secure(secure)
+        self._copies = Copies(local_ms)
+        self._watches = local_ms > 0
+        self._pending: dict[bytes, _Call] = {}
+        self._last = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._background: list[asyncio.Task[None]] = []
+        self._closed = False
+        self.dropped: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
+
+    # --- from open to close -------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def open(self) -> None:
+        """Connects to all; nothing is waited for."""
+        if self._loop is not None or self._closed:
+            raise UsageError("this client was opened before; make a new one")
+        self._loop = asyncio.get_running_loop()
+        self._servers.open(self._loop, self._apis)
+        self._background.append(self._loop.create_task(self._probe()))
+        if self._discovery_ms:
+            self._background.append(self._loop.create_task(self._discover()))
+
+    async def close(self) -> None:
+        """Calls that wait end with an error; nothing connects again."""
+        if self._closed or self._loop is None:
+            self._closed = True
+            return
+        self._closed = True
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        for call in set(self._pending.values()):
+            self._fail(call, NotReached("the cache client was closed"))
+        await self._servers.close()
+        self._copies.clear()
+
+    @property
+    def apis(self) -> tuple[str, ...]:
+        """The peers that are asked now."""
+        return tuple(server.api for server in self._servers.all) or self._apis
+
+    @property
+    def silent(self) -> tuple[str, ...]:
+        """Those of them that did not answer, and were not heard since."""
+        return tuple(server.api for server in self._servers.all if server.silent)
+
+    # --- asked --------------------------------------------------------------------------------------------------------
+
+    @overload
+    async def get(
+        self, key: str | bytes, *, fresh: bool = ..., after: int | None = ..., timeout_ms: int | None = ...
+    ) -> Found: ...
+
+    @overload
+    async def get(
+        self,
+        key: str | bytes,
+        *,
+        fresh: bool = ...,
+        after: int | None = ...,
+        fetch: Literal[True],
+        timeout_ms: int | None = ...,
+    ) -> Found: ...
+
+    @overload
+    async def get(
+        self,
+        key: str | bytes,
+        *,
+        fresh: bool = ...,
+        after: int | None = ...,
+        fetch: bool,
+        timeout_ms: int | None = ...,
+    ) -> Found | None: ...
+
+    async def get(
+        self,
+        key: str | bytes,
+        *,
+        fresh: bool = False,
+        after: int | None = None,
+        fetch: bool = True,
+        timeout_ms: int | None = None,
+    ) -> Found | None:
+        """The entry. `fresh`: a stale one will not do; `after`: it must expire later than this (Unix ms). `fetch`
+        False: what a peer has, or None.
+
+        Raises `SourceFailed` if the source gave none, `NotReached` if it was not had in time."""
+        raw = key_bytes(key)
+        asked_ms, wall_ms = self._clock.now_ms(), self._clock.wall_ms()
+        if self._watches:
+            copy = self._copies.get(raw, asked_ms, wall_ms)
+            if copy is not None and copy.expire_ms > (after or 0):
+                return copy
+        after_ms = after if after is not None else wall_ms + FAR_MS if fresh else 0
+        within_ms = timeout_ms or self._timeout_ms
+        options = Options(within_ms, fetch, False, self._watches)
+
+        def make(name: bytes, expiry_ms: int, _left_ms: int) -> Request:
+            return GetRequest(name, expiry_ms, raw, after_ms, options)
+
+        answer = await self._ask(make, within_ms, False, f"{raw[:80]!r}", fresh)
+        remark = answer.remark
+        if answer.kind == SEEOTHER:
+            return None
+        found = Found(
+            answer.value,
+            answer.expire_ms,
+            answer.age_ms,
+            remark.fetcher if remark is not None else "",
+            remark.stale if remark is not None else answer.expire_ms <= wall_ms,
+            self._clock.wall_ms() - answer.age_ms >= wall_ms,
+        )
+        if self._watches:
+            self._copies.keep(raw, found, asked_ms, self._clock.now_ms())
+        return found
+
+    async def get_many(
+        self, keys: Iterable[str | bytes], *, fresh: bool = False, timeout_ms: int | None = None
+    ) -> dict[str | bytes, Found]:
+        """All of them at once, by their keys. Raises as `get` does, for the first that fails."""
+        room = asyncio.Semaphore(MANY_MAX)
+        wanted = list(dict.fromkeys(keys))
+
+        async def one(key: str | bytes) -> Found:
+            async with room:
+                return await self.get(key, fresh=fresh, timeout_ms=timeout_ms)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_plain(one(key))) for key in wanted]
+        found = [task.result() for task in tasks]
+        for result in found:
+            if isinstance(result, BaseException):
+                raise result
+        return {key: result for key, result in zip(wanted, found, strict=True) if isinstance(result, Found)}
+
+    async def invalidate(self, key: str | bytes, *, prefix: bool = False, timeout_ms: int | None = None) -> Done:
+        """Once this is done, no peer gives what was there as fresh. `missing` names peers that could not be told."""
+        raw = key_bytes(key, empty=prefix)
+
+        def make(name: bytes, expiry_ms: int, left_ms: int) -> Request:
+            return InvalidateRequest(name, expiry_ms, raw, prefix, Options(left_ms))
+
+        self._copies.drop(raw, self._clock.now_ms(), prefix)
+        done = await self._change(make, timeout_ms, f"the invalidation of {raw[:80]!r}")
+        self._copies.drop(raw, self._clock.now_ms(), prefix)
+        return done
+
+    async def refresh(self, key: str | bytes, *, timeout_ms: int | None = None) -> Done:
+        """The key is fetched anew; until then the old value stays."""
+        raw = key_bytes(key)
+
+        def make(name: bytes, expiry_ms: int, left_ms: int) -> Request:
+            return RefreshRequest(name, expiry_ms, raw, Options(left_ms))
+
+        done = await self._change(make, timeout_ms, f"the refresh of {raw[:80]!r}")
+        self._copies.drop(raw, self._clock.now_ms())
+        return done
+
+    async def put(self, key: str | bytes, value: bytes, ttl_ms: int = 0, *, timeout_ms: int | None = None) -> Done:
+        """A value that the caller brings. `ttl_ms` 0: as long as the peers' own."""
+        raw = key_bytes(key)
+        if not isinstance(value, bytes):
+            raise UsageError(f"a value is bytes, and this is {type(value).__name__}: encode it first")
+        if len(value) > self._limits.value_bytes_max:
+            raise UsageError(f"the value has {len(value)} bytes; at most {self._limits.value_bytes_max}")
+
+        def make(name: bytes, expiry_ms: int, left_ms: int) -> Request:
+            return PutRequest(name, expiry_ms, raw, ttl_ms, value, Options(left_ms))
+
+        done = await self._change(make, timeout_ms, f"the put of {raw[:80]!r}")
+        self._copies.drop(raw, self._clock.now_ms())
+        return done
+
+    async def _change(self, make: Make, timeout_ms: int | None, what: str) -> Done:
+        answer = await self._ask(make, timeout_ms or self._timeout_ms, True, what)
+        remark = answer.remark
+        return Done(remark.ok, remark.error, remark.missing) if remark is not None else Done(True)
+
+    # --- one call, attempt by attempt ---------------------------------------------------------------------------------
+
+    async def _ask(self, make: Make, within_ms: int, change: bool, what: str, fresh: bool = False) -> Answer:
+        loop = self._loop
+        if loop is None or self._closed:
+            raise UsageError("a cache client is used between `open` and `close`, such as in its `async with` block")
+        if within_ms <= 0:
+            raise UsageError(f"timeout_ms = {within_ms}: it must be above 0")
+        call = _Call(make, loop.time() + within_ms / 1_000, change, loop.create_future())
+        call.fresh = fresh
+        self.counts["calls"] += 1
+        self._attempt(call)
+        try:
+            return await call.future
+        except _Late:
+            kind = Unsure if change else NotReached
+            raise kind(f"{what}: no answer within {within_ms:,} ms; {call.why}") from None
+        finally:
+            self._forget(call)
+
+    def _attempt(self, call: _Call) -> None:
+        loop = self._loop
+        if loop is None or call.future.done():
+            return
+        now_s = loop.time()
+        if now_s >= call.deadline_s:
+            self._fail(call, _Late())
+            return
+        self._last += 1
+        name = b"%x" % self._last
+        wall_ms = self._clock.wall_ms()
+        left_ms = max(1, int((call.deadline_s - now_s) * 1_000))
+        frames = request_frames(call.make(name, wall_ms + REQUEST_MS, left_ms))
+        if self._seal is not None:
+            frames.append(self._seal.sealed(frames, wall_ms))
+        if call.refused and not self._servers.any_good(call.refused):
+            self._pause(call)  # who is left is silent: who refused is asked again first
+            return
+        server = self._servers.choose(frames, now_s, call.refused)
+        if server is None:
+            self._wait(call, CONNECT_S)
+            return
+        self.counts["attempts"] += 1
+        call.current, call.server = name, server
+        call.ids.append(name)
+        self._pending[name] = call
+        call.why = f"{server.api} was silent"
+        self._expect(call, CHANGE_S if call.change else FIRST_S)
+
+    def _expect(self, call: _Call, within_s: float) -> None:
+        """The next sign of the peer that is asked, or another peer."""
+        loop, server, name = self._loop, call.server, call.current
+        assert loop is not None
+        assert server is not None
+        now_s = loop.time()
+        if call.timer is not None:
+            call.timer.cancel()
+        at_s = min(now_s + within_s, call.deadline_s)
+        call.timer = loop.call_at(at_s, self._silence, call, name, server, now_s)
+
+    def _silence(self, call: _Call, name: bytes, server: Server, since_s: float) -> None:
+        if name != call.current or call.future.done():
+            return
+        if server.heard_s <= since_s:
+            server.silent = True
+            server.silences += 1
+        self._attempt(call)
+
+    def _wait(self, call: _Call, for_s: float) -> None:
+        assert self._loop is not None
+        if call.timer is not None:
+            call.timer.cancel()
+        call.current = b""
+        call.timer = self._loop.call_at(min(self._loop.time() + for_s, call.deadline_s), self._attempt, call)
+
+    def _pause(self, call: _Call) -> None:
+        """Every peer has refused: once more, a little later."""
+        call.refused.clear()
+        pause_s, call.pause_s = call.pause_s, min(call.pause_s * 2, PAUSE_MAX_S)
+        self._wait(call, pause_s)
+
+    def _heard(self, server: Server, frames: list[bytes]) -> None:
+        if self._seal is not None:
+            seal = frames.pop() if len(frames) > 1 else b""
+            if not self._seal.is_good(frames, seal):
+                self.dropped["seal: bad"] += 1
+                return
+        answer = read_answer(frames, self._limits)
+        if isinstance(answer, Dropped):
+            self.dropped[answer.reason] += 1
+            return
+        if answer.kind == DROPPED_COPY:
+            self._copies.drop(answer.value, self._clock.now_ms(), bool(answer.expire_ms))
+            return
+        call = self._pending.get(answer.id)
+        if call is None or call.future.done():
+            if answer.id != PROBE_ID:
+                self.counts["late"] += 1
+            return
+        self._answered(call, server, answer)
+
+    def _answered(self, call: _Call, server: Server, answer: Answer) -> None:
+        current = answer.id == call.current
+        remark = answer.remark
+        if answer.kind == b"":
+            if current:
+                call.why = f"{server.api} went on waiting for the entry"
+                self._expect(call, CHANGE_S if call.change else SIGN_S)
+        elif _is_final(call, answer):
+            call.future.set_result(answer)
+        elif answer.kind == SEEOTHER and remark is not None and remark.error:
+            self._fail(call, SourceFailed(remark.error))
+        else:
+            self._refused(call, server, answer, current)
+
+    def _refused(self, call: _Call, server: Server, answer: Answer, current: bool) -> None:
+        """SEEOTHER, a change that this peer cannot make, or a stale value where a fresh one is wanted."""
+        call.refused.add(server)
+        call.why = f"{server.api} cannot do it now"
+        if answer.kind == DONE and all(one in call.refused for one in self._servers.all):
+            call.future.set_result(answer)
+        elif current:
+            self._attempt(call)
+
+    def _fail(self, call: _Call, error: Exception) -> None:
+        if not call.future.done():
+            call.future.set_exception(error)
+
+    def _forget(self, call: _Call) -> None:
+        if call.timer is not None:
+            call.timer.cancel()
+        for name in call.ids:
+            self._pending.pop(name, None)
+
+    # --- beside the calls ---------------------------------------------------------------------------------------------
+
+    async def _probe(self) -> None:
+        """Small questions to peers that are silent, so that no call has to find out."""
+        assert self._loop is not None
+        while True:
+            await asyncio.sleep(PROBE_S)
+            for server in self._servers.all:
+                if server.silent:
+                    frames = request_frames(DiscoverRequest(PROBE_ID, self._clock.wall_ms() + REQUEST_MS))
+                    if self._seal is not None:
+                        frames.append(self._seal.sealed(frames, self._clock.wall_ms()))
+                    server.send(frames, self._loop.time())
+                    self._servers.look(server)
+
+    async def _discover(self) -> None:
+        while True:
+            try:
+                answer = await self._ask(lambda name, expiry_ms, _: DiscoverRequest(name, expiry_ms), 2_000, False, "")
+            except NotReached:
+                continue
+            if answer.servers:
+                self._replace(answer.servers)
+            if self._discovery_ms < 0:
+                return
+            await asyncio.sleep(max(DISCOVERY_MIN_MS, self._discovery_ms) / 1_000)
+
+    def _replace(self, apis: tuple[str, ...]) -> None:
+        try:
+            gone = self._servers.replace(apis)
+        except UsageError as error:
+            self.dropped[f"servers: {error}"] += 1
+            return
+        for call in set(self._pending.values()):
+            if call.server in gone and call.current:
+                self._attempt(call)
+
+
+def _is_final(call: _Call, answer: Answer) -> bool:
+    """The answer that the call is about."""
+    remark = answer.remark
+    match answer.kind:
+        case b"=":
+            return not (call.fresh and remark is not None and remark.stale)
+        case b"#":
+            return remark is not None and remark.miss
+        case b"d":
+            return remark is None or remark.ok
+        case kind:
+            return kind == SERVERS
+
+
+class _Late(Exception):
+    """The deadline of a call has passed. Never leaves this file."""
+
+
+async def _plain(work: Any) -> Any:
+    """A result or an error of this product, so that one of many does not hide the others."""
+    try:
+        return await work
+    except (NotReached, SourceFailed) as error:
+        return error
+
+
+def key_bytes(key: str | bytes, empty: bool = False) -> bytes:
+    """Texts are UTF-8, as in the original's client."""
+    if isinstance(key, str):
+        key = key.encode()
+    if not isinstance(key, bytes):
+        raise UsageError(f"a key is text or bytes, and this is {type(key).__name__}")
+    if not key and not empty:
+        raise UsageError("the key is empty")
+    return key

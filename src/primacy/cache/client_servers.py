@@ -1,0 +1,165 @@
+"""The peers that a client asks: one DEALER each, whose turn it is, and which of them are silent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Container, Iterable, Sequence
+
+import zmq
+
+from primacy.cache.sockets import CONNECT_TIMEOUT_MS, HEARTBEAT_MS, HEARTBEAT_TIMEOUT_MS, RECONNECT_MS, receiver, sender
+from primacy.errors import UsageError
+
+QUEUE_MAX = 1_000
+"""Requests on their way to one peer. More go to another."""
+SLOW_S = 0.1
+"""A peer that owes a sign for longer than this is asked only if all others do, too."""
+PER_TURN_MAX = 256
+
+
+class Server:
+    """One peer, as a client sees it."""
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], api: str, frame_bytes_max: int) -> None:
+        self.api = api
+        self.socket = context.socket(zmq.DEALER)
+        for option, value in (
+            (zmq.LINGER, 0),
+            (zmq.IMMEDIATE, 1),  # nothing waits for a peer that is not connected
+            (zmq.SNDHWM, QUEUE_MAX),
+            (zmq.RCVHWM, QUEUE_MAX),
+            (zmq.MAXMSGSIZE, frame_bytes_max),
+            (zmq.RECONNECT_IVL, RECONNECT_MS),
+            (zmq.CONNECT_TIMEOUT, CONNECT_TIMEOUT_MS),
+            (zmq.HEARTBEAT_IVL, HEARTBEAT_MS),
+            (zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS),
+            (zmq.IPV6, int("[" in api)),
+        ):
+            self.socket.setsockopt(option, value)
+        self.receive = receiver(self.socket)
+        self._send = sender(self.socket)
+        self._state = super(zmq.Socket, self.socket).get
+        self.owes_since_s: float | None = None
+        """Since when it owes a sign to somebody who waits."""
+        self.heard_s = -1.0
+        self.silent = False
+        """It did not answer in time, and nothing came since."""
+        self.answers = self.silences = 0
+
+    def connect(self) -> None:
+        try:
+            self.socket.connect(self.api)
+        except zmq.ZMQError as error:
+            raise UsageError(f"{self.api} is no address of a cache peer: {error.strerror}") from None
+
+    def send(self, frames: Sequence[bytes], now_s: float) -> bool:
+        """False: it is not connected, or takes no more."""
+        if not self._send(frames):
+            return False
+        if self.owes_since_s is None:
+            self.owes_since_s = now_s
+        return True
+
+    def heard(self, now_s: float) -> None:
+        self.heard_s = now_s
+        self.owes_since_s = None
+        self.silent = False
+        self.answers += 1
+
+    def is_slow(self, now_s: float) -> bool:
+        return self.owes_since_s is not None and now_s - self.owes_since_s > SLOW_S
+
+    def readable(self) -> bool:
+        return bool(int(self._state(zmq.EVENTS)) & zmq.POLLIN)
+
+
+class Servers:
+    """All of them, in turn. `on_answer` is called with each message."""
+
+    def __init__(self, on_answer: Callable[[Server, list[bytes]], None], frame_bytes_max: int) -> None:
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._on_answer = on_answer
+        self._frame_bytes_max = frame_bytes_max
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._asked: set[Server] = set()
+        self._next = 0
+        self.all: list[Server] = []
+
+    def open(self, loop: asyncio.AbstractEventLoop, apis: Iterable[str]) -> None:
+        self._loop = loop
+        self.replace(apis)
+
+    def secure(self, setup: Callable[[zmq.Socket[bytes]], None]) -> None:
+        """What security asks of each socket, before it connects."""
+        self._setup = setup
+
+    _setup: Callable[[zmq.Socket[bytes]], None] | None = None
+
+    def replace(self, apis: Iterable[str]) -> list[Server]:
+        """These, and no others; what stays keeps its connection. Returns who left."""
+        wanted = list(dict.fromkeys(apis))
+        gone = [server for server in self.all if server.api not in wanted]
+        known = {server.api: server for server in self.all}
+        for server in gone:
+            self._close(server)
+        self.all = [known.get(api) or self._made(api) for api in wanted]
+        return gone
+
+    def _made(self, api: str) -> Server:
+        assert self._loop is not None
+        server = Server(self._context, api, self._frame_bytes_max)
+        if self._setup is not None:
+            self._setup(server.socket)
+        server.connect()
+        self._loop.add_reader(server.socket.fileno(), self._turn, server)
+        return server
+
+    def _close(self, server: Server) -> None:
+        if self._loop is not None:
+            self._loop.remove_reader(server.socket.fileno())
+        server.socket.close()
+
+    def any_good(self, but: Container[Server]) -> bool:
+        """Is there anybody else who is not known to be silent?"""
+        return any(server not in but and not server.silent for server in self.all)
+
+    def choose(self, frames: Sequence[bytes], now_s: float, but: Container[Server]) -> Server | None:
+        """Sends to the next one that takes it: a good one, else a slow one, else one that is silent."""
+        turn = self.all[self._next :] + self.all[: self._next]
+        ranked = sorted(
+            (server for server in turn if server not in but),
+            key=lambda server: 2 if server.silent else int(server.is_slow(now_s)),
+        )
+        for server in ranked:
+            if server.send(frames, now_s):
+                self._next = (self.all.index(server) + 1) % len(self.all)
+                self.look(server)
+                return server
+        return None
+
+    def _turn(self, server: Server) -> None:
+        self._asked.discard(server)
+        loop = self._loop
+        if server not in self.all or loop is None:
+            return
+        for _ in range(PER_TURN_MAX):
+            frames = server.receive()
+            if frames is None:
+                break
+            server.heard(loop.time())
+            self._on_answer(server, frames)
+            if server not in self.all:
+                return
+        self.look(server)
+
+    def look(self, server: Server) -> None:
+        """The descriptor is edge-triggered: see `sockets.py`."""
+        if self._loop is not None and server not in self._asked and server.readable():
+            self._asked.add(server)
+            self._loop.call_soon(self._turn, server)
+
+    async def close(self) -> None:
+        for server in self.all:
+            self._close(server)
+        self.all, self._loop = [], None
+        await asyncio.to_thread(self._context.term)

@@ -1,0 +1,228 @@
+"""Drives the machine of one cache peer for real: inputs in, effects performed in their order.
+
+Nothing here decides. What the machine is told stands in one queue, so that what an effect brings about (a value that
+is gone, a storage that has written) is told after the step that it belongs to, and never inside of it.
+
+A machine that raises has a defect. Then nothing of it can be trusted, its holds least of all: every call is ended, the
+sockets are closed, and the peer says why.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Protocol, assert_never
+
+from primacy.cache import effects as fx
+from primacy.cache.effects import Effect
+from primacy.cache.inputs import Input, Received, TimerPassed, ValueGone
+from primacy.cache.machine import Machine
+from primacy.cache.messages import Message, Update
+from primacy.cache.model import Meta
+from primacy.cache.security import PeerSeal
+from primacy.cache.serving import Serving
+from primacy.cache.sockets import PEERS_PER_TURN, PeerSockets
+from primacy.cache.wire import HEAD, Dropped, Reader, peer_frames
+from primacy.cache.writing import Writer
+from primacy.loop import Alarm
+from primacy.node.clock import Clock
+
+log = logging.getLogger("primacy")
+
+WAIT_MAX_S = 3_600.0
+"""A machine that wants nothing is asked again after this."""
+
+
+class Calls(Protocol):
+    """Calls of sources. Each ends in one `SourceEnded`, once nothing of it runs any more."""
+
+    def start(self, call: fx.Call) -> None: ...
+
+    def extend(self, extend: fx.Extend) -> None: ...
+
+    def cancel(self, cancel: fx.Cancel) -> None: ...
+
+    async def close(self) -> None:
+        """All calls are ended, and over when this returns."""
+        ...
+
+
+class Driver:
+    """One machine, its sockets, its storage, its sources and its clients."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        clock: Clock,
+        sockets: PeerSockets,
+        reader: Reader,
+        *,
+        seal: PeerSeal | None = None,
+        on_event: Callable[[fx.Record], None] | None = None,
+        on_membership: Callable[[fx.Membership], None] | None = None,
+        on_failure: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self._machine = machine
+        self._clock = clock
+        self._sockets = sockets
+        self.reader = reader
+        self._seal = seal
+        self._on_event = on_event
+        self._on_membership = on_membership
+        self._on_failure = on_failure
+        self._inbox: deque[Input] = deque()
+        self._running = False
+        self._in_turn = False
+        self.failure: BaseException | None = None
+        self.writer: Writer
+        self.calls: Calls
+        self.serving: Serving
+        self.alarm: Alarm
+        self.sent: Counter[str] = Counter()
+        self.received: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
+        self.events: Counter[str] = Counter()
+
+    # --- in -----------------------------------------------------------------------------------------------------------
+
+    def tell(self, given: Input) -> None:
+        """The machine is told, now or right after what it is being told."""
+        self._inbox.append(given)
+        if not self._running:
+            self._run()
+
+    def turn(self) -> None:
+        """Something may have come: peers first, then clients. Bounded."""
+        self._in_turn = True
+        try:
+            self._hear_peers()
+            if self.failure is None:
+                self.serving.turn()
+        finally:
+            self._in_turn = False
+
+    def _hear_peers(self) -> None:
+        receive = self._sockets.from_peers
+        for _ in range(PEERS_PER_TURN):
+            frames = receive()
+            if frames is None or self.failure is not None:
+                return
+            seal = frames.pop() if self._seal is not None and len(frames) > HEAD else b""
+            heard = self.reader.read(frames)
+            if isinstance(heard, Dropped):
+                self.dropped[heard.reason] += 1
+                continue
+            if self._seal is not None:
+                why = self._seal.refused(heard.sender, frames, seal)
+                if why:
+                    self.dropped[f"seal: {why}"] += 1
+                    continue
+            self.received[type(heard.message).__name__] += 1
+            self.tell(Received(heard.sender, heard.message))
+
+    def ring(self) -> None:
+        """The machine's deadline."""
+        self.tell(TimerPassed())
+
+    def _run(self) -> None:
+        if self.failure is not None:
+            self._inbox.clear()
+            return
+        self._running = True
+        try:
+            while self._inbox:
+                given = self._inbox.popleft()
+                for effect in self._machine.step(self._clock.now_ms(), self._clock.wall_ms(), given):
+                    self._perform(effect)
+                if not self._inbox:
+                    self.writer.flush()
+            self._wind()
+        except Exception as error:  # noqa: BLE001 -- a defect of ours: whatever it is, nothing may go on
+            self._fail(error)
+        finally:
+            self._running = False
+        if not self._in_turn:
+            self._sockets.look()
+
+    def _wind(self) -> None:
+        deadline_ms = self._machine.deadline_ms
+        if deadline_ms is None:
+            self.alarm.set(WAIT_MAX_S)
+        else:
+            self.alarm.set(max(0, deadline_ms - self._clock.now_ms()) / 1_000)
+
+    def _fail(self, error: BaseException) -> None:
+        self.failure = error
+        self._inbox.clear()
+        log.critical("this cache peer ends, for it has a defect: %r", error, exc_info=error)
+        if self._on_failure is not None:
+            self._on_failure(error)
+
+    # --- out ----------------------------------------------------------------------------------------------------------
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case fx.Send(to, message):
+                self._send(to, message)
+            case fx.SendEntry():
+                self._send_entry(effect)
+            case fx.KeepAlive(request):
+                self.serving.keep_alive(request)
+            case fx.Give():
+                self.serving.give(effect)
+            case fx.SeeOther():
+                self.serving.see_other(effect)
+            case fx.Refuse():
+                self.serving.refuse(effect)
+            case fx.Finished():
+                self.serving.finished(effect)
+            case fx.StoreEntry(key):
+                self.serving.drop(key)
+                self.writer.write(effect)
+            case fx.StoreMeta(key, meta):
+                self.serving.changed(key, meta)
+                self.writer.write(effect)
+            case fx.DropValue(key) | fx.Forget(key):
+                self.serving.drop(key)
+                self.writer.write(effect)
+            case fx.StoreFloor(floor):
+                self.serving.floored(floor)
+                self.writer.write(effect)
+            case fx.StoreCeiling() | fx.ForgetFloor():
+                self.writer.write(effect)
+            case fx.Call():
+                self.calls.start(effect)
+            case fx.Extend():
+                self.calls.extend(effect)
+            case fx.Cancel():
+                self.calls.cancel(effect)
+            case fx.Membership():
+                if self._on_membership is not None:
+                    self._on_membership(effect)
+            case fx.Record(event):
+                self.events[event] += 1
+                if self._on_event is not None:
+                    self._on_event(effect)
+            case _:
+                assert_never(effect)
+
+    def _send(self, to: str, message: Message) -> None:
+        frames = peer_frames(to, self._sockets.me, message)
+        if self._seal is not None:
+            frames.append(self._seal.sealed(frames))
+        self.sent[type(message).__name__] += 1
+        self._sockets.to_peers(frames)
+
+    def _send_entry(self, effect: fx.SendEntry) -> None:
+        message = effect.message
+        assert isinstance(message, Update), "only an UPDATE carries a value"
+        value = self.value(message.key, effect.meta)
+        if value is None:
+            self._inbox.append(ValueGone(message.key))
+        else:
+            self._send(effect.to, message._replace(value=value))
+
+    def value(self, key: bytes, meta: Meta) -> bytes | None:
+        """The stored value of this meta, if it is still there."""
+        return self.writer.read(key, meta.epoch)

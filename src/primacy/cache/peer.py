@@ -1,0 +1,348 @@
+"""`primacy.cache.Peer`: a cache peer inside of an application, or of `primacy cache serve`.
+
+    async with primacy.cache.Peer(
+        "tcp://10.0.0.1:6000", "tcp://10.0.0.1:6001",
+        peers=[("tcp://10.0.0.2:6000", "tcp://10.0.0.2:6001"), ("tcp://10.0.0.3:6000", "tcp://10.0.0.3:6001")],
+        source=fetch,
+    ) as peer:
+        found = await peer.read(b"rates/today")
+
+It is assembled in `start`: a machine for its mode, sockets, storage, sources. All of it lives in the running loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from random import Random
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from primacy.cache.access import Absent, Done, Found, Why
+from primacy.cache.calls_here import CallsHere
+from primacy.cache.driver import Calls, Driver
+from primacy.cache.effects import Membership, Record
+from primacy.cache.inputs import Asked, Input, Invalidate, Put, Refresh, Reload, SourceEnded, Started, Withdrawn
+from primacy.cache.machine import Machine
+from primacy.cache.model import CacheSettings, Mode, PeerAddress, SourceSettings
+from primacy.cache.security import PeerSeal, ServerSeal, new_boot
+from primacy.cache.serving import Serving
+from primacy.cache.sockets import PeerSockets
+from primacy.cache.storage import MemoryStorage, Storage
+from primacy.cache.wire import URL_CHARS_MAX, Limits, Reader
+from primacy.cache.writing import Writer
+from primacy.errors import CannotHere, UsageError
+from primacy.loop import alarm
+from primacy.node.clock import Clock, SystemClock
+from primacy.settings.timing_cache import CACHE_PROFILES
+
+log = logging.getLogger("primacy")
+
+WITHIN_MS = 2_000
+CHANGE_MS = 5_000
+RELOAD_MS = 60_000
+
+Address = PeerAddress | tuple[str, str] | Mapping[str, str]
+Source = Callable[[bytes], Awaitable[bytes]]
+CallsOf = Callable[[Callable[[SourceEnded], None]], Calls]
+"""Makes the calls of a peer, when it is told where their ends are said."""
+
+
+class Secured(NamedTuple):
+    """Seals of a peer under `secret`; neither: `none`."""
+
+    peers: PeerSeal | None = None
+    clients: ServerSeal | None = None
+
+
+class Peer:
+    """One peer. `peers` are the others; this one may be among them. `api` is where clients find it."""
+
+    def __init__(
+        self,
+        url: str,
+        api: str,
+        peers: Iterable[Address] = (),
+        source: Source | CallsOf | None = None,
+        storage: Storage | None = None,
+        *,
+        bind_url: str | None = None,
+        bind_api: str | None = None,
+        ttl_ms: int = 3_600_000,
+        stale_ms: int | None = None,
+        profile: str | None = None,
+        mode: str = "own",
+        settings: CacheSettings | None = None,
+        secured: Secured = Secured(),  # noqa: B008 -- immutable
+        on_event: Callable[[Record], None] | None = None,
+        clock: Clock | None = None,
+        machine: Callable[[str, tuple[PeerAddress, ...], CacheSettings, Random], Machine] | None = None,
+    ) -> None:
+        self.url, self.api = url, api
+        self.peers = checked_peers(url, api, peers)
+        self.storage: Storage = storage if storage is not None else MemoryStorage()
+        self._bind_url, self._bind_api = bind_url or url, bind_api or api
+        self.settings = settings or settings_of(mode, profile, ttl_ms, stale_ms, source is not None)
+        self.settings = self.settings._replace(durable=self.storage.durable)
+        self._source = source
+        self._secured = secured
+        self._on_event = on_event
+        self._clock: Clock = clock or SystemClock()
+        self._make_machine = machine or machine_of
+        self.boot = new_boot()
+        self._started = self._stopping = False
+        self._ended: asyncio.Event = asyncio.Event()
+        self.machine: Machine
+        self.driver: Driver
+        self.serving: Serving
+        self._sockets: PeerSockets
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def __repr__(self) -> str:
+        return f"Peer({self.url!r}, {self.api!r})"
+
+    # --- from start to stop -------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Binds, loads what the storage has, and takes part."""
+        if self._started:
+            raise UsageError("this peer was started before; make a new one")
+        self._started = True
+        loop = asyncio.get_running_loop()
+        settings = self.settings
+        limits = Limits(settings.key_bytes_max, settings.value_bytes_max)
+        self._sockets = PeerSockets(self.url, limits, heartbeats=settings.mode is Mode.OWN)
+        try:
+            stored = self.storage.load()
+            chance = Random(secrets.randbits(64))
+            self.machine = self._make_machine(self.url, self.peers, settings, chance)
+            driver = self.driver = Driver(
+                self.machine,
+                self._clock,
+                self._sockets,
+                self._reader(),
+                seal=self._secured.peers,
+                on_event=self._on_event,
+                on_membership=self._list_changed,
+                on_failure=self._failed,
+            )
+            driver.writer = Writer(self.storage, loop, driver.tell)
+            driver.calls = calls_of(self._source, driver.tell, self._clock)
+            driver.alarm = alarm(driver.ring)
+            self.serving = driver.serving = Serving(
+                self.machine,
+                settings,
+                self._sockets,
+                self._clock,
+                driver.tell,
+                driver.value,
+                self._secured.clients,
+            )
+            self.serving.apis = tuple(peer.api for peer in self.peers)
+            self._sockets.open(self._bind_url, self._bind_api, (peer.url for peer in self.peers))
+        except BaseException:
+            await self._sockets.close()
+            self.storage.close()
+            self._ended.set()
+            raise
+        driver.tell(Started(self.boot, stored.metas, stored.floors, stored.ceiling))
+        self._sockets.watch(loop, driver.turn)
+
+    async def stop(self) -> None:
+        """Calls are ended and others told so; clients that wait are sent elsewhere; what was stored is on the disk."""
+        if not self._started or self._stopping:
+            await self._ended.wait()
+            return
+        self._stopping = True
+        try:
+            await self.driver.calls.close()
+            self.serving.send_away()
+            self.driver.alarm.clear()
+            await self._sockets.close()
+            await self.driver.writer.close()
+        finally:
+            self._ended.set()
+
+    async def wait_stopped(self) -> None:
+        """Until it has ended, by `stop` or by a defect, which is raised."""
+        await self._ended.wait()
+        if self.driver.failure is not None:
+            raise self.driver.failure
+
+    def _failed(self, error: BaseException) -> None:  # noqa: ARG002
+        self._stopper = asyncio.get_running_loop().create_task(self.stop())
+
+    def _reader(self) -> Reader:
+        limits = Limits(self.settings.key_bytes_max, self.settings.value_bytes_max)
+        return Reader(self.url, (peer.url for peer in self.peers), limits)
+
+    def _list_changed(self, effect: Membership) -> None:
+        self.peers = effect.peers
+        urls = [peer.url for peer in self.peers]
+        self.driver.reader = self._reader()
+        self._sockets.connect(urls)
+        self.serving.apis = tuple(peer.api for peer in self.peers)
+        if self._secured.peers is not None:
+            self._secured.peers.forget(urls)
+
+    # --- asked from inside --------------------------------------------------------------------------------------------
+
+    async def read(
+        self, key: bytes, *, after_ms: int = 0, within_ms: int = WITHIN_MS, fetch: bool = True
+    ) -> Found | Absent:
+        """The entry, or why there is none. `after_ms`: it must expire later than this (Unix ms)."""
+        self._check_key(key)
+        at_hand = self.serving.at_hand(key)
+        if at_hand is not None:
+            return at_hand
+        after_ms = min(after_ms, self._clock.wall_ms())
+        until_ms = self._clock.now_ms() + within_ms
+        found = await self._asked(lambda number: Asked(number, key, after_ms, fetch, False, until_ms), within_ms)
+        if found is None:
+            return Absent(Why.LATE, f"the entry was not had within {within_ms:,} ms")
+        assert not isinstance(found, Done)
+        return found
+
+    async def invalidate(self, key: bytes, *, prefix: bool = False, within_ms: int = CHANGE_MS) -> Done:
+        """Nobody gives what was there as fresh any more, once this is done (C11). `prefix`: all keys of it."""
+        self._check_key(key, empty=prefix)
+        until_ms = self._clock.now_ms() + within_ms
+        return await self._changed(lambda number: Invalidate(number, key, prefix, until_ms), within_ms)
+
+    async def refresh(self, key: bytes, *, within_ms: int = CHANGE_MS) -> Done:
+        """The key is fetched anew; until then the old value stays."""
+        self._check_key(key)
+        until_ms = self._clock.now_ms() + within_ms
+        return await self._changed(lambda number: Refresh(number, key, until_ms), within_ms)
+
+    async def put(self, key: bytes, value: bytes, ttl_ms: int | None = None, *, within_ms: int = CHANGE_MS) -> Done:
+        """A value that this process brings itself."""
+        self._check_key(key)
+        if len(value) > self.settings.value_bytes_max:
+            raise UsageError(f"the value has {len(value)} bytes; value_bytes_max = {self.settings.value_bytes_max}")
+        until_ms = self._clock.now_ms() + within_ms
+        ttl_ms = self._ttl_ms(key) if ttl_ms is None else ttl_ms
+        return await self._changed(lambda number: Put(number, key, value, ttl_ms, until_ms), within_ms)
+
+    async def reload(self, peers: Iterable[Address], *, force: bool = False, within_ms: int = RELOAD_MS) -> Done:
+        """The list of peers has changed: one added or removed (C10)."""
+        found = checked_peers(self.url, self.api, peers)
+        return await self._changed(lambda number: Reload(number, found, force), within_ms)
+
+    def _ttl_ms(self, key: bytes) -> int:
+        source = self.settings.source_of(key)
+        return source.ttl_ms if source is not None else SourceSettings().ttl_ms
+
+    async def _changed(self, make: Callable[[int], Input], within_ms: int) -> Done:
+        found = await self._asked(make, within_ms)
+        if found is None:
+            return Done(False, f"it was not done within {within_ms:,} ms; it may still be")
+        assert isinstance(found, Done)
+        return found
+
+    async def _asked(self, make: Callable[[int], Input], within_ms: int) -> Found | Absent | Done | None:
+        if not self._started or self._stopping:
+            raise UsageError("this peer does not run: use it between start and stop")
+        number, answer = self.serving.local(make)
+        try:
+            async with asyncio.timeout(within_ms / 1_000):
+                return await answer
+        except TimeoutError:
+            return None
+        finally:
+            if not answer.done() or answer.cancelled():
+                self.serving.withdraw(number)
+                self.driver.tell(Withdrawn(number))
+
+    def _check_key(self, key: bytes, empty: bool = False) -> None:
+        if not isinstance(key, bytes):
+            raise UsageError(f"a key is bytes, and this is {type(key).__name__}: encode it first")
+        if not key and not empty:
+            raise UsageError("the key is empty")
+        if len(key) > self.settings.key_bytes_max:
+            raise UsageError(f"the key has {len(key)} bytes; key_bytes_max = {self.settings.key_bytes_max}")
+
+    # --- shown --------------------------------------------------------------------------------------------------------
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """For metrics and tests."""
+        serving, driver, writer = self.serving, self.driver, self.driver.writer
+        return {
+            "hits": serving.hits,
+            "stale": serving.stale,
+            "misses": serving.misses,
+            "see_others": serving.see_others,
+            "refusals": serving.refusals,
+            "waiting": serving.waiting,
+            "requests_dropped": serving.dropped.total(),
+            "messages_sent": driver.sent.total(),
+            "messages_received": driver.received.total(),
+            "messages_dropped": driver.dropped.total(),
+            "batches": writer.batches,
+            "writes": writer.writes,
+            "write_failures": writer.failures,
+        }
+
+
+# --- assembled --------------------------------------------------------------------------------------------------------
+
+
+def settings_of(mode: str, profile: str | None, ttl_ms: int, stale_ms: int | None, source: bool) -> CacheSettings:
+    """What is said in a few words, as settings."""
+    if mode not in tuple(Mode):
+        raise UsageError(f"mode = {mode}: own or mixed")
+    name = profile or ("lan" if mode == Mode.OWN else "ha-cache")
+    if name not in CACHE_PROFILES:
+        raise UsageError(f"profile = {name}: one of {', '.join(CACHE_PROFILES)}")
+    if ttl_ms < 100:
+        raise UsageError(f"ttl_ms = {ttl_ms}: at least 100")
+    sources = (SourceSettings(ttl_ms=ttl_ms, stale_ms=stale_ms),) if source else ()
+    return CacheSettings(CACHE_PROFILES[name], Mode(mode), sources, stale_ms=stale_ms)
+
+
+def machine_of(me: str, peers: tuple[PeerAddress, ...], settings: CacheSettings, chance: Random) -> Machine:
+    """The machine of the mode."""
+    if settings.mode is Mode.OWN:
+        from primacy.cache.own import OwnMachine  # noqa: PLC0415 -- a peer needs one of the two
+
+        return OwnMachine(me, peers, settings, chance)
+    raise CannotHere("mode = mixed: its machine is not built yet; take mode own")
+
+
+def calls_of(source: Any, ended: Callable[[Input], None], clock: Clock) -> Calls:
+    """How the source is called."""
+    return CallsHere(source, ended, clock)
+
+
+def checked_peers(url: str, api: str, peers: Iterable[Address]) -> tuple[PeerAddress, ...]:
+    """The whole list, this peer included, in the order of its urls. All peers must be told the same strings."""
+    found = {url: api}
+    for given in peers:
+        match given:
+            case (str(), str()):
+                one = PeerAddress(*given)
+            case Mapping() if {"url", "api"} <= set(given):
+                one = PeerAddress(given["url"], given["api"])
+            case _:
+                raise UsageError(f"peers: {given!r} is no pair of url and api")
+        if found.setdefault(one.url, one.api) != one.api:
+            raise UsageError(f"peers: {one.url} is listed with two apis, {found[one.url]} and {one.api}")
+    if len(set(found.values())) != len(found):
+        raise UsageError(
+            f"peers: {len(found)} urls and {len(set(found.values()))} different apis; each peer has its own"
+        )
+    for address in (*found, *found.values()):
+        if "://" not in address or len(address) > URL_CHARS_MAX:
+            raise UsageError(f"{address[:80]} is no address such as tcp://10.0.0.1:6000")
+    return tuple(PeerAddress(*pair) for pair in sorted(found.items()))

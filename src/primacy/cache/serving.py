@@ -1,0 +1,426 @@
+"""The clients of one cache peer: requests in, answers out, and hits that cost no step of the machine.
+
+A value that the machine gave as fresh is kept at hand. While the machine says that this peer is in touch (C12), the
+value has not expired and nothing happened to its key, it is given again straight from a dictionary. Everything else
+goes to the machine, which answers every request exactly once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+from primacy.cache.access import Absent, Done, Found, Why
+from primacy.cache.effects import Finished, Give, Refuse, SeeOther
+from primacy.cache.inputs import Asked, Input, Invalidate, Put, Refresh, ValueGone
+from primacy.cache.machine import Machine
+from primacy.cache.model import TERM_MAX, CacheSettings, Floor, Meta
+from primacy.cache.security import Opened, ServerSeal
+from primacy.cache.sockets import CLIENTS_PER_TURN, MORE, NOBLOCK, PeerSockets
+from primacy.cache.wire import Dropped, Limits, integer
+from primacy.cache.wire_client import (
+    AGE_BYTES,
+    DONE,
+    DROPPED_COPY,
+    GET,
+    ID_BYTES_MAX,
+    REASON_CHARS_MAX,
+    SEEOTHER,
+    SERVERS,
+    VALUE,
+    Answer,
+    ClaimRequest,
+    DiscoverRequest,
+    GetRequest,
+    InvalidateRequest,
+    Options,
+    PutRequest,
+    RefreshRequest,
+    Remark,
+    Request,
+    answer_frames,
+    read_request,
+    remark_frame,
+)
+from primacy.node.clock import Clock
+
+HOT_BYTES_MAX = 128 * 1024 * 1024
+"""Values at hand. More than this: the oldest go, and cost a step and a read when they are asked for again."""
+HOT_ENTRY_BYTES = 512
+"""What one costs beside its value."""
+HOT_VALUE_BYTES_MAX = 1024 * 1024
+"""Larger ones are read each time; copying them costs more than the step."""
+OPTIONS_KNOWN_MAX = 1_024
+"""Different frames of options whose meaning is remembered. A client sends the same one each time."""
+WATCHERS_MAX = 10_000
+"""Clients that are told of invalidations. Beyond it the longest silent is not told; its copies live `local_ms`."""
+AGAIN_MAX = 3
+"""A request whose value was gone is asked again so often, and then sent elsewhere."""
+AGE_MAX_MS = (1 << (8 * AGE_BYTES)) - 1
+
+
+class Remote(NamedTuple):
+    """A client behind the ROUTER that waits for an answer."""
+
+    identity: bytes
+    id: bytes
+    own: bool
+    """It understands what originals do not."""
+    sealed: Opened | None
+    asked: Input
+    again: int = 0
+    """How often its value was gone when it was to be given."""
+
+
+class Local(NamedTuple):
+    """Somebody in this process who waits."""
+
+    answer: asyncio.Future[Found | Absent | Done]
+    asked: Input
+    at_ms: int
+    """Wall clock: when it was asked."""
+    again: int = 0
+
+
+class Hot:
+    """A value at hand, with the frames that an answer needs."""
+
+    __slots__ = ("expire_frame", "expire_ms", "fetched_ms", "fetcher", "meta", "tail", "until_ms", "value")
+
+    def __init__(self, meta: Meta, value: bytes, until_ms: int) -> None:
+        self.meta = meta
+        self.value = value
+        self.until_ms = until_ms
+        """Wall clock: from then on the machine is asked."""
+        self.expire_ms = meta.expire_ms
+        self.expire_frame = integer(meta.expire_ms)
+        self.fetched_ms = meta.fetched_ms
+        self.fetcher = meta.epoch.peer
+        self.tail = remark_frame(Remark(self.fetcher, term=meta.epoch.term, boot=meta.epoch.boot))[2 + AGE_BYTES :]
+
+
+class Serving:
+    """Requests of clients, of others and of this process alike."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        settings: CacheSettings,
+        sockets: PeerSockets,
+        clock: Clock,
+        tell: Callable[[Input], None],
+        read: Callable[[bytes, Meta], bytes | None],
+        seal: ServerSeal | None = None,
+    ) -> None:
+        self._machine = machine
+        self._settings = settings
+        self._limits = Limits(settings.key_bytes_max, settings.value_bytes_max)
+        self._sockets = sockets
+        self._clock = clock
+        self._tell = tell
+        self._read = read
+        self._seal = seal
+        self._hot: dict[bytes, Hot] = {}
+        self._hot_bytes = 0
+        self._askers: dict[int, Remote | Local] = {}
+        self._last = 0
+        self._options: dict[bytes, Options] = {}
+        self._watchers: dict[bytes, Remote] = {}
+        self.claimed: Callable[[ClaimRequest, bytes], None] | None = None
+        self.apis: tuple[str, ...] = ()
+        """What DISCOVER is answered with."""
+        self.dropped: Counter[str] = Counter()
+        self.hits = self.stale = self.misses = self.see_others = self.refusals = 0
+
+    @property
+    def waiting(self) -> int:
+        return len(self._askers)
+
+    # --- in -----------------------------------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Reads what clients sent, bounded."""
+        receive, hot = self._sockets.from_clients, self._hot
+        now_ms, wall_ms = self._clock.now_ms(), self._clock.wall_ms()
+        for _ in range(CLIENTS_PER_TURN):
+            frames = receive()
+            if frames is None:
+                return
+            count = len(frames)
+            if self._seal is not None:
+                self._open_sealed(frames, now_ms, wall_ms)
+            elif 5 <= count <= 7 and frames[2] == GET:
+                found = hot.get(frames[4])
+                if found is None or not self._hit(frames, count, found, now_ms, wall_ms, None):
+                    self._request(frames, None, now_ms, wall_ms)
+            else:
+                self._request(frames, None, now_ms, wall_ms)
+
+    def _open_sealed(self, frames: list[bytes], now_ms: int, wall_ms: int) -> None:
+        assert self._seal is not None
+        if len(frames) < 3:
+            self.dropped["frames: too few"] += 1
+            return
+        seal = frames.pop()
+        opened = self._seal.opened(frames[1:], seal, wall_ms)
+        if isinstance(opened, str):
+            self.dropped[f"seal: {opened}"] += 1
+            return
+        found = self._hot.get(frames[4]) if 5 <= len(frames) <= 7 and frames[2] == GET else None
+        if found is None or not self._hit(frames, len(frames), found, now_ms, wall_ms, opened):
+            self._request(frames, opened, now_ms, wall_ms)
+
+    def _hit(
+        self, frames: list[bytes], count: int, found: Hot, now_ms: int, wall_ms: int, opened: Opened | None
+    ) -> bool:
+        """Whether the value at hand is all that is needed; then it was sent."""
+        if wall_ms >= found.until_ms or now_ms >= self._machine.fresh_until_ms:
+            return False
+        expiry_ms = int.from_bytes(frames[3], "little")
+        if expiry_ms < wall_ms or expiry_ms > TERM_MAX or len(frames[1]) > ID_BYTES_MAX:
+            return False
+        remark = b""
+        if count > 5:  # `after` is at most now, hence before the expiry of what is fresh; but it must be readable
+            if int.from_bytes(frames[5], "little") > TERM_MAX:
+                return False
+            if count > 6:
+                options = self._options.get(frames[6])
+                if options is None:
+                    return False
+                age_ms = wall_ms - found.fetched_ms
+                remark = b"\xc1\x01" + (age_ms if age_ms > 0 else 0).to_bytes(AGE_BYTES, "little") + found.tail
+                if options.watches:
+                    self._watch(Remote(frames[0], b"", True, opened, ValueGone(b"")))
+        self.hits += 1
+        if opened is not None:
+            answer = [frames[1], VALUE, found.value, found.expire_frame]
+            if remark:
+                answer.append(remark)
+            self._send(frames[0], answer, opened)
+            return True
+        send = self._sockets.send_frame
+        send(frames[0], MORE)
+        send(frames[1], MORE)
+        send(VALUE, MORE)
+        send(found.value, MORE)
+        if remark:
+            send(found.expire_frame, MORE)
+            send(remark, NOBLOCK)
+        else:
+            send(found.expire_frame, NOBLOCK)
+        return True
+
+    def _request(self, frames: list[bytes], opened: Opened | None, now_ms: int, wall_ms: int) -> None:
+        request = read_request(frames[1:], self._limits)
+        if isinstance(request, Dropped):
+            self.dropped[request.reason] += 1
+            return
+        if request.expiry_ms < wall_ms:
+            self.dropped["request: expired"] += 1
+            return
+        if isinstance(request, DiscoverRequest):
+            self._send(frames[0], answer_frames(Answer(request.id, SERVERS, servers=self.apis)), opened)
+            return
+        if isinstance(request, ClaimRequest):
+            if self.claimed is not None:
+                self.claimed(request, frames[0])
+            return
+        if type(request) is GetRequest and request.options is not None:
+            self._remember(frames[6], request.options)
+            if request.options.watches:
+                self._watch(Remote(frames[0], b"", True, opened, ValueGone(b"")))
+        self._ask(frames[0], request, opened, now_ms, wall_ms)
+
+    def _ask(self, identity: bytes, request: Request, opened: Opened | None, now_ms: int, wall_ms: int) -> None:
+        number = self._number()
+        options = getattr(request, "options", None)
+        until_ms = now_ms + options.within_ms if options is not None and options.within_ms else None
+        asked: Input
+        match request:
+            case GetRequest(_, _, key, after_ms, None):
+                asked = Asked(number, key, min(after_ms, wall_ms))
+            case GetRequest(_, _, key, after_ms, Options() as given):
+                asked = Asked(number, key, min(after_ms, wall_ms), given.fetch, given.offers, until_ms)
+            case InvalidateRequest(_, _, key, prefix):
+                asked = Invalidate(number, key, prefix, until_ms)
+            case RefreshRequest(_, _, key):
+                asked = Refresh(number, key, until_ms)
+            case PutRequest(_, _, key, ttl_ms, value):
+                asked = Put(number, key, value, ttl_ms, until_ms)
+            case _:
+                raise AssertionError(f"no request for the machine: {request}")
+        self._askers[number] = Remote(identity, request.id, options is not None, opened, asked)
+        self._tell(asked)
+
+    def _number(self) -> int:
+        self._last += 1
+        return self._last
+
+    def _remember(self, frame: bytes, options: Options) -> None:
+        if len(self._options) >= OPTIONS_KNOWN_MAX:
+            self._options.clear()
+        self._options[frame] = options
+
+    def local(self, make: Callable[[int], Input]) -> tuple[int, asyncio.Future[Found | Absent | Done]]:
+        """Somebody in this process asks; `make` gets the number of the request."""
+        number = self._number()
+        asked = make(number)
+        answer: asyncio.Future[Found | Absent | Done] = asyncio.get_running_loop().create_future()
+        self._askers[number] = Local(answer, asked, self._clock.wall_ms())
+        self._tell(asked)
+        return number, answer
+
+    def at_hand(self, key: bytes) -> Found | None:
+        """A fresh value without a step, if there is one."""
+        found, wall_ms = self._hot.get(key), self._clock.wall_ms()
+        if found is None or wall_ms >= found.until_ms or self._clock.now_ms() >= self._machine.fresh_until_ms:
+            return None
+        self.hits += 1
+        return Found(found.value, found.expire_ms, max(0, wall_ms - found.fetched_ms), found.fetcher, False)
+
+    # --- out ----------------------------------------------------------------------------------------------------------
+
+    def give(self, effect: Give) -> None:
+        """The value, or the request once more if the value is gone."""
+        asker = self._askers.pop(effect.request, None)
+        value = self._read(effect.key, effect.meta)
+        if value is None:
+            self._tell(ValueGone(effect.key))
+            if asker is not None:
+                self._ask_again(asker)
+            return
+        wall_ms = self._clock.wall_ms()
+        meta = effect.meta
+        age_ms = min(max(0, wall_ms - meta.fetched_ms), AGE_MAX_MS) if meta.fetched_ms else 0
+        if effect.stale:
+            self.stale += 1
+        else:
+            self._keep(effect.key, meta, value)
+            self.hits += 1
+        if isinstance(asker, Local):
+            waited = meta.fetched_ms >= asker.at_ms
+            self._settle(asker, Found(value, meta.expire_ms, age_ms, meta.epoch.peer, effect.stale, waited))
+        elif asker is not None:
+            remark = Remark(meta.epoch.peer, effect.stale, term=meta.epoch.term, boot=meta.epoch.boot)
+            self._answer(asker, Answer(asker.id, VALUE, value, meta.expire_ms, age_ms, remark=remark))
+
+    def _ask_again(self, asker: Remote | Local) -> None:
+        assert isinstance(asker.asked, Asked), "only who asked is given a value"
+        number = self._number()
+        asked = asker.asked._replace(request=number)
+        self._askers[number] = asker._replace(asked=asked, again=asker.again + 1)
+        if asker.again < AGAIN_MAX:
+            self._tell(asked)
+        else:
+            self.see_other(SeeOther(number))
+
+    def keep_alive(self, request: int) -> None:
+        asker = self._askers.get(request)
+        if isinstance(asker, Remote):
+            self._answer(asker, Answer(asker.id, b""))
+
+    def see_other(self, effect: SeeOther) -> None:
+        asker = self._askers.pop(effect.request, None)
+        self.misses += effect.miss
+        self.see_others += not effect.miss
+        if isinstance(asker, Local):
+            why = Why.MISS if effect.miss else Why.ELSEWHERE
+            text = "there is no such entry here" if effect.miss else "this peer cannot get the entry now"
+            self._settle(asker, Absent(why, text))
+        elif asker is not None:
+            self._answer(asker, Answer(asker.id, SEEOTHER, remark=Remark(miss=effect.miss)))
+
+    def refuse(self, effect: Refuse) -> None:
+        asker = self._askers.pop(effect.request, None)
+        self.refusals += 1
+        if isinstance(asker, Local):
+            self._settle(asker, Absent(Why.SOURCE, effect.reason))
+        elif asker is not None:
+            remark = Remark(error=effect.reason[:REASON_CHARS_MAX] or "the source failed")
+            self._answer(asker, Answer(asker.id, SEEOTHER, remark=remark))
+
+    def finished(self, effect: Finished) -> None:
+        asker = self._askers.pop(effect.request, None)
+        if isinstance(asker, Local):
+            self._settle(asker, Done(effect.ok, effect.reason, effect.missing))
+        elif asker is not None:
+            remark = Remark(error=effect.reason[:REASON_CHARS_MAX], missing=effect.missing, ok=effect.ok)
+            self._answer(asker, Answer(asker.id, DONE, remark=remark))
+
+    def withdraw(self, request: int) -> None:
+        """Nobody in this process waits for it any more."""
+        self._askers.pop(request, None)
+
+    def asker(self, request: int) -> Remote | None:
+        """The client behind a request that waits."""
+        found = self._askers.get(request)
+        return found if isinstance(found, Remote) else None
+
+    def answer(self, asker: Remote, answer: Answer) -> None:
+        """One more answer to a client that waits, such as a claim."""
+        self._answer(asker, answer)
+
+    def send_away(self) -> None:
+        """This peer ends: everybody who waits asks another one."""
+        for number in tuple(self._askers):
+            self.see_other(SeeOther(number))
+
+    def _answer(self, asker: Remote, answer: Answer) -> None:
+        if not asker.own:
+            answer = answer._replace(remark=None)
+        self._send(asker.identity, answer_frames(answer), asker.sealed)
+
+    def _send(self, identity: bytes, frames: list[bytes], opened: Opened | None) -> None:
+        if opened is not None:
+            assert self._seal is not None
+            frames.append(self._seal.sealed(opened, frames))
+        self._sockets.to_client([identity, *frames])
+
+    @staticmethod
+    def _settle(asker: Local, answer: Found | Absent | Done) -> None:
+        if not asker.answer.done():
+            asker.answer.set_result(answer)
+
+    # --- values at hand, and who is told that one is void -------------------------------------------------------------
+
+    def _keep(self, key: bytes, meta: Meta, value: bytes) -> None:
+        if len(value) > HOT_VALUE_BYTES_MAX:
+            return
+        source = self._settings.source_of(key)
+        until_ms = meta.expire_ms - (source.refresh_ahead_ms if source is not None else 0)
+        self.drop(key)
+        self._hot[key] = Hot(meta, value, until_ms)
+        self._hot_bytes += len(value) + len(key) + HOT_ENTRY_BYTES
+        while self._hot_bytes > HOT_BYTES_MAX:
+            self.drop(next(iter(self._hot)))
+
+    def changed(self, key: bytes, meta: Meta) -> None:
+        """The meta of a key was stored: its value at hand stays if it is still this one."""
+        found = self._hot.get(key)
+        if found is not None and (found.meta.epoch, found.expire_ms) != (meta.epoch, meta.expire_ms):
+            self.drop(key)
+
+    def drop(self, key: bytes) -> None:
+        """The value at hand, if any, is not given any more."""
+        found = self._hot.pop(key, None)
+        if found is not None:
+            self._hot_bytes -= len(found.value) + len(key) + HOT_ENTRY_BYTES
+
+    def floored(self, floor: Floor) -> None:
+        """What the floor reaches is not given any more, here and by clients that keep copies."""
+        if floor.prefix:
+            for key in [key for key in self._hot if key.startswith(floor.key)]:
+                self.drop(key)
+        else:
+            self.drop(floor.key)
+        flag = b"\x01" if floor.prefix else b""
+        for watcher in self._watchers.values():
+            self._send(watcher.identity, [b"", DROPPED_COPY, floor.key, flag], watcher.sealed)
+
+    def _watch(self, watcher: Remote) -> None:
+        self._watchers.pop(watcher.identity, None)
+        self._watchers[watcher.identity] = watcher
+        if len(self._watchers) > WATCHERS_MAX:
+            del self._watchers[next(iter(self._watchers))]

@@ -1,0 +1,191 @@
+"""The sockets of one cache peer: PUB and SUB among peers, ROUTER for clients. Frames in, frames out; no decisions.
+
+Frame-wise calls and a watched descriptor: multipart calls cost three times as much, `zmq.asyncio` twelve times. The
+descriptor of a ZeroMQ socket is edge-triggered: it becomes readable when the socket's state *may* have changed, and
+any call on the socket may consume that sign. So after each turn, and after each send outside of one, the state itself
+is looked at (`look`), and while there is something to read the next turn is asked for.
+
+Peers come before clients: elections have deadlines. Both are read a bounded number of messages at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+
+import zmq
+
+from primacy.cache.model import ALL
+from primacy.cache.wire import FRAMES_MAX, Limits
+from primacy.errors import InUse, UsageError
+
+PEERS_PER_TURN = 256
+CLIENTS_PER_TURN = 64
+"""About a millisecond's worth, so that a peer's message waits no longer than that behind clients."""
+PEER_QUEUE_MAX = 10_000
+"""Messages on their way to or from one peer. More are lost, which every rule survives."""
+CLIENT_QUEUE_MAX = 1_000
+"""Messages to or from one client: the library's own default. A client that does not read loses answers."""
+FRAME_BYTES_SPARE = 64 * 1024
+"""Above the largest value, for what else a frame may hold. A longer frame ends its connection."""
+CLIENT_LINGER_MS = 1_000
+"""As the original: answers that were given are sent, even if the peer is closed right after."""
+PEER_LINGER_MS = 200
+"""At the end only: others hear at once that a call of this peer is over."""
+HEARTBEAT_MS = 500
+HEARTBEAT_TIMEOUT_MS = 1_500
+"""A connection on which nothing comes any more is made anew, so that a healed network is used at once and not when TCP
+tries again. The library's own heartbeats: no frame of ours, and originals answer them too."""
+CONNECT_TIMEOUT_MS = 1_000
+RECONNECT_MS = 50
+PARTS_MAX = FRAMES_MAX + 1
+"""One more than a message may have, so that too many are seen as such."""
+BLOCK_COPY_BYTES = 64 * 1024
+"""Larger frames are handed over without a copy, which costs more than a copy of a small one."""
+
+NOBLOCK = int(zmq.NOBLOCK)
+MORE = int(zmq.NOBLOCK | zmq.SNDMORE)
+
+Frames = list[bytes]
+Setup = Callable[["zmq.Socket[bytes]"], None]
+
+
+def receiver(socket: zmq.Socket[bytes]) -> Callable[[], Frames | None]:
+    """A function that returns the next message of this socket, or None."""
+    recv = super(zmq.Socket, socket).recv
+
+    def receive() -> Frames | None:
+        try:
+            frame = recv(NOBLOCK, False)
+        except zmq.Again:
+            return None
+        frames = [frame.bytes]
+        while frame.more:  # cheaper than to ask the socket
+            frame = recv(NOBLOCK, False)
+            if len(frames) < PARTS_MAX:
+                frames.append(frame.bytes)
+        return frames
+
+    return receive
+
+
+def sender(socket: zmq.Socket[bytes]) -> Callable[[Sequence[bytes]], bool]:
+    """A function that sends a message on this socket; False: there is no room, or nobody there."""
+    send: Callable[[bytes, int, bool], object] = super(zmq.Socket, socket).send  # type: ignore[assignment]
+
+    def send_all(frames: Sequence[bytes]) -> bool:
+        try:
+            for frame in frames[:-1]:
+                send(frame, MORE, len(frame) < BLOCK_COPY_BYTES)
+            send(frames[-1], NOBLOCK, len(frames[-1]) < BLOCK_COPY_BYTES)
+        except zmq.Again:  # on the first frame, if at all: a message goes whole or not
+            return False
+        return True
+
+    return send_all
+
+
+class PeerSockets:
+    """Open from `open` to `close`. `on_peer` and `on_clients` are called with a bound on what they may read."""
+
+    def __init__(self, me: str, limits: Limits, *, heartbeats: bool = True) -> None:
+        self.me = me
+        self.context = zmq.Context()
+        self._heartbeats = heartbeats
+        self._limits = limits
+        self._connected: set[str] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._asked = False
+        self._turn: Callable[[], None] = lambda: None
+        frame_max = limits.value_bytes_max + FRAME_BYTES_SPARE
+        self._pub = self._socket(zmq.PUB, 0, PEER_QUEUE_MAX, frame_max)
+        self._sub = self._socket(zmq.SUB, 0, PEER_QUEUE_MAX, frame_max)
+        self._router = self._socket(zmq.ROUTER, CLIENT_LINGER_MS, CLIENT_QUEUE_MAX, frame_max)
+        self.from_peers = receiver(self._sub)
+        self.from_clients = receiver(self._router)
+        self.to_peers = sender(self._pub)
+        self.to_client = sender(self._router)
+        self.send_frame = super(zmq.Socket, self._router).send
+        self._sub_state, self._router_state = super(zmq.Socket, self._sub).get, super(zmq.Socket, self._router).get
+
+    def _socket(self, kind: int, linger_ms: int, queue_max: int, frame_max: int) -> zmq.Socket[bytes]:
+        made = self.context.socket(kind)
+        made.setsockopt(zmq.LINGER, linger_ms)
+        made.setsockopt(zmq.SNDHWM, queue_max)
+        made.setsockopt(zmq.RCVHWM, queue_max)
+        made.setsockopt(zmq.MAXMSGSIZE, frame_max)
+        made.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
+        made.setsockopt(zmq.CONNECT_TIMEOUT, CONNECT_TIMEOUT_MS)
+        if self._heartbeats and kind != zmq.ROUTER:
+            made.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
+            made.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
+        return made
+
+    def secure(self, peers_out: Setup, peers_in: Setup, clients: Setup) -> None:
+        """What security asks of the sockets, before they are opened."""
+        peers_out(self._pub)
+        peers_in(self._sub)
+        clients(self._router)
+
+    def open(self, bind_url: str, bind_api: str, others: Iterable[str]) -> None:
+        """Both addresses are bound before anything is connected, so that who hears of this peer can reach it."""
+        for socket, address in ((self._pub, bind_url), (self._router, bind_api)):
+            if "[" in address:
+                socket.setsockopt(zmq.IPV6, 1)
+            try:
+                socket.bind(address)
+            except zmq.ZMQError as error:
+                if error.errno == zmq.EADDRINUSE:
+                    raise InUse(f"{address} is taken: another cache peer or program listens there") from None
+                raise UsageError(f"{address} cannot be listened on: {error.strerror}") from None
+        for topic in (ALL, self.me):
+            self._sub.setsockopt(zmq.SUBSCRIBE, topic.encode())
+        self.connect(others)
+
+    def connect(self, others: Iterable[str]) -> None:
+        """To these peers, and no others."""
+        wanted = {url for url in others if url != self.me}
+        for url in sorted(self._connected - wanted):
+            self._sub.disconnect(url)
+        if any("[" in url for url in wanted):
+            self._sub.setsockopt(zmq.IPV6, 1)
+        for url in sorted(wanted - self._connected):
+            try:
+                self._sub.connect(url)
+            except zmq.ZMQError as error:
+                raise UsageError(f"{url} is no address of a peer: {error.strerror}") from None
+        self._connected = wanted
+
+    # --- the loop's side ----------------------------------------------------------------------------------------------
+
+    def watch(self, loop: asyncio.AbstractEventLoop, turn: Callable[[], None]) -> None:
+        """From now on `turn` is called whenever there may be something to read. It must not wait."""
+        self._loop, self._turn = loop, turn
+        for socket in (self._sub, self._router):
+            loop.add_reader(socket.fileno(), self._take_turn)
+        self.look()
+
+    def _take_turn(self) -> None:
+        self._asked = False
+        if self._loop is not None:
+            self._turn()
+            self.look()
+
+    def look(self) -> None:
+        """After sending outside of a turn, too: what can be read may have stopped showing on the descriptor."""
+        if self._asked or self._loop is None:
+            return
+        if (int(self._sub_state(zmq.EVENTS)) | int(self._router_state(zmq.EVENTS))) & zmq.POLLIN:
+            self._asked = True
+            self._loop.call_soon(self._take_turn)
+
+    async def close(self) -> None:
+        """What was sent has a moment to leave."""
+        loop, self._loop = self._loop, None
+        self._pub.setsockopt(zmq.LINGER, PEER_LINGER_MS)
+        for socket in (self._sub, self._router):
+            if loop is not None:
+                loop.remove_reader(socket.fileno())
+        for socket in (self._sub, self._pub, self._router):
+            socket.close()
+        await asyncio.to_thread(self.context.term)

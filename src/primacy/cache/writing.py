@@ -1,0 +1,152 @@
+"""Between a peer's loop and its storage: what is on its way to the disk, and who reads it meanwhile.
+
+One batch is written at a time, by one thread; what is asked for meanwhile becomes the next batch, so that a slow disk
+makes batches larger and the loop never waits. Reads look at what is on its way first. A storage that is not durable is
+written at once, in the loop.
+
+A full or broken disk is no end: what could not be written is kept in memory, bounded, and the peer goes on with that
+(S1 needs no disk). A later batch that succeeds says that the disk is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from primacy.cache.effects import DropValue, Forget, StoreCeiling, StoreEntry, StoreFloor
+from primacy.cache.inputs import CeilingStored, FloorStored, Input, ValueGone
+from primacy.cache.model import Ballot
+from primacy.cache.storage import MemoryStorage, Storage, Write
+from primacy.errors import StorageFailed, StorageFull
+
+log = logging.getLogger("primacy")
+
+WAITING_BYTES_MAX = 256 * 1024 * 1024
+"""Values that wait for the disk. More are not written: a value that is lost costs a retrieval."""
+FALLBACK_BYTES_MAX = 256 * 1024 * 1024
+"""What is kept in memory while the disk refuses."""
+WRITE_BYTES = 256
+"""What a write without a value counts."""
+CLOSE_S = 10.0
+"""The disk has so long to take the last batch."""
+
+
+class Writer:
+    """All writes of one peer. `told`: where `CeilingStored`, `FloorStored` and `ValueGone` go, in the loop."""
+
+    def __init__(self, storage: Storage, loop: asyncio.AbstractEventLoop, told: Callable[[Input], None]) -> None:
+        self._storage = storage
+        self._loop = loop
+        self._told = told
+        self._thread = ThreadPoolExecutor(1, "primacy-cache-disk") if storage.durable else None
+        self._next: list[Write] = []
+        self._next_bytes = 0
+        self._busy: Future[tuple[bytes, ...]] | None = None
+        self._values: dict[bytes, tuple[Ballot, bytes]] = {}
+        """On their way to the disk, the latest of each key."""
+        self._fallback: MemoryStorage | None = None
+        self._closing = False
+        self.failure = ""
+        """Why the storage refuses, while it does."""
+        self.batches = self.writes = self.failures = self.left_out = 0
+
+    def read(self, key: bytes, epoch: Ballot) -> bytes | None:
+        """The value of this epoch, wherever it is by now."""
+        found = self._values.get(key)
+        if found is not None and found[0] == epoch:
+            return found[1]
+        for where in (self._fallback, self._storage):
+            found = where.read(key) if where is not None else None
+            if found is not None and found[0] == epoch:
+                return found[1]
+        return None
+
+    def write(self, write: Write) -> None:
+        """Asked for; `flush` sends it on its way."""
+        if type(write) is StoreEntry:
+            size = len(write.value)
+            if self._thread is not None and self._next_bytes + size > WAITING_BYTES_MAX:
+                self.left_out += 1
+                return
+            self._next_bytes += size
+            self._values[write.key] = (write.meta.epoch, write.value)
+        elif type(write) is DropValue or type(write) is Forget:
+            self._values.pop(write.key, None)
+        self._next_bytes += WRITE_BYTES
+        self._next.append(write)
+
+    def flush(self) -> None:
+        """What was asked for goes to the storage, now or after the batch that is under way."""
+        if not self._next or self._busy is not None:
+            return
+        batch, self._next, self._next_bytes = self._next, [], 0
+        self.batches += 1
+        self.writes += len(batch)
+        if self._thread is None:
+            evicted = self._storage.apply(batch)
+            self._values.clear()
+            self._answer(batch, evicted, True)
+            return
+        self._busy = self._thread.submit(self._storage.apply, batch)
+        self._busy.add_done_callback(lambda done: self._call_soon(batch, done))
+
+    def _call_soon(self, batch: list[Write], done: Future[tuple[bytes, ...]]) -> None:
+        """In the writer's thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._written, batch, done)
+
+    def _written(self, batch: list[Write], done: Future[tuple[bytes, ...]]) -> None:
+        self._busy = None
+        for write in batch:
+            if type(write) is StoreEntry and self._values.get(write.key, (None,))[0] == write.meta.epoch:
+                del self._values[write.key]
+        error = done.exception()
+        if error is None:
+            if self.failure:
+                log.warning("the cache's storage takes entries again")
+                self.failure = ""
+            evicted = done.result()
+        elif isinstance(error, StorageFull | StorageFailed):
+            evicted = self._keep_in_memory(batch, str(error))
+        else:
+            raise error
+        self._answer(batch, evicted, error is None)
+        self.flush()
+
+    def _keep_in_memory(self, batch: list[Write], why: str) -> tuple[bytes, ...]:
+        self.failures += 1
+        if not self.failure:
+            log.error("the cache goes on from memory: %s", why)
+        self.failure = why
+        if self._fallback is None:
+            self._fallback = MemoryStorage(FALLBACK_BYTES_MAX)
+        return self._fallback.apply(batch)
+
+    def _answer(self, batch: list[Write], evicted: tuple[bytes, ...], ok: bool) -> None:
+        if self._closing:
+            return
+        for write in batch:
+            if type(write) is StoreCeiling:
+                self._told(CeilingStored(write.ceiling, ok))
+            elif type(write) is StoreFloor:
+                self._told(FloorStored(write.floor, ok))
+        for key in evicted:
+            self._told(ValueGone(key))
+
+    async def close(self) -> None:
+        """What was asked for is written; then the storage is closed."""
+        self._closing = True
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                while self._busy is not None or self._next:
+                    self.flush()
+                    if self._busy is not None:
+                        await asyncio.wait([asyncio.wrap_future(self._busy)])
+                        await asyncio.sleep(0)
+        except TimeoutError:
+            log.error("the cache's storage did not take its last batch within %.0f s", CLOSE_S)
+        if self._thread is not None:
+            self._thread.shutdown(wait=False)
+        self._storage.close()

@@ -1,0 +1,212 @@
+"""Real cache peers on this machine that can be killed, frozen, started again and cut off.
+
+Each peer is reached by others through a small proxy, for its bus and for its clients, so that it can be cut off: bytes
+of its connections, to it and from it, then go nowhere, and nothing is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from tests.ports import free_ports
+
+READY_S = 30.0
+
+
+class Line(NamedTuple):
+    """One line of the sources' log."""
+
+    at_s: float
+    pid: int
+    what: str
+    key: str
+
+
+class Proxy:
+    """Listens for one peer; passes bytes on to where it really is, unless the peer or who connected is cut off."""
+
+    def __init__(self, crowd: Crowd, owner: int, port: int, to: int) -> None:
+        self.crowd, self.owner, self.port, self.to = crowd, owner, port, to
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            other = self.crowd.owner_of(writer.get_extra_info("peername")[1])
+            ends = (self.owner, other)
+            while self.crowd.is_cut(ends):
+                await asyncio.sleep(0.02)
+            there, back = await asyncio.open_connection("127.0.0.1", self.to)
+            copies = [
+                asyncio.create_task(self._copy(reader, back, ends)),
+                asyncio.create_task(self._copy(there, writer, ends)),
+            ]
+            try:
+                await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for copy in copies:
+                    copy.cancel()
+                back.close()
+        except OSError:
+            pass
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ends: tuple[int, int]) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65_536):
+                while self.crowd.is_cut(ends):
+                    await asyncio.sleep(0.02)
+                writer.write(data)
+                await writer.drain()
+
+    async def close(self) -> None:
+        self._server.close()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class Crowd:
+    """`count` peers; `takes_s`: what a call of the source takes."""
+
+    def __init__(self, folder: Path, count: int, takes_s: float, *, proxied: bool = False, **more: Any) -> None:
+        ports = free_ports(4 * count)
+        self.urls = [f"tcp://127.0.0.1:{port}" for port in ports[:count]]
+        self.apis = [f"tcp://127.0.0.1:{port}" for port in ports[count : 2 * count]]
+        self._ports = ports
+        self._count, self._takes_s, self._proxied, self._more = count, takes_s, proxied, more
+        self.log = folder / "source.log"
+        self.log.touch()
+        self.processes: list[subprocess.Popen[str]] = []
+        self._cut: set[int] = set()
+        self._proxies: list[Proxy] = []
+
+    async def __aenter__(self) -> Self:
+        if self._proxied:
+            for each in range(2 * self._count):
+                proxy = Proxy(self, each % self._count, self._ports[each], self._ports[2 * self._count + each])
+                await proxy.open()
+                self._proxies.append(proxy)
+        self.processes = [self._started(each) for each in range(self._count)]
+        for each in range(self._count):
+            await self.ready(each)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for process in self.processes:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGCONT)
+            process.kill()
+        for process in self.processes:
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                assert pipe is not None
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        for proxy in self._proxies:
+            await proxy.close()
+
+    def _started(self, which: int) -> subprocess.Popen[str]:
+        given: dict[str, Any] = {
+            "url": self.urls[which],
+            "api": self.apis[which],
+            "peers": list(zip(self.urls, self.apis, strict=True)),
+            "takes_s": self._takes_s,
+            "log": str(self.log),
+            **self._more,
+        }
+        if self._proxied:
+            given["bind_url"] = f"tcp://127.0.0.1:{self._ports[2 * self._count + which]}"
+            given["bind_api"] = f"tcp://127.0.0.1:{self._ports[3 * self._count + which]}"
+        command = [sys.executable, "-m", "tests.cache_process", json.dumps(given)]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    async def ready(self, which: int) -> None:
+        assert (await self._line(which)) == "ready\n", f"peer {which} did not start"
+
+    async def _line(self, which: int) -> str:
+        out = self.processes[which].stdout
+        assert out is not None
+        return await asyncio.wait_for(asyncio.to_thread(out.readline), READY_S)
+
+    async def counts(self, which: int) -> dict[str, Any]:
+        into = self.processes[which].stdin
+        assert into is not None
+        into.write("counts\n")
+        into.flush()
+        found: dict[str, Any] = json.loads(await self._line(which))
+        return found
+
+    # --- what is done to them -----------------------------------------------------------------------------------------
+
+    def kill(self, which: int) -> None:
+        self.processes[which].kill()
+        self.processes[which].wait()
+
+    def freeze(self, which: int) -> None:
+        self.processes[which].send_signal(signal.SIGSTOP)
+
+    def thaw(self, which: int) -> None:
+        self.processes[which].send_signal(signal.SIGCONT)
+
+    async def restart(self, which: int) -> None:
+        self.processes[which] = self._started(which)
+        await self.ready(which)
+
+    def cut(self, *which: int) -> None:
+        """From everybody: other peers and clients."""
+        assert self._proxied
+        self._cut |= set(which)
+
+    def heal(self) -> None:
+        self._cut.clear()
+
+    # --- what is seen -------------------------------------------------------------------------------------------------
+
+    def calls(self, key: str | None = None) -> list[Line]:
+        found = []
+        for text in self.log.read_text().splitlines():
+            at_s, pid, what, name = text.split(" ", 3)
+            if key is None or name == key:
+                found.append(Line(float(at_s), int(pid), what, name))
+        return found
+
+    def begun(self, key: str | None = None) -> list[Line]:
+        return [line for line in self.calls(key) if line.what == "begin"]
+
+    def which(self, pid: int) -> int:
+        return [process.pid for process in self.processes].index(pid)
+
+    def is_cut(self, ends: tuple[int, int]) -> bool:
+        return bool(self._cut) and (ends[0] in self._cut) != (ends[1] in self._cut)
+
+    def owner_of(self, port: int) -> int:
+        """Which peer has a connection from this port; -1: a client."""
+        inode = ""
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            fields = line.split()
+            if int(fields[1].partition(":")[2], 16) == port:
+                inode = fields[9]
+                break
+        for each, process in enumerate(self.processes):
+            with contextlib.suppress(OSError):
+                for name in os.listdir(f"/proc/{process.pid}/fd"):
+                    with contextlib.suppress(OSError):
+                        if os.readlink(f"/proc/{process.pid}/fd/{name}") == f"socket:[{inode}]":
+                            return each
+        return -1

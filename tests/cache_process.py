@@ -1,0 +1,59 @@
+"""One real cache peer in a process of its own, with a source that writes down when it is called. Ends with its input.
+
+python -m tests.cache_process '{"url": ..., "api": ..., "peers": [[url, api], ...], "takes_s": 2.5, "log": path}'
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from primacy.cache.peer import Peer
+
+
+def note(log: str, *words: object) -> None:
+    """One line, whole, whoever else writes."""
+    handle = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(handle, (" ".join(map(str, (time.monotonic(), os.getpid(), *words))) + "\n").encode())
+    os.close(handle)
+
+
+async def main(given: dict[str, Any]) -> None:
+    async def source(key: bytes) -> bytes:
+        note(given["log"], "begin", key.decode())
+        try:
+            await asyncio.sleep(given["takes_s"])
+            if key.startswith(b"bad"):
+                raise ValueError("the source has nothing of that name")
+        except asyncio.CancelledError:
+            note(given["log"], "cancelled", key.decode())
+            raise
+        note(given["log"], "end", key.decode())
+        return b"value of " + key
+
+    peer = Peer(
+        given["url"],
+        given["api"],
+        given["peers"],
+        source,
+        bind_url=given.get("bind_url"),
+        bind_api=given.get("bind_api"),
+        ttl_ms=given.get("ttl_ms", 60_000),
+    )
+    async with peer:
+        print("ready", flush=True)
+        reader = asyncio.StreamReader()
+        loop = asyncio.get_running_loop()
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+        while line := await reader.readline():
+            if line.strip() == b"counts":
+                dropped = {**peer.driver.dropped, **peer.serving.dropped}
+                print(json.dumps({**peer.counts, "dropped": dropped, "events": peer.driver.events}), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(json.loads(sys.argv[1])))
