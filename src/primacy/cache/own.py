@@ -20,7 +20,7 @@ from itertools import islice
 from random import Random
 from typing import NamedTuple, assert_never
 
-from primacy.cache.effects import Effect, Forget, ForgetFloor
+from primacy.cache.effects import Effect, Forget, ForgetFloor, Send, SendEntry
 from primacy.cache.inputs import (
     Asked,
     CeilingStored,
@@ -54,7 +54,7 @@ from primacy.cache.messages import (
     Question,
     Update,
 )
-from primacy.cache.model import NO_BALLOT, CacheSettings, Meta, Mode, PeerAddress, Role
+from primacy.cache.model import ALL, NO_BALLOT, CacheSettings, Meta, Mode, PeerAddress, Role
 from primacy.cache.own_members import Membering
 from primacy.cache.own_state import KeyState
 
@@ -85,14 +85,12 @@ class OwnMachine(Membering):
         super().__init__(me, peers, settings, chance)
         self.started = False
         self._hits = {}
-        self._lost_ms = None
         self._invalidations = {}
         self._owed = {}
         self._readings = {}
         self._request = 0
         self._reports = {}
         self._pending = None
-        self._ping_ms = 0
         self._sweep_ms = 0
         self._sweep_at = 0
         self._clock_alert = False
@@ -135,12 +133,30 @@ class OwnMachine(Membering):
             case _:
                 assert_never(given)
         self._settle()
+        if isinstance(given, Received):
+            self._one_each()
         out, self._out = self._out, []
         return out
+
+    def _one_each(self) -> None:
+        """An input from the wire causes at most one message per receiver now; others leave at the next timer (E1)."""
+        told: set[str] = set()
+        kept: list[Effect] = []
+        for effect in self._out:
+            if isinstance(effect, Send | SendEntry):
+                receivers = set(self.members.others) if effect.to == ALL else {effect.to}
+                if told & receivers:
+                    self._deferred.append(effect)
+                    continue
+                told |= receivers
+            kept.append(effect)
+        self._out = kept
 
     @property
     def deadline_ms(self) -> int:
         """When the next `TimerPassed` is due, on this machine's clock. May be early, never late."""
+        if self._deferred:
+            return self._now_ms
         deadline_ms = min(self._ping_ms, self._sweep_ms)
         if self._timers:
             deadline_ms = min(deadline_ms, self._timers[0][0])
@@ -250,7 +266,9 @@ class OwnMachine(Membering):
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def _passed(self) -> None:
-        if self._now_ms >= self._ping_ms or (self._lost_ms == self._now_ms):
+        self._out += self._deferred
+        self._deferred = []
+        if self._now_ms >= self._ping_ms:
             self._ping()
             self._lift_ceiling(self._wall_ms)
             self._try_reload()
@@ -334,16 +352,19 @@ class OwnMachine(Membering):
         keys = list(islice(self.metas, self._sweep_at, self._sweep_at + SWEEP_KEYS))
         self._sweep_at = self._sweep_at + SWEEP_KEYS if len(keys) == SWEEP_KEYS else 0
         for key in keys:
-            if key not in self.keys and self._forgettable(key, self.metas[key]):
+            meta = self.metas[key]
+            if key in self.keys or (meta.expire_ms and self._alive(key, meta)):
+                continue
+            if self._forgettable(meta):
                 self._forget(key)
+            elif meta.expire_ms:
+                self._drop_value(key, meta)
         for key in list(islice(self.metas, max(0, len(self.metas) - self.settings.keys_max))):
             if key not in self.keys:
                 self.base_epoch = max(self.base_epoch, self.metas[key].epoch.term)
                 self._forget(key)
 
-    def _forgettable(self, key: bytes, meta: Meta) -> bool:
-        if meta.expire_ms and self._alive(key, meta):
-            return False
+    def _forgettable(self, meta: Meta) -> bool:
         if meta.epoch == NO_BALLOT:
             return self._wall_ms > meta.term + self.timing.skew_max_ms
         return self._wall_ms > meta.epoch.term + self._forget_ms()

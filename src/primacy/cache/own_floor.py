@@ -52,6 +52,7 @@ class Owed(NamedTuple):
     peer: str
     request: int
     boot: int
+    floor: Floor
 
 
 class Reading(NamedTuple):
@@ -91,6 +92,9 @@ class Flooring(Sourcing):
         for state in touched:
             self._dirty[state.key] = None
             self._under_floor(state)
+        whole = self.floors.too_many()
+        if whole is not None:
+            self._apply(whole)
 
     def _store_floor(self, floor: Floor) -> None:
         if floor not in self._owed:
@@ -116,9 +120,10 @@ class Flooring(Sourcing):
         for needless in self.floors.stored(given.floor):
             self._out.append(ForgetFloor(needless))
         for ack in owed:
-            self._ack_floor(given.floor, ack)
+            self._ack_floor(ack)
 
-    def _ack_floor(self, floor: Floor, owed: Owed) -> None:
+    def _ack_floor(self, owed: Owed) -> None:
+        floor = owed.floor
         highest = self._highest(floor)
         if owed.peer == self.me:
             self._floor_acked(self.me, owed.request, floor, highest, same_list=True)
@@ -158,7 +163,8 @@ class Flooring(Sourcing):
 
     def _invalidation_goes_on(self, number: int, work: Invalidation) -> None:
         """Say again what was not answered; go on when enough was."""
-        if work.floor is None and len(work.terms) >= self.members.majority:
+        known = [peer for peer in (self.me, *self.members.others) if peer in work.terms]
+        if work.floor is None and len(known) >= self.members.majority:
             self._set_floor(number, work, self._floor_term(work))
         if self._finished(number, work) or self._now_ms < work.next_ms:
             return
@@ -178,17 +184,21 @@ class Flooring(Sourcing):
         work.floor = Floor(work.key, work.prefix, min(term, TERM_MAX))
         work.majority_ms = None
         work.next_ms = self._now_ms
-        self._hear_floor(work.floor, Owed(self.me, number, self.boot))
+        self._hear_floor(Owed(self.me, number, self.boot, work.floor))
 
-    def _hear_floor(self, floor: Floor, owed: Owed) -> None:
-        """Apply it at once; ack it when it is durable (C11)."""
-        self._apply(floor)
-        if self.floors.is_durable(floor):
-            self._ack_floor(floor, owed)
+    def _hear_floor(self, owed: Owed) -> None:
+        """Apply it at once; ack it when it, or what covers it, is durable (C11)."""
+        self._apply(owed.floor)
+        if self._floor_is_durable(owed.floor):
+            self._ack_floor(owed)
         elif len(self._owed) < ACKS_MAX:
-            self._store_floor(floor)
-            if owed not in self._owed[floor]:
-                self._owed[floor].append(owed)
+            covering = self.floors.covering(owed.floor)
+            self._store_floor(covering)
+            if owed not in self._owed[covering]:
+                self._owed[covering].append(owed)
+
+    def _floor_is_durable(self, floor: Floor) -> bool:
+        return self.floors.is_durable(floor)
 
     def _floor_acked(self, peer: str, number: int, floor: Floor, highest: int, *, same_list: bool) -> None:
         work = self._invalidations.get(number)
@@ -261,7 +271,7 @@ class Flooring(Sourcing):
 
     def _heard_floor_set(self, sender: str, given: FloorSet) -> None:
         if 0 < given.floor.term <= TERM_MAX:
-            self._hear_floor(given.floor, Owed(sender, given.request, given.trailer.boot))
+            self._hear_floor(Owed(sender, given.request, given.trailer.boot, given.floor))
 
     def _heard_floor_ack(self, sender: str, ack: FloorAck) -> None:
         if ack.trailer.echo == self.boot:

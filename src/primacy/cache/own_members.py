@@ -34,7 +34,6 @@ class Membering(Flooring):
 
     _reports: dict[str, Report]
     _pending: Reload | None
-    _ping_ms: int
     _clock_alert: bool
 
     # --- touch --------------------------------------------------------------------------------------------------------

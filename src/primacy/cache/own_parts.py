@@ -104,23 +104,28 @@ class FloorBook:
                 term = max(term, self._prefixes.get(key[:length], NO_FLOOR))
         return term
 
-    def _covering(self, floor: Floor) -> int:
-        """The highest floor that holds for everything that this one is about."""
+    def covering(self, floor: Floor) -> Floor:
+        """The highest floor that holds for everything that this one is about; itself without a higher one."""
+        known = [Floor(floor.key[:length], True, NO_FLOOR) for length in self._lengths if length <= len(floor.key)]
+        known = [each._replace(term=self._prefixes.get(each.key, NO_FLOOR)) for each in known]
         if not floor.prefix:
-            return self.of(floor.key)
-        covering = (self._prefixes.get(floor.key[:length], NO_FLOOR) for length in self._lengths)
-        return max((term for term in covering), default=NO_FLOOR)
+            known.append(Floor(floor.key, False, self._exact.get(floor.key, NO_FLOOR)))
+        best = max(known, key=lambda each: each.term, default=floor)
+        return best if best.term >= floor.term else floor
+
+    def holds(self, floor: Floor) -> bool:
+        """Is everything that it says known?"""
+        lowest = floor._replace(term=NO_FLOOR)
+        return self.covering(lowest).term >= floor.term
 
     def apply(self, floor: Floor) -> bool:
         """Take it in. False: nothing that it says is new."""
-        if self._covering(floor) >= floor.term:
+        if self.holds(floor):
             return False
         self._put(floor)
         if floor.prefix:
             for old in self._under(floor):
                 self._drop(old)
-        if len(self) > self._most:
-            self._collapse()
         return True
 
     def _under(self, floor: Floor) -> list[Floor]:
@@ -129,10 +134,12 @@ class FloorBook:
             old for old in self.sorted() if old.key.startswith(floor.key) and old.term <= floor.term and old != floor
         ]
 
-    def _collapse(self) -> None:
-        """Too many: the older half becomes one floor for every key."""
+    def too_many(self) -> Floor | None:
+        """Beyond the bound: the floor for every key that makes the older half needless."""
+        if len(self) <= self._most:
+            return None
         terms = sorted(floor.term for floor in self.sorted())
-        self.apply(Floor(b"", True, terms[len(terms) // 2]))
+        return Floor(b"", True, terms[len(terms) // 2])
 
     def _put(self, floor: Floor) -> None:
         table = self._prefixes if floor.prefix else self._exact

@@ -303,7 +303,7 @@ class Sourcing(Voting):
             self._out.append(Finished(given.request, False, reason))
             return
         until_ms = self._now_ms + REQUEST_MS if given.until_ms is None else given.until_ms
-        state.wishes.append(Wish(given.request, self._epoch(given.key).term + 1, until_ms))
+        state.wishes.append(Wish(given.request, self.metas.get(given.key, Meta()).epoch.term + 1, until_ms))
         self._try_stand(state)
 
     def _put(self, given: Put) -> None:

@@ -155,6 +155,13 @@ class OwnState:
         """How often what happened, by the names of the events. Closed vocabulary, so bounded."""
         self._now_ms = 0
         self._wall_ms = 0
+        self._ping_ms = 0
+        """When the next PING leaves."""
+        self._lost_ms: int | None = None
+        """Since when no majority answers; None: it does, as far as is known."""
+        self._ahead = any(source.refresh_ahead_ms for source in settings.sources)
+        self._deferred: list[Effect] = []
+        """Second messages to one receiver that an input from the wire caused: they leave at the next timer (E1)."""
         self._unusual_until_ms = 0
         """Unix ms: until then values are here for which only some peers vouch."""
         self._out: list[Effect] = []
@@ -233,11 +240,6 @@ class OwnState:
         self.top_term = max(self.top_term, term)
         if term > self._term(key):
             self.metas[key] = self.metas.get(key, Meta())._replace(term=term)
-
-    def _epoch(self, key: bytes) -> Ballot:
-        """The highest epoch that was ever held of this key (C8)."""
-        meta = self.metas.get(key)
-        return Ballot(self.base_epoch, "", 0) if meta is None else meta.epoch
 
     def _known(self, key: bytes) -> KeyState | None:
         """The record of this key, if there is one."""

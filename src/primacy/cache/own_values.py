@@ -22,7 +22,6 @@ class Values(OwnState):
     """Layer of the machine: what is held, given and taken."""
 
     _hits: dict[bytes, int]
-    _lost_ms: int | None
 
     # --- what the layers above do -------------------------------------------------------------------------------------
 
@@ -88,13 +87,17 @@ class Values(OwnState):
         if not 0 < len(key) <= self.settings.key_bytes_max:
             self._out.append(Refuse(given.request, f"the key has {len(key)} bytes"))
             return
-        if meta is not None and self._alive(key, meta):
-            fresh = self._fresh(key, meta)
-            if fresh or given.after_ms < min(meta.expire_ms, self._wall_ms):
-                self._out.append(Give(given.request, key, meta, not fresh))
-                self.counts["hit" if fresh else "stale"] = self.counts.get("hit" if fresh else "stale", 0) + 1
-                self._refresh_behind(key, meta, fresh)
-                return
+        if meta is not None and self._fresh(key, meta):
+            self._out.append(Give(given.request, key, meta, False))
+            self.counts["hit"] = self.counts.get("hit", 0) + 1
+            if self._ahead:
+                self._refresh_behind(key, meta, fresh=True)
+            return
+        if meta is not None and given.after_ms < min(meta.expire_ms, self._wall_ms) and self._alive(key, meta):
+            self._out.append(Give(given.request, key, meta, True))
+            self.counts["stale"] = self.counts.get("stale", 0) + 1
+            self._refresh_behind(key, meta, fresh=False)
+            return
         self.counts["miss"] = self.counts.get("miss", 0) + 1
         if not given.fetch:
             self._out.append(SeeOther(given.request, miss=True))
@@ -120,7 +123,7 @@ class Values(OwnState):
         )
         self._try_stand(state)
 
-    def _refresh_behind(self, key: bytes, meta: Meta, fresh: bool) -> None:
+    def _refresh_behind(self, key: bytes, meta: Meta, *, fresh: bool) -> None:
         """A copy was given: does it have to be fetched anew behind it?"""
         source = self.settings.source_of(key)
         if source is None or not self._reachable():
@@ -151,8 +154,12 @@ class Values(OwnState):
         """The storage lost the value. Its epoch stays: what is older must not come back (C8)."""
         meta = self.metas.get(given.key)
         if meta is not None and meta.expire_ms:
-            self.metas[given.key] = bare = meta._replace(expire_ms=0, size=0)
-            self._out.append(DropValue(given.key, bare))
+            self._drop_value(given.key, meta)
+
+    def _drop_value(self, key: bytes, meta: Meta) -> None:
+        """The value is gone or of no use; its epoch keeps older ones from coming back (C8)."""
+        self.metas[key] = bare = meta._replace(expire_ms=0, size=0)
+        self._out.append(DropValue(key, bare))
 
     # --- taking a value -----------------------------------------------------------------------------------------------
 
@@ -162,10 +169,12 @@ class Values(OwnState):
             return False
         if state is not None and not self._above_promise(state, epoch):
             return False
-        held = self._epoch(key)
-        if epoch == held:
-            return self.metas[key].expire_ms == 0
-        return self._order(key, epoch) > self._order(key, held)
+        meta = self.metas.get(key)
+        if meta is None or meta.epoch == NO_BALLOT:
+            return epoch.term > self.base_epoch
+        if epoch == meta.epoch:
+            return meta.expire_ms == 0
+        return self._order(key, epoch) > self._order(key, meta.epoch)
 
     def _above_promise(self, state: KeyState, epoch: Ballot) -> bool:
         """While a promise runs, nothing below the ballot that was acked is taken: a late result loses (C8)."""

@@ -133,7 +133,7 @@ class Voting(Values):
 
     def _lose_majority(self, state: KeyState) -> None:
         """Fewer than a majority answered. A PING at once tells whether that lasts."""
-        self._lost_ms = self._now_ms
+        self._lost_ms = self._ping_ms = self._now_ms
         self._record("majority-lost", state.key)
         self._give_up(state)
 
