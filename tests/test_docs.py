@@ -112,7 +112,8 @@ def rows_of(page: str, first: str) -> dict[str, list[str]]:
     return rows
 
 
-LETTERED, _, JUDGED = RULES.partition("## The judges of the simulator")
+LETTERED, _, _JUDGED = RULES.partition("## The judges of the simulator")
+JUDGED, _, JUDGED_CACHE = _JUDGED.partition("## The judges of the cache")
 """L1 to L4 are rules of the lease in one part of the page, and judges of liveness in the other."""
 RULE_ROWS = rows_of(LETTERED, r"[QMGBLTUCE][0-9]{1,2}")
 
@@ -226,11 +227,19 @@ def test_every_mutant_of_lease_bully_and_ring_stands_there_too() -> None:
 
 def test_every_judge_has_a_row() -> None:
     rows = rows_of(JUDGED, r"[ILEP][0-9]")
-    judging = [text for file, text in SOURCES.items() if file.parent.name == "sim"]
+    judging = [text for file, text in SOURCES.items() if file.parent.name == "sim" and "cache_" not in file.name]
     judges = {judge for text in judging for judge in re.findall(r"Violation\([^\"]*\"([ILEP][0-9])\"", text)}
     named = {judge for text in SOURCES.values() for judge in re.findall(r"\bI[0-9]\b", text)}
     assert judges | named == rows.keys()
     assert judges >= {"I1", "I7", "L1", "L4"}
+
+
+def test_every_judge_of_the_cache_has_a_row() -> None:
+    rows = rows_of(JUDGED_CACHE, r"[SCREKP][0-9]*")
+    judging = [text for file, text in SOURCES.items() if file.parent.name == "sim" and "cache_" in file.name]
+    judges = {judge for text in judging for judge in re.findall(r"\"([SCEP][0-9]{1,2}|[RK])\"", text)}
+    assert judges == rows.keys()
+    assert judges >= {"S1", "S2", "S3", "S4", "R", "K", "P1"}
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------

@@ -8,13 +8,17 @@ from dataclasses import replace
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from primacy.cli.call import Call, config_option, json_option, print_json
+from primacy.cli.simulate_cache import plan_of, simulate_cache
+from primacy.cli.simulate_cache import print_classes as print_cache_classes
 from primacy.cli.simulate_show import SEED_DEFAULT, show
 from primacy.cli.simulate_text import print_classes, print_shrunk, print_summary
 from primacy.errors import InUse, UsageError
 from primacy.settings.accepted import STRATEGIES
 from primacy.settings.timing import DEFAULT_PROFILE, profiles_of
+from primacy.sim.cache_trial import STORAGES
 from primacy.sim.campaign import campaign, cores, live_or_raised
 from primacy.sim.faults import CLASSES, named_of
 from primacy.sim.life import Outcome, Plan
@@ -22,6 +26,7 @@ from primacy.sim.shrink import Shrunk, command, shrink
 from primacy.sim.summary import Summary
 from primacy.strategies import promise_of
 
+CACHE = "cache"
 SEEDS_DEFAULT = 100
 SEEDS_MOST = 10**9
 SEED_MOST = 2**63 - 1
@@ -46,7 +51,7 @@ class Number(click.FloatRange):
 
 
 @click.command()
-@click.option("--strategy", metavar="S", help=f"{', '.join(STRATEGIES)}, or package.module:Name. Default: raft.")
+@click.option("--strategy", metavar="S", help=f"{', '.join(STRATEGIES)}, cache, or package.module:Name. Default: raft.")
 @config_option
 @click.option("--nodes", metavar="N", type=click.IntRange(1, NODES_MOST), help=f"How many. Default: {NODES_DEFAULT}.")
 @click.option("--profile", metavar="P", help=f"Times: lab, fast, lan, wan and others. Default: {DEFAULT_PROFILE}.")
@@ -63,6 +68,7 @@ class Number(click.FloatRange):
     show_default=True,
     help="Simulated minutes per life.",
 )
+@click.option("--storage", metavar="KIND", help=f"cache: {', '.join(STORAGES)}. Default: drawn for each seed.")
 @click.option(
     "--faults",
     metavar="LIST",
@@ -96,6 +102,7 @@ def simulate(
     first_seed: int | None,
     seed: int | None,
     minutes: float,
+    storage: str | None,
     faults: str | None,
     drift: float,
     jobs: int | None,
@@ -107,10 +114,27 @@ def simulate(
 ) -> None:
     """Live many lives of a cluster in a world that loses messages, stops nodes and bends clocks.
 
+    With --strategy cache, trials of the cache: --nodes, --storage, --seeds, --seed, --minutes (of trouble), --faults,
+    --drift, --jobs, --trace (a text file) and --json count; 3 and 5 peers, with and without storage, are drawn.
+
     Every life is drawn from its seed: the same seed is the same life, to the byte. Checkers outside look at the work
     itself, in true time. Exit 0 without a violation, 1 with one.
     """
     as_json = as_json or call.json
+    if strategy == CACHE:
+        _not_for_cache(config=config, profile=profile, show=shows or None, seconds=seconds)
+        said = click.get_current_context().get_parameter_source("minutes") is not ParameterSource.DEFAULT
+        if faults is not None and faults.strip() == "help":
+            print_cache_classes()
+            return
+        cache_plan = plan_of(nodes, storage, minutes if said else None, faults, drift)
+        if trace is not None and seed is None:
+            raise UsageError(f"--trace {trace} is of one trial: say which one with --seed K")
+        chosen = _seeds(seed, seeds, first_seed)
+        code = simulate_cache(cache_plan, chosen, jobs or cores(), trace=trace, shrinks=shrinks, as_json=as_json)
+        raise click.exceptions.Exit(code)
+    if storage is not None:
+        raise UsageError(f"--storage {storage} is of --strategy cache; other strategies have no such choice")
     if shows:
         _no_life(seeds=seeds, first_seed=first_seed, faults=faults, trace=trace, json=as_json or None)
         plan = _of_options(strategy, nodes, profile)
@@ -155,6 +179,12 @@ def _file(call: Call, config: str | None, strategy: str | None, nodes: int | Non
     if said and given:
         raise UsageError(f"{given[0]} and --config {said} exclude each other: leave out one of them")
     return None if given else call.file(config)
+
+
+def _not_for_cache(**options: object) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise UsageError(f"--{name} is nothing that --strategy cache knows: leave it out")
 
 
 def _no_life(**options: object) -> None:

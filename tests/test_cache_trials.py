@@ -1,0 +1,58 @@
+"""Trials of the cache: nothing is violated by the machine, and what must be caught is caught."""
+
+from __future__ import annotations
+
+import os
+
+from tests.cache_simple import EverybodyFetches, FirstFetches, simple
+
+from primacy.sim.cache_faults import CLASSES
+from primacy.sim.cache_trial import CachePlan, CacheTrial
+
+SEEDS = 12 if os.environ.get("PRIMACY_SIZE") == "quick" else 60
+
+
+# --- the world --------------------------------------------------------------------------------------------------------
+
+
+def test_a_seed_is_a_history() -> None:
+    first, second = (CacheTrial(CachePlan(), 7, simple()).run() for _ in range(2))
+    assert first.trace_hash == second.trace_hash
+    assert first == second
+    assert CacheTrial(CachePlan(), 8, simple()).run().trace_hash != first.trace_hash
+
+
+def test_a_class_less_leaves_the_draws_of_the_others_as_they_were() -> None:
+    """So a failing trial can be made small."""
+    alone = CacheTrial(CachePlan(faults=("clock",), draw=False, peers=3), 3, simple()).run().faults["clock"]
+    both = CacheTrial(CachePlan(faults=("clock", "wall"), draw=False, peers=3), 3, simple()).run().faults["clock"]
+    assert alone == both > 0
+
+
+def test_every_class_of_faults_strikes() -> None:
+    struck: dict[str, int] = {}
+    for seed in range(12):
+        for name, count in CacheTrial(CachePlan(draw=False), seed, simple()).run().faults.items():
+            struck[name] = struck.get(name, 0) + count
+    assert set(struck) >= set(CLASSES)
+
+
+def test_peers_that_all_fetch_are_caught() -> None:
+    rules = {rule for seed in range(5) for _, rule, _ in CacheTrial(CachePlan(), seed, everybody()).run().violations}
+    assert {"S1", "S4"} <= rules
+
+
+def test_one_peer_that_fetches_alone_overlaps_nobody() -> None:
+    plan = CachePlan(faults=tuple(name for name in CLASSES if name != "reload"))
+    for seed in range(10):
+        broken = {rule for _, rule, _ in CacheTrial(plan, seed, simple(FirstFetches)).run().violations}
+        assert "S1" not in broken
+
+
+def everybody():
+    return simple(EverybodyFetches)
+
+
+def test_hundreds_of_keys() -> None:
+    outcome = CacheTrial(CachePlan(peers=5, keys=300, seconds=3.0, faults=("lossy",)), 1, simple()).run()
+    assert outcome.starts > 100
