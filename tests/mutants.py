@@ -34,6 +34,7 @@ from tests.mutants_raft import (
     NoPreVote,
     NoStartDelay,
     NoStartDelayEager,
+    OldBeatsRenew,
     OldestAge,
     PersistLate,
     ReleaseCoversAll,
@@ -49,6 +50,7 @@ from tests.mutants_raft import (
     much_amnesia,
     one_ahead,
     one_is_left,
+    repeated,
     sluggish,
     spare_release,
 )
@@ -202,6 +204,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "Q3", "any ack proves the newest beat", raft(AnyAckProves), only("lag", "freeze", "one-way"), prepare=sluggish
     ),
     Mutant("Q4", "no promise", raft(Eager), only("one-way", "link", nodes=5), ("L1", "L2", "L3")),
+    Mutant("Q4", "repeated beats renew", raft(OldBeatsRenew), only(), ("P5",), prepare=repeated),
     Mutant("Q5", "no start delay", raft(NoStartDelay), only("relist", minutes=0.3), prepare=faster_list),
     Mutant("Q5", "no start delay, promise off", raft(NoStartDelayEager), only("partition", "stall", "clock")),
     Mutant(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from primacy.election.effects import Persist, Send
 from primacy.election.inputs import Init
-from primacy.election.messages import Ahead, Release, Stale, VoteRequest
+from primacy.election.messages import Ahead, Beat, Release, Stale, VoteRequest
 from primacy.election.model import Ballot, Membership
 from primacy.election.raft import RaftOptions, RaftStrategy
 from primacy.election.rollcall import RollCall
@@ -57,6 +57,32 @@ class AnyAckProves(Eager):
 
     def _proved_number(self, reign):
         return reign.number if len(reign.acked) >= self._majority - 1 else 0
+
+
+class OldBeatsRenew(RaftStrategy):
+    """Q4: a beat that is repeated renews the promise, and is followed again."""
+
+    def _is_old(self, beat):
+        return False
+
+    def again(self, now_ms, message):
+        return None
+
+
+def repeated(life):
+    """Every beat arrives a second time, ten seconds later; the leader's machine loses its power for longer than that."""
+    world = life.world
+
+    def again(_, sender, to, message, delay_ms):
+        if isinstance(message, Beat) and delay_ms >= 0:
+            world.deliver_later(delay_ms + 10_000, to, message)
+
+    def power_lost():
+        for node in [node for node in world.nodes.values() if node.role == "leader"]:
+            world.crash(node, power=True)
+
+    world.watches_messages = again
+    world.after(20_000, power_lost)
 
 
 class NoStartDelay(RaftStrategy):

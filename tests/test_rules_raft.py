@@ -355,6 +355,69 @@ def test_Q4_no_vote_within_P_of_an_acked_beat() -> None:
     assert bench.sent(VoteReply)[0].granted
 
 
+@pytest.mark.parametrize("number", [7, 6, 1])
+def test_Q4_a_repeated_or_overtaken_beat_renews_nothing(number: int) -> None:
+    bench = Bench()
+    bench.now += P
+    bench.beat("b", 1, number=7)
+    stands_at_ms = bench.m.deadline_ms
+    bench.now += P - 1
+    assert bench.m.again(bench.now, Beat(origin("b"), 1, number, H, True)) is None
+    assert not bench.beat("b", 1, number=number)
+    assert bench.m.deadline_ms == stands_at_ms
+    bench.now += 1
+    bench.ask("c", 2)
+    reply = bench.sent(VoteReply)[0]
+    assert (reply.granted, reply.age_ms) == (True, P)
+
+
+def test_Q4_on_the_short_way_numbers_count_too() -> None:
+    bench = Bench()
+    bench.beat("b", 1, number=6)
+    bench.beat("b", 1, number=7)
+    bench.now += 10
+    assert bench.m.again(bench.now, Beat(origin("b"), 1, 9, H, True)) is not None
+    stands_at_ms = bench.m.deadline_ms
+    bench.now += 10
+    for number in (9, 8, 7):
+        assert bench.m.again(bench.now, Beat(origin("b"), 1, number, H, True)) is None
+        assert not bench.beat("b", 1, number=number)
+    assert bench.m.deadline_ms == stands_at_ms
+
+
+def test_Q4_a_repeated_beat_makes_nobody_follow_again() -> None:
+    bench = Bench()
+    bench.beat("b", 1, number=7)
+    bench.wake()
+    assert bench.events(Code.LEADER_SILENT)
+    assert not bench.beat("b", 1, number=7)
+    assert bench.m.leader == ""
+    bench.beat("b", 1, number=8)
+    assert bench.m.leader == "b"
+    assert bench.sent(Ack)[0].number == 8
+
+
+def test_Q4_numbers_are_counted_for_each_term_and_each_start_of_a_leader() -> None:
+    bench = Bench()
+    bench.beat("b", 1, number=7)
+    bench.beat("b", 2, number=1)
+    assert bench.sent(Ack)[0].number == 1
+    bench.hear(Beat(origin("b", incarnation=2, boot=77), 3, 1, H, True))
+    assert bench.sent(Ack)[0].leader_boot == 77
+    bench.beat("c", 4, number=1)
+    assert bench.sent(Ack)[0].term == 4
+
+
+def test_Q4_a_node_that_does_not_vote_gives_up_a_leader_of_whom_only_repetitions_come() -> None:
+    bench = Bench("a:observer b c d")
+    bench.beat("b", 1, number=7)
+    assert bench.m.leader == "b"
+    stands_at_ms = bench.m.deadline_ms
+    bench.now += P - 1
+    bench.beat("b", 1, number=7)
+    assert bench.m.deadline_ms == stands_at_ms
+
+
 def test_Q4_no_vote_within_P_of_reading_the_ballot() -> None:
     bench = Bench()
     bench.now += P - 1

@@ -172,10 +172,11 @@ class RaftStrategy(Remembering):
             same = origin is steady.origin or origin == steady.origin
             if not same or message.term != steady.term or message.hold_ms != steady.hold_ms:
                 return None
-            if message.settled is not steady.settled:
+            if message.settled is not steady.settled or message.number <= self._acked_number:
                 return None
             if self._refused:
                 self._forget_refusals(now_ms)
+            self._acked_number = message.number
             self.heard[origin.node] = self.newest_at_ms = now_ms
             self.stand_at_ms = self.deadline_ms = self._timeout(now_ms)
             return [_made(Send, (origin.node, _made(Ack, (self.origin, message.term, message.number, origin.boot))))]

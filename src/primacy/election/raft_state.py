@@ -97,6 +97,10 @@ class RaftState:
         self.newest_at_ms: int | None = None
         """When the newest beat was acked or sent, or the ballot read; None: nothing that still binds."""
         self.newest_term = 0
+        self._acked_of = (0, 0)
+        """Term and leader's boot of the newest beat that was acked, or followed by a node that does not vote."""
+        self._acked_number = 0
+        """The number of that beat: none up to it renews anything (Q4)."""
         self.lock_held = False
         self.work_term = 0
         """The term whose work was ordered here and is not confirmed gone; 0 for none."""

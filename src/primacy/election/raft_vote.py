@@ -21,7 +21,7 @@ class Voting(Leading):
     def _on_beat(self, now_ms: int, beat: Beat) -> list[Effect]:
         ballot = self.ballot
         sender = beat.origin.node
-        if ballot is None or self.muted:
+        if ballot is None or self.muted or self._is_old(beat):
             return []
         if beat.term != ballot.term or self.leader != sender:
             if beat.term < ballot.term:
@@ -37,6 +37,13 @@ class Voting(Leading):
             return []
         return self._ack(now_ms, beat)
 
+    def _is_old(self, beat: Beat) -> bool:
+        """Repeated or overtaken: a newer beat of this leader and term was acked already (Q4).
+
+        It tells nothing about the leader of today. The leader needs no second ack: that of the newer beat proves more.
+        """
+        return self._acked_of == (beat.term, beat.origin.boot) and beat.number <= self._acked_number
+
     def _follow(self, now_ms: int, beat: Beat) -> list[Effect]:
         """A leader of our term or a newer one: whatever we were, we are its follower."""
         effects: list[Effect] = []
@@ -51,6 +58,7 @@ class Voting(Leading):
 
     def _ack(self, now_ms: int, beat: Beat) -> list[Effect]:
         """Promises P of silence from now, and says so by number (Q3, Q4)."""
+        self._acked_of, self._acked_number = (beat.term, beat.origin.boot), beat.number
         self.stand_at_ms = self._timeout(now_ms)
         if not self._votes:
             return []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from primacy.election.inputs import Init, Input, MembersChanged, Pause, Received, Rejoin, Resume, StepDown
-from primacy.election.messages import Alive, Origin
+from primacy.election.messages import Alive, Message, Origin
 from primacy.election.model import Ballot, Kind, ListRecord, Member, Membership
 from primacy.election.store import FAILSAFE
 from primacy.errors import UsageError
@@ -231,6 +231,19 @@ class Stage:
             held, node.held = node.held, None
             for to, message in held or []:
                 self.world.deliver_later(1, to, message)
+
+    def repeat(self, name: str, later_ms: str) -> None:
+        """From now on every message of this node arrives a second time."""
+        self.node(name)
+        tell = self.world.watches_messages
+
+        def again(at_ms: float, sender: str, to: str, message: Message, delay_ms: float) -> None:
+            if tell is not None:
+                tell(at_ms, sender, to, message, delay_ms)
+            if sender == name and delay_ms >= 0:
+                self.world.deliver_later(delay_ms + float(later_ms), to, message)
+
+        self.world.watches_messages = again
 
     def weather(self, words: str) -> None:
         for word in words.split():

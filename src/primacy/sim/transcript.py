@@ -98,6 +98,7 @@ COMMANDS: tuple[tuple[str, Callable[..., list[str] | None]], ...] = (
     (r"heal", Stage.heal),
     (rf"hold messages of {NODE}", Stage.hold),
     (r"let go", Stage.let_go),
+    (rf"repeat messages of {NODE} after (\d+) ms", Stage.repeat),
     (r"weather (\w+=[\d.]+(?: \w+=[\d.]+)*)", Stage.weather),
     (rf"drift {NODE} ([+-][\d.]+)%", Stage.drift),
     (rf"disk full {NODE}", Stage.disk_full),
