@@ -70,7 +70,7 @@ class OldBeatsRenew(RaftStrategy):
 
 
 def repeated(life):
-    """Every beat arrives a second time, ten seconds later; the leader's machine loses its power for longer than that."""
+    """Every beat arrives a second time, ten seconds later; the leader's machine is without power for longer."""
     world = life.world
 
     def again(_, sender, to, message, delay_ms):

@@ -1,7 +1,8 @@
 """The small universe: no violation in the machines, and planted defects found without being aimed at.
 
-Walked to the end are the histories with one disturbance (raft, equal clocks). With more of them the walks end at a
-number of states; each says up to how many disturbances it is complete.
+Walked to the end are here the histories with one disturbance. `make proof` walks those with two to the end (raft on
+equal and drifting clocks, lease on equal ones) and fails if one is not complete. Other walks end at a number of states;
+each says up to how many disturbances it is complete.
 
 `python -m tests.test_exhaustive` hunts all the defects, the long hunts included, and prints what each took.
 """
@@ -10,24 +11,38 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 
 from primacy.election import raft_lead
-from primacy.election.effects import Persist
+from primacy.election.effects import Persist, Record
+from primacy.election.inputs import (
+    DeadlinePassed,
+    GuardLost,
+    Input,
+    PersistFailed,
+    Received,
+    RunLock,
+    StepDown,
+    WorkGone,
+    WorkStarted,
+)
 from primacy.election.lease import LeaseStrategy
 from primacy.election.model import Role
 from primacy.election.raft import RaftStrategy
-from primacy.sim import exhaustive, snapshot
+from primacy.sim import exhaustive, small_equal, small_values, snapshot
 from primacy.sim.exhaustive import Bounds, Found, Walk, explore, fresh, led
 from primacy.sim.small_settings import DRIFTING, LeaseSetting, RaftSetting
 from primacy.sim.small_states import Universe
 from primacy.sim.small_story import DISTURBANCES
+from primacy.sim.small_values import Numbers, Packet
 from primacy.sim.small_world import SmallWorld
 from primacy.sim.store import SimStore
 
-QUICK = os.environ.get("PRIMACY_SIZE") == "quick"
+SIZE = os.environ.get("PRIMACY_SIZE", "")
+QUICK = SIZE == "quick"
 STATES = 20_000 if QUICK else 100_000
 HUNT = 3_000_000
 """A defect must be found within so many states."""
@@ -50,6 +65,13 @@ def test_no_order_of_the_first_election_within_a_number_of_states_breaks_a_promi
     found = explore(setting(), Bounds(STATES // 4, begin="fresh"))
     assert found.wrong == "", "\n".join(found.story)
     assert found.finished >= 0
+
+
+@pytest.mark.parametrize("setting", [RaftSetting("drifting"), LeaseSetting("equal")], ids=["raft", "lease"])
+def test_everything_with_one_disturbance_was_walked(setting):
+    """Raft on equal clocks: below."""
+    found = explore(setting, Bounds(1_000_000, disturbances=1))
+    assert (found.wrong, found.finished) == ("", 1), "\n".join(found.story)
 
 
 def test_everything_with_one_disturbance_was_walked_and_leads_to_a_second_term():
@@ -89,6 +111,9 @@ def _seen(setting, disturbances: int) -> set[tuple[object, ...]]:
 
 def _view(numbers, node) -> tuple[object, ...]:
     machine = numbers.machines[node.machine] if node.machine >= 0 else None
+    if isinstance(machine, RaftStrategy):
+        machine = snapshot.fork(machine)
+        small_equal._save_arrived(machine)  # whether a save that arrived was found out about, nobody can tell
     return (node.ballot, node.works, node.asleep, machine and machine.view(0)._replace(alive=()))
 
 
@@ -97,7 +122,122 @@ def test_what_is_left_out_of_a_state_decides_nothing(setting, monkeypatch):
     """States are compared without the fields in `UNSEEN`; with them there are more states, but nothing more happens."""
     short = _seen(setting(), 1)
     monkeypatch.setattr(snapshot, "UNSEEN", snapshot.FIXED)
+    monkeypatch.setattr(small_values, "settle", lambda machine, now_ms: None)
+    monkeypatch.setattr(small_values, "will_settle", lambda machine: False)
     assert _seen(setting(), 1) == short
+
+
+# --- machines that are one state --------------------------------------------------------------------------------------
+
+
+Given = tuple[Input, ...]
+"""One input, or one and the word that its save failed."""
+
+
+class Unsettled(Numbers):
+    """Numbers every machine as it is, and keeps the moments at which it was."""
+
+    def __init__(self, setting) -> None:
+        super().__init__(setting)
+        self.moments: dict[int, set[int]] = {}
+
+    def machine(self, machine, now_ms):
+        number = super().machine(machine, now_ms)
+        self.moments.setdefault(number, set()).add(now_ms)
+        return number
+
+
+def _unsettled(disturbances: int, span: int, monkeypatch) -> Unsettled:
+    """All machines of a walk in which none was settled."""
+    with monkeypatch.context() as patched:
+        patched.setattr(small_values, "settle", lambda machine, now_ms: None)
+        patched.setattr(small_values, "will_settle", lambda machine: False)
+        world = SmallWorld(RaftSetting())
+        numbers = world.numbers = Unsettled(RaftSetting())
+        universe = Universe(RaftSetting(), world)
+        beginning = led(universe)
+        universe.until = beginning[-1].state.now + span
+        assert Walk(universe, 10_000_000).go(beginning, disturbances).finished == disturbances
+    return numbers
+
+
+def _merged(numbers: Unsettled, settle) -> list[tuple[int, list[RaftStrategy]]]:
+    """(moment, machines): of those that are one state at that moment after `settle`. Also of a beat or two later."""
+    found: dict[object, list[RaftStrategy]] = {}
+    moments: dict[object, int] = {}
+    for number, machine in enumerate(numbers.machines):
+        for now_ms in {at_ms + later_ms for at_ms in numbers.moments[number] for later_ms in (0, 1, 2)}:
+            settled = snapshot.fork(machine)
+            settle(settled, now_ms)
+            key = (now_ms, snapshot.frozen(settled))
+            found.setdefault(key, [settled]).append(machine)
+            moments[key] = now_ms
+    return [(moments[key], machines) for key, machines in found.items()]
+
+
+def _inputs(numbers: Unsettled) -> dict[str, list[Given]]:
+    """What was ever said to each node in the walk, and what a node may be told by itself."""
+    by_itself: list[Input] = [DeadlinePassed(), StepDown(), RunLock(False), RunLock(True)]
+    for term in (1, 2):
+        by_itself += [WorkStarted(term), WorkGone(term), WorkGone(term, True), GuardLost(term)]
+    said: dict[str, list[Given]] = {}
+    for place, name in enumerate(RaftSetting.names):
+        heard = [Received(i.message) for i in numbers.items if isinstance(i, Packet) and i.to == place]
+        said[name] = [(given,) for given in (*by_itself, *heard)]
+        said[name] += [(given, PersistFailed("full")) for given in heard]
+    return said
+
+
+def _after(machine: RaftStrategy, now_ms: int, given: Given, settle) -> tuple[object, object]:
+    """What it does, and what it is then, as far as anybody can tell."""
+    copy = snapshot.fork(machine)
+    done: list[object] = []
+    for one in given:
+        if not isinstance(one, PersistFailed) or any(isinstance(effect, Persist) for effect in done):
+            done += [effect for effect in copy.step(now_ms, one) if not isinstance(effect, Record)]
+    settle(copy, now_ms)
+    return done, snapshot.frozen(copy)
+
+
+def _differences(numbers: Unsettled, settle, every: int) -> Iterator[str]:
+    """Merged machines that do not do the same, or are not merged afterwards; of all comparisons every so many."""
+    said = _inputs(numbers)
+    compared = 0
+    for now_ms, (first, *others) in _merged(numbers, settle):
+        odd = [other for other in others if snapshot.frozen(other) != snapshot.frozen(first)]
+        for given in said[first.node] if odd else []:
+            compared += 1
+            if compared % every:
+                continue
+            wanted = _after(first, now_ms, given, settle)
+            yield from (f"{now_ms}: {given}" for other in odd if _after(other, now_ms, given, settle) != wanted)
+    assert compared > 10_000
+
+
+def test_machines_that_are_merged_do_the_same_and_stay_merged(monkeypatch):
+    numbers = _unsettled(1, 5 if QUICK else 7, monkeypatch)
+    assert list(_differences(numbers, small_equal.settle, {"quick": 41, "proof": 5}.get(SIZE, 41))) == []
+
+
+def _without_refusals(machine, now_ms):
+    small_equal.settle(machine, now_ms)
+    machine._refused = {}
+
+
+def _without_numbers(machine, now_ms):
+    small_equal.settle(machine, now_ms)
+    machine._acked_number = 0
+
+
+def _without_departures(machine, now_ms):
+    small_equal.settle(machine, now_ms)
+    if machine.reign is not None:
+        machine.reign.departures = dict.fromkeys(machine.reign.departures, 0)
+
+
+@pytest.mark.parametrize("too_much", [_without_refusals, _without_numbers, _without_departures])
+def test_machines_that_must_not_be_merged_are_noticed(too_much, monkeypatch):
+    assert next(_differences(_unsettled(1, 5, monkeypatch), too_much, 1), None) is not None
 
 
 def test_a_fork_leaves_its_original_alone():
@@ -344,7 +484,17 @@ def test_the_command_prints_its_counts(capsys):
     assert "violations                   0" in out
 
 
-@pytest.mark.parametrize("nonsense", [["--strategy", "ring"], ["--states", "0"], ["--disturbances", "-1"]])
+def test_the_command_fails_where_a_walk_is_not_complete(capsys):
+    assert exhaustive.main(["--states", "200000", "--disturbances", "1", "--complete", "1"]) == 0
+    assert "complete for every history with up to 1 disturbance" in capsys.readouterr().out
+    assert exhaustive.main(["--states", "5000", "--disturbances", "1", "--complete", "1"]) == 1
+    assert "NOT COMPLETE for 1 disturbance" in capsys.readouterr().out
+
+
+NONSENSE = (["--strategy", "ring"], ["--states", "0"], ["--disturbances", "-1"], ["--complete", "4"])
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE)
 def test_nonsense_is_refused(nonsense, capsys):
     with pytest.raises(SystemExit) as wrong:
         exhaustive.main(nonsense)

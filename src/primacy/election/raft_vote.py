@@ -42,7 +42,9 @@ class Voting(Leading):
 
         It tells nothing about the leader of today. The leader needs no second ack: that of the newer beat proves more.
         """
-        return self._acked_of == (beat.term, beat.origin.boot) and beat.number <= self._acked_number
+        if beat.number > self._acked_number or beat.term != self.term:
+            return False
+        return self._acked_of == (beat.term, beat.origin.boot)
 
     def _follow(self, now_ms: int, beat: Beat) -> list[Effect]:
         """A leader of our term or a newer one: whatever we were, we are its follower."""

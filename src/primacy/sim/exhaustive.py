@@ -8,6 +8,7 @@ It says nothing about more disturbances than it finished (it tells how many thes
 nodes, or clocks of other rates; the random lives of `life.py` go there. What it does cover, it covers whole.
 
     python -m primacy.sim.exhaustive --strategy raft --states 100000
+    python -m primacy.sim.exhaustive --strategy raft --states 20000000 --disturbances 2 --complete 2
 """
 
 from __future__ import annotations
@@ -213,15 +214,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--disturbances", type=int, default=3, help="at most so many in one history")
     parser.add_argument("--terms", type=int, default=2, help="histories end when a node is beyond this term")
     parser.add_argument("--span", type=int, default=0, help="units of time after the beginning; 0 for a fitting number")
+    parser.add_argument("--complete", type=int, default=0, help="exit 1 unless it is complete for so many disturbances")
     given = parser.parse_args(arguments)
-    for name, least in (("states", 1), ("disturbances", 0), ("terms", 1), ("span", 0)):
+    for name, least in (("states", 1), ("disturbances", 0), ("terms", 1), ("span", 0), ("complete", 0)):
         if getattr(given, name) < least:
             parser.error(f"--{name} {getattr(given, name)}: must be at least {least}")
+    if given.complete > given.disturbances:
+        parser.error(f"--complete {given.complete}: there are at most {given.disturbances} disturbances")
     setting: Setting = RaftSetting(given.clocks) if given.strategy == "raft" else LeaseSetting(given.clocks)
     bounds = Bounds(given.states, given.disturbances, given.terms, given.span, given.begin)
     found = explore(setting, bounds)
     print("\n".join(report(given.strategy, given.clocks, bounds, found)))
-    return 1 if found.wrong else 0
+    if found.finished < given.complete:
+        print(f"NOT COMPLETE for {given.complete} disturbances: give it more --states")
+    return 1 if found.wrong or found.finished < given.complete else 0
 
 
 if __name__ == "__main__":

@@ -189,7 +189,8 @@ class Universe:
         """One unit of time: every guard looks at its points before anything else happens."""
         state = state._replace(now=state.now + 1)
         for i in self.world.everybody:
-            if self.numbers.nodes[state.nodes[i]].works:
+            number = state.nodes[i]
+            if self.numbers.settles[number] or self.numbers.nodes[number].works:
                 move = self.world.once(self.world.pass_time, state.nodes[i], state.now)
                 state = self.after(state, i, move, ("tick",)).state
         return Next(("tick",), state)

@@ -13,7 +13,8 @@ from primacy.election.messages import Message, Release
 from primacy.election.model import Ballot, Role, Strategy
 from primacy.election.store import StoreRequest
 from primacy.settings.timing import Timing
-from primacy.sim.snapshot import frozen
+from primacy.sim.small_equal import settle, will_settle
+from primacy.sim.snapshot import fork, frozen
 from primacy.sim.store import SimStore
 
 DOWN = -1
@@ -162,6 +163,8 @@ class Numbers:
         """Of each node: it can be told something."""
         self.leads: list[bool] = []
         """Of each machine."""
+        self.settles: list[bool] = []
+        """Of each node: time alone makes its machine equal to another one."""
         self.place: list[int] = []
         """Of each item: where it arrives."""
         self.for_agent: list[bool] = []
@@ -176,6 +179,7 @@ class Numbers:
             awake = node.machine != DOWN and not node.asleep
             due_ms = self.machines[node.machine].deadline_ms if awake else None
             self.awake.append(awake)
+            self.settles.append(node.machine != DOWN and will_settle(self.machines[node.machine]))
             self.due.append(NEVER if due_ms is None else due_ms * self.periods[node.who] - self.phases[node.who])
         return number
 
@@ -190,6 +194,8 @@ class Numbers:
         return number
 
     def machine(self, machine: Strategy, now_ms: int) -> int:
+        """The number of a machine that nobody else will change; it is settled first."""
+        settle(machine, now_ms)
         key = frozen(machine)
         number = self._known.get(key)
         if number is None:
@@ -197,6 +203,11 @@ class Numbers:
             self.machines.append(machine)
             self.leads.append(machine.view(now_ms).role is Role.LEADER)
         return number
+
+    def later(self, number: int, now_ms: int) -> int:
+        """The machine of this number, of which nothing but the time has changed."""
+        machine = self.machines[number]
+        return self.machine(fork(machine), now_ms) if will_settle(machine) else number
 
     def store(self, store: SimStore) -> int:
         key = frozen(store)

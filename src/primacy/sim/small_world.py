@@ -118,10 +118,12 @@ class SmallWorld:
         return self._tell(self.numbers.nodes[number], now, StepDown(), WHOLE, False)
 
     def pass_time(self, number: int, now: int) -> Move:
-        """A unit of time has passed: the guards look at their points."""
+        """A unit of time has passed: the guards look at their points, and machines may have become equal."""
         node = self.numbers.nodes[number]
         items: list[Item] = []
         local_ms = self.local_ms(node.who, now)
+        if node.machine != DOWN:
+            node = node._replace(machine=self.numbers.later(node.machine, local_ms))
         for work in node.works:
             if work.phase is not Phase.SPAWNING and local_ms >= work.hold_from_ms + self.timing.hold_ms:
                 node, told = self._gone(node, work)

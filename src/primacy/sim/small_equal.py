@@ -1,0 +1,52 @@
+"""Which states of a machine are one: what can decide nothing any more is struck out before a machine is numbered.
+
+`snapshot.UNSEEN` leaves out fields that never decide anything. Here stand values that decided something once and cannot
+again, because of the moment or because of how the small world works. `settle` puts a value in their place that is the
+same for all such machines. The argument for each stands beside it. What all have in common: (1) from the settled
+machine every input gives the same effects as from the original, but for what is only recorded, and (2) the two machines
+after it are settled alike. So, input by input, no history tells them apart, and to walk over one is to walk over both.
+
+`tests/test_exhaustive.py` looks at both: it compares machines that are merged, with every input that the walk knows,
+and it compares what a walk sees with and without settling.
+"""
+
+from __future__ import annotations
+
+from primacy.election.model import Strategy
+from primacy.election.raft import RaftStrategy
+
+
+def settle(machine: Strategy, now_ms: int) -> None:
+    """Strikes out, in place, what can decide nothing from `now_ms` on. Only raft has any."""
+    if not isinstance(machine, RaftStrategy):
+        return
+    _save_arrived(machine)
+    # E1: a step forgets first of all what was refused a beat ago or earlier, and only steps look at refusals. Time does
+    # not go back, so it may as well be forgotten as soon as it is that old.
+    machine._forget_refusals(now_ms)
+    if not machine.options.auto:
+        # It says since when a first start by itself may be tried: nobody asks for it where none is.
+        machine._read_at_ms = 0
+    if machine._acked_of[0] < machine.term:
+        # Q4: a beat is compared with it in its own term only, and a term that was left does not come back.
+        machine._acked_of, machine._acked_number = (0, 0), 0
+    reign = machine.reign
+    if reign is not None and machine._majority == 2:
+        # Q3: with two of three voters the newest ack proves. One below what is proved proves nothing, however often.
+        reign.acked = {node: number for node, number in reign.acked.items() if number >= reign.proved}
+
+
+def will_settle(machine: Strategy) -> bool:
+    """Time alone will strike something out of it."""
+    return isinstance(machine, RaftStrategy) and bool(machine._refused)
+
+
+def _save_arrived(machine: RaftStrategy) -> None:
+    """The small world says that a save failed within the very step that asked for it, and never later (`_step`).
+
+    A machine that is numbered was not told so. The next step would find out first of all that all is saved; what it
+    would do then can be done now. `_starts` is asked for only when a save fails, after the step has written it.
+    """
+    if machine._saving or machine._voiding:
+        machine._saved()
+    machine._saving = machine._starts = False
