@@ -346,10 +346,43 @@ def test_L9_a_fresh_name_compares_the_genesis_row(desk: Desk) -> None:
         answer = desk.take(seen=seen._replace(genesis=one))
         assert (answer.ok, answer.done, answer.row) == (True, False, None), one
     assert desk.take(seen=seen).done
-    assert not desk.take("other", seen=seen).done, "version grew with the first one"
+    (stale,) = desk.store.take([Take("other", None, seen.server, row(), genesis)])
+    assert not stale.done, "version grew with the first one"
     found = desk.look(count=True).genesis
     assert found is not None
     assert (found.names, found.count, found.version) == (1, 1, genesis.version + 1)
+
+
+def test_L9_fresh_names_that_were_seen_together_are_all_taken(desk: Desk) -> None:
+    """Each insert changes the genesis row that the others compare: they do not have to decide anew."""
+    seen = desk.look(count=True)
+    names = [f"job-{number}" for number in range(30)]
+    answers = perform(desk.store, [Take(name, None, seen.server, row(), seen.genesis, seen.link) for name in names])
+    assert all(answer.done and answer.row is not None for answer in answers)
+    found = desk.look(count=True).genesis
+    assert found is not None
+    assert found.is_settled(seen.server)
+    assert found.names == len(names)
+
+
+def test_L9_a_fresh_name_is_not_inserted_again_if_more_than_names_was_added(desk: Desk) -> None:
+    seen = desk.look(count=True)
+    assert seen.genesis is not None
+    assert desk.take("old").done
+    assert desk.release("old").done
+    old = desk.look("old", count=True)
+    assert old.row is not None
+    assert old.genesis is not None
+    assert desk.ask(Prune("old", old.row, old.server, old.genesis)).done
+    for what, genesis in (("floor", seen.genesis), ("settled", old.genesis._replace(settled="elsewhere"))):
+        answer = desk.take("new", row(token=50), seen._replace(genesis=genesis))
+        assert (answer.ok, answer.done, answer.row) == (True, False, None), what
+    now = desk.look("new", count=True)
+    assert now.genesis is not None
+    by_hand = now.genesis._replace(version=now.genesis.version - 1)
+    assert not desk.take("new", row(token=50), now._replace(genesis=by_hand)).done, "a version without a name"
+    assert not desk.take("new", row(token=50), now, server="elsewhere").done
+    assert desk.take("new", row(token=50), now).done
 
 
 def test_L9_settling_compares_version_mark_and_count(desk: Desk) -> None:
