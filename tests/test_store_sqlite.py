@@ -282,15 +282,15 @@ from primacy.store.note import Note
 from primacy.store.sqlite import SqliteStore
 from tests.store_desk import Desk, row
 
-write = Note.write
-def killed(note, name, proof):
-    write(note, name, proof)
-    if name == "job":
+write_all = Note.write_all
+def killed(note, proofs):
+    write_all(note, proofs)
+    if "job" in proofs:
         os.kill(os.getpid(), signal.SIGKILL)
 store = SqliteStore(sys.argv[1])
 desk = Desk(store)
 desk.server()
-Note.write = killed
+Note.write_all = killed
 desk.take(new=row("k#1", 5_000, 9))
 """
 

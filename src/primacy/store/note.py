@@ -20,6 +20,7 @@ import os
 import stat
 import tempfile
 import zlib
+from collections.abc import Mapping, Sequence
 
 from primacy.errors import NotReached, Refused, StoreUnusable
 from primacy.store.port import NAME_MAX
@@ -31,6 +32,8 @@ MAGIC = b"primacy note 1"
 SLOTS_MAX = 1_000_000
 """256 MB. More names than that in one file is a mistake, which would fill the disk."""
 EMPTY = b"\0" * SLOT
+SPREAD_MAX = 8
+"""Slots are read together if they are not spread over more than so many times as many."""
 FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 CHANGES_AT = SLOT - 16
 """Where the head counts slots that were given to a name or taken from one; outside of its checksum."""
@@ -122,17 +125,49 @@ class Note:
         if name in self._locked:
             return self._locked[name][1]
         slot, data = self._found(name)
-        proof = None
-        if slot is not None:
-            proof = data[NAME_MAX : NAME_MAX + 16].decode("ascii", "replace") if _is_whole(data) else "torn"
+        proof = None if slot is None else _proof_in(data)
         if self._held:
             self._locked[name] = (slot, proof)
         return proof
 
+    def read(self, names: Sequence[str]) -> None:
+        """Looks all of them up at once, for `proof_of`; under the lock. What is not where it was is left to that."""
+        slots = sorted((slot, name) for name in names if (slot := self._slots.get(name)) is not None)
+        if not self._held or not slots:
+            return
+        first, last = slots[0][0], slots[-1][0]
+        if last - first >= SPREAD_MAX * len(slots):
+            return
+        found = self._bytes((last - first + 1) * SLOT, first * SLOT)
+        for slot, name in slots:
+            data = found[(slot - first) * SLOT : (slot - first + 1) * SLOT]
+            if data[:NAME_MAX].rstrip(b"\0") == name.encode():
+                self._locked[name] = (slot, _proof_in(data))
+
+    def write_all(self, proofs: Mapping[str, str | None]) -> None:
+        """As `write`, of many names: slots side by side are written together."""
+        self._check_writable()
+        runs: list[tuple[int, bytes]] = []
+        known = {name: self._locked[name][0] for name in proofs if name in self._locked}
+        for name, proof in proofs.items():
+            slot = known.get(name)
+            if slot is None or proof is None:
+                self.write(name, proof)
+                continue
+            self._locked[name] = (slot, proof)
+            runs.append((slot, _slot_of(name, proof)))
+        runs.sort()
+        at = 0
+        while at < len(runs):
+            end = at + 1
+            while end < len(runs) and runs[end][0] == runs[end - 1][0] + 1:
+                end += 1
+            self._write(b"".join(data for _, data in runs[at:end]), runs[at][0] * SLOT)
+            at = end
+
     def write(self, name: str, proof: str | None) -> None:
         """Before the commit of what it says. None: the row is gone."""
-        if not self._writes:
-            raise StoreUnusable(f"{self.path} is read-only for this user: give it the rights of {self._database}")
+        self._check_writable()
         slot = (self._locked.get(name) or self._found(name))[0]
         if proof is None:
             if slot is not None:
@@ -152,8 +187,7 @@ class Note:
             self._slots[name], self._end = slot, max(self._end, slot + 1)
         if self._held:
             self._locked[name] = (slot, proof)
-        body = name.encode("ascii").ljust(NAME_MAX, b"\0") + proof.encode("ascii").ljust(16, b"\0")
-        self._put(slot, body)
+        self._put(slot, _slot_of(name, proof))
 
     # --- the file -----------------------------------------------------------------------------------------------------
 
@@ -234,8 +268,12 @@ class Note:
         self._write(((number + 1) % 2**64).to_bytes(8, "little"), CHANGES_AT)
         self._changes = self._read(0)[CHANGES_AT:]
 
-    def _put(self, slot: int, body: bytes) -> None:
-        self._write(_sealed(body).ljust(SLOT, b"\0") if body is not EMPTY else EMPTY, slot * SLOT)
+    def _put(self, slot: int, data: bytes) -> None:
+        self._write(data, slot * SLOT)
+
+    def _check_writable(self) -> None:
+        if not self._writes:
+            raise StoreUnusable(f"{self.path} is read-only for this user: give it the rights of {self._database}")
 
     def _read(self, slot: int) -> bytes:
         return self._bytes(SLOT, slot * SLOT)
@@ -264,6 +302,15 @@ def _sealed(body: bytes) -> bytes:
 
 def _is_sealed(data: bytes) -> bool:
     return len(data) > 8 and _sealed(data[:-8]) == data
+
+
+def _slot_of(name: str, proof: str) -> bytes:
+    body = name.encode("ascii").ljust(NAME_MAX, b"\0") + proof.encode("ascii").ljust(16, b"\0")
+    return _sealed(body).ljust(SLOT, b"\0")
+
+
+def _proof_in(data: bytes) -> str:
+    return data[NAME_MAX : NAME_MAX + 16].decode("ascii", "replace") if _is_whole(data) else "torn"
 
 
 def _is_whole(data: bytes) -> bool:

@@ -17,7 +17,7 @@ import json
 import logging
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
@@ -125,9 +125,7 @@ class SqliteStore(SqlStore):
             # its new proof vouches, and a genesis row from an older file must not look settled by that
             settled = genesis.settled if genesis.vouches else ""
             raised = genesis._replace(wait_max_ms=wait_max_ms, version=genesis.version + 1, settled=settled)
-            values: list[tuple[Any, ...]] = []
-            self._noted(GENESIS, _row_of(raised), values)
-            connection.executemany(self.texts.take, values)
+            self._write_rows(connection, {GENESIS: _with_proof(_row_of(raised), os.urandom(8).hex())})
 
     def _migrate(self) -> None:
         with self._writing() as connection:
@@ -172,6 +170,7 @@ class SqliteStore(SqlStore):
 
     def _read(self, connection: sqlite3.Connection, names: Sequence[str], count: bool) -> Seen:
         found = connection.execute(self.texts.look, {"names": json.dumps(list(names))}).fetchall()
+        self._note.read(names)
         number = connection.execute(self.texts.counted).fetchone()[0] if count else -1
         return Seen(self._me, {str(values[0]): self._judged(values) for values in found}, number)
 
@@ -208,6 +207,7 @@ class SqliteStore(SqlStore):
     def _written_by(self, requests: Sequence[StoreRequest]) -> Seen:
         """What was written, by the names that asked for it. For a row that is gone, and for settling: what was."""
         done: dict[str, Row] = {}
+        rows: dict[str, Row | None] = {}
         with self._writing() as connection:
             me = self._me
             names = [request.name for request in requests]
@@ -215,40 +215,35 @@ class SqliteStore(SqlStore):
                 names.append(GENESIS)  # whatever stands in that row, a live holder does not depend on it
             seen = self._read(connection, names, any(needs_count(request) for request in requests))
             genesis = genesis_of(seen)
-            values: list[tuple[Any, ...]] = []
-            for request in requests:
+            proofs = os.urandom(8 * (len(requests) + 1)).hex()
+            for number, request in enumerate(requests):
                 if isinstance(request, Take | Settle) and request.link not in (0, self._link):
                     continue  # its evidence came over another connection
                 change = after(seen.rows.get(request.name), genesis, request, me)
                 if change is None:
                     continue
                 if change.row is not None:
-                    done[request.name] = self._noted(request.name, change.row, values)
+                    proof = proofs[16 * number : 16 * number + 16]
+                    done[request.name] = rows[request.name] = _with_proof(change.row, proof)
                 elif change.removed:
-                    done[request.name] = seen.rows[request.name]
-                    self._note_before(request.name, None)
-                    connection.execute(self._remove, {"name": request.name})
+                    done[request.name], rows[request.name] = seen.rows[request.name], None
                 if change.genesis is not None:
-                    written = self._noted(GENESIS, _row_of(change.genesis), values)
+                    written = rows[GENESIS] = _with_proof(_row_of(change.genesis), proofs[-16:])
                     done.setdefault(request.name, written)
-            connection.executemany(self.texts.take, values)
+            self._write_rows(connection, rows)
         if inode_of(self.path) != self._inode:
             self.close()
             raise NotReached(f"{self.path} was replaced in the middle of a statement")
         return Seen(me, done)
 
-    def _noted(self, name: str, row: Row, values: list[tuple[Any, ...]]) -> Row:
-        """The row with a new proof, which the note has before the table; and what is to be written there."""
-        proof = os.urandom(8).hex()
-        self._note_before(name, proof)
-        noted = row._replace(proof=proof, mark=proof, vouches=True)
-        values.append((name, *noted[:10]))
-        return noted
-
-    def _note_before(self, name: str, proof: str | None) -> None:
-        if name not in self._before:
-            self._before[name] = self._note.proof_of(name)
-        self._note.write(name, proof)
+    def _write_rows(self, connection: sqlite3.Connection, rows: Mapping[str, Row | None]) -> None:
+        """Each with its new proof, which the note has before the table; None: it goes."""
+        for name in rows:
+            if name not in self._before:
+                self._before[name] = self._note.proof_of(name)
+        self._note.write_all({name: None if row is None else row.proof for name, row in rows.items()})
+        connection.executemany(self._remove, [{"name": name} for name, row in rows.items() if row is None])
+        connection.executemany(self.texts.take, [(name, *row[:10]) for name, row in rows.items() if row is not None])
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -421,6 +416,10 @@ class SqliteStore(SqlStore):
             self.close()
             raise NotReached(f"{self.path} vanished while it was opened")
         self._inode, self._link = found, next_link()
+
+
+def _with_proof(row: Row, proof: str) -> Row:
+    return Row(*row[:9], proof, proof, vouches=True)
 
 
 def _row_of(genesis: Genesis) -> Row:
