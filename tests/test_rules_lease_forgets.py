@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from lease_desk import LAN, LONG_MS, TRIO, WALL, Desk, held_by, look_until, only, row_of, taken_ms
-from primacy.election.effects import Extend, Record, Start, Stop
+from primacy.election.effects import AskStore, Extend, Record, Start, Stop
 from primacy.election.events import Code
 from primacy.election.inputs import Started, StoreNews
 from primacy.election.lease_state import TICK_MS, list_hash
+from primacy.election.model import Member, Membership
 from primacy.election.store import (
     WAIT_MAX_MS,
     Look,
@@ -263,14 +264,54 @@ def test_L3_a_renewal_that_is_overdue_brings_a_look() -> None:
     desk = Desk(store=held_by(), look_every_ms=900)
     desk.tell(Started(WALL))
     desk.answer()
+    tenth_ms, spans_ms = LAN.beat_ms // 10, []
     for number in range(20):
+        desk.store.perform(Renew("job", holder_id("b", 9), WALL, number + 1, "server-1"))
         desk.tell(StoreNews(renewed=True), desk.now + LAN.beat_ms)
         if desk.asked:
             desk.answer()
         else:
             assert desk.machine.deadline_ms is not None
-            assert desk.machine.deadline_ms <= desk.now + LAN.beat_ms * 11 // 10
-        desk.store.perform(Renew("job", holder_id("b", 9), WALL, number + 1, "server-1"))
+            spans_ms.append(desk.machine.deadline_ms - desk.now)
+    assert len(spans_ms) == 15
+    assert set(spans_ms) == {8 * tenth_ms + tenth_ms, 12 * tenth_ms + tenth_ms}, "the holder's gaps, and a tenth"
+
+
+def test_L3_two_who_hear_of_renewals_look_at_different_ones() -> None:
+    """Each at one of four, before the longer gaps; whoever of the three holds, and with a list or without."""
+    for membership in (Membership.of(()), Membership.of([Member(name) for name in TRIO])):
+        for holder in "abc":
+            seen: list[int] = []
+            for node in "abc".replace(holder, ""):
+                desk = Desk(node, store=held_by(holder), membership=membership)
+                looks = [seq for seq in range(40) if desk.machine._looks_at(holder_id(holder, 9), seq)]
+                assert len(looks) == 10
+                assert all(desk.machine._gap_ms(seq) > LAN.beat_ms for seq in looks)
+                seen += looks
+            assert sorted(seen) == list(range(0, 40, 2)), holder
+
+
+def test_L2_an_uneven_gap_leaves_time_for_the_trip_before_TERM() -> None:
+    for beat_ms, longest_ms in ((250, 300), (550, 660), (1_100, 1_120), (1_199, 1_199), (1_300, 1_300)):
+        desk = Desk()
+        desk.machine.timing = LAN._replace(beat_ms=beat_ms)
+        gaps_ms = [desk.machine._gap_ms(seq) for seq in range(4)]
+        assert max(gaps_ms) == longest_ms
+        assert gaps_ms[0] + gaps_ms[1] == gaps_ms[2] + gaps_ms[3] == 2 * beat_ms
+
+
+@pytest.mark.parametrize("proofs", [1, 2])
+def test_L2_two_renewals_leave_before_TERM_whichever_was_the_last_that_was_proved(proofs: int) -> None:
+    desk = Desk()
+    desk.lead()
+    for _ in range(proofs):
+        desk.until(Extend)
+    assert desk.machine._lead is not None
+    proved_ms, left_ms = desk.machine._lead.proved_ms, []
+    while desk.machine._lead is not None:
+        left_ms += [desk.now - proved_ms for effect in desk.wake() if isinstance(effect, AskStore)]
+    assert left_ms[1] == 2 * LAN.beat_ms < LAN.term_at_ms
+    assert left_ms[0] in (LAN.beat_ms * 4 // 5, LAN.beat_ms * 6 // 5)
 
 
 # --- L2, L3: a row that does not vouch is nobody's --------------------------------------------------------------------

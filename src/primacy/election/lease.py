@@ -68,7 +68,7 @@ from primacy.election.inputs import (
     WorkStarted,
 )
 from primacy.election.lease_hold import LeaseHolder
-from primacy.election.lease_state import HEARD_OF, RETRY_MAX_MS, Asked, LeaseOptions, Sighting
+from primacy.election.lease_state import RETRY_MAX_MS, Asked, LeaseOptions, Sighting
 from primacy.election.lease_view import believed, role_of, view_of
 from primacy.election.messages import FailsafeAck, FailsafeBeat
 from primacy.election.model import Role, View
@@ -294,18 +294,19 @@ class LeaseStrategy(LeaseHolder):
         """The holder is said to live. That proves nothing, but tells when a look is worth most.
 
         Right after a renewal an observation begins as early as it can; and if none is heard of in time, it is due now.
-        So of `HEARD_OF` renewals each watcher looks at two, others at others, and at none between them. Who lies
-        about renewals delays a look by less than a hold, and no take that is due.
+        So each watcher looks at one of four renewals, others at others (`_looks_at`), and at none between them. Who
+        lies about renewals delays a look by less than a hold, and no take that is due.
         """
         sight = self._sight
         if self._lead is not None or self._pending is not None or sight is None or sight.row is None:
             return
         self._heard += 1
-        if (sight.row.seq + self._heard - self._slot) % HEARD_OF in (0, HEARD_OF // 2):
+        seq = sight.row.seq + self._heard
+        if self._looks_at(sight.row.holder, seq):
             self._next_ask_ms = now_ms
             return
-        overdue_ms = now_ms + self.timing.beat_ms * 11 // 10
-        latest_ms = self._looked_ms + self.timing.hold_ms * 3 // 4
+        overdue_ms = now_ms + self._gap_ms(seq) + self.timing.beat_ms // 10
+        latest_ms = self._looked_ms + self.timing.hold_ms * 7 // 8
         due, at_ms = self._outlook(now_ms, sight)
         due_ms = now_ms if due is not None else overdue_ms if at_ms is None else at_ms
         self._next_ask_ms = max(now_ms, min(overdue_ms, latest_ms, due_ms))

@@ -51,9 +51,9 @@ class LeaseHolder(LeaseEvidence):
     def _renew(self, now_ms: int, lead: Lead) -> list[Effect]:
         """s is the time of this step: before the request leaves, before a connection is even asked for (L2)."""
         effects: list[Effect] = []
-        if now_ms - self._oldest_ms(lead, now_ms) >= self.timing.beat_ms:
+        if now_ms - self._oldest_ms(lead, now_ms) >= min(self._gap_ms(0), self._gap_ms(1)):
             effects += self._failed(now_ms, "no answer in time", writes=True)
-        lead.renew_at_ms = now_ms + self.timing.beat_ms
+        lead.renew_at_ms = now_ms + self._gap_ms(lead.seq + 1)
         self._number += 1
         lead.renewals[self._number] = Renewal(now_ms, lead.seq, lead.server, self._position)
         if len(lead.renewals) > OUTSTANDING_MAX:
@@ -144,7 +144,8 @@ class LeaseHolder(LeaseEvidence):
 
     def _begin(self, now_ms: int, row: Row, from_ms: int, covered: bool) -> list[Effect]:
         beat_ms = self.timing.beat_ms
-        lead = Lead(row.token, row.seq, row.server, from_ms, now_ms, from_ms + beat_ms, now_ms + beat_ms)
+        renew_at_ms = from_ms + self._gap_ms(row.seq)
+        lead = Lead(row.token, row.seq, row.server, from_ms, now_ms, renew_at_ms, now_ms + beat_ms)
         self._idle = not covered  # what covers them goes on to do so
         self._lead, self._late, self._follows = lead, 0, ""
         self._watch_anew()

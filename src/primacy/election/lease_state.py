@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
-from zlib import crc32
 
 from primacy.election.effects import Effect, Persist, Record
 from primacy.election.events import Code, Event
 from primacy.election.messages import Origin
 from primacy.election.model import TOKEN_MAX, Ballot, Kind, Seat
-from primacy.election.store import Genesis, Row, StoreRequest, Take, holder_id, list_hash
+from primacy.election.store import Genesis, Row, StoreRequest, Take, holder_id, list_hash, node_of
 from primacy.settings.timing import Timing
 
 TICK_MS = 1
@@ -26,9 +25,9 @@ AGAIN_MS = 60_000
 """Between two words about a store that goes on failing. Sooner fills the log, later makes people scroll back."""
 RETRY_MAX_MS = 5_000
 """Longest pause between two tries at a store that fails. Longer would only delay the recovery."""
-HEARD_OF = 7
-"""Where renewals are told of, each watcher looks at two of so many. Fewer: more statements. More: a frozen holder is
-noticed later, unless there are many watchers."""
+UNEVEN = 5
+"""Two renewals leave a beat and a fifth, and a beat less a fifth, after those before them. More uneven: a frozen holder
+is noticed sooner where renewals are told of, but a store may stall for less long before TERM."""
 WALL_MAX_MS = 253_402_300_800_000
 """The year 10000. A wall clock beyond it would use up the tokens and is not believed."""
 
@@ -217,7 +216,6 @@ class LeaseState:
         self._looked_ms = 0
         self._heard = 0
         """Renewals heard of since that look."""
-        self._slot = self._own_slot()
         self._failures = 0
         self._failure = ""
         self._final = ""
@@ -299,10 +297,32 @@ class LeaseState:
             f"ms; shorten the hold, or raise that with `primacy lease schema --wait-max-ms {wait_ms}`"
         )
 
-    def _own_slot(self) -> int:
-        """Which renewals this node looks at: each of a list has its own; of a library's users, chance decides."""
+    # --- when to renew, and which renewals to look at -----------------------------------------------------------------
+
+    def _gap_ms(self, seq: int) -> int:
+        """From the write with this seq to the next renewal: longer and shorter by turns, two of them are two beats.
+
+        Those who hear of renewals look at the ones before the longer gaps. So a holder that falls silent does so, more
+        often than not, after a renewal that somebody has seen, although nobody looks at more than one of four. Where
+        one beat is nearly all the time to TERM, most of what is left of it is kept for the trip.
+        """
+        beat_ms = self.timing.beat_ms
+        uneven_ms = max(0, min(beat_ms // UNEVEN, (self.timing.term_at_ms - beat_ms) // UNEVEN))
+        return beat_ms + (uneven_ms if seq % 2 == 0 else -uneven_ms)
+
+    def _looks_at(self, holder: str, seq: int) -> bool:
+        """Whether a renewal of this holder that was told of is this node's to look at: one of four.
+
+        Two nodes look at different ones if the distances of their places from the holder's differ, as they do for three
+        in a row. Nothing but statements and the moment of a takeover depends on it.
+        """
+        distance = (self._place_of(self.seat.node) - self._place_of(node_of(holder))) % 3 or self.seat.boot
+        return seq % 4 == 2 * (distance % 2)
+
+    def _place_of(self, node: str) -> int:
+        """In the list; where there is none, names such as a, b, c or web-1, web-2 stand in a row as well."""
         ids = self.seat.membership.ids
-        return ids.index(self.seat.node) if self.seat.node in ids else crc32(self.holder.encode(errors="replace"))
+        return ids.index(node) if node in ids else sum(node.encode(errors="replace"))
 
     # --- tokens (T1, T2) ----------------------------------------------------------------------------------------------
 
