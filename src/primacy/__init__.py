@@ -27,13 +27,14 @@ _WHERE = {
     "Standing": "primacy.agent.candidacy",
     "Unsure": "primacy.errors",
     "UsageError": "primacy.errors",
+    "cached": "primacy.cache.askers",
     "current": "primacy.agent.leadership",
     "once": "primacy.agent.recipes",
     "singleton": "primacy.agent.recipes",
 }
 """The public names, and where each is loaded from when it is first asked for. `__init__.pyi` says the same to type
 checkers; a test compares the two."""
-_MODULES = ("blocking", "fence", "slots")
+_MODULES = ("blocking", "cache", "fence", "slots")
 
 
 def __getattr__(name: str) -> object:

@@ -1,6 +1,7 @@
 """The names that `__init__.py` loads when they are first asked for, for type checkers."""
 
 from primacy import blocking as blocking
+from primacy import cache as cache
 from primacy import fence as fence
 from primacy import slots as slots
 from primacy.agent.candidacy import ElectionCounts as ElectionCounts
@@ -12,6 +13,7 @@ from primacy.agent.leadership import current as current
 from primacy.agent.recipes import Lock as Lock
 from primacy.agent.recipes import once as once
 from primacy.agent.recipes import singleton as singleton
+from primacy.cache.askers import cached as cached
 from primacy.errors import InUse as InUse
 from primacy.errors import LeadershipLost as LeadershipLost
 from primacy.errors import NotReached as NotReached

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from primacy.cache.access import Done as Done
     from primacy.cache.access import Found as Found
+    from primacy.cache.askers import close as close
     from primacy.cache.client import Client as Client
     from primacy.cache.peer import Peer as Peer
 
-__all__ = ["Client", "Done", "Found", "Peer"]
+__all__ = ["Client", "Done", "Found", "Peer", "close"]
 
-_WHERE = {"Client": "client", "Peer": "peer", "Done": "access", "Found": "access"}
+_WHERE = {"Client": "client", "Peer": "peer", "Done": "access", "Found": "access", "close": "askers"}
 
 
 def __getattr__(name: str) -> object:

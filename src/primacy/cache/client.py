@@ -19,18 +19,24 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Literal, Self, overload
 
-from primacy.cache.access import Done, Found
+from primacy.cache.access import Absent, Done, Found, Why
+from primacy.cache.claims import RELEASED
+from primacy.cache.client_claims import ClientClaim
 from primacy.cache.client_copies import Copies
 from primacy.cache.client_servers import Server, Servers
 from primacy.cache.security import ClientSeal
 from primacy.cache.sockets import FRAME_BYTES_SPARE
 from primacy.cache.wire import LIMITS, Dropped, Limits
 from primacy.cache.wire_client import (
+    CLAIMED,
     DONE,
     DROPPED_COPY,
     SEEOTHER,
     SERVERS,
+    VALUE,
     Answer,
+    ClaimReport,
+    ClaimRequest,
     DiscoverRequest,
     GetRequest,
     InvalidateRequest,
@@ -128,6 +134,8 @@ class Client:
         self._copies = Copies(local_ms)
         self._watches = local_ms > 0
         self._pending: dict[bytes, _Call] = {}
+        self._claims: dict[bytes, ClientClaim] = {}
+        self._on_dropped: list[Callable[[bytes, bool], None]] = []
         self._last = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._background: list[asyncio.Task[None]] = []
@@ -167,6 +175,9 @@ class Client:
         await asyncio.gather(*self._background, return_exceptions=True)
         for call in set(self._pending.values()):
             self._fail(call, NotReached("the cache client was closed"))
+        for claim in tuple(self._claims.values()):
+            claim.heard(Done(False, "the cache client was closed"))
+            claim.end()
         await self._servers.close()
         self._copies.clear()
 
@@ -251,6 +262,60 @@ class Client:
             self._copies.keep(raw, found, asked_ms, self._clock.now_ms())
         return found
 
+    async def obtain(
+        self, key: str | bytes, *, after_ms: int = 0, within_ms: int | None = None
+    ) -> Found | Absent | ClientClaim:
+        """An entry that expires after `after_ms`, or the claim to compute it: one of all who ask gets it, the others
+        wait for its result. Raises `NotReached` where no peer answers."""
+        raw = key_bytes(key)
+        within_ms = self._timeout_ms if within_ms is None else max(1, within_ms)
+        options = Options(within_ms, True, True, self._watches)
+
+        def make(name: bytes, expiry_ms: int, _left_ms: int) -> Request:
+            return GetRequest(name, expiry_ms, raw, after_ms, options)
+
+        try:
+            answer, server = await self._ask_someone(make, within_ms, False, f"{raw[:80]!r}")
+        except SourceFailed as error:
+            return Absent(Why.SOURCE, str(error))
+        remark = answer.remark
+        if answer.kind == VALUE:
+            stale = remark.stale if remark is not None else answer.expire_ms <= self._clock.wall_ms()
+            fetcher = remark.fetcher if remark is not None else ""
+            return Found(answer.value, answer.expire_ms, answer.age_ms, fetcher, stale)
+        assert remark is not None
+        return self._claimed(raw, answer.id, server, (remark.term, remark.fetcher, remark.boot))
+
+    def _claimed(self, key: bytes, name: bytes, server: Server, ballot: tuple[int, str, int]) -> ClientClaim:
+        def say(report: ClaimReport) -> None:
+            self._report(server, name, key, report)
+
+        def over() -> None:
+            self._claims.pop(name, None)
+
+        claim = self._claims[name] = ClientClaim(key, ballot, say, over)
+        return claim
+
+    def _report(self, server: Server, name: bytes, key: bytes, report: ClaimReport) -> None:
+        frames = request_frames(ClaimRequest(name, self._clock.wall_ms() + REQUEST_MS, key, report))
+        if self._seal is not None:
+            frames.append(self._seal.sealed(frames, self._clock.wall_ms()))
+        assert self._loop is not None
+        server.send(frames, self._loop.time())
+        self._servers.look(server)
+
+    def _let_go(self, answer: Answer, server: Server) -> None:
+        """A claim for a call that was answered elsewhere meanwhile: whoever waits there may have it."""
+        remark = answer.remark
+        assert remark is not None
+        # The key is not known any more, and not needed: the ballot and the id say which it is.
+        report = ClaimReport(remark.term, remark.fetcher, remark.boot, RELEASED)
+        self._report(server, answer.id, b"-", report)
+
+    def on_dropped(self, call: Callable[[bytes, bool], None]) -> None:
+        """`call(key, prefix)` whenever a peer says that an entry was invalidated. Needs `local_ms` above 0."""
+        self._on_dropped.append(call)
+
     async def get_many(
         self, keys: Iterable[str | bytes], *, fresh: bool = False, timeout_ms: int | None = None
     ) -> dict[str | bytes, Found]:
@@ -316,6 +381,12 @@ class Client:
     # --- one call, attempt by attempt ---------------------------------------------------------------------------------
 
     async def _ask(self, make: Make, within_ms: int, change: bool, what: str, fresh: bool = False) -> Answer:
+        return (await self._ask_someone(make, within_ms, change, what, fresh))[0]
+
+    async def _ask_someone(
+        self, make: Make, within_ms: int, change: bool, what: str, fresh: bool = False
+    ) -> tuple[Answer, Server]:
+        """The answer, and the peer that gave it."""
         loop = self._loop
         if loop is None or self._closed:
             raise UsageError("a cache client is used between `open` and `close`, such as in its `async with` block")
@@ -326,7 +397,9 @@ class Client:
         self.counts["calls"] += 1
         self._attempt(call)
         try:
-            return await call.future
+            answer = await call.future
+            assert call.server is not None
+            return answer, call.server
         except _Late:
             kind = Unsure if change else NotReached
             raise kind(f"{what}: no answer within {within_ms:,} ms; {call.why}") from None
@@ -406,11 +479,21 @@ class Client:
             return
         if answer.kind == DROPPED_COPY:
             self._copies.drop(answer.value, self._clock.now_ms(), bool(answer.expire_ms))
+            for dropped in self._on_dropped:
+                dropped(answer.value, bool(answer.expire_ms))
+            return
+        claim = self._claims.get(answer.id)
+        if claim is not None:
+            if answer.kind == DONE:
+                remark = answer.remark
+                claim.heard(Done(remark.ok, remark.error) if remark is not None else Done(True))
             return
         call = self._pending.get(answer.id)
         if call is None or call.future.done():
             if answer.id != PROBE_ID:
                 self.counts["late"] += 1
+            if answer.kind == CLAIMED and answer.remark is not None:
+                self._let_go(answer, server)
             return
         self._answered(call, server, answer)
 
@@ -422,6 +505,7 @@ class Client:
                 call.why = f"{server.api} went on waiting for the entry"
                 self._expect(call, CHANGE_S if call.change else SIGN_S)
         elif _is_final(call, answer):
+            call.server = server
             call.future.set_result(answer)
         elif answer.kind == SEEOTHER and remark is not None and remark.error:
             self._fail(call, SourceFailed(remark.error))
@@ -496,7 +580,7 @@ def _is_final(call: _Call, answer: Answer) -> bool:
         case b"d":
             return remark is None or remark.ok
         case kind:
-            return kind == SERVERS
+            return kind in (SERVERS, CLAIMED)
 
 
 class _Late(Exception):

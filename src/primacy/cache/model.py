@@ -98,6 +98,9 @@ class Failure(NamedTuple):
     reason: str
     missing: bool = False
     """The source says that there is no such entry. May be remembered for a short time (`negative_ms`)."""
+    released: bool = False
+    """Nothing failed: the client that had the claim let it go, or lost it. Who waits is not told; another may try at
+    once."""
 
 
 class Fetched(NamedTuple):

@@ -206,6 +206,9 @@ class Sourcing(Voting):
             self._come_back(state, {})
         elif isinstance(result, Fetched):
             self._fetched(state, claim, result)
+        elif result.released:
+            self._finish_claim(state)
+            self._come_back(state, {})
         else:
             self._call_failed(state, result)
 

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Self
 
 from primacy.cache.access import Absent, Done, Found, Why
 from primacy.cache.calls_here import CallsHere
+from primacy.cache.claims import ClaimCalls
 from primacy.cache.driver import Calls, Driver
 from primacy.cache.effects import Membership, Record
 from primacy.cache.inputs import Asked, Input, Invalidate, Put, Refresh, Reload, SourceEnded, Started, Withdrawn
@@ -147,6 +148,14 @@ class Peer:
                 driver.tell,
                 driver.value,
                 self._secured.clients,
+            )
+            driver.calls = ClaimCalls(
+                driver.calls,
+                self.serving,
+                lambda key: settings.source_of(key) is not None,
+                lambda key, epoch: driver.writer.read(key, epoch) is not None,
+                driver.tell,
+                self._clock,
             )
             self.serving.apis = tuple(peer.api for peer in self.peers)
             self._sockets.open(self._bind_url, self._bind_api, (peer.url for peer in self.peers))

@@ -128,7 +128,7 @@ class Serving:
         self._last = 0
         self._options: dict[bytes, Options] = {}
         self._watchers: dict[bytes, Remote] = {}
-        self.claimed: Callable[[ClaimRequest, bytes], None] | None = None
+        self.claimed: Callable[[ClaimRequest, Remote], None] | None = None
         self.apis: tuple[str, ...] = ()
         """What DISCOVER is answered with."""
         self.dropped: Counter[str] = Counter()
@@ -225,7 +225,7 @@ class Serving:
             return
         if isinstance(request, ClaimRequest):
             if self.claimed is not None:
-                self.claimed(request, frames[0])
+                self.claimed(request, Remote(frames[0], request.id, True, opened, ValueGone(b"")))
             return
         if type(request) is GetRequest and request.options is not None:
             self._remember(frames[6], request.options)
