@@ -1,0 +1,204 @@
+"""Sources that run on the peer's own loop: async functions (`call:`) and URLs (`http:`, in `source_http.py`).
+
+A coroutine can be cancelled and can refuse to end; a loop can be blocked by one. Neither can be ended from outside, so
+that a call which is not over by the end of its hold ends the whole process (`on_overrun: exit`, C4). A loop that is
+blocked cannot see that itself: a thread does.
+
+A process that was stopped and goes on again (SIGSTOP, a suspended machine) is not ended for it: its calls are cancelled
+first, and its late results lose by their epoch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable
+
+from primacy.cache.model import Failure, Fetched
+from primacy.cache.source_guard import Instants
+from primacy.cache.source_process import Done, Running
+from primacy.cache.source_worker import is_async, load, reason_of, result_of
+from primacy.errors import UsageError
+from primacy.node.clock import NS_PER_MS, Clock
+
+LOOKS = 4
+"""The thread looks so many times before it says that the loop is blocked."""
+LOOK_MS = 12
+FROZEN_MS = 100
+"""A look that comes so late was not delayed by the loop: all of the process stood still."""
+
+
+class AsyncSource:
+    """Anything that is awaited on the loop. `fetch` returns what a plain function may return."""
+
+    def __init__(
+        self, fetch: Callable[[bytes], Awaitable[object]], value_bytes_max: int, clock: Clock, watch: LoopWatch
+    ) -> None:
+        self._fetch, self._max, self._clock, self._watch = fetch, value_bytes_max, clock, watch
+
+    async def open(self) -> None:
+        self._watch.start()
+
+    def start(self, key: bytes, until: Instants, done: Done) -> Running | Failure:
+        return AsyncCall(self._run(key), until, done, self._clock, self._watch)
+
+    async def _run(self, key: bytes) -> Fetched | Failure:
+        try:
+            return result_of(await self._fetch(key), self._max)
+        except Exception as error:  # noqa: BLE001  (whatever a user's function raises is its failure)
+            return Failure(reason_of(error))
+
+
+def async_function(target: str, folder: str) -> Callable[[bytes], Awaitable[object]]:
+    """The async function of `module:name`, loaded here. A process of its own has tried it before.
+
+    Looked for where Python looks, then in the working folder and in that of the settings.
+    """
+    for place in (os.getcwd(), folder):
+        if place not in sys.path:
+            sys.path.append(place)
+    try:
+        found = load(target)
+    except Exception as error:
+        raise UsageError(f"call:{target} cannot be loaded: {reason_of(error)}") from error
+    if not is_async(found):
+        raise UsageError(f"call:{target} is not async any more")
+    return found
+
+
+class AsyncCall:
+    """One task. It is cancelled at `cancel_at` unless its hold was proved anew."""
+
+    def __init__(
+        self,
+        work: Awaitable[Fetched | Failure],
+        until: Instants,
+        done: Done,
+        clock: Clock,
+        watch: LoopWatch,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._until, self._done, self._clock, self._watch = until, done, clock, watch
+        self._why = ""
+        self._task = asyncio.ensure_future(work)
+        self._task.add_done_callback(self._ended)
+        self._timer: asyncio.TimerHandle | None = None
+        self._watch.add(self, until)
+        self._look()
+
+    def extend(self, until: Instants) -> None:
+        if not self._why:
+            self._until = until
+            self._watch.add(self, until)
+
+    def stop(self, until: Instants, reason: str) -> None:
+        if not self._why:
+            self._why = reason
+            self._watch.add(self, until)
+            self._task.cancel(reason)
+
+    def _look(self) -> None:
+        """At the cancel's time, as it is then: an extension does not set a timer."""
+        left_ms = self._until.cancel_at - self._clock.now_ms()
+        if left_ms <= 0:
+            self.stop(self._until, "the hold was not proved anew in time")
+        else:
+            self._timer = self._loop.call_later(left_ms / 1_000, self._look)
+
+    def _ended(self, task: asyncio.Future[Fetched | Failure]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._watch.remove(self)
+        if task.cancelled():
+            self._done(Failure(self._why or "the source cancelled its own task"))
+        elif error := task.exception():
+            self._done(Failure(reason_of(error)))
+        else:
+            self._done(Failure(self._why) if self._why else task.result())
+
+
+class LoopWatch:
+    """A thread that sees a loop which is blocked while a call on it must end.
+
+    Shortly before the end of a hold it asks the loop for a sign. A loop that gives one looks after its calls itself.
+    """
+
+    def __init__(self, blocked: Callable[[str], None], clock: Clock) -> None:
+        self._blocked, self._clock = blocked, clock
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._change = threading.Condition()
+        self._until: dict[AsyncCall, int] = {}
+        self._signs = 0
+        self._closing = False
+
+    def start(self) -> None:
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            threading.Thread(target=self._watch, name="primacy-cache-watch", daemon=True).start()
+
+    def add(self, call: AsyncCall, until: Instants) -> None:
+        with self._change:
+            first = not self._until
+            self._until[call] = max(until.deadman_at, self._until.get(call, 0))
+            if first:
+                self._change.notify()
+
+    def remove(self, call: AsyncCall) -> None:
+        with self._change:
+            self._until.pop(call, None)
+
+    def close(self) -> None:
+        with self._change:
+            self._closing = True
+            self._change.notify()
+
+    def _sign(self) -> None:
+        self._signs += 1
+
+    def _watch(self) -> None:
+        while True:
+            with self._change:
+                while not self._until and not self._closing:
+                    self._change.wait()
+                if self._closing:
+                    return
+                left_ms = min(self._until.values()) - LOOKS * LOOK_MS - self._clock.now_ms()
+                if left_ms > 0:
+                    self._change.wait(left_ms / 1_000)
+                    continue
+            if not self._loop_lives():
+                self._blocked(
+                    "an async source blocks the loop of this process and cannot be ended by the end of its hold; use "
+                    "a function that is not async for code that waits without await"
+                )
+                return
+            time.sleep(LOOK_MS * LOOKS / 1_000)  # the loop looks after its calls by itself
+
+    def _loop_lives(self) -> bool:
+        """It gave a sign within a few looks, none of which came so late that the whole process must have stood."""
+        assert self._loop is not None
+        while True:
+            before = self._signs
+            try:
+                self._loop.call_soon_threadsafe(self._sign)
+            except RuntimeError:
+                return True  # closed: nothing runs on it any more
+            for _ in range(LOOKS):
+                began = time.monotonic_ns()
+                time.sleep(LOOK_MS / 1_000)
+                if self._signs > before:
+                    return True
+                if (time.monotonic_ns() - began) / NS_PER_MS > FROZEN_MS:
+                    break
+            else:
+                return False
+
+
+def say_and_leave(text: str) -> None:
+    """The end of the process, at once: what is stored is safe, and what runs in processes ends with it."""
+    sys.stderr.write(f"primacy: {text}\n")
+    sys.stderr.flush()
+    os._exit(1)

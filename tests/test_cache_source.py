@@ -1,0 +1,726 @@
+"""The sources of a cache: what they give, what they refuse, and that nothing of a call outlives its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import sys
+import textwrap
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests import cache_functions
+
+from primacy.cache.effects import Call, Cancel, Extend
+from primacy.cache.inputs import SourceEnded
+from primacy.cache.model import Ballot, Failure, Fetched
+from primacy.cache.source import Calls, SourceSpec, target_of
+from primacy.cache.source_http import ttl_of, url_for
+from primacy.errors import UsageError
+from primacy.node.clock import SystemClock
+
+HERE = Path(__file__).parents[1]
+BALLOT = Ballot(1, "tcp://127.0.0.1:1", 1)
+HOSTILE = [
+    b"plain",
+    b"two words",
+    b'it\'s "quoted"',
+    b"-rf",
+    b"--",
+    b"$(touch /tmp/never) `id` ; | & > x",
+    b"{key}",
+    b"*",
+    b"../../etc/passwd",
+    b"line\nbreak\ttab",
+    b"\xff\xfe\x80 not text",
+    "grün".encode(),
+    b"%41%00",
+    b"x" * 8_000,
+]
+
+
+class Desk:
+    """Calls of one peer, and what ended."""
+
+    def __init__(self, *specs: SourceSpec, **more: Any) -> None:
+        self.clock = SystemClock()
+        self.ended: asyncio.Queue[SourceEnded] = asyncio.Queue()
+        self.left: list[str] = []
+        self.alerts: list[str] = []
+        self.calls = Calls(
+            specs, self.clock, self.ended.put_nowait, leave=self.left.append, on_alert=self.alerts.append, **more
+        )
+
+    def start(self, key: bytes, cancel_ms: int = 20_000, over_ms: int = 20_150, ballot: Ballot = BALLOT) -> int:
+        """Says when it must be over."""
+        now = self.clock.now_ms()
+        self.calls.start(Call(key, ballot, now + cancel_ms, now + over_ms))
+        return now + over_ms
+
+    async def end(self) -> SourceEnded:
+        return await asyncio.wait_for(self.ended.get(), 20)
+
+    async def get(self, key: bytes) -> Fetched | Failure:
+        self.start(key)
+        found = await self.end()
+        assert (found.key, found.ballot) == (key, BALLOT)
+        return found.result
+
+
+def with_desk(work: Callable[[Desk], Awaitable[None]], *specs: SourceSpec, **more: Any) -> Desk:
+    async def main() -> Desk:
+        desk = Desk(*specs, **more)
+        await desk.calls.open()
+        try:
+            await work(desk)
+        finally:
+            await desk.calls.close()
+        assert desk.calls.running == 0
+        assert desk.ended.empty(), "each call ends once"
+        return desk
+
+    return asyncio.run(main())
+
+
+def script(tmp_path: Path, text: str, name: str = "fetch") -> str:
+    """A program of the user's, in a folder of his."""
+    file = tmp_path / name
+    file.write_text("#!/bin/bash\n" + textwrap.dedent(text))
+    file.chmod(file.stat().st_mode | stat.S_IXUSR)
+    return str(file)
+
+
+def reason(found: Fetched | Failure) -> str:
+    assert isinstance(found, Failure), found
+    return found.reason
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_key_is_one_argument_of_a_command_whatever_is_in_it(tmp_path: Path) -> None:
+    program = script(tmp_path, 'printf "%s:" "$#" "$@"')
+
+    async def work(desk: Desk) -> None:
+        for key in HOSTILE:
+            assert await desk.get(key) == Fetched(b"3:a b:" + key + b":--id=" + key + b"!:")
+
+    with_desk(work, SourceSpec(f"cmd:{program} 'a b' {{key}} --id={{key}}!"))
+
+
+def test_a_key_with_a_zero_byte_is_refused(tmp_path: Path) -> None:
+    program = script(tmp_path, "echo never")
+
+    async def work(desk: Desk) -> None:
+        assert "zero byte" in reason(await desk.get(b"a\0b"))
+
+    with_desk(work, SourceSpec(f"cmd:{program} {{key}}"))
+
+
+def test_how_a_command_ends_is_its_result(tmp_path: Path) -> None:
+    program = script(
+        tmp_path,
+        """
+        case "$1" in
+            empty) ;;
+            fails) echo first >&2; printf 'the last\n  \t line \n' >&2; exit 3 ;;
+            silent) exit 4 ;;
+            missing) echo "no such rate" >&2; exit 66 ;;
+            dies) kill -SEGV $$ ;;
+            partly) echo half; exit 1 ;;
+        esac
+        """,
+    )
+
+    async def work(desk: Desk) -> None:
+        assert await desk.get(b"empty") == Fetched(b"")
+        assert await desk.get(b"fails") == Failure("the command ended with code 3: line")
+        assert await desk.get(b"silent") == Failure("the command ended with code 4")
+        assert await desk.get(b"missing") == Failure("no such rate", missing=True)
+        assert await desk.get(b"dies") == Failure("the command was ended by signal 11")
+        assert await desk.get(b"partly") == Failure("the command ended with code 1")
+
+    with_desk(work, SourceSpec(f"cmd:{program} {{key}}"))
+
+
+@pytest.mark.parametrize("how", ["missing", "no right", "a folder"])
+def test_a_program_that_cannot_be_run_is_told_before_the_first_call(tmp_path: Path, how: str) -> None:
+    if how == "no right":
+        (tmp_path / "fetch").write_text("x")
+    elif how == "a folder":
+        (tmp_path / "fetch").mkdir()
+    with pytest.raises(UsageError, match="there is no program"):
+        with_desk(None, SourceSpec(f"cmd:{tmp_path}/fetch {{key}}"))  # type: ignore[arg-type]
+
+
+def test_a_program_that_vanishes_is_a_failure(tmp_path: Path) -> None:
+    program = script(tmp_path, "echo -n well")
+
+    async def work(desk: Desk) -> None:
+        os.rename(program, f"{program}.away")
+        assert "No such file or directory" in reason(await desk.get(b"a"))
+        os.rename(f"{program}.away", program)
+        assert await desk.get(b"a") == Fetched(b"well")
+
+    with_desk(work, SourceSpec(f"cmd:{program} {{key}}"))
+
+
+def test_a_relative_program_counts_from_the_folder_of_the_settings(tmp_path: Path) -> None:
+    script(tmp_path, "pwd")
+
+    async def work(desk: Desk) -> None:
+        assert await desk.get(b"a") == Fetched(f"{tmp_path}\n".encode())
+
+    with_desk(work, SourceSpec("cmd:./fetch {key}"), folder=str(tmp_path))
+
+
+def test_a_command_has_no_descriptor_and_no_variable_that_is_not_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRIMACY_SECRET", "x")
+    monkeypatch.setenv("RATES_KEY", "mine")
+    program = script(tmp_path, "ls /proc/self/fd | tr '\\n' ' '; env | grep -c PRIMACY_; echo $RATES_KEY; cat")
+
+    async def work(desk: Desk) -> None:
+        assert await desk.get(b"a") == Fetched(b"0 1 2 3 0\nmine\n"), "3 is the folder that ls lists"
+
+    with_desk(work, SourceSpec(f"cmd:{program} {{key}}"))
+
+
+def test_huge_output_is_bounded_and_its_command_ended(tmp_path: Path) -> None:
+    program = script(tmp_path, 'echo $$ > "$1"; yes')
+    pids = tmp_path / "pid"
+
+    async def work(desk: Desk) -> None:
+        found = await desk.get(str(pids).encode())
+        assert found == Failure("the source gave 100,001 bytes or more; cache.value_bytes_max is 100,000")
+
+    with_desk(work, SourceSpec(f"cmd:{program} {{key}}"), value_bytes_max=100_000)
+
+
+def test_a_value_may_be_exactly_as_large_as_allowed(tmp_path: Path) -> None:
+    program = script(tmp_path, 'head -c "$1" /dev/zero')
+
+    async def work(desk: Desk) -> None:
+        assert await desk.get(b"300000") == Fetched(bytes(300_000))
+        assert isinstance(await desk.get(b"300001"), Failure)
+
+    with_desk(work, SourceSpec(f"cmd:{program} {{key}}"), value_bytes_max=300_000)
+
+
+def test_what_a_command_leaves_behind_ends_with_it(tmp_path: Path) -> None:
+    """A child in a session of its own, which even holds the output open."""
+    program = script(tmp_path, "setsid sleep 30 & echo -n $!")
+
+    async def work(desk: Desk) -> None:
+        began = desk.clock.now_ms()
+        assert isinstance(await desk.get(b"a"), Fetched)
+        assert desk.clock.now_ms() - began < 5_000, "nobody waits for what was left behind"
+
+    with_desk(work, SourceSpec(f"cmd:{program} {{key}}"))
+
+
+def test_a_time_limit_ends_a_command_and_a_function() -> None:
+    async def work(desk: Desk) -> None:
+        for key in (b"c 20", b"sleeps"):
+            began = desk.clock.now_ms()
+            assert "took longer than 300 ms" in reason(await desk.get(key))
+            assert 290 <= desk.clock.now_ms() - began < 10_000
+
+    limit = {"timeout_ms": 300}
+    with_desk(
+        work,
+        SourceSpec("cmd:/bin/bash -c 'sleep 20' {key}", b"c", **limit),
+        SourceSpec("call:tests.cache_functions:bad", b"s", **limit),
+    )
+
+
+@pytest.mark.parametrize("key", [b"polite", b"deaf"])
+def test_a_cancelled_command_is_asked_then_killed_and_confirmed_before_the_end_of_the_hold(
+    tmp_path: Path, key: bytes
+) -> None:
+    told = tmp_path / "told"
+    program = script(
+        tmp_path,
+        f"""
+        [ "$1" = deaf ] && trap 'echo asked >> {told}' TERM || trap 'echo asked >> {told}; exit 0' TERM
+        echo up >> {told}
+        while :; do sleep 0.01; done
+        """,
+    )
+
+    async def work(desk: Desk) -> None:
+        over_at = desk.start(key, 2_450, 3_000)
+        while not told.exists():
+            await asyncio.sleep(0.01)
+        desk.calls.cancel(Cancel(key, BALLOT, over_at))
+        found = await desk.end()
+        assert found.result == Failure("it was cancelled")
+        assert desk.clock.now_ms() < over_at
+        assert "asked" in told.read_text()
+
+    assert with_desk(work, SourceSpec(f"cmd:{program} {{key}}")).left == []
+
+
+@pytest.mark.parametrize("source", ["cmd:/bin/sleep 20{key}", "call:tests.cache_functions:bad", "async"])
+def test_without_an_extension_a_call_is_over_by_the_end_of_its_hold(source: str) -> None:
+    async def work(desk: Desk) -> None:
+        over_at = desk.start(b"sleeps" if "functions" in source else b"", 450, 600)
+        found = await desk.end()
+        assert isinstance(found.result, Failure)
+        assert over_at - 150 <= desk.clock.now_ms() <= over_at
+
+    async def sleeps(key: bytes) -> bytes:
+        await asyncio.sleep(20)
+        return b""
+
+    assert with_desk(work, SourceSpec(sleeps if source == "async" else source)).left == []
+
+
+@pytest.mark.parametrize("source", ["cmd:/bin/bash -c 'sleep 1; echo -n well' {key}", "function", "async"])
+def test_an_extension_moves_the_end_of_a_call(source: str) -> None:
+    async def work(desk: Desk) -> None:
+        desk.start(b"a", 450, 600)
+        for _ in range(40):
+            now = desk.clock.now_ms()
+            desk.calls.extend(Extend(b"a", BALLOT, now + 450, now + 600))
+            if desk.calls.running == 0:
+                break
+            await asyncio.sleep(0.05)
+        assert (await desk.end()).result == Fetched(b"well")
+
+    async def sleeps(key: bytes) -> bytes:
+        await asyncio.sleep(1)
+        return b"well"
+
+    of = {"function": "call:tests.test_cache_source:slowly", "async": sleeps}
+    assert with_desk(work, SourceSpec(of.get(source, source))).left == []
+
+
+def slowly(key: bytes) -> bytes:
+    import time
+
+    time.sleep(1)
+    return b"well"
+
+
+def test_many_commands_at_once(tmp_path: Path) -> None:
+    async def work(desk: Desk) -> None:
+        for n in range(12):
+            desk.start(b"%d" % n)
+        found = sorted([(await desk.end()).result for _ in range(12)])
+        assert found == sorted(Fetched(b"%d" % n) for n in range(12))
+
+    with_desk(work, SourceSpec("cmd:/bin/echo -n {key}"))
+
+
+def test_more_calls_than_allowed_are_refused(tmp_path: Path) -> None:
+    async def work(desk: Desk) -> None:
+        for n in range(3):
+            desk.start(b"%d" % n)
+        assert reason((await desk.end()).result) == "no place is free for one more call"
+        for n in range(2):
+            desk.calls.cancel(Cancel(b"%d" % n, BALLOT, desk.clock.now_ms() + 5_000))
+            await desk.end()
+
+    with_desk(work, SourceSpec("cmd:/bin/sleep 2{key}"), calls_max=2)
+
+
+def test_a_hold_that_is_over_starts_nothing(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+
+    async def work(desk: Desk) -> None:
+        desk.start(str(mark).encode(), 0, 150)
+        assert "over before the call began" in reason((await desk.end()).result)
+
+    with_desk(work, SourceSpec("cmd:/bin/touch {key}"))
+    assert not mark.exists()
+
+
+def test_the_end_is_never_told_from_inside_a_call() -> None:
+    async def work(desk: Desk) -> None:
+        desk.start(b"a\0")
+        assert desk.ended.empty()
+        await desk.end()
+
+    with_desk(work, SourceSpec("cmd:/bin/echo {key}"))
+
+
+def test_the_peers_end_ends_its_calls() -> None:
+    async def work(desk: Desk) -> None:
+        desk.start(b"")
+        desk.start(b"sleeps")
+        await asyncio.sleep(0.3)
+        await desk.calls.close()
+        assert {reason((await desk.end()).result), reason((await desk.end()).result)} == {"the peer ends"}
+
+    with_desk(work, SourceSpec("cmd:/bin/sleep 20{key}"), SourceSpec("call:tests.cache_functions:bad", b"s"))
+
+
+# --- plain functions --------------------------------------------------------------------------------------------------
+
+
+def test_keys_reach_a_function_as_they_are() -> None:
+    async def work(desk: Desk) -> None:
+        for key in [*HOSTILE, b"a\0b", b"x" * 65_535]:
+            assert await desk.get(key) == Fetched(b"<" + key + b">")
+
+    with_desk(work, SourceSpec("call:tests.cache_functions:echo"))
+
+
+def test_what_a_function_may_return() -> None:
+    async def work(desk: Desk) -> None:
+        expected = {
+            b"bytes": Fetched(b"\0\xff"),
+            b"text": Fetched("grün".encode()),
+            b"array": Fetched(b"x"),
+            b"none": Failure("the source has no such entry", missing=True),
+            b"fetched": Fetched(b"x", 500),
+            b"failure": Failure("not today"),
+            b"missing": Failure("never was", missing=True),
+            b"number": Failure("the source returned int; bytes, text, Fetched, Failure or None are right"),
+            b"just": Fetched(bytes(1_000_000)),
+            b"large": Failure("the source gave 3,000,000 bytes or more; cache.value_bytes_max is 1,000,000"),
+        }
+        for key, result in expected.items():
+            assert await desk.get(key) == result
+        assert "ttl_ms of 'soon'" in reason(await desk.get(b"wrong ttl"))
+        assert "KeyError: b'unknown' (cache_functions.py line" in reason(await desk.get(b"unknown"))
+
+    with_desk(work, SourceSpec("call:tests.cache_functions:kinds"), value_bytes_max=1_000_000)
+
+
+def test_a_bad_function_costs_its_call_and_no_other() -> None:
+    async def work(desk: Desk) -> None:
+        assert reason(await desk.get(b"raises")).startswith("ValueError: a word in two lines (cache_functions.py line")
+        assert reason(await desk.get(b"exits")).startswith("SystemExit: 3")
+        assert await desk.get(b"prints") == Fetched(b"said")
+        assert await desk.get(b"reads") == Fetched(b"nothing")
+        assert "has ended with code 9" in reason(await desk.get(b"dies"))
+        assert await desk.get(b"well") == Fetched(b"well")
+        assert isinstance(await desk.get(b"writes"), Failure)
+        assert await desk.get(b"well") == Fetched(b"well")
+        over_at = desk.start(b"deaf", 450, 600)
+        assert isinstance((await desk.end()).result, Failure)
+        assert desk.clock.now_ms() <= over_at
+        assert await desk.get(b"well") == Fetched(b"well")
+
+    assert with_desk(work, SourceSpec("call:tests.cache_functions:bad")).left == []
+
+
+def test_workers_are_kept_and_used_again() -> None:
+    async def work(desk: Desk) -> None:
+        assert len({await desk.get(b"%d" % n) for n in range(20)}) <= 2
+        for n in range(6):
+            desk.start(b"%d" % n)
+        assert len({(await desk.end()).result for _ in range(6)}) >= 2
+
+    with_desk(work, SourceSpec("call:tests.cache_functions:process"))
+
+
+def test_a_function_of_a_class_and_one_that_was_handed_over() -> None:
+    async def work(desk: Desk) -> None:
+        assert await desk.get(b"a") == Fetched(b"sold a")
+        assert await desk.get(b"echo") == Fetched(b"<echo>")
+
+    with_desk(
+        work, SourceSpec("call:tests.cache_functions:Shop.fetch"), SourceSpec(cache_functions.echo, prefix=b"echo")
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "part"),
+    [
+        ("call:tests.no_such_module:f", "ModuleNotFoundError"),
+        ("call:tests.cache_functions:no_such_function", "AttributeError"),
+        ("call:tests.cache_functions:ANSWER", "cannot be called"),
+        ("call:tests.cache_broken:f", "ZeroDivisionError"),
+        ("call:nonsense", "call:package.module:function"),
+    ],
+)
+def test_a_function_that_cannot_be_loaded_is_told_at_the_start(
+    source: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cache_broken.py").write_text("1 / 0\n")
+    with pytest.raises(UsageError, match=part):
+        with_desk(None, SourceSpec(source.replace("tests.cache_broken", "cache_broken")), folder=str(tmp_path))  # type: ignore[arg-type]
+
+
+def test_a_function_that_no_worker_could_find_is_refused() -> None:
+    def inner(key: bytes) -> bytes:
+        return key
+
+    for wrong in (inner, lambda key: key):
+        with pytest.raises(UsageError, match="cannot be found by a worker"):
+            target_of(wrong)
+    assert target_of(cache_functions.echo) == "tests.cache_functions:echo"
+
+
+# --- async functions --------------------------------------------------------------------------------------------------
+
+
+def test_an_async_function_runs_on_the_loop() -> None:
+    async def work(desk: Desk) -> None:
+        for n in range(30):
+            desk.start(b"%d" % n)
+        assert {(await desk.end()).result for _ in range(30)} == {Fetched(b"<%d>" % n) for n in range(30)}
+
+    with_desk(work, SourceSpec("call:tests.cache_functions:aecho"))
+
+
+def test_an_async_function_that_fails_or_is_cancelled() -> None:
+    async def work(desk: Desk) -> None:
+        assert reason(await desk.get(b"raises")).startswith("ValueError: no (cache_functions.py")
+        for key in (b"sleeps", b"slow to end"):
+            over_at = desk.start(key)
+            await asyncio.sleep(0.05)
+            desk.calls.cancel(Cancel(key, BALLOT, over_at))
+            assert (await desk.end()).result == Failure("it was cancelled")
+
+    assert with_desk(work, SourceSpec(cache_functions.abad)).left == []
+
+
+def test_one_that_outlives_its_cancel_ends_the_process() -> None:
+    stop = asyncio.Event()
+
+    async def stubborn(key: bytes) -> bytes:
+        while not stop.is_set():
+            try:
+                await stop.wait()
+            except asyncio.CancelledError:
+                continue
+        return b"late"
+
+    async def work(desk: Desk) -> None:
+        over_at = desk.start(b"a", 300, 450)
+        while not desk.left:
+            assert desk.clock.now_ms() < over_at + 200
+            await asyncio.sleep(0.005)
+        assert "key 'a' is not over by the end of its hold" in desk.left[0]
+        assert desk.ended.empty()
+        stop.set()
+        assert (await desk.end()).result == Failure("the hold was not proved anew in time")
+
+    with_desk(work, SourceSpec(stubborn))
+
+
+def test_with_alert_it_is_said_and_the_late_end_is_not_told_again() -> None:
+    stop = asyncio.Event()
+
+    async def stubborn(key: bytes) -> bytes:
+        while not stop.is_set():
+            try:
+                await stop.wait()
+            except asyncio.CancelledError:
+                continue
+        return b"late"
+
+    async def work(desk: Desk) -> None:
+        desk.start(b"a", 100, 250)
+        assert (await desk.end()).result == Failure("it could not be ended in time")
+        assert len(desk.alerts) == 1
+        assert "another peer may fetch" in desk.alerts[0]
+        assert desk.calls.running == 1, "it still has its place"
+        stop.set()
+        await asyncio.sleep(0.05)
+        assert desk.calls.running == 0
+
+    assert with_desk(work, SourceSpec(stubborn), on_overrun="alert").left == []
+
+
+# --- URLs -------------------------------------------------------------------------------------------------------------
+
+
+async def serve(handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> tuple[web.AppRunner, str]:
+    application = web.Application()
+    application.router.add_route("*", "/{tail:.*}", handler)
+    runner = web.AppRunner(application, handler_cancellation=True)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    assert site._server is not None
+    port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
+    return runner, f"http://127.0.0.1:{port}"
+
+
+def with_server(
+    handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    work: Callable[[Desk], Awaitable[None]],
+    path: str = "/x/{key}?k={key}",
+    **more: Any,
+) -> Desk:
+    async def main() -> Desk:
+        runner, url = await serve(handler)
+        value_bytes_max = more.pop("value_bytes_max", 16 << 20)
+        desk = Desk(SourceSpec(url + path, **more), value_bytes_max=value_bytes_max)
+        await desk.calls.open()
+        try:
+            await work(desk)
+        finally:
+            await desk.calls.close()
+            await runner.cleanup()
+        return desk
+
+    return asyncio.run(main())
+
+
+def test_every_byte_of_a_key_is_encoded_in_a_url() -> None:
+    seen: list[str] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        seen.append(request.raw_path)
+        return web.Response(body=b"value")
+
+    async def work(desk: Desk) -> None:
+        for key in [b"plain", b"a/../b?x=1&y#z", b"\0\xff %41", "grün".encode(), b"..."]:
+            assert await desk.get(key) == Fetched(b"value")
+        assert "a step in the path" in reason(await desk.get(b".."))
+        assert "a step in the path" in reason(await desk.get(b"."))
+
+    with_server(handler, work)
+    assert seen == [
+        f"/x/{text}?k={text}" for text in ("plain", "a%2F..%2Fb%3Fx%3D1%26y%23z", "%00%FF%20%2541", "gr%C3%BCn", "...")
+    ]
+    assert url_for("http://h/x?k={key}", b"..") == "http://h/x?k=.."
+    assert url_for("http://h/a{key}", b"..") == "http://h/a.."
+
+
+def test_what_an_answer_means() -> None:
+    async def handler(request: web.Request) -> web.Response:
+        code = int(request.query["k"])
+        headers = {"Location": "/x/200?k=200"} if code == 302 else {}
+        return web.Response(status=code, body=b"v" if code not in (204, 304) else None, headers=headers)
+
+    async def work(desk: Desk) -> None:
+        assert await desk.get(b"200") == Fetched(b"v")
+        assert await desk.get(b"203") == Fetched(b"v")
+        assert await desk.get(b"204") == Fetched(b"")
+        assert await desk.get(b"302") == Fetched(b"v")
+        for code in (b"404", b"410"):
+            assert await desk.get(code) == Failure(f"the source has no such entry (HTTP {code.decode()})", missing=True)
+        for code in (b"500", b"503", b"401", b"429"):
+            found = await desk.get(code)
+            assert f"HTTP {code.decode()}" in reason(found)
+            assert isinstance(found, Failure)
+            assert not found.missing
+
+    with_server(handler, work)
+
+
+def test_an_answer_that_is_too_large_is_not_read_to_its_end() -> None:
+    sent = 0
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        for _ in range(10_000):
+            await answer.write(bytes(100_000))
+            sent += 100_000
+        return answer
+
+    async def work(desk: Desk) -> None:
+        assert "cache.value_bytes_max is 1,000,000" in reason(await desk.get(b"a"))
+
+    with_server(handler, work, value_bytes_max=1_000_000)
+    assert sent < 100_000_000
+
+
+def test_a_cancelled_url_closes_its_connection() -> None:
+    gone = asyncio.Event()
+
+    async def handler(request: web.Request) -> web.Response:
+        try:
+            await asyncio.sleep(20)
+        finally:
+            gone.set()
+        return web.Response()
+
+    async def work(desk: Desk) -> None:
+        over_at = desk.start(b"a", 300, 450)
+        found = await desk.end()
+        assert found.result == Failure("the hold was not proved anew in time")
+        assert desk.clock.now_ms() <= over_at
+        await asyncio.wait_for(gone.wait(), 5)
+
+    with_server(handler, work)
+
+
+def test_a_server_that_is_not_there_is_a_failure() -> None:
+    async def work(desk: Desk) -> None:
+        assert "the source cannot be reached" in reason(await desk.get(b"a"))
+
+    with_desk(work, SourceSpec("http://127.0.0.1:9/{key}"))
+
+
+@pytest.mark.parametrize(
+    ("control", "age", "ttl_ms"),
+    [
+        ("max-age=60", "", 60_000),
+        ("public, Max-Age = 60", "", 60_000),
+        ('max-age="60"', "20", 40_000),
+        ("max-age=60, s-maxage=5", "", 5_000),
+        ("max-age=60", "90", 100),
+        ("max-age=0", "", 100),
+        ("no-store, max-age=60", "", 100),
+        ("private", "", 100),
+        ("", "", None),
+        ("max-age=soon", "", None),
+        ("max-age=-1", "", None),
+        ("max-age=60", "young", 60_000),
+        ("max-age=99999999999999999999", "", 9_999_999_999_000),
+    ],
+)
+def test_the_time_to_live_of_an_answer(control: str, age: str, ttl_ms: int | None) -> None:
+    assert ttl_of(control, age) == ttl_ms
+
+
+@pytest.mark.parametrize("max_age", [True, False])
+def test_the_time_to_live_counts_where_it_is_wanted(max_age: bool) -> None:
+    async def handler(request: web.Request) -> web.Response:
+        return web.Response(body=b"v", headers={"Cache-Control": "max-age=7"})
+
+    async def work(desk: Desk) -> None:
+        assert await desk.get(b"a") == Fetched(b"v", 7_000 if max_age else None)
+
+    with_server(handler, work, max_age=max_age)
+
+
+# --- several ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_longest_prefix_that_fits_has_the_key() -> None:
+    specs: Sequence[SourceSpec] = [
+        SourceSpec("cmd:/bin/echo -n user {key}", b"user:"),
+        SourceSpec("cmd:/bin/echo -n admin {key}", b"user:root"),
+        SourceSpec("cmd:/bin/echo -n rate {key}", b"rate:"),
+    ]
+
+    async def work(desk: Desk) -> None:
+        assert await desk.get(b"user:7") == Fetched(b"user user:7")
+        assert await desk.get(b"user:root:7") == Fetched(b"admin user:root:7")
+        assert await desk.get(b"rate:x") == Fetched(b"rate rate:x")
+        assert not desk.calls.covers(b"other")
+        assert reason(await desk.get(b"other")) == "no source is set for this key"
+
+    with_desk(work, *specs)
+
+
+def test_two_sources_of_one_prefix_are_refused() -> None:
+    with pytest.raises(UsageError, match="two sources have the prefix"):
+        with_desk(None, SourceSpec("cmd:/bin/echo {key}"), SourceSpec("cmd:/bin/cat {key}"))  # type: ignore[arg-type]
+
+
+def test_the_interpreter_of_workers_is_this_one() -> None:
+    async def work(desk: Desk) -> None:
+        assert await desk.get(b"a") == Fetched(sys.executable.encode())
+
+    with_desk(work, SourceSpec("call:tests.test_cache_source:executable"))
+
+
+def executable(key: bytes) -> str:
+    return sys.executable

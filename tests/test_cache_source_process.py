@@ -1,0 +1,256 @@
+"""C4 with real processes: nothing of a call outlives its hold, whatever becomes of the peer that made it.
+
+The processes that fetch write down until when they lived (`stamp.py`), so that they are judged from outside. `weak`:
+no pid namespace can be made, as in most containers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests import stamp
+from tests.guard_desk import boot_ms, is_alive, wait_until
+
+HERE = Path(__file__).parents[1]
+WAYS = ["strong", "weak"] if os.geteuid() == 0 else ["strong"]
+GONE_MS = 1_000
+"""Of a killed peer, everything is gone within this, on a busy machine as well."""
+
+
+class Caller:
+    """A peer that makes one call and proves its hold anew every 100 ms."""
+
+    def __init__(self, source: str, key: str, way: str = "strong", *more: str) -> None:
+        weak = [sys.executable, "-I", "tests/weak.py"] if way == "weak" else []
+        self.process = subprocess.Popen(
+            [*weak, sys.executable, "-m", "tests.cache_caller", source, key, *more],
+            cwd=HERE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.lines: list[str] = []
+
+    def read(self, word: str) -> str:
+        """The next line that begins so."""
+        assert self.process.stdout is not None
+        while not (line := self.process.stdout.readline()).startswith(word):
+            assert line, self.process.stderr.read() if self.process.stderr else ""
+            self.lines.append(line.strip())
+        self.lines.append(line.strip())
+        return line.strip().removeprefix(word).strip()
+
+    def rest(self) -> None:
+        """Everything that it still said."""
+        assert self.process.stdout is not None
+        self.lines += self.process.stdout.read().split("\n")
+
+    @property
+    def over_at_ms(self) -> int:
+        """The end of the last hold that was proved."""
+        return max(int(line.split()[1]) for line in self.lines if line.startswith("hold"))
+
+    def guards(self) -> list[int]:
+        return children(self.process.pid, b"primacy-source")
+
+
+def children(pid: int, comm: bytes) -> list[int]:
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{child}/comm").read_bytes().strip() == comm:
+                    found.append(int(child))
+    return found
+
+
+Call = Callable[..., Caller]
+
+
+@pytest.fixture
+def call() -> Iterator[Call]:
+    made: list[Caller] = []
+
+    def one(*arguments: str) -> Caller:
+        made.append(Caller(*arguments))
+        return made[-1]
+
+    yield one
+    for caller in made:
+        with contextlib.suppress(ProcessLookupError):
+            caller.process.send_signal(signal.SIGCONT)
+        caller.process.kill()
+        caller.process.wait()
+        for stream in (caller.process.stdout, caller.process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = str(tmp_path / "stamps")
+    stamp.make_file(path)
+    return path
+
+
+def sources(kind: str) -> str:
+    """A command or a function, each with a grandchild that left by double fork and ignores SIGTERM."""
+    if kind == "function":
+        return "call:tests.cache_functions:stamps"
+    return f"cmd:{sys.executable} -I -S {HERE}/tests/stamp.py {{key}} escape ignore-term"
+
+
+def lived(path: str, count: int = 2) -> None:
+    wait_until(lambda: len(stamp.read(path)) == count, 20)
+
+
+def last_ms(path: str) -> float:
+    return max(one.last_ns for one in stamp.read(path)) / 1e6
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", ["command", "function"])
+def test_all_that_fetches_dies_by_the_end_of_the_hold_of_a_frozen_peer(
+    call: Call, file: str, kind: str, way: str
+) -> None:
+    caller = call(sources(kind), file, way)
+    lived(file)
+    began = boot_ms()
+    caller.read("hold")
+    wait_until(lambda: boot_ms() - began > 300)
+    caller.process.send_signal(signal.SIGSTOP)
+    frozen = boot_ms()
+    wait_until(lambda: boot_ms() > frozen + 1_200)
+    still = last_ms(file)
+    time.sleep(0.05)
+    assert last_ms(file) == still, "nothing of it lives"
+    caller.process.send_signal(signal.SIGKILL)
+    caller.process.wait()
+    caller.rest()
+    assert still <= caller.over_at_ms
+    assert still > frozen - 200, "the hold was proved anew, and it lived meanwhile"
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", ["command", "function"])
+def test_all_that_fetches_dies_with_a_killed_peer(call: Call, file: str, kind: str, way: str) -> None:
+    caller = call(sources(kind), file, way)
+    lived(file)
+    guards = caller.guards()
+    assert guards
+    caller.process.kill()
+    killed = boot_ms()
+    wait_until(lambda: not any(is_alive(pid) for pid in guards))
+    still = last_ms(file)
+    time.sleep(0.1)
+    assert last_ms(file) == still
+    assert still < killed + GONE_MS
+
+
+def test_a_guard_that_is_stopped_is_killed_by_its_kernel_timer_and_takes_the_tree_along(call: Call, file: str) -> None:
+    caller = call(sources("command"), file)
+    lived(file)
+    stopped = [pid for pid in caller.guards() if children(pid, b"primacy-init")]
+    os.kill(stopped[0], signal.SIGSTOP)
+    at = boot_ms()
+    assert caller.read("ended") == "failed its guard was killed"
+    ended = boot_ms()
+    caller.process.wait()
+    still = last_ms(file)
+    assert still <= at + 600 + 100, "it had read no extension since it was stopped, and at most those before"
+    assert still <= ended
+    assert caller.process.returncode == 0
+
+
+def test_a_guard_that_is_killed_ends_the_call_when_its_tree_is_gone(call: Call, file: str) -> None:
+    caller = call(sources("command"), file)
+    lived(file)
+    for pid in caller.guards():
+        os.kill(pid, signal.SIGKILL)
+    assert caller.read("ended") == "failed its guard was killed"
+    still = last_ms(file)
+    time.sleep(0.05)
+    assert last_ms(file) == still, "it was told only when nothing ran any more"
+
+
+def test_an_async_function_that_refuses_to_end_ends_the_process(call: Call) -> None:
+    caller = call("call:tests.cache_functions:abad", "stubborn")
+    caller.read("hold")
+    caller.process.send_signal(signal.SIGSTOP)
+    time.sleep(0.8)
+    caller.process.send_signal(signal.SIGCONT)
+    assert caller.process.wait(20) == 1
+    assert caller.process.stderr is not None
+    assert "is not over by the end of its hold, although it was cancelled; this process ends" in (
+        caller.process.stderr.read()
+    )
+
+
+def test_an_async_function_that_blocks_the_loop_ends_the_process_in_time(call: Call) -> None:
+    caller = call("call:tests.cache_functions:abad", "blocks")
+    over_at = int(caller.read("hold"))
+    assert caller.process.wait(20) == 1
+    assert boot_ms() < over_at + 500, "3 seconds is what it would have blocked"
+    assert caller.process.stderr is not None
+    assert "an async source blocks the loop of this process" in caller.process.stderr.read()
+
+
+def test_a_peer_that_was_frozen_goes_on_and_its_async_call_has_failed(call: Call) -> None:
+    caller = call("call:tests.cache_functions:abad", "sleeps")
+    caller.read("hold")
+    time.sleep(0.3)
+    caller.process.send_signal(signal.SIGSTOP)
+    time.sleep(1.5)
+    caller.process.send_signal(signal.SIGCONT)
+    assert caller.read("ended") == "failed the hold was not proved anew in time"
+    assert caller.process.wait(20) == 0
+
+
+@pytest.mark.parametrize("kind", ["command", "function"])
+def test_a_peer_that_was_frozen_goes_on_and_its_processes_are_gone(call: Call, file: str, kind: str) -> None:
+    caller = call(sources(kind), file)
+    lived(file)
+    caller.process.send_signal(signal.SIGSTOP)
+    time.sleep(1.5)
+    caller.process.send_signal(signal.SIGCONT)
+    assert caller.read("ended").startswith("failed")
+    assert caller.process.wait(20) == 0
+    caller.rest()
+    assert last_ms(file) <= caller.over_at_ms
+
+
+def test_a_function_of_the_script_itself_can_be_handed_over(tmp_path: Path) -> None:
+    script = tmp_path / "peer.py"
+    script.write_text(
+        """
+import asyncio
+from primacy.cache.effects import Call
+from primacy.cache.model import Ballot
+from primacy.cache.source import Calls, SourceSpec
+from primacy.node.clock import SystemClock
+
+def fetch(key):
+    return b"here: " + key
+
+async def main():
+    clock, ended = SystemClock(), asyncio.Queue()
+    calls = Calls([SourceSpec(fetch)], clock, ended.put_nowait)
+    await calls.open()
+    calls.start(Call(b"a", Ballot(1, "x", 1), clock.now_ms() + 9_000, clock.now_ms() + 9_900))
+    print((await ended.get()).result.value.decode())
+    await calls.close()
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+    )
+    done = subprocess.run([sys.executable, str(script)], check=False, capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("here: a\n", 0), done.stderr
