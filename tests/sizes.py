@@ -76,6 +76,8 @@ PROCESSES = (
     "tests/test_slots_cluster.py",
     "tests/test_slots_fuzz.py",
     "tests/test_slots_bench.py",
+    "tests/test_cache_source.py",
+    "tests/test_cache_source_process.py",
 )
 BESIDE = (
     "tests/test_chain.py",
