@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-from primacy.election.store import Look, ReleaseRow, Renew, Row, StoreAnswer, StoreRequest, Take
+import pytest
+
+from primacy.election.store import Genesis, Look, ReleaseRow, Renew, Row, StoreAnswer, StoreRequest, Take
 from primacy.store import LeaseStore, open_store, perform
 from primacy.store.port import MakesTable, Notifies
 
@@ -86,6 +89,18 @@ class Place:
             assert isinstance(desk.store, Notifies)
             assert desk.store.listen() >= 0
         return desk
+
+
+def short_waits(monkeypatch: pytest.MonkeyPatch, wait_ms: int) -> None:
+    """Tables that this process makes from now on have a longest wait that a test can wait for.
+
+    It is a table's own, in its genesis row, so that every user of the table keeps to it, also from another process. No
+    operator can have one below the usual: it can be raised only.
+    """
+    for module in ("sql", "sqlite"):
+        monkeypatch.setattr(f"primacy.store.{module}.WAIT_MAX_MS", wait_ms)
+    for module in ("etcd", "etcd_rows"):
+        monkeypatch.setattr(f"primacy.store.{module}.Genesis", partial(Genesis, wait_max_ms=wait_ms))
 
 
 def made_new(url: str) -> str:

@@ -9,18 +9,17 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.servers import MariaDb, Postgres, empty, server, servers_here
-from tests.store_desk import LIMIT_MS, Desk, Place, place, row
+from tests.store_desk import LIMIT_MS, Desk, Place, place, row, short_waits
 
 from primacy.cli import main
 from primacy.cli.lease import Watched
-from primacy.election.store import Genesis, Settle, StoreAnswer, covers, list_hash
 from primacy.election.store import Place as PlaceRow
+from primacy.election.store import Settle, StoreAnswer, covers, list_hash
 from primacy.errors import Refused
 from primacy.settings.timing import PROFILES
 from primacy.store import LeaseStore, open_store, perform, pruning
@@ -29,14 +28,6 @@ from primacy.store.seed import Old, SeedTable, import_seed
 
 SHORT = row()._replace(hold_ms=100, wait_ms=103)
 SHORT_MS = 150
-
-
-def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables that are made from now on have a longest wait that a test can wait for."""
-    for module in ("sql", "sqlite"):
-        monkeypatch.setattr(f"primacy.store.{module}.WAIT_MAX_MS", SHORT_MS)
-    for module in ("etcd", "etcd_rows"):
-        monkeypatch.setattr(f"primacy.store.{module}.Genesis", partial(Genesis, wait_max_ms=SHORT_MS))
 
 
 @pytest.fixture(params=["sqlite", *servers_here()])
@@ -194,7 +185,7 @@ def test_the_schema_of_the_files_own_table_and_as_json(
 def test_L7_break_waits_until_the_old_work_is_dead(
     here: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    short_waits(monkeypatch)
+    short_waits(monkeypatch, SHORT_MS)
     desk = here.desk()
     assert desk.take("job", new=SHORT).done
     code, _, err = told(capsys, "break", "nothing", "--store", here.url, "--yes")
@@ -218,7 +209,7 @@ def test_L7_break_of_a_failsafe_row_never_releases_it(
     here: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its holder may live on by its peers alone: a listed node takes over, or an operator says that all are stopped."""
-    short_waits(monkeypatch)
+    short_waits(monkeypatch, SHORT_MS)
     desk = here.desk()
     held = SHORT._replace(members=list_hash(("a", "b", "c")))
     assert desk.take("=job", new=held).done
