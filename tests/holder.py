@@ -4,6 +4,9 @@
 in ms, and goes on until it is ended. With each beginning and each step it says until when it may go on without a
 renewal, and when its hold is over by then; and with each beginning, in which state the process is whose number stands
 in HOLDER_WATCHES: so that who judges it needs no clock of its own.
+
+What it claims is never longer than it is, and may be shorter on a machine that is late: who judges whether it ended
+in time needs `hold_end` instead, which is the library's own number.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import contextlib
 import http.client
 import json
 import os
+import signal
 import sqlite3
 import sys
 import time
@@ -25,6 +29,9 @@ from primacy.fence import file, sql
 from primacy.settings.timing import PROFILES
 
 STEP_S = 0.01
+KILL_MASK = 1 << signal.SIGKILL - 1
+FLAGS_AT, PF_EXITING = 5, 4
+"""Of the kernel's flags of a process: where they stand after its state, and the one of a process that dies."""
 REST_S = 0.1
 """Between two writes. A test stops a writer in here, and not in the middle of a write, where it would keep a lock."""
 
@@ -52,16 +59,24 @@ def claim(leadership: primacy.Leadership, profile: str = "lab") -> dict[str, int
         "token": leadership.token,
         "until": until,
         "hold_until": until - timing.term_at_ms + timing.hold_ms if until else 0,
+        "hold_end": leadership._hold.valid_until_ms,
     }
 
 
 def state_of(pid: str) -> str:
-    """As the kernel says: T is stopped, Z is dead; empty if there is none."""
+    """As the kernel says: T is stopped, Z is dead; empty if there is none.
+
+    K is killed: it will not run a line of its own any more, but on a busy machine it waits for a processor to die on.
+    """
     try:
+        with open(f"/proc/{pid}/status", "rb") as file_:
+            masks = [line.split()[1] for line in file_ if line.startswith((b"SigPnd:", b"ShdPnd:"))]
         with open(f"/proc/{pid}/stat", "rb") as file_:
-            return file_.read().rpartition(b") ")[2][:1].decode()
+            state, *fields = file_.read().rpartition(b") ")[2].split()
     except OSError:
         return ""
+    is_killed = any(int(mask, 16) & KILL_MASK for mask in masks) or int(fields[FLAGS_AT]) & PF_EXITING
+    return "K" if is_killed and state != b"Z" else state.decode()
 
 
 # --- elections --------------------------------------------------------------------------------------------------------

@@ -98,7 +98,9 @@ class Turn(NamedTuple):
     token: int
     began: int
     over: int
-    """When it said that it is over, or else when its hold is over for certain."""
+    """When it said that it is over, or else when its hold is over for certain. For others."""
+    ended: int = 0
+    """When it said that it is over, in time or not: for a later turn of the same process."""
 
 
 def turns_of(said: list[dict[str, Any]]) -> list[Turn]:
@@ -112,8 +114,9 @@ def turns_of(said: list[dict[str, Any]]) -> list[Turn]:
         elif found and line["is"] == "works":
             until = max(until, line["until"])
             found[-1] = found[-1]._replace(over=max(found[-1].over, line["hold_until"]))
-        elif found and line["is"] == "over" and line["at"] < until:
-            found[-1] = found[-1]._replace(over=line["at"])
+        elif found and line["is"] == "over":
+            over = line["at"] if line["at"] < until else found[-1].over
+            found[-1] = found[-1]._replace(over=over, ended=line["at"])
     return found
 
 
@@ -122,7 +125,8 @@ def judge(said: list[list[dict[str, Any]]]) -> None:
     turns = sorted((turn for lines in said for turn in turns_of(lines)), key=lambda turn: turn.began)
     for place, old in enumerate(turns):
         for new in turns[place + 1 :]:
-            safe(new.began >= old.over, f"two holders at once: {old} and {new}")
+            over = old.ended if old.ended and old.pid == new.pid else old.over
+            safe(new.began >= over, f"two holders at once: {old} and {new}")
     tokens_grow(turn.token for turn in turns)
 
 

@@ -10,12 +10,20 @@ from typing import Any
 
 import pytest
 from tests import stamp
+from tests.holder import state_of
 from tests.holder_desk import judge as judge_holders
 from tests.safety import SafetyViolation, one_at_a_time
 from tests.store_race import judge as judge_race
 
 MS = 1_000_000
 LOOKS = 2_000
+KILLS = 20
+BUSY = """
+ballast = bytearray(64 * 1024 * 1024)
+print(flush=True)
+while True:
+    pass
+"""
 STAMPS_ALL_THE_TIME = """
 import stamp, sys
 slot = stamp.Slot(sys.argv[1], stamp.COMMAND)
@@ -140,3 +148,27 @@ def test_holders_of_the_library_are_judged_by_their_own_claims(said: list[dict[s
     else:
         with pytest.raises(SafetyViolation):
             judge_holders([old, said])
+
+
+def test_a_holder_that_ends_late_may_lead_again_itself_and_nobody_else_may() -> None:
+    old = [says("leads", 0, 5, 1, 200), says("over", 210, 5, 1)]
+    judge_holders([[*old, says("leads", 211, 6, 1, 600)]])
+    for wrong in (
+        [old, [says("leads", 211, 6, 2, 600)]],
+        [[*old, says("leads", 209, 6, 1, 600)]],
+        [[old[0], says("leads", 211, 6, 1, 600)]],
+    ):
+        with pytest.raises(SafetyViolation):
+            judge_holders(wrong)
+
+
+def test_whoever_is_killed_is_never_seen_as_one_that_could_go_on() -> None:
+    """Not even before it had a processor to die on."""
+    for _ in range(KILLS):
+        with subprocess.Popen([sys.executable, "-I", "-S", "-c", BUSY], stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            assert state_of(str(process.pid)) in ("R", "S")
+            process.kill()
+            assert state_of(str(process.pid)) in ("K", "Z")
+        assert state_of(str(process.pid)) == ""
