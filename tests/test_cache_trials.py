@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from tests.cache_simple import EverybodyFetches, FirstFetches, simple
 
+from primacy.sim.cache_batch import command
 from primacy.sim.cache_faults import CLASSES
 from primacy.sim.cache_trial import CachePlan, CacheTrial
 
 SEEDS = 12 if os.environ.get("PRIMACY_SIZE") == "quick" else 60
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_nothing_is_violated(seed: int) -> None:
+    trial = CacheTrial(CachePlan(), seed)
+    violations = trial.run().violations
+    assert not violations, f"{command(CachePlan(), seed)}: {violations[0]}"
 
 
 # --- the world --------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from primacy.cache.wire import TAG, Bad, Dropped, Heard, Limits, Reader, integer
 FACTS = json.loads((Path(__file__).parent / "data/ha_cache_frames.json").read_text())
 VECTORS = {one["name"]: one for one in FACTS["vectors"]}
 A, B, C = "tcp://127.0.0.1:23000", "tcp://127.0.0.1:23001", "tcp://127.0.0.1:23002"
-TRAILER = m.Trailer(7, 6, 2**63 + 5, 3, Ballot(9, A, 4), 1, Ballot(8, B, 2), 5, 620, True, 2**64 - 1, 1, 2, 3, 4)
+TRAILER = m.Trailer(7, 6, 2**63 + 5, 3, Ballot(9, A, 4), 1, Ballot(8, B, 2), 5, 620, True, 2**64 - 1, 1, 2, 3, 4, 5)
 
 
 def frames_of(name: str) -> list[bytes]:
@@ -201,7 +201,7 @@ longs = st.integers(0, 2**64 - 1)
 ballots = st.one_of(st.just(NO_BALLOT), st.builds(Ballot, terms, st.sampled_from([A, B, C]), longs))
 trailers = st.builds(
     m.Trailer, longs, longs, longs, longs, ballots, longs, ballots, terms, terms, st.booleans(), longs, terms, terms,
-    terms, terms,
+    terms, terms, longs,
 )  # fmt: skip
 maybe = st.one_of(st.none(), trailers)
 plain_floors = st.builds(Floor, keys, st.booleans(), terms)

@@ -44,6 +44,8 @@ class Trailer(NamedTuple):
     """UPDATE: when the call began."""
     floor: int = 0
     """ANSWER no, because of a floor: its term."""
+    pending: int = 0
+    """Hash of the list that the sender is about to take: a neighbour as well (C10)."""
 
 
 class Question(NamedTuple):

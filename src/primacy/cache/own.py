@@ -194,11 +194,12 @@ class OwnMachine(Membering):
 
     def _first_term(self, ceiling: int | None) -> int:
         """No yes and no ack at or below this, whatever the key (C2)."""
-        return self._wall_ms + self.timing.skew_max_ms if ceiling is None else max(ceiling, self._wall_ms)
+        return self._complete_since() if ceiling is None else max(ceiling, self._wall_ms)
 
     def _complete_since(self) -> int:
-        """Without memory of floors this peer vouches only for what is fetched from now on (C12)."""
-        return self._wall_ms + self.timing.skew_max_ms
+        """Without memory of floors this peer vouches only for what is fetched from now on (C12). Others may use terms
+        ahead of time: up to their ceilings, if they have restarted, and by as much as wall clocks may differ."""
+        return self._wall_ms + self.timing.skew_max_ms + 2 * self.timing.ceiling_ahead_ms
 
     def _silence_ms(self) -> int:
         return self.timing.promise_ms

@@ -21,10 +21,12 @@ CLOCKS_MIN = 2
 class Report(NamedTuple):
     """What a peer says of its list and its floors."""
 
+    membership: int = 0
+    """Hash of the list that it has: this peer's, or another one."""
     list_ms: int | None = None
-    """Since when it has reported this peer's list."""
+    """Since when it has reported that list."""
     same_ms: int | None = None
-    """When it first reported this list together with the same floors."""
+    """When it first reported that list together with the same floors."""
     skew_ms: int = 0
     """How far its wall clock is ahead of this peer's."""
 
@@ -70,20 +72,19 @@ class Membering(Flooring):
 
     def _reported(self, sender: str, trailer: Trailer) -> None:
         known = self._reports.get(sender, Report())
-        if trailer.membership != self.members.hash:
-            self._reports[sender] = Report()
-            return
+        if trailer.membership != known.membership:
+            known = Report(trailer.membership)
         list_ms = self._now_ms if known.list_ms is None else known.list_ms
         same_ms = known.same_ms
         if same_ms is None and trailer.digest == self.floors.digest:
             same_ms = self._now_ms
-        self._reports[sender] = Report(list_ms, same_ms, trailer.wall_ms - self._wall_ms)
+        self._reports[sender] = Report(trailer.membership, list_ms, same_ms, trailer.wall_ms - self._wall_ms)
         self._compare_clocks()
         self._try_reload()
 
     def _compare_clocks(self) -> None:
         """A wall clock that is off by more than half of what is allowed is an alert (C2)."""
-        skews = sorted(report.skew_ms for report in self._reports.values() if report.list_ms is not None)
+        skews = sorted(report.skew_ms for report in self._reports.values())
         if len(skews) < CLOCKS_MIN:
             return
         middle = skews[len(skews) // 2]
@@ -94,8 +95,13 @@ class Membering(Flooring):
 
     def _list_is_old(self) -> bool:
         """Everybody has reported this list, so long ago that nobody is in touch by an earlier one."""
-        since = [self._reports.get(peer, Report()).list_ms for peer in self.members.others]
-        return all(ms is not None and self._now_ms >= ms + self._untouched_ms() for ms in since)
+        reports = [self._reports.get(peer, Report()) for peer in self.members.others]
+        return all(
+            report.membership == self.members.hash
+            and report.list_ms is not None
+            and self._now_ms >= report.list_ms + self._untouched_ms()
+            for report in reports
+        )
 
     # --- lists --------------------------------------------------------------------------------------------------------
 
@@ -110,6 +116,7 @@ class Membering(Flooring):
             self._out.append(Finished(given.request, False, reason))
             return
         self._pending = given
+        self.members.wait_for(given.peers)
         self._try_reload()
 
     def _try_reload(self) -> None:
@@ -121,13 +128,18 @@ class Membering(Flooring):
             self._change_list(given)
 
     def _may_change(self, given: Reload) -> bool:
-        """Every peer that stays has reported the present list with the same floors, Ps ago (C10)."""
+        """Every peer that stays has reported the present list with the same floors, Ps ago; or the one that is about to
+        be taken, which it would not have otherwise, or was started with (C10)."""
         if self.members.size == 1 and any(state.claim is not None for state in self.keys.values()):
             return False  # a call that only the run lock protects
         urls = [peer.url for peer in given.peers]
         staying = [peer for peer in self.members.others if peer in urls]
-        moments = [self._reports.get(peer, Report()).same_ms for peer in staying]
-        return all(ms is not None and self._now_ms >= ms + self.timing.promise_ms for ms in moments)
+        return all(
+            report.membership in (self.members.hash, self.members.pending)
+            and report.same_ms is not None
+            and self._now_ms >= report.same_ms + self.timing.promise_ms
+            for report in (self._reports.get(peer, Report()) for peer in staying)
+        )
 
     def _change_list(self, given: Reload) -> None:
         """Promises, holds and values stay as they are."""
@@ -147,4 +159,6 @@ class Membering(Flooring):
     @property
     def reload_waits_for(self) -> tuple[str, ...]:
         """Peers that have not reported the present list with the same floors: what a change of the list waits for."""
-        return tuple(peer for peer in self.members.others if self._reports.get(peer, Report()).same_ms is None)
+        reports = {peer: self._reports.get(peer, Report()) for peer in self.members.others}
+        lists = (self.members.hash, self.members.pending)
+        return tuple(peer for peer, known in reports.items() if known.same_ms is None or known.membership not in lists)

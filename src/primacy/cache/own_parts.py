@@ -15,6 +15,9 @@ from primacy.settings.timing_cache import CacheTiming
 PINGS_KEPT = 64
 """Departures that are remembered: more than leave within V, so that every PONG that still counts finds its own."""
 NO_FLOOR = -1
+TERMS_AHEAD = 64
+"""Terms that are covered beyond the one in use while terms are ahead of the wall clock: there they count elections. A
+restart wastes so many, and a thousand pass each second: no number of restarts lets terms run away from the clock."""
 
 
 def _hash(data: bytes) -> int:
@@ -27,16 +30,28 @@ class Members:
     def __init__(self, me: str, peers: tuple[PeerAddress, ...]) -> None:
         self.me = me
         self.previous = 0
+        self.pending = 0
+        """Hash of the list that is about to be taken. Who was started with it knows no list before it, so that it is
+        told which lists are its neighbours by those that have one of these."""
         self._set(peers)
 
     def _set(self, peers: tuple[PeerAddress, ...]) -> None:
+        self.pending = 0
         self.peers = tuple(sorted(peers))
         urls = tuple(peer.url for peer in self.peers)
         self.others = tuple(url for url in urls if url != self.me)
         self.listed = self.me in urls
         self.size = len(urls)
         self.majority = self.size // 2 + 1
-        self.hash = _hash(b"\0".join(url.encode() for url in urls))
+        self.hash = self.hash_of(self.peers)
+
+    @staticmethod
+    def hash_of(peers: tuple[PeerAddress, ...]) -> int:
+        return _hash(b"\0".join(peer.url.encode() for peer in sorted(peers)))
+
+    def wait_for(self, peers: tuple[PeerAddress, ...]) -> None:
+        """This list will be taken, once it may."""
+        self.pending = self.hash_of(peers) if self.difference(peers) == 1 else 0
 
     def change(self, peers: tuple[PeerAddress, ...]) -> None:
         """Another list is in force from now on."""
@@ -47,7 +62,8 @@ class Members:
 
     def works_with(self, trailer: Trailer) -> bool:
         """Does the sender have the same list, or a neighbour of it? (C10)"""
-        return trailer.membership in (self.hash, self.previous) or trailer.previous == self.hash
+        mine = (self.hash, self.previous, self.pending)
+        return trailer.membership in mine or self.hash in (trailer.previous, trailer.pending)
 
     def difference(self, peers: tuple[PeerAddress, ...]) -> int:
         """How many peers another list adds or removes."""
@@ -67,11 +83,15 @@ class Ceiling:
         """May something be said in this term?"""
         return not self._durable or term <= self.stored
 
-    def wish(self, term: int) -> int | None:
-        """The number to write, if this term, or what comes in the next half of the time ahead, is not covered."""
-        if not self._durable or max(self.stored, self.asked) >= term + self._ahead_ms // 2:
+    def wish(self, term: int, wall_ms: int) -> int | None:
+        """The number to write, if this term, or what comes in the next half of the time ahead, is not covered.
+
+        Ahead of the wall clock, not of the term: a start begins at the ceiling, and would otherwise carry the terms a
+        step further ahead of time with each restart, where a start without memory does not expect them."""
+        enough = max(term + TERMS_AHEAD // 2, wall_ms + self._ahead_ms // 2)
+        if not self._durable or max(self.stored, self.asked) >= enough:
             return None
-        self.asked = min(term + self._ahead_ms, TERM_MAX)
+        self.asked = min(max(term + TERMS_AHEAD, wall_ms + self._ahead_ms), TERM_MAX)
         return self.asked
 
     def written(self, ceiling: int) -> None:

@@ -219,6 +219,7 @@ class OwnState:
             wall_ms,
             fetched_ms,
             floor,
+            members.pending,
         )
 
     # --- keys ---------------------------------------------------------------------------------------------------------
@@ -293,7 +294,7 @@ class OwnState:
         return self.ceiling.covers(term)
 
     def _lift_ceiling(self, term: int) -> None:
-        wish = self.ceiling.wish(max(term, self._wall_ms))
+        wish = self.ceiling.wish(term, self._wall_ms)
         if wish is not None:
             self._out.append(StoreCeiling(wish))
 

@@ -132,6 +132,7 @@ class _Trailer(msgspec.Struct, array_like=True, gc=False):
     wall_ms: Term
     fetched_ms: Term
     floor: Term
+    pending: Natural = 0
 
 
 assert _Trailer.__struct_fields__ == Trailer._fields, "the trailer of the wire is that of the messages"

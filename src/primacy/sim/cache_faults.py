@@ -289,7 +289,7 @@ class Operator:
 
     @property
     def busy(self) -> bool:
-        return any(peer.url not in self.taken for peer in self.list) or bool(self.leaving - self.taken)
+        return any(peer.url not in self.taken for peer in self.list) or bool(self.leaving)
 
     def change(self, chance: Random) -> None:
         if self.busy:
@@ -325,17 +325,14 @@ class Operator:
         for url in sorted({*self.world.apis, *self.leaving} - self.taken):
             peer = self.world.peers[url]
             if peer.machine is None:
-                if url in self.leaving:
-                    self.taken.add(url)
-                else:
-                    peer.file = self.list  # the file is changed while nothing runs
-                    self.taken.add(url)
+                peer.file = () if url in self.leaving else self.list  # the file is changed while nothing runs
+                self.taken.add(url)
             else:
                 self._tell_one(peer, change)
-        if self.busy:
-            self.world.after(self.PAUSE_MS, lambda: self._tell(change))
-        else:
+        if {*self.world.apis, *self.leaving} <= self.taken:
             self._stop_leaving()
+        else:
+            self.world.after(self.PAUSE_MS, lambda: self._tell(change))
 
     def _tell_one(self, peer: SimPeer, change: int) -> None:
         new, boot = self.list, peer.boot
