@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from primacy.election.inputs import Init, Input, Rejoin
-from primacy.sim.life import Life, Plan
+from primacy.election.model import Ballot, ListRecord
+from primacy.sim.life import BASE, Life, Plan
 from primacy.sim.operator import Operator
 
 
@@ -48,6 +49,22 @@ def test_a_first_start_is_said_once_if_all_voters_wait_for_it() -> None:
     assert name == "n1"
     assert isinstance(given, Init)
     assert not given.without
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("uses", ["12.", "112.", "1122.", "11122.."])
+def test_of_two_first_starts_in_use_one_is_given_up(uses: str, seed: int) -> None:
+    """n1 and so on have begun with the base of this number; a dot has no memory."""
+    life = Life(Plan("raft", len(uses), "lab", 1.0, (), draw=False), seed)
+    for name, base in zip(life.names, uses, strict=True):
+        node = life.world.nodes[name]
+        listed = ListRecord(node.membership.hash, node.membership.voters, confirmed=True)
+        begun = BASE + int(base.replace(".", "0"))
+        used = Ballot(begun, 1, name, node.timing.hold_ms, begun, 0, (listed,))
+        node.disk.ballot = used if base != "." else None
+    outcome = life.live()
+    assert not outcome.violations
+    assert outcome.rare["ballot removed by an operator"]
 
 
 @pytest.mark.parametrize("seed", [13, 49, 50])

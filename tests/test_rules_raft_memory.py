@@ -207,6 +207,40 @@ def test_M2_every_other_voter_must_answer_from_memory() -> None:
     assert bench.m.term == 1_007
 
 
+def test_M2_two_first_starts_in_use_are_named_with_what_to_do() -> None:
+    """Nobody can tell which of them this node took part in."""
+    bench = Bench("a b c d", blank=True)
+    two = (("b", BASE + 1), ("c", BASE), ("d", BASE))
+    for node, base in two:
+        bench.report(node, 1, who=origin(node, base=base), confirmed=((LIST, ("a", "b", "c", "d")),))
+    assert bench.m.role is Role.MUTED
+    assert bench.m.view(bench.now).waits_for == (
+        "an operator: two first starts are in use, by c, d and by b; "
+        "on b: stop the agent, remove its file ballot, start it again"
+    )
+    bench.report("b", 0, memory=False, who=origin("b", boot=77, base=0))
+    assert bench.m.view(bench.now).waits_for == (
+        "answers from memory, for its own is lost, by b (gone for good: primacy rejoin --without b)"
+    )
+    bench.give(Rejoin(("b",)))
+    assert (bench.m.ballot.base, bench.m.term) == (BASE, 1_001)
+
+
+def test_M2_of_two_first_starts_in_use_by_as_many_nodes_the_larger_tokens_stay() -> None:
+    bench = Bench("a b c", blank=True)
+    bench.report("b", 1, who=origin("b", base=BASE + 1))
+    bench.report("c", 1, who=origin("c", base=BASE))
+    assert "on c: stop the agent" in bench.m.view(bench.now).waits_for
+
+
+def test_M2_the_first_start_of_a_node_that_is_gone_for_good_does_not_count() -> None:
+    bench = Bench("a b c", blank=True)
+    bench.report("b", 1, who=origin("b", base=BASE + 1))
+    bench.report("c", 1, who=origin("c", base=BASE))
+    bench.give(Rejoin(("c",)))
+    assert (bench.m.ballot.base, bench.m.term) == (BASE + 1, 1_001)
+
+
 def test_M2_voters_of_the_confirmed_lists_that_are_reported_must_answer_too() -> None:
     bench = Bench(blank=True)
     wide = (("old", ("a", "b", "c", "x")),)

@@ -412,6 +412,11 @@ class RaftStrategy(Remembering):
         if self.muted == "other-list":
             return f"its new list of nodes to be reported by {names}{remedy}"
         if any(report.memory for report in self.roll.reports.values()):
+            kept, *others = self.roll.starts_in_use() or ((),)
+            if others and not missing:
+                given_up = ", ".join(name for names in others for name in names)
+                used = f"two first starts are in use, by {', '.join(kept)} and by {given_up}"
+                return f"an operator: {used}; on {given_up}: stop the agent, remove its file ballot, start it again"
             return f"answers from memory, for its own is lost, by {names}{remedy}"
         init = self.roll.init
         refused = self.roll.first_refused(init or Init(0))

@@ -170,12 +170,28 @@ class RollCall:
         voters = {r.origin.base for r in heard if r.origin.node in self.own.voters}
         return tuple(sorted(used or voters or {r.origin.base for r in heard}))
 
+    def _remembering(self) -> list[Report]:
+        """Answers from memory under our list; of somebody who is gone for good, as we were told, none counts."""
+        heard = [r for r in self._reports() if r.origin.config == self.own.hash and r.memory]
+        return [r for r in heard if r.origin.node not in self.without]
+
+    def starts_in_use(self) -> tuple[tuple[str, ...], ...]:
+        """The nodes of each first start that counts, if there are several: first of the one to be kept.
+
+        That is the one of more nodes: if they are a majority, no other one ever had a leader. Else the larger base, for
+        its tokens are larger.
+        """
+        heard = self._remembering()
+        sides = [(base, tuple(r.origin.node for r in heard if r.origin.base == base)) for base in self._bases(heard)]
+        sides.sort(key=lambda side: (-len(side[1]), -side[0]))
+        return tuple(names for _, names in sides) if len(sides) > 1 else ()
+
     def remembered(self, wall_ms: int) -> Ballot | None:
         """A new ballot from what the others remember (M2), once all have answered; None before."""
-        heard = [r for r in self._reports() if r.origin.config == self.own.hash and r.memory]
+        heard = self._remembering()
         bases = self._bases(heard)
         if self.missing(None) or len(bases) != 1:
-            return None  # nobody remembers, or an init was said twice and is not settled yet
+            return None  # nobody remembers, an init was said twice and is not settled yet, or two are in use
         heard = [r for r in heard if r.origin.base in bases]
         asked = self._needed(None)
         newcomers = any(not self.reports[node].memory for node in asked)

@@ -6,6 +6,7 @@ does not come back by itself must say what is to be done, or the liveness checks
 - "stop one, restart the other": the other machine was stopped at the calm, and this one is restarted.
 - "primacy rejoin --without B": B is named if its machine is down for good, or if B says itself that its memory is lost.
   A node that lives and remembers is never named.
+- "on B: stop the agent, remove its file ballot, start it again": so it does.
 - "primacy init": said on the first voter, if every voter that is up says so; "--without B" as above.
 """
 
@@ -26,6 +27,7 @@ RESTART = "restart the other"
 INIT = "primacy init"
 REJOIN = "primacy rejoin"
 BLANK = ("answers from memory, for its own is lost", "the first start of the cluster")
+REMOVE = re.compile(r"on ([\w, -]+): stop the agent, remove its file ballot")
 WITHOUT = re.compile(r"--without (\S+?)[\s)]")
 
 
@@ -42,7 +44,7 @@ class Operator:
 
     def _look(self) -> None:
         said = self._said()
-        acted = self._restart(said) or self._init(said) or self._rejoin(said)
+        acted = self._restart(said) or self._remove(said) or self._init(said) or self._rejoin(said)
         self.looks += 1
         if acted:
             self.acts += 1
@@ -68,6 +70,16 @@ class Operator:
             self.life.world.crash(node)
             self.life.world.start(node)
         return "restarted by an operator" if doubled else ""
+
+    def _remove(self, said: dict[str, str]) -> str:
+        """Two first starts are in use: the nodes of one give it up. Done for one sentence, then looked at again."""
+        found = next((found for sentence in said.values() if (found := REMOVE.search(sentence))), None)
+        for name in found[1].split(", ") if found is not None else ():
+            node = self.life.world.nodes[name]
+            self.life.world.crash(node)
+            node.disk.ballot = None
+            self.life.world.start(node)
+        return "ballot removed by an operator" if found is not None else ""
 
     def _named(self, said: dict[str, str], sentence: str) -> tuple[str, ...]:
         """Of those that a sentence names, whom the operator can vouch for."""
