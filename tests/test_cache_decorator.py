@@ -7,14 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.ports import free_ports
+from tests.cache_served import LIMIT_S, Served, addresses
 
 from primacy.cache.access import Absent, Found
 from primacy.cache.askers import cached, close
@@ -26,17 +25,11 @@ from primacy.cache.peer import Peer
 from primacy.cache.threads import CacheClient, ThreadClaim
 from primacy.errors import UsageError
 
-LIMIT_S = 40.0
 FRESH = 1 << 52
 
 
 def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(work(), LIMIT_S))
-
-
-def addresses(count: int) -> list[tuple[str, str]]:
-    ports = free_ports(2 * count)
-    return [(f"tcp://127.0.0.1:{ports[2 * i]}", f"tcp://127.0.0.1:{ports[2 * i + 1]}") for i in range(count)]
 
 
 class Crowd:
@@ -176,34 +169,6 @@ def test_an_async_function_is_computed_once_by_all_its_callers() -> None:
             await close()
 
     run(work)
-
-
-class Served:
-    """Three peers in a thread of their own, so that threads can be clients."""
-
-    def __enter__(self) -> Served:
-        self.loop = asyncio.new_event_loop()
-        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
-        self.thread.start()
-        self.where = addresses(3)
-        self.peers = [self.wait(self._made(url, api)) for url, api in self.where]
-        self.apis = [api for _, api in self.where]
-        return self
-
-    async def _made(self, url: str, api: str) -> Peer:
-        peer = Peer(url, api, self.where)
-        await peer.start()
-        return peer
-
-    def wait(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(LIMIT_S)
-
-    def __exit__(self, *error: object) -> None:
-        for peer in self.peers:
-            self.wait(peer.stop())
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self.thread.join()
-        self.loop.close()
 
 
 PROGRAM = """

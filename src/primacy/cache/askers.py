@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from primacy.cache.cached import LOCAL_MS, WITHIN_MS, Asker, Runner, decorated
-from primacy.cache.client import Client
+from primacy.cache.client import TIMEOUT_MS, Client
 from primacy.cache.security import ClientSeal, new_boot, read_key
 from primacy.cache.threads import LoopThread
 from primacy.errors import UsageError
@@ -30,8 +30,8 @@ KEY_VARIABLE = "PRIMACY_CACHE_KEY"
 class ClientAskers:
     """All cached functions of one process that name the same peers share this."""
 
-    def __init__(self, apis: tuple[str, ...], key_file: str, local_ms: int) -> None:
-        self._apis, self._key_file, self._local_ms = apis, key_file, local_ms
+    def __init__(self, apis: tuple[str, ...], key_file: str, local_ms: int, timeout_ms: int) -> None:
+        self._apis, self._key_file, self._local_ms, self._timeout_ms = apis, key_file, local_ms, timeout_ms
         self._lock = threading.Lock()
         self._pid = 0
         self._thread: LoopThread | None = None
@@ -44,7 +44,7 @@ class ClientAskers:
             raise UsageError(
                 f"cached: no peers are named; say cached(apis=[...]) or set {APIS_VARIABLE}=tcp://HOST:PORT,..."
             )
-        options: dict[str, Any] = {"local_ms": max(1, self._local_ms)}
+        options: dict[str, Any] = {"local_ms": max(1, self._local_ms), "timeout_ms": self._timeout_ms}
         key_file = self._key_file or os.environ.get(KEY_VARIABLE, "")
         if key_file:
             cluster, key = read_key(key_file)
@@ -52,6 +52,10 @@ class ClientAskers:
         return Client(apis, **options)
 
     def for_threads(self) -> tuple[Asker, Runner]:
+        return self.client()
+
+    def client(self) -> tuple[Client, LoopThread]:
+        """The client of this process, and the thread that it lives in."""
         if self._client is None or self._pid != os.getpid():
             with self._lock:
                 if self._client is None or self._pid != os.getpid():
@@ -84,14 +88,17 @@ class ClientAskers:
             await client.close()
 
 
-_shared: dict[tuple[tuple[str, ...], str, int], ClientAskers] = {}
+_shared: dict[tuple[tuple[str, ...], str, int, int], ClientAskers] = {}
 """By what they are made from. One per combination that the program's decorators name: few, and for good."""
 
 
-def askers(apis: Iterable[str] = (), key_file: str = "", local_ms: int = LOCAL_MS) -> ClientAskers:
+def askers(
+    apis: Iterable[str] = (), key_file: str = "", local_ms: int = LOCAL_MS, timeout_ms: int = TIMEOUT_MS
+) -> ClientAskers:
     """The one for these peers."""
     names = (apis,) if isinstance(apis, str) else tuple(apis)
-    return _shared.setdefault((names, key_file, local_ms), ClientAskers(names, key_file, local_ms))
+    made_from = (names, key_file, local_ms, timeout_ms)
+    return _shared.setdefault(made_from, ClientAskers(*made_from))
 
 
 async def close() -> None:

@@ -162,4 +162,7 @@ class Servers:
         for server in self.all:
             self._close(server)
         self.all, self._loop = [], None
-        await asyncio.to_thread(self._context.term)
+        try:
+            await asyncio.to_thread(self._context.term)
+        except RuntimeError:  # at the end of the interpreter there are no threads any more
+            self._context.term()
