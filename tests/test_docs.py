@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.mutants import MUTANTS, SAFETY
+from tests.mutants_cache import CACHE_MUTANTS
 from tests.mutants_lease import LEASE_MUTANTS
 
 from primacy import errors, settings
@@ -216,7 +217,7 @@ def test_every_mutant_stands_in_the_row_of_its_rule() -> None:
 
 
 def test_every_mutant_of_lease_bully_and_ring_stands_there_too() -> None:
-    for mutant in LEASE_MUTANTS:
+    for mutant in (*LEASE_MUTANTS, *CACHE_MUTANTS):
         assert f"`{mutant.name}`" in RULE_ROWS[mutant.rule][3], mutant.name
     ranked = " ".join(cells[3] for rule, cells in RULE_ROWS.items() if rule[0] == "B")
     for strategy in ("bully", "ring"):

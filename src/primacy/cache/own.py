@@ -312,7 +312,8 @@ class OwnMachine(Membering):
                 self._starved.pop(key, None)
                 self._uncovered.pop(key, None)
             else:
-                self._wake(state, self._next_ms(state))
+                # What is due was just looked at: never the same instant again.
+                self._wake(state, max(self._next_ms(state), self._now_ms + 1))
 
     def _is_over(self, state: KeyState) -> bool:
         """Nothing is under way, and nothing was heard for so long that no ballot of it can still be meant."""
@@ -339,7 +340,7 @@ class OwnMachine(Membering):
         elif state.entry is not None:
             moments.append(state.entry.until_ms)
         elif state.retry_ms is not None:
-            moments.append(max(state.retry_ms, self._now_ms + 1))
+            moments.append(state.retry_ms)
         if state.promise is not None:
             moments.append(state.promise_until_ms)
         linger_ms = max(state.heard_ms + self._linger_ms(), state.backoff_until_ms, state.quiet_until_ms)
@@ -385,7 +386,8 @@ class OwnMachine(Membering):
             source = self.me
         elif state is not None and state.promise is not None and now_ms < state.promise_until_ms:
             source = state.promise.peer
-        fresh = self.look(now_ms, wall_ms, key) is not None
+        in_time = meta.expire_ms > wall_ms and self._above_floor(key, meta.epoch)
+        fresh = in_time and self.touch.vouched(self.members, now_ms, meta.epoch.term)
         return KeyView(key, self.role_of(state), self._term(key), meta, fresh, source, len(self.waiting.of(key)))
 
     def in_touch(self, now_ms: int) -> bool:

@@ -54,12 +54,14 @@ class Sourcing(Voting):
         claim.departed = {n: ms for n, ms in claim.departed.items() if self._now_ms - ms < self.timing.hold_ms}
         claim.next_ms = self._now_ms + self.timing.announce_ms
         meta = self.metas.get(state.key, Meta())
-        # Once the source is called nobody refuses an ack for freshness (C6).
-        need = TERM_MAX if claim.called else claim.need
-        trailer = self._trailer(claim.ballot, number=claim.number, need=need)
+        trailer = self._trailer(claim.ballot, number=claim.number, need=self._announced_need(claim))
         self._send(ALL, Announce(state.key, claim.ballot.term, meta.expire_ms, trailer))
         if self.members.majority == 1:
             self._prove(state, claim)
+
+    def _announced_need(self, claim: Claim) -> int:
+        """Once the source is called nobody refuses an ack for freshness (C6)."""
+        return TERM_MAX if claim.called else claim.need
 
     def _heard_ack(self, sender: str, ack: Ack) -> None:
         state = self._known(ack.key)

@@ -58,18 +58,7 @@ class Values(OwnState):
         return self.touch.vouched(self.members, self._now_ms, epoch.term)
 
     def _fresh(self, key: bytes, meta: Meta) -> bool:
-        return (
-            meta.expire_ms > self._wall_ms
-            and meta.epoch.term > self.floors.of(key)
-            and self.touch.vouched(self.members, self._now_ms, meta.epoch.term)
-        )
-
-    def look(self, now_ms: int, wall_ms: int, key: bytes) -> Meta | None:
-        """The quick way for a hit: the meta of a copy that may be given as fresh now. Changes nothing."""
-        meta = self.metas.get(key)
-        if meta is None or meta.expire_ms <= wall_ms or meta.epoch.term <= self.floors.of(key):
-            return None
-        return meta if self.touch.vouched(self.members, now_ms, meta.epoch.term) else None
+        return meta.expire_ms > self._wall_ms and self._above_floor(key, meta.epoch) and self._vouched(meta.epoch)
 
     def _reachable(self) -> bool:
         """Can an election be won, as far as this peer knows?"""

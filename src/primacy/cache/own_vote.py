@@ -35,7 +35,7 @@ class Voting(Values):
 
     def _earliest_ms(self, state: KeyState) -> int:
         """No own QUESTION before this (C3, C5, C7)."""
-        moments = [state.quiet_until_ms, self._silent_until_ms()]
+        moments = [state.quiet_until_ms, self._ask_from_ms()]
         if state.promise is not None:
             moments.append(self._candidacy_after_promise_ms(state))
         if not state.gifts:
@@ -235,8 +235,7 @@ class Voting(Values):
             return self._refuse(state, sender, ballot, "fresh", meta=meta)
         if self._now_ms < (self._ack_from_ms() if announced else self._yes_from_ms()):
             return self._refuse(state, sender, ballot, "start", until_ms=self.silent_until_ms)
-        if state.claim is not None and (state.claim.hold_from_ms is not None or not announced):
-            # A source that holds or calls acks nobody. One that only claims may lose to a higher ANNOUNCE.
+        if self._helps_nobody(state, announced):
             return self._refuse(state, sender, ballot, "source", until_ms=self._claim_until_ms(state))
         if not self._above_promised(state, ballot):
             asked_ms = 0 if state.candidacy is None else state.candidacy.asked_ms + self.timing.election_ms
@@ -245,6 +244,10 @@ class Voting(Values):
             return self._refuse(state, sender, ballot, "promise", until_ms=state.promise_until_ms)
         return False
 
+    def _ask_from_ms(self) -> int:
+        """No candidacy before this (C5)."""
+        return self._silent_until_ms()
+
     def _yes_from_ms(self) -> int:
         """No yes before this (C5)."""
         return self._silent_until_ms()
@@ -252,6 +255,10 @@ class Voting(Values):
     def _ack_from_ms(self) -> int:
         """No ack before this (C5)."""
         return self._silent_until_ms()
+
+    def _helps_nobody(self, state: KeyState, announced: bool) -> bool:
+        """A source that holds or calls acks nobody (C5). One that only claims may lose to a higher ANNOUNCE."""
+        return state.claim is not None and (state.claim.hold_from_ms is not None or not announced)
 
     def _claim_until_ms(self, state: KeyState) -> int:
         claim = state.claim
@@ -286,7 +293,16 @@ class Voting(Values):
         meta: Meta | None = None,
     ) -> bool:
         """Tell it, once per peer, key and reason within half a heartbeat (E1)."""
-        mark = (sender, state.key, reason)
+        if self._said_lately((sender, state.key, reason)):
+            return True
+        wait_ms = max(0, until_ms - self._now_ms)
+        epoch, expire_ms = (NO_BALLOT, 0) if meta is None else (meta.epoch, meta.expire_ms)
+        trailer = self._trailer(ballot, echo=ballot.boot, epoch=epoch, wait_ms=wait_ms, floor=floor)
+        self._out.append(Send(sender, Answer(state.key, self._term(state.key), expire_ms, False, trailer)))
+        return True
+
+    def _said_lately(self, mark: tuple[str, bytes, str]) -> bool:
+        """Was it said, or are too many others said, within half a heartbeat? If not, it is from now on."""
         last_ms = self._refusals.get(mark)
         within_ms = self.timing.announce_ms // 2
         if last_ms is not None and self._now_ms - last_ms < within_ms:
@@ -296,11 +312,7 @@ class Voting(Values):
             if len(self._refusals) >= REFUSALS_KEPT:
                 return True
         self._refusals[mark] = self._now_ms
-        wait_ms = max(0, until_ms - self._now_ms)
-        epoch, expire_ms = (NO_BALLOT, 0) if meta is None else (meta.epoch, meta.expire_ms)
-        trailer = self._trailer(ballot, echo=ballot.boot, epoch=epoch, wait_ms=wait_ms, floor=floor)
-        self._out.append(Send(sender, Answer(state.key, self._term(state.key), expire_ms, False, trailer)))
-        return True
+        return False
 
     def _heard_announce(self, sender: str, announce: Announce) -> None:
         """Follow and promise, or refuse (C2, C4, C5)."""
@@ -320,10 +332,10 @@ class Voting(Values):
             return
         if not self._covered(ballot.term):
             return
-        self._yield(state)
         self._promise(state, ballot)
         trailer = self._trailer(ballot, echo=ballot.boot, number=trailer.number)
         self._out.append(Send(sender, Ack(state.key, trailer)))
+        self._yield(state)
         self._try_stand(state)
 
     def _promise(self, state: KeyState, ballot: Ballot) -> None:
