@@ -91,7 +91,8 @@ class OriginalClient:
         wait_ms = FIRST_MS
         while True:
             try:
-                frames = await asyncio.wait_for(queue.get(), wait_ms / 1000)
+                async with asyncio.timeout(wait_ms / 1000):
+                    frames = await queue.get()
             except TimeoutError:
                 return None
             if frames:
@@ -103,8 +104,8 @@ class OriginalClient:
         while True:
             number, queue = self._attempt(b"*")
             try:
-                frames = await asyncio.wait_for(queue.get(), DISCOVERY_MS / 1000)
-                return frames[1]
+                async with asyncio.timeout(DISCOVERY_MS / 1000):
+                    return (await queue.get())[1]
             except TimeoutError:
                 continue
             finally:
@@ -124,7 +125,7 @@ class SocketClient:
         self._socket.setsockopt(zmq.SNDHWM, highwatermark)
         for api in apis:
             self._socket.connect(api)
-        self.client = OriginalClient(lambda frames: self._socket.send_multipart(frames), timeout_ms)
+        self.client = OriginalClient(self._socket.send_multipart, timeout_ms)
         self._reading = asyncio.get_running_loop().create_task(self._read())
 
     async def _read(self) -> None:

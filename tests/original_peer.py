@@ -396,7 +396,7 @@ class OriginalPeer:
     async def _fetch(self, key: bytes, state: Sourcing) -> None:
         try:
             value = await self._source(key)
-        except Exception:
+        except OSError:
             self._become(key, None)
             return
         entry = state.entry
@@ -519,8 +519,8 @@ async def serve(config: dict[str, Any]) -> None:
     peer = OriginalPeer(
         config["url"],
         peers,
-        publish=lambda frames: publisher.send_multipart(frames),
-        reply=lambda frames: router.send_multipart(frames),
+        publish=publisher.send_multipart,
+        reply=router.send_multipart,
         source=source,
         fatal=fatal,
         wall_ms=lambda: time.time_ns() // 1_000_000,

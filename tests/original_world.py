@@ -21,12 +21,13 @@ WALL_MS = 1_794_704_000_000
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a source, in virtual ms; `ended_ms` None: still running, or ended without a result."""
+    """One call of a source, in virtual ms. `ended_ms` None: it runs still."""
 
     key: bytes
     peer: str
     started_ms: int
-    ended_ms: int | None
+    ended_ms: int | None = None
+    ok: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class World:
             fatal=self.fatal.append,
             wall_ms=self.wall_ms,
             storage=storage,
+            ttl_ms=60_000,
             chance=chance or Random(self.chance.getrandbits(32)),
         )
         self.peers[url] = peer
@@ -78,14 +80,18 @@ class World:
     def fetch(self, key: bytes, url: str) -> Awaitable[bytes]:
         started_ms = now_ms()
         place = len(self.calls)
-        self.calls.append(Call(key, url, started_ms, None))
+        self.calls.append(Call(key, url, started_ms))
 
         async def work() -> bytes:
-            await asyncio.sleep(self.source_ms(key, url) / 1000)
-            if self.fails(key, url):
-                raise OSError("the source fails")
-            self.calls[place] = Call(key, url, started_ms, now_ms())
-            return b"value-of-" + key
+            ok = False
+            try:
+                await asyncio.sleep(self.source_ms(key, url) / 1000)
+                if self.fails(key, url):
+                    raise OSError("the source fails")
+                ok = True
+                return b"value-of-" + key
+            finally:
+                self.calls[place] = Call(key, url, started_ms, now_ms(), ok)
 
         return work()
 
@@ -138,7 +144,8 @@ class World:
         """Keys that two calls fetched at the same time."""
         spans: dict[bytes, list[tuple[int, int]]] = {}
         for call in self.calls:
-            spans.setdefault(call.key, []).append((call.started_ms, call.ended_ms or 1 << 60))
+            ended_ms = 1 << 60 if call.ended_ms is None else call.ended_ms
+            spans.setdefault(call.key, []).append((call.started_ms, ended_ms))
         return [
             key
             for key, of_key in spans.items()

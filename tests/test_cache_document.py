@@ -18,7 +18,6 @@ COLD = """
 WON = f"""{COLD}
     > b ANSWER k 0 0 yes
     to all: ANNOUNCE k 0 0
-    to all: PING
     call k in term 0
 """
 
@@ -408,7 +407,6 @@ def test_7_1_candidate() -> None:
         100: to c: QUESTION k 5
         > c ANSWER k 5 0 yes
         to all: ANNOUNCE k 5 0
-        to all: PING
         call k in term 5
         """,
     )
@@ -433,10 +431,10 @@ def test_7_1_the_winner_fetches_the_best_stale_copy() -> None:
         """
         > b ANSWER k 0 -5000 yes
         > c ANSWER k 0 -100 yes
-        to c: ENTRYREQ k
         to all: ANNOUNCE k 0 0
-        to all: PING
         call k in term 0
+        > pass 0 ms
+        0: to c: ENTRYREQ k
         > c UPDATE k 0 -100 old
         store k = old -100
         client 1: STALE k

@@ -28,7 +28,6 @@ def test_invalidate_says_ours_only() -> None:
         store floor k 8
         to b: FLOORSET k 1 8
         > stored floor k 8
-        to b: FLOORSET k 1 8
         > b* FLOORACK k 1 8
         request 5: done ours only: a, b; not told: c (an original cannot be told, and keeps its copy)
         """,
@@ -180,7 +179,6 @@ def test_refresh_waits_for_every_answer_and_replaces_the_value() -> None:
         > b* ANSWER k 4 +48000 yes term=4:a epoch=3:b
         > c ANSWER k 4 0 yes
         to all: ANNOUNCE k 4 +48000
-        to all: PING
         call k in term 4
         > ask 1 k
         client 1: VALUE k
@@ -205,7 +203,6 @@ def test_refresh_whose_peer_is_silent_goes_on_at_the_deadline() -> None:
         > pass 150 ms
         100: to c: QUESTION k 4 need=4
         150: to all: ANNOUNCE k 4 +47850
-        150: to all: PING
         150: call k in term 4
         """,
     )

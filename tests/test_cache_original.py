@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 import pytest
+
 from original_client import ClientError, OriginalClient
 from original_peer import Entry, OriginalPeer, Storage, integer, msgpack_texts
 from original_world import WALL_MS, Sent, World
@@ -272,7 +273,7 @@ def test_split_vote_then_the_sourcing_peer_is_killed() -> None:
         world = World(source_ms=lambda key, peer: 2_500.0)
         urls = URLS[:3]
         world.delay_ms = lambda sender, receiver: (
-            20.0 if now_ms() < 100 or now_ms() > 3_600 and now_ms() < 3_700 else 1.0
+            20.0 if now_ms() < 100 or (now_ms() > 3_600 and now_ms() < 3_700) else 1.0
         )
         draws = ((300, 300), (300, 245), (170,))
         for url, drawn in zip(urls, draws, strict=True):

@@ -187,3 +187,11 @@ def test_W_L7_timers_of_requests_that_left_do_not_pile_up(waiting: Waiting) -> N
         waiting.withdraw(request)
     assert len(waiting._due) <= 70
     assert waiting.passed(1_000, busy) == [KeepAlive(0)]
+
+
+def test_W_L2_requests_are_not_sent_away_without_end(waiting: Waiting) -> None:
+    """The original's client asks again at once. What is sent away at once is bounded per key and second."""
+    assert [waiting.at_once(500, b"k") for _ in range(25)] == [True] * 20 + [False] * 5
+    assert waiting.at_once(500, b"other")
+    assert not waiting.at_once(999, b"k")
+    assert waiting.at_once(1_500, b"k")

@@ -201,7 +201,7 @@ def test_W_S3_late_answers_count_for_nothing() -> None:
     bench.freeze(140)
     play(bench, "> b* ANSWER k 0 0 yes term=0:c")
     assert bench.machine.role(b"k") == "candidate", "the answer names another ballot"
-    play(bench, "> b* ANSWER k 0 0 yes term=0:a\nto all: ANNOUNCE k 0 0\nto all: PING\ncall k in term 0")
+    play(bench, "> b* ANSWER k 0 0 yes term=0:a\nto all: ANNOUNCE k 0 0\ncall k in term 0")
 
 
 def test_W_S4_a_source_that_hears_no_majority_ends_its_call() -> None:
@@ -358,7 +358,7 @@ def test_W_S8_timers_do_not_use_the_wall_clock() -> None:
     bench.wall_ms += 3_600_000
     assert bench.machine.deadline_ms == bench.now_ms + 100
     bench.wall_ms -= 7_200_000
-    play(bench, "> b ANSWER k 0 0 yes\nto all: ANNOUNCE k 0 0\nto all: PING\ncall k in term 0")
+    play(bench, "> b ANSWER k 0 0 yes\nto all: ANNOUNCE k 0 0\ncall k in term 0")
 
 
 # --- L: nobody is answered --------------------------------------------------------------------------------------------
@@ -463,9 +463,7 @@ def test_W_L5_what_was_not_sent_is_not_believed_again() -> None:
         150: to all: QUESTION k 1
         > b ANSWER k 1 +8850 no
         > c ANSWER k 1 0 yes
-        to b: ENTRYREQ k
         to all: ANNOUNCE k 1 0
-        to all: PING
         call k in term 1
         """,
     )
@@ -555,7 +553,7 @@ def test_a_key_without_a_source_is_asked_for_elsewhere() -> None:
     bench = Bench(settings=SETTINGS._replace(sources=()))
     play(bench, "> ask 1 k\nclient 1: SEEOTHER")
     play(bench, "> ask 2 k offers=yes\nclient 2: KEEPALIVE\nto all: QUESTION k 0")
-    play(bench, "> b ANSWER k 0 0 yes\nto all: ANNOUNCE k 0 0\nto all: PING\ncall k in term 0")
+    play(bench, "> b ANSWER k 0 0 yes\nto all: ANNOUNCE k 0 0\ncall k in term 0")
     assert next(effect.offers for effect in bench.all if isinstance(effect, Call)) == (2,)
 
 
@@ -579,7 +577,7 @@ def test_a_reload_asks_again_among_the_new_peers() -> None:
     bench = play(Bench(), COLD)
     bench.give(Reload(9, addresses("abcde")))
     play(bench, "> b ANSWER k 0 0 yes\n> pass 150 ms\n150: to all: QUESTION k 1")
-    play(bench, "> b ANSWER k 1 0 yes\n> d ANSWER k 1 0 yes\nto all: ANNOUNCE k 1 0\nto all: PING\ncall k in term 1")
+    play(bench, "> b ANSWER k 1 0 yes\n> d ANSWER k 1 0 yes\nto all: ANNOUNCE k 1 0\ncall k in term 1")
 
 
 def test_a_stranger_is_not_heard() -> None:

@@ -147,13 +147,22 @@ class DocumentMachine:
             return effects if fresh or not given.fetch else effects + elect.wanted(state, key)
         if not given.fetch:
             return [SeeOther(request, miss=True)]
-        if state.partitioned:
-            return [SeeOther(request)]
+        refusal = self._refusal(request, key)
+        if refusal is not None and state.waiting.at_once(state.now_ms, key):
+            return [refusal]
         effects = state.waiting.add(state.now_ms, request, key, after_ms, offers=given.offers, until_ms=given.until_ms)
-        if request not in state.waiting:
+        if request not in state.waiting or refusal is not None:
             return effects
         then = elect.wanted(state, key)
         return effects + then if request in state.waiting else then
+
+    def _refusal(self, request: int, key: bytes) -> Effect | None:
+        """Why nothing can be done about the key here and now."""
+        state = self._state
+        failed = state.failed.get(key)
+        if failed is not None and state.now_ms < failed.until_ms and state.idle(key):
+            return Refuse(request, failed.reason)
+        return SeeOther(request) if state.partitioned else None
 
     def _forced(self, given: Refresh | Put) -> list[Effect]:
         """An election although the key may be fresh. Our own peers agree to it; an original that has a fresh copy is

@@ -197,16 +197,13 @@ def _won(state: State, key: bytes, asking: Campaign) -> list[Effect]:
     if forced is None and state.fresh(state.meta(key)):
         state.become(key, None)
         return []
-    effects: list[Effect] = []
-    expire_ms, peer = asking.best
-    if expire_ms > state.meta(key).expire_ms and forced is None:
-        effects += request_entry(state, key, peer)
     if forced is not None and forced.value is not None:
-        wall_ms = state.wall_ms
-        return effects + source.use(state, key, asking.ballot, wall_ms, forced.ttl_ms, forced.value, forced)
+        return source.use(state, key, asking.ballot, state.wall_ms, forced.ttl_ms, forced.value, forced)
     if len(state.calls) >= state.settings.calls_max:
-        return effects + stand_down(state, key, None, "too many calls at once") + state.waiting.see_other(key)
-    return effects + source.begin(state, key, asking.ballot, asking.started_ms, forced)
+        return stand_down(state, key, None, "too many calls at once") + state.waiting.see_other(key)
+    expire_ms, peer = asking.best
+    stale_from = peer if expire_ms > state.meta(key).expire_ms and forced is None else ""
+    return source.begin(state, key, asking.ballot, asking.started_ms, stale_from, forced)
 
 
 def partition(state: State, key: bytes, asking: Campaign | None) -> list[Effect]:

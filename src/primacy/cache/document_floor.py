@@ -106,13 +106,20 @@ class Floors:
             running.floor = Floor(running.key, running.prefix, next_term(running.highest))
             effects = [*self._apply(running.floor), StoreFloor(running.floor)]
             return effects + self._tell(number, running, ours)
-        missing = [url for url in ours if url not in running.acked]
-        if running.stored is not None and (not missing or state.now_ms >= running.until_ms or not running.stored):
-            return self._finish(number, running)
+        finished = self._check(number, running)
+        if finished:
+            return finished
         if state.now_ms >= running.until_ms + WITHIN_MS:  # the storage says nothing: nobody waits for ever
             running.stored = False
             return self._finish(number, running)
         return self._tell(number, running, ours)
+
+    def _check(self, number: int, running: Invalidation) -> list[Effect]:
+        """Done: durable here, and at every peer of this product, or its time is over."""
+        missing = [url for url in self._state.ours if url not in running.acked]
+        if running.stored is None or (running.stored and missing and self._state.now_ms < running.until_ms):
+            return []
+        return self._finish(number, running)
 
     def _tell(self, number: int, running: Invalidation, ours: tuple[str, ...]) -> list[Effect]:
         assert running.floor is not None
@@ -144,7 +151,8 @@ class Floors:
                     return []
                 running.answered[sender] = None
                 running.highest = max(running.highest, term)
-                return self._go_on(request, running)
+                asked = [url for url in state.ours if url not in running.answered]
+                return [] if asked else self._go_on(request, running)
             case FloorSet(floor, request):
                 waiting = self._acks.setdefault(floor, [])
                 if (sender, request) in waiting:
@@ -156,7 +164,7 @@ class Floors:
                 if running is None or running.floor != floor:
                     return []
                 running.acked[sender] = None
-                return self._go_on(request, running) if running.stored is not None else []
+                return self._check(request, running)
         return []
 
     def stored(self, given: FloorStored) -> list[Effect]:
@@ -170,7 +178,7 @@ class Floors:
         for number, running in list(self._running.items()):
             if running.floor == given.floor and running.stored is None:
                 running.stored = given.ok
-                effects += self._go_on(number, running)
+                effects += self._check(number, running)
         return effects
 
     # --- what a floor does --------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from primacy.cache.document_state import FAILURES_MAX, FAR_MS, NO_META, Failed, Forced, Sourcing, State
 from primacy.cache.effects import Call, Cancel, Effect, Extend, Finished, Record, Send, StoreEntry
-from primacy.cache.messages import Announce, Answer, Ping, Update
+from primacy.cache.messages import Announce, Answer, EntryRequest, Ping, Update
 from primacy.cache.model import ALL, NO_BALLOT, Ballot, Failure, Fetched, Meta
 
 LIMIT_MS = 30_000
@@ -49,15 +49,18 @@ def keep(state: State, key: bytes, meta: Meta, value: bytes) -> list[Effect]:
 # --- the call ---------------------------------------------------------------------------------------------------------
 
 
-def begin(state: State, key: bytes, ballot: Ballot, proved_ms: int, forced: Forced | None = None) -> list[Effect]:
-    """An election was won whose QUESTION left at `proved_ms`, or there is nobody to ask."""
+def begin(
+    state: State, key: bytes, ballot: Ballot, proved_ms: int, stale_from: str = "", forced: Forced | None = None
+) -> list[Effect]:
+    """An election was won whose QUESTION left at `proved_ms`, or there is nobody to ask. `stale_from`: who has a later
+    copy than this peer; it is asked for it in a moment."""
     assert key not in state.calls, "one call per key"
     source = state.settings.source_of(key)
     limit_at_ms = state.now_ms + (LIMIT_MS if source is None else source.limit_ms)
-    sourcing = Sourcing(ballot, state.wall_ms, limit_at_ms, proved_ms, state.now_ms, 0, 0, 0, forced)
+    sourcing = Sourcing(ballot, state.wall_ms, limit_at_ms, proved_ms, state.now_ms, 0, 0, 0, stale_from, forced)
     _bound(state, sourcing)
     state.calls[key] = ballot
-    effects = _announce(state, key, sourcing)
+    effects = _announce(state, key, sourcing, ping=False)
     state.become(key, sourcing)
     called = Call(key, ballot, sourcing.cancel_at_ms, sourcing.over_at_ms, state.waiting.offers(key))
     return [*effects, called, Record("called", key, f"term {ballot.term}")]
@@ -72,14 +75,15 @@ def _bound(state: State, sourcing: Sourcing) -> None:
     sourcing.over_at_ms = min(end_ms, sourcing.limit_at_ms + grace_ms)
 
 
-def _announce(state: State, key: bytes, sourcing: Sourcing) -> list[Effect]:
+def _announce(state: State, key: bytes, sourcing: Sourcing, ping: bool) -> list[Effect]:
+    """`ping`: not with the first, whose votes say who is there; a message from the wire causes one message to each."""
     if not state.peers:
         sourcing.next_ms = FAR_MS
         return []
     sourcing.round_ms = state.now_ms
     sourcing.next_ms = state.now_ms + min(RETRY_MS, state.timing.announce_ms)
     effects: list[Effect] = [announcement(state, ALL, key, sourcing)]
-    if state.pinged_ms != state.now_ms:
+    if ping and state.pinged_ms != state.now_ms:
         state.pinged_ms = state.now_ms
         effects.append(Send(ALL, Ping(state.trailer())))
     return effects
@@ -107,11 +111,14 @@ def timer(state: State, key: bytes, sourcing: Sourcing) -> list[Effect]:
         return effects + ended_now + fail(state, key, sourcing, Failure("the source took too long"))
     if cut_off(state, sourcing):
         return effects + cancel(state, key, sourcing, "too few peers are heard") + _told_over(state, key, sourcing)
+    if sourcing.stale_from:
+        effects.append(Send(sourcing.stale_from, EntryRequest(key, state.trailer(sourcing.stale_from))))
+        sourcing.stale_from = ""
     proved = sourcing.proved_ms == sourcing.round_ms
     if proved and state.now_ms < sourcing.round_ms + state.timing.announce_ms:
         sourcing.next_ms = sourcing.round_ms + state.timing.announce_ms
     elif state.now_ms >= sourcing.next_ms:
-        effects += _announce(state, key, sourcing)
+        effects += _announce(state, key, sourcing, ping=True)
     state.arm(key)
     return effects
 

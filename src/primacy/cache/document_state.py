@@ -96,6 +96,8 @@ class Sourcing:
     next_ms: int
     cancel_at_ms: int
     over_at_ms: int
+    stale_from: str = ""
+    """Who has a later copy, although no fresh one, and is still to be asked for it."""
     forced: Forced | None = None
 
 
@@ -296,7 +298,7 @@ class State:
             case Campaign() as campaign:
                 due_ms = min(campaign.deadline_ms, campaign.repeat_ms)
             case Sourcing() as sourcing:
-                due_ms = min(sourcing.next_ms, sourcing.cancel_at_ms)
+                due_ms = min(sourcing.next_ms, sourcing.cancel_at_ms, self.now_ms if sourcing.stale_from else FAR_MS)
             case None:
                 due_ms = self.wake.get(key)
         self.timers.set(key, due_ms)

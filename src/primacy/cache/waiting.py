@@ -29,6 +29,9 @@ PER_KEY_MAX = 10_000
 """Requests that wait for one key. Each costs a KEEPALIVE a second."""
 REQUESTS_MAX = 100_000
 """Requests that wait in all: about 50 MB."""
+PROMPT_MAX = 20
+"""Requests of one key that are sent away at once within one interval. The original's client asks the next peer without
+a pause: if all peers sent it away at once, it would do nothing else. Further ones wait for the next sign."""
 
 
 class Waiter(NamedTuple):
@@ -67,6 +70,8 @@ class Waiting:
         self._waiters: dict[int, Waiter] = {}
         self._keys: dict[bytes, dict[int, None]] = {}  # in order of arrival
         self._due: list[tuple[int, int]] = []  # (when, request), a heap; entries of requests that left are passed over
+        self._prompt: dict[bytes, int] = {}
+        self._prompt_since_ms = 0
         self.turned_away = 0
         """Requests that were sent elsewhere because a bound was reached."""
         self.given_up = 0
@@ -124,6 +129,16 @@ class Waiting:
         self._keys.setdefault(key, {})[request] = None
         self._await_sign(Waiter(request, key, after_ms, offers, until_ms, now_ms))
         return [KeepAlive(request)]
+
+    def at_once(self, now_ms: int, key: bytes) -> bool:
+        """May one more request of this key be sent away without a wait?"""
+        if now_ms - self._prompt_since_ms >= self._keepalive_ms:
+            self._prompt.clear()
+            self._prompt_since_ms = now_ms
+        if len(self._prompt) >= self._requests_max:
+            return False
+        self._prompt[key] = self._prompt.get(key, 0) + 1
+        return self._prompt[key] <= PROMPT_MAX
 
     def _await_sign(self, waiter: Waiter) -> None:
         self._waiters[waiter.request] = waiter
