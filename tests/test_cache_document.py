@@ -503,3 +503,14 @@ def test_10_sourcing() -> None:
         """,
     )
     assert bench.machine.role(b"k") == "idle"
+
+
+def test_what_is_shown_of_a_key() -> None:
+    bench = play(Bench(stored=FRESH), WON.replace(" k", " cold"), "> c ANNOUNCE other 2 0")
+    views = [bench.machine.view(bench.now_ms, bench.wall_ms, key) for key in (b"cold", b"other", b"k")]
+    assert [(view.role, view.source, view.term, view.fresh, view.waiting) for view in views] == [
+        ("sourcing", "a", 0, False, 1),
+        ("follower", "c", 2, False, 0),
+        ("idle", "", 3, True, 0),
+    ]
+    assert bench.machine.in_touch(bench.now_ms)

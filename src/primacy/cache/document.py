@@ -34,6 +34,7 @@ from primacy.cache.inputs import (
     ValueGone,
     Withdrawn,
 )
+from primacy.cache.machine import KeyView
 from primacy.cache.messages import (
     Announce,
     Answer,
@@ -83,6 +84,22 @@ class DocumentMachine:
     @property
     def partitioned(self) -> bool:
         return self._state.partitioned
+
+    def view(self, now_ms: int, wall_ms: int, key: bytes) -> KeyView:  # noqa: ARG002 -- the face of both modes
+        state = self._state
+        meta = state.meta(key)
+        match state.active.get(key):
+            case Sourcing():
+                source_url = state.me
+            case Following(peer=peer, sourcing=True):
+                source_url = peer
+            case _:
+                source_url = ""
+        fresh = meta.expire_ms > wall_ms
+        return KeyView(key, state.role(key), meta.term, meta, fresh, source_url, len(state.waiting.of(key)))
+
+    def in_touch(self, now_ms: int) -> bool:  # noqa: ARG002
+        return not self._state.partitioned
 
     # --- the one way in -----------------------------------------------------------------------------------------------
 

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from primacy.cache.effects import Effect
 from primacy.cache.inputs import Input
+from primacy.cache.model import Meta, Role
+
+
+class KeyView(NamedTuple):
+    """What a peer shows of one key."""
+
+    key: bytes
+    role: Role
+    term: int
+    meta: Meta
+    fresh: bool
+    source: str
+    """Who fetches it, as far as this peer knows; empty: nobody."""
+    waiting: int
 
 
 class Machine(Protocol):
@@ -25,4 +39,12 @@ class Machine(Protocol):
 
     def step(self, now_ms: int, wall_ms: int, given: Input) -> list[Effect]:
         """The one way in."""
+        ...
+
+    def view(self, now_ms: int, wall_ms: int, key: bytes) -> KeyView:
+        """What this peer does about one key. Changes nothing."""
+        ...
+
+    def in_touch(self, now_ms: int) -> bool:
+        """Is a majority known to be there? Mode `mixed`: not partitioned."""
         ...

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from itertools import islice
 from random import Random
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
 from primacy.cache.effects import Effect, Forget, ForgetFloor, Send, SendEntry
 from primacy.cache.inputs import (
@@ -37,6 +37,7 @@ from primacy.cache.inputs import (
     ValueGone,
     Withdrawn,
 )
+from primacy.cache.machine import KeyView
 from primacy.cache.messages import (
     Ack,
     Announce,
@@ -54,7 +55,7 @@ from primacy.cache.messages import (
     Question,
     Update,
 )
-from primacy.cache.model import ALL, NO_BALLOT, CacheSettings, Meta, Mode, PeerAddress, Role
+from primacy.cache.model import ALL, NO_BALLOT, CacheSettings, Meta, Mode, PeerAddress
 from primacy.cache.own_members import Membering
 from primacy.cache.own_state import KeyState
 
@@ -62,19 +63,6 @@ SWEEP_MS = 1_000
 """Between two looks at what may be forgotten."""
 SWEEP_KEYS = 2_000
 """Keys of one look: a hundred thousand are seen within a minute."""
-
-
-class KeyView(NamedTuple):
-    """What a peer shows of one key."""
-
-    key: bytes
-    role: Role
-    term: int
-    meta: Meta
-    fresh: bool
-    source: str
-    """Who fetches it, as far as this peer knows; empty: nobody."""
-    waiting: int
 
 
 class OwnMachine(Membering):
