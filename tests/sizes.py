@@ -56,6 +56,7 @@ PROCESSES = (
     "tests/test_slots_bench.py",
     "tests/test_cache_source.py",
     "tests/test_cache_source_process.py",
+    "tests/test_cache_peer_source.py",
 )
 BESIDE = (
     "tests/test_faults_members.py",

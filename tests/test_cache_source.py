@@ -285,7 +285,7 @@ def test_without_an_extension_a_call_is_over_by_the_end_of_its_hold(source: str)
 def test_an_extension_moves_the_end_of_a_call(source: str) -> None:
     async def work(desk: Desk) -> None:
         desk.start(b"a", 450, 600)
-        for _ in range(40):
+        for _ in range(400):
             now = desk.clock.now_ms()
             desk.calls.extend(Extend(b"a", BALLOT, now + 450, now + 600))
             if desk.calls.running == 0:
@@ -339,6 +339,17 @@ def test_a_hold_that_is_over_starts_nothing(tmp_path: Path) -> None:
 
     with_desk(work, SourceSpec("cmd:/bin/touch {key}"))
     assert not mark.exists()
+
+
+@pytest.mark.parametrize("source", ["cmd:/bin/echo -n <{key}>", "call:tests.cache_functions:echo", "async"])
+def test_a_peer_alone_has_no_hold_to_lose(source: str) -> None:
+    async def work(desk: Desk) -> None:
+        for far in (1 << 62, 1 << 70):
+            desk.calls.start(Call(b"a", BALLOT, far, far))
+            desk.calls.extend(Extend(b"a", BALLOT, far + 1, far + 1))
+            assert (await desk.end()).result == Fetched(b"<a>")
+
+    with_desk(work, SourceSpec(cache_functions.aecho if source == "async" else source))
 
 
 def test_the_end_is_never_told_from_inside_a_call() -> None:

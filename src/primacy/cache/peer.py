@@ -15,22 +15,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from primacy.cache.access import Absent, Done, Found, Why
-from primacy.cache.calls_here import CallsHere
 from primacy.cache.claims import ClaimCalls
-from primacy.cache.driver import Calls, Driver
+from primacy.cache.driver import Driver
 from primacy.cache.effects import Membership, Record
-from primacy.cache.inputs import Asked, Input, Invalidate, Put, Refresh, Reload, SourceEnded, Started, Withdrawn
+from primacy.cache.inputs import Asked, Input, Invalidate, Put, Refresh, Reload, Started, Withdrawn
 from primacy.cache.machine import Machine
 from primacy.cache.model import CacheSettings, Mode, PeerAddress, SourceSettings
 from primacy.cache.security import PeerSeal, ServerSeal, new_boot
 from primacy.cache.serving import Serving
 from primacy.cache.sockets import PeerSockets
+from primacy.cache.source import Calls, SourceSpec
 from primacy.cache.storage import MemoryStorage, Storage
 from primacy.cache.wire import URL_CHARS_MAX, Limits, Reader
 from primacy.cache.writing import Writer
@@ -46,9 +46,8 @@ CHANGE_MS = 5_000
 RELOAD_MS = 60_000
 
 Address = PeerAddress | tuple[str, str] | Mapping[str, str]
-Source = Callable[[bytes], Awaitable[bytes]]
-CallsOf = Callable[[Callable[[SourceEnded], None]], Calls]
-"""Makes the calls of a peer, when it is told where their ends are said."""
+Source = str | Callable[[bytes], object] | Sequence[SourceSpec]
+"""`call:`, `http:` or `cmd:` as in the settings, a function (plain or async), or several, each with a prefix."""
 
 
 class Secured(NamedTuple):
@@ -66,7 +65,7 @@ class Peer:
         url: str,
         api: str,
         peers: Iterable[Address] = (),
-        source: Source | CallsOf | None = None,
+        source: Source | None = None,
         storage: Storage | None = None,
         *,
         bind_url: str | None = None,
@@ -78,6 +77,8 @@ class Peer:
         settings: CacheSettings | None = None,
         secured: Secured = Secured(),  # noqa: B008 -- immutable
         on_event: Callable[[Record], None] | None = None,
+        on_overrun: str = "exit",
+        folder: str = "",
         clock: Clock | None = None,
         machine: Callable[[str, tuple[PeerAddress, ...], CacheSettings, Random], Machine] | None = None,
     ) -> None:
@@ -85,9 +86,10 @@ class Peer:
         self.peers = checked_peers(url, api, peers)
         self.storage: Storage = storage if storage is not None else MemoryStorage()
         self._bind_url, self._bind_api = bind_url or url, bind_api or api
-        self.settings = settings or settings_of(mode, profile, ttl_ms, stale_ms, source is not None)
+        self._sources = source_specs(source)
+        self.settings = settings or settings_of(mode, profile, ttl_ms, stale_ms, self._sources)
         self.settings = self.settings._replace(durable=self.storage.durable)
-        self._source = source
+        self._on_overrun, self._folder = on_overrun, folder
         self._secured = secured
         self._on_event = on_event
         self._clock: Clock = clock or SystemClock()
@@ -123,6 +125,7 @@ class Peer:
         settings = self.settings
         limits = Limits(settings.key_bytes_max, settings.value_bytes_max)
         self._sockets = PeerSockets(self.url, limits, heartbeats=settings.mode is Mode.OWN)
+        calls: Calls | None = None
         try:
             stored = self.storage.load()
             chance = Random(secrets.randbits(64))
@@ -138,7 +141,17 @@ class Peer:
                 on_failure=self._failed,
             )
             driver.writer = Writer(self.storage, loop, driver.tell)
-            driver.calls = calls_of(self._source, driver.tell, self._clock)
+            calls = Calls(
+                self._sources,
+                self._clock,
+                driver.tell,
+                calls_max=settings.calls_max,
+                value_bytes_max=settings.value_bytes_max,
+                on_overrun=self._on_overrun,
+                on_alert=self._alert,
+                folder=self._folder,
+            )
+            await calls.open()
             driver.alarm = alarm(driver.ring)
             self.serving = driver.serving = Serving(
                 self.machine,
@@ -150,7 +163,7 @@ class Peer:
                 self._secured.clients,
             )
             driver.calls = ClaimCalls(
-                driver.calls,
+                calls,
                 self.serving,
                 lambda key: settings.source_of(key) is not None,
                 lambda key, epoch: driver.writer.read(key, epoch) is not None,
@@ -160,12 +173,19 @@ class Peer:
             self.serving.apis = tuple(peer.api for peer in self.peers)
             self._sockets.open(self._bind_url, self._bind_api, (peer.url for peer in self.peers))
         except BaseException:
+            if calls is not None:
+                await calls.close()
             await self._sockets.close()
             self.storage.close()
             self._ended.set()
             raise
         driver.tell(Started(self.boot, stored.metas, stored.floors, stored.ceiling))
         self._sockets.watch(loop, driver.turn)
+
+    def _alert(self, text: str) -> None:
+        log.error("%s", text)
+        if self._on_event is not None:
+            self._on_event(Record("overrun", b"", text))
 
     async def stop(self) -> None:
         """Calls are ended and others told so; clients that wait are sent elsewhere; what was stored is on the disk."""
@@ -307,7 +327,9 @@ class Peer:
 # --- assembled --------------------------------------------------------------------------------------------------------
 
 
-def settings_of(mode: str, profile: str | None, ttl_ms: int, stale_ms: int | None, source: bool) -> CacheSettings:
+def settings_of(
+    mode: str, profile: str | None, ttl_ms: int, stale_ms: int | None, specs: Sequence[SourceSpec]
+) -> CacheSettings:
     """What is said in a few words, as settings."""
     if mode not in tuple(Mode):
         raise UsageError(f"mode = {mode}: own or mixed")
@@ -316,7 +338,7 @@ def settings_of(mode: str, profile: str | None, ttl_ms: int, stale_ms: int | Non
         raise UsageError(f"profile = {name}: one of {', '.join(CACHE_PROFILES)}")
     if ttl_ms < 100:
         raise UsageError(f"ttl_ms = {ttl_ms}: at least 100")
-    sources = (SourceSettings(ttl_ms=ttl_ms, stale_ms=stale_ms),) if source else ()
+    sources = tuple(SourceSettings(spec.prefix, ttl_ms, stale_ms) for spec in specs)
     return CacheSettings(CACHE_PROFILES[name], Mode(mode), sources, stale_ms=stale_ms)
 
 
@@ -329,9 +351,11 @@ def machine_of(me: str, peers: tuple[PeerAddress, ...], settings: CacheSettings,
     raise CannotHere("mode = mixed: its machine is not built yet; take mode own")
 
 
-def calls_of(source: Any, ended: Callable[[Input], None], clock: Clock) -> Calls:
-    """How the source is called."""
-    return CallsHere(source, ended, clock)
+def source_specs(source: Source | None) -> tuple[SourceSpec, ...]:
+    """Every source, with its prefix."""
+    if source is None:
+        return ()
+    return (SourceSpec(source),) if isinstance(source, str) or callable(source) else tuple(source)
 
 
 def checked_peers(url: str, api: str, peers: Iterable[Address]) -> tuple[PeerAddress, ...]:

@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol
 from primacy.cache.effects import Call, Cancel, Extend
 from primacy.cache.inputs import SourceEnded
 from primacy.cache.model import Ballot, Failure, Fetched
-from primacy.cache.source_async import AsyncSource, LoopWatch, async_function, say_and_leave
+from primacy.cache.source_async import WAIT_MAX_S, AsyncSource, LoopWatch, async_function, say_and_leave
 from primacy.cache.source_guard import Guards, Instants, instants
 from primacy.cache.source_http import HttpFetch
 from primacy.cache.source_process import CommandSource, Done, Environment, FunctionSource, Running
@@ -227,7 +227,7 @@ class Calls:
         """At the end of the hold, as it is then."""
         left_ms = current.over_at_ms - self._clock.now_ms()
         if left_ms > 0:
-            current.look = self._loop.call_later(left_ms / 1_000, self._look, current)
+            current.look = self._loop.call_later(min(left_ms / 1_000, WAIT_MAX_S), self._look, current)
         elif -left_ms > LATE_MS and not current.excused:
             current.excused = True  # its end may be told already, and stand behind this in the loop
             current.look = self._loop.call_later(EXCUSE_MS / 1_000, self._look, current)

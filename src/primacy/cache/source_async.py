@@ -24,6 +24,8 @@ from primacy.cache.source_worker import is_async, load, reason_of, result_of
 from primacy.errors import UsageError
 from primacy.node.clock import NS_PER_MS, Clock
 
+WAIT_MAX_S = 3_600.0
+"""What is far ahead is looked at again after this."""
 LOOKS = 4
 """The thread looks so many times before it says that the loop is blocked."""
 LOOK_MS = 12
@@ -106,7 +108,7 @@ class AsyncCall:
         if left_ms <= 0:
             self.stop(self._until, "the hold was not proved anew in time")
         else:
-            self._timer = self._loop.call_later(left_ms / 1_000, self._look)
+            self._timer = self._loop.call_later(min(left_ms / 1_000, WAIT_MAX_S), self._look)
 
     def _ended(self, task: asyncio.Future[Fetched | Failure]) -> None:
         if self._timer is not None:
@@ -167,7 +169,7 @@ class LoopWatch:
                     return
                 left_ms = min(self._until.values()) - LOOKS * LOOK_MS - self._clock.now_ms()
                 if left_ms > 0:
-                    self._change.wait(left_ms / 1_000)
+                    self._change.wait(min(left_ms / 1_000, WAIT_MAX_S))
                     continue
             if not self._loop_lives():
                 self._blocked(

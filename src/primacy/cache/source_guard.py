@@ -33,6 +33,8 @@ HANDLE_BYTES = socket.CMSG_SPACE(4)
 ROOM_PARTS = 3
 """Of the time between cancel and the end of the hold: a third for SIGTERM, a third for SIGKILL, a third for the kernel
 to end the tree after the guard."""
+FAR_MS = 1 << 61
+"""A peer alone has no hold to lose; its calls may last. The kernel takes this for never."""
 UNSEEN_MS = 100
 """A guard that was killed while it started a tree has not told its root: by then the kernel has ended it."""
 
@@ -47,6 +49,7 @@ class Instants(NamedTuple):
 
 def instants(cancel_at_ms: int, over_at_ms: int) -> Instants:
     """What a call's two times mean for its tree."""
+    cancel_at_ms, over_at_ms = min(cancel_at_ms, FAR_MS), min(over_at_ms, FAR_MS)
     part = max(0, over_at_ms - cancel_at_ms) // ROOM_PARTS
     return Instants(cancel_at_ms, cancel_at_ms + part, over_at_ms - part)
 
