@@ -278,11 +278,12 @@ def test_L3_a_renewal_that_is_overdue_brings_a_look() -> None:
 
 
 def test_L3_two_who_hear_of_renewals_look_at_different_ones() -> None:
-    """Each at one of four, before the longer gaps; whoever of the three holds, and with a list or without."""
-    for membership in (Membership.of(()), Membership.of([Member(name) for name in TRIO])):
+    """Each at one of four, before the longer gaps; whoever of the three holds, and whether they know a list."""
+    for listed in ("", "own", "abc"):
         for holder in "abc":
             seen: list[int] = []
             for node in "abc".replace(holder, ""):
+                membership = Membership.of([Member(name) for name in (node if listed == "own" else listed)])
                 desk = Desk(node, store=held_by(holder), membership=membership)
                 looks = [seq for seq in range(40) if desk.machine._looks_at(holder_id(holder, 9), seq)]
                 assert len(looks) == 10

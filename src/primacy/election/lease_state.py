@@ -313,16 +313,14 @@ class LeaseState:
     def _looks_at(self, holder: str, seq: int) -> bool:
         """Whether a renewal of this holder that was told of is this node's to look at: one of four.
 
-        Two nodes look at different ones if the distances of their places from the holder's differ, as they do for three
-        in a row. Nothing but statements and the moment of a takeover depends on it.
+        Two nodes look at different ones if their places are not equally far behind the holder's: so it is with three in
+        a row, in the list or, where there is none, by names such as a, b, c or web-1, web-2, web-3. Nothing depends on
+        it but the number of statements and the moment of a takeover.
         """
-        distance = (self._place_of(self.seat.node) - self._place_of(node_of(holder))) % 3 or self.seat.boot
-        return seq % 4 == 2 * (distance % 2)
-
-    def _place_of(self, node: str) -> int:
-        """In the list; where there is none, names such as a, b, c or web-1, web-2 stand in a row as well."""
-        ids = self.seat.membership.ids
-        return ids.index(node) if node in ids else sum(node.encode(errors="replace"))
+        ids, names = self.seat.membership.ids, (self.seat.node, node_of(holder))
+        listed = all(name in ids for name in names)
+        own, its = (ids.index(name) if listed else sum(name.encode(errors="replace")) for name in names)
+        return seq % 4 == 2 * (((own - its) % 3 or self.seat.boot) % 2)
 
     # --- tokens (T1, T2) ----------------------------------------------------------------------------------------------
 
