@@ -315,6 +315,20 @@ def lost_take(u: Universe) -> None:
     u.swallows.append(swallow)
 
 
+def emptied(u: Universe) -> None:
+    """Who waits for a table to be settled is cut off; others settle and use it; then somebody empties it (L9)."""
+
+    def aim(node: Node, request: StoreRequest, answer: StoreAnswer, table: Table) -> bool:
+        settling = None if node.machine is None else node.machine._settling
+        if settling is None or answer.server != settling.state[0] or len(u.nodes) < 2:
+            return False
+        _while_cut_off(u, [node], u.store.empty)
+        _went(u, "emptied")
+        return True
+
+    u.aims.append(aim)
+
+
 def _while_cut_off(u: Universe, victims: list[Node], then: Callable[[], None]) -> None:
     """These do not reach the store until somebody else must have taken the lease, and then it happens."""
     for victim in victims:
@@ -346,7 +360,7 @@ FAULTS: dict[str, Callable[[Universe], None]] = {
     made.__name__: made
     for made in (
         *(cut, cut_peer, cut_listed, isolate, stall, crash, guard, people, news, away, backup),
-        *(break_lease, prune, fresh, fail_over, back, remove, free_by_hand, blow, sudden, revive, lost_take),
+        *(break_lease, prune, fresh, fail_over, back, remove, free_by_hand, blow, sudden, revive, lost_take, emptied),
     )
 }
 PLAIN = ("cut", "stall", "crash", "guard", "people", "away", "news")

@@ -16,26 +16,32 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.lease_blows import LISTED, trial
-from tests.lease_universe import Universe
+from tests.lease_universe import LAB, Universe
+from tests.mutants_lease_store import (
+    AnyIndex,
+    AnyInsert,
+    BornSettled,
+    FirstVersionKnown,
+    NamesUncounted,
+    NoFloor,
+    NothingCompared,
+    PruneAnything,
+    ReleaseAnywhere,
+    ReleasedRenewed,
+    ReleasedUncompared,
+    RevivedByHand,
+    TakeOverAnyLink,
+    TokenAlone,
+    WithoutIdentity,
+    WithoutMark,
+    nameless,
+)
 
 from primacy.election.inputs import StoreNews
 from primacy.election.lease import LeaseStrategy
-from primacy.election.store import Genesis
 from primacy.sim.store import ETCD, MARIADB, POSTGRESQL, Engine, SimStore
 
 # --- L1, L2: the row and its renewal ----------------------------------------------------------------------------------
-
-
-class NothingCompared(SimStore):
-    """L1: a take compares nothing of the row."""
-
-    compared = ()
-
-
-class TokenAlone(SimStore):
-    """L1: a take compares the token alone."""
-
-    compared = ("token",)
 
 
 class HoldFromAnswer(LeaseStrategy):
@@ -43,13 +49,6 @@ class HoldFromAnswer(LeaseStrategy):
 
     def _counted_from(self, sent_ms, now_ms):
         return now_ms
-
-
-class RevivedByHand(SimStore):
-    """L2: a renewal matches a row that does not vouch."""
-
-    def _vouched(self, row):
-        return True
 
 
 # --- L3: the observation ----------------------------------------------------------------------------------------------
@@ -94,23 +93,6 @@ class ServerUnnoticed(LeaseStrategy):
         return False
 
 
-class WithoutIdentity(SimStore):
-    """L3: the take does not compare the identity."""
-
-    def _take_same_server(self, server):
-        return True
-
-
-class WithoutMark(SimStore):
-    """L5: the store has no mark, though dumps are read into it."""
-
-    def _mark(self, name, at):
-        return ""
-
-    def _vouches(self, stored, name, at, version):
-        return True
-
-
 class Impatient(LeaseStrategy):
     """L3: the longest wait of the table is not asked for."""
 
@@ -125,6 +107,13 @@ class Believing(LeaseStrategy):
         return False
 
 
+class HoldAdmitted(LeaseStrategy):
+    """L3: a hold is not refused although others would have to wait for it longer than wait_max."""
+
+    def _hold_admitted(self):
+        return True
+
+
 class NewsRelease(LeaseStrategy):
     """L3: news that a row was released is believed without a look."""
 
@@ -135,12 +124,6 @@ class NewsRelease(LeaseStrategy):
         return super()._hear(now_ms, given)
 
 
-class ReleasedUncompared(SimStore):
-    """L3: the take does not compare whether the row is released."""
-
-    compared = tuple(name for name in SimStore.compared if name != "released")
-
-
 class MissingObserved(LeaseStrategy):
     """L3: a missing row is observed like any other."""
 
@@ -149,13 +132,6 @@ class MissingObserved(LeaseStrategy):
 
     def _must_place(self, sight):
         return False
-
-
-class AnyInsert(SimStore):
-    """L9: an insert does not compare the genesis row."""
-
-    def _is_fresh(self, take):
-        return True
 
 
 class LinkIgnored(LeaseStrategy):
@@ -169,13 +145,6 @@ class AnyLinkBelieved(LeaseStrategy):
     """L5: a take counts over whichever connection it was done."""
 
     def _same_link(self, asked, answer):
-        return True
-
-
-class TakeOverAnyLink(SimStore):
-    """L5: a take is done over any connection."""
-
-    def _same_link(self, request, link):
         return True
 
 
@@ -236,13 +205,6 @@ class FoundAnywhere(LeaseStrategy):
         return row if row is not None and row.holder == self.holder and not row.released else None
 
 
-class ReleaseAnywhere(SimStore):
-    """L4: a release is written under another identity than the row."""
-
-    def _written_here(self, row):
-        return True
-
-
 class Unwatched(LeaseStrategy):
     """L4: `watched` waits for nothing."""
 
@@ -259,29 +221,6 @@ class Reopens(LeaseStrategy):
     _used_token = property(lambda self: 0, lambda self, value: None)
 
 
-# --- L5: names of a server --------------------------------------------------------------------------------------------
-
-
-def nameless(*reasons: str) -> type[SimStore]:
-    """L5: an identity that does not change at these."""
-
-    class Nameless(SimStore):
-        def _renames(self, why):
-            return why not in reasons
-
-    return Nameless
-
-
-class AnyIndex(SimStore):
-    """L5: etcd: rows vouch whatever raft index their writer saw."""
-
-    def _vouches(self, stored, name, at, version):
-        return True
-
-    def _is_young(self, entry):
-        return False
-
-
 # --- L7: failsafe -----------------------------------------------------------------------------------------------------
 
 
@@ -293,6 +232,17 @@ class FailsafeByOne(LeaseStrategy):
 class AckRestartsNothing(LeaseStrategy):
     def _ack_restarts(self):
         pass
+
+
+class AckBesideTake(LeaseStrategy):
+    """L7: a node acks while a take of its own may still be written."""
+
+    def _may_ack(self, beat):
+        take, self._take = self._take, None
+        try:
+            return super()._may_ack(beat)
+        finally:
+            self._take = take
 
 
 class ListIgnored(LeaseStrategy):
@@ -330,44 +280,11 @@ class FreshAlways(LeaseStrategy):
         return sight.row is None and sight.genesis is not None
 
 
-class NamesUncounted(SimStore):
-    """L9: an insert does not compare the count of rows with the names."""
-
-    def _is_settled(self):
-        genesis = self.genesis
-        return genesis.vouches and genesis.settled == self.server
-
-
 class SettledAtOnce(LeaseStrategy):
     """L9: a table is settled without the wait."""
 
     def _settle_after_ms(self):
         return 0
-
-
-class BornSettled(SimStore):
-    """L9: a table that is made anew is settled."""
-
-    def make_anew(self):
-        super().make_anew()
-        self._write_genesis(Genesis(settled=self.server, wait_max_ms=self.table.genesis.wait_max_ms))
-
-
-class PruneAnything(SimStore):
-    """L10: the removal of a row compares nothing."""
-
-    def _may_prune(self, row, prune):
-        return True
-
-
-class NoFloor(SimStore):
-    """L10: the floor is not raised."""
-
-    def _raised(self, floor, token):
-        return floor
-
-    def _above_floor(self, token):
-        return True
 
 
 # --- T: tokens --------------------------------------------------------------------------------------------------------
@@ -391,6 +308,13 @@ class Forgetful(LeaseStrategy):
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
+
+
+def admits_less(universe: Universe) -> None:
+    """L3: the table admits the shorter of the two holds only."""
+    store = universe.store
+    store._write_genesis(store.table.genesis._replace(wait_max_ms=LAB.wait_ms))
+    universe.wait_max_ms = LAB.wait_ms
 
 
 def overlaps(universe: Universe) -> bool:
@@ -447,12 +371,27 @@ LEASE_MUTANTS: tuple[LeaseMutant, ...] = (
     LeaseMutant("L1-token-alone", QUIET, store=TokenAlone),
     LeaseMutant("L2-hold-from-answer", QUIET, HoldFromAnswer),
     LeaseMutant("L2-row-that-does-not-vouch-renewed", ("revive",), store=RevivedByHand, engine=POSTGRESQL),
+    LeaseMutant(
+        "L2-released-row-renewed",
+        ("people", "people", "cut", "stall"),
+        Reopens,
+        ReleasedRenewed,
+        base=(Reopens, SimStore),
+    ),
     LeaseMutant("L3-anchor-at-request", QUIET, AnchorAtRequest),
     LeaseMutant("L3-wait-not-stretched", ("sudden",), NotStretched, how={"look_every_ms": 3}),
     LeaseMutant("L3-change-unnoticed", QUIET, ChangeUnnoticed),
     LeaseMutant("L3-server-unnoticed", BLOW, ServerUnnoticed, engine=MARIADB),
     LeaseMutant("L3-identity-not-compared", BLOW, store=WithoutIdentity, engine=MARIADB),
     LeaseMutant("L3-wait-max-ignored", ("fail_over", "cut", "crash"), Impatient, engine=MARIADB, how={"mixed": True}),
+    LeaseMutant(
+        "L3-hold-not-refused",
+        ("fail_over", "fail_over", "crash", "cut"),
+        HoldAdmitted,
+        engine=MARIADB,
+        how={"mixed": True},
+        prepare=admits_less,
+    ),
     LeaseMutant("L3-old-row-waits-as-others", ("revive", "fail_over"), Believing, engine=MARIADB, how={"mixed": True}),
     LeaseMutant("L3-news-believed", QUIET, NewsRelease, ReleasedUncompared),
     LeaseMutant("L3-missing-row-observed", ("remove", "cut", "stall", "crash"), MissingObserved, AnyInsert),
@@ -505,6 +444,15 @@ LEASE_MUTANTS: tuple[LeaseMutant, ...] = (
     LeaseMutant("L5-take-over-any-connection", BLOW, AnyLinkBelieved, TakeOverAnyLink, ETCD, how={"outside": "folder"}),
     LeaseMutant("L7-not-all", LISTED, FailsafeByOne, how={"failsafe": True}),
     LeaseMutant("L7-ack-restarts-nothing", LISTED, AckRestartsNothing, how={"failsafe": True}),
+    LeaseMutant(
+        "L7-ack-beside-a-take",
+        ("backup", "back", "blow", "isolate", "isolate", "stall"),
+        AckBesideTake,
+        nameless("start"),
+        MARIADB,
+        how={"failsafe": True},
+        base=(LeaseStrategy, nameless("start")),
+    ),
     LeaseMutant("L7-list-not-compared", LISTED, ListIgnored, how={"failsafe": True, "outsider": True}),
     LeaseMutant(
         "L7-shortcut-after-ack",
@@ -525,6 +473,7 @@ LEASE_MUTANTS: tuple[LeaseMutant, ...] = (
     LeaseMutant("L9-fresh-at-once", HANDS, FreshAlways, AnyInsert),
     LeaseMutant("L9-rows-not-counted", HANDS, store=NamesUncounted),
     LeaseMutant("L9-settled-without-the-wait", HANDS, SettledAtOnce),
+    LeaseMutant("L9-first-version-known", ("emptied",), store=FirstVersionKnown, how={"settled": False}),
     LeaseMutant("L9-born-settled", HANDS, store=BornSettled),
     LeaseMutant("L10-pruned-without-compare", ("prune", "prune", "people"), store=PruneAnything),
     LeaseMutant(

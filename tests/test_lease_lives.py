@@ -138,7 +138,7 @@ def test_at_most_one_works_at_any_instant_and_someone_does_afterwards(engine: En
     """Clock rates 0.99 and 1.01, work that uses its hold to the last, every trouble and every way back at once."""
     rare: set[str] = set()
     blows = starts = 0
-    for seed in range(16):
+    for seed in range(20):
         universe = trial(seed, 12, engine=engine)
         assert universe.overlaps == []
         assert universe.own_token_trouble == 0
@@ -152,6 +152,18 @@ def test_at_most_one_works_at_any_instant_and_someone_does_afterwards(engine: En
     assert blows > 30
     wanted = {Code.ANSWER_LOST, Code.OBSERVATION_RESTARTED, Code.RELEASE_APPLIED, Code.LATE_ACK, Code.SETTLED}
     assert wanted <= rare
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
+def test_L9_at_most_one_works_on_a_table_that_is_emptied(engine: Engine) -> None:
+    """While somebody who waits for it to be settled is cut off, again and again."""
+    struck = 0
+    for seed in range(12):
+        universe = trial(seed, 12, ("emptied", "emptied", "crash", "people", "remove"), engine=engine, settled=False)
+        assert universe.overlaps == []
+        assert universe.own_token_trouble == 0
+        struck += universe.blows[f"{engine.name} emptied"]
+    assert struck > 15
 
 
 def test_at_most_one_works_with_the_failsafe() -> None:

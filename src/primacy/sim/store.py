@@ -449,12 +449,19 @@ class SimStore:
 
     def make_anew(self) -> None:
         """The table was dropped; the next user makes it, unsettled (L9)."""
-        version = VERSIONS * (self._writes + 1)  # no two are near each other, as if drawn by chance
-        genesis = Genesis(wait_max_ms=self.table.genesis.wait_max_ms, version=version)
-        self._commit(self.table._replace(entries=()))
-        self._write_genesis(genesis)
+        self.empty()
         if not self.engine.by_index and not self.engine.notes:
             self._rename("table")
+
+    def empty(self) -> None:
+        """All rows go, the genesis row included, and the table stays: the next user makes a genesis row (L9)."""
+        genesis = Genesis(wait_max_ms=self.table.genesis.wait_max_ms, version=self._first_version())
+        self._commit(self.table._replace(entries=()))
+        self._write_genesis(genesis)
+
+    def _first_version(self) -> int:
+        """Of a genesis row that is made: no two are near each other, as if drawn by chance."""
+        return VERSIONS * (self._writes + 1)
 
     # --- faults: servers ----------------------------------------------------------------------------------------------
 
