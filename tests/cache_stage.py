@@ -152,6 +152,14 @@ class Stage:
         self.say(f"{name} starts" + (" without memory" if disk.ceiling is None else ""))
         self.tell(name, told.Started(self.boots, dict(disk.metas), floors, disk.ceiling))
 
+    def join(self, name: str, names: str) -> None:
+        """A peer that was not there before starts, with this list."""
+        self.names.append(name)
+        self.disks[name] = Disk()
+        self.lists[name] = names
+        self.skew[name] = 0
+        self.start(name)
+
     def kill(self, name: str) -> None:
         """Nothing of it goes on: its source is dead as well."""
         self.say(f"{name} is killed")
@@ -205,7 +213,8 @@ class Stage:
 
     def order(self, name: str, kind: type, *args: Any, **how: Any) -> int:
         self.requests += 1
-        self.say(f"{name} is told: {kind.__name__.lower()} {args[0].decode() if isinstance(args[0], bytes) else ''}")
+        what = args[0].decode() if isinstance(args[0], bytes) else " ".join(peer.url for peer in args[0])
+        self.say(f"{name} is told: {kind.__name__.lower()} {what}")
         self.tell(name, kind(self.requests, *args, **how))
         return self.requests
 
@@ -304,15 +313,18 @@ class Stage:
     def _source(self, name: str, effect: does.Call | does.Extend | does.Cancel) -> None:
         where = (name, effect.key)
         if isinstance(effect, does.Call):
-            for other, key in self.running:
-                if key == effect.key and other != name:
+            for (other, key), run in self.running.items():
+                if key == effect.key and other != name and self.now < run.over_at_ms:  # then its kernel timer ends it
                     self.overlaps.append(f"{self.now}: {name} and {other} source {key.decode()}")
             self.running[where] = Running(effect.ballot, self.now, effect.cancel_at_ms, effect.over_at_ms)
             self.calls.append((self.now, name, effect.key, effect.ballot))
             self.say(f"{name} calls the source for {effect.key.decode()}")
             if self.source_ms is not None:
                 self._end_later(self.source_ms, name, effect)
-        elif isinstance(effect, does.Cancel):
+        elif isinstance(effect, does.Extend):
+            if where in self.running:
+                self.running[where].over_at_ms = effect.over_at_ms
+        else:
             self.say(f"{name} cancels its call for {effect.key.decode()}")
             if where in self.running:
                 self.running.pop(where)

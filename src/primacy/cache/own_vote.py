@@ -140,8 +140,12 @@ class Voting(Values):
     def _come_back(self, state: KeyState, refusals: dict[str, int]) -> None:
         """Refused: ask again when so many reasons are over that a majority can say yes (C3), above all terms heard."""
         until = sorted(refusals.get(peer, self._now_ms) for peer in self.members.others)
-        free_ms = max(self._now_ms, until[self.members.majority - 2]) if until else self._now_ms
-        state.retry_ms = free_ms + self._place(state.key) * self.timing.spread_ms + self._jitter_ms()
+        free_ms = until[self.members.majority - 2] if until else self._now_ms
+        if free_ms > self._now_ms:
+            # Others were refused for the same reason, and wake at the same instant (C9).
+            state.retry_ms = free_ms + self._place(state.key) * self.timing.spread_ms + self._jitter_ms()
+        else:
+            state.retry_ms = self._now_ms + 1 + self._jitter_ms()
         self._try_stand(state)
 
     def _jitter_ms(self) -> int:

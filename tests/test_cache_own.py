@@ -1,0 +1,309 @@
+"""The cache's machine of mode `own`: what clients see, deadlines, bounds, and many keys."""
+
+from __future__ import annotations
+
+import time
+from random import Random
+
+import pytest
+from tests.cache_one import START_MS, One, T, did, said
+from tests.cache_stage import KEY, SETTINGS, WALL_MS, Stage, addresses
+
+from primacy.cache import effects as does
+from primacy.cache import inputs as told
+from primacy.cache import messages as says
+from primacy.cache.model import CacheSettings, Failure, Fetched, Floor, Meta, Role, SourceSettings
+from primacy.cache.own import OwnMachine
+
+
+def settings(**how: object) -> CacheSettings:
+    source = SourceSettings(**how)  # type: ignore[arg-type]
+    return SETTINGS._replace(sources=(source,))
+
+
+# --- clients ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_stale_copy_is_given_at_once_and_fetched_behind() -> None:
+    stage = Stage(settings=settings(ttl_ms=300))
+    stage.ask("a")
+    stage.run(500)
+    stale = stage.ask("b")
+    assert (stage.got(stale), stage.value(stale)) == ("stale", b"v1")
+    stage.run(100)
+    fresh = stage.ask("c")
+    assert (stage.got(fresh), stage.value(fresh), len(stage.calls)) == ("fresh", b"v2", 2)
+
+
+def test_stale_copies_are_given_while_the_source_is_down_until_stale_ms() -> None:
+    stage = Stage(settings=settings(ttl_ms=300, stale_ms=1_000))
+    stage.ask("a")
+    stage.run(500)
+    stage.source_fails = "down"
+    assert stage.got(stage.ask("a")) == "stale"
+    stage.run(300)
+    assert stage.got(stage.ask("a")) == "stale"
+    stage.run(600)
+    too_old = stage.ask("a")
+    stage.run(100)
+    assert stage.got(too_old) == "refused"
+
+
+def test_who_wants_a_fresh_one_is_not_given_a_stale_one() -> None:
+    stage = Stage(settings=settings(ttl_ms=300))
+    stage.ask("a")
+    stage.run(500)
+    request = stage.ask("a", after_ms=2 * WALL_MS)
+    assert stage.got(request) == "waits"
+    stage.run(100)
+    assert (stage.got(request), stage.value(request)) == ("fresh", b"v2")
+
+
+def test_a_value_that_expires_before_it_comes_is_given_to_who_waited_for_it() -> None:
+    """A slow source with a short time to live: nobody waits for ever, and it is said to be stale."""
+    stage = Stage(settings=settings(ttl_ms=50))
+    stage.source_ms = 200
+    request = stage.ask("a", after_ms=2 * WALL_MS)
+    stage.run(400)
+    assert (stage.got(request), len(stage.calls)) == ("stale", 1)
+
+
+def test_without_fetch_there_is_no_election() -> None:
+    stage = Stage()
+    assert stage.got(stage.ask("a", fetch=False)) == "miss"
+    stage.run(100)
+    assert not stage.calls
+
+
+def test_no_client_waits_past_its_deadline() -> None:
+    stage = Stage()
+    stage.source_ms = None
+    request = stage.ask("a", until_ms=stage.now + 777)
+    stage.run(776)
+    assert stage.got(request) == "waits"
+    stage.run(1)
+    assert stage.got(request) == "other"
+
+
+def test_the_survivor_of_three_serves_what_it_has_and_sends_the_rest_elsewhere_at_once() -> None:
+    stage = Stage()
+    stage.ask("a")
+    stage.run(100)
+    stage.kill("b")
+    stage.kill("c")
+    assert stage.got(stage.ask("a")) == "fresh"
+    stage.run(2_500)
+    assert stage.got(stage.ask("a")) == "stale"
+    assert stage.got(stage.ask("a", b"other")) == "other"
+    assert len(stage.calls) == 1
+    stage.start("b")
+    begun_ms = stage.now
+    while not stage.peers["a"].in_touch(stage.now):
+        stage.run(10)
+    assert stage.now - begun_ms <= 200
+    request = stage.ask("a", b"other")
+    stage.run(1_000)
+    assert stage.got(request) == "fresh"
+
+
+def test_what_is_asked_for_often_is_fetched_before_it_expires() -> None:
+    stage = Stage(settings=settings(ttl_ms=1_000, refresh_ahead_ms=300))
+    stage.ask("a")
+    stage.run(800)
+    stage.ask("b")
+    assert len(stage.calls) == 1
+    stage.ask("b")
+    stage.run(100)
+    assert len(stage.calls) == 2
+    assert stage.value(stage.ask("a")) == b"v2"
+
+
+def test_the_time_to_live_is_that_of_the_result_and_at_most_the_longest() -> None:
+    one = One(settings=settings(ttl_ms=5_000, jitter_percent=50)._replace(ttl_max_ms=60_000))
+    for number, (ttl_ms, least, most) in enumerate([(None, 2_500, 5_000), (7, 7, 7), (10**9, 60_000, 60_000)], 1):
+        ballot = one.calls(number, after_ms=2 * WALL_MS) if number == 1 else refreshed(one, number)
+        one.tell(told.SourceEnded(KEY, ballot, Fetched(b"v", ttl_ms)))
+        meta = one.machine.metas[KEY]
+        assert least <= meta.expire_ms - meta.fetched_ms <= most
+
+
+def refreshed(one: One, number: int):
+    (asked,) = said(one.tell(told.Refresh(number, KEY)), says.Question)
+    one.vote("a", asked.trailer.ballot)
+    assert did(one.ack("a", asked.trailer.ballot, 1), does.Call)
+    return asked.trailer.ballot
+
+
+def test_a_value_that_is_too_large_is_a_failure_that_names_the_bound() -> None:
+    one = One(settings=SETTINGS._replace(value_bytes_max=10))
+    ballot = one.calls()
+    (refusal,) = did(one.tell(told.SourceEnded(KEY, ballot, Fetched(b"x" * 11))), does.Refuse)
+    assert "value_bytes_max" in refusal.reason
+
+
+def test_a_client_that_left_costs_no_call() -> None:
+    one = One()
+    ballot = one.wins()
+    one.tell(told.Withdrawn(1))
+    effects = one.ack("a", ballot, 1)
+    assert not did(effects, does.Call)
+
+
+def test_requests_that_cannot_be_done_in_time_say_so() -> None:
+    stage = Stage()
+    stage.source_ms = None
+    stage.ask("a")
+    stage.run(50)
+    put = stage.order("b", told.Put, KEY, b"x", 1_000, until_ms=stage.now + 500)
+    refresh = stage.order("c", told.Refresh, KEY, until_ms=stage.now + 500)
+    stage.run(600)
+    assert not stage.finished[put].ok
+    assert not stage.finished[refresh].ok
+
+
+def test_what_is_shown_of_a_key() -> None:
+    stage = Stage()
+    stage.source_ms = 200
+    stage.ask("a")
+    stage.ask("b")
+    stage.run(50)
+    views = {name: stage.peers[name].view(stage.now, stage.wall(name), KEY) for name in "abc"}
+    source = stage.calls[0][1]
+    assert {view.source for view in views.values()} == {source}
+    assert {name: view.role for name, view in views.items()} == {
+        name: Role.SOURCING if name == source else Role.FOLLOWER for name in "abc"
+    }
+    stage.run(300)
+    view = stage.peers["c"].view(stage.now, stage.wall("c"), KEY)
+    assert (view.role, view.fresh, view.source, view.meta.size) == (Role.IDLE, True, "", 2)
+
+
+# --- the disk ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_costs_nothing_but_durability() -> None:
+    """The ceiling cannot be written: it goes on from memory, and says so."""
+    stage = Stage()
+    stage.kill("a")
+    stage.start("a", full=True)
+    stage.run(20_000)
+    request = stage.ask("a")
+    stage.run(100)
+    assert stage.got(request) == "fresh"
+    assert ("a", "ceiling-not-stored") in stage.events
+
+
+def test_a_restart_finds_entries_terms_and_floors() -> None:
+    stage = Stage()
+    stage.run(4_000)
+    stage.ask("a")
+    stage.ask("a", b"dead")
+    stage.run(100)
+    stage.order("b", told.Invalidate, b"dead")
+    stage.run(50)
+    stage.kill("a")
+    stage.start("a")
+    stage.run(50)
+    assert stage.got(stage.ask("a")) == "fresh"
+    assert stage.got(stage.ask("a", b"dead", fetch=False)) == "miss"
+    assert len(stage.calls) == 2
+
+
+# --- bounds -----------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_grows_without_bound() -> None:
+    """Keys that nobody has a value for, from clients and from peers: records go when they are idle, and so do metas."""
+    small = SETTINGS._replace(active_max=200, keys_max=500, waiting_max=100)
+    one = One(settings=small)
+    for number in range(2_000):
+        one.ask(number, b"asked-%d" % number)
+        one.question("a", T + number, key=b"key-%d" % number)
+        if number % 100 == 0:
+            one.run(1_000)
+    assert len(one.machine.keys) <= 200
+    assert len(one.machine.waiting) <= 100
+    one.run(20_000)
+    assert len(one.machine.metas) <= 500
+    assert not one.machine.keys
+    assert len(one.machine._timers) <= 64
+    assert not one.machine._slots
+    assert not one.machine._starved
+
+
+def test_what_was_forgotten_for_lack_of_room_does_not_come_back_older() -> None:
+    one = One(settings=SETTINGS._replace(keys_max=1))
+    one.update("a", one.ballot("a", T + 5))
+    one.machine.metas[b"other"] = Meta(T)
+    one.run(5_000)
+    assert KEY not in one.machine.metas
+    assert not one.update("c", one.ballot("c", T))
+    assert one.update("c", one.ballot("c", T + 6))
+
+
+def test_a_hundred_thousand_keys() -> None:
+    """A start, hits and a step of time do not depend on how many keys there are."""
+    count = 100_000
+    metas = {b"key-%d" % n: Meta(T, WALL_MS + 10**9, One.ballot(None, "a", T), 10, WALL_MS) for n in range(count)}  # type: ignore[arg-type]
+    machine = OwnMachine("b", addresses("b"), SETTINGS, Random(1))
+    machine.step(START_MS, WALL_MS, told.Started(1, metas, (), WALL_MS))
+    begun = time.process_time()
+    for number in range(10_000):
+        effects = machine.step(START_MS + number, WALL_MS + number, told.Asked(number, b"key-%d" % number))
+        assert type(effects[-1]) is does.Give
+        assert machine.deadline_ms > 0
+    assert time.process_time() - begun < 2.0
+    assert not machine.keys
+
+
+def test_floors_are_read_in_pages() -> None:
+    one = One()
+    floors = tuple(Floor(b"key-%04d" % number, number % 2 == 0, T + number) for number in range(600))
+    for floor in floors:
+        one.machine.floors.apply(floor)
+    pages = []
+    after = b""
+    while True:
+        request = says.FloorsRequest(after, one.trailer("a", number=3))
+        (page,) = said(one.hear("a", request), says.Floors)
+        pages += page.floors
+        if not page.more:
+            break
+        last = page.floors[-1]
+        after = last.key + (b"\1" if last.prefix else b"\0")
+    assert set(pages) == set(floors)
+    assert len(pages) == 600
+
+
+def test_every_input_is_safe_at_any_time() -> None:
+    """Late, repeated and meaningless inputs are dropped: the world's faults are never exceptions."""
+    one = One()
+    ballot = one.ballot("b", T)
+    for given in (
+        told.SourceEnded(KEY, ballot, Failure("late")),
+        told.CeilingStored(5),
+        told.FloorStored(Floor(b"x", True, 5)),
+        told.ValueGone(b"unknown"),
+        told.Withdrawn(99),
+        told.TimerPassed(),
+    ):
+        assert not did(one.tell(given), does.Send)
+    nobody = says.Trailer(membership=one.machine.members.hash)
+    for message in (
+        says.Question(KEY, T, nobody),
+        says.Answer(KEY, T, 0, True, nobody),
+        says.Announce(b"", T, 0, nobody),
+        says.Ack(KEY, nobody),
+        says.Update(KEY, T, 0, b"", nobody),
+        says.FloorAck(Floor(KEY, False, T), 77, 5, nobody),
+        says.FloorAnswer(KEY, False, 77, 5, nobody),
+        says.Floors((), False, nobody),
+        says.Pong(nobody),
+    ):
+        assert not did(one.hear("a", message), does.Send), message
+
+
+def test_the_first_input_is_started() -> None:
+    machine = OwnMachine("b", addresses("a b c"), SETTINGS, Random(1))
+    with pytest.raises(AssertionError):
+        machine.step(0, 0, told.TimerPassed())
