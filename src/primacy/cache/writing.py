@@ -14,8 +14,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
 
-from primacy.cache.effects import DropValue, Forget, StoreCeiling, StoreEntry, StoreFloor
+from primacy.cache.effects import DropValue, Forget, ForgetFloor, StoreCeiling, StoreEntry, StoreFloor
 from primacy.cache.inputs import CeilingStored, FloorStored, Input, ValueGone
 from primacy.cache.model import Ballot
 from primacy.cache.storage import MemoryStorage, Storage, Write
@@ -33,6 +34,32 @@ CLOSE_S = 10.0
 """The disk has so long to take the last batch."""
 
 
+class Stored(NamedTuple):
+    """What became of a batch."""
+
+    evicted: tuple[bytes, ...]
+    why: str
+    """Empty, or why not all of it was stored."""
+    durable: bool
+    """Its ceiling and floors were."""
+
+
+def stored(storage: Storage, batch: list[Write]) -> Stored:
+    """In the writer's thread. A disk without room for values often has some for what must not be forgotten."""
+    try:
+        return Stored(storage.apply(batch), "", True)
+    except StorageFull as error:
+        small = [write for write in batch if isinstance(write, StoreCeiling | StoreFloor | ForgetFloor)]
+        if not small or len(small) == len(batch):
+            return Stored((), str(error), False)
+        try:
+            return Stored(storage.apply(small), str(error), True)
+        except StorageFailed:
+            return Stored((), str(error), False)
+    except StorageFailed as error:
+        return Stored((), str(error), False)
+
+
 class Writer:
     """All writes of one peer. `told`: where `CeilingStored`, `FloorStored` and `ValueGone` go, in the loop."""
 
@@ -43,7 +70,7 @@ class Writer:
         self._thread = ThreadPoolExecutor(1, "primacy-cache-disk") if storage.durable else None
         self._next: list[Write] = []
         self._next_bytes = 0
-        self._busy: Future[tuple[bytes, ...]] | None = None
+        self._busy: Future[Stored] | None = None
         self._values: dict[bytes, tuple[Ballot, bytes]] = {}
         """On their way to the disk, the latest of each key."""
         self._fallback: MemoryStorage | None = None
@@ -89,30 +116,26 @@ class Writer:
             self._values.clear()
             self._answer(batch, evicted, True)
             return
-        self._busy = self._thread.submit(self._storage.apply, batch)
+        self._busy = self._thread.submit(stored, self._storage, batch)
         self._busy.add_done_callback(lambda done: self._call_soon(batch, done))
 
-    def _call_soon(self, batch: list[Write], done: Future[tuple[bytes, ...]]) -> None:
+    def _call_soon(self, batch: list[Write], done: Future[Stored]) -> None:
         """In the writer's thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._written, batch, done)
 
-    def _written(self, batch: list[Write], done: Future[tuple[bytes, ...]]) -> None:
+    def _written(self, batch: list[Write], done: Future[Stored]) -> None:
         self._busy = None
         for write in batch:
             if type(write) is StoreEntry and self._values.get(write.key, (None,))[0] == write.meta.epoch:
                 del self._values[write.key]
-        error = done.exception()
-        if error is None:
-            if self.failure:
-                log.warning("the cache's storage takes entries again")
-                self.failure = ""
-            evicted = done.result()
-        elif isinstance(error, StorageFull | StorageFailed):
-            evicted = self._keep_in_memory(batch, str(error))
-        else:
-            raise error
-        self._answer(batch, evicted, error is None)
+        evicted, why, durable = done.result()
+        if why:
+            evicted += self._keep_in_memory(batch, why)
+        elif self.failure:
+            log.warning("the cache's storage takes entries again")
+            self.failure = ""
+        self._answer(batch, evicted, durable)
         self.flush()
 
     def _keep_in_memory(self, batch: list[Write], why: str) -> tuple[bytes, ...]:
