@@ -11,6 +11,7 @@ from primacy.cache.model import Ballot, CacheSettings, Fetched, Floor, Meta, Pee
 from primacy.cache.waiting import Waiting
 
 FAR_MS = 1 << 60
+HOUR_MS = 3_600_000
 
 
 class AloneMachine:
@@ -71,7 +72,7 @@ class AloneMachine:
         self.term += 1
         ballot = Ballot(self.term, self.me, self.boot)
         self.calls[key] = ballot, wall_ms
-        return [fx.Call(key, ballot, now_ms + FAR_MS, now_ms + FAR_MS)]
+        return [fx.Call(key, ballot, now_ms + HOUR_MS, now_ms + HOUR_MS)]
 
     def _ended(self, key: bytes, ballot: Ballot, result: object) -> list[fx.Effect]:
         _, began_ms = self.calls.pop(key)

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from tests.ports import free_ports
+from tests.safety import safe
 
 READY_S = 30.0
 
@@ -45,11 +48,10 @@ class Proxy:
         assert task is not None
         self._tasks.add(task)
         try:
-            other = self.crowd.owner_of(writer.get_extra_info("peername")[1])
-            ends = (self.owner, other)
+            there, back = await asyncio.open_connection("127.0.0.1", self.to)
+            ends = (self.owner, await asyncio.to_thread(self.crowd.owner_of, writer.get_extra_info("peername")[1]))
             while self.crowd.is_cut(ends):
                 await asyncio.sleep(0.02)
-            there, back = await asyncio.open_connection("127.0.0.1", self.to)
             copies = [
                 asyncio.create_task(self._copy(reader, back, ends)),
                 asyncio.create_task(self._copy(there, writer, ends)),
@@ -82,18 +84,35 @@ class Proxy:
 
 
 class Crowd:
-    """`count` peers; `takes_s`: what a call of the source takes."""
+    """`count` peers; `takes_s`: what a call of the source takes; `silent`: listed, and not started here."""
 
-    def __init__(self, folder: Path, count: int, takes_s: float, *, proxied: bool = False, **more: Any) -> None:
-        ports = free_ports(4 * count)
+    def __init__(
+        self,
+        folder: Path,
+        count: int,
+        takes_s: float,
+        *,
+        proxied: bool = False,
+        silent: int = 0,
+        judged: bool = True,
+        **more: Any,
+    ) -> None:
+        ports = free_ports(4 * count + 2 * silent)
         self.urls = [f"tcp://127.0.0.1:{port}" for port in ports[:count]]
         self.apis = [f"tcp://127.0.0.1:{port}" for port in ports[count : 2 * count]]
         self._ports = ports
+        rest = [f"tcp://127.0.0.1:{port}" for port in ports[4 * count :]]
+        self.silent_urls, self.silent_apis = rest[:silent], rest[silent:]
         self._count, self._takes_s, self._proxied, self._more = count, takes_s, proxied, more
         self.log = folder / "source.log"
         self.log.touch()
         self.processes: list[subprocess.Popen[str]] = []
+        self.bound_apis = [f"tcp://127.0.0.1:{port}" for port in ports[3 * count : 4 * count]]
+        """Where the peers listen for clients themselves, behind the proxies."""
+        self._judged = judged
         self._cut: set[int] = set()
+        self._killed: dict[int, float] = {}
+        self._frozen: list[tuple[int, float]] = []
         self._proxies: list[Proxy] = []
 
     async def __aenter__(self) -> Self:
@@ -108,6 +127,7 @@ class Crowd:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        ended_s = time.monotonic()
         for process in self.processes:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGCONT)
@@ -120,12 +140,34 @@ class Crowd:
                     pipe.close()
         for proxy in self._proxies:
             await proxy.close()
+        if self._judged:
+            self.judge(ended_s)
+
+    def judge(self, now_s: float) -> None:
+        """S1, of all that the sources wrote down: two peers never call for one key at the same time. A call of a peer
+        that was frozen meanwhile is exempt: it is fenced, and its result loses."""
+        open_: dict[tuple[int, str], float] = {}
+        spans: dict[str, list[tuple[float, float, int]]] = {}
+        for line in self.calls():
+            if line.what == "begin":
+                open_[line.pid, line.key] = line.at_s
+            else:
+                spans.setdefault(line.key, []).append((open_.pop((line.pid, line.key)), line.at_s, line.pid))
+        for (pid, key), began_s in open_.items():
+            spans.setdefault(key, []).append((began_s, self._killed.get(pid, now_s), pid))
+        for key, found in spans.items():
+            judged = sorted(span for span in found if not self._was_frozen(span))
+            for one, other in itertools.pairwise(judged):
+                safe(one[1] <= other[0], f"two peers called for {key} at once: {one} and {other}")
+
+    def _was_frozen(self, span: tuple[float, float, int]) -> bool:
+        return any(pid == span[2] and began_s <= span[1] for pid, began_s in self._frozen)
 
     def _started(self, which: int) -> subprocess.Popen[str]:
         given: dict[str, Any] = {
             "url": self.urls[which],
             "api": self.apis[which],
-            "peers": list(zip(self.urls, self.apis, strict=True)),
+            "peers": list(zip(self.urls + self.silent_urls, self.apis + self.silent_apis, strict=True)),
             "takes_s": self._takes_s,
             "log": str(self.log),
             **self._more,
@@ -157,14 +199,19 @@ class Crowd:
     def kill(self, which: int) -> None:
         self.processes[which].kill()
         self.processes[which].wait()
+        self._killed[self.processes[which].pid] = time.monotonic()
 
     def freeze(self, which: int) -> None:
+        self._frozen.append((self.processes[which].pid, time.monotonic()))
         self.processes[which].send_signal(signal.SIGSTOP)
 
     def thaw(self, which: int) -> None:
         self.processes[which].send_signal(signal.SIGCONT)
 
     async def restart(self, which: int) -> None:
+        for pipe in (self.processes[which].stdin, self.processes[which].stdout):
+            assert pipe is not None
+            pipe.close()
         self.processes[which] = self._started(which)
         await self.ready(which)
 

@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from typing import Any
+from urllib.parse import quote_from_bytes
 
 from primacy.cache.peer import Peer
 
@@ -24,16 +25,16 @@ def note(log: str, *words: object) -> None:
 
 async def main(given: dict[str, Any]) -> None:
     async def source(key: bytes) -> bytes:
-        note(given["log"], "begin", key.decode())
+        note(given["log"], "begin", quote_from_bytes(key))
         try:
             await asyncio.sleep(given["takes_s"])
             if key.startswith(b"bad"):
                 raise ValueError("the source has nothing of that name")
         except asyncio.CancelledError:
-            note(given["log"], "cancelled", key.decode())
+            note(given["log"], "cancelled", quote_from_bytes(key))
             raise
-        note(given["log"], "end", key.decode())
-        return b"value of " + key
+        note(given["log"], "end", quote_from_bytes(key))
+        return b"value of " + key + b" by %d" % os.getpid()
 
     peer = Peer(
         given["url"],
@@ -43,6 +44,7 @@ async def main(given: dict[str, Any]) -> None:
         bind_url=given.get("bind_url"),
         bind_api=given.get("bind_api"),
         ttl_ms=given.get("ttl_ms", 60_000),
+        mode=given.get("mode", "own"),
     )
     async with peer:
         print("ready", flush=True)
@@ -52,7 +54,17 @@ async def main(given: dict[str, Any]) -> None:
         while line := await reader.readline():
             if line.strip() == b"counts":
                 dropped = {**peer.driver.dropped, **peer.serving.dropped}
-                print(json.dumps({**peer.counts, "dropped": dropped, "events": peer.driver.events}), flush=True)
+                print(
+                    json.dumps(
+                        {
+                            **peer.counts,
+                            "dropped": dropped,
+                            "events": peer.driver.events,
+                            "machine": getattr(peer.machine, "counts", {}),
+                        }
+                    ),
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

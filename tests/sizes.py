@@ -57,6 +57,9 @@ PROCESSES = (
     "tests/test_cache_source.py",
     "tests/test_cache_source_process.py",
     "tests/test_cache_peer_source.py",
+    "tests/test_cache_client.py",
+    "tests/test_cache_peer.py",
+    "tests/test_cache_fuzz.py",
 )
 BESIDE = (
     "tests/test_faults_members.py",

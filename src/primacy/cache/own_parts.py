@@ -62,8 +62,9 @@ class Members:
 
     def works_with(self, trailer: Trailer) -> bool:
         """Does the sender have the same list, or a neighbour of it? (C10)"""
-        mine = (self.hash, self.previous, self.pending)
-        return trailer.membership in mine or self.hash in (trailer.previous, trailer.pending)
+        if self.hash in (trailer.previous, trailer.pending):
+            return True
+        return trailer.membership != 0 and trailer.membership in (self.hash, self.previous, self.pending)  # 0: none
 
     def difference(self, peers: tuple[PeerAddress, ...]) -> int:
         """How many peers another list adds or removes."""

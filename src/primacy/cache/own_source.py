@@ -202,7 +202,8 @@ class Sourcing(Voting):
         if isinstance(result, Fetched) and len(result.value) > self.settings.value_bytes_max:
             most = self.settings.value_bytes_max
             result = Failure(f"the value has {len(result.value)} bytes; at most {most} are kept (value_bytes_max)")
-        if not self._holds(claim) or claim.ballot.term <= self.floors.of(state.key):
+        cut_short = isinstance(result, Failure) and self._is_cancel_due(claim)
+        if not self._holds(claim) or cut_short or claim.ballot.term <= self.floors.of(state.key):
             self._record("fetch-void", state.key, str(claim.ballot.term))
             self._finish_claim(state)
             self._come_back(state, {})
@@ -219,6 +220,13 @@ class Sourcing(Voting):
         if claim.hold_from_ms is None or claim.cancelled:
             return False
         return self.members.majority == 1 or self._now_ms < claim.hold_from_ms + self.timing.hold_ms
+
+    def _is_cancel_due(self, claim: Claim) -> bool:
+        """Who runs the call cancels it at its time by itself, perhaps before the machine says so. Then it is not the
+        source that failed."""
+        if claim.hold_from_ms is None or self.members.majority == 1:
+            return False
+        return self._now_ms >= claim.hold_from_ms + self.timing.cancel_at_ms
 
     def _fetched(self, state: KeyState, claim: Claim, fetched: Fetched) -> bool:
         """Expiry = start of the call + ttl; the epoch is the ballot of the call (C8). False: a newer one is here."""

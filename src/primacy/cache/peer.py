@@ -34,7 +34,7 @@ from primacy.cache.source import Calls, SourceSpec
 from primacy.cache.storage import MemoryStorage, Storage
 from primacy.cache.wire import URL_CHARS_MAX, Limits, Reader
 from primacy.cache.writing import Writer
-from primacy.errors import CannotHere, UsageError
+from primacy.errors import UsageError
 from primacy.loop import alarm
 from primacy.node.clock import Clock, SystemClock
 from primacy.settings.timing_cache import CACHE_PROFILES
@@ -348,7 +348,9 @@ def machine_of(me: str, peers: tuple[PeerAddress, ...], settings: CacheSettings,
         from primacy.cache.own import OwnMachine  # noqa: PLC0415 -- a peer needs one of the two
 
         return OwnMachine(me, peers, settings, chance)
-    raise CannotHere("mode = mixed: its machine is not built yet; take mode own")
+    from primacy.cache.document import DocumentMachine  # noqa: PLC0415
+
+    return DocumentMachine(me, peers, settings, chance)
 
 
 def source_specs(source: Source | None) -> tuple[SourceSpec, ...]:
