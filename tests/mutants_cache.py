@@ -386,6 +386,10 @@ class EndlessTwoPromises(TwoPromises, Endless):
     """C5 on that base: two winners source at once."""
 
 
+class ForgetfulTwoPromises(TwoPromises, TermsForgotten):
+    """C5 on the base whose starts close no terms, of five peers: claims that end do not save it."""
+
+
 class NoSilence(YesAfterStart, AckAfterStart):
     """C5: no silence after the start at all; each alone is masked by the other."""
 
@@ -427,6 +431,7 @@ CACHE_MUTANTS = [
     mutant(CandidateAfterStart, first.silent_candidate),
     mutant(ShortPromise, first.promise_covers_the_hold),
     mutant(EndlessTwoPromises, whole.two_winners_and_a_forgetful_voter, Endless),
+    mutant(ForgetfulTwoPromises, whole.five_peers_and_two_forgetful_voters, TermsForgotten),
     mutant(NoSilence, whole.restarted_follower),
     mutant(SourceAcks, first.source_acks_nobody),
     mutant(WithoutNeed, first.clocks_apart),

@@ -12,6 +12,7 @@ from tests.cache_stage import KEY, SETTINGS, WALL_MS, Stage, addresses
 from primacy.cache import effects as does
 from primacy.cache import inputs as told
 from primacy.cache import messages as says
+from primacy.cache import own_source
 from primacy.cache.model import CacheSettings, Failure, Fetched, Floor, Meta, Role, SourceSettings
 from primacy.cache.own import OwnMachine
 
@@ -307,3 +308,24 @@ def test_the_first_input_is_started() -> None:
     machine = OwnMachine("b", addresses("a b c"), SETTINGS, Random(1))
     with pytest.raises(AssertionError):
         machine.step(0, 0, told.TimerPassed())
+
+
+def test_refreshes_and_puts_are_bounded_in_number_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_source, "PUT_BYTES_MAX", 100)
+    one = One(settings=SETTINGS._replace(requests_max=3))
+    one.announce("a", T)
+    done = [did(one.tell(told.Put(number, KEY, b"x" * 40, 1_000)), does.Finished) for number in range(3)]
+    assert [len(each) for each in done] == [0, 0, 1]
+    assert not did(one.tell(told.Refresh(5, KEY)), does.Finished)
+    (full,) = did(one.tell(told.Refresh(6, b"other")), does.Finished)
+    assert not full.ok
+    assert full.reason
+
+
+def test_a_late_failure_does_not_concern_who_waits_for_a_newer_source() -> None:
+    one = One()
+    one.announce("a", T + 5)
+    one.ask()
+    effects = one.ended(one.ballot("c", T), wait_ms=500)
+    assert not did(effects, does.Refuse)
+    assert len(did(one.ended(one.ballot("a", T + 5), wait_ms=500), does.Refuse)) == 1

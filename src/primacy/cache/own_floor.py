@@ -15,7 +15,7 @@ from primacy.cache.inputs import FloorStored, Invalidate
 from primacy.cache.messages import FloorAck, FloorAnswer, FloorQuery, Floors, FloorSet, FloorsRequest, Pong
 from primacy.cache.model import TERM_MAX, Floor
 from primacy.cache.own_parts import cursor
-from primacy.cache.own_source import REQUEST_MS, Sourcing
+from primacy.cache.own_source import REQUEST_MS, TOO_MANY, Sourcing
 from primacy.cache.own_state import KeyState
 from primacy.settings.timing import stretched
 
@@ -147,7 +147,7 @@ class Flooring(Sourcing):
     def _invalidate(self, given: Invalidate) -> None:
         reason = self._unable(given.key or b"*" if given.prefix else given.key)
         if not reason and len(self._invalidations) >= self.settings.requests_max:
-            reason = "too many requests are under way"
+            reason = TOO_MANY
         if reason:
             self._out.append(Finished(given.request, False, reason, self.members.others))
             return

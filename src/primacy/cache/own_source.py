@@ -14,7 +14,7 @@ from primacy.cache.effects import Call, Cancel, Extend, Finished
 from primacy.cache.inputs import Put, Refresh, SourceEnded
 from primacy.cache.messages import Ack, Announce, Answer, Update
 from primacy.cache.model import ALL, NO_BALLOT, TERM_MAX, Failure, Fetched, Meta
-from primacy.cache.own_state import PUTS_MAX, Candidacy, Claim, Gift, KeyState, Wish
+from primacy.cache.own_state import Candidacy, Claim, Gift, KeyState, Wish
 from primacy.cache.own_vote import Voting
 
 ALONE_MS = 60_000
@@ -22,8 +22,11 @@ ALONE_MS = 60_000
 minute. It has an end so that a peer that is added later is never met by a call without one."""
 REQUEST_MS = 30_000
 """How long a refresh, a put or an invalidation is tried that names no time."""
+PUT_BYTES_MAX = 268_435_456
+"""Bytes of all values that wait for their turn: each waits for about a round trip, unless its key is being fetched."""
 DOUBLINGS_MAX = 10
 """The back-off is not doubled more often, whatever its longest is."""
+TOO_MANY = "too many requests are under way"
 NO_SOURCE = "no peer has it, and no source fits this key"
 
 
@@ -304,15 +307,33 @@ class Sourcing(Voting):
             return "this peer sees no majority of the peers"
         return ""
 
+    def _room_for(self, key: bytes, size: int) -> KeyState | None:
+        """The record of this key, if one more refresh or put finds room."""
+        self._ordered = {known: None for known in self._ordered if self._orders_of(known) != (0, 0)}
+        orders = [self._orders_of(known) for known in self._ordered]
+        count, put_bytes = sum(number for number, _ in orders), sum(each for _, each in orders)
+        if count >= self.settings.requests_max or put_bytes + size > PUT_BYTES_MAX:
+            return None
+        state = self._activate(key)
+        if state is not None:
+            self._ordered[key] = None
+        return state
+
+    def _orders_of(self, key: bytes) -> tuple[int, int]:
+        """How many refreshes and puts of this key wait, and the bytes of their values."""
+        state = self.keys.get(key)
+        if state is None:
+            return 0, 0
+        return len(state.wishes) + len(state.gifts), sum(len(gift.value) for gift in state.gifts)
+
     def _refresh(self, given: Refresh) -> None:
         """An election with a need above the present epoch; the old value stays fresh meanwhile (C11)."""
         state = None
         reason = self._unable(given.key)
         if not reason:
-            state = self._activate(given.key)
-            if state is None or len(state.wishes) >= PUTS_MAX:
-                reason = "too many requests are under way"
-        if state is None or reason:
+            state = self._room_for(given.key, 0)
+            reason = TOO_MANY
+        if state is None:
             self._out.append(Finished(given.request, False, reason))
             return
         until_ms = self._now_ms + REQUEST_MS if given.until_ms is None else given.until_ms
@@ -326,10 +347,9 @@ class Sourcing(Voting):
         if not reason and len(given.value) > self.settings.value_bytes_max:
             reason = f"the value has {len(given.value)} bytes"
         if not reason:
-            state = self._activate(given.key)
-            if state is None or len(state.gifts) >= PUTS_MAX:
-                reason = "too many requests are under way"
-        if state is None or reason:
+            state = self._room_for(given.key, len(given.value))
+            reason = TOO_MANY
+        if state is None:
             self._out.append(Finished(given.request, False, reason))
             return
         until_ms = self._now_ms + REQUEST_MS if given.until_ms is None else given.until_ms

@@ -32,8 +32,6 @@ CLOSED_KEPT = 8
 """Ballots of one key that are known to have ended. Beyond it all older ones are closed."""
 REFUSALS_KEPT = 10_000
 """Refusals of the last half heartbeat that are remembered, so that none is repeated (E1). Beyond it none is sent."""
-PUTS_MAX = 64
-"""Values of one key that wait for their turn."""
 
 
 class Entry(NamedTuple):
@@ -169,6 +167,8 @@ class OwnState:
         self._refusals: dict[tuple[str, bytes, str], int] = {}
         self._dirty: dict[bytes, None] = {}
         """Keys that were looked at in this step: their timers and slots are settled at its end."""
+        self._ordered: dict[bytes, None] = {}
+        """Keys for which a refresh or a put waits."""
         self._slots: dict[bytes, None] = {}
         """Keys for which this peer is a candidate or a source: each has or will have a call."""
         self._starved: dict[bytes, None] = {}

@@ -357,9 +357,15 @@ class Voting(Values):
         state = self._known(answer.key)
         if state is None or ballot.peer != sender or ballot.boot != trailer.boot:
             return
-        if trailer.wait_ms and ballot not in state.closed:
+        if trailer.wait_ms and self._concerns(state, ballot):
             self._failed(state, min(trailer.wait_ms, self._backoff_most_ms()), f"the source failed at {sender}")
         self._free(state, ballot)
+
+    def _concerns(self, state: KeyState, ballot: Ballot) -> bool:
+        """Is the failure of this ballot news, and does nobody else fetch the key?"""
+        if state.claim is not None or ballot in state.closed:
+            return False
+        return not self._has_promised(state) or state.promise == ballot
 
     def _backoff_most_ms(self) -> int:
         longest = max((source.negative_ms for source in self.settings.sources), default=0)
