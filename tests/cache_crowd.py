@@ -84,7 +84,8 @@ class Proxy:
 
 
 class Crowd:
-    """`count` peers; `takes_s`: what a call of the source takes; `silent`: listed, and not started here."""
+    """`count` peers; `takes_s`: what a call of the source takes; `silent`: listed, and not started here;
+    `kinds`: a letter per peer, `o` for a double of an original."""
 
     def __init__(
         self,
@@ -95,8 +96,10 @@ class Crowd:
         proxied: bool = False,
         silent: int = 0,
         judged: bool = True,
+        kinds: str = "",
         **more: Any,
     ) -> None:
+        self._kinds = kinds or "m" * count
         ports = free_ports(4 * count + 2 * silent)
         self.urls = [f"tcp://127.0.0.1:{port}" for port in ports[:count]]
         self.apis = [f"tcp://127.0.0.1:{port}" for port in ports[count : 2 * count]]
@@ -175,7 +178,8 @@ class Crowd:
         if self._proxied:
             given["bind_url"] = f"tcp://127.0.0.1:{self._ports[2 * self._count + which]}"
             given["bind_api"] = f"tcp://127.0.0.1:{self._ports[3 * self._count + which]}"
-        command = [sys.executable, "-m", "tests.cache_process", json.dumps(given)]
+        program = "tests.original_peer" if self._kinds[which] == "o" else "tests.cache_process"
+        command = [sys.executable, "-m", program, json.dumps(given)]
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     async def ready(self, which: int) -> None:
@@ -211,7 +215,8 @@ class Crowd:
     async def restart(self, which: int) -> None:
         for pipe in (self.processes[which].stdin, self.processes[which].stdout):
             assert pipe is not None
-            pipe.close()
+            with contextlib.suppress(OSError):
+                pipe.close()
         self.processes[which] = self._started(which)
         await self.ready(which)
 

@@ -4,7 +4,7 @@ Written from its described behaviour and its captured frames; it knows nothing o
 over a storage that may be slow, and each works on a copy of what it read: what they do to each other meanwhile is the
 original's too (lost updates). As a program it is one peer on real sockets:
 
-    python tests/original_peer.py '{"url": …, "api": …, "peers": [[url, api], …], "source_ms": 300, "log": "file"}'
+    python -m tests.original_peer '{"url": ..., "api": ..., "peers": [[url, api], ...], "takes_s": 2.5, "log": path}'
 """
 
 from __future__ import annotations
@@ -472,34 +472,26 @@ class OriginalPeer:
 
 
 async def serve(config: dict[str, Any]) -> None:
-    """One peer on real sockets. Its log has a line when it is ready and two per call of its source."""
+    """One peer on real sockets. It writes down when its source is called, and ends with its input."""
     import zmq
     import zmq.asyncio
 
-    def log(event: str, key: bytes = b"") -> None:
-        if config.get("log"):
-            line = json.dumps(
-                {"event": event, "key": key.decode(errors="replace"), "by": config["url"], "at": time.time()}
-            )
-            with Path(config["log"]).open("a") as file:
-                file.write(line + "\n")
+    def note(*words: object) -> None:
+        line = " ".join(map(str, (time.monotonic(), os.getpid(), *words)))
+        with Path(config["log"]).open("a") as file:
+            file.write(line + "\n")
 
     def fatal(why: str) -> None:
         print(f"fatal: {why}", file=sys.stderr, flush=True)
         os._exit(1)
 
-    calls = 0
-
     async def source(key: bytes) -> bytes:
-        nonlocal calls
-        calls += 1
-        log("start", key)
-        mine = calls
-        await asyncio.sleep(config.get("source_ms", 300) / 1000)
-        if config.get("source_fails"):
-            raise OSError("the source fails")
-        log("done", key)
-        return f"value-of-{key.decode(errors='replace')}-by-{config['url'][-5:]}-call-{mine}".encode()
+        note("begin", key.decode())
+        await asyncio.sleep(config["takes_s"])
+        if key.startswith(b"bad"):
+            raise OSError("the source has nothing of that name")
+        note("end", key.decode())
+        return b"value of " + key + b" by %d" % os.getpid()
 
     context = zmq.asyncio.Context()
     publisher, subscriber, router = (context.socket(kind) for kind in (zmq.PUB, zmq.SUB, zmq.ROUTER))
@@ -525,15 +517,19 @@ async def serve(config: dict[str, Any]) -> None:
         fatal=fatal,
         wall_ms=lambda: time.time_ns() // 1_000_000,
         storage=Storage(config.get("storage_ms", 0), config.get("storage_ms", 0)),
-        ttl_ms=config.get("ttl_ms", 3_600_000),
+        ttl_ms=config.get("ttl_ms", 60_000),
     )
-    log("ready")
 
     async def read(socket: Any, take: Callable[[list[bytes]], None]) -> None:
         while True:
             take(await socket.recv_multipart())
 
-    await asyncio.gather(read(subscriber, peer.peer_message), read(router, peer.client_message))
+    ended = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(ended), sys.stdin)
+    print("ready", flush=True)
+    reading = asyncio.gather(read(subscriber, peer.peer_message), read(router, peer.client_message))
+    await asyncio.wait([reading, asyncio.ensure_future(ended.read())], return_when=asyncio.FIRST_COMPLETED)
+    os._exit(0)
 
 
 if __name__ == "__main__":

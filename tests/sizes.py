@@ -60,6 +60,7 @@ PROCESSES = (
     "tests/test_cache_client.py",
     "tests/test_cache_peer.py",
     "tests/test_cache_fuzz.py",
+    "tests/test_cache_mixed_process.py",
 )
 BESIDE = (
     "tests/test_faults_members.py",

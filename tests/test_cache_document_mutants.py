@@ -127,6 +127,12 @@ MUTANTS = {
         "    _bound",
         W.test_W_S4_a_call_runs_on_while_a_majority_is_heard,
     ),
+    "S4: a call that was cut short is a failure": Mutant(
+        "document_source",
+        "        if cut_off(state, sourcing):  #",
+        "        if False:  #",
+        W.test_W_S4_a_call_that_was_cut_short_is_no_failure_of_the_source,
+    ),
     "S4: a vote while an ended call may still run": Mutant(
         "document_elect",
         "or message.key in state.calls or message.term",

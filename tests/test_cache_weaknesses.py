@@ -235,6 +235,14 @@ def test_W_S4_a_source_that_hears_no_majority_ends_its_call() -> None:
     play(bench, "> b QUESTION k 4\nto b: ANSWER k 4 0 no\n> fetched k late\n> b QUESTION k 4\nto b: ANSWER k 4 0 yes")
 
 
+def test_W_S4_a_call_that_was_cut_short_is_no_failure_of_the_source() -> None:
+    """Who runs the call ends it at its time, too, perhaps before the machine's own timer."""
+    bench = play(Bench(), WON)
+    bench.pass_ms(1_849)
+    bench.freeze(1)
+    play(bench, "> failed k cancelled\nto all: ANSWER k 0 0 no ended\nto all: QUESTION k 1")
+
+
 def test_W_S4_a_call_runs_on_while_a_majority_is_heard() -> None:
     """As long as the source needs, up to its limit. Originals say PONG, and no more."""
     bench = play(Bench(), WON)

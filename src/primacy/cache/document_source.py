@@ -162,6 +162,8 @@ def ended(state: State, key: bytes, ballot: Ballot, result: Fetched | Failure) -
         result = Failure(f"the value has {len(result.value)} bytes; {state.settings.value_bytes_max} are allowed")
     if isinstance(result, Failure):
         state.become(key, None)
+        if cut_off(state, sourcing):  # ended by who runs it, before our timer: the source is not to blame
+            return _told_over(state, key, sourcing) + unforced(sourcing.forced, "too few peers are heard")
         return fail(state, key, sourcing, result)
     ttl_ms = _ttl_ms(state, key, result)
     return use(state, key, sourcing.ballot, sourcing.started_wall_ms, ttl_ms, result.value, sourcing.forced)

@@ -338,7 +338,7 @@ def settings_of(
         raise UsageError(f"profile = {name}: one of {', '.join(CACHE_PROFILES)}")
     if ttl_ms < 100:
         raise UsageError(f"ttl_ms = {ttl_ms}: at least 100")
-    sources = tuple(SourceSettings(spec.prefix, ttl_ms, stale_ms) for spec in specs)
+    sources = tuple(SourceSettings(spec.prefix, ttl_ms, stale_ms, limit_ms=spec.timeout_ms) for spec in specs)
     return CacheSettings(CACHE_PROFILES[name], Mode(mode), sources, stale_ms=stale_ms)
 
 
