@@ -29,6 +29,7 @@ async def main(given: dict[str, Any]) -> None:
         try:
             await asyncio.sleep(given["takes_s"])
             if key.startswith(b"bad"):
+                note(given["log"], "failed", quote_from_bytes(key))
                 raise ValueError("the source has nothing of that name")
         except asyncio.CancelledError:
             note(given["log"], "cancelled", quote_from_bytes(key))

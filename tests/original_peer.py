@@ -489,6 +489,7 @@ async def serve(config: dict[str, Any]) -> None:
         note("begin", key.decode())
         await asyncio.sleep(config["takes_s"])
         if key.startswith(b"bad"):
+            note("failed", key.decode())
             raise OSError("the source has nothing of that name")
         note("end", key.decode())
         return b"value of " + key + b" by %d" % os.getpid()
