@@ -98,7 +98,7 @@ async def abad(key: bytes) -> bytes:
                 await asyncio.sleep(0.05)
                 raise
         case b"blocks":
-            time.sleep(3)
+            time.sleep(4)
     return b"well"
 
 

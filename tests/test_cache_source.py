@@ -301,6 +301,23 @@ def test_an_extension_moves_the_end_of_a_call(source: str) -> None:
     assert with_desk(work, SourceSpec(of.get(source, source))).left == []
 
 
+def test_an_extension_after_the_cancel_changes_nothing(tmp_path: Path) -> None:
+    """The guard itself has begun to end it, and the peer does not know yet."""
+    up = tmp_path / "up"
+    program = script(tmp_path, f"trap 'echo asked >> {up}' TERM; echo up > {up}; while :; do sleep 0.01; done")
+
+    async def work(desk: Desk) -> None:
+        over_at = desk.start(b"a", 2_000, 3_500)
+        while "asked" not in (up.read_text() if up.exists() else ""):
+            await asyncio.sleep(0.005)
+        now = desk.clock.now_ms()
+        desk.calls.extend(Extend(b"a", BALLOT, now + 10_000, now + 10_150))
+        assert isinstance((await desk.end()).result, Failure)
+        assert desk.clock.now_ms() <= over_at
+
+    with_desk(work, SourceSpec(f"cmd:{program} {{key}}"))
+
+
 def slowly(key: bytes) -> bytes:
     import time
 

@@ -8,31 +8,38 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests import stamp
-from tests.guard_desk import boot_ms, is_alive, wait_until
+from tests.cache_caller import OVER_MS
+from tests.guard_desk import boot_ms, wait_until
+
+from primacy.cache.source_guard import FOLDER
 
 HERE = Path(__file__).parents[1]
 WAYS = ["strong", "weak"] if os.geteuid() == 0 else ["strong"]
-GONE_MS = 1_000
+KINDS = [("function", "strong"), *(("command", way) for way in WAYS)]
+GONE_MS = 800
 """Of a killed peer, everything is gone within this, on a busy machine as well."""
 
 
 class Caller:
     """A peer that makes one call and proves its hold anew every 100 ms."""
 
-    def __init__(self, source: str, key: str, way: str = "strong", *more: str) -> None:
+    def __init__(self, source: str, key: str, way: str = "strong", guard: Path | None = None) -> None:
         weak = [sys.executable, "-I", "tests/weak.py"] if way == "weak" else []
         self.process = subprocess.Popen(
-            [*weak, sys.executable, "-m", "tests.cache_caller", source, key, *more],
+            [*weak, sys.executable, "-m", "tests.cache_caller", source, key],
             cwd=HERE,
+            env={**os.environ, "CALLER_GUARD": str(guard)} if guard else None,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -79,7 +86,7 @@ Call = Callable[..., Caller]
 def call() -> Iterator[Call]:
     made: list[Caller] = []
 
-    def one(*arguments: str) -> Caller:
+    def one(*arguments: Any) -> Caller:
         made.append(Caller(*arguments))
         return made[-1]
 
@@ -108,27 +115,24 @@ def sources(kind: str) -> str:
     return f"cmd:{sys.executable} -I -S {HERE}/tests/stamp.py {{key}} escape ignore-term"
 
 
-def lived(path: str, count: int = 2) -> None:
-    wait_until(lambda: len(stamp.read(path)) == count, 20)
+def lived(path: str) -> None:
+    """Both have: the program, and the grandchild that left it."""
+    wait_until(lambda: len(stamp.read(path)) == 2, 20)
 
 
 def last_ms(path: str) -> float:
     return max(one.last_ns for one in stamp.read(path)) / 1e6
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", ["command", "function"])
-def test_all_that_fetches_dies_by_the_end_of_the_hold_of_a_frozen_peer(
-    call: Call, file: str, kind: str, way: str
-) -> None:
-    caller = call(sources(kind), file, way)
+def frozen(caller: Caller, file: str) -> None:
+    """The peer is stopped for ever; its call dies by the end of the hold that it proved last."""
     lived(file)
     began = boot_ms()
     caller.read("hold")
     wait_until(lambda: boot_ms() - began > 300)
     caller.process.send_signal(signal.SIGSTOP)
-    frozen = boot_ms()
-    wait_until(lambda: boot_ms() > frozen + 1_200)
+    at = boot_ms()
+    wait_until(lambda: boot_ms() > at + OVER_MS + 500)
     still = last_ms(file)
     time.sleep(0.05)
     assert last_ms(file) == still, "nothing of it lives"
@@ -136,38 +140,89 @@ def test_all_that_fetches_dies_by_the_end_of_the_hold_of_a_frozen_peer(
     caller.process.wait()
     caller.rest()
     assert still <= caller.over_at_ms
-    assert still > frozen - 200, "the hold was proved anew, and it lived meanwhile"
+    assert still > at - 200, "the hold was proved anew, and it lived meanwhile"
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", ["command", "function"])
+def killed(caller: Caller, file: str) -> None:
+    """The peer is killed; so is all that fetched for it."""
+    lived(file)
+    assert caller.guards()
+    caller.process.kill()
+    at = boot_ms()
+    caller.process.wait()
+    wait_until(lambda: boot_ms() > at + GONE_MS + 200)
+    assert last_ms(file) < at + GONE_MS
+
+
+def stopped(caller: Caller, file: str) -> None:
+    """The guard itself is stopped: the kernel's timer kills it, and the tree with it."""
+    lived(file)
+    holding = [pid for pid in caller.guards() if children(pid, b"primacy-init")]
+    os.kill(holding[0], signal.SIGSTOP)
+    at = boot_ms()
+    wait_until(lambda: boot_ms() > at + OVER_MS + 500)
+    assert last_ms(file) <= at + OVER_MS + 100, "it has read no extension since it was stopped"
+
+
+@pytest.mark.parametrize(("kind", "way"), KINDS)
+def test_all_that_fetches_dies_by_the_end_of_the_hold_of_a_frozen_peer(
+    call: Call, file: str, kind: str, way: str
+) -> None:
+    frozen(call(sources(kind), file, way), file)
+
+
+@pytest.mark.parametrize(("kind", "way"), KINDS)
 def test_all_that_fetches_dies_with_a_killed_peer(call: Call, file: str, kind: str, way: str) -> None:
-    caller = call(sources(kind), file, way)
+    killed(call(sources(kind), file, way), file)
+
+
+def test_a_stopped_guard_is_killed_by_its_kernel_timer_and_takes_the_tree_along(call: Call, file: str) -> None:
+    caller = call(sources("command"), file)
+    stopped(caller, file)
+    assert caller.read("ended") == "failed its guard was killed"
+    assert caller.process.wait(20) == 0
+
+
+DEADLINES = [
+    ("        if now >= self.cancel_at:", "        if False:"),
+    ("        if now >= self.kill_at and", "        if False and"),
+]
+TIMER = [("        tree.arm_deadman(self.deadman, deadman_at)", "        pass")]
+BOND = [
+    ("        if self.way:\n            tree.bind_to_parent()", "        if self.way:\n            pass"),
+    ("            if self.peer_fd in ready:", "            if False:"),
+    (
+        "            if not packet:\n                self.leave()",
+        "            if not packet:\n                os.kill(os.getpid(), 19)",
+    ),
+]
+MUTANTS = {
+    "nothing ends a call whose peer is frozen": (DEADLINES + TIMER, frozen),
+    "the kernel's timer is not armed": (TIMER, stopped),
+    "the guard is not bound to the peer": (BOND, killed),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutant_is_caught(call: Call, file: str, tmp_path: Path, name: str) -> None:
+    changes, scene = MUTANTS[name]
+    folder = tmp_path / "guard"
+    shutil.copytree(FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    text = (folder / "guard_calls.py").read_text()
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    (folder / "guard_calls.py").write_text(text)
+    caller = call(sources("command"), file, "strong", folder)
     lived(file)
     guards = caller.guards()
-    assert guards
-    caller.process.kill()
-    killed = boot_ms()
-    wait_until(lambda: not any(is_alive(pid) for pid in guards))
-    still = last_ms(file)
-    time.sleep(0.1)
-    assert last_ms(file) == still
-    assert still < killed + GONE_MS
-
-
-def test_a_guard_that_is_stopped_is_killed_by_its_kernel_timer_and_takes_the_tree_along(call: Call, file: str) -> None:
-    caller = call(sources("command"), file)
-    lived(file)
-    stopped = [pid for pid in caller.guards() if children(pid, b"primacy-init")]
-    os.kill(stopped[0], signal.SIGSTOP)
-    at = boot_ms()
-    assert caller.read("ended") == "failed its guard was killed"
-    ended = boot_ms()
-    caller.process.wait()
-    still = last_ms(file)
-    assert still <= at + 600 + 100, "it had read no extension since it was stopped, and at most those before"
-    assert still <= ended
-    assert caller.process.returncode == 0
+    try:
+        with pytest.raises(AssertionError):
+            scene(caller, file)
+    finally:
+        for pid in guards:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def test_a_guard_that_is_killed_ends_the_call_when_its_tree_is_gone(call: Call, file: str) -> None:
@@ -185,7 +240,7 @@ def test_an_async_function_that_refuses_to_end_ends_the_process(call: Call) -> N
     caller = call("call:tests.cache_functions:abad", "stubborn")
     caller.read("hold")
     caller.process.send_signal(signal.SIGSTOP)
-    time.sleep(0.8)
+    time.sleep(OVER_MS / 1_000 + 0.3)
     caller.process.send_signal(signal.SIGCONT)
     assert caller.process.wait(20) == 1
     assert caller.process.stderr is not None
@@ -198,7 +253,7 @@ def test_an_async_function_that_blocks_the_loop_ends_the_process_in_time(call: C
     caller = call("call:tests.cache_functions:abad", "blocks")
     over_at = int(caller.read("hold"))
     assert caller.process.wait(20) == 1
-    assert boot_ms() < over_at + 500, "3 seconds is what it would have blocked"
+    assert boot_ms() < over_at + 500, "4 seconds is what it would have blocked"
     assert caller.process.stderr is not None
     assert "an async source blocks the loop of this process" in caller.process.stderr.read()
 
@@ -208,7 +263,7 @@ def test_a_peer_that_was_frozen_goes_on_and_its_async_call_has_failed(call: Call
     caller.read("hold")
     time.sleep(0.3)
     caller.process.send_signal(signal.SIGSTOP)
-    time.sleep(1.5)
+    time.sleep(OVER_MS / 1_000 + 0.8)
     caller.process.send_signal(signal.SIGCONT)
     assert caller.read("ended") == "failed the hold was not proved anew in time"
     assert caller.process.wait(20) == 0
@@ -219,7 +274,7 @@ def test_a_peer_that_was_frozen_goes_on_and_its_processes_are_gone(call: Call, f
     caller = call(sources(kind), file)
     lived(file)
     caller.process.send_signal(signal.SIGSTOP)
-    time.sleep(1.5)
+    time.sleep(OVER_MS / 1_000 + 0.8)
     caller.process.send_signal(signal.SIGCONT)
     assert caller.read("ended").startswith("failed")
     assert caller.process.wait(20) == 0

@@ -21,6 +21,8 @@ from typing import Any, NamedTuple, Protocol
 
 from primacy.watchdog import containment
 
+FOLDER = Path(containment.__file__).parent
+"""Where the guard's files stand."""
 LAUNCH = "import sys; sys.path.append(sys.argv[1]); import guard_calls; guard_calls.main()"
 EXTENSION = struct.Struct("!cq3q")
 MARK = b"+"
@@ -84,11 +86,10 @@ class SourceGuard:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
         self._socket.setblocking(False)
-        folder = Path(containment.__file__).parent
         try:
             with theirs:
                 self.process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", "-c", LAUNCH, str(folder), str(theirs.fileno())],
+                    [sys.executable, "-I", "-S", "-c", LAUNCH, str(FOLDER), str(theirs.fileno())],
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     env={name: os.environ[name] for name in containment.PASSED_ON if name in os.environ},
