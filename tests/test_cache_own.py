@@ -329,3 +329,39 @@ def test_a_late_failure_does_not_concern_who_waits_for_a_newer_source() -> None:
     effects = one.ended(one.ballot("c", T), wait_ms=500)
     assert not did(effects, does.Refuse)
     assert len(did(one.ended(one.ballot("a", T + 5), wait_ms=500), does.Refuse)) == 1
+
+
+def test_the_quick_way_ends_when_the_fewest_who_vouch_are_out_of_touch() -> None:
+    """Values are given again as fresh without a step until `fresh_until_ms`: never longer than a step would. Here c
+    has started without memory and does not vouch for the value: it ends with the touch of a, not with that of c."""
+    one = One()
+    one.update("a", one.ballot("a", T))
+    one.answers_pings = False
+    one.run(400)
+    first = one.machine.touch.number
+    one.hear("a", says.Pong(one.trailer("a", number=first)))
+    one.run(600)
+    later = one.machine.touch.number
+    assert later > first
+    one.hear("c", says.Pong(one.trailer("c", number=later, since=T + 5)))
+    left_ms = [one.machine.touch.departed_ms(number) for number in (first, later)]
+    assert left_ms[0] is not None
+    assert one.machine.fresh_until_ms == left_ms[0] + SETTINGS.timing.touch_ms
+    one.now = one.machine.fresh_until_ms - 1
+    assert [given.stale for given in did(one.ask(1), does.Give)] == [False]
+    one.now += 1
+    assert [given.stale for given in did(one.ask(2), does.Give)] == [True]
+    one.update("c", one.ballot("c", T + 9))
+    one.run(1)
+    assert [given.stale for given in did(one.ask(3), does.Give)] == [False]
+
+
+def test_a_restart_without_memory_does_not_take_the_quick_way_from_the_others() -> None:
+    stage = Stage(settings=SETTINGS._replace(durable=False))
+    stage.ask("a")
+    stage.run(100)
+    stage.kill("c")
+    stage.start("c", forgets=True)
+    stage.run(1_000)
+    assert stage.peers["a"].fresh_until_ms > stage.now
+    assert stage.got(stage.ask("a")) == "fresh"

@@ -154,12 +154,6 @@ class OwnMachine(Membering):
             deadline_ms = min(deadline_ms, work.next_ms)
         return deadline_ms
 
-    @property
-    def fresh_until_ms(self) -> int:
-        """As in `machine.py`. Values that are older than the start of a peer without memory need a step each, because
-        not everybody vouches for them (C12); while such values are here there is no quick way."""
-        return 0 if self._wall_ms < self._unusual_until_ms else self.touch.usual_until_ms
-
     def _start(self, given: Started) -> None:
         """What was forgotten is closed: terms by the ceiling or the wall clock, acks by silence for Ps (C2, C5)."""
         self.started = True
@@ -171,6 +165,8 @@ class OwnMachine(Membering):
         self.ceiling.stored = given.ceiling or 0
         self.touch.since = 0 if remembers else self._complete_since()
         self.touch.keep(self.members)
+        self._look_for_unusual()
+        self._still_fresh()
         for floor in given.floors:
             self.floors.apply(floor)
             self.floors.stored(floor)
@@ -260,6 +256,7 @@ class OwnMachine(Membering):
         if self._now_ms >= self._ping_ms:
             self._ping()
             self._lift_ceiling(self._wall_ms)
+            self._still_fresh()
             self._try_reload()
         for state in self._due():
             self._key_passed(state)
@@ -341,6 +338,9 @@ class OwnMachine(Membering):
         self._out += [ForgetFloor(floor) for floor in self.floors.older(self._wall_ms - self._forget_ms())]
         keys = list(islice(self.metas, self._sweep_at, self._sweep_at + SWEEP_KEYS))
         self._sweep_at = self._sweep_at + SWEEP_KEYS if len(keys) == SWEEP_KEYS else 0
+        if self._sweep_at == 0 and self._wall_ms < self._unusual_until_ms:
+            self._look_for_unusual()  # they may have been fetched anew
+            self._still_fresh()
         for key in keys:
             meta = self.metas[key]
             if key in self.keys or (meta.expire_ms and self._alive(key, meta)):

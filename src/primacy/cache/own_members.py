@@ -59,8 +59,8 @@ class Membering(Flooring):
         above = self.touch.usual_above
         self.touch.counts(self.members, sender, number, self._since(since))
         if self.touch.usual_above > above:
-            unusual = [meta.expire_ms for meta in self.metas.values() if meta.epoch.term <= self.touch.usual_above]
-            self._unusual_until_ms = max([0, *unusual])
+            self._look_for_unusual()
+        self._still_fresh()
         if self._lost_ms is not None:
             from_ms = self.touch.majority_ms(self.members, self._now_ms)
             if from_ms is not None and from_ms > self._lost_ms:
@@ -149,6 +149,7 @@ class Membering(Flooring):
             self._reports.clear()
             self._readings = {peer: known for peer, known in self._readings.items() if peer in self.members.others}
             self.touch.keep(self.members)
+            self._still_fresh()
             self._ping_ms = self._now_ms
             if not self.members.listed:
                 self._out += self.waiting.see_other_all()

@@ -17,6 +17,7 @@ from primacy.cache.messages import Message, Trailer
 from primacy.cache.model import (
     ALL,
     NO_BALLOT,
+    TERM_MAX,
     Ballot,
     CacheSettings,
     Meta,
@@ -160,8 +161,11 @@ class OwnState:
         self._ahead = any(source.refresh_ahead_ms for source in settings.sources)
         self._deferred: list[Effect] = []
         """Second messages to one receiver that an input from the wire caused: they leave at the next timer (E1)."""
+        self.fresh_until_ms = 0
+        """As in `machine.py`: changed by `_still_fresh` alone."""
+        self._unusual_term = TERM_MAX
         self._unusual_until_ms = 0
-        """Unix ms: until then values are here for which only some peers vouch."""
+        """The lowest epoch, and the latest expiry in Unix ms, of values for which only some peers vouch (C12)."""
         self._out: list[Effect] = []
         self._timers: list[tuple[int, bytes]] = []
         self._refusals: dict[tuple[str, bytes, str], int] = {}
@@ -297,6 +301,25 @@ class OwnState:
         wish = self.ceiling.wish(term, self._wall_ms)
         if wish is not None:
             self._out.append(StoreCeiling(wish))
+
+    # --- the quick way ------------------------------------------------------------------------------------------------
+
+    def _is_unusual(self, epoch: Ballot) -> bool:
+        """Was this value fetched before the start of a peer without memory, which does not vouch for it? (C12)"""
+        return epoch.term <= self.touch.usual_above
+
+    def _look_for_unusual(self) -> None:
+        """A peer without memory was heard: which values are older than its start?"""
+        unusual = [m for m in self.metas.values() if m.expire_ms > self._wall_ms and self._is_unusual(m.epoch)]
+        self._unusual_term = min((meta.epoch.term for meta in unusual), default=TERM_MAX)
+        self._unusual_until_ms = max((meta.expire_ms for meta in unusual), default=0)
+
+    def _still_fresh(self) -> None:
+        """Until when everything that is fresh now is so by touch. The oldest value has the fewest who vouch for it."""
+        self.fresh_until_ms = self.touch.usual_until_ms
+        if self._wall_ms < self._unusual_until_ms:
+            oldest_ms = self.touch.until_ms(self.members, 0, self._unusual_term)
+            self.fresh_until_ms = min(self.fresh_until_ms, oldest_ms)
 
     # --- timers -------------------------------------------------------------------------------------------------------
 

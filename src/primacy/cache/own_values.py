@@ -194,8 +194,10 @@ class Values(OwnState):
         self.top_term = max(self.top_term, term)
         self.metas[key] = meta = meta._replace(term=term)
         self._out.append(StoreEntry(key, meta, value))
-        if meta.epoch.term <= self.touch.usual_above:
+        if self._is_unusual(meta.epoch):
+            self._unusual_term = min(self._unusual_term, meta.epoch.term)
             self._unusual_until_ms = max(self._unusual_until_ms, meta.expire_ms)
+            self._still_fresh()
         state = self._known(key)
         if state is None:
             return
