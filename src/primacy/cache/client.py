@@ -14,6 +14,7 @@ nothing.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -33,6 +34,7 @@ from primacy.cache.wire_client import (
     DROPPED_COPY,
     SEEOTHER,
     SERVERS,
+    STATUS,
     VALUE,
     Answer,
     ClaimReport,
@@ -44,6 +46,7 @@ from primacy.cache.wire_client import (
     PutRequest,
     RefreshRequest,
     Request,
+    StatusRequest,
     read_answer,
     request_frames,
 )
@@ -347,6 +350,21 @@ class Client:
         self._copies.drop(raw, self._clock.now_ms(), prefix)
         return done
 
+    async def status(
+        self, prefix: str | bytes = b"", most: int = 100, *, timeout_ms: int | None = None
+    ) -> dict[str, Any]:
+        """How one peer stands, and what it knows of keys that begin so. Ask each with a client of its own."""
+        raw = key_bytes(prefix, empty=True)
+
+        def make(name: bytes, expiry_ms: int, left_ms: int) -> Request:
+            return StatusRequest(name, expiry_ms, raw, most, Options(left_ms))
+
+        answer = await self._ask(make, timeout_ms or self._timeout_ms, False, "the state of a peer")
+        found = json.loads(answer.value)
+        if not isinstance(found, dict):
+            raise NotReached("what answers is no cache peer of this product")
+        return found
+
     async def refresh(self, key: str | bytes, *, timeout_ms: int | None = None) -> Done:
         """The key is fetched anew; until then the old value stays."""
         raw = key_bytes(key)
@@ -580,7 +598,7 @@ def _is_final(call: _Call, answer: Answer) -> bool:
         case b"d":
             return remark is None or remark.ok
         case kind:
-            return kind in (SERVERS, CLAIMED)
+            return kind in (SERVERS, CLAIMED, STATUS)
 
 
 class _Late(Exception):

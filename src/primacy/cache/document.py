@@ -10,6 +10,7 @@ Not excluded here, because originals ack nothing and forget votes: two sources a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from random import Random
 from typing import assert_never
 
@@ -97,6 +98,9 @@ class DocumentMachine:
                 source_url = ""
         fresh = meta.expire_ms > wall_ms
         return KeyView(key, state.role(key), meta.term, meta, fresh, source_url, len(state.waiting.of(key)))
+
+    def known_keys(self) -> Iterable[bytes]:
+        return {**dict.fromkeys(self._state.metas), **dict.fromkeys(self._state.active)}
 
     def in_touch(self, now_ms: int) -> bool:  # noqa: ARG002
         return not self._state.partitioned

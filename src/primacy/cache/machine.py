@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from primacy.cache.effects import Effect
@@ -43,6 +44,10 @@ class Machine(Protocol):
 
     def view(self, now_ms: int, wall_ms: int, key: bytes) -> KeyView:
         """What this peer does about one key. Changes nothing."""
+        ...
+
+    def known_keys(self) -> Iterable[bytes]:
+        """Every key of which this peer knows something, in no order."""
         ...
 
     def in_touch(self, now_ms: int) -> bool:

@@ -16,6 +16,7 @@ from the ground up: own_parts.py, own_state.py, own_values.py, own_vote.py, own_
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
 from random import Random
 from typing import assert_never
@@ -377,6 +378,10 @@ class OwnMachine(Membering):
         in_time = meta.expire_ms > wall_ms and self._above_floor(key, meta.epoch)
         fresh = in_time and self.touch.vouched(self.members, now_ms, meta.epoch.term)
         return KeyView(key, self.role_of(state), self._term(key), meta, fresh, source, len(self.waiting.of(key)))
+
+    def known_keys(self) -> Iterable[bytes]:
+        """Every key of which this peer knows something."""
+        return {**dict.fromkeys(self.metas), **dict.fromkeys(self.keys)}
 
     def in_touch(self, now_ms: int) -> bool:
         """Is a majority known to be there?"""

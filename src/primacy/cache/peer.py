@@ -34,6 +34,7 @@ from primacy.cache.source import Calls, SourceSpec
 from primacy.cache.storage import MemoryStorage, Storage
 from primacy.cache.wire import URL_CHARS_MAX, Limits, Reader
 from primacy.cache.writing import Writer
+from primacy.cache.zap import CLIENTS, PEERS, Curve, Zap, connect_with, serve_with
 from primacy.errors import UsageError
 from primacy.loop import alarm
 from primacy.node.clock import Clock, SystemClock
@@ -51,10 +52,11 @@ Source = str | Callable[[bytes], object] | Sequence[SourceSpec]
 
 
 class Secured(NamedTuple):
-    """Seals of a peer under `secret`; neither: `none`."""
+    """Seals of a peer under `secret`, or what `curve` is made of; nothing: `none`."""
 
     peers: PeerSeal | None = None
     clients: ServerSeal | None = None
+    curve: Curve | None = None
 
 
 class Peer:
@@ -101,6 +103,7 @@ class Peer:
         self.driver: Driver
         self.serving: Serving
         self._sockets: PeerSockets
+        self._zap: Zap | None = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -171,16 +174,34 @@ class Peer:
                 self._clock,
             )
             self.serving.apis = tuple(peer.api for peer in self.peers)
+            self._zap = self._encrypted(self._secured.curve)
             self._sockets.open(self._bind_url, self._bind_api, (peer.url for peer in self.peers))
         except BaseException:
             if calls is not None:
                 await calls.close()
+            if self._zap is not None:
+                self._zap.close()
             await self._sockets.close()
             self.storage.close()
             self._ended.set()
             raise
         driver.tell(Started(self.boot, stored.metas, stored.floors, stored.ceiling))
         self._sockets.watch(loop, driver.turn)
+        if self._zap is not None:
+            self._zap.watch(loop)
+
+    def _encrypted(self, curve: Curve | None) -> Zap | None:
+        """CURVE on all sockets, and who answers for it."""
+        if curve is None:
+            return None
+        own = curve.own
+        zap = Zap(self._sockets.context, curve.admitted())
+        self._sockets.secure(
+            lambda socket: serve_with(socket, own, PEERS),
+            lambda socket: connect_with(socket, own, own.public),
+            lambda socket: serve_with(socket, own, CLIENTS),
+        )
+        return zap
 
     def _alert(self, text: str) -> None:
         log.error("%s", text)
@@ -197,6 +218,8 @@ class Peer:
             await self.driver.calls.close()
             self.serving.send_away()
             self.driver.alarm.clear()
+            if self._zap is not None:
+                self._zap.close()
             await self._sockets.close()
             await self.driver.writer.close()
         finally:

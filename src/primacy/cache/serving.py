@@ -29,6 +29,7 @@ from primacy.cache.wire_client import (
     REASON_CHARS_MAX,
     SEEOTHER,
     SERVERS,
+    STATUS,
     VALUE,
     Answer,
     ClaimRequest,
@@ -40,6 +41,7 @@ from primacy.cache.wire_client import (
     RefreshRequest,
     Remark,
     Request,
+    StatusRequest,
     answer_frames,
     read_request,
     remark_frame,
@@ -129,6 +131,8 @@ class Serving:
         self._options: dict[bytes, Options] = {}
         self._watchers: dict[bytes, Remote] = {}
         self.claimed: Callable[[ClaimRequest, Remote], None] | None = None
+        self.status: Callable[[bytes, int], bytes] | None = None
+        """How this peer stands, for `StatusRequest`: a prefix of keys and how many, as JSON."""
         self.apis: tuple[str, ...] = ()
         """What DISCOVER is answered with."""
         self.dropped: Counter[str] = Counter()
@@ -222,6 +226,11 @@ class Serving:
             return
         if isinstance(request, DiscoverRequest):
             self._send(frames[0], answer_frames(Answer(request.id, SERVERS, servers=self.apis)), opened)
+            return
+        if isinstance(request, StatusRequest):
+            if self.status is not None:
+                told = Answer(request.id, STATUS, self.status(request.key, request.most))
+                self._send(frames[0], answer_frames(told), opened)
             return
         if isinstance(request, ClaimRequest):
             if self.claimed is not None:

@@ -41,9 +41,9 @@ REMARK_BYTES_MAX = 64 * 1024
 REASON_CHARS_MAX = 2_000
 AGE_BYTES = 6
 
-GET, DISCOVER, INVALIDATE, REFRESH, PUT, CLAIM = b"?", b"*", b"x", b"r", b"p", b"c"
+GET, DISCOVER, INVALIDATE, REFRESH, PUT, CLAIM, STATUS = b"?", b"*", b"x", b"r", b"p", b"c", b"s"
 VALUE, SEEOTHER, SERVERS, DONE, CLAIMED, DROPPED_COPY = b"=", b"#", b"*", b"d", b"c", b"x"
-COMMANDS = {GET: 4, DISCOVER: 3, INVALIDATE: 6, REFRESH: 5, PUT: 7, CLAIM: 6}
+COMMANDS = {GET: 4, DISCOVER: 3, INVALIDATE: 6, REFRESH: 5, PUT: 7, CLAIM: 6, STATUS: 6}
 """The frames that a request of each command has at least."""
 
 
@@ -132,7 +132,17 @@ class ClaimReport(msgspec.Struct, array_like=True, frozen=True, gc=False):
         return Ballot(self.term, self.peer, self.boot)
 
 
-Request = GetRequest | DiscoverRequest | InvalidateRequest | RefreshRequest | PutRequest | ClaimRequest
+class StatusRequest(NamedTuple):
+    """How this peer stands, and its keys that begin with `key`, at most so many."""
+
+    id: bytes
+    expiry_ms: int
+    key: bytes
+    most: int
+    options: Options
+
+
+Request = StatusRequest | GetRequest | DiscoverRequest | InvalidateRequest | RefreshRequest | PutRequest | ClaimRequest
 
 
 class Remark(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -217,6 +227,8 @@ def request_frames(request: Request) -> list[bytes]:
             return [name, REFRESH, integer(expiry_ms), key, options_frame(options)]
         case PutRequest(name, expiry_ms, key, ttl_ms, value, options):
             return [name, PUT, integer(expiry_ms), key, integer(ttl_ms), value, options_frame(options)]
+        case StatusRequest(name, expiry_ms, key, most, options):
+            return [name, STATUS, integer(expiry_ms), key, integer(most), options_frame(options)]
         case ClaimRequest(name, expiry_ms, key, report):
             return [name, CLAIM, integer(expiry_ms), key, report.state.encode(), TAG + _encode(report)]
 
@@ -254,7 +266,7 @@ def read_request(frames: Sequence[bytes], limits: Limits = LIMITS) -> Request | 
 def _own_request(name: bytes, command: bytes, expiry_ms: int, frames: Sequence[bytes], limits: Limits) -> Request:
     key = frames[3]
     prefix = command == INVALIDATE and read_flag(frames[4])
-    if not key and not prefix:
+    if not key and not prefix and command != STATUS:
         raise Bad("key: empty")
     if command == CLAIM:
         return ClaimRequest(name, expiry_ms, key, _report(frames[5], limits))
@@ -264,6 +276,8 @@ def _own_request(name: bytes, command: bytes, expiry_ms: int, frames: Sequence[b
     match command:
         case b"x":
             return InvalidateRequest(name, expiry_ms, key, prefix, options)
+        case b"s":
+            return StatusRequest(name, expiry_ms, key, number(frames[4]), options)
         case b"r":
             return RefreshRequest(name, expiry_ms, key, options)
         case _:
@@ -303,6 +317,8 @@ def answer_frames(answer: Answer) -> list[bytes]:
             frames = [answer.id, VALUE, answer.value, integer(answer.expire_ms)]
         case b"*":
             return [answer.id, SERVERS, _encode(answer.servers)]
+        case b"s":
+            return [answer.id, STATUS, answer.value]
         case kind:
             frames = [answer.id, kind]
     if answer.remark is not None:
@@ -330,6 +346,8 @@ def read_answer(frames: Sequence[bytes], limits: Limits = LIMITS) -> Answer | Dr
             if len(frames) < 3:
                 return Dropped("frames: too few")
             return Answer(name, SERVERS, servers=_servers(frames[2]))
+        if kind == STATUS and len(frames) > 2:
+            return Answer(name, STATUS, frames[2])
         if kind in {SEEOTHER, DONE, CLAIMED}:
             remark, age_ms = read_remark(frames, 2)
             return Answer(name, kind, age_ms=age_ms, remark=remark)

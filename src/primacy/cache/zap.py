@@ -7,6 +7,7 @@ that a client's key opens the sockets for clients and nothing else.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -55,6 +56,13 @@ def client_key(secret: bytes, cluster: str, name: str) -> ClientKey:
     return ClientKey(name, key, own.public, own.private, pair(secret, cluster).public)
 
 
+def pair_of(key: ClientKey) -> Pair:
+    """The client's own pair. Raises if its file has none."""
+    if not key.public:
+        raise CannotHere(f"the key of client {key.name} has no CURVE keys: make it anew where libzmq has CURVE")
+    return Pair(key.public, key.private)
+
+
 def serve_with(socket: zmq.Socket[bytes], own: Pair, domain: str) -> None:
     """This socket, before it binds, admits only whom the `Zap` of its context lists for the domain."""
     socket.curve_server = True
@@ -68,6 +76,23 @@ def connect_with(socket: zmq.Socket[bytes], own: Pair, server: bytes) -> None:
     socket.curve_serverkey = server
 
 
+class Curve(NamedTuple):
+    """What `security: curve` is made of: the cluster's secret, and the names of clients that are admitted."""
+
+    secret: bytes
+    cluster: str
+    clients: tuple[str, ...]
+
+    @property
+    def own(self) -> Pair:
+        """The pair that all peers share."""
+        return pair(self.secret, self.cluster)
+
+    def admitted(self) -> dict[str, dict[bytes, str]]:
+        names = {pair(self.secret, self.cluster, name).public: name for name in self.clients}
+        return {PEERS: {self.own.public: "peer"}, CLIENTS: names}
+
+
 class Zap:
     """Answers libzmq's questions. Its owner watches `socket` and calls `answer` when it can be read."""
 
@@ -76,9 +101,11 @@ class Zap:
         self.refused: Counter[str] = Counter()
         self._admitted: dict[str, dict[bytes, str]] = {}
         self.admit(admitted)
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.socket = context.socket(zmq.REP)
         self.socket.linger = 0
         self.socket.bind(ADDRESS)
+        self._descriptor = int(self.socket.getsockopt(zmq.FD))
 
     def admit(self, admitted: Mapping[str, Mapping[bytes, str]]) -> None:
         """From now on these; connections that stand go on."""
@@ -86,14 +113,24 @@ class Zap:
             domain: {z85.decode(public): name for public, name in keys.items()} for domain, keys in admitted.items()
         }
 
+    def watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Answers from now on, in this loop."""
+        self._loop = loop
+        loop.add_reader(self._descriptor, self.answer)
+        loop.call_soon(self.answer)
+
     def answer(self) -> None:
-        """Answer what is waiting."""
+        """Answer what is waiting. The descriptor tells of a change once, so that all of it is taken."""
         for _ in range(PER_TURN_MAX):
+            if self.socket.closed:
+                return
             try:
                 asked = self.socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
             self.socket.send_multipart(self._answer(asked))
+        if self._loop is not None:
+            self._loop.call_soon(self.answer)
 
     def _answer(self, asked: Sequence[bytes]) -> list[bytes]:
         number = asked[1] if len(asked) > 1 else b""
@@ -108,4 +145,6 @@ class Zap:
         return [b"1.0", number, b"200", b"OK", name.encode(), b""]
 
     def close(self) -> None:
+        if self._loop is not None:
+            self._loop.remove_reader(self._descriptor)
         self.socket.close()

@@ -1,0 +1,245 @@
+"""`primacy cache serve`: one cache peer, assembled from the settings, until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from primacy.agent.asked import Asked
+from primacy.agent.desk import ANYWHERE
+from primacy.agent.log import Log
+from primacy.agent.notify import Notifier
+from primacy.agent.state import state_root
+from primacy.cache.access import Done
+from primacy.cache.configured import machine_settings, source_specs, storage_of
+from primacy.cache.control import CacheControl, Events
+from primacy.cache.effects import Record
+from primacy.cache.http import CacheServer
+from primacy.cache.peer import Peer, Secured
+from primacy.cache.security import PeerSeal, ServerSeal, new_boot
+from primacy.cache.shown import shown_key, told
+from primacy.cache.zap import Curve
+from primacy.control import ADDRESS_FILE
+from primacy.control.key import own_key, write_whole
+from primacy.control.tls import server_context
+from primacy.errors import InUse, UsageError
+from primacy.loop import QuickLoop
+from primacy.node.clock import Clock
+from primacy.node.folder import Folder
+from primacy.node.lock import AgentLock
+from primacy.settings.checks_cache import default_security
+from primacy.settings.loading import load
+from primacy.settings.schema import Settings
+from primacy.settings.schema_cache import Peer as ListedPeer
+from primacy.transport.seal import read_secrets
+
+FOLDER = "cache"
+"""Below the folder of the cluster: a folder for each peer of this machine, by its id."""
+NODE = "peer"
+"""The id of a peer without a list."""
+URL, API = "tcp://127.0.0.1:6000", "tcp://127.0.0.1:6001"
+QUIET = frozenset(("election", "fetch-started", "fetched", "called"))
+"""Events that happen with every retrieval: they are lines only with -v."""
+GRAVE = frozenset(("alert", "storage-failed", "majority-lost", "old-peer", "clock-skew"))
+
+
+class Place(NamedTuple):
+    """Which peer of the list this is, and where it keeps its things."""
+
+    node: str
+    listed: ListedPeer
+    folder: str
+
+
+def place_of(settings: Settings, environment: Mapping[str, str], uid: int) -> Place:
+    """Without a list this peer is alone, on loopback."""
+    cache = settings.cache
+    node = settings.node or (next(iter(cache.peers)) if len(cache.peers) == 1 else "")
+    if cache.peers and node not in cache.peers:
+        named = ", ".join(list(cache.peers)[:8])
+        raise UsageError(f"which peer is this? Say --node ID with one of cache.peers: {named}")
+    listed = cache.peers[node] if cache.peers else ListedPeer(URL, API)
+    name = node or NODE
+    return Place(
+        name, listed, os.path.join(state_root(settings, environment, uid), settings.cluster.name, FOLDER, name)
+    )
+
+
+def security_of(settings: Settings) -> str:
+    return settings.cache.security or default_security(settings.cache, settings.cluster.secret_file)
+
+
+def secured(settings: Settings, clock: Clock) -> Secured:
+    """Seals or CURVE, as the file says."""
+    cache, cluster = settings.cache, settings.cluster
+    chosen = security_of(settings)
+    if chosen == "none":
+        return Secured()
+    if not cluster.secret_file:
+        raise UsageError(f"cache.security = {chosen} needs cluster.secret_file; make one with: primacy keygen")
+    secrets = read_secrets(cluster.secret_file)
+    if chosen == "curve":
+        return Secured(curve=Curve(secrets[0], cluster.name, cache.clients))
+    return Secured(
+        PeerSeal(cluster.name, new_boot(), secrets),
+        ServerSeal(cluster.name, secrets, clock.wall_ms(), cache.clients),
+    )
+
+
+# --- serving ----------------------------------------------------------------------------------------------------------
+
+
+def serve_cache(settings: Settings, log: Log, clock: Clock) -> int:
+    """Until a signal ends it; returns the exit code."""
+    place = place_of(settings, os.environ, os.geteuid())
+    with contextlib.ExitStack() as stack:
+        folder = Folder(place.folder)
+        stack.callback(folder.close)
+        lock = AgentLock(folder)
+        stack.callback(lock.close)
+        if not lock.take():
+            raise InUse(f"peer {place.node} runs on this machine already: {lock.holder()} has {folder.where}")
+        with asyncio.Runner(loop_factory=QuickLoop) as runner:
+            return runner.run(_Serving(settings, log, clock, place, folder).run())
+
+
+class _Serving:
+    """One peer and what serves it."""
+
+    def __init__(self, settings: Settings, log: Log, clock: Clock, place: Place, folder: Folder) -> None:
+        self._settings, self._log, self._clock, self._place, self._folder = settings, log, clock, place, folder
+        self._events = Events(clock)
+        self._servers: list[Any] = []
+
+    async def run(self) -> int:
+        settings, place, asked = self._settings, self._place, Asked()
+        cache, started_ms = settings.cache, self._clock.now_ms()
+        addresses = [(one.url, one.api) for one in cache.peers.values()]
+        peer = Peer(
+            place.listed.url,
+            place.listed.api,
+            addresses,
+            source_specs(cache),
+            storage_of(cache, place.folder),
+            bind_url=place.listed.bind_url or None,
+            bind_api=place.listed.bind_api or None,
+            settings=machine_settings(cache),
+            secured=secured(settings, self._clock),
+            on_overrun=cache.on_overrun,
+            folder=os.path.dirname(os.path.abspath(settings.source)) if settings.source else os.getcwd(),
+            on_event=self._record,
+            clock=self._clock,
+        )
+        await peer.start()
+        about = self._about()
+
+        def told_now(prefix: bytes, most: int) -> bytes:
+            now_ms, wall_ms = self._clock.now_ms(), self._clock.wall_ms()
+            return told(peer, about, prefix, most, now_ms, wall_ms, now_ms - started_ms)
+
+        peer.serving.status = told_now
+        notifier = Notifier(os.environ, os.getpid())
+        stopped = asyncio.ensure_future(peer.wait_stopped())
+        waits = asyncio.ensure_future(asked.event.wait())
+        try:
+            await self._open(peer)
+            self._log.info(self._sentence())
+            notifier.ready(f"cache peer {place.node}")
+            await asyncio.wait((stopped, waits), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waits.cancel()
+            notifier.close()
+            for server in self._servers:
+                await server.close()
+            await peer.stop()
+            with contextlib.suppress(OSError):
+                os.unlink(ADDRESS_FILE, dir_fd=self._folder.handle)
+            await asked.settle()
+        await stopped  # a defect of the peer is raised here
+        return asked.exit_code or 0
+
+    def _about(self) -> dict[str, Any]:
+        settings = self._settings
+        return {
+            "cluster": settings.cluster.name,
+            "node": self._place.node,
+            "security": security_of(settings),
+            "storage": settings.cache.storage.type,
+        }
+
+    async def _open(self, peer: Peer) -> None:
+        """The control API, and HTTP if it is wanted."""
+        settings, key = self._settings, own_key(self._folder)
+
+        async def reload(force: bool) -> Done:
+            return await self._reload(peer, force)
+
+        tls = server_context(settings)
+        listening = _listening(settings.control.listen if settings.source else "127.0.0.1:0", "control.listen", True)
+        host, port = listening.getsockname()[:2]
+        control = CacheControl(peer, self._clock, key, host, self._log.warn, self._events, self._about(), reload)
+        self._servers.append(control)
+        await control.start(listening, tls)
+        said = {"host": ANYWHERE.get(host, host), "port": port, "pid": os.getpid(), "node": self._place.node}
+        write_whole(self._folder, ADDRESS_FILE, json.dumps(said).encode())
+        if settings.cache.http:
+            listening = _listening(settings.cache.http, "cache.http", False)
+            served = CacheServer(
+                peer, self._clock, key, listening.getsockname()[0], settings.cache.key_bytes_max, self._log.warn
+            )
+            self._servers.append(served)
+            await served.start(listening, tls)
+
+    async def _reload(self, peer: Peer, force: bool) -> Done:
+        """The file once more: one peer added or removed (C10). Everything else needs a restart, and is named."""
+        if not self._settings.source:
+            raise UsageError("this peer was started without a file: there is nothing to read again")
+        now = load(self._settings.source, self._place.node)
+        if self._place.node not in now.cache.peers and now.cache.peers:
+            self._log.warn(f"peer {self._place.node} is not in its own list any more: it sends clients elsewhere")
+        done = await peer.reload([(one.url, one.api) for one in now.cache.peers.values()], force=force)
+        if done.ok:
+            self._log.info(f"the list of peers has {len(now.cache.peers)} now")
+        return done
+
+    def _record(self, record: Record) -> None:
+        self._events.add(record)
+        about = [shown_key(record.key)[:80]] if record.key else []
+        line = ": ".join([record.event, *about, *([record.detail[:300]] if record.detail else [])])
+        if record.event in GRAVE:
+            self._log.warn(line)
+        elif record.event in QUIET:
+            self._log.debug(line)
+        else:
+            self._log.info(line)
+
+    def _sentence(self) -> str:
+        cache, place = self._settings.cache, self._place
+        count = max(1, len(cache.peers))
+        peers = "alone" if count == 1 else f"one of {count}"
+        sources = ", ".join(spec.source for spec in source_specs(cache) if isinstance(spec.source, str)) or "no source"
+        http = f", HTTP at {cache.http}" if cache.http else ""
+        kept = "memory" if cache.storage.type == "memory" else os.path.join(place.folder, cache.storage.dir)
+        return (
+            f"cache peer {place.node}, {peers}: clients at {place.listed.api}{http}; {sources}; entries in {kept}; "
+            f"security {security_of(self._settings)}"
+        )
+
+
+def _listening(address: str, name: str, else_any: bool) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, int(port)), family=family)
+    except OSError as error:
+        if else_any:
+            return socket.create_server((host, 0), family=family)
+        raise InUse(
+            f"{name} = {address}: {error.strerror}; end what has it (ss -ltnp shows it), or choose another"
+        ) from None
