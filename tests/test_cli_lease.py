@@ -23,6 +23,8 @@ from primacy.election.store import Settle, StoreAnswer, covers, list_hash
 from primacy.errors import Refused
 from primacy.settings.timing import PROFILES
 from primacy.store import LeaseStore, open_store, perform, pruning
+from primacy.store.etcd import EtcdStore
+from primacy.store.etcd_rows import b64
 from primacy.store.port import MakesTable
 from primacy.store.seed import Old, SeedTable, import_seed
 
@@ -78,6 +80,60 @@ def test_list_and_show(here: Place, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(out)["holder"] == "a#1"
     code, _, err = told(capsys, "show", "nothing", "--store", here.url)
     assert (code, "there is no lease 'nothing'" in err) == (1, True)
+
+
+def spoil(here: Place, desk: Desk, name: str) -> None:
+    """Somebody writes into the row by hand."""
+    text = f"UPDATE primacy_leases SET holder = 'two words' WHERE name = '{name}'"
+    if here.url.startswith("sqlite"):
+        with contextlib.closing(sqlite3.connect(here.url.removeprefix("sqlite:///"), isolation_level=None)) as file:
+            file.execute(text)
+    elif here.url.startswith("postgres"):
+        found = server("postgresql")
+        assert isinstance(found, Postgres)
+        found.admin(text, database="app")
+    elif isinstance(desk.store, EtcdStore):
+        key = b64(desk.store._prefix + name)
+        desk.store._post("kv/put", {"key": key, "value": b64("no row")})
+    else:
+        found = server("mariadb")
+        assert isinstance(found, MariaDb)
+        found.admin(text.replace("primacy_leases", "app.primacy_leases"))
+
+
+def test_a_row_that_is_not_primacys_costs_the_others_nothing(here: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    desk = here.desk()
+    for name in ("billing", "reports"):
+        desk.take(name)
+    spoil(here, desk, "billing")
+    code, out, err = told(capsys, "list", "--store", here.url)
+    assert code == 1
+    assert [line.split()[0] for line in out.splitlines()] == ["lease", "reports"]
+    assert "billing" in err
+    assert "not one of primacy's" in err
+    assert "remove the row by hand" in err
+    assert "1 of 2 rows are not leases" in err
+    code, out, _ = told(capsys, "list", "--store", here.url, "--json")
+    found = json.loads(out)
+    assert (code, [one["lease"] for one in found["leases"]], list(found["refused"])) == (1, ["reports"], ["billing"])
+    assert told(capsys, "show", "reports", "--store", here.url)[0] == 0
+    code, _, err = told(capsys, "show", "billing", "--store", here.url)
+    assert (code, "remove the row by hand" in err) == (1, True)
+    code, _, err = told(capsys, "prune", "--store", here.url, "--dry-run")
+    assert code == 1
+    assert "lease billing stays: " in err
+    assert "1 of 1 leases stay" in err
+
+
+def test_a_text_that_is_not_utf8_costs_the_others_nothing(local: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    desk = local.desk()
+    for name in ("billing", "reports"):
+        desk.take(name)
+    with contextlib.closing(sqlite3.connect(local.url.removeprefix("sqlite:///"), isolation_level=None)) as file:
+        file.execute("UPDATE primacy_leases SET holder = CAST(x'ff41' AS TEXT) WHERE name = 'billing'")
+    code, out, err = told(capsys, "list", "--store", local.url)
+    assert (code, [line.split()[0] for line in out.splitlines()]) == (1, ["lease", "reports"])
+    assert "billing" in err
 
 
 def test_which_store_is_meant(

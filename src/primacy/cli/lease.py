@@ -65,17 +65,18 @@ def list_leases(call: Call, /, *, store: str | None, table: str | None, config: 
     """
     with opened(call, store, table, config) as here:
         sheets = sheets_of(here)
+    wrong = {sheet.name: refused(sheet) for sheet in sheets if sheet.row is None}
     if as_json or call.json:
-        print_json({"api": 1, "leases": [document(sheet) for sheet in sheets]})
-        return
-    if not sheets:
+        found = [document(sheet) for sheet in sheets if sheet.row is not None]
+        print_json({"api": 1, "leases": found, "refused": wrong})
+    elif not sheets:
         click.echo("there is no lease in this store")
-        return
-    rows = [("lease", "held by", "token", "hold", "written (by the store's clock)")]
-    rows += [(s.name, holder_of(s.row), str(s.row.token), f"{s.row.hold_ms:,} ms", s.written_at) for s in sheets]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    else:
+        table_of(sheets)
+    if wrong:
+        for sentence in wrong.values():
+            click.echo(sentence, err=True)
+        raise Refused(f"{len(wrong)} of {len(sheets)} rows are not leases; the lines above say which")
 
 
 @lease.command()
@@ -90,6 +91,8 @@ def show(call: Call, /, *, name: str, store: str | None, table: str | None, conf
         sheet = next((sheet for sheet in sheets_of(here) if sheet.name == name), None)
     if sheet is None:
         raise Refused(f"there is no lease {name!r} in this store")
+    if sheet.row is None:
+        raise Refused(refused(sheet))
     if as_json or call.json:
         print_json({"api": 1, **document(sheet)})
         return
@@ -248,6 +251,9 @@ def prune(
     kept: dict[str, str] = {}
     with opened(call, store, table, config) as here:
         for sheet in sheets_of(here):
+            if sheet.row is None:
+                kept[sheet.name] = refused(sheet)
+                continue
             if not sheet.row.released or pruning.unused_ms(sheet, wall_ms) <= days * DAY_MS:
                 continue
             why = "" if dry_run else pruning.prune(here, sheet.name)
@@ -478,6 +484,17 @@ def sheets_of(store: LeaseStore) -> list[Sheet]:
     return store.sheets()
 
 
+def table_of(sheets: list[Sheet]) -> None:
+    """All that can be read, in columns."""
+    rows = [("lease", "held by", "token", "hold", "written (by the store's clock)")]
+    for name, row, written_at, _ in sheets:
+        if row is not None:
+            rows.append((name, holder_of(row), str(row.token), f"{row.hold_ms:,} ms", written_at))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for cells in rows:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
+
+
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
@@ -487,6 +504,14 @@ def holder_of(row: Row) -> str:
     if row.released:
         return f"nobody (released by {node_of(row.holder)}" + (f" to {heir_of(row)})" if heir_of(row) else ")")
     return f"node {node_of(row.holder)}"
+
+
+def refused(sheet: Sheet) -> str:
+    """What is wrong with a row, and what helps."""
+    return (
+        f"{sheet.wrong}. Nobody can take this lease ({sheet.name}): put its row right, or, if nothing works under it, "
+        "remove the row by hand"
+    )
 
 
 def document(sheet: Sheet) -> dict[str, Any]:

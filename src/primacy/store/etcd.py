@@ -53,7 +53,7 @@ from primacy.store.etcd_rows import (
     row_value,
     written_at,
 )
-from primacy.store.port import HOLD_MS_MAX, LIST_MAX, Change, News, Sheet, check_request, check_table
+from primacy.store.port import HOLD_MS_MAX, LIST_MAX, NAME_MAX, Change, News, Sheet, check_request, check_table
 
 log = logging.getLogger("primacy.store")
 
@@ -132,9 +132,7 @@ class EtcdStore:
             for kv in found.get("kvs", []):
                 name = key_of(kv)[len(self._prefix) :]
                 if name != GENESIS:
-                    row = known_row(kv).row_at(index)
-                    assert row is not None
-                    sheets.append(Sheet(name, row, written_at(kv)))
+                    sheets.append(_sheet(name, kv, index))
         return sheets[:LIST_MAX]
 
     def make_table(self, new: bool = False, wait_max_ms: int = 0) -> None:
@@ -456,6 +454,13 @@ class EtcdStore:
                 self._heard[name] = row.token
             found.append(News(name, renewed))
         return found
+
+
+def _sheet(name: str, kv: dict[str, Any], index: int) -> Sheet:
+    try:
+        return Sheet(name, known_row(kv).row_at(index), written_at(kv))
+    except Refused as error:
+        return Sheet(ascii(name)[1:-1][:NAME_MAX], None, "", str(error))
 
 
 def _writes_genesis(request: StoreRequest) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from primacy.election.model import TOKEN_MAX
@@ -62,9 +62,12 @@ class Sheet(NamedTuple):
     """One row as people see it: `lease list` and `show`."""
 
     name: str
-    row: Row
+    row: Row | None
+    """None: what stands there is not one of primacy's."""
     written_at: str
     """When it was last written, by the store's clock; for people, and in no condition."""
+    wrong: str = ""
+    """What is wrong with it."""
 
 
 class LeaseStore(Protocol):
@@ -237,6 +240,14 @@ def checked_row(values: Sequence[Any]) -> Row:
     return Row(
         holder, token, seq, hold_ms, wait_ms, bool(released), members, successor, server, proof, mark, bool(vouches)
     )
+
+
+def sheet_of(name: Any, read: Callable[[], Row], written_at: Any) -> Sheet:
+    """One row for people; of one that is not primacy's, what is wrong: the others are shown all the same."""
+    try:
+        return Sheet(str(name), read(), str(written_at))
+    except Refused as error:
+        return Sheet(ascii(name)[1:-1][:NAME_MAX], None, "", str(error))
 
 
 def checked_genesis(values: Sequence[Any]) -> Genesis:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from primacy.election.store import (
@@ -27,7 +28,7 @@ from primacy.election.store import (
     Take,
 )
 from primacy.errors import NotReached, Refused, StoreUnusable, UsageError
-from primacy.store.port import HOLD_MS_MAX, LIST_MAX, NAME_MAX, Sheet, check_request, checked_row
+from primacy.store.port import HOLD_MS_MAX, LIST_MAX, NAME_MAX, Sheet, check_request, checked_row, sheet_of
 from primacy.store.sql_text import Texts
 
 Result = TypeVar("Result")
@@ -137,7 +138,7 @@ class SqlStore(ABC):
 
     def sheets(self) -> list[Sheet]:
         found = self._with_table(lambda: self._execute(self.texts.sheets, {"most": LIST_MAX}))
-        return [Sheet(str(values[0]), row_of(values), str(values[13])) for values in found]
+        return [sheet_of(values[0], partial(row_of, values), values[13]) for values in found]
 
     def make_table(self, new: bool = False, wait_max_ms: int = 0) -> None:
         """As `lease schema` prints it.
