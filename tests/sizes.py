@@ -47,6 +47,7 @@ PROCESSES = (
     "tests/test_dashboard_load.py",
     "tests/test_dashboard_lab.py",
     "tests/test_store_race.py",
+    "tests/test_store_faults.py",
     "tests/test_library.py",
     "tests/test_library_calls.py",
     "tests/test_library_recipes.py",
@@ -60,9 +61,8 @@ PROCESSES = (
     "tests/test_cache_mixed_process.py",
 )
 BESIDE = (
-    "tests/test_faults_members.py",
     "tests/test_faults_lease.py",
-    "tests/test_store_faults.py",
+    "tests/test_faults_links.py",
     "tests/test_manual.py",
     "tests/test_slots_cluster.py",
     "tests/test_manager_process.py",
@@ -76,7 +76,6 @@ BESIDE = (
     "tests/test_faults_ballot.py",
     "tests/test_run_faults.py",
     "tests/test_demo_leaves.py",
-    "tests/test_faults_links.py",
     "tests/test_lab.py",
     "tests/test_slots_process.py",
     "tests/test_fence_process.py",
@@ -112,9 +111,11 @@ BESIDE = (
     "tests/test_store_address.py",
     "tests/test_guard_lease.py",
     "tests/test_run_calls.py",
+    "tests/test_faults_members.py",
 )
 """Real processes and servers, too, which wait most of the time, and nothing in them depends on how soon, but for bounds
-of several seconds: three files at a time, the longest first, so that no worker is left with one of them in the end."""
+of several seconds: three files at a time. The longest come first, so that no worker is left with one in the end; the
+last one uses all processors by itself."""
 PATIENT = ("tests/test_manager_echoes.py", "tests/test_manager_scenarios.py")
 """Real sockets in one process, with pauses that are real, too: too long for `quick`."""
 PARTS = {
