@@ -68,6 +68,14 @@ SOURCING = {
     "a call outlives its hold": ([FIRST, f.CallOver(700, 1, False)], ["C4"]),
     "twice under one ballot": ([FIRST, f.CallOver(1, 1, True), began(2, 5, 2)], ["C4", "S4"]),
     "a later call under a lower term": ([FIRST, f.CallOver(1, 1, True), began(2, 4, 2, B)], ["S4"]),
+    "a later call under a lower term, after a start that forgot a term it could know by its clock": (
+        [began(0, WALL, 1), f.CallOver(1, 1, True), f.Up(2, B, 2, (), True, WALL), began(3, 4, 2, B)],
+        ["S4"],
+    ),
+    "a later call under a lower term, after a start that forgot a term beyond its clock": (
+        [began(0, WALL + 1, 1), f.CallOver(1, 1, True), f.Up(2, B, 2, (), True, WALL), began(3, 4, 2, B)],
+        [],
+    ),
     "prolonged after its cancel": ([FIRST, f.LateExtend(500, A, K)], ["C4"]),
 }
 

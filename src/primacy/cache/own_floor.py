@@ -219,7 +219,9 @@ class Flooring(Sourcing):
         self._finished(number, work)
 
     def _finished(self, number: int, work: Invalidation) -> bool:
-        """Done, or out of time."""
+        """Done, or out of time. Its own ack may have ended it already: a floor that is durable is acked at once."""
+        if number not in self._invalidations:
+            return True
         floor = work.floor
         missing = tuple(peer for peer in self.members.others if floor is None or work.acked.get(peer, 0) < floor.term)
         if self._is_done(work):

@@ -63,8 +63,11 @@ class Origin(NamedTuple):
 class SourcingChecker:
     """S1; once per ballot (C4); a call is over by the end of its hold (C4); epochs of calls grow in true time (S4)."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Report, allowance_ms: int = 0) -> None:
         self.report = report
+        self.allowance_ms = allowance_ms
+        """A start without memory knows no terms but those up to its wall clock and this (C2)."""
+        self.forgot: list[Up] = []
         self.running: dict[bytes, dict[int, str]] = {}
         self.calls: dict[int, CallBegan] = {}
         self.highest: dict[bytes, CallBegan] = {}
@@ -85,6 +88,8 @@ class SourcingChecker:
                 if not within_hold:
                     self._say(at_ms, "C4", f"a call of {call.peer} for {call.key!r} outlived its hold")
 
+            case Up(forgot=True):
+                self.forgot.append(fact)
             case LateExtend(at_ms, peer, key):
                 self._say(at_ms, "C4", f"{peer} prolongs its call for {key!r} after the moment of its cancel")
 
@@ -96,7 +101,7 @@ class SourcingChecker:
         before = self.highest.get(call.key)
         if before is None or order(call.key, before.ballot) < order(call.key, call.ballot):
             self.highest[call.key] = call
-        else:
+        elif not self._forgotten(before):
             self._say(
                 call.at_ms,
                 "S4",
@@ -104,6 +109,11 @@ class SourcingChecker:
                 f"{before.peer}, which began {call.at_ms - before.at_ms:.0f} ms earlier",
             )
         self._runs(call.at_ms, call)
+
+    def _forgotten(self, call: CallBegan) -> bool:
+        """A peer that may have been needed for the later call has started since without memory, at a wall clock from
+        which it cannot know a term that is so far ahead: physics, and the limit of what is promised without a disk."""
+        return any(up.at_ms > call.at_ms and up.wall_ms + self.allowance_ms < call.ballot.term for up in self.forgot)
 
     def _runs(self, at_ms: float, call: CallBegan) -> None:
         running = self.running.setdefault(call.key, {})

@@ -19,6 +19,9 @@ class Up(NamedTuple):
     peer: str
     boot: int
     kept: tuple[tuple[bytes, Meta], ...] = ()
+    forgot: bool = False
+    """The storage has no ceiling above every term in which this peer has ever said something."""
+    wall_ms: int = 0
 
 
 class Down(NamedTuple):

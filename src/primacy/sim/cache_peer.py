@@ -80,6 +80,8 @@ class SimPeer:
         self.doom = -1
         """Effects until it crashes; -1: it does not."""
         self.disk_told_bad = False
+        self.said_term = 0
+        """The highest term in which any of its processes has said something."""
         self.budget = 0.0
         self.budget_at_ms = 0.0
 

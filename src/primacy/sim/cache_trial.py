@@ -139,7 +139,7 @@ class CacheTrial:
         self.requests = RequestChecker(self._violated)
         self.progress = ProgressChecker(self._violated)
         self.world.listeners += [
-            SourcingChecker(self._violated),
+            SourcingChecker(self._violated, self.timing.skew_max_ms + 2 * self.timing.ceiling_ahead_ms),
             ValueChecker(self._violated),
             KeepingChecker(self._violated, None),
             self.requests,

@@ -178,7 +178,8 @@ class CacheWorld:
         peer.disk_told_bad = False
         kept = peer.storage.view
         values = tuple((key, kept.metas[key]) for key in sorted(kept.values))
-        self.tell(Up(self.now, peer.url, peer.boot, values))
+        forgot = peer.said_term > (kept.ceiling or 0 if peer.storage.durable else 0)
+        self.tell(Up(self.now, peer.url, peer.boot, values, forgot, peer.clock.wall_ms(self.now)))
         self.give(peer, peer.storage.started(peer.boot))
 
     def crash(self, peer: SimPeer, *, wipe: bool = False) -> None:
@@ -505,6 +506,7 @@ class CacheWorld:
                 self.tell(Ended(self.now, peer.url, key, trailer.ballot))
 
     def _check_ceiling(self, peer: SimPeer, term: int, what: str) -> None:
+        peer.said_term = max(peer.said_term, term)
         if not peer.storage.durable or peer.disk_told_bad:
             return
         ceiling = peer.storage.disk.ceiling
