@@ -18,7 +18,7 @@ ONCE_BROKEN = (67, 169, 179, 269)
 """Beyond the first ones: an invalidation that ended twice; terms after two waves of starts without memory."""
 
 
-@pytest.mark.parametrize("seed", (*range(SEEDS), *ONCE_BROKEN))
+@pytest.mark.parametrize("seed", [*range(SEEDS), *ONCE_BROKEN])
 def test_nothing_is_violated(seed: int) -> None:
     trial = CacheTrial(CachePlan(), seed)
     violations = trial.run().violations
