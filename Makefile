@@ -68,7 +68,7 @@ examples: setup ## the packages that the programs in examples/ are run with
 test: setup check packages peers examples setup-browser ## everything once
 	@$(BIN)/python -m tests.sizes test
 
-proof: setup check packages peers examples setup-browser ## the counts and durations that a release must show; PART=core|run|dashboard|store|slots|manager
+proof: setup check packages peers examples setup-browser ## the counts and durations that a release must show; PART=core|run|dashboard|store|slots|manager|cache
 	@$(BIN)/python -m tests.sizes proof $(PART)
 
 check: setup ## format, lint, strict types, import arrows

@@ -125,6 +125,7 @@ PARTS = {
     "store": "tests.proof_store",
     "manager": "tests.proof_manager",
     "slots": "tests.proof_slots",
+    "cache": "tests.proof_cache",
 }
 """What `make proof PART=...` can be asked for, and the module that does it."""
 

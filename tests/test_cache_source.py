@@ -380,13 +380,24 @@ def test_the_end_is_never_told_from_inside_a_call() -> None:
 
 def test_the_peers_end_ends_its_calls() -> None:
     async def work(desk: Desk) -> None:
-        desk.start(b"")
-        desk.start(b"sleeps")
+        keys = (b"", b"sleeps", b"async")
+        for key in keys:
+            desk.start(key)
         await asyncio.sleep(0.3)
         await desk.calls.close()
-        assert {reason((await desk.end()).result), reason((await desk.end()).result)} == {"the peer ends"}
+        assert desk.calls.running == 0, "over when it returns"
+        assert {reason((await desk.end()).result) for _ in keys} == {"the peer ends"}
 
-    with_desk(work, SourceSpec("cmd:/bin/sleep 20{key}"), SourceSpec("call:tests.cache_functions:bad", b"s"))
+    async def sleeps(key: bytes) -> bytes:
+        await asyncio.sleep(20)
+        return b""
+
+    with_desk(
+        work,
+        SourceSpec("cmd:/bin/sleep 20{key}"),
+        SourceSpec("call:tests.cache_functions:bad", b"s"),
+        SourceSpec(sleeps, b"async"),
+    )
 
 
 # --- plain functions --------------------------------------------------------------------------------------------------
@@ -534,6 +545,31 @@ def test_one_that_outlives_its_cancel_ends_the_process() -> None:
         assert (await desk.end()).result == Failure("the hold was not proved anew in time")
 
     with_desk(work, SourceSpec(stubborn))
+
+
+def test_one_that_outlives_its_time_limit_ends_the_process_although_its_hold_is_proved() -> None:
+    stop = asyncio.Event()
+
+    async def stubborn(key: bytes) -> bytes:
+        while not stop.is_set():
+            try:
+                await stop.wait()
+            except asyncio.CancelledError:
+                continue
+        return b"late"
+
+    async def work(desk: Desk) -> None:
+        desk.start(b"a", 450, 600)
+        began = desk.clock.now_ms()
+        while not desk.left:
+            now = desk.clock.now_ms()
+            assert now < began + 5_000
+            desk.calls.extend(Extend(b"a", BALLOT, now + 450, now + 600))
+            await asyncio.sleep(0.05)
+        stop.set()
+        assert reason((await desk.end()).result) == "the source took longer than 300 ms"
+
+    with_desk(work, SourceSpec(stubborn, timeout_ms=300))
 
 
 def test_with_alert_it_is_said_and_the_late_end_is_not_told_again() -> None:

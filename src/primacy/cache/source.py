@@ -32,6 +32,7 @@ from primacy.settings.accepted import url_of, wrong_source
 GUARDS_SPARE = 1
 """Guards that stand ready. One more is started with each command that takes one."""
 CLOSE_S = 2.0
+CLOSE_LOOKS = 400
 LATE_MS = 30
 """A look at the end of a hold that comes later than this: the process stood still. What it could not do meanwhile, it
 gets the time to do now."""
@@ -66,7 +67,7 @@ class _Current:
         self.running: Running | None = None
         self.limit: asyncio.TimerHandle | None = None
         self.look: asyncio.TimerHandle | None = None
-        self.excused = self.overran = False
+        self.stopped = self.excused = self.overran = False
 
 
 class Calls:
@@ -190,7 +191,7 @@ class Calls:
     def extend(self, extend: Extend) -> None:
         """The hold was proved anew. Never back."""
         current = self._calls.get((extend.key, extend.ballot))
-        if current is None or current.running is None:
+        if current is None or current.running is None or current.stopped:
             return
         current.cancel_at_ms = max(current.cancel_at_ms, extend.cancel_at_ms)
         current.over_at_ms = max(current.over_at_ms, extend.over_at_ms)
@@ -204,12 +205,16 @@ class Calls:
             self._stop(current, "it was cancelled")
 
     async def close(self) -> None:
-        """Ends everything that runs, and returns when it has ended, or was killed."""
+        """Ends everything that runs, and returns when it has. What cannot be ended is waited for a few seconds."""
         self._closing = True
         for current in list(self._calls.values()):
             self._stop(current, "the peer ends")
-        self._watch.close()
         await self._guards.close(CLOSE_S)
+        for _ in range(CLOSE_LOOKS):
+            if not self._calls:
+                break
+            await asyncio.sleep(CLOSE_S / CLOSE_LOOKS)
+        self._watch.close()
         for fetch in self._https:
             await fetch.close()
 
@@ -219,6 +224,7 @@ class Calls:
         return next((spec for spec in self._specs if key.startswith(spec.prefix)), None)
 
     def _stop(self, current: _Current, reason: str) -> None:
+        current.stopped = True
         if current.running is not None:
             now_ms = self._clock.now_ms()
             current.running.stop(instants(min(now_ms, current.over_at_ms), current.over_at_ms), reason)

@@ -29,6 +29,8 @@ WAIT_MAX_S = 3_600.0
 LOOKS = 4
 """The thread looks so many times before it says that the loop is blocked."""
 LOOK_MS = 12
+BLOCKED_S = 1.0
+"""A loop that is still blocked is told again after this."""
 FROZEN_MS = 100
 """A look that comes so late was not delayed by the loop: all of the process stood still."""
 
@@ -176,7 +178,8 @@ class LoopWatch:
                     "an async source blocks the loop of this process and cannot be ended by the end of its hold; use "
                     "a function that is not async for code that waits without await"
                 )
-                return
+                time.sleep(BLOCKED_S)  # with `alert` this process goes on
+                continue
             time.sleep(LOOK_MS * LOOKS / 1_000)  # the loop looks after its calls by itself
 
     def _loop_lives(self) -> bool:

@@ -36,7 +36,6 @@ class HttpFetch:
             connector=aiohttp.TCPConnector(limit=0),  # calls at once are bounded above
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
             cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=True,
         )
 
     async def close(self) -> None:
