@@ -12,6 +12,7 @@ from primacy.cache import effects as does
 from primacy.cache import inputs as told
 from primacy.cache import messages as says
 from primacy.cache.model import Ballot, Fetched, Floor, Meta, SourceSettings, rank
+from primacy.cache.own_parts import cursor
 
 # --- C8: epochs -------------------------------------------------------------------------------------------------------
 
@@ -500,6 +501,28 @@ def pong_brings_floors(machine: Machine) -> str:
     dead = did(one.ask(5, fetch=False), does.SeeOther)
     return broken(
         asked=len(asked) == 1, early=[g.stale for g in early] == [True], dead=[s.miss for s in dead] == [True]
+    )
+
+
+def pages_while_floors_change(machine: Machine) -> str:
+    """Floors are read in pages while they change: one that is merged into a floor of a prefix, or raised, between two
+    pages is not overlooked."""
+    sender = One(machine)
+    for number in range(300):
+        sender.machine.floors.apply(Floor(b"z%03d" % number, False, T + number))
+    known = sender.machine.floors.sorted()
+    request = says.FloorsRequest(b"", sender.trailer("a", number=1))
+    (first,) = said(sender.hear("a", request), says.Floors)
+    sender.machine.floors.apply(Floor(b"z", True, T + 290))
+    sender.machine.floors.apply(Floor(known[-1].key, False, T + 400))
+    after = cursor(first.floors[-1])
+    (second,) = said(sender.hear("a", says.FloorsRequest(after, sender.trailer("a", number=1))), says.Floors)
+    reader = One(machine)
+    for floor in first.floors + second.floors:
+        reader.machine.floors.apply(floor)
+    return broken(
+        pages=first.more and not second.more,
+        nothing_overlooked=all(reader.machine.floors.of(floor.key) >= floor.term for floor in known),
     )
 
 

@@ -15,6 +15,7 @@ from tests import cache_schedules_values as second
 from tests import cache_schedules_whole as whole
 
 from primacy.cache.own import OwnMachine
+from primacy.cache.own_parts import FloorBook
 
 Schedule = Callable[[type[OwnMachine]], str]
 
@@ -344,6 +345,23 @@ class DigestIgnored(OwnMachine):
         return True
 
 
+class FloorsByKey(FloorBook):
+    """Floors in the order of their keys."""
+
+    def page(self, after, most):
+        floors = [floor for floor in sorted(self.sorted()) if not after or floor.key > self.last]
+        self.last = floors[:most][-1].key if floors else b""
+        return tuple(floors[:most]), len(floors) > most
+
+
+class PagesByKey(OwnMachine):
+    """C12: floors that change while they are read in pages are overlooked."""
+
+    def __init__(self, me, peers, settings, chance):
+        super().__init__(me, peers, settings, chance)
+        self.floors = FloorsByKey(settings.floors_max)
+
+
 class SinceIgnored(OwnMachine):
     """C12: a peer without memory vouches for everything."""
 
@@ -456,6 +474,7 @@ CACHE_MUTANTS = [
     mutant(CallSurvivesFloor, second.floor_kills_what_is_under_way),
     mutant(WithoutTouch, second.stale_out_of_touch),
     mutant(DigestIgnored, second.pong_brings_floors),
+    mutant(PagesByKey, second.pages_while_floors_change),
     mutant(SinceIgnored, second.restarted_without_memory),
     mutant(OwnSinceIgnored, second.own_since_counts),
     mutant(RefusesAlways, second.refusals_are_bounded),

@@ -15,6 +15,7 @@ from primacy.cache import messages as says
 from primacy.cache import own_source
 from primacy.cache.model import CacheSettings, Failure, Fetched, Floor, Meta, Role, SourceSettings
 from primacy.cache.own import OwnMachine
+from primacy.cache.own_parts import cursor
 
 
 def settings(**how: object) -> CacheSettings:
@@ -270,8 +271,7 @@ def test_floors_are_read_in_pages() -> None:
         pages += page.floors
         if not page.more:
             break
-        last = page.floors[-1]
-        after = last.key + (b"\1" if last.prefix else b"\0")
+        after = cursor(page.floors[-1])
     assert set(pages) == set(floors)
     assert len(pages) == 600
 

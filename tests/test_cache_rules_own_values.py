@@ -136,6 +136,10 @@ def test_C12_pong_brings_floors() -> None:
     assert schedules.pong_brings_floors(OwnMachine) == ""
 
 
+def test_C12_pages_while_floors_change() -> None:
+    assert schedules.pages_while_floors_change(OwnMachine) == ""
+
+
 def test_C12_since_vouches() -> None:
     assert schedules.since_vouches(OwnMachine) == ""
 

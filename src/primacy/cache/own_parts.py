@@ -15,6 +15,7 @@ from primacy.settings.timing_cache import CacheTiming
 PINGS_KEPT = 64
 """Departures that are remembered: more than leave within V, so that every PONG that still counts finds its own."""
 NO_FLOOR = -1
+LENGTH_MAX = (1 << 32) - 1
 TERMS_AHEAD = 64
 """Terms that are covered beyond the one in use while terms are ahead of the wall clock: there they count elections. A
 restart wastes so many, and a thousand pass each second: no number of restarts lets terms run away from the clock."""
@@ -228,12 +229,16 @@ class FloorBook:
 
 
 def cursor(floor: Floor) -> bytes:
-    """Where a page ends; floors are sent in this order."""
-    return floor.key + (b"\1" if floor.prefix else b"\0")
+    """Where a page ends; floors are sent in this order: by term, of one term exact ones first, then longer prefixes.
+
+    A floor that makes another one needless, or is raised, thus comes behind it: whatever changes while the pages are
+    read, nothing that was known at the first page is overlooked."""
+    kind = bytes([floor.prefix]) + (LENGTH_MAX - len(floor.key)).to_bytes(4, "big")
+    return floor.term.to_bytes(8, "big") + kind + blake2b(floor.key, digest_size=16).digest()
 
 
 def _digest(floor: Floor) -> int:
-    return _hash(floor.term.to_bytes(8, "big") + cursor(floor))
+    return _hash(cursor(floor))
 
 
 class Heard(NamedTuple):
