@@ -41,7 +41,7 @@ async def main(given: dict[str, Any]) -> None:
         given["url"],
         given["api"],
         given["peers"],
-        source,
+        given.get("source", source),
         bind_url=given.get("bind_url"),
         bind_api=given.get("bind_api"),
         ttl_ms=given.get("ttl_ms", 60_000),

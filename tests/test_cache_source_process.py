@@ -6,6 +6,7 @@ no pid namespace can be made, as in most containers.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shutil
@@ -20,8 +21,11 @@ from typing import Any
 import pytest
 from tests import stamp
 from tests.cache_caller import OVER_MS
+from tests.cache_crowd import Crowd
 from tests.guard_desk import boot_ms, wait_until
+from tests.safety import safe
 
+from primacy.cache import Client
 from primacy.cache.source_guard import FOLDER
 
 HERE = Path(__file__).parents[1]
@@ -309,3 +313,37 @@ if __name__ == "__main__":
     )
     done = subprocess.run([sys.executable, str(script)], check=False, capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("here: a\n", 0), done.stderr
+
+
+@pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL], ids=["frozen", "killed"])
+def test_three_peers_never_run_the_command_of_one_key_at_once(tmp_path: Path, file: str, how: signal.Signals) -> None:
+    """S1 in true time, although the peer that fetches is frozen: its command is dead before the next one starts."""
+
+    async def main() -> None:
+        source = f"cmd:{sys.executable} -I -S {HERE}/tests/stamp.py {file} escape ignore-term {{key}}"
+        async with Crowd(tmp_path, 3, 0, source=source, judged=False) as crowd, Client(crowd.apis) as cache:
+            asking = asyncio.create_task(cache.get("a", timeout_ms=30_000))
+            await until(lambda: len(stamp.read(file)) == 2)
+            (fetches,) = [
+                process
+                for process in crowd.processes
+                if any(children(pid, b"primacy-init") for pid in children(process.pid, b"primacy-source"))
+            ]
+            fetches.send_signal(how)
+            at = boot_ms()
+            await until(lambda: len({one.start for one in stamp.read(file)}) == 2)
+            print(f"{how.name}: the next one starts after {boot_ms() - at} ms")
+            await asyncio.sleep(0.5)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
+    asyncio.run(main())
+    found = [wrong for wrong in stamp.violations(stamp.read(file)) if wrong.what == stamp.TWO_AT_ONCE]
+    safe(not found, f"two at once: {found}")
+
+
+async def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.005)
