@@ -146,12 +146,14 @@ class Serving:
 
     def turn(self) -> None:
         """Reads what clients sent, bounded."""
-        receive, hot = self._sockets.from_clients, self._hot
-        now_ms, wall_ms = self._clock.now_ms(), self._clock.wall_ms()
+        receive, hot, clock = self._sockets.from_clients, self._hot, self._clock
         for _ in range(CLIENTS_PER_TURN):
             frames = receive()
             if frames is None:
                 return
+            # After the request was received, each time: a process that stood still in between must not vouch for what
+            # was invalidated before the request was made (C12).
+            now_ms, wall_ms = clock.now_ms(), clock.wall_ms()
             count = len(frames)
             if self._seal is not None:
                 self._open_sealed(frames, now_ms, wall_ms)

@@ -1,0 +1,254 @@
+"""A peer inside of a process: what its driver does at the edges, with machines and storages that are made for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from random import Random
+from typing import Any
+
+import pytest
+from tests.cache_alone import AloneMachine
+from tests.ports import free_ports
+
+from primacy.cache import effects as fx
+from primacy.cache.access import Absent, Found, Why
+from primacy.cache.client import Client
+from primacy.cache.inputs import Asked, Input
+from primacy.cache.model import Ballot, CacheSettings, PeerAddress, SourceSettings
+from primacy.cache.peer import Peer
+from primacy.cache.storage import MemoryStorage, Write
+from primacy.errors import InUse, StorageFull, UsageError
+
+
+def addresses(count: int) -> list[str]:
+    return [f"tcp://127.0.0.1:{port}" for port in free_ports(count)]
+
+
+def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(work(), 20))
+
+
+async def fetch(key: bytes) -> bytes:
+    return b"value of " + key
+
+
+class Slow:
+    """A source that takes as long as it is left."""
+
+    def __init__(self) -> None:
+        self.running = 0
+
+    async def __call__(self, key: bytes) -> bytes:
+        self.running += 1
+        try:
+            await asyncio.sleep(60)
+        finally:
+            self.running -= 1
+        return b""
+
+
+def test_read_from_inside_and_why_there_is_nothing() -> None:
+    async def work() -> None:
+        url, api = addresses(2)
+        async with Peer(url, api, source=fetch, machine=AloneMachine) as peer:
+            found = await peer.read(b"k")
+            assert isinstance(found, Found)
+            assert (found.value, found.waited, found.fetcher) == (b"value of k", True, url)
+            again = await peer.read(b"k")
+            assert isinstance(again, Found)
+            assert not again.waited
+            missing = await peer.read(b"other", fetch=False)
+            assert isinstance(missing, Absent)
+            assert missing.why is Why.MISS
+            with pytest.raises(UsageError, match="bytes"):
+                await peer.read("text")  # type: ignore[arg-type]
+            with pytest.raises(UsageError, match="key_bytes_max"):
+                await peer.read(b"k" * 9_000)
+        with pytest.raises(UsageError, match="does not run"):
+            await peer.read(b"x")
+
+    run(work)
+
+
+def test_read_gives_up_in_time_and_withdraws() -> None:
+    async def work() -> None:
+        url, api = addresses(2)
+        source = Slow()
+        async with Peer(url, api, source=source, machine=AloneMachine) as peer:
+            late = await peer.read(b"k", within_ms=150)
+            assert isinstance(late, Absent)
+            assert late.why is Why.LATE
+            assert peer.counts["waiting"] == 0
+            assert len(peer.machine.waiting) == 0  # type: ignore[attr-defined]
+            assert source.running == 1
+        assert source.running == 0, "stop ends calls, and returns when they are over"
+
+    run(work)
+
+
+class Broken(AloneMachine):
+    """Has a defect that shows with one key."""
+
+    def step(self, now_ms: int, wall_ms: int, given: Input) -> list[fx.Effect]:
+        assert not (isinstance(given, Asked) and given.key == b"broken"), "a defect"
+        return super().step(now_ms, wall_ms, given)
+
+
+def test_a_defect_ends_the_peer_and_its_calls(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing of a machine that raised can be trusted, its holds least of all."""
+
+    async def work() -> None:
+        url, api = addresses(2)
+        source = Slow()
+        peer = Peer(url, api, source=source, machine=Broken)
+        await peer.start()
+        reads = [asyncio.create_task(peer.read(key, within_ms=5_000)) for key in (b"k", b"broken")]
+        with caplog.at_level(logging.CRITICAL), pytest.raises(AssertionError, match="a defect"):
+            await asyncio.wait_for(peer.wait_stopped(), 5)
+        assert source.running == 0
+        for read in reads:
+            assert isinstance(await asyncio.wait_for(read, 5), Absent)
+        assert "it has a defect" in caplog.text
+
+    run(work)
+
+
+def test_an_address_that_is_taken_is_refused_and_nothing_stays_open() -> None:
+    async def work() -> None:
+        url, api, other = addresses(3)
+        async with Peer(url, api, source=fetch, machine=AloneMachine):
+            with pytest.raises(InUse, match="is taken"):
+                await Peer(other, api, source=fetch, machine=AloneMachine).start()
+            async with Peer(other, other.replace("127.0.0.1", "127.0.0.2"), source=fetch, machine=AloneMachine):
+                pass
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    ("peers", "text"),
+    [
+        ([("tcp://127.0.0.1:1", "tcp://127.0.0.1:3")], "different apis"),
+        ([("tcp://127.0.0.1:2", "tcp://127.0.0.1:4"), ("tcp://127.0.0.1:2", "tcp://127.0.0.1:5")], "two apis"),
+        ([("127.0.0.1:2", "tcp://127.0.0.1:4")], "no address"),
+        ([("tcp://127.0.0.1:2",)], "no pair"),
+    ],
+)
+def test_lists_that_cannot_be_are_refused(peers: list[Any], text: str) -> None:
+    with pytest.raises(UsageError, match=text):
+        Peer("tcp://127.0.0.1:0", "tcp://127.0.0.1:3", peers)
+
+
+class FullDisk(MemoryStorage):
+    """Durable, as it says, and full from some moment on."""
+
+    durable = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.full = False
+        self.takes_s = 0.0
+
+    def apply(self, batch: Iterable[Write]) -> tuple[bytes, ...]:
+        time.sleep(self.takes_s)
+        if self.full:
+            raise StorageFull("no room is left on the device")
+        return super().apply(batch)
+
+
+def test_a_full_disk_is_gone_on_without() -> None:
+    async def work() -> None:
+        url, api = addresses(2)
+        disk = FullDisk()
+        async with Peer(url, api, source=fetch, storage=disk, machine=AloneMachine) as peer:
+            await peer.read(b"a")
+            disk.full = True
+            await peer.read(b"b")
+            await asyncio.sleep(0.2)
+            peer.serving.drop(b"b")
+            found = await peer.read(b"b")
+            assert isinstance(found, Found)
+            assert not found.waited, "from memory"
+            assert peer.counts["write_failures"] >= 1
+            disk.full = False
+            await peer.read(b"c")
+            await asyncio.sleep(0.2)
+            assert disk.read(b"c") is not None
+
+    run(work)
+
+
+def test_a_slow_disk_delays_nobody_and_its_values_can_be_read_meanwhile() -> None:
+    async def work() -> None:
+        url, api = addresses(2)
+        disk = FullDisk()
+        disk.takes_s = 0.3
+        async with Peer(url, api, source=fetch, storage=disk, machine=AloneMachine) as peer, Client(api) as cache:
+            await cache.get("warm")
+            began_s = time.monotonic()
+            for each in range(50):
+                assert (await cache.get(f"k{each}")).value == b"value of k%d" % each
+                peer.serving.drop(b"k%d" % each)
+                assert (await cache.get(f"k{each}")).value == b"value of k%d" % each
+            assert time.monotonic() - began_s < 2.0
+            assert peer.counts["batches"] < 20, "what waits becomes one batch"
+        assert disk.read(b"k49") is not None, "stop waits for the last batch"
+
+    run(work)
+
+
+def test_values_at_hand_are_given_only_while_the_machine_vouches_for_them() -> None:
+    """C12: out of touch, or expired, the machine decides again."""
+
+    async def work() -> None:
+        url, api = addresses(2)
+        settings = CacheSettings(sources=(SourceSettings(ttl_ms=400),))
+        async with Peer(url, api, source=fetch, settings=settings, machine=Counting) as peer, Client(api) as cache:
+            machine = peer.machine
+            assert isinstance(machine, Counting)
+            await cache.get("k")
+            asked = machine.asked
+            for _ in range(5):
+                await cache.get("k")
+            assert machine.asked == asked, "no step for a value at hand"
+            machine.fresh_until_ms = 0
+            await cache.get("k")
+            assert machine.asked == asked + 1
+            machine.fresh_until_ms = 1 << 60
+            await asyncio.sleep(0.45)
+            found = await cache.get("k")
+            assert machine.asked == asked + 2, "expired"
+            assert found.stale
+
+    run(work)
+
+
+class Counting(AloneMachine):
+    """Counts how often it is asked."""
+
+    def __init__(self, me: str, peers: tuple[PeerAddress, ...], settings: CacheSettings, chance: Random) -> None:
+        super().__init__(me, peers, settings, chance)
+        self.asked = 0
+
+    def step(self, now_ms: int, wall_ms: int, given: Input) -> list[fx.Effect]:
+        self.asked += isinstance(given, Asked)
+        return super().step(now_ms, wall_ms, given)
+
+
+def test_a_value_that_is_gone_is_asked_for_again() -> None:
+    async def work() -> None:
+        url, api = addresses(2)
+        storage = MemoryStorage()
+        async with Peer(url, api, source=fetch, storage=storage, machine=AloneMachine) as peer:
+            await peer.read(b"k")
+            peer.serving.drop(b"k")
+            storage.apply([fx.Forget(b"k")])
+            found = await peer.read(b"k")
+            assert isinstance(found, Found)
+            assert found.waited, "it was fetched anew"
+            assert peer.driver.value(b"k", peer.machine.metas[b"k"]._replace(epoch=Ballot(1, "x", 1))) is None  # type: ignore[attr-defined]
+
+    run(work)
