@@ -13,7 +13,19 @@ from hypothesis import strategies as st
 from primacy.cache import messages as m
 from primacy.cache import wire_client as wc
 from primacy.cache.model import NO_BALLOT, TERM_MAX, Ballot, Floor
-from primacy.cache.wire import TAG, Bad, Dropped, Heard, Limits, Reader, integer, peer_frames, read_flag, read_integer
+from primacy.cache.wire import (
+    TAG,
+    Bad,
+    Dropped,
+    Heard,
+    Limits,
+    Reader,
+    bundle_frames,
+    integer,
+    peer_frames,
+    read_flag,
+    read_integer,
+)
 
 FACTS = json.loads((Path(__file__).parent / "data/ha_cache_frames.json").read_text())
 VECTORS = {one["name"]: one for one in FACTS["vectors"]}
@@ -192,6 +204,22 @@ def test_only_a_client_that_sends_options_needs_a_later_frame() -> None:
     assert wc.read_request(own) == wc.GetRequest(b"1", 5, b"k", 0, wc.Options(fetch=False))
 
 
+def test_a_bundle_is_what_it_holds_and_nothing_more() -> None:
+    reader = Reader(B, (A, B))
+    said = [message for _, message in PEER_VECTORS.values()]
+    bodies = [peer_frames("*", A, message)[2:] for message in said]
+    assert reader.read_all(bundle_frames(B, A, bodies)) == [Heard(A, message) for message in said]
+    assert reader.read_all(bundle_frames(C, A, bodies)) == [Dropped("target: another peer")]
+    assert reader.read_all(bundle_frames(B, C, bodies)) == [Dropped("sender: not in the list")]
+    assert reader.read_all(bundle_frames(B, A, [])) == [Dropped("bundle: unreadable")]
+    assert reader.read_all(bundle_frames(B, A, [[]])) == [Dropped("bundle: unreadable")]
+    assert reader.read_all(bundle_frames(B, A, bodies * 13)) == [Dropped("bundle: unreadable")], "128 at most"
+    nested = bundle_frames(B, A, bodies)[2:]
+    assert reader.read_all(bundle_frames(B, A, [nested])) == [Dropped("type: unknown")], "no bundle in a bundle"
+    assert reader.read_all([B.encode(), A.encode(), b"b"]) == [Dropped("type: unknown")]
+    assert reader.read_all(peer_frames(B, A, m.Ping())) == [Heard(A, m.Ping())]
+
+
 # --- round trips ------------------------------------------------------------------------------------------------------
 
 keys = st.binary(min_size=1, max_size=40)
@@ -321,5 +349,6 @@ def test_mutated_answers_are_read_or_dropped(frames: list[bytes]) -> None:
 @given(st.lists(st.binary(max_size=60), max_size=12))
 def test_any_frames_are_read_or_dropped(frames: list[bytes]) -> None:
     assert isinstance(Reader(B, (A, B)).read(frames), Heard | Dropped)
+    Reader(B, (A, B)).read_all([b"*", A.encode(), b"b", *frames])
     wc.read_request(frames)
     wc.read_answer(frames)

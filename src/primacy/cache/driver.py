@@ -23,13 +23,24 @@ from primacy.cache.model import Meta
 from primacy.cache.security import PeerSeal
 from primacy.cache.serving import Serving
 from primacy.cache.sockets import PEERS_PER_TURN, PeerSockets
-from primacy.cache.wire import HEAD, Dropped, Reader, peer_frames
+from primacy.cache.wire import (
+    BUNDLED_BYTES_MAX,
+    BUNDLED_MAX,
+    HEAD,
+    Dropped,
+    Heard,
+    Reader,
+    bundle_frames,
+    peer_frames,
+)
 from primacy.cache.writing import Writer
 from primacy.loop import Alarm
 from primacy.node.clock import Clock
 
 log = logging.getLogger("primacy")
 
+ALONE_BYTES = 8 * 1024
+"""A larger message leaves by itself."""
 WAIT_MAX_S = 3_600.0
 """A machine that wants nothing is asked again after this."""
 
@@ -58,6 +69,7 @@ class Driver:
         sockets: PeerSockets,
         reader: Reader,
         *,
+        bundles: bool,
         seal: PeerSeal | None = None,
         on_event: Callable[[fx.Record], None] | None = None,
         on_membership: Callable[[fx.Membership], None] | None = None,
@@ -74,6 +86,10 @@ class Driver:
         self._inbox: deque[Input] = deque()
         self._running = False
         self._in_turn = False
+        self._bundles = bundles
+        self._outgoing: dict[str, tuple[list[list[bytes]], int]] = {}
+        self.transmitted = 0
+        """Sends on the bus. Fewer than messages, because of bundles."""
         self.failure: BaseException | None = None
         self.writer: Writer
         self.calls: Calls
@@ -97,29 +113,41 @@ class Driver:
         self._in_turn = True
         try:
             self._hear_peers()
+            self._post()
             if self.failure is None:
                 self.serving.turn()
+        except Exception as error:  # noqa: BLE001 -- as in `_run`
+            self._fail(error)
         finally:
             self._in_turn = False
+        self._settle()
 
     def _hear_peers(self) -> None:
-        receive = self._sockets.from_peers
-        for _ in range(PEERS_PER_TURN):
+        receive, budget = self._sockets.from_peers, PEERS_PER_TURN
+        while budget > 0 and self.failure is None:
             frames = receive()
-            if frames is None or self.failure is not None:
+            if frames is None:
                 return
             seal = frames.pop() if self._seal is not None and len(frames) > HEAD else b""
-            heard = self.reader.read(frames)
-            if isinstance(heard, Dropped):
-                self.dropped[heard.reason] += 1
-                continue
+            found = self.reader.read_all(frames)
+            budget -= len(found)
             if self._seal is not None:
-                why = self._seal.refused(heard.sender, frames, seal)
-                if why:
-                    self.dropped[f"seal: {why}"] += 1
-                    continue
-            self.received[type(heard.message).__name__] += 1
-            self.tell(Received(heard.sender, heard.message))
+                found = self._unsealed(found, frames, seal)
+            for heard in found:
+                if isinstance(heard, Dropped):
+                    self.dropped[heard.reason] += 1
+                else:
+                    self.received[type(heard.message).__name__] += 1
+                    self.tell(Received(heard.sender, heard.message))
+
+    def _unsealed(self, found: list[Heard | Dropped], frames: list[bytes], seal: bytes) -> list[Heard | Dropped]:
+        """A good seal is of the sender that all of it names."""
+        assert self._seal is not None
+        sender = next((heard.sender for heard in found if isinstance(heard, Heard)), None)
+        if sender is None:
+            return found
+        why = self._seal.refused(sender, frames, seal)
+        return [Dropped(f"seal: {why}")] if why else found
 
     def ring(self) -> None:
         """The machine's deadline."""
@@ -135,15 +163,20 @@ class Driver:
                 given = self._inbox.popleft()
                 for effect in self._machine.step(self._clock.now_ms(), self._clock.wall_ms(), given):
                     self._perform(effect)
-                if not self._inbox:
-                    self.writer.flush()
-            self._wind()
         except Exception as error:  # noqa: BLE001 -- a defect of ours: whatever it is, nothing may go on
             self._fail(error)
         finally:
             self._running = False
         if not self._in_turn:
+            self._settle()
             self._sockets.look()
+
+    def _settle(self) -> None:
+        """After a turn, or after what was told outside of one: what waits leaves."""
+        if self.failure is None:
+            self.writer.flush()
+            self._post()
+            self._wind()
 
     def _wind(self) -> None:
         deadline_ms = self._machine.deadline_ms
@@ -208,10 +241,36 @@ class Driver:
                 assert_never(effect)
 
     def _send(self, to: str, message: Message) -> None:
+        """Leaves at the end of the turn, with what else goes there; at once if it is large, or if originals hear it."""
+        self.sent[type(message).__name__] += 1
         frames = peer_frames(to, self._sockets.me, message)
+        size = sum(map(len, frames))
+        if not self._bundles or size > ALONE_BYTES:
+            self._post()
+            self._transmit(frames)
+            return
+        bodies, total = self._outgoing.get(to, ([], 0))
+        if len(bodies) == BUNDLED_MAX or total + size > BUNDLED_BYTES_MAX:
+            self._post()
+            bodies, total = [], 0
+        bodies.append(frames[2:])
+        self._outgoing[to] = (bodies, total + size)
+
+    def _post(self) -> None:
+        """What is to leave, leaves."""
+        if not self._outgoing:
+            return
+        outgoing, self._outgoing = self._outgoing, {}
+        for to, (bodies, _) in outgoing.items():
+            if len(bodies) == 1:
+                self._transmit([to.encode(), self._sockets.me.encode(), *bodies[0]])
+            else:
+                self._transmit(bundle_frames(to, self._sockets.me, bodies))
+
+    def _transmit(self, frames: list[bytes]) -> None:
         if self._seal is not None:
             frames.append(self._seal.sealed(frames))
-        self.sent[type(message).__name__] += 1
+        self.transmitted += 1
         self._sockets.to_peers(frames)
 
     def _send_entry(self, effect: fx.SendEntry) -> None:

@@ -45,6 +45,9 @@ log = logging.getLogger("primacy")
 WITHIN_MS = 2_000
 CHANGE_MS = 5_000
 RELOAD_MS = 60_000
+LATER_MS = 200
+"""A request from inside is withdrawn at its time. The machine's own bound on it is a little later, so that who asked
+too late is told that, and is not sent elsewhere."""
 
 Address = PeerAddress | tuple[str, str] | Mapping[str, str]
 Source = str | Callable[[bytes], object] | Sequence[SourceSpec]
@@ -138,6 +141,7 @@ class Peer:
                 self._clock,
                 self._sockets,
                 self._reader(),
+                bundles=settings.mode is Mode.OWN,
                 seal=self._secured.peers,
                 on_event=self._on_event,
                 on_membership=self._list_changed,
@@ -258,7 +262,7 @@ class Peer:
         if at_hand is not None:
             return at_hand
         after_ms = min(after_ms, self._clock.wall_ms())
-        until_ms = self._clock.now_ms() + within_ms
+        until_ms = self._clock.now_ms() + within_ms + LATER_MS
         found = await self._asked(lambda number: Asked(number, key, after_ms, fetch, False, until_ms), within_ms)
         if found is None:
             return Absent(Why.LATE, f"the entry was not had within {within_ms:,} ms")
@@ -268,13 +272,13 @@ class Peer:
     async def invalidate(self, key: bytes, *, prefix: bool = False, within_ms: int = CHANGE_MS) -> Done:
         """Nobody gives what was there as fresh any more, once this is done (C11). `prefix`: all keys of it."""
         self._check_key(key, empty=prefix)
-        until_ms = self._clock.now_ms() + within_ms
+        until_ms = self._clock.now_ms() + within_ms + LATER_MS
         return await self._changed(lambda number: Invalidate(number, key, prefix, until_ms), within_ms)
 
     async def refresh(self, key: bytes, *, within_ms: int = CHANGE_MS) -> Done:
         """The key is fetched anew; until then the old value stays."""
         self._check_key(key)
-        until_ms = self._clock.now_ms() + within_ms
+        until_ms = self._clock.now_ms() + within_ms + LATER_MS
         return await self._changed(lambda number: Refresh(number, key, until_ms), within_ms)
 
     async def put(self, key: bytes, value: bytes, ttl_ms: int | None = None, *, within_ms: int = CHANGE_MS) -> Done:
@@ -282,7 +286,7 @@ class Peer:
         self._check_key(key)
         if len(value) > self.settings.value_bytes_max:
             raise UsageError(f"the value has {len(value)} bytes; value_bytes_max = {self.settings.value_bytes_max}")
-        until_ms = self._clock.now_ms() + within_ms
+        until_ms = self._clock.now_ms() + within_ms + LATER_MS
         ttl_ms = self._ttl_ms(key) if ttl_ms is None else ttl_ms
         return await self._changed(lambda number: Put(number, key, value, ttl_ms, until_ms), within_ms)
 

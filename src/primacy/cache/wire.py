@@ -219,6 +219,24 @@ def peer_frames(to: str, sender: str, message: Message) -> list[bytes]:
     return frames
 
 
+BUNDLE = b"b"
+"""Several messages to one target, in one: `[target, sender, "b", [[type, body ..., trailer], ...]]`. Among peers of
+this product only. A hundred keys that are fetched at once cost one send for their ANNOUNCEs, and one for their ACKs."""
+BUNDLED_MAX = 128
+BUNDLED_BYTES_MAX = 256 * 1024
+_decode_bundle: Callable[[bytes], list[list[bytes]]] = msgspec.msgpack.Decoder(
+    Annotated[
+        list[Annotated[list[bytes], msgspec.Meta(min_length=1, max_length=FRAMES_MAX)]],
+        msgspec.Meta(min_length=1, max_length=BUNDLED_MAX),
+    ]
+).decode
+
+
+def bundle_frames(to: str, sender: str, bodies: Sequence[Sequence[bytes]]) -> list[bytes]:
+    """Messages without their target and sender, as one."""
+    return [to.encode(), sender.encode(), BUNDLE, TAG + _encode(bodies)]
+
+
 DOCUMENT = frozenset((b"Q", b"A", b"E", b"=", b"!", b".", b"-"))
 """Types of the original; the others are spoken among peers of this product, and have a trailer."""
 BODY = {
@@ -249,6 +267,23 @@ class Reader:
         self._targets = (me.encode(), ALL.encode())
         self._senders = {url.encode(): url for url in peers if url != me}
         self._key_bytes_max, self._value_bytes_max = limits
+
+    def read_all(self, frames: Sequence[bytes]) -> list[Heard | Dropped]:
+        """One message, or all of a bundle."""
+        if len(frames) <= HEAD or frames[2] != BUNDLE:
+            return [self.read(frames)]
+        if frames[0] not in self._targets:
+            return [Dropped("target: another peer")]
+        if frames[1] not in self._senders:
+            return [Dropped("sender: not in the list")]
+        packed = frames[HEAD]
+        if packed[:2] != TAG or len(packed) > BUNDLED_BYTES_MAX + TRAILER_BYTES_MAX:
+            return [Dropped("bundle: unreadable")]
+        try:
+            bodies = _decode_bundle(packed[2:])
+        except UNREADABLE:
+            return [Dropped("bundle: unreadable")]
+        return [self.read([frames[0], frames[1], *body]) for body in bodies]
 
     def read(self, frames: Sequence[bytes]) -> Heard | Dropped:
         """A subscription is a prefix, so that the target is compared once more, wholly. The sender is a claim."""
