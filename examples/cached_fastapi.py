@@ -20,20 +20,19 @@ import primacy
 import primacy.cache
 
 TAKES_S = float(os.environ.get("TAKES_S", "0.5"))
-computed = 0
+computed: list[str] = []
 
 
 @primacy.cached(ttl_ms=60_000, stale_ms=600_000, name="rate")
 async def rate(currency: str) -> float:
     """Something slow, or paid by the call."""
-    global computed
-    computed += 1
+    computed.append(currency)
     await asyncio.sleep(TAKES_S)
     return len(currency) * 1.25
 
 
 @contextlib.asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[None]:  # noqa: ARG001
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     yield
     await primacy.cache.close()
 
@@ -43,4 +42,4 @@ app = FastAPI(lifespan=lifespan)
 
 @app.get("/rates/{currency}")
 async def read_rate(currency: str) -> dict[str, Any]:
-    return {"rate": await rate(currency), "pid": os.getpid(), "computed": computed}
+    return {"rate": await rate(currency), "pid": os.getpid(), "computed": len(computed)}

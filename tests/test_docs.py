@@ -305,6 +305,7 @@ def test_rooms_that_the_architecture_names_exist() -> None:
         "store",
         "fence",
         "slots",
+        "cache",
         "lab",
         "dashboard",
         "cli",

@@ -1,4 +1,4 @@
-"""The one sync face: elections, and the client of slots, for threads and scripts.
+"""The one sync face: elections, and the clients of slots and of the cache, for threads and scripts.
 
     with primacy.blocking.Election("reports", store="sqlite:///leases.db") as election:
         for leadership in election:                  # waits its turn, for ever
@@ -20,7 +20,7 @@ import os
 import threading
 import time
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from primacy.agent.candidacy import Candidacy, Change, ElectionCounts, Standing, Wishes, check_options, check_spans
 from primacy.agent.election import GRACE_MS, OnLoss
@@ -30,9 +30,22 @@ from primacy.agent.leadership import Leadership
 from primacy.errors import InUse, StoreUnusable, UsageError
 from primacy.slots.threads import SlotsClient
 
-__all__ = ["Election", "Leadership", "Lock", "SlotsClient"]
+if TYPE_CHECKING:
+    from primacy.cache.threads import CacheClient
+
+__all__ = ["CacheClient", "Election", "Leadership", "Lock", "SlotsClient"]
 
 log = logging.getLogger("primacy")
+
+
+def __getattr__(name: str) -> object:
+    """The cache's client needs ZeroMQ, which only its users have."""
+    if name != "CacheClient":
+        raise AttributeError(f"module 'primacy.blocking' has no attribute {name!r}")
+    from primacy.cache import CacheClient  # noqa: PLC0415
+
+    return CacheClient
+
 
 NEVER = -1
 WAKE_S = 1.0

@@ -10,7 +10,6 @@ import os
 from typing import Protocol
 
 from primacy.agent.child import told
-from primacy.agent.errand import outer_environment
 from primacy.agent.health import HealthCare
 from primacy.agent.hooks import Hooks
 from primacy.agent.notify import Notifier
@@ -18,6 +17,7 @@ from primacy.control import MonitorSays
 from primacy.election.events import Code, Event
 from primacy.election.inputs import Input
 from primacy.election.model import Leadership, Role, View
+from primacy.node.bound import outer_environment
 from primacy.node.clock import Clock
 from primacy.settings.schema import Settings
 from primacy.watchdog.vocabulary import Happened, Note, State

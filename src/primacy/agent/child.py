@@ -15,9 +15,9 @@ import signal
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from primacy.agent.errand import outer_environment
 from primacy.election.model import Leadership
 from primacy.errors import CannotHere, UsageError
+from primacy.node.bound import outer_environment
 from primacy.settings.schema_work import Run
 
 ORDER_BYTES_MAX = 160_000

@@ -18,18 +18,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from primacy.node.bound import NOT_STARTED, bound
 
-HIDDEN = ("PRIMACY_", "NOTIFY_SOCKET", "WATCHDOG_", "LISTEN_")
-"""What the agent itself was told: not for others. Ours are given anew, each time with what holds then."""
 GONE_S = 1.0
 """How long an agent that ends waits for one that it killed."""
 
 Done = Callable[[int, str], None]
 """Told the exit code, as a shell says it, and why it could not be started, if it could not."""
-
-
-def outer_environment(around: Mapping[str, str]) -> dict[str, str]:
-    """The agent's own environment, without what was meant for the agent alone."""
-    return {name: value for name, value in around.items() if not name.startswith(HIDDEN)}
 
 
 class Errand:

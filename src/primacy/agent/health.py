@@ -13,9 +13,10 @@ from collections.abc import Callable
 from typing import Any, assert_never
 from urllib.parse import urlsplit, urlunsplit
 
-from primacy.agent.errand import Errand, outer_environment
+from primacy.agent.errand import Errand
 from primacy.election.inputs import Health
 from primacy.errors import Refused
+from primacy.node.bound import outer_environment
 from primacy.node.clock import Clock
 from primacy.settings.schema_work import Probe
 from primacy.watchdog import health

@@ -11,7 +11,8 @@ import os
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from primacy.agent.errand import Errand, outer_environment
+from primacy.agent.errand import Errand
+from primacy.node.bound import outer_environment
 
 WAITING_MAX = 8
 """Of one kind: a command that is slower than what happens misses the newest."""

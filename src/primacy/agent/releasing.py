@@ -17,8 +17,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from primacy.agent.errand import outer_environment
 from primacy.election.model import Leadership
+from primacy.node.bound import outer_environment
 
 SPARE_S = 0.5
 """After a leadership began: until the next one is made ready. The command has just got to work."""

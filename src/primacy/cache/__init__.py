@@ -17,10 +17,18 @@ if TYPE_CHECKING:
     from primacy.cache.askers import close as close
     from primacy.cache.client import Client as Client
     from primacy.cache.peer import Peer as Peer
+    from primacy.cache.threads import CacheClient as CacheClient
 
-__all__ = ["Client", "Done", "Found", "Peer", "close"]
+__all__ = ["CacheClient", "Client", "Done", "Found", "Peer", "close"]
 
-_WHERE = {"Client": "client", "Peer": "peer", "Done": "access", "Found": "access", "close": "askers"}
+_WHERE = {
+    "CacheClient": "threads",
+    "Client": "client",
+    "Peer": "peer",
+    "Done": "access",
+    "Found": "access",
+    "close": "askers",
+}
 
 
 def __getattr__(name: str) -> object:

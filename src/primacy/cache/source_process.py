@@ -19,11 +19,11 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from primacy.agent.errand import outer_environment
 from primacy.cache.model import Failure, Fetched
 from primacy.cache.source_guard import KEPT, End, Guards, Instants, SourceGuard
 from primacy.cache.source_worker import Answer, one_line, too_large
 from primacy.errors import UsageError
+from primacy.node.bound import outer_environment
 from primacy.node.clock import Clock
 from primacy.settings.accepted import KEY
 

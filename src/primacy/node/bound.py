@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+HIDDEN = ("PRIMACY_", "NOTIFY_SOCKET", "WATCHDOG_", "LISTEN_")
+"""What the agent itself was told: not for others. Ours are given anew, each time with what holds then."""
 NOT_STARTED = 126
 """A shell's number for a command that could not be started."""
 BIND = f"""
@@ -28,3 +30,8 @@ except OSError as error:
 def bound(argv: Sequence[str]) -> list[str]:
     """The call that starts this program bound to us."""
     return [sys.executable, "-I", "-S", "-c", BIND, str(os.getpid()), *argv]
+
+
+def outer_environment(around: Mapping[str, str]) -> dict[str, str]:
+    """The agent's own environment, without what was meant for the agent alone."""
+    return {name: value for name, value in around.items() if not name.startswith(HIDDEN)}
