@@ -13,6 +13,7 @@ from tests.ports import free_ports
 
 from primacy.cache import Client, Peer
 from primacy.cache.lmdb_storage import LmdbStorage
+from primacy.cache.shown import document
 from primacy.cache.source import SourceSpec
 from primacy.cache.storage import MemoryStorage
 from primacy.errors import UsageError
@@ -138,5 +139,18 @@ def test_a_peer_without_storage_or_source_serves_what_it_is_given() -> None:
             found = await cache.get("a")
             assert found is not None
             assert found.value == b"x"
+
+    asyncio.run(main())
+
+
+def test_the_status_says_how_calls_are_bound_and_why_the_storage_refuses() -> None:
+    async def main() -> None:
+        url, api = addresses()
+        async with Peer(url, api, source="cmd:/bin/echo -n {key}") as peer, Client(api, timeout_ms=20_000) as cache:
+            await cache.get("a")
+            found = document(peer, {}, 0, 0)
+            assert found["calls"] == {"running": 0, "containment": peer.calls.containment}
+            assert found["calls"]["containment"] in ("strong", "weak")
+            assert found["storage"] == {"durable": False, "failure": ""}
 
     asyncio.run(main())

@@ -105,6 +105,7 @@ class Peer:
         self.machine: Machine
         self.driver: Driver
         self.serving: Serving
+        self.calls: Calls
         self._sockets: PeerSockets
         self._zap: Zap | None = None
 
@@ -159,6 +160,7 @@ class Peer:
                 folder=self._folder,
             )
             await calls.open()
+            self.calls = calls
             driver.alarm = alarm(driver.ring)
             self.serving = driver.serving = Serving(
                 self.machine,

@@ -39,6 +39,8 @@ def document(peer: Peer, about: Mapping[str, Any], now_ms: int, up_ms: int) -> d
         "in_touch": peer.machine.in_touch(now_ms),
         "keys": sum(1 for _ in peer.machine.known_keys()),
         "fetches": fetches(peer),
+        "calls": {"running": peer.calls.running, "containment": peer.calls.containment},
+        "storage": {"durable": peer.storage.durable, "failure": peer.driver.writer.failure},
         "up_ms": up_ms,
         "counters": peer.counts,
         "events": dict(peer.driver.events),
