@@ -116,6 +116,26 @@ def test_L6_what_waits_together_is_performed_together(thread: StoreThread, gate:
     assert thread.counts.rounds == 2
 
 
+def test_L6_fewer_takes_share_a_round_of_a_slow_store(table: MemoryTable) -> None:
+    """Whoever took a row must hear of it before it gives up on the answer."""
+
+    class Slow(MemoryStore):
+        def take(self, requests: Any) -> list[StoreAnswer]:
+            time.sleep(0.02)
+            return super().take(requests)
+
+    thread, answers = StoreThread(Slow(table), limit_ms=400), queue.Queue[StoreAnswered]()
+    try:
+        ports = [thread.port(f"job{n:03}", answers.put) for n in range(3 * TAKES_MAX)]
+        for number, port in enumerate(ports):
+            port.ask(number, fresh(table, port.name))
+        assert all(answers.get(timeout=WITHIN_S).answer.done for _ in ports)
+        assert 1 <= thread._takes_max <= 5, "20 ms each, and a quarter of the limit for all"
+        assert thread.counts.rounds > 6
+    finally:
+        thread.close()
+
+
 def test_L6_renewals_do_not_wait_behind_a_crowd_of_takes(thread: StoreThread, gate: Gate, table: MemoryTable) -> None:
     """A hundred leases are taken at once: a renewal that is asked for meanwhile comes after twenty of them."""
     answers: queue.Queue[StoreAnswered] = queue.Queue()

@@ -14,7 +14,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from primacy.election.store import Look, Place, Prune, ReleaseRow, Renew, Settle, StoreAnswer, StoreRequest, Take
+from primacy.election.store import (
+    Genesis,
+    Look,
+    Place,
+    Prune,
+    ReleaseRow,
+    Renew,
+    Settle,
+    StoreAnswer,
+    StoreRequest,
+    Take,
+)
 from primacy.errors import CannotHere, PrimacyError, Refused, UsageError
 from primacy.store.port import BATCH_MAX, LeaseStore
 
@@ -48,7 +59,8 @@ def perform(
             chunk, chosen = _one_per_name(chosen, TAKES_MAX if kind in RARE else BATCH_MAX)
             numbers = [i for _, i in chunk]
             if kind is Take:
-                found = [answer for i in numbers for answer in _attempt(_inserting(call), [requests[i]], in_time)]
+                insert = _inserting(store)
+                found = [answer for i in numbers for answer in _attempt(insert, [requests[i]], in_time)]
             else:
                 found = _attempt(call, [requests[i] for i in numbers], in_time)
             for i, answer in zip(numbers, found, strict=True):
@@ -85,24 +97,29 @@ def _attempt(
         return [StoreAnswer(ok=False, reason=str(error), final=final)] * len(requests)
 
 
-def _inserting(call: Callable[[Any], list[StoreAnswer]]) -> Callable[[Any], list[StoreAnswer]]:
+def _inserting(store: LeaseStore) -> Callable[[Any], list[StoreAnswer]]:
     """A fresh name that did not get in, only because other names did, is inserted again at once (L9).
 
     Each insert changes the genesis row that all others compare. If everybody who waits had to decide anew after each of
     them, a thousand names would take half a million statements. Nothing but names was added, so the decision stands;
     what is compared now is the genesis row of the newest answer. If the store went back meanwhile, that is told.
     """
+    used: set[Genesis | None] = set()
+    """Genesis rows that an insert of this call has changed: what compares them is looked at first."""
 
     def insert(requests: Sequence[Take]) -> list[StoreAnswer]:
         (take,) = requests
-        (answer,) = call([take])
+        stale = take.seen is None and take.genesis in used
+        (answer,) = store.look([Look(take.name, count=True)]) if stale else store.take([take])
         for _ in range(FRESH_TRIES - 1):
             if not _only_added(take, answer):
                 break
             take, before = take._replace(genesis=answer.genesis), answer
-            (answer,) = call([take])
+            (answer,) = store.take([take])
             if answer.server == before.server:
                 answer = answer._replace(position=min(answer.position, before.position))
+        if answer.done and take.seen is None:
+            used.update((requests[0].genesis, take.genesis))
         return [answer]
 
     return insert

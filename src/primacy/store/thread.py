@@ -37,6 +37,8 @@ log = logging.getLogger("primacy.store")
 
 MANY_PORTS = 8
 """From this many leases on, requests are gathered for a moment, so that they share statements."""
+TAKES_SHARE = 4
+"""A round of takes may need this part of the limit, going by the one before."""
 NEVER_MS = -1_000_000_000_000
 CLOSE_S = 5.0
 """How long `close` waits for the last statement at most, beyond its limit."""
@@ -110,6 +112,8 @@ class StoreThread:
         self._all_ms = NEVER_MS
         """When all ports last looked because of news without a name. Not more often than a look per millisecond: where
         many leases share a file, every release of every one of them would make all others look."""
+        self._takes_max = TAKES_MAX
+        """What is written one by one in the next round."""
         self._closing = False
         self._pid = os.getpid()
         self._thread: threading.Thread | None = None
@@ -193,14 +197,15 @@ class StoreThread:
         """What the next round does: everything that waits, but of takes a few. Called under the lock.
 
         A take is a statement of its own. If a thousand leases were taken in one round, the renewals of all others would
-        wait behind it, be lost, and be taken again, and so on for ever.
+        wait behind it, be lost, and be taken again, and so on for ever. On a slow store a few are fewer: whoever took
+        a row must hear of it before it gives up on the answer.
         """
         batch: dict[StorePort, tuple[int, StoreRequest]] = {}
         takes = 0
         for port, asked in self._waiting.items():
             is_rare = isinstance(asked[1], RARE)
             takes += is_rare
-            if takes <= TAKES_MAX or not is_rare:
+            if takes <= self._takes_max or not is_rare:
                 batch[port] = asked
         for port in batch:
             del self._waiting[port]
@@ -227,7 +232,12 @@ class StoreThread:
         began_ms = self._clock.now_ms()
         until_ms = began_ms + 2 * self.limit_ms
         answers = self._performed([r for _, r in batch.values()], lambda: self._clock.now_ms() < until_ms)
-        self._count(len(batch), sum(not answer.ok for answer in answers), self._clock.now_ms() - began_ms)
+        took_ms = self._clock.now_ms() - began_ms
+        self._count(len(batch), sum(not answer.ok for answer in answers), took_ms)
+        takes = sum(isinstance(request, RARE) for _, request in batch.values())
+        if takes:
+            share_ms = self.limit_ms // TAKES_SHARE
+            self._takes_max = max(1, min(2 * takes, TAKES_MAX, takes * share_ms // max(1, took_ms)))
         is_well = all(answer.ok for answer in answers)
         for (port, (number, _)), answer in zip(batch.items(), answers, strict=True):
             if port in self._ports:
