@@ -43,7 +43,7 @@ def test_50_clients_on_cold_keys_one_retrieval_per_key(kinds: str) -> None:
     async def main() -> None:
         world = World(source_ms=lambda key, peer: 700.0)
         urls = cluster(world, kinds)
-        await asyncio.sleep(2)
+        await asyncio.sleep(2.1)
         for number in range(5):
             key = b"key%d" % number
             begun_ms = now_ms()
@@ -74,7 +74,7 @@ def test_the_sourcing_peer_is_killed(kinds: str, victim: str) -> None:
     async def main() -> None:
         world = World(source_ms=lambda key, peer: 2_500.0)
         urls = cluster(world, kinds)
-        await asyncio.sleep(2)
+        await asyncio.sleep(2.1)
         at = kinds.find(victim)
         first = asyncio.create_task(world.client(urls[at:] + urls[:at], 60_000).get(b"k"))
         await asyncio.sleep(0.005)
@@ -98,7 +98,7 @@ def test_an_original_client_is_answered_at_once_by_a_peer_that_is_alone() -> Non
     async def main() -> None:
         world = World()
         urls = cluster(world, "moo")
-        await asyncio.sleep(2)
+        await asyncio.sleep(2.1)
         held = await world.client(urls[:1], 60_000).get(b"held")
         world.silent.update(urls[1:])
         began_ms = now_ms()
@@ -131,7 +131,7 @@ def test_W_S1_the_captured_double_retrieval_does_not_happen_with_one_of_ours() -
                     MixedPeer(world, url, urls)
                 else:
                     world.original(url, urls, chance=Least(167 if number == 0 else 300))
-            await asyncio.sleep(2)
+            await asyncio.sleep(2.1)
             begun_ms = now_ms()
 
             def delay_ms(sender: str, receiver: str) -> float:
@@ -148,7 +148,7 @@ def test_W_S1_the_captured_double_retrieval_does_not_happen_with_one_of_ours() -
             world.delay_ms = delay_ms
             clients = [world.client([urls[number]], 9_000).get(b"F") for number in (0, 2)]
             await asyncio.gather(*clients)
-            await asyncio.sleep(2)
+            await asyncio.sleep(2.1)
             assert (world.overlaps() == [b"F"]) == doubled, ours
             sound(world)
 
@@ -180,7 +180,7 @@ async def trial(seed: int, kinds: str) -> World:
     world.delay_ms = lambda *link: None if link in cut else chance.uniform(0.2, slow_ms)
     failing = chance.random() * 0.3
     world.fails = lambda key, peer: chance.random() < failing
-    await asyncio.sleep(1.5)
+    await asyncio.sleep(2.1)
     waiting: list[asyncio.Task[Found]] = []
     for _ in range(100):
         match chance.randrange(8):

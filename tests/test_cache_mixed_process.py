@@ -16,7 +16,7 @@ from primacy.cache.client import Client
 from primacy.errors import PrimacyError
 
 SOURCE_S = 0.5
-QUIET_S = 1.5
+QUIET_S = 2.1
 """A peer of mode `mixed` does not vote right after its start; sockets find each other meanwhile."""
 
 

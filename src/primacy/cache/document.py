@@ -109,7 +109,7 @@ class DocumentMachine:
 
     def step(self, now_ms: int, wall_ms: int, given: Input) -> list[Effect]:
         state = self._state
-        state.now_ms = now_ms
+        state.now_ms = max(state.now_ms, now_ms)
         state.wall_ms = wall_ms
         match given:
             case Received(sender, message):
@@ -140,8 +140,8 @@ class DocumentMachine:
         assert_never(given)
 
     def _started(self, given: Started) -> list[Effect]:
-        """Quiet first: a vote of an earlier boot may not have reached the storage. Whoever won by it announces within
-        this time, or has given up (S3). PINGs tell others that this peer is there (L4)."""
+        """Quiet first, for as long as a source goes on without a sign of others: what this peer voted for or followed
+        in an earlier boot is forgotten (S3, S4). PINGs tell others that this peer is there (L4)."""
         state = self._state
         state.boot = given.boot
         state.metas = dict(given.metas)
@@ -149,7 +149,7 @@ class DocumentMachine:
         effects = self._floors.load(given.floors)
         if not state.peers:
             return effects
-        state.quiet_until_ms = state.now_ms + state.timing.announce_ms + state.timing.follower_ms
+        state.quiet_until_ms = state.now_ms + state.timing.follower_sourcing_ms
         return effects + self._ping()
 
     # --- clients ------------------------------------------------------------------------------------------------------

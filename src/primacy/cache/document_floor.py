@@ -20,6 +20,8 @@ from primacy.cache.model import NO_BALLOT, Floor
 
 WITHIN_MS = 2_000
 """How long an invalidation without a time of its own goes on telling others."""
+EVERY = (b"", True)
+"""Of the floor for every key."""
 
 
 @dataclass(slots=True)
@@ -227,10 +229,10 @@ class Floors:
         state = self._state
         if len(self._forget) <= state.settings.floors_max:
             return []
-        (key, prefix), _ = next(iter(self._forget.items()))
+        key, prefix = next(one for one in self._forget if one != EVERY)
         del self._forget[key, prefix]
         term = (state.wide if prefix else state.floors).pop(key)
-        every = Floor(b"", True, max(term, state.wide.get(b"", 0)))
+        every = Floor(*EVERY, max(term, state.wide.get(EVERY[0], 0)))
         return [*self._apply(every), StoreFloor(every), ForgetFloor(Floor(key, prefix, term))]
 
 
