@@ -118,6 +118,9 @@ of several seconds: three files at a time. The longest come first, so that no wo
 last one uses all processors by itself."""
 PATIENT = ("tests/test_manager_echoes.py", "tests/test_manager_scenarios.py")
 """Real sockets in one process, with pauses that are real, too: too long for `quick`."""
+RECORDED = ("tests/test_replay.py", "tests/test_mutants.py", "tests/test_mutants_lease.py")
+"""Trials that were recorded, and planted defects: a quarter of what `quick` would take, and no news between two runs of
+`test`."""
 PARTS = {
     "core": "tests.proof_core",
     "run": "tests.proof_run",
@@ -155,8 +158,8 @@ def _without(*names: str) -> list[str]:
 
 
 def quick() -> int:
-    """All but real processes and long pauses, and a tenth of the lives."""
-    return _pytest("quick", *TWO_AT_A_TIME, *_without(*PROCESSES, *BESIDE, *PATIENT))
+    """All but real processes, long pauses and what is recorded, and a tenth of the lives."""
+    return _pytest("quick", *TWO_AT_A_TIME, *_without(*PROCESSES, *BESIDE, *PATIENT, *RECORDED))
 
 
 def test() -> int:
