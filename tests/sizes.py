@@ -59,6 +59,8 @@ PROCESSES = (
     "tests/test_cache_peer.py",
     "tests/test_cache_fuzz.py",
     "tests/test_cache_mixed_process.py",
+    "tests/test_cache_decorator.py",
+    "tests/test_cache_dogpile.py",
 )
 BESIDE = (
     "tests/test_faults_lease.py",
@@ -101,11 +103,12 @@ BESIDE = (
     "tests/test_child.py",
     "tests/test_chain.py",
     "tests/test_fence.py",
+    "tests/test_cli_cache.py",
+    "tests/test_cache_examples.py",
     "tests/test_cache_lmdb.py",
     "tests/test_cache_source.py",
     "tests/test_cache_source_process.py",
     "tests/test_cache_peer_source.py",
-    "tests/test_docs_cache.py",
     "tests/test_docs_cache.py",
     "tests/test_store_refusals.py",
     "tests/test_store_address.py",
