@@ -1,4 +1,4 @@
-"""What a release must show of the cache: kills of a writer, many keys, ends of calls over and over."""
+"""What a release must show of the cache: kills of a writer, many keys, ends of calls over and over, real peers."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ def main() -> int:
         *([[*pytest, "tests/test_cache_source_process.py"]] * ROUNDS),
     ]
     environment = {**os.environ, "PRIMACY_SIZE": "proof"}
+    steps.append([sys.executable, "-m", "tests.proof_cache_peer"])
     code = 0
     for step in steps:
         code = code or subprocess.run(step, env=environment, check=False).returncode

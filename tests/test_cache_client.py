@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -214,6 +215,49 @@ def test_a_silent_server_is_asked_nothing_until_it_answers() -> None:
             for each in range(9):
                 await cache.get(f"m{each}")
             assert len(dead.gets()) > before
+
+    run(work)
+
+
+def answering(api: str, ended: threading.Event) -> threading.Thread:
+    """A server in a thread, which goes on while the loop does not."""
+
+    def serve() -> None:
+        context = zmq.Context()
+        router = context.socket(zmq.ROUTER)
+        router.linger = 0
+        router.bind(api)
+        while not ended.is_set():
+            if router.poll(20):
+                identity, *request = router.recv_multipart()
+                router.send_multipart([identity, request[0], *value(request)[0]])
+        router.close()
+        context.term()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    return thread
+
+
+def test_a_client_that_was_late_itself_blames_nobody() -> None:
+    """A loop that did not run for a second has many answers to read. No peer is asked twice for that."""
+
+    async def work() -> None:
+        [api] = addresses(1)
+        ended = threading.Event()
+        thread = answering(api, ended)
+        try:
+            async with Client(api) as cache:
+                await cache.get("warm")
+                gets = [asyncio.create_task(cache.get(f"k{each}")) for each in range(900)]
+                await asyncio.sleep(0)  # they are sent
+                time.sleep(1.0)
+                await asyncio.gather(*gets)
+                assert cache.counts["attempts"] == 901
+                assert cache.silent == ()
+        finally:
+            ended.set()
+            thread.join()
 
     run(work)
 

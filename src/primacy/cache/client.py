@@ -70,6 +70,8 @@ PAUSE_MAX_S = 0.5
 """After every peer has refused; doubled from the one to the other."""
 CONNECT_S = 0.01
 """Between two looks whether somebody can be asked at all."""
+UNREAD_S = 0.005
+"""Between two looks whether what a peer said has been read."""
 PROBE_S = 0.25
 """Between two small questions to a peer that is silent."""
 DISCOVERY_MIN_MS = 1_000
@@ -466,6 +468,11 @@ class Client:
 
     def _silence(self, call: _Call, name: bytes, server: Server, since_s: float) -> None:
         if name != call.current or call.future.done():
+            return
+        assert self._loop is not None
+        if self._loop.time() < call.deadline_s and self._servers.has_unread(server):
+            # This process is late, and not the peer: what it said is read first.
+            call.timer = self._loop.call_later(UNREAD_S, self._silence, call, name, server, since_s)
             return
         if server.heard_s <= since_s:
             server.silent = True

@@ -152,6 +152,13 @@ class Servers:
                 return
         self.look(server)
 
+    def has_unread(self, server: Server) -> bool:
+        """There is something of this peer that was not read yet."""
+        if server not in self.all or not server.readable():
+            return False
+        self.look(server)
+        return True
+
     def look(self, server: Server) -> None:
         """The descriptor is edge-triggered: see `sockets.py`."""
         if self._loop is not None and server not in self._asked and server.readable():
