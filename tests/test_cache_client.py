@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -366,6 +368,15 @@ def test_W_L8_a_client_that_is_closed_during_discovery_does_not_come_back() -> N
                 await cache.get("k")
 
     run(work)
+
+
+def test_a_full_queue_and_a_peer_that_dies_end_no_process() -> None:
+    """In a process of its own, because libzmq would end it."""
+    [api] = addresses(1)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.cache_flooded", api], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-500:]
 
 
 def test_closing_ends_calls_that_wait() -> None:

@@ -7,11 +7,13 @@ from collections.abc import Callable, Container, Iterable, Sequence
 
 import zmq
 
-from primacy.cache.sockets import CONNECT_TIMEOUT_MS, HEARTBEAT_MS, HEARTBEAT_TIMEOUT_MS, RECONNECT_MS, receiver, sender
+from primacy.cache.sockets import ALIVE_OPTIONS, CONNECT_TIMEOUT_MS, RECONNECT_MS, receiver, sender
 from primacy.errors import UsageError
 
 QUEUE_MAX = 1_000
 """Requests on their way to one peer. More go to another."""
+ANSWERS_MAX = 50_000
+"""Answers of one peer that were not read yet. More stay where they are, on the network and at the peer."""
 SLOW_S = 0.1
 """A peer that owes a sign for longer than this is asked only if all others do, too."""
 PER_TURN_MAX = 256
@@ -27,12 +29,11 @@ class Server:
             (zmq.LINGER, 0),
             (zmq.IMMEDIATE, 1),  # nothing waits for a peer that is not connected
             (zmq.SNDHWM, QUEUE_MAX),
-            (zmq.RCVHWM, QUEUE_MAX),
+            (zmq.RCVHWM, ANSWERS_MAX),
             (zmq.MAXMSGSIZE, frame_bytes_max),
             (zmq.RECONNECT_IVL, RECONNECT_MS),
             (zmq.CONNECT_TIMEOUT, CONNECT_TIMEOUT_MS),
-            (zmq.HEARTBEAT_IVL, HEARTBEAT_MS),
-            (zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS),
+            *ALIVE_OPTIONS,
             (zmq.IPV6, int("[" in api)),
         ):
             self.socket.setsockopt(option, value)

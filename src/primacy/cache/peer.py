@@ -131,7 +131,7 @@ class Peer:
         loop = asyncio.get_running_loop()
         settings = self.settings
         limits = Limits(settings.key_bytes_max, settings.value_bytes_max)
-        self._sockets = PeerSockets(self.url, limits, heartbeats=settings.mode is Mode.OWN)
+        self._sockets = PeerSockets(self.url, limits)
         calls: Calls | None = None
         try:
             stored = self.storage.load()

@@ -32,10 +32,16 @@ CLIENT_LINGER_MS = 1_000
 """As the original: answers that were given are sent, even if the peer is closed right after."""
 PEER_LINGER_MS = 200
 """At the end only: others hear at once that a call of this peer is over."""
-HEARTBEAT_MS = 500
-HEARTBEAT_TIMEOUT_MS = 1_500
-"""A connection on which nothing comes any more is made anew, so that a healed network is used at once and not when TCP
-tries again. The library's own heartbeats: no frame of ours, and originals answer them too."""
+ALIVE_OPTIONS = (
+    (zmq.TCP_KEEPALIVE, 1),
+    (zmq.TCP_KEEPALIVE_IDLE, 2),
+    (zmq.TCP_KEEPALIVE_INTVL, 1),
+    (zmq.TCP_KEEPALIVE_CNT, 2),
+    (zmq.TCP_MAXRT, 4_000),
+)
+"""A connection whose other end is gone is made anew after some seconds, so that a healed network is used at once and
+not when TCP tries again. By the kernel: the library's own heartbeats end the process (an assertion of libzmq) when they
+meet a full queue and a connection that broke."""
 CONNECT_TIMEOUT_MS = 1_000
 RECONNECT_MS = 50
 PARTS_MAX = FRAMES_MAX + 1
@@ -88,10 +94,9 @@ def sender(socket: zmq.Socket[bytes]) -> Callable[[Sequence[bytes]], bool]:
 class PeerSockets:
     """Open from `open` to `close`. `on_peer` and `on_clients` are called with a bound on what they may read."""
 
-    def __init__(self, me: str, limits: Limits, *, heartbeats: bool = True) -> None:
+    def __init__(self, me: str, limits: Limits) -> None:
         self.me = me
         self.context = zmq.Context()
-        self._heartbeats = heartbeats
         self._limits = limits
         self._connected: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -116,9 +121,8 @@ class PeerSockets:
         made.setsockopt(zmq.MAXMSGSIZE, frame_max)
         made.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
         made.setsockopt(zmq.CONNECT_TIMEOUT, CONNECT_TIMEOUT_MS)
-        if self._heartbeats and kind != zmq.ROUTER:
-            made.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
-            made.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
+        for option, value in ALIVE_OPTIONS:
+            made.setsockopt(option, value)
         return made
 
     def secure(self, peers_out: Setup, peers_in: Setup, clients: Setup) -> None:
