@@ -22,6 +22,7 @@ from typing import Any, Literal, Self, overload
 
 from primacy.cache.access import Absent, Done, Found, Why
 from primacy.cache.claims import RELEASED
+from primacy.cache.client_calls import PAUSE_MAX_S, Call, Late, Make, is_final, key_bytes, plain
 from primacy.cache.client_claims import ClientClaim
 from primacy.cache.client_copies import Copies
 from primacy.cache.client_servers import Server, Servers
@@ -33,8 +34,6 @@ from primacy.cache.wire_client import (
     DONE,
     DROPPED_COPY,
     SEEOTHER,
-    SERVERS,
-    STATUS,
     VALUE,
     Answer,
     ClaimReport,
@@ -65,9 +64,6 @@ REQUEST_MS = 5_000
 """A peer drops a request that it finds later than this, by its own clock (the original's number)."""
 FAR_MS = 3_600_000
 """Added to now where a fresh entry is wanted; peers cut it to their own now, so that clocks need not agree."""
-PAUSE_MIN_S = 0.02
-PAUSE_MAX_S = 0.5
-"""After every peer has refused; doubled from the one to the other."""
 CONNECT_S = 0.01
 """Between two looks whether somebody can be asked at all."""
 UNREAD_S = 0.005
@@ -80,30 +76,6 @@ DISCOVERY_S = 2.0
 MANY_MAX = 128
 """Of `get_many`, on their way at once."""
 PROBE_ID = b"~"
-
-Make = Callable[[bytes, int, int], Request]
-"""A request from its id, its expiry and the ms that are left."""
-
-
-class _Call:
-    """One call, over all of its attempts."""
-
-    __slots__ = ("change", "current", "deadline_s", "fresh", "future", "ids", "make", "pause_s", "refused", "server",
-                 "timer", "why")  # fmt: skip
-
-    def __init__(self, make: Make, deadline_s: float, change: bool, future: asyncio.Future[Answer]) -> None:
-        self.make = make
-        self.deadline_s = deadline_s
-        self.change = change
-        self.fresh = False
-        self.future = future
-        self.current = b""
-        self.server: Server | None = None
-        self.ids: list[bytes] = []
-        self.refused: set[Server] = set()
-        self.pause_s = PAUSE_MIN_S
-        self.timer: asyncio.TimerHandle | None = None
-        self.why = "no peer could be reached"
 
 
 class Client:
@@ -138,7 +110,7 @@ class Client:
             self._servers.secure(secure)
         self._copies = Copies(local_ms)
         self._watches = local_ms > 0
-        self._pending: dict[bytes, _Call] = {}
+        self._pending: dict[bytes, Call] = {}
         self._claims: dict[bytes, ClientClaim] = {}
         self._on_dropped: list[Callable[[bytes, bool], None]] = []
         self._last = 0
@@ -333,7 +305,7 @@ class Client:
                 return await self.get(key, fresh=fresh, timeout_ms=timeout_ms)
 
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_plain(one(key))) for key in wanted]
+            tasks = [group.create_task(plain(one(key))) for key in wanted]
         found = [task.result() for task in tasks]
         for result in found:
             if isinstance(result, BaseException):
@@ -412,7 +384,7 @@ class Client:
             raise UsageError("a cache client is used between `open` and `close`, such as in its `async with` block")
         if within_ms <= 0:
             raise UsageError(f"timeout_ms = {within_ms}: it must be above 0")
-        call = _Call(make, loop.time() + within_ms / 1_000, change, loop.create_future())
+        call = Call(make, loop.time() + within_ms / 1_000, change, loop.create_future())
         call.fresh = fresh
         self.counts["calls"] += 1
         self._attempt(call)
@@ -420,19 +392,19 @@ class Client:
             answer = await call.future
             assert call.server is not None
             return answer, call.server
-        except _Late:
+        except Late:
             kind = Unsure if change else NotReached
             raise kind(f"{what}: no answer within {within_ms:,} ms; {call.why}") from None
         finally:
             self._forget(call)
 
-    def _attempt(self, call: _Call) -> None:
+    def _attempt(self, call: Call) -> None:
         loop = self._loop
         if loop is None or call.future.done():
             return
         now_s = loop.time()
         if now_s >= call.deadline_s:
-            self._fail(call, _Late())
+            self._fail(call, Late())
             return
         self._last += 1
         name = b"%x" % self._last
@@ -455,7 +427,7 @@ class Client:
         call.why = f"{server.api} was silent"
         self._expect(call, CHANGE_S if call.change else FIRST_S)
 
-    def _expect(self, call: _Call, within_s: float) -> None:
+    def _expect(self, call: Call, within_s: float) -> None:
         """The next sign of the peer that is asked, or another peer."""
         loop, server, name = self._loop, call.server, call.current
         assert loop is not None
@@ -466,7 +438,7 @@ class Client:
         at_s = min(now_s + within_s, call.deadline_s)
         call.timer = loop.call_at(at_s, self._silence, call, name, server, now_s)
 
-    def _silence(self, call: _Call, name: bytes, server: Server, since_s: float) -> None:
+    def _silence(self, call: Call, name: bytes, server: Server, since_s: float) -> None:
         if name != call.current or call.future.done():
             return
         assert self._loop is not None
@@ -479,14 +451,14 @@ class Client:
             server.silences += 1
         self._attempt(call)
 
-    def _wait(self, call: _Call, for_s: float) -> None:
+    def _wait(self, call: Call, for_s: float) -> None:
         assert self._loop is not None
         if call.timer is not None:
             call.timer.cancel()
         call.current = b""
         call.timer = self._loop.call_at(min(self._loop.time() + for_s, call.deadline_s), self._attempt, call)
 
-    def _pause(self, call: _Call) -> None:
+    def _pause(self, call: Call) -> None:
         """Every peer has refused: once more, a little later."""
         call.refused.clear()
         pause_s, call.pause_s = call.pause_s, min(call.pause_s * 2, PAUSE_MAX_S)
@@ -522,14 +494,14 @@ class Client:
             return
         self._answered(call, server, answer)
 
-    def _answered(self, call: _Call, server: Server, answer: Answer) -> None:
+    def _answered(self, call: Call, server: Server, answer: Answer) -> None:
         current = answer.id == call.current
         remark = answer.remark
         if answer.kind == b"":
             if current:
                 call.why = f"{server.api} went on waiting for the entry"
                 self._expect(call, CHANGE_S if call.change else SIGN_S)
-        elif _is_final(call, answer):
+        elif is_final(call, answer):
             call.server = server
             call.future.set_result(answer)
         elif answer.kind == SEEOTHER and remark is not None and remark.error:
@@ -537,7 +509,7 @@ class Client:
         else:
             self._refused(call, server, answer, current)
 
-    def _refused(self, call: _Call, server: Server, answer: Answer, current: bool) -> None:
+    def _refused(self, call: Call, server: Server, answer: Answer, current: bool) -> None:
         """SEEOTHER, a change that this peer cannot make, or a stale value where a fresh one is wanted."""
         call.refused.add(server)
         call.why = f"{server.api} cannot do it now"
@@ -546,11 +518,11 @@ class Client:
         elif current:
             self._attempt(call)
 
-    def _fail(self, call: _Call, error: Exception) -> None:
+    def _fail(self, call: Call, error: Exception) -> None:
         if not call.future.done():
             call.future.set_exception(error)
 
-    def _forget(self, call: _Call) -> None:
+    def _forget(self, call: Call) -> None:
         if call.timer is not None:
             call.timer.cancel()
         for name in call.ids:
@@ -592,40 +564,3 @@ class Client:
         for call in set(self._pending.values()):
             if call.server in gone and call.current:
                 self._attempt(call)
-
-
-def _is_final(call: _Call, answer: Answer) -> bool:
-    """The answer that the call is about."""
-    remark = answer.remark
-    match answer.kind:
-        case b"=":
-            return not (call.fresh and remark is not None and remark.stale)
-        case b"#":
-            return remark is not None and remark.miss
-        case b"d":
-            return remark is None or remark.ok
-        case kind:
-            return kind in (SERVERS, CLAIMED, STATUS)
-
-
-class _Late(Exception):
-    """The deadline of a call has passed. Never leaves this file."""
-
-
-async def _plain(work: Any) -> Any:
-    """A result or an error of this product, so that one of many does not hide the others."""
-    try:
-        return await work
-    except (NotReached, SourceFailed) as error:
-        return error
-
-
-def key_bytes(key: str | bytes, empty: bool = False) -> bytes:
-    """Texts are UTF-8, as in the original's client."""
-    if isinstance(key, str):
-        key = key.encode()
-    if not isinstance(key, bytes):
-        raise UsageError(f"a key is text or bytes, and this is {type(key).__name__}")
-    if not key and not empty:
-        raise UsageError("the key is empty")
-    return key
