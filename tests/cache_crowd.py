@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -161,7 +162,8 @@ class Crowd:
         for key, found in spans.items():
             judged = sorted(span for span in found if not self._was_frozen(span))
             for one, other in itertools.pairwise(judged):
-                safe(one[1] <= other[0], f"two peers called for {key} at once: {one} and {other}")
+                over_ms = round((one[1] - other[0]) * 1_000)
+                safe(over_ms <= 0, f"two peers called for {key} at once, for {over_ms} ms: {one} and {other}")
 
     def _was_frozen(self, span: tuple[float, float, int]) -> bool:
         return any(pid == span[2] and began_s <= span[1] for pid, began_s in self._frozen)
@@ -180,7 +182,15 @@ class Crowd:
             given["bind_api"] = f"tcp://127.0.0.1:{self._ports[3 * self._count + which]}"
         program = "tests.original_peer" if self._kinds[which] == "o" else "tests.cache_process"
         command = [sys.executable, "-m", program, json.dumps(given)]
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        threading.Thread(target=self._await_end, args=(process,), daemon=True).start()
+        return process
+
+    def _await_end(self, process: subprocess.Popen[str]) -> None:
+        """When it ended, whoever ended it: a peer whose call overruns its hold ends itself."""
+        with contextlib.suppress(ChildProcessError):  # it was waited for already, by who killed it
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        self._killed.setdefault(process.pid, time.monotonic())
 
     async def ready(self, which: int) -> None:
         assert (await self._line(which)) == "ready\n", f"peer {which} did not start"
@@ -203,7 +213,7 @@ class Crowd:
     def kill(self, which: int) -> None:
         self.processes[which].kill()
         self.processes[which].wait()
-        self._killed[self.processes[which].pid] = time.monotonic()
+        self._killed.setdefault(self.processes[which].pid, time.monotonic())
 
     def freeze(self, which: int) -> None:
         self._frozen.append((self.processes[which].pid, time.monotonic()))

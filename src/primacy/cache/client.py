@@ -17,6 +17,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable
+from random import Random
 from types import TracebackType
 from typing import Any, Literal, Self, overload
 
@@ -105,7 +106,7 @@ class Client:
         self._limits = limits
         self._seal = seal
         self._clock: Clock = clock or SystemClock()
-        self._servers = Servers(self._heard, limits.value_bytes_max + FRAME_BYTES_SPARE)
+        self._servers = Servers(self._heard, limits.value_bytes_max + FRAME_BYTES_SPARE, Random())
         if secure is not None:
             self._servers.secure(secure)
         self._copies = Copies(local_ms)

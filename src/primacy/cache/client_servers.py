@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Container, Iterable, Sequence
+from random import Random
 
 import zmq
 
@@ -77,14 +78,18 @@ class Server:
 class Servers:
     """All of them, in turn. `on_answer` is called with each message."""
 
-    def __init__(self, on_answer: Callable[[Server, list[bytes]], None], frame_bytes_max: int) -> None:
+    def __init__(self, on_answer: Callable[[Server, list[bytes]], None], frame_bytes_max: int, chance: Random) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._on_answer = on_answer
         self._frame_bytes_max = frame_bytes_max
         self._loop: asyncio.AbstractEventLoop | None = None
         self._asked: set[Server] = set()
+        self._chance = chance
         self._next = 0
         self.all: list[Server] = []
+        self._order: list[Server] = []
+        """Whose turn it is. In another order each time round: where the number of peers divides that of the clients of
+        each key, one peer would be the first to be asked for every key, and fetch them all."""
 
     def open(self, loop: asyncio.AbstractEventLoop, apis: Iterable[str]) -> None:
         self._loop = loop
@@ -104,6 +109,7 @@ class Servers:
         for server in gone:
             self._close(server)
         self.all = [known.get(api) or self._made(api) for api in wanted]
+        self._order, self._next = list(self.all), 0
         return gone
 
     def _made(self, api: str) -> Server:
@@ -126,14 +132,17 @@ class Servers:
 
     def choose(self, frames: Sequence[bytes], now_s: float, but: Container[Server]) -> Server | None:
         """Sends to the next one that takes it: a good one, else a slow one, else one that is silent."""
-        turn = self.all[self._next :] + self.all[: self._next]
+        turn = self._order[self._next :] + self._order[: self._next]
         ranked = sorted(
             (server for server in turn if server not in but),
             key=lambda server: 2 if server.silent else int(server.is_slow(now_s)),
         )
         for server in ranked:
             if server.send(frames, now_s):
-                self._next = (self.all.index(server) + 1) % len(self.all)
+                self._next = self._order.index(server) + 1
+                if self._next == len(self._order):
+                    self._next = 0
+                    self._chance.shuffle(self._order)
                 self.look(server)
                 return server
         return None

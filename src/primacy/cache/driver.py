@@ -22,7 +22,7 @@ from primacy.cache.messages import Message, Update
 from primacy.cache.model import Meta
 from primacy.cache.security import PeerSeal
 from primacy.cache.serving import Serving
-from primacy.cache.sockets import PEERS_PER_TURN, PeerSockets
+from primacy.cache.sockets import PEERS_PER_TURN, TURN_MS, PeerSockets
 from primacy.cache.wire import (
     BUNDLED_BYTES_MAX,
     BUNDLED_MAX,
@@ -123,8 +123,9 @@ class Driver:
         self._settle()
 
     def _hear_peers(self) -> None:
-        receive, budget = self._sockets.from_peers, PEERS_PER_TURN
-        while budget > 0 and self.failure is None:
+        receive, budget, clock = self._sockets.from_peers, PEERS_PER_TURN, self._clock
+        until_ms = clock.now_ms() + TURN_MS
+        while budget > 0 and self.failure is None and clock.now_ms() <= until_ms:
             frames = receive()
             if frames is None:
                 return

@@ -18,7 +18,7 @@ from primacy.cache.inputs import Asked, Input, Invalidate, Put, Refresh, ValueGo
 from primacy.cache.machine import Machine
 from primacy.cache.model import TERM_MAX, CacheSettings, Floor, Meta
 from primacy.cache.security import Opened, ServerSeal
-from primacy.cache.sockets import CLIENTS_PER_TURN, MORE, NOBLOCK, PeerSockets
+from primacy.cache.sockets import CLIENTS_PER_TURN, MORE, NOBLOCK, TURN_MS, PeerSockets
 from primacy.cache.wire import Dropped, Limits, integer
 from primacy.cache.wire_client import (
     AGE_BYTES,
@@ -147,6 +147,7 @@ class Serving:
     def turn(self) -> None:
         """Reads what clients sent, bounded."""
         receive, hot, clock = self._sockets.from_clients, self._hot, self._clock
+        until_ms = clock.now_ms() + TURN_MS
         for _ in range(CLIENTS_PER_TURN):
             frames = receive()
             if frames is None:
@@ -163,6 +164,8 @@ class Serving:
                     self._request(frames, None, now_ms, wall_ms)
             else:
                 self._request(frames, None, now_ms, wall_ms)
+            if now_ms > until_ms:
+                return
 
     def _open_sealed(self, frames: list[bytes], now_ms: int, wall_ms: int) -> None:
         assert self._seal is not None

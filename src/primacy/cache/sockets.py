@@ -22,6 +22,9 @@ from primacy.errors import InUse, UsageError
 PEERS_PER_TURN = 256
 CLIENTS_PER_TURN = 64
 """About a millisecond's worth, so that a peer's message waits no longer than that behind clients."""
+TURN_MS = 3
+"""Peers, and then clients, are read for about so long in one turn. Calls that must end are ended by the same loop, so
+that it must come round often, also where the machine is slow."""
 PEER_QUEUE_MAX = 10_000
 """Messages on their way to or from one peer. More are lost, which every rule survives."""
 CLIENT_QUEUE_MAX = 1_000
