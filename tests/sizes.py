@@ -23,7 +23,14 @@ PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 TWO_AT_A_TIME = ["-n", "2", "--dist", "worksteal"]
 THREE_FILES_AT_A_TIME = ["-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"]
 COVERAGE = ["--cov=primacy.election", "--cov-branch", "--cov-report=term:skip-covered", "--cov-fail-under=95"]
-LIVES = ("tests/test_sim.py", "tests/test_mutants.py", "tests/test_exhaustive.py", "tests/test_lease_lives.py")
+LIVES = (
+    "tests/test_sim.py",
+    "tests/test_mutants.py",
+    "tests/test_exhaustive.py",
+    "tests/test_lease_lives.py",
+    "tests/test_cache_trials.py",
+    "tests/test_cache_small.py",
+)
 PROCESSES = (
     "tests/test_guard.py",
     "tests/test_guard_deadlines.py",

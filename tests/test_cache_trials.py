@@ -6,6 +6,8 @@ import os
 
 import pytest
 from tests.cache_simple import EverybodyFetches, FirstFetches, simple
+from tests.mutants_cache import CACHE_MUTANTS
+from tests.mutants_cache_trials import SmallTerms, caught, recorded, run
 
 from primacy.sim.cache_batch import command
 from primacy.sim.cache_faults import CLASSES
@@ -69,3 +71,18 @@ def everybody():
 def test_hundreds_of_keys() -> None:
     outcome = CacheTrial(CachePlan(peers=5, keys=300, seconds=3.0, faults=("lossy",)), 1, simple()).run()
     assert outcome.starts > 100
+
+
+# --- planted defects --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name, known in recorded().items() if known])
+def test_a_planted_defect_is_caught_at_random(name: str) -> None:
+    base, seed, rules = recorded()[name]
+    defect = next(mutant.machine for mutant in CACHE_MUTANTS if mutant.name == name)
+    assert set(caught(defect, base, seed)) & set(rules), "if the draws changed: python -m tests.mutants_cache_trials"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_base_with_small_terms_breaks_nothing(seed: int) -> None:
+    assert not run(SmallTerms, "small terms", seed).violations

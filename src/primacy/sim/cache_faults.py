@@ -17,16 +17,15 @@ if TYPE_CHECKING:
     from primacy.sim.cache_clients import ClientWorld
     from primacy.sim.cache_peer import SimPeer
 
-WIPES = 0.25
-"""Crashes that take the disk with them."""
-
 
 class Faults:
     """The faults of one trial. `every_ms` is the mean pause of each class; a trial draws its own."""
 
-    def __init__(self, world: ClientWorld, seed: str, classes: tuple[str, ...], drift: float, until_ms: float) -> None:
+    def __init__(
+        self, world: ClientWorld, seed: str, classes: tuple[str, ...], limits: tuple[float, float], until_ms: float
+    ) -> None:
         self.world = world
-        self.drift = drift
+        self.drift, self.wipes = limits
         self.until_ms = until_ms
         self.undo: list[Callable[[], None]] = []
         self.operator: Operator | None = None
@@ -80,14 +79,14 @@ class Faults:
 def crash(faults: Faults, chance: Random) -> None:
     """A process is killed and started again; a quarter of them lose their disk."""
     peer = faults.any_peer(chance)
-    faults.world.crash(peer, wipe=chance.random() < WIPES)
+    faults.world.crash(peer, wipe=chance.random() < faults.wipes)
     faults.back_at(5 + chance.random() ** 3 * 2_500, partial(faults.world.start, peer))
 
 
 def crash_source(faults: Faults, chance: Random) -> None:
     """A peer that sources is killed, and comes back soon."""
     peer = faults.sourcing_peer(chance)
-    faults.world.crash(peer, wipe=chance.random() < WIPES)
+    faults.world.crash(peer, wipe=chance.random() < faults.wipes)
     faults.back_at(5 + chance.random() ** 2 * 1_500, partial(faults.world.start, peer))
 
 
@@ -100,7 +99,7 @@ def aimed(faults: Faults, chance: Random) -> None:
 
 def crash_many(faults: Faults, chance: Random) -> None:
     """All processes are killed within a moment, and come back one after the other."""
-    wipe = chance.random() < WIPES
+    wipe = chance.random() < faults.wipes
     for url in tuple(faults.world.apis):
         peer = faults.world.peers[url]
         if chance.random() < 0.8:

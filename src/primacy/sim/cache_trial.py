@@ -57,6 +57,8 @@ class CachePlan:
     """False: all allowed classes are used."""
     drift: float = 0.01
     skew_ms: int = 1_500
+    wipes: float = 0.25
+    """Crashes that take the disk with them."""
     mode: Mode = Mode.OWN
     timing: CacheTiming | None = None
 
@@ -76,7 +78,7 @@ class CacheTrial:
         self.timing = timing._replace(backoff_ms=BACKOFF_MS, backoff_max_ms=BACKOFF_MAX_MS)
         self.settings = self._draw_settings()
         self.world = world = ClientWorld(f"cache/{seed}", make(self.settings))
-        world.skew_ms = plan.skew_ms
+        world.skew_ms, world.wipes = plan.skew_ms, plan.wipes
         world.promise_ms = self.timing.promise_ms
         world.ttl_ms = self.settings.sources[0].ttl_ms
         self.keys = tuple(b"k%d/%d" % (n % 2, n) for n in range(keys))
@@ -128,7 +130,7 @@ class CacheTrial:
         world.apis = [address.url for address in listed]
         world.on_exit = self._exited
         self.trouble_ms = plan.seconds * 1_000
-        self.faults = Faults(world, f"cache/{self.seed}", self.classes, plan.drift, self.trouble_ms)
+        self.faults = Faults(world, f"cache/{self.seed}", self.classes, (plan.drift, plan.wipes), self.trouble_ms)
         self.operator = self.faults.operator = Operator(world, listed, addresses)
 
     def _exited(self, peer: SimPeer) -> None:

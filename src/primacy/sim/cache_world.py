@@ -99,6 +99,8 @@ class CacheWorld:
         self.skew_ms = 1_500
         """Wall clocks are off by at most this."""
         self.promise_ms = 620
+        self.wipes = 0.25
+        """Crashes between two effects that take the disk with them."""
         self.peers: dict[str, SimPeer] = {}
         self.cut: set[tuple[str, str]] = set()
         """Ways on which nothing arrives: (from, to)."""
@@ -318,7 +320,7 @@ class CacheWorld:
         for effect in effects:
             if peer.doom >= 0:
                 if peer.doom == 0:
-                    self.crash(peer, wipe=peer.chance.random() < 0.2)
+                    self.crash(peer, wipe=peer.chance.random() < self.wipes)
                     self.on_exit(peer)
                     return []
                 peer.doom -= 1
