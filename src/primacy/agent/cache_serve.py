@@ -43,9 +43,21 @@ FOLDER = "cache"
 NODE = "peer"
 """The id of a peer without a list."""
 URL, API = "tcp://127.0.0.1:6000", "tcp://127.0.0.1:6001"
-QUIET = frozenset(("election", "fetch-started", "fetched", "called"))
+QUIET = frozenset(("asked", "fetch-started", "fetched", "called"))
 """Events that happen with every retrieval: they are lines only with -v."""
-GRAVE = frozenset(("alert", "storage-failed", "majority-lost", "old-peer", "clock-skew"))
+GRAVE = frozenset(
+    (
+        "majority-lost",
+        "partitioned",
+        "old-peer",
+        "clock-off",
+        "terms-exhausted",
+        "ceiling-not-stored",
+        "floor-not-stored",
+        "overrun",
+    )
+)
+"""Events that somebody should look at."""
 
 
 class Place(NamedTuple):

@@ -5,6 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from primacy.errors import UsageError
+from primacy.settings.schema_cache import TTL_MS_LEAST, TTL_MS_MOST
+
 
 class Found(NamedTuple):
     """An entry."""
@@ -58,3 +61,13 @@ class CacheAccess(Protocol):
     ) -> Found | Absent: ...
 
     async def invalidate(self, key: bytes, *, prefix: bool = False, within_ms: int = 5_000) -> Done: ...
+
+
+def check_ttl(ttl_ms: int) -> None:
+    """Refuses what is no time to live. 0: the peers' own."""
+    fits = isinstance(ttl_ms, int) and not isinstance(ttl_ms, bool)
+    if not fits or (ttl_ms != 0 and not TTL_MS_LEAST <= ttl_ms <= TTL_MS_MOST):
+        raise UsageError(
+            f"ttl_ms = {str(ttl_ms)[:40]}: whole milliseconds from {TTL_MS_LEAST} to {TTL_MS_MOST}, or 0 for the "
+            "peers' own"
+        )

@@ -21,7 +21,7 @@ from random import Random
 from types import TracebackType
 from typing import Any, Literal, Self, overload
 
-from primacy.cache.access import Absent, Done, Found, Why
+from primacy.cache.access import Absent, Done, Found, Why, check_ttl
 from primacy.cache.claims import RELEASED
 from primacy.cache.client_calls import PAUSE_MAX_S, Call, Late, Make, is_final, key_bytes, plain
 from primacy.cache.client_claims import ClientClaim
@@ -63,6 +63,8 @@ CHANGE_S = 3.5
 """To the answer about a change: one that a peer misses takes 2.1 s (C11)."""
 REQUEST_MS = 5_000
 """A peer drops a request that it finds later than this, by its own clock (the original's number)."""
+WITHIN_MS_MAX = 86_400_000
+"""A call waits at most a day: a larger number is a mistake, and peers would not understand every such number."""
 FAR_MS = 3_600_000
 """Added to now where a fresh entry is wanted; peers cut it to their own now, so that clocks need not agree."""
 CONNECT_S = 0.01
@@ -356,6 +358,7 @@ class Client:
         raw = key_bytes(key)
         if not isinstance(value, bytes):
             raise UsageError(f"a value is bytes, and this is {type(value).__name__}: encode it first")
+        check_ttl(ttl_ms)
         if len(value) > self._limits.value_bytes_max:
             raise UsageError(f"the value has {len(value)} bytes; at most {self._limits.value_bytes_max}")
 
@@ -383,8 +386,8 @@ class Client:
         loop = self._loop
         if loop is None or self._closed:
             raise UsageError("a cache client is used between `open` and `close`, such as in its `async with` block")
-        if within_ms <= 0:
-            raise UsageError(f"timeout_ms = {within_ms}: it must be above 0")
+        if not 0 < within_ms <= WITHIN_MS_MAX:
+            raise UsageError(f"timeout_ms = {within_ms}: above 0, and at most {WITHIN_MS_MAX}")
         call = Call(make, loop.time() + within_ms / 1_000, change, loop.create_future())
         call.fresh = fresh
         self.counts["calls"] += 1

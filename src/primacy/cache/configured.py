@@ -54,6 +54,7 @@ def machine_settings(cache: Cache) -> CacheSettings:
         ttl_max_ms=max(TTL_MAX_MS, cache.ttl_ms, *(source.ttl_ms for source in sources)),
         key_bytes_max=cache.key_bytes_max,
         value_bytes_max=cache.value_bytes_max,
+        ttl_ms=cache.ttl_ms,
     )
 
 

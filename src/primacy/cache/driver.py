@@ -41,6 +41,11 @@ log = logging.getLogger("primacy")
 
 ALONE_BYTES = 8 * 1024
 """A larger message leaves by itself."""
+SEAL_REMEDIES = {
+    "bad-seal": "it has another secret, or another name of the cluster",
+    "unsealed": "it runs with another cache.security, or is an original peer",
+    "replayed": "somebody repeats them",
+}
 WAIT_MAX_S = 3_600.0
 """A machine that wants nothing is asked again after this."""
 
@@ -90,6 +95,7 @@ class Driver:
         self._outgoing: dict[str, tuple[list[list[bytes]], int]] = {}
         self.transmitted = 0
         """Sends on the bus. Fewer than messages, because of bundles."""
+        self._unheard: dict[tuple[str, str], None] = {}
         self.failure: BaseException | None = None
         self.writer: Writer
         self.calls: Calls
@@ -148,7 +154,12 @@ class Driver:
         if sender is None:
             return found
         why = self._seal.refused(sender, frames, seal)
-        return [Dropped(f"seal: {why}")] if why else found
+        if not why:
+            return found
+        if (sender, why) not in self._unheard:  # bounded: listed senders, a few reasons
+            self._unheard[sender, why] = None
+            log.warning("messages of peer %s are dropped (%s): %s", sender, why, SEAL_REMEDIES.get(why, ""))
+        return [Dropped(f"seal: {why}")]
 
     def ring(self) -> None:
         """The machine's deadline."""

@@ -164,8 +164,15 @@ class CacheSettings(NamedTuple):
     costs retrievals and forgets nothing (C11)."""
     requests_max: int = 1_000
     """Invalidations, refreshes and puts under way. More are refused."""
+    ttl_ms: int = SourceSettings().ttl_ms
+    """As in a source, for keys that none fits."""
 
     def source_of(self, key: bytes) -> SourceSettings | None:
         """The source that this key belongs to."""
         fitting = [source for source in self.sources if key.startswith(source.prefix)]
         return max(fitting, key=lambda source: len(source.prefix), default=None)
+
+    def ttl_of(self, key: bytes) -> int:
+        """How long a value of this key is fresh if nobody says it."""
+        source = self.source_of(key)
+        return self.ttl_ms if source is None else source.ttl_ms

@@ -20,7 +20,7 @@ from random import Random
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from primacy.cache.access import Absent, Done, Found, Why
+from primacy.cache.access import Absent, Done, Found, Why, check_ttl
 from primacy.cache.claims import ClaimCalls
 from primacy.cache.driver import Driver
 from primacy.cache.effects import Membership, Record
@@ -289,17 +289,15 @@ class Peer:
         if len(value) > self.settings.value_bytes_max:
             raise UsageError(f"the value has {len(value)} bytes; value_bytes_max = {self.settings.value_bytes_max}")
         until_ms = self._clock.now_ms() + within_ms + LATER_MS
-        ttl_ms = self._ttl_ms(key) if ttl_ms is None else ttl_ms
+        if ttl_ms is not None:
+            check_ttl(ttl_ms)
+        ttl_ms = ttl_ms or self.settings.ttl_of(key)
         return await self._changed(lambda number: Put(number, key, value, ttl_ms, until_ms), within_ms)
 
     async def reload(self, peers: Iterable[Address], *, force: bool = False, within_ms: int = RELOAD_MS) -> Done:
         """The list of peers has changed: one added or removed (C10)."""
         found = checked_peers(self.url, self.api, peers)
         return await self._changed(lambda number: Reload(number, found, force), within_ms)
-
-    def _ttl_ms(self, key: bytes) -> int:
-        source = self.settings.source_of(key)
-        return source.ttl_ms if source is not None else SourceSettings().ttl_ms
 
     async def _changed(self, make: Callable[[int], Input], within_ms: int) -> Done:
         found = await self._asked(make, within_ms)
@@ -368,7 +366,7 @@ def settings_of(
     if ttl_ms < 100:
         raise UsageError(f"ttl_ms = {ttl_ms}: at least 100")
     sources = tuple(SourceSettings(spec.prefix, ttl_ms, stale_ms, limit_ms=spec.timeout_ms) for spec in specs)
-    return CacheSettings(CACHE_PROFILES[name], Mode(mode), sources, stale_ms=stale_ms)
+    return CacheSettings(CACHE_PROFILES[name], Mode(mode), sources, stale_ms=stale_ms, ttl_ms=ttl_ms)
 
 
 def machine_of(me: str, peers: tuple[PeerAddress, ...], settings: CacheSettings, chance: Random) -> Machine:

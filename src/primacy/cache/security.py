@@ -39,7 +39,7 @@ NAME_BYTES_MAX = 64
 CLIENTS_MAX = 10_000
 """Boots of clients whose numbers are remembered. Older ones are forgotten; `OLD_MS` bounds what that can cost."""
 OLD_MS = 30_000
-"""A client's seal older than this is refused: the clocks are far apart, or somebody repeats it."""
+"""A client's seal older than this, or as far ahead, is refused: the clocks are far apart, or somebody repeats it."""
 KEY_HEAD = "primacy-cache-key 1"
 KEY_FILE_BYTES_MAX = 4_096
 BOOT_BYTES = 8
@@ -175,6 +175,8 @@ class ServerSeal:
         boot, number, at_ms = CLIENT_HEAD.unpack_from(seal, end)
         if at_ms < self._started_ms or at_ms < wall_ms - OLD_MS:
             return "old-seal"
+        if at_ms > wall_ms + OLD_MS:
+            return "early-seal"  # it could be repeated to a later start of this peer
         if not self._window(name, boot).is_new(number):
             return "replayed"
         return Opened(name, boot)

@@ -8,6 +8,7 @@ goes to the machine, which answers every request exactly once.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from primacy.cache.machine import Machine
 from primacy.cache.model import TERM_MAX, CacheSettings, Floor, Meta
 from primacy.cache.security import Opened, ServerSeal
 from primacy.cache.sockets import CLIENTS_PER_TURN, MORE, NOBLOCK, TURN_MS, PeerSockets
-from primacy.cache.wire import Dropped, Limits, integer
+from primacy.cache.wire import TAG, Dropped, Limits, integer
 from primacy.cache.wire_client import (
     AGE_BYTES,
     DONE,
@@ -48,6 +49,8 @@ from primacy.cache.wire_client import (
 )
 from primacy.node.clock import Clock
 
+log = logging.getLogger("primacy")
+
 HOT_BYTES_MAX = 128 * 1024 * 1024
 """Values at hand. More than this: the oldest go, and cost a step and a read when they are asked for again."""
 HOT_ENTRY_BYTES = 512
@@ -61,6 +64,17 @@ WATCHERS_MAX = 10_000
 AGAIN_MAX = 3
 """A request whose value was gone is asked again so often, and then sent elsewhere."""
 AGE_MAX_MS = (1 << (8 * AGE_BYTES)) - 1
+KEY_TOO_LONG = "key: too long"
+TOO_LONG = frozenset((KEY_TOO_LONG, "value: too long"))
+REMEDIES = {
+    "seal: bad-seal": "its key was made with another secret, or for another cluster; make it anew: primacy cache key",
+    "seal: unsealed": "it has no key; make one: primacy cache key NAME",
+    "seal: unknown-client": "its name is not in cache.clients",
+    "seal: old-seal": "its clock is behind this machine's, or the request was under way for long",
+    "seal: early-seal": "its clock is ahead of this machine's",
+    "request: expired": "its clock is behind this machine's, or the request was under way for long",
+}
+"""What an operator can do about requests that are dropped."""
 
 
 class Remote(NamedTuple):
@@ -175,7 +189,7 @@ class Serving:
         seal = frames.pop()
         opened = self._seal.opened(frames[1:], seal, wall_ms)
         if isinstance(opened, str):
-            self.dropped[f"seal: {opened}"] += 1
+            self._drop_request(f"seal: {opened}")
             return
         found = self._hot.get(frames[4]) if 5 <= len(frames) <= 7 and frames[2] == GET else None
         if found is None or not self._hit(frames, len(frames), found, now_ms, wall_ms, opened):
@@ -224,10 +238,12 @@ class Serving:
     def _request(self, frames: list[bytes], opened: Opened | None, now_ms: int, wall_ms: int) -> None:
         request = read_request(frames[1:], self._limits)
         if isinstance(request, Dropped):
-            self.dropped[request.reason] += 1
+            self._drop_request(request.reason)
+            if request.reason in TOO_LONG:
+                self._say_too_long(frames, request.reason, opened)
             return
         if request.expiry_ms < wall_ms:
-            self.dropped["request: expired"] += 1
+            self._drop_request("request: expired")
             return
         if isinstance(request, DiscoverRequest):
             self._send(frames[0], answer_frames(Answer(request.id, SERVERS, servers=self.apis)), opened)
@@ -247,6 +263,24 @@ class Serving:
                 self._watch(Remote(frames[0], b"", True, opened, ValueGone(b"")))
         self._ask(frames[0], request, opened, now_ms, wall_ms)
 
+    def _drop_request(self, reason: str) -> None:
+        """Who is not heard learns nothing; the first time of each reason that an operator can mend is a line here."""
+        self.dropped[reason] += 1
+        if self.dropped[reason] == 1 and reason in REMEDIES:
+            log.warning("requests of a client are dropped (%s): %s", reason, REMEDIES[reason])
+
+    def _say_too_long(self, frames: list[bytes], reason: str, opened: Opened | None) -> None:
+        """A client of this product is told what it cannot know. An original would only ask again at once."""
+        name, command = frames[1], frames[2]
+        limit = f"key_bytes_max = {self._limits.key_bytes_max}"
+        text = f"the key has {len(frames[4])} bytes; here {limit}"
+        if reason != KEY_TOO_LONG:
+            text = f"the value is too long; here value_bytes_max = {self._limits.value_bytes_max}"
+        if command != GET:
+            self._send(frames[0], answer_frames(Answer(name, DONE, remark=Remark(error=text, ok=False))), opened)
+        elif len(frames) > 6 and frames[6][:2] == TAG:
+            self._send(frames[0], answer_frames(Answer(name, SEEOTHER, remark=Remark(error=text))), opened)
+
     def _ask(self, identity: bytes, request: Request, opened: Opened | None, now_ms: int, wall_ms: int) -> None:
         number = self._number()
         options = getattr(request, "options", None)
@@ -262,7 +296,7 @@ class Serving:
             case RefreshRequest(_, _, key):
                 asked = Refresh(number, key, until_ms)
             case PutRequest(_, _, key, ttl_ms, value):
-                asked = Put(number, key, value, ttl_ms, until_ms)
+                asked = Put(number, key, value, ttl_ms or self._settings.ttl_of(key), until_ms)
             case _:
                 raise AssertionError(f"no request for the machine: {request}")
         self._askers[number] = Remote(identity, request.id, options is not None, opened, asked)

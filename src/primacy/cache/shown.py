@@ -43,6 +43,7 @@ def document(peer: Peer, about: Mapping[str, Any], now_ms: int, up_ms: int) -> d
         "storage": {"durable": peer.storage.durable, "failure": peer.driver.writer.failure},
         "up_ms": up_ms,
         "counters": peer.counts,
+        "dropped": dict(peer.driver.dropped + peer.serving.dropped),
         "events": dict(peer.driver.events),
     }
 

@@ -340,6 +340,10 @@ def peers_text(seen: list[Seen]) -> str:
             f"  {one.api}  {said['node']}: {touch}; {said['keys']} keys, {counters['hits']} hits, "
             f"{counters['stale']} stale, {said['fetches']} fetched, {counters['waiting']} waiting"
         )
+        unheard = {why: count for why, count in said.get("dropped", {}).items() if why.startswith("seal: ")}
+        if unheard:
+            text = ", ".join(f"{count} {why.removeprefix('seal: ')}" for why, count in sorted(unheard.items()))
+            lines.append(f"    dropped, for their seal: {text}. Does everybody have this secret? Its log names who")
     return "\n".join(lines)
 
 
