@@ -7,6 +7,7 @@ import os
 import stat
 import sys
 import textwrap
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -509,6 +510,37 @@ def test_an_async_function_runs_on_the_loop() -> None:
         assert {(await desk.end()).result for _ in range(30)} == {Fetched(b"<%d>" % n) for n in range(30)}
 
     with_desk(work, SourceSpec("call:tests.cache_functions:aecho"))
+
+
+def test_C4_a_coroutine_is_not_gone_on_with_after_its_cancel_was_due() -> None:
+    """The loop stands still in the middle of a turn: the coroutine's turn is in it, the cancel only in the next."""
+    went: list[str] = []
+    gates: list[asyncio.Future[None]] = []
+
+    async def fetch(key: bytes) -> bytes:
+        gates.append(asyncio.get_running_loop().create_future())
+        try:
+            await gates[0]
+            went.append("gone on")
+            return b"late"
+        except asyncio.CancelledError:
+            went.append("cancelled")
+            await asyncio.sleep(0)
+            went.append("tidied up")
+            raise
+
+    async def work(desk: Desk) -> None:
+        desk.start(b"k", cancel_ms=60, over_ms=2_000)
+        while not gates:
+            await asyncio.sleep(0)
+        asyncio.get_running_loop().call_soon(time.sleep, 0.2)
+        gates[0].set_result(None)
+        found = await desk.end()
+        assert isinstance(found.result, Failure)
+        assert "not proved anew" in found.result.reason
+
+    assert with_desk(work, SourceSpec(fetch)).left == []
+    assert went == ["cancelled", "tidied up"]
 
 
 def test_an_async_function_that_fails_or_is_cancelled() -> None:

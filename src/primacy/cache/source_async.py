@@ -15,7 +15,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any
 
 from primacy.cache.model import Failure, Fetched
 from primacy.cache.source_guard import Instants
@@ -31,6 +32,7 @@ LOOKS = 4
 LOOK_MS = 12
 BLOCKED_S = 1.0
 """A loop that is still blocked is told again after this."""
+LATE = "the hold was not proved anew in time"
 FROZEN_MS = 100
 """A look that comes so late was not delayed by the loop: all of the process stood still."""
 
@@ -73,6 +75,36 @@ def async_function(target: str, folder: str) -> Callable[[bytes], Awaitable[obje
     return found
 
 
+class _Held:
+    """Goes on with a coroutine only while its hold stands: each time it would be resumed, the clock is asked first.
+
+    A loop that stood still finds many things due at once, and the cancel is not the first of them. Without this the
+    function would go on for a moment, with a retrieval that another peer has begun by then (C4).
+    """
+
+    def __init__(self, work: Awaitable[Fetched | Failure], is_late: Callable[[], bool]) -> None:
+        self._work, self._is_late = work, is_late
+
+    def __await__(self) -> Generator[Any, Any, Fetched | Failure]:
+        steps = self._work.__await__()
+        sent: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                waits_for = steps.send(sent) if error is None else steps.throw(error)
+            except StopIteration as ended:
+                result: Fetched | Failure = ended.value
+                return result
+            sent, error = None, None
+            try:
+                sent = yield waits_for
+            except BaseException as thrown:  # noqa: BLE001  (a cancel, or the end of the loop: the coroutine's to handle)
+                error = thrown
+            else:
+                if self._is_late():
+                    error = asyncio.CancelledError(LATE)
+
+
 class AsyncCall:
     """One task. It is cancelled at `cancel_at` unless its hold was proved anew."""
 
@@ -87,11 +119,21 @@ class AsyncCall:
         self._loop = asyncio.get_running_loop()
         self._until, self._done, self._clock, self._watch = until, done, clock, watch
         self._why = ""
-        self._task = asyncio.ensure_future(work)
+        self._task = asyncio.ensure_future(self._held(work))
         self._task.add_done_callback(self._ended)
         self._timer: asyncio.TimerHandle | None = None
         self._watch.add(self, until)
         self._look()
+
+    async def _held(self, work: Awaitable[Fetched | Failure]) -> Fetched | Failure:
+        return await _Held(work, self._is_late)
+
+    def _is_late(self) -> bool:
+        """The cancel is due, and the loop has not come to it: it stood still, and other things were due before."""
+        if self._why or self._clock.now_ms() < self._until.cancel_at:
+            return False
+        self._why = LATE
+        return True
 
     def extend(self, until: Instants) -> None:
         if not self._why:
@@ -108,7 +150,7 @@ class AsyncCall:
         """At the cancel's time, as it is then: an extension does not set a timer."""
         left_ms = self._until.cancel_at - self._clock.now_ms()
         if left_ms <= 0:
-            self.stop(self._until, "the hold was not proved anew in time")
+            self.stop(self._until, LATE)
         else:
             self._timer = self._loop.call_later(min(left_ms / 1_000, WAIT_MAX_S), self._look)
 
