@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import json
 import logging
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -15,7 +19,8 @@ from tests.ports import free_ports
 
 import primacy.cache
 from primacy import settings
-from primacy.agent.cache_serve import GRAVE, QUIET
+from primacy.agent.cache_serve import GRAVE, QUIET, Lines
+from primacy.agent.log import Level, Log
 from primacy.cache.client import Client
 from primacy.cache.configured import machine_settings
 from primacy.cache.model import CacheSettings, SourceSettings
@@ -24,7 +29,8 @@ from primacy.cache.security import OLD_MS, ClientSeal, Opened, PeerSeal, ServerS
 from primacy.cache.shown import document
 from primacy.cache.zap import client_key
 from primacy.cli.cache import Seen, peers_text
-from primacy.errors import SourceFailed, UsageError
+from primacy.errors import CannotHere, SourceFailed, Unsure, UsageError
+from primacy.node.clock import SystemClock
 
 SECRET, OTHER = b"s" * 32, b"o" * 32
 NOW = 1_800_000_000_000
@@ -147,6 +153,50 @@ def test_a_peer_with_another_secret_is_named_in_log_and_status(caplog: pytest.Lo
 
     with caplog.at_level(logging.WARNING, "primacy"):
         run(work)
+
+
+def test_a_change_that_a_minority_refuses_says_why() -> None:
+    async def work() -> None:
+        urls = addresses(6)
+        listed = [(urls[0], urls[1]), (urls[2], urls[3]), (urls[4], urls[5])]
+        async with Peer(*listed[0], listed), Client([api for _, api in listed], timeout_ms=1_500) as cache:
+            with pytest.raises(Unsure, match="this peer sees no majority of the peers"):
+                await cache.invalidate("k")
+
+    run(work)
+
+
+# --- a full disk, and what is said ------------------------------------------------------------------------------------
+
+
+def test_a_start_without_room_names_the_folder(tmp_path: Path) -> None:
+    url, api = addresses(2)
+    words = (
+        f"exec {sys.executable} -m primacy.cli.main cache serve --url {url} --api {api} --state-dir {tmp_path}/state"
+    )
+    told = subprocess.run(
+        ["/bin/sh", "-c", "ulimit -f 0; " + words], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert told.returncode == CannotHere.exit_code, told.stderr
+    assert f"the state folder {tmp_path}/state/primacy/cache/self cannot be written: " in told.stderr
+    assert "make room on that disk, or name another folder with --state-dir" in told.stderr
+
+
+def test_what_the_parts_say_has_the_form_of_the_log() -> None:
+    reads, writes = os.pipe()
+    lines = Lines(Log(SystemClock(), Level.INFO, "json", writes))
+    logger = logging.Logger("parts")
+    logger.addHandler(lines)
+    logger.warning("messages of peer %s are dropped", "x")
+    logger.critical("a defect", exc_info=ValueError("why"))
+    os.close(writes)
+    with os.fdopen(reads) as file:
+        said = [json.loads(line) for line in file]
+    assert [(one["level"], one["text"]) for one in said] == [
+        ("warn", "messages of peer x are dropped"),
+        ("error", "a defect"),
+        ("error", "ValueError: why"),
+    ]
 
 
 # --- events -----------------------------------------------------------------------------------------------------------

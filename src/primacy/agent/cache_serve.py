@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
+import logging
 import os
 import socket
 from collections.abc import Mapping
@@ -12,7 +14,7 @@ from typing import Any, NamedTuple
 
 from primacy.agent.asked import Asked
 from primacy.agent.desk import ANYWHERE
-from primacy.agent.log import Log
+from primacy.agent.log import Level, Log
 from primacy.agent.notify import Notifier
 from primacy.agent.state import state_root
 from primacy.cache.access import Done
@@ -27,7 +29,7 @@ from primacy.cache.zap import Curve
 from primacy.control import ADDRESS_FILE
 from primacy.control.key import own_key, write_whole
 from primacy.control.tls import server_context
-from primacy.errors import InUse, UsageError
+from primacy.errors import CannotHere, InUse, UsageError
 from primacy.loop import QuickLoop
 from primacy.node.clock import Clock
 from primacy.node.folder import Folder
@@ -106,9 +108,42 @@ def secured(settings: Settings, clock: Clock) -> Secured:
 # --- serving ----------------------------------------------------------------------------------------------------------
 
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+
+
+class Lines(logging.Handler):
+    """What the peer's parts say is a line like every other, in the form that the file wants."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(logging.INFO)
+        self._lines = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        graves = ((logging.ERROR, Level.ERROR), (logging.WARNING, Level.WARN))
+        level = next((ours for least, ours in graves if record.levelno >= least), Level.INFO)
+        for line in self.format(record).splitlines():
+            self._lines.say(level, line)
+
+
 def serve_cache(settings: Settings, log: Log, clock: Clock) -> int:
     """Until a signal ends it; returns the exit code."""
     place = place_of(settings, os.environ, os.geteuid())
+    with contextlib.ExitStack() as stack:
+        lines = Lines(log)
+        logging.getLogger("primacy").addHandler(lines)
+        stack.callback(logging.getLogger("primacy").removeHandler, lines)
+        try:
+            return _serve_in(place, settings, log, clock)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            raise CannotHere(
+                f"the state folder {place.folder} cannot be written: {error.strerror}; make room on that disk, or name "
+                "another folder with --state-dir"
+            ) from None
+
+
+def _serve_in(place: Place, settings: Settings, log: Log, clock: Clock) -> int:
     with contextlib.ExitStack() as stack:
         folder = Folder(place.folder)
         stack.callback(folder.close)

@@ -516,7 +516,8 @@ class Client:
     def _refused(self, call: Call, server: Server, answer: Answer, current: bool) -> None:
         """SEEOTHER, a change that this peer cannot make, or a stale value where a fresh one is wanted."""
         call.refused.add(server)
-        call.why = f"{server.api} cannot do it now"
+        why = answer.remark.error if answer.remark is not None else ""
+        call.why = f"{server.api} cannot do it now{': ' + why if why else ''}"
         if answer.kind == DONE and all(one in call.refused for one in self._servers.all):
             call.future.set_result(answer)
         elif current:
