@@ -76,6 +76,14 @@ SOURCING = {
         [began(0, WALL + 1, 1), f.CallOver(1, 1, True), f.Up(2, B, 2, (), True, WALL), began(3, 4, 2, B)],
         [],
     ),
+    "a later call under a lower term, after a start with the old ceiling of a full disk": (
+        [began(0, WALL + 9, 1), f.CallOver(1, 1, True), f.Up(2, B, 2, (), True, WALL, WALL + 8), began(3, 4, 2, B)],
+        [],
+    ),
+    "a later call under a lower term than the ceiling": (
+        [began(0, WALL + 9, 1), f.CallOver(1, 1, True), f.Up(2, B, 2, (), True, WALL, WALL + 9), began(3, 4, 2, B)],
+        ["S4"],
+    ),
     "prolonged after its cancel": ([FIRST, f.LateExtend(500, A, K)], ["C4"]),
 }
 
@@ -221,6 +229,18 @@ PROGRESS = {
     "an order misses a peer": ([CALM, OLD._replace(at_ms=LATER), DONE._replace(at_ms=LATER + 5, missing=(B,))], ["P1"]),
     "an order does not end": ([CALM, OLD._replace(at_ms=LATER)], ["P1"]),
     "one peer does not get the value": ([CALM, stored(LATER, 5, 1, A)], ["P2"]),
+    "one peer does not get what is invalidated at that moment": (
+        [CALM, stored(LATER, 5, 1, A), OLD._replace(at_ms=LATER + 1), DONE._replace(at_ms=LATER + 5)],
+        [],
+    ),
+    "one peer does not get what is taken while an invalidation is under way": (
+        [CALM, OLD._replace(at_ms=LATER), stored(LATER + 1, 5, 1, A), DONE._replace(at_ms=LATER + 5)],
+        [],
+    ),
+    "one peer does not get what is taken after an invalidation": (
+        [CALM, OLD._replace(at_ms=LATER), DONE._replace(at_ms=LATER + 5), stored(LATER + 9, 5, 1, A)],
+        ["P2"],
+    ),
     "all get it": ([CALM, stored(LATER, 5, 1, A), stored(LATER + 400, 5, 1, B)], []),
 }
 

@@ -36,6 +36,7 @@ from primacy.sim.cache_facts import (
     Withdrew,
     Word,
 )
+from primacy.sim.cache_progress import about
 from primacy.sim.cache_storage import covers
 from primacy.sim.checkers import Violation
 
@@ -111,9 +112,13 @@ class SourcingChecker:
         self._runs(call.at_ms, call)
 
     def _forgotten(self, call: CallBegan) -> bool:
-        """A peer that may have been needed for the later call has started since without memory, at a wall clock from
-        which it cannot know a term that is so far ahead: physics, and the limit of what is promised without a disk."""
-        return any(up.at_ms > call.at_ms and up.wall_ms + self.allowance_ms < call.ballot.term for up in self.forgot)
+        """A peer that may have been needed for the later call has started since without memory, or with what a full
+        disk had kept of it, and cannot know a term that is so far ahead: the limit of what is promised then."""
+        return any(up.at_ms > call.at_ms and self._knows(up) < call.ballot.term for up in self.forgot)
+
+    def _knows(self, up: Up) -> int:
+        """The highest term that a start can know (C2)."""
+        return up.wall_ms + self.allowance_ms if up.ceiling is None else max(up.ceiling, up.wall_ms)
 
     def _runs(self, at_ms: float, call: CallBegan) -> None:
         running = self.running.setdefault(call.key, {})
@@ -244,7 +249,7 @@ class ValueChecker:
             self._say(fact.at_ms, "C8", f"{fact.peer} gives a value of {fact.key!r} that nobody fetched")
             return
         for invalidation in self.done:
-            if origin.began_ms < invalidation.at_ms and _about(invalidation, fact.key):
+            if origin.began_ms < invalidation.at_ms and about(invalidation, fact.key):
                 self._say(
                     fact.at_ms,
                     "S3",
@@ -385,7 +390,3 @@ class RequestChecker:
 
     def _say(self, at_ms: float, sentence: str) -> None:
         self.report(Violation(at_ms, "R", sentence))
-
-
-def _about(invalidation: Ordered, key: bytes) -> bool:
-    return key.startswith(invalidation.key) if invalidation.prefix else key == invalidation.key

@@ -20,8 +20,10 @@ class Up(NamedTuple):
     boot: int
     kept: tuple[tuple[bytes, Meta], ...] = ()
     forgot: bool = False
-    """The storage has no ceiling above every term in which this peer has ever said something."""
+    """The storage has no ceiling above every term in which this peer has ever said something: it was lost, or could not
+    be written."""
     wall_ms: int = 0
+    ceiling: int | None = None
 
 
 class Down(NamedTuple):

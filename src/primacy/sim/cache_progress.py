@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from primacy.cache.model import order
+from primacy.cache.model import order as order_of
 from primacy.sim.cache_facts import Calm, ClientDone, Fact, Given, Ordered, ValueStored, Word
 from primacy.sim.checkers import Violation
 
@@ -42,11 +42,13 @@ class ProgressChecker:
             case ClientDone():
                 self._done(fact)
             case ValueStored(at_ms, peer, key, meta):
-                self._stored(at_ms, peer, key, order(key, meta.epoch))
+                self._stored(at_ms, peer, key, order_of(key, meta.epoch))
             case Given(at_ms=at_ms):
                 self._reached(at_ms)
             case Ordered(at_ms=at_ms, request=request) if at_ms >= self.settled_ms:
                 self.orders[request] = fact
+                if fact.what == "invalidate":  # what is to be forgotten need not reach anybody
+                    self.first = {key: known for key, known in self.first.items() if not about(fact, key)}
             case Word(at_ms, peer, request, "Finished", ok, missing) if request in self.orders:
                 asked = self.orders.pop(request)
                 if not ok:
@@ -83,6 +85,8 @@ class ProgressChecker:
 
     def _stored(self, at_ms: float, peer: str, key: bytes, epoch: tuple[int, int, int]) -> None:
         self.held[peer, key] = epoch
+        if any(one.what == "invalidate" and about(one, key) for one in self.orders.values()):
+            return
         if at_ms >= self.settled_ms and (key not in self.first or self.first[key][1] < epoch):
             self.first[key] = (at_ms, epoch)
 
@@ -97,3 +101,8 @@ class ProgressChecker:
 
     def _say(self, at_ms: float, rule: str, sentence: str) -> None:
         self.report(Violation(at_ms, rule, sentence))
+
+
+def about(order: Ordered, key: bytes) -> bool:
+    """Whether an order concerns this key."""
+    return key.startswith(order.key) if order.prefix else key == order.key

@@ -180,8 +180,9 @@ class CacheWorld:
         peer.disk_told_bad = False
         kept = peer.storage.view
         values = tuple((key, kept.metas[key]) for key in sorted(kept.values))
-        forgot = peer.said_term > (kept.ceiling or 0 if peer.storage.durable else 0)
-        self.tell(Up(self.now, peer.url, peer.boot, values, forgot, peer.clock.wall_ms(self.now)))
+        ceiling = kept.ceiling if peer.storage.durable else None
+        forgot = peer.said_term > (ceiling or 0)
+        self.tell(Up(self.now, peer.url, peer.boot, values, forgot, peer.clock.wall_ms(self.now), ceiling))
         self.give(peer, peer.storage.started(peer.boot))
 
     def crash(self, peer: SimPeer, *, wipe: bool = False) -> None:
