@@ -50,15 +50,17 @@ setup-browser: ## Chromium of the distribution, for the tests of the dashboard, 
 screenshots: setup setup-browser ## a picture of each page, light and dark, wide and narrow, into screenshots/; the README's into docs/pictures/
 	@$(BIN)/python -m tests.screenshots screenshots
 
-peers: setup ## what the benchmarks compare with: etcd (Debian's packages, unpacked) and Redis, PySyncObj, redis-py
+peers: setup ## what the benchmarks compare with: etcd (Debian's packages, unpacked), Redis, memcached, libzmq, and their clients
 	@[ -x .venv/peers/usr/bin/etcdctl ] || { command -v etcd && command -v etcdctl; } >/dev/null || { mkdir -p .venv/peers/deb && cd .venv/peers/deb && \
 	  { apt-get download -qq etcd-server etcd-client 2>/dev/null || { apt-get update -qq && apt-get download -qq etcd-server etcd-client; } >/dev/null 2>&1; } && \
 	  for package in *.deb; do dpkg -x "$$package" ..; done; } || \
 	  echo "etcd is not here and cannot be had: what compares with it is skipped, and says so"
 	@$(call debian,redis-server,command -v redis-server)
-	@$(BIN)/python -c 'import pysyncobj, redis' 2>/dev/null || \
+	@$(call debian,memcached,command -v memcached)
+	@$(call debian,libzmq3-dev,test -e /usr/include/zmq.h)
+	@$(BIN)/python -c 'import pymemcache, pysyncobj, redis' 2>/dev/null || \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.txt || \
-	  echo "PySyncObj and redis-py cannot be installed: what compares with them is skipped, and says so"
+	  echo "PySyncObj, redis-py and pymemcache cannot be installed: what compares with them is skipped, and says so"
 
 examples: setup ## the packages that the programs in examples/ are run with
 	@$(BIN)/python -c 'import apscheduler, celery, django, fastapi, uvicorn' 2>/dev/null || \
@@ -84,6 +86,7 @@ bench: setup peers ## speed, as ratios: the simulator, then failover and idlenes
 	@$(call debian,redis-server,command -v redis-server)
 	@$(BIN)/python -m bench.slots
 	@$(BIN)/python -m bench.manager
+	@$(BIN)/python -m bench.cache
 
 lock: ## renew the requirements from pyproject.toml (needs uv; names no registry)
 	@env -u UV_INDEX -u UV_DEFAULT_INDEX -u UV_INDEX_URL uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --group test --python-version 3.11 pyproject.toml -o requirements.txt

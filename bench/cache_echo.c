@@ -1,7 +1,8 @@
 /* The floor of bench.cache: a ROUTER that answers at once, and a DEALER that keeps requests on their way.
 
-   cache_echo serve URL VALUE_BYTES TRAILING_BYTES [SERVER_PRIVATE]
-       answers every request with [id, "=", value, 6 bytes, (trailing frame)]; the first line on standard output is "ready"
+   cache_echo serve URL VALUE_BYTES TRAILING_BYTES,TRAILING_BYTES [SERVER_PRIVATE]
+       answers every request with [id, "=", value, 6 bytes, two more frames of so many bytes]; of 0 bytes: no such frame.
+       The first line on standard output is "ready"
    cache_echo ask URL FILE OUTSTANDING ROUNDS [SERVER_PUBLIC CLIENT_PUBLIC CLIENT_PRIVATE]
        FILE: requests, each as one byte with its number of frames, then for each frame 4 bytes of length (big-endian) and
        the frame. All are sent once per round. Prints "COUNT NANOSECONDS WRONG": WRONG counts answers that are no value.
@@ -19,8 +20,9 @@ static void die(const char *what) { fprintf(stderr, "%s: %s\n", what, zmq_strerr
 
 static int serve(int argc, char **argv) {
     void *context = zmq_ctx_new(), *socket = zmq_socket(context, ZMQ_ROUTER);
-    int value_bytes = atoi(argv[3]), trailing_bytes = atoi(argv[4]), on = 1;
-    char *value = calloc(1, value_bytes + 1), *trailing = calloc(1, trailing_bytes + 1);
+    int value_bytes = atoi(argv[3]), first_bytes = 0, last_bytes = 0, on = 1;
+    if (sscanf(argv[4], "%d,%d", &first_bytes, &last_bytes) != 2) { fprintf(stderr, "TRAILING_BYTES\n"); exit(2); }
+    char *value = calloc(1, value_bytes + 1), *first = calloc(1, first_bytes + 1), *last = calloc(1, last_bytes + 1);
     if (argc > 5) {
         zmq_setsockopt(socket, ZMQ_CURVE_SERVER, &on, sizeof on);
         if (zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, argv[5], 40)) die("key");
@@ -39,8 +41,9 @@ static int serve(int argc, char **argv) {
         zmq_msg_send(&id, socket, ZMQ_SNDMORE);
         zmq_send(socket, "=", 1, ZMQ_SNDMORE);
         zmq_send(socket, value, value_bytes, ZMQ_SNDMORE);
-        zmq_send(socket, "\1\2\3\4\5\6", 6, trailing_bytes ? ZMQ_SNDMORE : 0);
-        if (trailing_bytes) zmq_send(socket, trailing, trailing_bytes, 0);
+        zmq_send(socket, "\1\2\3\4\5\6", 6, first_bytes || last_bytes ? ZMQ_SNDMORE : 0);
+        if (first_bytes) zmq_send(socket, first, first_bytes, last_bytes ? ZMQ_SNDMORE : 0);
+        if (last_bytes) zmq_send(socket, last, last_bytes, 0);
     }
 }
 

@@ -148,3 +148,37 @@ def test_the_file_of_a_key(tmp_path: Path) -> None:
         read_key(str(tmp_path / "none"))
     with pytest.raises(CannotHere, match="no plain file"):
         read_key(str(tmp_path))
+
+
+def test_a_stranger_is_not_remembered_and_pushes_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("primacy.cache.security.CLIENTS_MAX", 2)
+    side = server()
+    made = client(boot=1).sealed([b"1"], NOW)
+    assert isinstance(side.opened([b"1"], made, NOW), Opened)
+    for boot in range(10, 20):
+        assert side.opened([b"1"], client(secret=OTHER, boot=boot).sealed([b"1"], NOW), NOW) == "bad-seal"
+        assert side.opened([b"1"], client(boot=boot).sealed([b"1"], NOW - OLD_MS - 1), NOW) == "old-seal"
+    assert side.opened([b"1"], made, NOW) == "replayed"
+
+
+def test_a_known_client_is_judged_as_strictly_as_a_new_one() -> None:
+    side, seal = server(), client()
+    who = side.opened([b"1"], seal.sealed([b"1"], NOW), NOW)
+    made = seal.sealed([b"2"], NOW)
+    assert side.opened([b"3"], made, NOW) == "bad-seal"
+    assert side.opened([b"2"], made[:-1] + bytes((made[-1] ^ 1,)), NOW) == "bad-seal"
+    assert side.opened([b"2"], made, NOW + OLD_MS + 1) == "old-seal"
+    assert side.opened([b"2"], made, NOW - OLD_MS - 1) == "early-seal"
+    assert side.opened([b"2"], made, NOW) == who
+    assert side.opened([b"2"], made, NOW) == "replayed"
+
+
+def test_an_answer_to_a_client_that_was_forgotten_is_sealed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("primacy.cache.security.CLIENTS_MAX", 1)
+    side, seal = server(), client(boot=1)
+    who = side.opened([b"1"], seal.sealed([b"1"], NOW), NOW)
+    assert isinstance(who, Opened)
+    before = side.sealed(who, [b"1", b"#"])
+    assert isinstance(side.opened([b"1"], client("other", boot=2).sealed([b"1"], NOW), NOW), Opened)
+    assert side.sealed(who, [b"1", b"#"]) == before
+    assert seal.is_good([b"1", b"#"], before)

@@ -25,6 +25,7 @@ from primacy.cache.http import CacheServer
 from primacy.cache.peer import Peer, Secured
 from primacy.cache.security import PeerSeal, ServerSeal, new_boot
 from primacy.cache.shown import shown_key, told
+from primacy.cache.sockets import plain_frames
 from primacy.cache.zap import Curve
 from primacy.control import ADDRESS_FILE
 from primacy.control.key import own_key, write_whole
@@ -164,6 +165,7 @@ class _Serving:
         self._servers: list[Any] = []
 
     async def run(self) -> int:
+        plain_frames()
         settings, place, asked = self._settings, self._place, Asked()
         cache, started_ms = settings.cache, self._clock.now_ms()
         addresses = [(one.url, one.api) for one in cache.peers.values()]

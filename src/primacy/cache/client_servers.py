@@ -8,7 +8,15 @@ from random import Random
 
 import zmq
 
-from primacy.cache.sockets import ALIVE_OPTIONS, CONNECT_TIMEOUT_MS, RECONNECT_MS, receiver, sender
+from primacy.cache.sockets import (
+    ALIVE_OPTIONS,
+    CONNECT_TIMEOUT_MS,
+    EVENTS,
+    READABLE,
+    RECONNECT_MS,
+    receiver,
+    sender,
+)
 from primacy.errors import UsageError
 
 QUEUE_MAX = 1_000
@@ -72,7 +80,7 @@ class Server:
         return self.owes_since_s is not None and now_s - self.owes_since_s > SLOW_S
 
     def readable(self) -> bool:
-        return bool(int(self._state(zmq.EVENTS)) & zmq.POLLIN)
+        return bool(int(self._state(EVENTS)) & READABLE)
 
 
 class Servers:

@@ -129,6 +129,8 @@ class Driver:
         self._settle()
 
     def _hear_peers(self) -> None:
+        if not self._sockets.peers_wait():
+            return
         receive, budget, clock = self._sockets.from_peers, PEERS_PER_TURN, self._clock
         until_ms = clock.now_ms() + TURN_MS
         while budget > 0 and self.failure is None and clock.now_ms() <= until_ms:

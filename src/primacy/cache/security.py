@@ -35,6 +35,10 @@ PEER_HEAD = struct.Struct("!QQ")
 """Boot and number."""
 CLIENT_HEAD = struct.Struct("!QQQ")
 """Boot, number, and the client's wall clock in ms."""
+CLIENT_NUMBERS = struct.Struct("!QQ")
+"""The same without the boot."""
+CLIENT_SEAL_LEAST = 1 + CLIENT_HEAD.size + TAG_BYTES
+"""Without the name, whose length stands first."""
 NAME_BYTES_MAX = 64
 CLIENTS_MAX = 10_000
 """Boots of clients whose numbers are remembered. Older ones are forgotten; `OLD_MS` bounds what that can cost."""
@@ -50,6 +54,19 @@ class Opened(NamedTuple):
 
     name: str
     boot: int
+
+
+class _Known:
+    """One boot of one client that was heard with a good seal, and what is computed once for all of its requests."""
+
+    __slots__ = ("inward", "opened", "outward", "window")
+
+    def __init__(self, opened: Opened, inward: tuple[blake2b, ...], outward: blake2b) -> None:
+        self.opened = opened
+        self.inward = inward
+        self.outward = outward
+        """For answers: keyed, and the boot is in it."""
+        self.window = Window()
 
 
 class ClientKey(NamedTuple):
@@ -92,9 +109,15 @@ def curve_seed(secret: bytes, cluster: str, name: str = "") -> bytes:
     return made.digest()
 
 
+_COUNTS = tuple(struct.Struct(f"!{count + 1}I").pack for count in range(24))
+"""By the number of frames: that number and their lengths. Messages have fewer."""
+
+
 def _counted(frames: Sequence[bytes]) -> bytes:
     """The frames as one text that no other frames give: all lengths first."""
-    return struct.pack(f"!{len(frames) + 1}I", len(frames), *map(len, frames)) + b"".join(frames)
+    count = len(frames)
+    pack = _COUNTS[count] if count < len(_COUNTS) else struct.Struct(f"!{count + 1}I").pack
+    return pack(count, *map(len, frames)) + b"".join(frames)
 
 
 def _keyed(key: bytes, cluster: str, direction: bytes) -> blake2b:
@@ -156,35 +179,68 @@ class ServerSeal:
         self._started_ms = started_wall_ms
         self._names = frozenset(names)
         self._keyed: OrderedDict[str, tuple[tuple[blake2b, blake2b], ...]] = OrderedDict()
-        self._heard: OrderedDict[tuple[str, int], Window] = OrderedDict()
+        self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        """By what a seal begins with: the name and the boot."""
+        self._boots: dict[Opened, _Known] = {}
+        """The same ones."""
 
     def opened(self, frames: Sequence[bytes], seal: bytes, wall_ms: int) -> Opened | str:
         """Whose request this is, or why it is not heard."""
-        least = 1 + CLIENT_HEAD.size + TAG_BYTES
-        if len(seal) <= least or len(seal) != least + seal[0]:
+        if len(seal) <= CLIENT_SEAL_LEAST or len(seal) != CLIENT_SEAL_LEAST + seal[0]:
             return "unsealed"
         end = 1 + seal[0]
-        name = seal[1:end].decode("ascii", "replace")
-        if self._names and name not in self._names:
-            return "unknown-client"
-        if wrong_name(name):
-            return "unsealed"
-        text = seal[:-TAG_BYTES] + _counted(frames)
-        if not any(_matches(inward, text, seal[-TAG_BYTES:]) for inward, _ in self._of(name)):
+        known = self._known.get(seal[: end + BOOT_BYTES])
+        is_new = known is None
+        if known is None:
+            found = self._stranger(seal[1:end].decode("ascii", "replace"), seal[end : end + BOOT_BYTES])
+            if isinstance(found, str):
+                return found
+            known = found
+        text, tag = seal[:-TAG_BYTES] + _counted(frames), seal[-TAG_BYTES:]
+        for inward in known.inward:
+            made = inward.copy()
+            made.update(text)
+            if compare_digest(made.digest(), tag):
+                break
+        else:
             return "bad-seal"
-        boot, number, at_ms = CLIENT_HEAD.unpack_from(seal, end)
+        number, at_ms = CLIENT_NUMBERS.unpack_from(seal, end + BOOT_BYTES)
         if at_ms < self._started_ms or at_ms < wall_ms - OLD_MS:
             return "old-seal"
         if at_ms > wall_ms + OLD_MS:
             return "early-seal"  # it could be repeated to a later start of this peer
-        if not self._window(name, boot).is_new(number):
+        if not known.window.is_new(number):
             return "replayed"
-        return Opened(name, boot)
+        if is_new:
+            self._remember(seal[: end + BOOT_BYTES], known)
+        return known.opened
+
+    def _stranger(self, name: str, boot: bytes) -> _Known | str:
+        """A boot that was not heard before. It is remembered once its seal was found to be good."""
+        if self._names and name not in self._names:
+            return "unknown-client"
+        if wrong_name(name):
+            return "unsealed"
+        keyed = self._of(name)
+        outward = keyed[0][1].copy()
+        outward.update(boot)
+        return _Known(Opened(name, int.from_bytes(boot, "big")), tuple(inward for inward, _ in keyed), outward)
+
+    def _remember(self, head: bytes, known: _Known) -> None:
+        self._known[head] = self._boots[known.opened] = known
+        if len(self._known) > CLIENTS_MAX:
+            _, oldest = self._known.popitem(last=False)
+            del self._boots[oldest.opened]
 
     def sealed(self, to: Opened, frames: Sequence[bytes]) -> bytes:
         """The frame to append to an answer for this client. Bound to its boot; the request's id is in the frames."""
-        made = self._of(to.name)[0][1].copy()
-        made.update(to.boot.to_bytes(BOOT_BYTES, "big") + _counted(frames))
+        known = self._boots.get(to)
+        if known is None:
+            made = self._of(to.name)[0][1].copy()
+            made.update(to.boot.to_bytes(BOOT_BYTES, "big"))
+        else:
+            made = known.outward.copy()
+        made.update(_counted(frames))
         return made.digest()
 
     def _of(self, name: str) -> tuple[tuple[blake2b, blake2b], ...]:
@@ -196,14 +252,6 @@ class ServerSeal:
             )
             if len(self._keyed) > CLIENTS_MAX:
                 self._keyed.popitem(last=False)
-        return found
-
-    def _window(self, name: str, boot: int) -> Window:
-        found = self._heard.get((name, boot))
-        if found is None:
-            found = self._heard[name, boot] = Window()
-            if len(self._heard) > CLIENTS_MAX:
-                self._heard.popitem(last=False)
         return found
 
 

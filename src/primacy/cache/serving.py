@@ -144,6 +144,8 @@ class Serving:
         self._last = 0
         self._options: dict[bytes, Options] = {}
         self._watchers: dict[bytes, Remote] = {}
+        self._given: list[tuple[tuple[bytes, ...], bytes]] = []
+        """Hits of this turn: frames with the client's identity in front, and the last one."""
         self.claimed: Callable[[ClaimRequest, Remote], None] | None = None
         self.status: Callable[[bytes, int], bytes] | None = None
         """How this peer stands, for `StatusRequest`: a prefix of keys and how many, as JSON."""
@@ -160,40 +162,56 @@ class Serving:
 
     def turn(self) -> None:
         """Reads what clients sent, bounded."""
-        receive, hot, clock = self._sockets.from_clients, self._hot, self._clock
-        until_ms = clock.now_ms() + TURN_MS
-        for _ in range(CLIENTS_PER_TURN):
-            frames = receive()
-            if frames is None:
-                return
-            # After the request was received, each time: a process that stood still in between must not vouch for what
-            # was invalidated before the request was made (C12).
-            now_ms, wall_ms = clock.now_ms(), clock.wall_ms()
-            count = len(frames)
-            if self._seal is not None:
-                self._open_sealed(frames, now_ms, wall_ms)
-            elif 5 <= count <= 7 and frames[2] == GET:
-                found = hot.get(frames[4])
-                if found is None or not self._hit(frames, count, found, now_ms, wall_ms, None):
-                    self._request(frames, None, now_ms, wall_ms)
-            else:
-                self._request(frames, None, now_ms, wall_ms)
-            if now_ms > until_ms:
-                return
+        receive, hot, clock, seal = self._sockets.from_clients, self._hot, self._clock, self._seal
+        now_ms = clock.now_ms()
+        until_ms = now_ms + TURN_MS
+        try:
+            for _ in range(CLIENTS_PER_TURN):
+                if now_ms > until_ms:
+                    return
+                frames = receive()
+                if frames is None:
+                    return
+                # After the request was received, each time: a process that stood still in between must not vouch for
+                # what was invalidated before the request was made (C12).
+                now_ms, wall_ms = clock.now_ms(), clock.wall_ms()
+                opened = None
+                if seal is not None:
+                    opened = self._opened(frames, seal, wall_ms)
+                    if opened is None:
+                        continue
+                count = len(frames)
+                if 5 <= count <= 7 and frames[2] == GET:
+                    found = hot.get(frames[4])
+                    if found is not None and self._hit(frames, count, found, now_ms, wall_ms, opened):
+                        continue
+                self._request(frames, opened, now_ms, wall_ms)
+        finally:
+            self._hand_out()
 
-    def _open_sealed(self, frames: list[bytes], now_ms: int, wall_ms: int) -> None:
-        assert self._seal is not None
+    def _hand_out(self) -> None:
+        """The hits of a turn leave together: each send after a pause wakes the library's thread, which costs as much as
+        the request itself."""
+        if not self._given:
+            return
+        send, given = self._sockets.send_frame, self._given
+        self._given = []
+        for more, last in given:
+            for frame in more:
+                send(frame, MORE)
+            send(last, NOBLOCK)
+
+    def _opened(self, frames: list[bytes], seal: ServerSeal, wall_ms: int) -> Opened | None:
+        """Who sent this, if it is to be heard; the seal is gone from the frames then."""
         if len(frames) < 3:
             self.dropped["frames: too few"] += 1
-            return
-        seal = frames.pop()
-        opened = self._seal.opened(frames[1:], seal, wall_ms)
+            return None
+        last = frames.pop()
+        opened = seal.opened(frames[1:], last, wall_ms)
         if isinstance(opened, str):
             self._drop_request(f"seal: {opened}")
-            return
-        found = self._hot.get(frames[4]) if 5 <= len(frames) <= 7 and frames[2] == GET else None
-        if found is None or not self._hit(frames, len(frames), found, now_ms, wall_ms, opened):
-            self._request(frames, opened, now_ms, wall_ms)
+            return None
+        return opened
 
     def _hit(
         self, frames: list[bytes], count: int, found: Hot, now_ms: int, wall_ms: int, opened: Opened | None
@@ -218,24 +236,20 @@ class Serving:
                     self._watch(Remote(frames[0], b"", True, opened, ValueGone(b"")))
         self.hits += 1
         if opened is not None:
+            assert self._seal is not None
             answer = [frames[1], VALUE, found.value, found.expire_frame]
             if remark:
                 answer.append(remark)
-            self._send(frames[0], answer, opened)
-            return True
-        send = self._sockets.send_frame
-        send(frames[0], MORE)
-        send(frames[1], MORE)
-        send(VALUE, MORE)
-        send(found.value, MORE)
-        if remark:
-            send(found.expire_frame, MORE)
-            send(remark, NOBLOCK)
+            seal = self._seal.sealed(opened, answer)
+            self._given.append(((frames[0], *answer), seal))
+        elif remark:
+            self._given.append(((frames[0], frames[1], VALUE, found.value, found.expire_frame), remark))
         else:
-            send(found.expire_frame, NOBLOCK)
+            self._given.append(((frames[0], frames[1], VALUE, found.value), found.expire_frame))
         return True
 
     def _request(self, frames: list[bytes], opened: Opened | None, now_ms: int, wall_ms: int) -> None:
+        self._hand_out()  # a step may tell clients what is void: values that were given before come before it
         request = read_request(frames[1:], self._limits)
         if isinstance(request, Dropped):
             self._drop_request(request.reason)

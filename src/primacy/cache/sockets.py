@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
 import zmq
+import zmq.backend
 
 from primacy.cache.model import ALL
 from primacy.cache.wire import FRAMES_MAX, Limits
@@ -54,9 +55,20 @@ BLOCK_COPY_BYTES = 64 * 1024
 
 NOBLOCK = int(zmq.NOBLOCK)
 MORE = int(zmq.NOBLOCK | zmq.SNDMORE)
+EVENTS = zmq.SocketOption.EVENTS
+READABLE = int(zmq.POLLIN)
+"""Plain numbers where the library takes them: operators of its enumerations cost more than its calls. An option is
+looked up as a member, which is quicker than by its number."""
 
 Frames = list[bytes]
 Setup = Callable[["zmq.Socket[bytes]"], None]
+
+
+def plain_frames() -> None:
+    """For a process that is a cache peer and nothing else: the library makes received frames of its plain class,
+    without attributes that nobody here uses. The others make a hit a sixth dearer. Not for a peer inside of an
+    application, which may want them."""
+    zmq.Frame = zmq.backend.Frame  # type: ignore[misc,assignment]
 
 
 def receiver(socket: zmq.Socket[bytes]) -> Callable[[], Frames | None]:
@@ -73,6 +85,29 @@ def receiver(socket: zmq.Socket[bytes]) -> Callable[[], Frames | None]:
             frame = recv(NOBLOCK, False)
             if len(frames) < PARTS_MAX:
                 frames.append(frame.bytes)
+        return frames
+
+    return receive
+
+
+def router_receiver(socket: zmq.Socket[bytes]) -> Callable[[], Frames | None]:
+    """The same for a ROUTER, whose messages begin with the client's identity and have at least one more frame: the
+    library puts the identity in front of a message that it has whole. So the first frame need not be looked at."""
+    recv = super(zmq.Socket, socket).recv
+    again, rest = zmq.Again, range(PARTS_MAX - 1)
+
+    def receive() -> Frames | None:
+        try:
+            frames = [recv(NOBLOCK)]
+        except again:
+            return None
+        for _ in rest:
+            frame = recv(NOBLOCK, False)
+            frames.append(frame.bytes)
+            if not frame.more:
+                return frames
+        while recv(NOBLOCK, False).more:
+            pass
         return frames
 
     return receive
@@ -110,7 +145,7 @@ class PeerSockets:
         self._sub = self._socket(zmq.SUB, 0, PEER_QUEUE_MAX, frame_max)
         self._router = self._socket(zmq.ROUTER, CLIENT_LINGER_MS, CLIENT_QUEUE_MAX, frame_max)
         self.from_peers = receiver(self._sub)
-        self.from_clients = receiver(self._router)
+        self.from_clients = router_receiver(self._router)
         self.to_peers = sender(self._pub)
         self.to_client = sender(self._router)
         self.send_frame = super(zmq.Socket, self._router).send
@@ -182,9 +217,13 @@ class PeerSockets:
         """After sending outside of a turn, too: what can be read may have stopped showing on the descriptor."""
         if self._asked or self._loop is None:
             return
-        if (int(self._sub_state(zmq.EVENTS)) | int(self._router_state(zmq.EVENTS))) & zmq.POLLIN:
+        if (int(self._sub_state(EVENTS)) | int(self._router_state(EVENTS))) & READABLE:
             self._asked = True
             self._loop.call_soon(self._take_turn)
+
+    def peers_wait(self) -> bool:
+        """Is there a message of a peer? Cheaper than to try in vain, which is what most turns for clients would do."""
+        return bool(int(self._sub_state(EVENTS)) & READABLE)
 
     async def close(self) -> None:
         """What was sent has a moment to leave."""
