@@ -29,6 +29,9 @@ class AloneMachine:
     def deadline_ms(self) -> int | None:
         return self.waiting.deadline_ms
 
+    def retire(self) -> None:
+        pass
+
     def step(self, now_ms: int, wall_ms: int, given: Input) -> list[fx.Effect]:
         match given:
             case given_as.Started(boot, metas):

@@ -252,3 +252,67 @@ def test_a_value_that_is_gone_is_asked_for_again() -> None:
             assert peer.driver.value(b"k", peer.machine.metas[b"k"]._replace(epoch=Ballot(1, "x", 1))) is None  # type: ignore[attr-defined]
 
     run(work)
+
+
+@pytest.mark.parametrize("mode", ["own", "mixed"])
+def test_a_peer_that_stops_in_order_leaves_its_retrieval_to_another(mode: str) -> None:
+    """Clients that wait at other peers are not told that the source failed: one of those fetches at once."""
+    began: list[tuple[str, float]] = []
+
+    def source_of(name: str, takes_s: float) -> Callable[[bytes], Coroutine[Any, Any, bytes]]:
+        async def source(key: bytes) -> bytes:
+            began.append((name, time.monotonic()))
+            await asyncio.sleep(takes_s)
+            return b"value of " + key
+
+        return source
+
+    async def work() -> None:
+        ports = addresses(6)
+        where = [(ports[2 * each], ports[2 * each + 1]) for each in range(3)]
+        peers = [Peer(url, api, where, source_of(url, 0.2), mode=mode) for url, api in where]
+        slow = Peer(*where[0], where, source_of(where[0][0], 60), mode=mode)
+        peers[0] = slow
+        for peer in peers:
+            await peer.start()
+        until_s = time.monotonic() + 10
+        while not all(peer.machine.in_touch(peer._clock.now_ms()) for peer in peers):
+            assert time.monotonic() < until_s
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(2.1 if mode == "mixed" else 0.7)  # nobody votes right after a start
+        asks = asyncio.ensure_future(slow.read(b"k", within_ms=15_000))
+        while not began:
+            await asyncio.sleep(0.01)
+        async with Client([where[1][1]], timeout_ms=15_000) as client:
+            waits = asyncio.ensure_future(client.get(b"k"))
+            await asyncio.sleep(0.3)
+            stopped_s = time.monotonic()
+            await slow.stop()
+            told = await asks
+            assert isinstance(told, Absent)
+            assert told.why is Why.ELSEWHERE
+            found = await waits
+            assert found.value == b"value of k"
+        assert began[0][0] == where[0][0]
+        assert began[1][0] != where[0][0]
+        assert began[1][1] - stopped_s < (2.0 if mode == "own" else 5.0)
+        for peer in peers[1:]:
+            await peer.stop()
+
+    asyncio.run(asyncio.wait_for(work(), 40))
+
+
+def test_a_peer_alone_that_stops_fetches_nothing_anew() -> None:
+    async def work() -> None:
+        url, api = addresses(2)
+        source = Slow()
+        peer = Peer(url, api, source=source)
+        await peer.start()
+        asks = asyncio.ensure_future(peer.read(b"k", within_ms=15_000))
+        while not source.running:
+            await asyncio.sleep(0.01)
+        await peer.stop()
+        assert source.running == 0
+        assert isinstance(await asks, Absent)
+
+    run(work)

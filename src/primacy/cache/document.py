@@ -99,6 +99,9 @@ class DocumentMachine:
         fresh = meta.expire_ms > wall_ms
         return KeyView(key, state.role(key), meta.term, meta, fresh, source_url, len(state.waiting.of(key)))
 
+    def retire(self) -> None:
+        self._state.settings = self._state.settings._replace(calls_max=0)
+
     def known_keys(self) -> Iterable[bytes]:
         return {**dict.fromkeys(self._state.metas), **dict.fromkeys(self._state.active)}
 

@@ -164,6 +164,8 @@ def ended(state: State, key: bytes, ballot: Ballot, result: Fetched | Failure) -
         state.become(key, None)
         if cut_off(state, sourcing):  # ended by who runs it, before our timer: the source is not to blame
             return _told_over(state, key, sourcing) + unforced(sourcing.forced, "too few peers are heard")
+        if result.released:
+            return _told_over(state, key, sourcing) + unforced(sourcing.forced, result.reason)
         return fail(state, key, sourcing, result)
     ttl_ms = _ttl_ms(state, key, result)
     return use(state, key, sourcing.ballot, sourcing.started_wall_ms, ttl_ms, result.value, sourcing.forced)

@@ -42,6 +42,10 @@ class Machine(Protocol):
         """The one way in."""
         ...
 
+    def retire(self) -> None:
+        """This peer is about to end: it campaigns for no further call."""
+        ...
+
     def view(self, now_ms: int, wall_ms: int, key: bytes) -> KeyView:
         """What this peer does about one key. Changes nothing."""
         ...

@@ -379,6 +379,10 @@ class OwnMachine(Membering):
         fresh = in_time and self.touch.vouched(self.members, now_ms, meta.epoch.term)
         return KeyView(key, self.role_of(state), self._term(key), meta, fresh, source, len(self.waiting.of(key)))
 
+    def retire(self) -> None:
+        """No further call: who has no free slot does not stand (C4)."""
+        self.settings = self.settings._replace(calls_max=0)
+
     def known_keys(self) -> Iterable[bytes]:
         """Every key of which this peer knows something."""
         return {**dict.fromkeys(self.metas), **dict.fromkeys(self.keys)}

@@ -221,8 +221,11 @@ class Peer:
             return
         self._stopping = True
         try:
+            # Nobody waits here any more, so that this peer does not fetch anew what it ends now: another one will.
+            self.machine.retire()
+            for number in self.serving.send_away():
+                self.driver.tell(Withdrawn(number))
             await self.driver.calls.close()
-            self.serving.send_away()
             self.driver.alarm.clear()
             if self._zap is not None:
                 self._zap.close()

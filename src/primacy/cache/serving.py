@@ -424,10 +424,12 @@ class Serving:
         """One more answer to a client that waits, such as a claim."""
         self._answer(asker, answer)
 
-    def send_away(self) -> None:
-        """This peer ends: everybody who waits asks another one."""
-        for number in tuple(self._askers):
+    def send_away(self) -> tuple[int, ...]:
+        """This peer ends: everybody who waits asks another one. Gives the requests that nobody waits for any more."""
+        numbers = tuple(self._askers)
+        for number in numbers:
             self.see_other(SeeOther(number))
+        return numbers
 
     def _answer(self, asker: Remote, answer: Answer) -> None:
         if not asker.own:

@@ -32,6 +32,7 @@ from primacy.settings.accepted import url_of, wrong_source
 GUARDS_SPARE = 1
 """Guards that stand ready. One more is started with each command that takes one."""
 CLOSE_S = 2.0
+ENDS = "the peer ends"
 CLOSE_LOOKS = 400
 LATE_MS = 30
 """A look at the end of a hold that comes later than this: the process stood still. What it could not do meanwhile, it
@@ -172,7 +173,9 @@ class Calls:
         found: Running | Failure
         if spec is None:
             found = Failure("no source is set for this key")
-        elif self._closing or len(self._calls) > self._calls_max:
+        elif self._closing:
+            found = Failure(ENDS, released=True)
+        elif len(self._calls) > self._calls_max:
             found = Failure("no place is free for one more call")
         elif self._clock.now_ms() >= call.cancel_at_ms:
             found = Failure("the hold was over before the call began")
@@ -208,7 +211,7 @@ class Calls:
         """Ends everything that runs, and returns when it has. What cannot be ended is waited for a few seconds."""
         self._closing = True
         for current in list(self._calls.values()):
-            self._stop(current, "the peer ends")
+            self._stop(current, ENDS)
         await self._guards.close(CLOSE_S)
         for _ in range(CLOSE_LOOKS):
             if not self._calls:
@@ -264,6 +267,8 @@ class Calls:
             if timer is not None:
                 timer.cancel()
         del self._calls[current.key, current.ballot]
+        if self._closing and isinstance(result, Failure):
+            result = Failure(ENDS, released=True)  # the source is not to blame: another peer may fetch at once
         if not current.overran:
             self._on_ended(SourceEnded(current.key, current.ballot, result))
 
