@@ -165,6 +165,18 @@ def test_after_the_failure_of_another_it_asks_again(cache: FakeCache, is_async: 
 
 
 @both
+def test_a_key_that_is_refused_again_and_again_is_computed_here(
+    cache: FakeCache, is_async: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("primacy.cache.cached.AGAIN_MS", 1)
+    f = Counted(cache, is_async)
+    cache.answers = [Absent(Why.SOURCE, "the key is too long")] * 100
+    assert f(1) == [1, 0]
+    assert len(cache.asked) == 10
+    assert f.face.cache_info().local == 1
+
+
+@both
 def test_a_failure_is_the_callers_own_and_ends_the_claim(cache: FakeCache, is_async: bool) -> None:
     f = Counted(cache, is_async)
     f.fails = ValueError("no such currency")

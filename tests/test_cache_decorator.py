@@ -21,6 +21,7 @@ from primacy.cache.cached import decorated
 from primacy.cache.claims import SILENT_MS
 from primacy.cache.client import Client
 from primacy.cache.client_claims import ClientClaim
+from primacy.cache.model import CacheSettings
 from primacy.cache.peer import Peer
 from primacy.cache.threads import CacheClient, ThreadClaim
 from primacy.errors import UsageError
@@ -113,6 +114,23 @@ def test_a_failure_is_told_and_the_next_try_comes_after_a_pause() -> None:
             assert isinstance(again, ClientClaim)
             assert time.monotonic() - began_s > 0.3
             assert await again.deliver(b"v", 60_000)
+
+    run(work)
+
+
+def test_a_result_that_is_too_large_ends_the_claim_as_a_failure() -> None:
+    async def work() -> None:
+        where = addresses(1)
+        settings = CacheSettings(value_bytes_max=1_000)
+        async with Peer(*where[0], where, settings=settings), Client([where[0][1]]) as client:
+            claim = await claimed(client, b"k")
+            other = asyncio.ensure_future(client.obtain(b"k", after_ms=FRESH, within_ms=10_000))
+            await asyncio.sleep(0.1)
+            began_s = time.monotonic()
+            assert not await claim.deliver(b"x" * 2_000, 60_000)
+            told = await other
+            assert isinstance(told, Absent)
+            assert time.monotonic() - began_s < SILENT_MS / 1_000
 
     run(work)
 

@@ -26,6 +26,7 @@ import typing
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from primacy.cache.access import Absent, Done, Found, Why
@@ -46,6 +47,8 @@ WITHIN_MS = 30_000
 """How long a caller waits for another's result before it computes its own."""
 AGAIN_MS = 200
 """After the failure of another caller, until the next try. The key rests for a while after each failure (C7)."""
+AGAIN_MAX = 10
+"""So often. Then the function is called here: what it says is for its caller."""
 REFRESH_MAX = 4
 """Refreshes behind a stale result at one time, per function. One more is left to a later call."""
 PLAIN = frozenset((str, bytes, int, float, bool, type(None)))
@@ -243,10 +246,12 @@ class _Function:
         log.warning("entry %s is no result of this function, it is computed here: %s", key[:100], error)
         self.counts["local"] += 1
 
-    def again_s(self, absent: Absent, until_ms: int) -> float | None:
+    def again_s(self, absent: Absent, tries: int, until_ms: int) -> float | None:
         """How long to wait before asking once more, for another's call failed and its pause will be over; None: not."""
         left_ms = until_ms - self.clock.now_ms()
-        return min(AGAIN_MS, left_ms) / 1_000 if absent.why is Why.SOURCE and left_ms > 0 else None
+        if absent.why is not Why.SOURCE or left_ms <= 0 or tries >= AGAIN_MAX:
+            return None
+        return min(AGAIN_MS, left_ms) / 1_000
 
     def info(self) -> CacheInfo:
         return CacheInfo(**self.counts)
@@ -270,7 +275,7 @@ class _Threads(_Function):
         asker, runner = self.askers.for_threads()
         self.listen(asker)
         until_ms = self.clock.now_ms() + self.options.within_ms
-        while True:
+        for tries in count(1):
             try:
                 got = runner.wait(
                     asker.obtain(asked.key, after_ms=self.after_ms(), within_ms=max(0, until_ms - self.clock.now_ms()))
@@ -288,7 +293,7 @@ class _Threads(_Function):
                 return result
             if not isinstance(got, Absent):
                 return self._computed(runner, got, asked)
-            again_s = self.again_s(got, until_ms)
+            again_s = self.again_s(got, tries, until_ms)
             if again_s is None:
                 break
             time.sleep(again_s)
@@ -352,7 +357,7 @@ class _Coroutines(_Function):
         asker = self.askers.for_loop()
         self.listen(asker)
         until_ms = self.clock.now_ms() + self.options.within_ms
-        while True:
+        for tries in count(1):
             try:
                 left_ms = max(0, until_ms - self.clock.now_ms())
                 got = await asker.obtain(asked.key, after_ms=self.after_ms(), within_ms=left_ms)
@@ -369,7 +374,7 @@ class _Coroutines(_Function):
                 return result
             if not isinstance(got, Absent):
                 return await self._computed(got, asked)
-            again_s = self.again_s(got, until_ms)
+            again_s = self.again_s(got, tries, until_ms)
             if again_s is None:
                 break
             await asyncio.sleep(again_s)

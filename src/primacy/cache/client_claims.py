@@ -43,7 +43,12 @@ class ClientClaim:
 
     async def deliver(self, value: bytes, ttl_ms: int) -> bool:
         """Hand in the result. False: the claim was void, and the result is dropped."""
-        return (await self._reported(VALUE, ttl_ms=ttl_ms, value=value)).ok
+        done = await self._reported(VALUE, ttl_ms=ttl_ms, value=value)
+        if (
+            not done.ok
+        ):  # perhaps it was too large: then the claim still stands, and nobody else should compute the same
+            self._report(FAILED, reason=done.reason[:REASON_CHARS_MAX])
+        return done.ok
 
     async def give_up(self, reason: str) -> None:
         """The function failed: who waits for it is told, and the next try comes after a pause."""
