@@ -381,8 +381,10 @@ class Voting(Values):
             state.promise = None
         if state.promised == ballot:
             state.quiet_until_ms = 0
-        if state.claim is None and state.candidacy is None and self._wants(state):
-            state.retry_ms = self._now_ms + self._place(state.key) * self.timing.spread_ms
+        if state.claim is None and state.candidacy is None:
+            # Who waited for the end of the promise does not any more: somebody who comes now asks at once.
+            wanted = self._wants(state)
+            state.retry_ms = self._now_ms + self._place(state.key) * self.timing.spread_ms if wanted else None
             self._try_stand(state)
 
     def _frees(self, state: KeyState, ballot: Ballot) -> bool:
