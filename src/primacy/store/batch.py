@@ -36,12 +36,20 @@ FRESH_TRIES = 4
 """How often a fresh name is inserted, if others are inserted in the same moment."""
 
 
+FELL = -1
+"""A position below every other: the store went back while it was asked."""
+
+
 def perform(
-    store: LeaseStore, requests: Sequence[StoreRequest], in_time: Callable[[], bool] = lambda: True
+    store: LeaseStore,
+    requests: Sequence[StoreRequest],
+    in_time: Callable[[], bool] = lambda: True,
+    age_ms: Callable[[int], int] = lambda _: 0,
 ) -> list[StoreAnswer]:
     """One answer per request, in the same order. Faults of the world are answers with `ok` False.
 
     `in_time`: asked before each further try; once it says no, the rest is answered without asking the store.
+    `age_ms`: how long ago the request of this place in the list was decided on.
     """
     answers: list[StoreAnswer | None] = [None] * len(requests)
     calls: tuple[tuple[type[StoreRequest], Callable[[Any], list[StoreAnswer]]], ...] = (
@@ -59,8 +67,11 @@ def perform(
             chunk, chosen = _one_per_name(chosen, TAKES_MAX if kind in RARE else BATCH_MAX)
             numbers = [i for _, i in chunk]
             if kind is Take:
-                insert = _inserting(store)
-                found = [answer for i in numbers for answer in _attempt(insert, [requests[i]], in_time)]
+                used: set[Genesis | None] = set()
+                found = []
+                for i in numbers:
+                    insert = _inserting(store, used, lambda i=i: age_ms(i))  # type: ignore[misc]
+                    found += _attempt(insert, [requests[i]], in_time)
             else:
                 found = _attempt(call, [requests[i] for i in numbers], in_time)
             for i, answer in zip(numbers, found, strict=True):
@@ -97,32 +108,42 @@ def _attempt(
         return [StoreAnswer(ok=False, reason=str(error), final=final)] * len(requests)
 
 
-def _inserting(store: LeaseStore) -> Callable[[Any], list[StoreAnswer]]:
+def _inserting(
+    store: LeaseStore, used: set[Genesis | None], age_ms: Callable[[], int]
+) -> Callable[[Any], list[StoreAnswer]]:
     """A fresh name that did not get in, only because other names did, is inserted again at once (L9).
 
     Each insert changes the genesis row that all others compare. If everybody who waits had to decide anew after each of
     them, a thousand names would take half a million statements. Nothing but names was added, so the decision stands;
-    what is compared now is the genesis row of the newest answer. If the store went back meanwhile, that is told.
+    what is compared now is the genesis row of the newest answer. If the store went back between two tries, that is told
+    by a position below all others (L4 d). A decision that is not young is made anew, with a new token (T1): in the time
+    that it takes to settle a table, the name may have been taken, and forgotten.
+
+    `used`: genesis rows that an insert of this call has changed; what compares them is looked at first.
     """
-    used: set[Genesis | None] = set()
-    """Genesis rows that an insert of this call has changed: what compares them is looked at first."""
 
     def insert(requests: Sequence[Take]) -> list[StoreAnswer]:
         (take,) = requests
         stale = take.seen is None and take.genesis in used
         (answer,) = store.look([Look(take.name, count=True)]) if stale else store.take([take])
         for _ in range(FRESH_TRIES - 1):
-            if not _only_added(take, answer):
+            if not _only_added(take, answer) or not _is_young(take, age_ms()):
                 break
             take, before = take._replace(genesis=answer.genesis), answer
             (answer,) = store.take([take])
-            if answer.server == before.server:
-                answer = answer._replace(position=min(answer.position, before.position))
+            if answer.server == before.server and answer.position < before.position:
+                answer = answer._replace(position=FELL)
+                break
         if answer.done and take.seen is None:
             used.update((requests[0].genesis, take.genesis))
         return [answer]
 
     return insert
+
+
+def _is_young(take: Take, age_ms: int) -> bool:
+    """Decided on much less ago than a table that came back takes to be settled (L9)."""
+    return take.genesis is not None and age_ms * 2 < take.genesis.wait_max_ms
 
 
 def _only_added(take: Take, answer: StoreAnswer) -> bool:

@@ -107,6 +107,8 @@ class StoreThread:
         self._lock = threading.Lock()
         self._ports: dict[StorePort, None] = {}
         self._waiting: dict[StorePort, tuple[int, StoreRequest]] = {}
+        self._asked_ms: dict[StorePort, int] = {}
+        """When each of them was asked for."""
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._news_fd = -1
         self._all_ms = NEVER_MS
@@ -158,6 +160,7 @@ class StoreThread:
                 return
             self.counts.asked += 1
             self._waiting[port] = (number, request)
+            self._asked_ms[port] = self._clock.now_ms()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._live, name="primacy-store", daemon=True)
                 self._thread.start()
@@ -168,6 +171,7 @@ class StoreThread:
             return
         with self._lock:
             self._ports.pop(port, None)
+            self._asked_ms.pop(port, None)
 
     def _ring(self) -> None:
         """Under the lock, so that the descriptor is still ours."""
@@ -231,7 +235,12 @@ class StoreThread:
     def _round(self, batch: dict[StorePort, tuple[int, StoreRequest]]) -> None:
         began_ms = self._clock.now_ms()
         until_ms = began_ms + 2 * self.limit_ms
-        answers = self._performed([r for _, r in batch.values()], lambda: self._clock.now_ms() < until_ms)
+        asked_ms = [self._asked_ms.pop(port, began_ms) for port in batch]
+        answers = self._performed(
+            [r for _, r in batch.values()],
+            lambda: self._clock.now_ms() < until_ms,
+            lambda place: self._clock.now_ms() - asked_ms[place],
+        )
         took_ms = self._clock.now_ms() - began_ms
         self._count(len(batch), sum(not answer.ok for answer in answers), took_ms)
         takes = sum(isinstance(request, RARE) for _, request in batch.values())
@@ -250,9 +259,11 @@ class StoreThread:
         elif not is_well:
             self._news_fd = -1  # it may have gone with the connection, and its number to somebody else
 
-    def _performed(self, requests: list[StoreRequest], in_time: Callable[[], bool]) -> list[StoreAnswer]:
+    def _performed(
+        self, requests: list[StoreRequest], in_time: Callable[[], bool], age_ms: Callable[[int], int]
+    ) -> list[StoreAnswer]:
         try:
-            return perform(self.store, requests, in_time)
+            return perform(self.store, requests, in_time, age_ms)
         except Exception:  # a bug of ours or of a driver: nothing is proved, and the next round may still work
             log.exception("a store failed in a way that it should not")
             reason = "a fault of primacy itself; the log has it"
