@@ -233,6 +233,15 @@ def test_M2_of_two_first_starts_in_use_by_as_many_nodes_the_larger_tokens_stay()
     assert "on c: stop the agent" in bench.m.view(bench.now).waits_for
 
 
+def test_M2_of_two_first_starts_in_use_the_one_with_the_largest_token_stays() -> None:
+    """Although more nodes used the other: what is removed with a ballot is not known any more, and tokens only grow."""
+    bench = Bench("a b c d", blank=True)
+    for node, base, token in (("b", BASE + 1, BASE + 9_000), ("c", BASE, BASE), ("d", BASE, BASE + 5)):
+        more = {"confirmed": ((LIST, ("a", "b", "c", "d")),), "token_max": token}
+        bench.report(node, 1, who=origin(node, base=base), **more)
+    assert "by b and by c, d; on c, d: stop the agent" in bench.m.view(bench.now).waits_for
+
+
 def test_M2_the_first_start_of_a_node_that_is_gone_for_good_does_not_count() -> None:
     bench = Bench("a b c", blank=True)
     bench.report("b", 1, who=origin("b", base=BASE + 1))

@@ -178,13 +178,13 @@ class RollCall:
     def starts_in_use(self) -> tuple[tuple[str, ...], ...]:
         """The nodes of each first start that counts, if there are several: first of the one to be kept.
 
-        That is the one of more nodes: if they are a majority, no other one ever had a leader. Else the larger base, for
-        its tokens are larger.
+        That is the one with the largest token, for what is removed with a ballot is not known any more, and tokens must
+        not go back (T2). Else the one of more nodes, else the larger base.
         """
         heard = self._remembering()
-        sides = [(base, tuple(r.origin.node for r in heard if r.origin.base == base)) for base in self._bases(heard)]
-        sides.sort(key=lambda side: (-len(side[1]), -side[0]))
-        return tuple(names for _, names in sides) if len(sides) > 1 else ()
+        sides = [[r for r in heard if r.origin.base == base] for base in self._bases(heard)]
+        sides.sort(key=lambda side: (-max(r.token_max for r in side), -len(side), -side[0].origin.base))
+        return tuple(tuple(r.origin.node for r in side) for side in sides) if len(sides) > 1 else ()
 
     def remembered(self, wall_ms: int) -> Ballot | None:
         """A new ballot from what the others remember (M2), once all have answered; None before."""
