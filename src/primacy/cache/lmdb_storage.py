@@ -63,7 +63,7 @@ MAP_FACTOR = 2
 MAP_LEAST_BYTES = 64 << 20
 """For metas and floors, which are not evicted."""
 RESERVE_PARTS = 8
-"""A full map grows once by this part, so that something can be evicted: even that needs pages first."""
+"""A full map grows by this part with each try, so that something can be evicted: even that needs pages first."""
 EVICT_PARTS = (8, 2)
 """Of a full map, first this part of all values goes at once, then this one of what is left."""
 LOCK_FILE_BYTES = 64 * 1024
@@ -107,7 +107,7 @@ class LmdbStorage:
         self._map_bytes = map_bytes or max(MAP_FACTOR * bytes_max, MAP_LEAST_BYTES)
         self._peers: dict[str, str] = {}
         """One text per peer: thousands of metas name the same few."""
-        self._swap = threading.Lock()
+        self._swap = threading.RLock()
         """Held by a read, and while the environment is replaced or mapped anew."""
         self._broken = False
         self.where = os.path.abspath(where)
@@ -191,13 +191,15 @@ class LmdbStorage:
         writes = tuple(batch)
         with self._sentences("written"):
             self._mend()
+            with contextlib.suppress(lmdb.MapFullError):
+                return self._commit(writes)
             evicted: tuple[bytes, ...] = ()
-            for parts in EVICT_PARTS:
-                try:
-                    return evicted + self._commit(writes)
-                except lmdb.MapFullError:
-                    evicted += self._make_room(parts)
-            return evicted + self._commit(writes)
+            with self._swap:  # a read in the middle would keep the pages that are to be used again
+                for tries, parts in enumerate(EVICT_PARTS, 1):
+                    with contextlib.suppress(lmdb.MapFullError):
+                        evicted += self._make_room(parts, tries)
+                        return evicted + self._commit(writes)
+                return evicted + self._commit(writes)
 
     def close(self) -> None:
         with self._swap:
@@ -387,10 +389,13 @@ class LmdbStorage:
 
     # --- what goes wrong
 
-    def _make_room(self, parts: int) -> tuple[bytes, ...]:
-        """The map is full, before the bound was reached: pages are scattered, or metas are too many."""
+    def _make_room(self, parts: int, tries: int) -> tuple[bytes, ...]:
+        """The map is full, before the bound was reached: pages are scattered, or metas are too many.
+
+        Evicting needs pages, too: each try has a little more room for it.
+        """
         with self._swap:
-            self._env.set_mapsize(self._map_bytes + self._map_bytes // RESERVE_PARTS)
+            self._env.set_mapsize(self._map_bytes + tries * self._map_bytes // RESERVE_PARTS)
         evicted = self._commit((), keep_bytes=self.used_bytes - self.used_bytes // parts)
         with self._env.begin(write=True) as txn:  # pages that one commit frees can be used from the next but one on
             txn.put(TURN, os.urandom(8), db=self._about)
