@@ -249,8 +249,6 @@ class _Serving:
         if not self._settings.source:
             raise UsageError("this peer was started without a file: there is nothing to read again")
         now = load(self._settings.source, self._place.node)
-        if self._place.node not in now.cache.peers and now.cache.peers:
-            self._log.warn(f"peer {self._place.node} is not in its own list any more: it sends clients elsewhere")
         done = await peer.reload([(one.url, one.api) for one in now.cache.peers.values()], force=force)
         if done.ok:
             self._log.info(f"the list of peers has {len(now.cache.peers)} now")

@@ -285,7 +285,7 @@ class Client:
         self._servers.look(server)
 
     def _let_go(self, answer: Answer, server: Server) -> None:
-        """A claim for a call that was answered elsewhere meanwhile: whoever waits there may have it."""
+        """A claim for a call that was answered elsewhere meanwhile: a client that waits there may have it."""
         remark = answer.remark
         assert remark is not None
         # The key is not known any more, and not needed: the ballot and the id say which it is.

@@ -177,7 +177,7 @@ class Driver:
                 given = self._inbox.popleft()
                 for effect in self._machine.step(self._clock.now_ms(), self._clock.wall_ms(), given):
                     self._perform(effect)
-        except Exception as error:  # noqa: BLE001 -- a defect of ours: whatever it is, nothing may go on
+        except Exception as error:  # noqa: BLE001 -- a defect of the machine: whatever it is, nothing may go on
             self._fail(error)
         finally:
             self._running = False

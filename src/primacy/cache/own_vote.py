@@ -2,7 +2,7 @@
 
 A yes only orders candidates; it gives no right. An ack is the one promise of a key: for Ps after it no other ballot is
 acked, nobody else gets a yes, and the peer does not ask itself (C5). That alone keeps two peers from sourcing at once:
-two majorities of acks share a peer, and it gave the later one when the earlier hold was over. Terms serve S2: whoever
+two majorities of acks share a peer, and it gave the later one when the earlier hold was over. Terms serve S2: who
 shares knows the earlier term, so the later epoch is higher.
 """
 

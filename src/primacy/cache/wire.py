@@ -29,7 +29,7 @@ FLOORS_MAX = 1_024
 """In one message. The machine's pages are smaller."""
 TRAILER_BYTES_MAX = 4_096
 FRAMES_MAX = 16
-"""Parts of one message; the longest of ours has nine."""
+"""Parts of one message; the longest that is sent has nine."""
 HEAD = 3
 
 

@@ -201,7 +201,7 @@ class StoreThread:
         """What the next round does: everything that waits, but of takes a few. Called under the lock.
 
         A take is a statement of its own. If a thousand leases were taken in one round, the renewals of all others would
-        wait behind it, be lost, and be taken again, and so on for ever. On a slow store a few are fewer: whoever took
+        wait behind it, be lost, and be taken again, and so on for ever. On a slow store a few are fewer: who took
         a row must hear of it before it gives up on the answer.
         """
         batch: dict[StorePort, tuple[int, StoreRequest]] = {}
