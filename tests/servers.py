@@ -112,9 +112,8 @@ class Server:
         self._end(signal.SIGKILL)
 
     def freeze(self) -> None:
-        """Until it stands: on a busy machine a thread may go on for a moment after the signal was sent."""
-        self._signal(signal.SIGSTOP)
-        wait_until(lambda: all(map(stands, self._pids())), f"{self.kind} to stand still", self)
+        """Until it stands: a thread may go on for a moment after the signal, and may start a process in that moment."""
+        wait_until(self._all_stand, f"{self.kind} to stand still", self)
 
     def thaw(self) -> None:
         self._signal(signal.SIGCONT)
@@ -128,6 +127,12 @@ class Server:
                 self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def _all_stand(self) -> bool:
+        """Told again at each look: only under a parent that stands is the list of its children whole."""
+        self._signal(signal.SIGSTOP)
+        assert self.process is not None
+        return stands(self.process.pid) and all(map(stands, self._pids()))
+
     def _signal(self, number: int) -> None:
         """To it and to every process that it started: PostgreSQL's are each a session of their own."""
         for pid in self._pids():
@@ -140,6 +145,8 @@ class Server:
 
     def _end(self, number: int) -> None:
         assert self.process is not None
+        if number == signal.SIGKILL and self.process.poll() is None:
+            self.freeze()  # nothing is started any more, so that nothing is left out
         pids = self._pids()
         if number == signal.SIGKILL:
             self._signal(number)
