@@ -62,6 +62,28 @@ def test_an_alarm_rings_once_at_its_moment_and_not_before(play: Play) -> None:
     play(scene)
 
 
+def test_an_alarm_that_every_turn_of_a_busy_loop_sets_for_now_rings(play: Play) -> None:
+    """A machine whose deadline has passed says so after every message. Its timer must not be put off by that."""
+
+    async def scene() -> None:
+        loop = asyncio.get_running_loop()
+        rang, turns = asyncio.Event(), 0
+        one = alarm(rang.set)
+
+        def turn() -> None:
+            nonlocal turns
+            turns += 1
+            one.set(0)
+            if not rang.is_set() and turns < 1_000:
+                loop.call_soon(turn)
+
+        turn()
+        await rang.wait()
+        assert turns <= 10
+
+    play(scene)
+
+
 def test_what_is_asked_of_the_loop_by_a_quick_call_is_done_at_once(
     play: Play, pair: tuple[socket.socket, socket.socket]
 ) -> None:

@@ -83,9 +83,10 @@ class LoopAlarm:
             self._timer = None
 
     def _look(self) -> None:
-        assert self._timer is not None
-        due_s, self._timer = self._timer.when(), None
-        if due_s < self._at_s:
+        """The moment is compared with the time, not with that of the timer: a busy loop in which each turn sets it anew
+        for "now" would put it off for ever."""
+        self._timer = None
+        if self._loop.time() < self._at_s:
             self._timer = self._loop.call_at(self._at_s, self._look)
         else:
             self._at_s = inf
