@@ -118,11 +118,20 @@ def sender(socket: zmq.Socket[bytes]) -> Callable[[Sequence[bytes]], bool]:
     send: Callable[[bytes, int, bool], object] = super(zmq.Socket, socket).send  # type: ignore[assignment]
 
     def send_all(frames: Sequence[bytes]) -> bool:
+        taken = 0
         try:
             for frame in frames[:-1]:
                 send(frame, MORE, len(frame) < BLOCK_COPY_BYTES)
+                taken += 1
             send(frames[-1], NOBLOCK, len(frames[-1]) < BLOCK_COPY_BYTES)
-        except zmq.Again:  # on the first frame, if at all: a message goes whole or not
+        except zmq.Again:
+            if 0 < taken < len(frames) - 1:
+                # A DEALER whose connection broke within the message. The library has taken back what it had of it, and
+                # takes the frames up to the end of a message for the rest of this one. Without them that would be the
+                # next message, which would be lost and counted as sent.
+                for frame in frames[taken + 1 : -1]:
+                    send(frame, MORE, True)
+                send(frames[-1], NOBLOCK, True)
             return False
         return True
 
@@ -144,7 +153,9 @@ class PeerSockets:
         self._pub = self._socket(zmq.PUB, 0, PEER_QUEUE_MAX, frame_max)
         self._sub = self._socket(zmq.SUB, 0, PEER_QUEUE_MAX, frame_max)
         self._router = self._socket(zmq.ROUTER, CLIENT_LINGER_MS, CLIENT_QUEUE_MAX, frame_max)
-        self.from_peers = receiver(self._sub)
+        self._from_sub = receiver(self._sub)
+        self._aside: list[Frames] = []
+        """What was read before a peer was disconnected, and not yet handed on."""
         self.from_clients = router_receiver(self._router)
         self.to_peers = sender(self._pub)
         self.to_client = sender(self._router)
@@ -187,7 +198,10 @@ class PeerSockets:
     def connect(self, others: Iterable[str]) -> None:
         """To these peers, and no others."""
         wanted = {url for url in others if url != self.me}
-        for url in sorted(self._connected - wanted):
+        left = sorted(self._connected - wanted)
+        if left:
+            self._read_aside()
+        for url in left:
             self._sub.disconnect(url)
         if any("[" in url for url in wanted):
             self._sub.setsockopt(zmq.IPV6, 1)
@@ -197,6 +211,17 @@ class PeerSockets:
             except zmq.ZMQError as error:
                 raise UsageError(f"{url} is no address of a peer: {error.strerror}") from None
         self._connected = wanted
+
+    def _read_aside(self) -> None:
+        """One message, whole. The library reads the first frame when it is asked whether there is something (`look`),
+        and ends the process (`!_more`, fq.cpp) if the rest is gone because its connection was given up."""
+        frames = self._from_sub()
+        if frames is not None:
+            self._aside.append(frames)
+
+    def from_peers(self) -> Frames | None:
+        """The next message of a peer."""
+        return self._aside.pop(0) if self._aside else self._from_sub()
 
     # --- the loop's side ----------------------------------------------------------------------------------------------
 
@@ -217,13 +242,13 @@ class PeerSockets:
         """After sending outside of a turn, too: what can be read may have stopped showing on the descriptor."""
         if self._asked or self._loop is None:
             return
-        if (int(self._sub_state(EVENTS)) | int(self._router_state(EVENTS))) & READABLE:
+        if self._aside or (int(self._sub_state(EVENTS)) | int(self._router_state(EVENTS))) & READABLE:
             self._asked = True
             self._loop.call_soon(self._take_turn)
 
     def peers_wait(self) -> bool:
         """Is there a message of a peer? Cheaper than to try in vain, which is what most turns for clients would do."""
-        return bool(int(self._sub_state(EVENTS)) & READABLE)
+        return bool(self._aside) or bool(int(self._sub_state(EVENTS)) & READABLE)
 
     async def close(self) -> None:
         """What was sent has a moment to leave."""
