@@ -29,7 +29,7 @@ class Why(StrEnum):
     """Why there is no entry. Closed."""
 
     MISS = "miss"
-    """There is none, and nobody was to fetch it."""
+    """There is none, and nobody was to fetch it, or nobody can: no source serves this key."""
     LATE = "late"
     """Not within the time given."""
     SOURCE = "source"

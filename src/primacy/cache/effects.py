@@ -131,6 +131,8 @@ class Refuse(NamedTuple):
 
     request: int
     reason: str
+    miss: bool = False
+    """Nothing failed: no peer has it, and nobody can fetch it."""
 
 
 class Finished(NamedTuple):

@@ -2,8 +2,9 @@
 
 Answers say how they came about: `X-Cache` is HIT (fresh, was here), STALE (nobody vouches for it; a refresh is under
 way) or MISS (fetched for this request). `Age`, `Cache-Control` and `ETag` are what caches in between need; a request
-with the entity tag in `If-None-Match` gets 304. No entry: 404 with `fetch=0`, 502 where the source failed, 504 where
-`within_ms` passed, 503 where this peer cannot get it.
+with the entity tag in `If-None-Match` gets 304. No entry: 404 with `fetch=0` and where no source serves the key, 502
+where the source failed, 504 where `within_ms` passed, 503 where this peer cannot get it. 400 where the request makes no
+sense, 405 for other methods.
 
 Who may ask is decided as for the control API: anybody on this machine reads; from another machine the key is needed.
 DELETE needs the key everywhere.
@@ -11,14 +12,15 @@ DELETE needs the key everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from urllib.parse import unquote_to_bytes
 
 from aiohttp import web
 
 from primacy.cache.access import Absent, CacheAccess, Found, Why
-from primacy.control.loopback import LoopbackServer, number_of, refusal
+from primacy.control.loopback import LINE_BYTES_MAX, LoopbackServer, refusal
 from primacy.errors import UsageError
 from primacy.node.clock import Clock
 
@@ -33,6 +35,10 @@ YES, NO = ("1", "true", "yes"), ("0", "false", "no")
 ETAG_BYTES = 12
 MAX_AGE_S = 31_536_000
 """A year: what HTTP calls for ever."""
+ENCODED = 3
+"""Characters that one byte of a key may take in a path."""
+MALFORMED = re.compile("%(?![0-9A-Fa-f]{2})")
+TAG = re.compile(r'(?:W/)?("[^"]*")')
 
 
 class CacheServer(LoopbackServer):
@@ -47,6 +53,7 @@ class CacheServer(LoopbackServer):
         self._cache = cache
         self._clock = clock
         self._key_bytes_max = key_bytes_max
+        self.line_bytes_max = LINE_BYTES_MAX + ENCODED * key_bytes_max
 
     def routes(self, router: web.UrlDispatcher) -> None:
         router.add_get(PATH + "{key:.*}", self._get, allow_head=True)
@@ -76,6 +83,9 @@ class CacheServer(LoopbackServer):
         raw = request.raw_path.partition("?")[0].partition("#")[0]
         if not raw.startswith(PATH):  # an absolute address in the request line, or a path with dots
             raise UsageError(f"the path is {PATH}KEY, with the key percent-encoded")
+        if wrong := MALFORMED.search(raw):
+            said = raw[wrong.start() : wrong.start() + ENCODED]
+            raise UsageError(f"{said} in the path: behind % stand two hexadecimal digits; % itself is %25")
         key = unquote_to_bytes(raw[len(PATH) :])
         if not key and not empty:
             raise UsageError(f"the key is empty; the path is {PATH}KEY")
@@ -97,18 +107,27 @@ def _entry(request: web.Request, found: Found, wall_ms: int) -> web.Response:
     }
     if found.fetcher:
         headers["X-Cache-Fetcher"] = found.fetcher
-    if _matches(request.headers.get("If-None-Match", ""), tag):
+    if _matches(request.headers.getall("If-None-Match", ()), tag):
         return web.Response(status=304, headers=headers)
     return web.Response(body=found.value, content_type="application/octet-stream", headers=headers)
 
 
-def _matches(header: str, tag: str) -> bool:
-    """`If-None-Match`: a list of tags, compared weakly, or a star."""
-    return any(one.strip().removeprefix("W/") in (tag, "*") for one in header.split(",") if one.strip())
+def _matches(lines: Sequence[str], tag: str) -> bool:
+    """`If-None-Match`: tags, in one line or several, compared weakly; or a star alone, which means whatever is here."""
+    header = ", ".join(lines)
+    return header.strip() == "*" or tag in TAG.findall(header)
+
+
+def _said(request: web.Request, name: str) -> str | None:
+    """What the query says of this name, once at most."""
+    said = request.query.getall(name, [])
+    if len(said) > 1:
+        raise UsageError(f"{name} is said {len(said)} times; say it once")
+    return said[0] if said else None
 
 
 def _flag(request: web.Request, name: str, default: bool) -> bool:
-    said = request.query.get(name)
+    said = _said(request, name)
     if said is None:
         return default
     if said.lower() not in YES + NO:
@@ -117,10 +136,9 @@ def _flag(request: web.Request, name: str, default: bool) -> bool:
 
 
 def _span(request: web.Request, name: str, default: int) -> int:
-    said = request.query.get(name)
+    said = _said(request, name)
     if said is None:
         return default
-    number = number_of(said, name)
-    if number > WITHIN_MS_MAX:
-        raise UsageError(f"{name} = {number}: at most {WITHIN_MS_MAX}")
-    return number
+    if not said.isascii() or not said.isdigit() or len(said) > len(str(WITHIN_MS_MAX)) or int(said) > WITHIN_MS_MAX:
+        raise UsageError(f"{name} = {said[:40]}: whole milliseconds from 0 to {WITHIN_MS_MAX}")
+    return int(said)

@@ -44,6 +44,7 @@ class Sourcing(Voting):
         state.claim = Claim(candidacy.ballot, candidacy.need, self._now_ms, self._now_ms, gift=gift)
         if gift is None and not self._can_fetch(state):
             self._finish_claim(state)
+            self._out += self.waiting.refuse(state.key, NO_SOURCE, miss=True)
             self._failed(state, 0, NO_SOURCE)
             return
         self._announce(state)

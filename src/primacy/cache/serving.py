@@ -398,7 +398,7 @@ class Serving:
         asker = self._askers.pop(effect.request, None)
         self.refusals += 1
         if isinstance(asker, Local):
-            self._settle(asker, Absent(Why.SOURCE, effect.reason))
+            self._settle(asker, Absent(Why.MISS if effect.miss else Why.SOURCE, effect.reason))
         elif asker is not None:
             remark = Remark(error=effect.reason[:REASON_CHARS_MAX] or "the source failed")
             self._answer(asker, Answer(asker.id, SEEOTHER, remark=remark))

@@ -167,9 +167,9 @@ class Waiting:
         """All requests of this key are sent to another peer."""
         return [SeeOther(self._leave(request)) for request in tuple(self._keys.get(key, ()))]
 
-    def refuse(self, key: bytes, reason: str) -> list[Effect]:
+    def refuse(self, key: bytes, reason: str, *, miss: bool = False) -> list[Effect]:
         """All requests of this key are told why there is no value."""
-        return [Refuse(self._leave(request), reason) for request in tuple(self._keys.get(key, ()))]
+        return [Refuse(self._leave(request), reason, miss) for request in tuple(self._keys.get(key, ()))]
 
     def see_other_all(self) -> list[Effect]:
         """Everybody is sent to another peer."""

@@ -42,6 +42,8 @@ STREAM_BEAT_S = 15.0
 END_S = 0.3
 """How long a request in progress may take when the server ends."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LINE_BYTES_MAX = 8_190
+"""Of the request line, as most servers have it."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -76,6 +78,7 @@ class LoopbackServer:
     """Serves on a socket that listens already. It shares an event loop, so that nothing here may take long."""
 
     connections_max = CONNECTIONS_MAX
+    line_bytes_max = LINE_BYTES_MAX
 
     def __init__(self, key: str, host: str, complain: Callable[[str], None]) -> None:
         """`key`: empty if orders need none. `host`: what it listens on."""
@@ -109,6 +112,7 @@ class LoopbackServer:
             logger=silent("primacy.control"),
             keepalive_timeout=READ_S,
             shutdown_timeout=END_S,
+            max_line_size=self.line_bytes_max,
         )
         await self._runner.setup()
         self.certified = tls is not None and tls.verify_mode is not ssl.CERT_NONE
@@ -177,8 +181,8 @@ class LoopbackServer:
             self._check_other(request)
         elif _host_of(request.headers.get("Host", "")) not in self.hosts:
             raise web.HTTPForbidden(text="Host is not a name of this machine's loopback; ask at 127.0.0.1")
-        if request.method in ("GET", "HEAD"):
-            return
+        if request.method in ("GET", "HEAD") or request.match_info.http_exception is not None:
+            return  # no order: it reads, or there is nothing that could be ordered (404, 405)
         if ORDER_HEADER not in request.headers:
             raise web.HTTPForbidden(text=f"an order needs the header {ORDER_HEADER}: 1")
         shown = request.headers.get(KEY_HEADER, "")
