@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeGuard
 
 from primacy.errors import UsageError
 from primacy.settings.schema_cache import TTL_MS_LEAST, TTL_MS_MOST
+
+WITHIN_MS_MAX = 86_400_000
+"""A call waits at most a day: a larger number is a mistake, and peers would not understand every such number."""
+INSTANT_MS_MAX = (1 << 53) - 1
+"""What fits the wire."""
 
 
 class Found(NamedTuple):
@@ -65,9 +70,40 @@ class CacheAccess(Protocol):
 
 def check_ttl(ttl_ms: int) -> None:
     """Refuses what is no time to live. 0: the peers' own."""
-    fits = isinstance(ttl_ms, int) and not isinstance(ttl_ms, bool)
-    if not fits or (ttl_ms != 0 and not TTL_MS_LEAST <= ttl_ms <= TTL_MS_MOST):
+    if not _is_whole(ttl_ms) or (ttl_ms != 0 and not TTL_MS_LEAST <= ttl_ms <= TTL_MS_MOST):
         raise UsageError(
             f"ttl_ms = {str(ttl_ms)[:40]}: whole milliseconds from {TTL_MS_LEAST} to {TTL_MS_MOST}, or 0 for the "
             "peers' own"
         )
+
+
+def check_ms(name: str, value: object, least: int, most: int, more: str = "") -> None:
+    """Refuses what is no such time, with its name, its value and what would do."""
+    if not _is_whole(value) or not least <= value <= most:
+        raise UsageError(f"{name} = {str(value)[:40]}: whole milliseconds from {least} to {most}{more}")
+
+
+def check_after(name: str, value: object) -> None:
+    """Refuses what is no instant in Unix milliseconds."""
+    if not _is_whole(value) or not 0 <= value <= INSTANT_MS_MAX:
+        raise UsageError(
+            f"{name} = {str(value)[:40]}: Unix time in whole milliseconds, such as int(time.time() * 1000)"
+        )
+
+
+def as_key(key: object, empty: bool = False) -> bytes:
+    """A key as bytes. Texts are UTF-8, as in the original's client."""
+    if isinstance(key, str):
+        try:
+            key = key.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"the key {key[:80]!r} is no text that UTF-8 can write; say it as bytes") from None
+    if not isinstance(key, bytes):
+        raise UsageError(f"a key is text or bytes, and this is {type(key).__name__}")
+    if not key and not empty:
+        raise UsageError("the key is empty")
+    return key
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)

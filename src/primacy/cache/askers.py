@@ -96,6 +96,8 @@ def askers(
     apis: Iterable[str] = (), key_file: str = "", local_ms: int = LOCAL_MS, timeout_ms: int = TIMEOUT_MS
 ) -> ClientAskers:
     """The one for these peers."""
+    if not isinstance(apis, str | Iterable) or not all(isinstance(api, str) for api in apis):
+        raise UsageError(f"apis = {apis!r}: addresses of peers, such as ['tcp://10.0.0.1:6001']")
     names = (apis,) if isinstance(apis, str) else tuple(apis)
     made_from = (names, key_file, local_ms, timeout_ms)
     return _shared.setdefault(made_from, ClientAskers(*made_from))

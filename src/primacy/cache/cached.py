@@ -29,17 +29,17 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
-from primacy.cache.access import Absent, Done, Found, Why
+from primacy.cache.access import WITHIN_MS_MAX, Absent, Done, Found, Why, as_key, check_ms
 from primacy.cache.arguments import function_name, keys_of
 from primacy.cache.serializers import Serializer, Unreadable, serializer
 from primacy.errors import NotReached, UsageError
 from primacy.node.clock import SystemClock
+from primacy.settings.schema_cache import TTL_MS_LEAST, TTL_MS_MOST
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-TTL_MS_LEAST = 100
 LOCAL_MS = 1_000
 LOCAL_MAX = 1_024
 """Results kept in the process per function."""
@@ -432,14 +432,10 @@ def decorated(
     returns: Any = None,
 ) -> Callable[..., Any]:
     """The function behind the cache. `primacy.cached` has the words for each argument."""
-    for what, value, least in (
-        ("ttl_ms", ttl_ms, TTL_MS_LEAST),
-        ("stale_ms", stale_ms, 0),
-        ("local_ms", local_ms, 0),
-        ("within_ms", within_ms, 0),
-    ):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise UsageError(f"cached({what}={value!r}): a whole number of milliseconds, from {least}")
+    check_ms("cached: ttl_ms", ttl_ms, TTL_MS_LEAST, TTL_MS_MOST)
+    check_ms("cached: stale_ms", stale_ms, 0, TTL_MS_MOST)
+    check_ms("cached: local_ms", local_ms, 0, WITHIN_MS_MAX)
+    check_ms("cached: within_ms", within_ms, 0, WITHIN_MS_MAX)
     called = name or function_name(function)
     keys = keys_of(function, called) if key is None else _own_keys(key, called)
     chosen = serializer(serialized_by, _result_type(function) if returns is None else returns)
@@ -480,11 +476,9 @@ def _with_faces(wrapped: Any, inner: _Function, invalidate: Callable[..., Any]) 
 def _own_keys(key: Callable[..., str | bytes], name: str) -> Callable[[tuple[Any, ...], dict[str, Any]], bytes]:
     def made(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
         said = key(*args, **kwargs)
-        if isinstance(said, str):
-            said = said.encode()
-        if not isinstance(said, bytes) or not said:
+        if not isinstance(said, str | bytes) or not said:
             raise UsageError(f"{name}: cached(key=...) returned {said!r}; it must be text or bytes, not empty")
-        return name.encode() + b":" + said
+        return name.encode() + b":" + as_key(said)
 
     return made
 

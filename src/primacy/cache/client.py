@@ -15,15 +15,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 from random import Random
 from types import TracebackType
 from typing import Any, Literal, Self, overload
 
-from primacy.cache.access import Absent, Done, Found, Why, check_ttl
+from primacy.cache.access import WITHIN_MS_MAX, Absent, Done, Found, Why, as_key, check_after, check_ms, check_ttl
 from primacy.cache.claims import RELEASED
-from primacy.cache.client_calls import PAUSE_MAX_S, Call, Late, Make, is_final, key_bytes, plain
+from primacy.cache.client_calls import PAUSE_MAX_S, Call, Late, Make, is_final, plain
 from primacy.cache.client_claims import ClientClaim
 from primacy.cache.client_copies import Copies
 from primacy.cache.client_servers import Server, Servers
@@ -63,8 +64,6 @@ CHANGE_S = 3.5
 """To the answer about a change: one that a peer misses takes 2.1 s (C11)."""
 REQUEST_MS = 5_000
 """A peer drops a request that it finds later than this, by its own clock (the original's number)."""
-WITHIN_MS_MAX = 86_400_000
-"""A call waits at most a day: a larger number is a mistake, and peers would not understand every such number."""
 FAR_MS = 3_600_000
 """Added to now where a fresh entry is wanted; peers cut it to their own now, so that clocks need not agree."""
 CONNECT_S = 0.01
@@ -79,11 +78,16 @@ DISCOVERY_S = 2.0
 MANY_MAX = 128
 """Of `get_many`, on their way at once."""
 PROBE_ID = b"~"
+ROWS_MAX = 10_000
+"""Keys of one answer about the state of a peer."""
+
+log = logging.getLogger("primacy.cache")
 
 
 class Client:
-    """`timeout_ms`: over everything that a call does. `discovery_ms`: 0 never asks for the list of peers, below 0 once,
-    above it again and again. `local_ms`: how long a copy is kept here; 0: none is."""
+    """`timeout_ms`: over everything that a call does, from 1; one that does not wait at all can have no answer.
+    `discovery_ms`: 0 never asks for the list of peers, below 0 once, above it again and again, after 1,000 at least (as
+    in the document). `local_ms`: how long a copy is kept here; 0: none is."""
 
     def __init__(
         self,
@@ -100,9 +104,12 @@ class Client:
         self._apis = (apis,) if isinstance(apis, str) else tuple(apis)
         if not self._apis:
             raise UsageError("a cache client needs the api of at least one peer, such as tcp://10.0.0.1:6001")
-        for name, value in (("timeout_ms", timeout_ms), ("local_ms", local_ms + 1)):
-            if value <= 0:
-                raise UsageError(f"{name} = {value}: it must be above 0")
+        for api in self._apis:
+            if not isinstance(api, str) or "://" not in api:
+                raise UsageError(f"{str(api)[:80]!r} is no address of a cache peer, such as tcp://10.0.0.1:6001")
+        check_ms("timeout_ms", timeout_ms, 1, WITHIN_MS_MAX)
+        check_ms("local_ms", local_ms, 0, WITHIN_MS_MAX)
+        check_ms("discovery_ms", discovery_ms, -WITHIN_MS_MAX, WITHIN_MS_MAX, "; 0: never, below 0: once")
         self._timeout_ms = timeout_ms
         self._discovery_ms = discovery_ms
         self._limits = limits
@@ -213,14 +220,15 @@ class Client:
         False: what a peer has, or None.
 
         Raises `SourceFailed` if the source gave none, `NotReached` if it was not had in time."""
-        raw = key_bytes(key)
+        raw, within_ms = as_key(key), self._within_ms(timeout_ms)
+        if after is not None:
+            check_after("after", after)
         asked_ms, wall_ms = self._clock.now_ms(), self._clock.wall_ms()
         if self._watches:
             copy = self._copies.get(raw, asked_ms, wall_ms)
             if copy is not None and copy.expire_ms > (after or 0):
                 return copy
         after_ms = after if after is not None else wall_ms + FAR_MS if fresh else 0
-        within_ms = timeout_ms or self._timeout_ms
         options = Options(within_ms, fetch, False, self._watches)
 
         def make(name: bytes, expiry_ms: int, _left_ms: int) -> Request:
@@ -246,9 +254,13 @@ class Client:
         self, key: str | bytes, *, after_ms: int = 0, within_ms: int | None = None
     ) -> Found | Absent | ClientClaim:
         """An entry that expires after `after_ms`, or the claim to compute it: one of all who ask gets it, the others
-        wait for its result. Raises `NotReached` where no peer answers."""
-        raw = key_bytes(key)
-        within_ms = self._timeout_ms if within_ms is None else max(1, within_ms)
+        wait for its result. `within_ms` 0: as short as can be asked, 1 ms. Raises `NotReached` where no peer answers."""
+        raw = as_key(key)
+        check_after("after_ms", after_ms)
+        if within_ms is None:
+            within_ms = self._timeout_ms
+        check_ms("within_ms", within_ms, 0, WITHIN_MS_MAX)
+        within_ms = max(1, within_ms)
         options = Options(within_ms, True, True, self._watches)
 
         def make(name: bytes, expiry_ms: int, _left_ms: int) -> Request:
@@ -300,6 +312,7 @@ class Client:
         self, keys: Iterable[str | bytes], *, fresh: bool = False, timeout_ms: int | None = None
     ) -> dict[str | bytes, Found]:
         """All of them at once, by their keys. Raises as `get` does, for the first that fails."""
+        self._within_ms(timeout_ms)
         room = asyncio.Semaphore(MANY_MAX)
         wanted = list(dict.fromkeys(keys))
 
@@ -317,11 +330,12 @@ class Client:
 
     async def invalidate(self, key: str | bytes, *, prefix: bool = False, timeout_ms: int | None = None) -> Done:
         """Once this is done, no peer gives what was there as fresh. `missing` names peers that could not be told."""
-        raw = key_bytes(key, empty=prefix)
+        raw = as_key(key, empty=prefix)
 
         def make(name: bytes, expiry_ms: int, left_ms: int) -> Request:
             return InvalidateRequest(name, expiry_ms, raw, prefix, Options(left_ms))
 
+        self._within_ms(timeout_ms)
         self._copies.drop(raw, self._clock.now_ms(), prefix)
         done = await self._change(make, timeout_ms, f"the invalidation of {raw[:80]!r}")
         self._copies.drop(raw, self._clock.now_ms(), prefix)
@@ -331,12 +345,14 @@ class Client:
         self, prefix: str | bytes = b"", most: int = 100, *, timeout_ms: int | None = None
     ) -> dict[str, Any]:
         """How one peer stands, and what it knows of keys that begin so. Ask each with a client of its own."""
-        raw = key_bytes(prefix, empty=True)
+        raw = as_key(prefix, empty=True)
+        if not isinstance(most, int) or isinstance(most, bool) or not 0 <= most <= ROWS_MAX:
+            raise UsageError(f"most = {str(most)[:40]}: a whole number of keys from 0 to {ROWS_MAX}")
 
         def make(name: bytes, expiry_ms: int, left_ms: int) -> Request:
             return StatusRequest(name, expiry_ms, raw, most, Options(left_ms))
 
-        answer = await self._ask(make, timeout_ms or self._timeout_ms, False, "the state of a peer")
+        answer = await self._ask(make, self._within_ms(timeout_ms), False, "the state of a peer")
         found = json.loads(answer.value)
         if not isinstance(found, dict):
             raise NotReached("what answers is no cache peer of this product")
@@ -344,7 +360,7 @@ class Client:
 
     async def refresh(self, key: str | bytes, *, timeout_ms: int | None = None) -> Done:
         """The key is fetched anew; until then the old value stays."""
-        raw = key_bytes(key)
+        raw = as_key(key)
 
         def make(name: bytes, expiry_ms: int, left_ms: int) -> Request:
             return RefreshRequest(name, expiry_ms, raw, Options(left_ms))
@@ -355,7 +371,7 @@ class Client:
 
     async def put(self, key: str | bytes, value: bytes, ttl_ms: int = 0, *, timeout_ms: int | None = None) -> Done:
         """A value that the caller brings. `ttl_ms` 0: as long as the peers' own."""
-        raw = key_bytes(key)
+        raw = as_key(key)
         if not isinstance(value, bytes):
             raise UsageError(f"a value is bytes, and this is {type(value).__name__}: encode it first")
         check_ttl(ttl_ms)
@@ -370,9 +386,16 @@ class Client:
         return done
 
     async def _change(self, make: Make, timeout_ms: int | None, what: str) -> Done:
-        answer = await self._ask(make, timeout_ms or self._timeout_ms, True, what)
+        answer = await self._ask(make, self._within_ms(timeout_ms), True, what)
         remark = answer.remark
         return Done(remark.ok, remark.error, remark.missing) if remark is not None else Done(True)
+
+    def _within_ms(self, timeout_ms: int | None) -> int:
+        """How long one call may take. 0 is refused: nobody answers at once, and it does not mean the default."""
+        if timeout_ms is None:
+            return self._timeout_ms
+        check_ms("timeout_ms", timeout_ms, 1, WITHIN_MS_MAX, "; left out: the client's own")
+        return timeout_ms
 
     # --- one call, attempt by attempt ---------------------------------------------------------------------------------
 
@@ -386,8 +409,6 @@ class Client:
         loop = self._loop
         if loop is None or self._closed:
             raise UsageError("a cache client is used between `open` and `close`, such as in its `async with` block")
-        if not 0 < within_ms <= WITHIN_MS_MAX:
-            raise UsageError(f"timeout_ms = {within_ms}: above 0, and at most {WITHIN_MS_MAX}")
         call = Call(make, loop.time() + within_ms / 1_000, change, loop.create_future())
         call.fresh = fresh
         self.counts["calls"] += 1
@@ -564,7 +585,8 @@ class Client:
         try:
             gone = self._servers.replace(apis)
         except UsageError as error:
-            self.dropped[f"servers: {error}"] += 1
+            log.info("a peer names a server that cannot be asked: %s", error)
+            self.dropped["servers: no address"] += 1
             return
         for call in set(self._pending.values()):
             if call.server in gone and call.current:

@@ -8,7 +8,7 @@ from typing import Any
 
 from primacy.cache.client_servers import Server
 from primacy.cache.wire_client import CLAIMED, SERVERS, STATUS, Answer, Request
-from primacy.errors import NotReached, SourceFailed, UsageError
+from primacy.errors import NotReached, SourceFailed
 
 PAUSE_MIN_S = 0.02
 PAUSE_MAX_S = 0.5
@@ -63,14 +63,3 @@ async def plain(work: Any) -> Any:
         return await work
     except (NotReached, SourceFailed) as error:
         return error
-
-
-def key_bytes(key: str | bytes, empty: bool = False) -> bytes:
-    """Texts are UTF-8, as in the original's client."""
-    if isinstance(key, str):
-        key = key.encode()
-    if not isinstance(key, bytes):
-        raise UsageError(f"a key is text or bytes, and this is {type(key).__name__}")
-    if not key and not empty:
-        raise UsageError("the key is empty")
-    return key

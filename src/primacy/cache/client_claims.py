@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from primacy.cache.access import Done
+from primacy.cache.access import Done, check_ttl
 from primacy.cache.claims import ALIVE, ALIVE_MS, FAILED, RELEASED, SILENT_MS, VALUE
 from primacy.cache.wire_client import REASON_CHARS_MAX, ClaimReport
+from primacy.errors import UsageError
 
 ANSWER_S = SILENT_MS / 1_000
 """For the answer to a report. The peer that does not say so within this has ended, or has taken the claim back."""
@@ -43,6 +44,9 @@ class ClientClaim:
 
     async def deliver(self, value: bytes, ttl_ms: int) -> bool:
         """Hand in the result. False: the claim was void, and the result is dropped."""
+        check_ttl(ttl_ms)
+        if not isinstance(value, bytes):
+            raise UsageError(f"a value is bytes, and this is {type(value).__name__}: encode it first")
         done = await self._reported(VALUE, ttl_ms=ttl_ms, value=value)
         if (
             not done.ok

@@ -87,7 +87,7 @@ class Servers:
     """All of them, in turn. `on_answer` is called with each message."""
 
     def __init__(self, on_answer: Callable[[Server, list[bytes]], None], frame_bytes_max: int, chance: Random) -> None:
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._on_answer = on_answer
         self._frame_bytes_max = frame_bytes_max
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -101,7 +101,12 @@ class Servers:
 
     def open(self, loop: asyncio.AbstractEventLoop, apis: Iterable[str]) -> None:
         self._loop = loop
-        self.replace(apis)
+        self._context = zmq.Context()
+        try:
+            self.replace(apis)
+        except UsageError:
+            self._context.term()
+            raise
 
     def secure(self, setup: Callable[[zmq.Socket[bytes]], None]) -> None:
         """What security asks of each socket, before it connects."""
@@ -110,22 +115,37 @@ class Servers:
     _setup: Callable[[zmq.Socket[bytes]], None] | None = None
 
     def replace(self, apis: Iterable[str]) -> list[Server]:
-        """These, and no others; what stays keeps its connection. Returns who left."""
+        """These, and no others; what stays keeps its connection. Returns who left. Nothing changes where one of them is
+        no address."""
         wanted = list(dict.fromkeys(apis))
-        gone = [server for server in self.all if server.api not in wanted]
         known = {server.api: server for server in self.all}
+        made: dict[str, Server] = {}
+        try:
+            for api in wanted:
+                if api not in known:
+                    made[api] = self._made(api)
+        except UsageError:
+            for server in made.values():
+                self._close(server)
+            raise
+        gone = [server for server in self.all if server.api not in wanted]
         for server in gone:
             self._close(server)
-        self.all = [known.get(api) or self._made(api) for api in wanted]
+        self.all = [known.get(api) or made[api] for api in wanted]
         self._order, self._next = list(self.all), 0
         return gone
 
     def _made(self, api: str) -> Server:
         assert self._loop is not None
+        assert self._context is not None
         server = Server(self._context, api, self._frame_bytes_max)
-        if self._setup is not None:
-            self._setup(server.socket)
-        server.connect()
+        try:
+            if self._setup is not None:
+                self._setup(server.socket)
+            server.connect()
+        except BaseException:
+            server.socket.close()
+            raise
         self._loop.add_reader(server.socket.fileno(), self._turn, server)
         return server
 
@@ -187,7 +207,9 @@ class Servers:
         for server in self.all:
             self._close(server)
         self.all, self._loop = [], None
+        context = self._context
+        assert context is not None
         try:
-            await asyncio.to_thread(self._context.term)
+            await asyncio.to_thread(context.term)
         except RuntimeError:  # at the end of the interpreter there are no threads any more
-            self._context.term()
+            context.term()

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
+from primacy.cache.access import as_key, check_ms
 from primacy.cache.effects import Record
 from primacy.cache.peer import Peer
 from primacy.cache.shown import document, exposition, rows, shown_key
@@ -22,6 +23,7 @@ from primacy.node.clock import Clock
 EVENTS_MAX = 1_000
 """Events that are kept for readers."""
 KEYS_DEFAULT = 100
+WITHIN_MS_MAX = 600_000
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -97,7 +99,7 @@ class CacheControl(LoopbackServer):
         return web.json_response(self.document())
 
     async def _keys(self, request: web.Request) -> web.Response:
-        prefix = request.query.get("prefix", "").encode()
+        prefix = as_key(request.query.get("prefix", ""), empty=True)
         most = number_of(request.query.get("limit", str(KEYS_DEFAULT)), "limit")
         found, more = rows(self._peer.machine, prefix, most, self._clock.now_ms(), self._clock.wall_ms())
         return web.json_response({"keys": found, "more": more})
@@ -139,11 +141,11 @@ def _key(body: dict[str, Any], empty: bool = False) -> bytes:
     key = body.get("key")
     if not isinstance(key, str) or (not key and not empty):
         raise UsageError('the body names a key: {"key": "TEXT"}')
-    return key.encode()
+    return as_key(key, empty=empty)
 
 
 def _within(body: dict[str, Any]) -> int:
     within_ms = body.get("within_ms", 5_000)
-    if isinstance(within_ms, bool) or not isinstance(within_ms, int) or not 0 < within_ms <= 600_000:
-        raise UsageError(f"within_ms = {str(within_ms)[:40]}: a whole number, from 1 to 600000")
+    check_ms("within_ms", within_ms, 1, WITHIN_MS_MAX)
+    assert isinstance(within_ms, int)
     return within_ms

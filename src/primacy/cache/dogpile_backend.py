@@ -14,15 +14,15 @@ from typing import Any
 
 from dogpile.cache.api import NO_VALUE, BytesBackend, CacheMutex
 
-from primacy.cache.access import Found
+from primacy.cache.access import WITHIN_MS_MAX, Found, as_key, check_ms
 from primacy.cache.askers import askers
 from primacy.cache.client import TIMEOUT_MS, Client
 from primacy.cache.client_claims import ClientClaim
 from primacy.cache.threads import LoopThread
-from primacy.errors import NotReached, PrimacyError, UsageError
+from primacy.errors import NotReached, PrimacyError
+from primacy.settings.schema_cache import TTL_MS_LEAST, TTL_MS_MOST
 
 TTL_MS = 86_400_000
-TTL_MS_LEAST = 100
 TRY_MS = 300
 """For `acquire(False)`: a free mutex is had much sooner, and a taken one is not waited for."""
 WAIT_MS = 60_000
@@ -39,16 +39,17 @@ class PrimacyBackend(BytesBackend):
     `timeout_ms` of one call (10 s)."""
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
-        apis = arguments.get("apis", ())
         timeout_ms = arguments.get("timeout_ms", TIMEOUT_MS)
-        self._askers = askers(apis, arguments.get("key_file", ""), local_ms=0, timeout_ms=timeout_ms)
-        self._prefix = str(arguments.get("prefix", "")).encode()
         self._ttl_ms = arguments.get("ttl_ms", TTL_MS)
-        if isinstance(self._ttl_ms, bool) or not isinstance(self._ttl_ms, int) or self._ttl_ms < TTL_MS_LEAST:
-            raise UsageError(f"ttl_ms = {self._ttl_ms!r}: a whole number of milliseconds, from {TTL_MS_LEAST}")
+        check_ms("timeout_ms", timeout_ms, 1, WITHIN_MS_MAX)
+        check_ms("ttl_ms", self._ttl_ms, TTL_MS_LEAST, TTL_MS_MOST)
+        self._prefix = as_key(arguments.get("prefix", ""), empty=True)
+        self._askers = askers(
+            arguments.get("apis", ()), arguments.get("key_file", ""), local_ms=0, timeout_ms=timeout_ms
+        )
 
     def _key(self, key: str) -> bytes:
-        return self._prefix + key.encode()
+        return self._prefix + as_key(key)
 
     def _client(self) -> tuple[Client, LoopThread]:
         return self._askers.client()

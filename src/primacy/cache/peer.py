@@ -20,7 +20,7 @@ from random import Random
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from primacy.cache.access import Absent, Done, Found, Why, check_ttl
+from primacy.cache.access import WITHIN_MS_MAX, Absent, Done, Found, Why, check_after, check_ms, check_ttl
 from primacy.cache.claims import ClaimCalls
 from primacy.cache.driver import Driver
 from primacy.cache.effects import Membership, Record
@@ -38,6 +38,7 @@ from primacy.cache.zap import CLIENTS, PEERS, Curve, Zap, connect_with, serve_wi
 from primacy.errors import UsageError
 from primacy.loop import alarm
 from primacy.node.clock import Clock, SystemClock
+from primacy.settings.schema_cache import TTL_MS_LEAST, TTL_MS_MOST
 from primacy.settings.timing_cache import CACHE_PROFILES
 
 log = logging.getLogger("primacy")
@@ -263,6 +264,8 @@ class Peer:
     ) -> Found | Absent:
         """The entry, or why there is none. `after_ms`: it must expire later than this (Unix ms)."""
         self._check_key(key)
+        check_ms("within_ms", within_ms, 0, WITHIN_MS_MAX)
+        check_after("after_ms", after_ms)
         at_hand = self.serving.at_hand(key)
         if at_hand is not None:
             return at_hand
@@ -277,18 +280,23 @@ class Peer:
     async def invalidate(self, key: bytes, *, prefix: bool = False, within_ms: int = CHANGE_MS) -> Done:
         """Nobody gives what was there as fresh any more, once this is done (C11). `prefix`: all keys of it."""
         self._check_key(key, empty=prefix)
+        check_ms("within_ms", within_ms, 0, WITHIN_MS_MAX)
         until_ms = self._clock.now_ms() + within_ms + LATER_MS
         return await self._changed(lambda number: Invalidate(number, key, prefix, until_ms), within_ms)
 
     async def refresh(self, key: bytes, *, within_ms: int = CHANGE_MS) -> Done:
         """The key is fetched anew; until then the old value stays."""
         self._check_key(key)
+        check_ms("within_ms", within_ms, 0, WITHIN_MS_MAX)
         until_ms = self._clock.now_ms() + within_ms + LATER_MS
         return await self._changed(lambda number: Refresh(number, key, until_ms), within_ms)
 
     async def put(self, key: bytes, value: bytes, ttl_ms: int | None = None, *, within_ms: int = CHANGE_MS) -> Done:
         """A value that this process brings itself."""
         self._check_key(key)
+        check_ms("within_ms", within_ms, 0, WITHIN_MS_MAX)
+        if not isinstance(value, bytes):
+            raise UsageError(f"a value is bytes, and this is {type(value).__name__}: encode it first")
         if len(value) > self.settings.value_bytes_max:
             raise UsageError(f"the value has {len(value)} bytes; value_bytes_max = {self.settings.value_bytes_max}")
         until_ms = self._clock.now_ms() + within_ms + LATER_MS
@@ -299,6 +307,7 @@ class Peer:
 
     async def reload(self, peers: Iterable[Address], *, force: bool = False, within_ms: int = RELOAD_MS) -> Done:
         """The list of peers has changed: one added or removed (C10)."""
+        check_ms("within_ms", within_ms, 0, WITHIN_MS_MAX)
         found = checked_peers(self.url, self.api, peers)
         return await self._changed(lambda number: Reload(number, found, force), within_ms)
 
@@ -366,8 +375,9 @@ def settings_of(
     name = profile or ("lan" if mode == Mode.OWN else "ha-cache")
     if name not in CACHE_PROFILES:
         raise UsageError(f"profile = {name}: one of {', '.join(CACHE_PROFILES)}")
-    if ttl_ms < 100:
-        raise UsageError(f"ttl_ms = {ttl_ms}: at least 100")
+    check_ms("ttl_ms", ttl_ms, TTL_MS_LEAST, TTL_MS_MOST)
+    if stale_ms is not None:
+        check_ms("stale_ms", stale_ms, 0, TTL_MS_MOST, "; left out: without limit")
     sources = tuple(SourceSettings(spec.prefix, ttl_ms, stale_ms, limit_ms=spec.timeout_ms) for spec in specs)
     return CacheSettings(CACHE_PROFILES[name], Mode(mode), sources, stale_ms=stale_ms, ttl_ms=ttl_ms)
 

@@ -15,6 +15,7 @@ import click
 from primacy.cli.call import Call, config_option, json_option, print_json
 from primacy.errors import NotReached, PrimacyError, Refused, UsageError
 from primacy.settings.schema import Settings
+from primacy.settings.schema_cache import TTL_MS_LEAST, TTL_MS_MOST
 
 if TYPE_CHECKING:
     from primacy.cache.client import Client
@@ -26,6 +27,9 @@ KEY = "PRIMACY_CACHE_KEY"
 COMMAND_CLIENT = "primacy-command"
 """The client name of commands that may read the cluster's secret: its key is derived, and no file is needed."""
 WATCH_S = 1.0
+WITHIN_MS = 10_000
+STATUS_MS = 2_000
+"""A peer that does not answer within this is shown as one that does not."""
 
 
 @click.group()
@@ -48,7 +52,7 @@ def cache() -> None:
 @click.option("--bind-api", metavar="URL", help="What is bound, if another than --api.")
 @click.option("--peer", "peers", multiple=True, metavar="URL,API", help="Another peer; once for each.")
 @click.option("--http", metavar="HOST:PORT", help="Serve GET /cache/KEY there.")
-@click.option("--ttl-ms", type=click.IntRange(100), metavar="MS", help="How long an entry is fresh (3600000).")
+@click.option("--ttl-ms", type=click.IntRange(TTL_MS_LEAST, TTL_MS_MOST), metavar="MS", help="How long an entry is fresh (3600000).")
 @click.option("--memory", is_flag=True, help="Keep entries in memory only.")
 @click.option("--state-dir", metavar="DIR", help="Where it keeps what it must not forget.")
 @click.pass_obj
@@ -78,24 +82,41 @@ def peer_settings(
     file = call.file(config)
     wanted = node or call.node
     listed = {name: said[name] for name in ("url", "api", "bind_url", "bind_api") if said.get(name)}
-    if file is not None:
-        if listed or said["peers"]:
-            raise UsageError(f"--url, --api and --peer are for a cache without a file; {file} lists the peers")
-        settings = load(file, wanted)
-    else:
-        settings = of_mapping(_as_file(listed, said["peers"], said["http"]), wanted or None)
+    _check_source(said["source"] or "")
+    options = {name: said[name] for name in ("source", "ttl_ms", "http") if said[name] is not None}
+    if said["memory"]:
+        options["storage"] = {"type": "memory"}
+    if file is None:
+        settings = of_mapping(_as_file(listed, said["peers"], options), wanted or None)
         settings = dataclasses.replace(settings, node=wanted or ("self" if settings.cache.peers else ""))
-    was = settings.cache
-    changed = dataclasses.replace(
-        was,
-        source=said["source"] or was.source,
-        ttl_ms=said["ttl_ms"] or was.ttl_ms,
-        http=said["http"] or was.http,
-        storage=dataclasses.replace(was.storage, type="memory") if said["memory"] else was.storage,
-    )
-    _check_source(changed.source)
+    elif listed or said["peers"]:
+        raise UsageError(f"--url, --api and --peer are for a cache without a file; {file} lists the peers")
+    else:
+        settings = _with_options(load(file, wanted), options)
     folder = os.path.abspath(state_dir) if state_dir is not None else settings.state_dir
-    return dataclasses.replace(settings, cache=changed, state_dir=folder)
+    return dataclasses.replace(settings, state_dir=folder)
+
+
+def _with_options(settings: Settings, options: dict[str, Any]) -> Settings:
+    """The file with what the options say in its place, under the rules of a file."""
+    from primacy.errors import SettingsError
+    from primacy.settings.accepted import wrong_listen
+    from primacy.settings.checks import Checks
+    from primacy.settings.loading import completed
+
+    if not options:
+        return settings
+    http = options.get("http", "")
+    if http and (wrong := wrong_listen(http)):
+        raise UsageError(f"--http {http[:80]}: {wrong}")
+    if "storage" in options:
+        options["storage"] = dataclasses.replace(settings.cache.storage, **options["storage"])
+    changed = dataclasses.replace(settings, cache=dataclasses.replace(settings.cache, **options))
+    whole = completed(changed, {"slots.addr": 0}, settings.node, settings.source)
+    problems = [problem for problem in Checks(whole, {}).problems() if problem.path.startswith("cache.")]
+    if problems:
+        raise SettingsError(problems, f"{settings.source} with these options")
+    return whole
 
 
 def _check_source(source: str) -> None:
@@ -105,11 +126,11 @@ def _check_source(source: str) -> None:
         raise UsageError(f"--source {source[:80]}: {wrong}")
 
 
-def _as_file(listed: dict[str, str], peers: tuple[str, ...], http: str | None) -> dict[str, object]:
+def _as_file(listed: dict[str, str], peers: tuple[str, ...], options: dict[str, Any]) -> dict[str, object]:
     """What the options say, in the words of a file."""
     from primacy.agent.cache_serve import API, URL
 
-    section: dict[str, object] = {"http": http} if http else {}
+    section: dict[str, object] = dict(options)
     if listed or peers:
         found: dict[str, dict[str, str]] = {"self": {"url": URL, "api": API} | listed}
         for number, peer in enumerate(peers, 1):
@@ -126,14 +147,24 @@ def _as_file(listed: dict[str, str], peers: tuple[str, ...], http: str | None) -
 # --- the client -------------------------------------------------------------------------------------------------------
 
 
+def within_option(default_ms: int) -> Callable[[F], F]:
+    """How long a command tries."""
+    limits = click.IntRange(1, 3_600_000)
+    return click.option(
+        "--within-ms", type=limits, default=default_ms, metavar="MS", help=f"Try so long ({default_ms})."
+    )
+
+
 def client_options(command: F) -> F:
     """Where the peers are, and who asks."""
+    return within_option(WITHIN_MS)(peer_options(command))
+
+
+def peer_options(command: F) -> F:
+    """Where the peers are, and who asks, without how long."""
     for option in (
         json_option,
         config_option,
-        click.option(
-            "--within-ms", type=click.IntRange(1, 3_600_000), default=10_000, metavar="MS", help="Try so long (10000)."
-        ),
         click.option("--key-file", metavar="FILE", help=f"The client's key, from `cache key`; default: {KEY}."),
         click.option("--api", "apis", multiple=True, metavar="URL", help=f"A peer; more than once; default: {APIS}."),
     ):
@@ -303,12 +334,12 @@ async def _asked_each(asked: Asked, prefix: bytes, most: int, within_ms: int) ->
 @cache.command()
 @click.option("--watch", is_flag=True, help="Again and again, until Ctrl-C.")
 @click.option("--key", "prefix", metavar="PREFIX", default="", help="Also each key that begins so, on each peer.")
-@client_options
+@within_option(STATUS_MS)
+@peer_options
 @click.pass_obj
 def status(call: Call, /, *, watch: bool, prefix: str, as_json: bool, within_ms: int, **where: Any) -> int:
     """How each peer stands; with --key, the state of keys on each of them."""
     asked = Asked(call, where["config"], where["apis"], where["key_file"])
-    within_ms = min(within_ms, 2_000)
     while True:
         seen = asyncio.run(_asked_each(asked, os.fsencode(prefix), 200 if prefix else 0, within_ms))
         if as_json or call.json:
