@@ -117,7 +117,7 @@ def test_a_claim_delivers_values_that_live(ttl_ms: Any, value: Any) -> None:
     async def work() -> None:
         said: list[Any] = []
         claim = ClientClaim(b"k", (1, "tcp://a:1", 1), said.append, lambda: None)
-        with pytest.raises(UsageError, match="ttl_ms = |a value is bytes"):
+        with pytest.raises(UsageError, match=r"ttl_ms = |a value is bytes"):
             await claim.deliver(value, ttl_ms)
         claim.end()
         assert all(report.state == "alive" for report in said)
@@ -194,7 +194,7 @@ def test_the_decorator_refuses_peers_that_are_none(apis: Any) -> None:
 
 
 def test_a_key_of_a_function_that_is_no_text_is_refused() -> None:
-    face = cached(plain, ttl_ms=1_000, apis=[API], key=lambda number: LONE, name="f")  # noqa: ARG005
+    face = cached(plain, ttl_ms=1_000, apis=[API], key=lambda number: LONE, name="f")
     with pytest.raises(UsageError, match="UTF-8"):
         face(1)
 
@@ -218,7 +218,7 @@ def test_dogpile_refuses_peers_and_prefixes_that_are_none() -> None:
         PrimacyBackend({"apis": [API], "prefix": 5})
 
 
-# --- a peer, from inside and by its control API ------------------------------------------------------------------------
+# --- a peer, from inside and by its control API -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", [-1, WITHIN_MS_MAX + 1, 1.5, "5", True])

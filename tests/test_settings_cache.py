@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from primacy import settings
+from primacy.cache import own_source, storage, writing
+from primacy.cache.effects import StoreEntry
+from primacy.cache.model import Ballot, Meta
 from primacy.errors import SettingsError
+from primacy.settings import checks_cache, schema_cache
 from primacy.settings.accepted import url_of, wrong_source
 from primacy.settings.canonical import canonical
 from primacy.settings.checks_cache import source_with_defaults, timing_problems
@@ -39,7 +43,8 @@ def problems(cluster: dict[str, Any] | None = None, node: str | None = None, **c
         ({}, {"peers": HERE}, "lan", "none"),
         (SECRET, {"peers": HERE}, "lan", "secret"),
         (SECRET, {"peers": AWAY}, "lan", "secret"),
-        (SECRET, {"peers": AWAY, "security": "curve", "profile": "wan"}, "wan", "curve"),
+        (SECRET, {"peers": AWAY, "security": "curve", "profile": "wan", "clients": ["web"]}, "wan", "curve"),
+        (SECRET, {"peers": AWAY, "security": "curve", "http": "127.0.0.1:8080"}, "lan", "curve"),
         ({}, {"peers": AWAY, "mode": "mixed", "allow_open": True}, "ha-cache", "none"),
     ],
 )
@@ -178,6 +183,37 @@ def test_a_url_is_its_own_with_or_without_the_word_before_it() -> None:
             {"value_bytes_max": 2 << 20, "storage": {"bytes_max": 1 << 20}},
             ("cache.value_bytes_max = 2097152", "cache.storage.bytes_max = 1048576"),
         ),
+        (
+            {},
+            {"value_bytes_max": (1 << 20) - 8_192, "storage": {"bytes_max": 1 << 20}},
+            ("cache.value_bytes_max = 1040384", "cache.key_bytes_max = 8192", "set it to at most 1040256"),
+        ),
+        ({}, {"value_bytes_max": (1 << 28) + 1}, ("cache.value_bytes_max = 268435457", "at most 268435456")),
+        (
+            {},
+            {"ttl_ms": 1_000, "jitter_percent": 50, "refresh_ahead_ms": 500},
+            ("cache.refresh_ahead_ms = 500", "cache.jitter_percent = 50", "cache.ttl_ms = 1000", "set it below 500"),
+        ),
+        (
+            {},
+            {"jitter_percent": 50, "sources": {"a": {"source": "cmd:x {key}", "ttl_ms": 150}}},
+            ("cache.jitter_percent = 50: leaves 75 ms of cache.sources.a.ttl_ms = 150", "100 are the least"),
+        ),
+        (
+            {},
+            {"peers": {"a": {**HERE["a"], "bind_url": "tcp://127.0.0.1:7", "bind_api": "tcp://127.0.0.1:7"}}},
+            (
+                "cache.peers.a.bind_api = tcp://127.0.0.1:7",
+                "cache.peers.a.bind_url = tcp://127.0.0.1:7",
+                "another port",
+            ),
+        ),
+        (
+            {},
+            {"peers": HERE, "http": "127.0.0.1:6001"},
+            ("cache.http = 127.0.0.1:6001", "cache.peers.a.api = tcp://127.0.0.1:6001"),
+        ),
+        (SECRET, {"peers": AWAY, "security": "curve"}, ("cache.clients", "cache.security = curve", "such as [web]")),
         ({}, {"http": "0.0.0.0:8080"}, ("cache.http = 0.0.0.0:8080: is open to others", "control.tls.cert")),
         ({}, {"http": "127.0.0.1:7480"}, ("cache.http = 127.0.0.1:7480: is the same as control.listen",)),
         ({}, {"on_overrun": "ignore"}, ("must be one of exit, alert",)),
@@ -194,16 +230,21 @@ def test_relations_that_are_refused(cluster: dict[str, Any], cache: dict[str, An
         ({"announce_ms": 450}, ("announce_ms = 450: must be below cache.timing.cancel_at_ms = 450",)),
         ({"cancel_at_ms": 600}, ("cancel_at_ms = 600: must be below cache.timing.hold_ms = 600",)),
         ({"cancel_at_ms": 500}, ("leaves 100 ms to end a call, where 110 are needed", "at most 490")),
-        ({"announce_ms": 300}, ("does not bear 1 lost ANNOUNCE", "at most 225")),
-        ({"promise_ms": 612}, ("two peers could fetch at once", "hold_ms = 600", "at least 613")),
-        ({"hold_ms": 640, "promise_ms": 640}, ("set it to at least 653",)),
-        ({"drift_ppm": 50_000}, ("promise_ms = 620", "set it to at least 664")),
+        ({"announce_ms": 226}, ("does not bear 1 lost ANNOUNCE", "at most 225")),
+        ({"promise_ms": 612}, ("two peers could fetch at once", "hold_ms = 600", "at least 614")),
+        ({"promise_ms": 613}, ("promise_ms = 613", "hold_ms = 600", "at least 614")),
+        ({"hold_ms": 640, "promise_ms": 640}, ("set it to at least 654",)),
+        ({"drift_ppm": 50_000}, ("promise_ms = 620", "set it to at least 665")),
         ({"touch_ms": 599}, ("touch_ms = 599", "hold_ms = 600", "at least 600")),
         ({"ping_ms": 2_000}, ("ping_ms = 2000: must be below cache.timing.touch_ms = 2000",)),
         ({"ping_lost_ms": 501}, ("ping_lost_ms = 501: must not be above cache.timing.ping_ms = 500",)),
         ({"question_repeat_ms": 300}, ("question_repeat_ms = 300: must be below cache.timing.election_ms = 300",)),
         ({"backoff_ms": 9_000}, ("backoff_ms = 9000: must not be above cache.timing.backoff_max_ms = 8000",)),
         ({"keepalive_ms": 2_000}, ("keepalive_ms = 2000", "2000 ms of silence")),
+        ({"election_ms": 120}, ("announce_ms = 120: must be below cache.timing.election_ms = 120",)),
+        ({"spread_ms": 300}, ("spread_ms = 300: must be below cache.timing.election_ms = 300",)),
+        ({"ping_lost_ms": 31}, ("ping_lost_ms = 31", "touch_ms = 2000", "set it to at least 32")),
+        ({"ceiling_ahead_ms": 1_000}, ("ceiling_ahead_ms = 1000", "ping_ms = 500", "set it above 1000")),
     ],
 )
 def test_times_that_break_a_rule_are_refused(over: dict[str, int], parts: tuple[str, ...]) -> None:
@@ -215,9 +256,24 @@ def test_times_that_break_a_rule_are_refused(over: dict[str, int], parts: tuple[
 def test_the_profiles_break_no_rule(name: str) -> None:
     timing = CACHE_PROFILES[name]
     assert timing_problems(timing) == []
-    least = timing._replace(promise_ms=timing.promise_least_ms)
+    least = timing._replace(promise_ms=timing.promise_least_ms + 1)
     assert timing_problems(least) == []
     assert timing_problems(least._replace(promise_ms=least.promise_ms - 1)) != []
+
+
+def test_what_the_checks_count_with_is_what_the_peer_has() -> None:
+    assert checks_cache.ENTRY_BYTES == storage.ENTRY_BYTES
+    for most in (writing.WAITING_BYTES_MAX, own_source.PUT_BYTES_MAX):
+        assert most >= schema_cache.VALUE_BYTES_MOST
+
+
+def test_a_value_of_the_largest_size_that_is_allowed_is_kept() -> None:
+    most = (1 << 20) - 8_192 - storage.ENTRY_BYTES
+    assert made(value_bytes_max=most, storage={"bytes_max": 1 << 20}).cache.value_bytes_max == most
+    kept = storage.MemoryStorage(1 << 20)
+    meta = Meta(1, 1, Ballot(1, "tcp://a:1", 1), most)
+    assert kept.apply([StoreEntry(b"k" * 8_192, meta, b"v" * most)]) == ()
+    assert kept.apply([StoreEntry(b"k" * 8_192, meta, b"v" * (most + 1))]) != ()
 
 
 def test_the_file_can_say_every_time_of_mode_own() -> None:

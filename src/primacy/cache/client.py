@@ -254,7 +254,7 @@ class Client:
         self, key: str | bytes, *, after_ms: int = 0, within_ms: int | None = None
     ) -> Found | Absent | ClientClaim:
         """An entry that expires after `after_ms`, or the claim to compute it: one of all who ask gets it, the others
-        wait for its result. `within_ms` 0: as short as can be asked, 1 ms. Raises `NotReached` where no peer answers."""
+        wait for its result. `within_ms` 0: the shortest there is, 1. Raises `NotReached` where no peer answers."""
         raw = as_key(key)
         check_after("after_ms", after_ms)
         if within_ms is None:

@@ -10,10 +10,8 @@ from typing import NamedTuple
 
 from primacy.cache.messages import Trailer
 from primacy.cache.model import TERM_MAX, Floor, PeerAddress
-from primacy.settings.timing_cache import CacheTiming
+from primacy.settings.timing_cache import PINGS_KEPT, CacheTiming
 
-PINGS_KEPT = 64
-"""Departures that are remembered: more than leave within V, so that every PONG that still counts finds its own."""
 NO_FLOOR = -1
 LENGTH_MAX = (1 << 32) - 1
 TERMS_AHEAD = 64

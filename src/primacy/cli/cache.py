@@ -52,7 +52,12 @@ def cache() -> None:
 @click.option("--bind-api", metavar="URL", help="What is bound, if another than --api.")
 @click.option("--peer", "peers", multiple=True, metavar="URL,API", help="Another peer; once for each.")
 @click.option("--http", metavar="HOST:PORT", help="Serve GET /cache/KEY there.")
-@click.option("--ttl-ms", type=click.IntRange(TTL_MS_LEAST, TTL_MS_MOST), metavar="MS", help="How long an entry is fresh (3600000).")
+@click.option(
+    "--ttl-ms",
+    type=click.IntRange(TTL_MS_LEAST, TTL_MS_MOST),
+    metavar="MS",
+    help="How long an entry is fresh (3600000).",
+)
 @click.option("--memory", is_flag=True, help="Keep entries in memory only.")
 @click.option("--state-dir", metavar="DIR", help="Where it keeps what it must not forget.")
 @click.pass_obj

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from primacy.errors import Problem
-from primacy.settings.schema_cache import Cache, CacheOverrides, Peer, Source
-from primacy.settings.timing_cache import CACHE_PROFILES, CacheTiming
+from primacy.settings.schema_cache import TTL_MS_LEAST, Cache, CacheOverrides, Peer, Source
+from primacy.settings.timing_cache import CACHE_PROFILES, PINGS_KEPT, CacheTiming
 
 KILL_MS = 110
 """From the cancel to a confirmed end: the kill of a whole process tree, and a timer that fires late on a busy machine.
@@ -23,6 +23,10 @@ LOST_LEAST = 1
 """ANNOUNCEs that may be lost in a row before the cancel: peers speak over connections that repeat by themselves."""
 CLIENT_WAITS_MS = 2_000
 """The document's: after a keep-alive a client waits so long for the next sign."""
+ENTRY_BYTES = 128
+"""What an entry counts against `storage.bytes_max` beside its key and value."""
+CEILING_PINGS = 2
+"""The ceiling is looked after with each PING, and written anew when half of what is ahead has passed."""
 MIXED_PROFILE = "ha-cache"
 OWN_PROFILES = tuple(name for name in CACHE_PROFILES if name != MIXED_PROFILE)
 LOOPBACK = re.compile(r"(tcp://)?(localhost|127\.[0-9.]+|\[::1\]):[0-9]+|(ipc|inproc)://.+")
@@ -60,11 +64,13 @@ def cache_problems(cache: Cache, given: Mapping[str, int], secret_file: str, nod
     if cache.mode == "own":
         yield from timing_problems(cache_timing(cache))
     yield from _security_problems(cache, given, secret_file)
-    if cache.value_bytes_max > cache.storage.bytes_max:
+    most_bytes = cache.storage.bytes_max - cache.key_bytes_max - ENTRY_BYTES
+    if cache.value_bytes_max > most_bytes:
         yield Problem(
             "cache.value_bytes_max",
             str(cache.value_bytes_max),
-            f"is more than cache.storage.bytes_max = {cache.storage.bytes_max}, so that such a value is never kept",
+            f"such a value with its key (cache.key_bytes_max = {cache.key_bytes_max}) is more than "
+            f"cache.storage.bytes_max = {cache.storage.bytes_max}, and is never kept; set it to at most {most_bytes}",
         )
 
 
@@ -83,29 +89,68 @@ def _peer_problems(cache: Cache, node: str) -> Iterator[Problem]:
             if address and address in seen:
                 yield Problem(path, address, f"is the address of {seen[address]} too; every one needs its own")
             seen.setdefault(address, path)
+        url, api = bound_addresses(peer)
+        if url == api and peer.url != peer.api:
+            word = "bind_api" if peer.bind_api else "api"
+            yield Problem(
+                f"cache.peers.{name}.{word}",
+                api,
+                f"is bound for peers too, by cache.peers.{name}.{'bind_url' if peer.bind_url else 'url'} = {url}; give "
+                "it another port",
+            )
+        for word, address in (("url", url), ("api", api)):
+            if cache.http and address == f"tcp://{cache.http}":
+                yield Problem("cache.http", cache.http, f"is bound by cache.peers.{name}.{word} = {address}, too")
     if node and peers and node not in peers:
         yield Problem("--node", node[:80], f"is not in cache.peers, which has {', '.join(list(peers)[:8])}")
 
 
 def _source_problems(cache: Cache) -> Iterator[Problem]:
-    if cache.refresh_ahead_ms >= cache.ttl_ms:
-        yield _not_ahead("cache", cache.refresh_ahead_ms, "cache", cache.ttl_ms)
+    yield from _life_problems(cache, "cache", Source())
     for prefix, source in cache.sources.items():
         at = f"cache.sources.{prefix}"
         if not source.source:
             yield Problem(f"{at}.source", "", "is missing: what fetches these entries, such as cmd:./fetch {key}")
-        ttl, ahead = source.ttl_ms or cache.ttl_ms, _or(source.refresh_ahead_ms, cache.refresh_ahead_ms)
-        if ahead >= ttl and (source.ttl_ms is not None or source.refresh_ahead_ms is not None):
-            yield _not_ahead(
-                at if source.refresh_ahead_ms is not None else "cache",
-                ahead,
-                at if source.ttl_ms is not None else "cache",
-                ttl,
-            )
+        if not (source.ttl_ms is source.refresh_ahead_ms is source.jitter_percent is None):
+            yield from _life_problems(cache, at, source)
         if source.max_age and not source.source.startswith("http"):
             yield Problem(f"{at}.max_age", "true", f"only http: has answers with an age, and {at}.source is another")
     if cache.max_age and not any(text.startswith("http") for text in _texts(cache)):
         yield Problem("cache.max_age", "true", "only http: has answers with an age, and no source of this file is one")
+
+
+def _life_problems(cache: Cache, at: str, source: Source) -> Iterator[Problem]:
+    """How long entries of a source live, at least, beside what is done within that time."""
+    whole = source_with_defaults(cache, source)
+    assert whole.ttl_ms is not None
+    assert whole.jitter_percent is not None
+    assert whole.refresh_ahead_ms is not None
+
+    def named(word: str) -> str:
+        return f"{at if getattr(source, word) is not None else 'cache'}.{word}"
+
+    least_ms = whole.ttl_ms - whole.ttl_ms * whole.jitter_percent // 100
+    ttl = f"{named('ttl_ms')} = {whole.ttl_ms}"
+    if least_ms < TTL_MS_LEAST:
+        yield Problem(
+            named("jitter_percent"),
+            str(whole.jitter_percent),
+            f"leaves {least_ms} ms of {ttl}, where {TTL_MS_LEAST} are the least; take off less, or let entries live "
+            "longer",
+        )
+    elif whole.refresh_ahead_ms >= whole.ttl_ms:
+        yield Problem(
+            named("refresh_ahead_ms"),
+            str(whole.refresh_ahead_ms),
+            f"must be below {ttl}, or every entry would be fetched all the time",
+        )
+    elif whole.refresh_ahead_ms >= least_ms:
+        yield Problem(
+            named("refresh_ahead_ms"),
+            str(whole.refresh_ahead_ms),
+            f"must be below what {named('jitter_percent')} = {whole.jitter_percent} leaves of {ttl}, or such entries "
+            f"would be fetched all the time; set it below {least_ms}",
+        )
 
 
 def _texts(cache: Cache) -> list[str]:
@@ -114,14 +159,6 @@ def _texts(cache: Cache) -> list[str]:
 
 def _or(value: int | None, otherwise: int) -> int:
     return otherwise if value is None else value
-
-
-def _not_ahead(ahead_at: str, ahead_ms: int, ttl_at: str, ttl_ms: int) -> Problem:
-    return Problem(
-        f"{ahead_at}.refresh_ahead_ms",
-        str(ahead_ms),
-        f"must be below {ttl_at}.ttl_ms = {ttl_ms}, or every entry would be fetched all the time",
-    )
 
 
 def _mode_problems(cache: Cache, given: Mapping[str, int]) -> Iterator[Problem]:
@@ -162,6 +199,8 @@ def timing_problems(timing: CacheTiming, prefix: str = "cache.timing.") -> list[
         ("announce_ms", "cancel_at_ms"),
         ("cancel_at_ms", "hold_ms"),
         ("question_repeat_ms", "election_ms"),
+        ("announce_ms", "election_ms"),
+        ("spread_ms", "election_ms"),
         ("ping_ms", "touch_ms"),
     ):
         if getattr(timing, low) >= getattr(timing, high):
@@ -177,12 +216,18 @@ def timing_problems(timing: CacheTiming, prefix: str = "cache.timing.") -> list[
     if timing.cancel_at_ms < (LOST_LEAST + 1) * timing.announce_ms:
         why = f"does not bear {LOST_LEAST} lost ANNOUNCE before"
         refuse("announce_ms", "cancel_at_ms", why, f"set it to at most {timing.cancel_at_ms // (LOST_LEAST + 1)}")
-    if timing.promise_ms < timing.promise_least_ms:
-        why = "is shorter than the hold on the slowest clock, so that two peers could fetch at once:"
-        refuse("promise_ms", "hold_ms", why, f"set it to at least {timing.promise_least_ms}")
+    if timing.promise_ms <= timing.promise_least_ms:
+        why = "is not longer than the hold on the slowest clock, so that two peers could fetch at once:"
+        refuse("promise_ms", "hold_ms", why, f"set it to at least {timing.promise_least_ms + 1}")
     if timing.touch_ms < timing.hold_ms:
         why = "lets a copy count as fresh for less than a retrieval may last,"
         refuse("touch_ms", "hold_ms", why, f"set it to at least {timing.hold_ms}")
+    if PINGS_KEPT * timing.ping_lost_ms < timing.touch_ms:
+        why = f"makes more than {PINGS_KEPT} PINGs leave, so that late answers find theirs forgotten, within"
+        refuse("ping_lost_ms", "touch_ms", why, f"set it to at least {-(-timing.touch_ms // PINGS_KEPT)}")
+    if timing.ceiling_ahead_ms <= CEILING_PINGS * timing.ping_ms:
+        why = "is used up before it is looked at again, so that retrievals wait for the disk:"
+        refuse("ceiling_ahead_ms", "ping_ms", why, f"set it above {CEILING_PINGS * timing.ping_ms}")
     if timing.keepalive_ms >= CLIENT_WAITS_MS:
         found.append(
             Problem(
@@ -213,6 +258,12 @@ def _security_problems(cache: Cache, given: Mapping[str, int], secret_file: str)
                         "is open to others, and cache.security = none; say cache.security: secret, or "
                         "cache.allow_open: true in a network that nobody else is in",
                     )
+    if cache.security == "curve" and cache.peers and not cache.clients and not cache.http:
+        yield Problem(
+            "cache.clients",
+            "",
+            "cache.security = curve admits the clients that are named here, and none is; name them, such as [web]",
+        )
     if cache.clients and cache.security == "none":
         yield Problem("cache.clients", ", ".join(cache.clients[:4]), "cache.security = none asks nobody for a key")
 

@@ -20,6 +20,8 @@ from primacy.settings.rule import setting
 
 TTL_MS_LEAST = 100
 TTL_MS_MOST = 366 * SPAN_MS_MAX
+VALUE_BYTES_MOST = 1 << 28
+"""What may wait for the disk, or for its turn to be put: a larger value would never be kept."""
 PREFIX_PATTERN = r"[^\x00-\x1f\x7f]{1,200}"
 
 
@@ -84,7 +86,7 @@ class CacheOverrides:
         "crash the next peer starts later."
     )
     cancel_at_ms: int | None = _span("When the call is cancelled; what is left of the hold is all it has to end.")
-    promise_ms: int | None = _span("How long who acked acks nobody else. At least the hold times the drift ratio.")
+    promise_ms: int | None = _span("How long who acked acks nobody else. More than the hold times the drift ratio.")
     election_ms: int | None = _span("How long answers to a QUESTION count.")
     question_repeat_ms: int | None = _span("Between two QUESTIONs to a peer that has not answered.")
     spread_ms: int | None = _span("Spreads what wakes together, times the place in the key's order.", least=0)
@@ -193,7 +195,7 @@ class Cache:
     )
     key_bytes_max: int = setting(8_192, "Longer keys are refused.", least=1, most=65_535)
     value_bytes_max: int = setting(
-        16 << 20, "Larger values are refused; it counts as a failure of the source.", least=1, most=1 << 30
+        16 << 20, "Larger values are refused; it counts as a failure of the source.", least=1, most=VALUE_BYTES_MOST
     )
     profile: str = setting(
         "",

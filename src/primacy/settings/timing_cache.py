@@ -10,6 +10,9 @@ from typing import NamedTuple
 
 from primacy.settings.timing import stretched
 
+PINGS_KEPT = 64
+"""Departures that are remembered: more than leave within V, so that every PONG that still counts finds its own."""
+
 
 class CacheTiming(NamedTuple):
     """Times of one cache peer."""
@@ -21,7 +24,7 @@ class CacheTiming(NamedTuple):
     cancel_at_ms: int = 450
     """The call is cancelled this long after that departure. The rest of the hold is all it has to end."""
     promise_ms: int = 620
-    """Ps: after an ack, no other ack, no yes, no candidacy of its own. At least the hold times the drift ratio."""
+    """Ps: after an ack, no other ack, no yes, no candidacy of its own. More than the hold times the drift ratio."""
     election_ms: int = 300
     """E: an ANSWER counts within this after its QUESTION; a claim not acked within it ends."""
     question_repeat_ms: int = 100
@@ -59,7 +62,8 @@ class CacheTiming(NamedTuple):
 
     @property
     def promise_least_ms(self) -> int:
-        """The hold on the fastest clock that surely covers it on the slowest (C5)."""
+        """The hold on the fastest clock that surely covers it on the slowest. The promise is a tick longer: its clock
+        is read in whole milliseconds, so that it may begin almost one earlier than the ack left (C5)."""
         return stretched(self.hold_ms, self.drift_ppm)
 
 
