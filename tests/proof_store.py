@@ -24,6 +24,7 @@ from pathlib import Path
 from tests import crowd as crowds
 from tests import test_faults_lease
 from tests.lease_crowd import LeaseCrowd, lease_crowd
+from tests.proof_run import judged
 from tests.safety import SafetyViolation
 from tests.sizes import PYTEST
 
@@ -89,14 +90,14 @@ def run(options: argparse.Namespace) -> list[str]:
 def rounds_of(kind: str, profile: str, name: str, case: Case, rounds: int, folder: Path) -> str:
     """One line: how often, how long, how many commands."""
     took_s: list[float] = []
-    lives = 0
+    lives = voids = 0
     alone = any(mark in name for mark in FRESH)
     for number in range(rounds if alone else 1):
         (folder / str(number)).mkdir(parents=True)
         with lease_crowd(kind, folder / str(number), profile=profile, plant=crowds.HANG) as crowd:
             for _ in range(1 if alone else rounds):
                 began = time.monotonic()
-                case(crowd)
+                voids += judged(case, crowd)
                 took_s.append(time.monotonic() - began)
             lives += len({(one.token, one.run) for one in crowd.lives()})
             if len(crowd.tokens()) >= 5:
@@ -105,7 +106,7 @@ def rounds_of(kind: str, profile: str, name: str, case: Case, rounds: int, folde
     what = name.removeprefix("test_").replace("_", " ")
     return (
         f"run on {kind}: {what}: {rounds} rounds, {lives} commands, 0 overlaps; a round took {middle_s:.1f} s, "
-        f"{most_s:.1f} s at most"
+        f"{most_s:.1f} s at most{f'; {voids} rounds void' if voids else ''}"
     )
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from tests.servers import servers_here
 from tests.store_desk import LIMIT_MS, Desk, Place, place
+
+SHORT_MS = 100
 
 
 @pytest.fixture(params=["sqlite", *servers_here()])
@@ -20,7 +25,7 @@ def here(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 
 class Releaser:
-    def __init__(self, url: str, holder: str = "a#1", token: int = 10) -> None:
+    def __init__(self, url: str, holder: str = "a#1", token: int = 10, limit_ms: int = LIMIT_MS) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "primacy.store.releaser"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -28,7 +33,7 @@ class Releaser:
             {
                 "url": url,
                 "table": "primacy_leases",
-                "limit_ms": LIMIT_MS,
+                "limit_ms": limit_ms,
                 "name": "job",
                 "holder": holder,
                 "token": token,
@@ -86,3 +91,33 @@ def test_G5_a_lease_that_is_somebody_elses_stays(here: Place) -> None:
     assert releaser.hear() == "refused the row is somebody else's"
     assert releaser.end() == 1
     assert not released(desk)
+
+
+def test_G5_it_goes_on_while_the_store_is_late(tmp_path: Path) -> None:
+    """Somebody writes into the file for longer than several answers may take."""
+    with place("sqlite", tmp_path) as here:
+        desk = here.desk()
+        desk.take()
+        releaser = Releaser(here.url, limit_ms=SHORT_MS)
+        writer = sqlite3.connect(urlsplit(here.url).path, isolation_level=None)
+        try:
+            writer.execute("BEGIN EXCLUSIVE")
+            releaser.say({"release": True})
+            time.sleep(5 * SHORT_MS / 1_000)
+            writer.execute("COMMIT")
+        finally:
+            writer.close()
+        assert releaser.hear() == "released"
+        assert released(desk)
+        assert releaser.end() == 0
+
+
+def test_G5_a_release_whose_answer_was_lost_is_none_twice(tmp_path: Path) -> None:
+    with place("sqlite", tmp_path) as here:
+        desk = here.desk()
+        desk.take()
+        first, second = Releaser(here.url), Releaser(here.url)
+        for each in (first, second):
+            each.say({"release": True})
+            assert each.hear() == "released"
+            assert each.end() == 0

@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import time
 from typing import Any, TextIO
 
 from primacy.election.store import Look, ReleaseRow
@@ -25,27 +26,32 @@ from primacy.store.batch import perform
 from primacy.store.port import LeaseStore
 from primacy.store.url import open_store
 
-TRIES_MAX = 3
-"""A renewal that was under way when the agent died may move the seq between look and release."""
+TRY_S = 10.0
+"""Longer than most holds: on a busy machine, or while the store restarts, the first answers may be late."""
+PAUSE_S = 0.02
 LINE_MAX = 65_536
 
 
 def release(store: LeaseStore, name: str, holder: str, token: int, successor: str) -> str:
-    """`released`, or `refused` and why."""
-    reason = "the store did not answer"
-    for _ in range(TRIES_MAX):
+    """`released`, or `refused` and why. A renewal that was under way when the agent died may move the seq meanwhile."""
+    end_s = time.monotonic() + TRY_S
+    while True:
         (seen,) = perform(store, [Look(name)])
         row = seen.row
-        if not seen.ok:
-            reason = seen.reason
-            continue
-        if row is None or (row.holder, row.token) != (holder, token):
-            return "refused the row is somebody else's"
-        (answer,) = perform(store, [ReleaseRow(name, holder, token, row.seq, successor)])
-        if answer.done:
-            return "released"
-        reason = answer.reason or "the row was written on another server, or was renewed in this moment"
-    return f"refused {reason}"
+        if seen.ok:
+            if row is None or (row.holder, row.token) != (holder, token):
+                return "refused the row is somebody else's"
+            if row.released:  # by an earlier try whose answer was lost
+                return "released"
+            (answer,) = perform(store, [ReleaseRow(name, holder, token, row.seq, successor)])
+            if answer.done:
+                return "released"
+            reason = answer.reason or "the row was written on another server, or was renewed in this moment"
+        else:
+            reason = seen.reason or "the store did not answer"
+        if time.monotonic() >= end_s:
+            return f"refused {reason}"
+        time.sleep(PAUSE_S)
 
 
 def serve(orders: TextIO, answers: TextIO) -> int:
