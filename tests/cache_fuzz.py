@@ -43,6 +43,7 @@ def any_message(chance: Random, peers: list[str]) -> m.Message:
         Floor(b"fuzz", chance.random() < 0.5, chance.getrandbits(20)),
     )
     own = chance.choice([trailer, trailer, None])
+    numbered = tuple(m.Numbered(b"fuzz%d" % each, term, chance.randrange(9)) for each in range(chance.randrange(4)))
     return chance.choice(
         [
             m.Question(key, term, own),
@@ -53,6 +54,8 @@ def any_message(chance: Random, peers: list[str]) -> m.Message:
             m.Ping(own),
             m.Pong(own),
             m.Ack(key, trailer),
+            m.Announces(numbered, trailer),
+            m.Acks(numbered, trailer),
             m.FloorQuery(key, False, chance.randrange(9), trailer),
             m.FloorAnswer(key, False, chance.randrange(9), term, trailer),
             m.FloorSet(floor, chance.randrange(9), trailer),

@@ -373,6 +373,10 @@ def described(message: says.Message) -> str:
             return f"announce {trailer.number} of {key} ({term})"
         case says.Ack():
             return f"ack {trailer.number} ({term})"
+        case says.Announces():
+            return "announce again: " + ", ".join(one.key.decode() for one in message.keys)
+        case says.Acks():
+            return "ack again: " + ", ".join(one.key.decode() for one in message.keys)
         case says.Update():
             return f"value of {key}: {message.value.decode()}, epoch {trailer.epoch.term - WALL_MS}"
         case says.EntryRequest():

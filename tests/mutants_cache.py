@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tests import cache_schedules as first
+from tests import cache_schedules_gathered as gathered
 from tests import cache_schedules_values as second
 from tests import cache_schedules_whole as whole
 
@@ -115,6 +116,20 @@ class NothingClosed(OwnMachine):
         pass
 
 
+class AcksOfAnyBoot(OwnMachine):
+    """C4: acks of several keys count although they were given to an earlier boot."""
+
+    def _counts_acks(self, acks):
+        return True
+
+
+class LatecomersAnnounced(OwnMachine):
+    """C4: what is renewed together includes calls whose cancel is due."""
+
+    def _renews(self, state, soon_ms):
+        return state.claim is not None and state.claim.called and state.claim.next_ms <= soon_ms
+
+
 # --- C5 ---------------------------------------------------------------------------------------------------------------
 
 
@@ -166,6 +181,14 @@ class ShortPromise(OwnMachine):
     def _promise(self, state, ballot):
         super()._promise(state, ballot)
         state.promise_until_ms = self._now_ms + 560
+
+
+class GatheredBlindly(OwnMachine):
+    """C5: a message that renews several keys is acked for all of them, whatever was promised."""
+
+    def _promised_again(self, key, ballot):
+        self._promise(self._activate(key), ballot)
+        return True
 
 
 class SourceAcks(OwnMachine):
@@ -324,6 +347,13 @@ class NotRaised(OwnMachine):
         super()._floor_acked(peer, number, floor, 0, same_list=same_list)
 
 
+class GatheredOverFloor(OwnMachine):
+    """C11: a message that renews several keys is acked although a floor came to one of them."""
+
+    def _undisturbed(self, state, ballot):
+        return True
+
+
 class CallSurvivesFloor(OwnMachine):
     """C11: a running call at or below the floor goes on."""
 
@@ -441,6 +471,8 @@ CACHE_MUTANTS = [
     mutant(ResultWithoutHold, first.result_needs_the_hold),
     mutant(ClaimWithoutEnd, first.claim_ends),
     mutant(NothingClosed, first.closed_for_good),
+    mutant(AcksOfAnyBoot, gathered.acks_count_for_their_ballot),
+    mutant(LatecomersAnnounced, gathered.late_is_not_renewed),
     mutant(TwoPromises, first.no_other_ack),
     mutant(YesWithinPromise, first.no_yes_within),
     mutant(CandidateWithinPromise, whole.candidate_while_promised),
@@ -451,6 +483,7 @@ CACHE_MUTANTS = [
     mutant(EndlessTwoPromises, whole.two_winners_and_a_forgetful_voter, Endless),
     mutant(ForgetfulTwoPromises, whole.five_peers_and_two_forgetful_voters, TermsForgotten),
     mutant(NoSilence, whole.restarted_follower),
+    mutant(GatheredBlindly, gathered.follower_of_two),
     mutant(SourceAcks, first.source_acks_nobody),
     mutant(WithoutNeed, first.clocks_apart),
     mutant(NeedStays, first.undelivered_raises_need),
@@ -471,6 +504,7 @@ CACHE_MUTANTS = [
     mutant(FloorAckedEarly, second.floor_durable_before_the_ack),
     mutant(DoesNotWait, second.done_without_one),
     mutant(NotRaised, second.floor_is_raised),
+    mutant(GatheredOverFloor, gathered.refused_below_a_floor),
     mutant(CallSurvivesFloor, second.floor_kills_what_is_under_way),
     mutant(WithoutTouch, second.stale_out_of_touch),
     mutant(DigestIgnored, second.pong_brings_floors),

@@ -67,10 +67,13 @@ HELD = CachePlan(
     storage="memory",
     peers=3,
 )
+MANY = CachePlan(keys=12, source_ms=2_000.0)
+"""Many keys that are fetched at once: their holds are renewed together."""
 BASES: dict[str, tuple[type[OwnMachine] | None, CachePlan]] = {
     "as it is": (None, DEFAULT),
     "held": (None, HELD),
     "small terms": (SmallTerms, REMEMBERED),
+    "many keys": (None, MANY),
 }
 """By name: what the defect is put on, and in which trials it is looked for."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests import cache_schedules as schedules
+from tests import cache_schedules_gathered as gathered
 from tests import cache_schedules_whole as whole
 from tests.cache_one import One, did, said
 from tests.cache_stage import KEY, SETTINGS, Stage, addresses
@@ -139,6 +140,30 @@ def test_C4_source_died() -> None:
     assert schedules.source_died(OwnMachine) == ""
 
 
+def test_C4_renewed_together() -> None:
+    assert gathered.renewed_together(OwnMachine) == ""
+
+
+def test_C4_acks_count_for_their_ballot() -> None:
+    assert gathered.acks_count_for_their_ballot(OwnMachine) == ""
+
+
+def test_C4_late_is_not_renewed() -> None:
+    assert gathered.late_is_not_renewed(OwnMachine) == ""
+
+
+def test_C4_bounded_messages() -> None:
+    assert gathered.bounded_messages(OwnMachine) == ""
+
+
+def test_C4_crowd_of_keys() -> None:
+    assert gathered.crowd_of_keys(OwnMachine) == ""
+
+
+def test_C4_not_acked_when_over() -> None:
+    assert gathered.not_acked_when_over(OwnMachine) == ""
+
+
 def test_C5_no_other_ack() -> None:
     assert schedules.no_other_ack(OwnMachine) == ""
 
@@ -177,6 +202,26 @@ def test_C5_claim_loses() -> None:
 
 def test_C5_promise_covers_the_hold() -> None:
     assert schedules.promise_covers_the_hold(OwnMachine) == ""
+
+
+def test_C5_acked_together() -> None:
+    assert gathered.acked_together(OwnMachine) == ""
+
+
+def test_C5_acked_if_followed() -> None:
+    assert gathered.acked_if_followed(OwnMachine) == ""
+
+
+def test_C5_not_acked_after_a_start() -> None:
+    assert gathered.not_acked_after_a_start(OwnMachine) == ""
+
+
+def test_C5_not_acked_for_another_boot() -> None:
+    assert gathered.not_acked_for_another_boot(OwnMachine) == ""
+
+
+def test_C5_follower_of_two() -> None:
+    assert gathered.follower_of_two(OwnMachine) == ""
 
 
 def test_C6_fresh_refuses() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests import cache_schedules_gathered as gathered
 from tests import cache_schedules_values as schedules
 from tests import cache_schedules_whole as whole
 
@@ -122,6 +123,10 @@ def test_C11_refresh_replaces() -> None:
 
 def test_C11_put_is_an_election() -> None:
     assert schedules.put_is_an_election(OwnMachine) == ""
+
+
+def test_C11_renewal_below_a_floor() -> None:
+    assert gathered.refused_below_a_floor(OwnMachine) == ""
 
 
 def test_C12_stale_out_of_touch() -> None:

@@ -7,7 +7,7 @@ import os
 import pytest
 from tests.cache_simple import EverybodyFetches, FirstFetches, simple
 from tests.mutants_cache import CACHE_MUTANTS
-from tests.mutants_cache_trials import SmallTerms, caught, recorded, run
+from tests.mutants_cache_trials import MANY, SmallTerms, caught, recorded, run
 
 from primacy.sim.cache_batch import command
 from primacy.sim.cache_faults import CLASSES
@@ -25,6 +25,12 @@ def test_nothing_is_violated(seed: int) -> None:
     trial = CacheTrial(CachePlan(), seed)
     violations = trial.run().violations
     assert not violations, f"{command(CachePlan(), seed)}: {violations[0]}"
+
+
+@pytest.mark.parametrize("seed", range(SEEDS // 3))
+def test_nothing_is_violated_where_many_keys_are_fetched_at_once(seed: int) -> None:
+    outcome = CacheTrial(MANY, seed).run()
+    assert not outcome.violations, f"{MANY}, seed {seed}: {outcome.violations[0]}"
 
 
 # --- the world --------------------------------------------------------------------------------------------------------

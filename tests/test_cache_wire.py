@@ -220,6 +220,28 @@ def test_a_bundle_is_what_it_holds_and_nothing_more() -> None:
     assert reader.read_all(peer_frames(B, A, m.Ping())) == [Heard(A, m.Ping())]
 
 
+def test_several_keys_in_one_message_are_bounded_and_checked() -> None:
+    reader = Reader(B, (A, B), Limits(key_bytes_max=16))
+    trailer = m.Trailer(boot=3)
+
+    def read(*keys: m.Numbered) -> Heard | Dropped:
+        return reader.read(peer_frames(B, A, m.Announces(keys, trailer)))
+
+    one = m.Numbered(b"k", 5, 2)
+    assert read(one, one._replace(key=b"l")) == Heard(A, m.Announces((one, one._replace(key=b"l")), trailer))
+    assert read() == Dropped("keys: unreadable")
+    assert isinstance(read(*[one] * 128), Heard)
+    assert read(*[one] * 129) == Dropped("keys: unreadable")
+    assert read(one._replace(key=b"")) == Dropped("key: empty")
+    assert read(one._replace(key=b"k" * 17)) == Dropped("key: too long")
+    assert read(one._replace(term=TERM_MAX + 1)) == Dropped("keys: unreadable")
+    assert read(one._replace(number=-1)) == Dropped("keys: unreadable")
+    whole = peer_frames(B, A, m.Acks((one,), trailer))
+    assert reader.read([*whole[:3], b"\x91\xff", *whole[4:]]) == Dropped("keys: unreadable")
+    assert reader.read([*whole[:3], b"\x90" * 300_000, *whole[4:]]) == Dropped("keys: too long")
+    assert reader.read(whole[:4]) == Dropped("trailer: missing")
+
+
 # --- round trips ------------------------------------------------------------------------------------------------------
 
 keys = st.binary(min_size=1, max_size=40)
@@ -232,6 +254,7 @@ trailers = st.builds(
     terms, terms, longs,
 )  # fmt: skip
 maybe = st.one_of(st.none(), trailers)
+numbered = st.lists(st.builds(m.Numbered, keys, terms, longs), min_size=1, max_size=5).map(tuple)
 plain_floors = st.builds(Floor, keys, st.booleans(), terms)
 peer_messages = st.one_of(
     st.builds(m.Question, keys, terms, maybe),
@@ -242,6 +265,8 @@ peer_messages = st.one_of(
     st.builds(m.Ping, maybe),
     st.builds(m.Pong, maybe),
     st.builds(m.Ack, keys, trailers),
+    st.builds(m.Announces, numbered, trailers),
+    st.builds(m.Acks, numbered, trailers),
     st.builds(m.FloorQuery, prefixes, st.just(True), terms, trailers),
     st.builds(m.FloorQuery, keys, st.just(False), terms, trailers),
     st.builds(m.FloorAnswer, keys, st.booleans(), terms, terms, trailers),

@@ -22,7 +22,7 @@ from primacy.cache.messages import Message, Update
 from primacy.cache.model import Meta
 from primacy.cache.security import PeerSeal
 from primacy.cache.serving import Serving
-from primacy.cache.sockets import PEERS_PER_TURN, TURN_MS, PeerSockets
+from primacy.cache.sockets import CLIENTS_LEAST, CLIENTS_PER_TURN, PEERS_PER_TURN, TURN_MS, PeerSockets
 from primacy.cache.wire import (
     BUNDLED_BYTES_MAX,
     BUNDLED_MAX,
@@ -46,7 +46,7 @@ SEAL_REMEDIES = {
     "unsealed": "it runs with another cache.security, or is an original peer",
     "replayed": "somebody repeats them",
 }
-WAIT_MAX_S = 3_600.0
+WAIT_MAX_MS = 3_600_000
 """A machine that wants nothing is asked again after this."""
 
 
@@ -91,6 +91,8 @@ class Driver:
         self._inbox: deque[Input] = deque()
         self._running = False
         self._in_turn = False
+        self._due_ms = 0
+        """When the machine is to be told that time has passed, as of the end of the last turn."""
         self._bundles = bundles
         self._outgoing: dict[str, tuple[list[list[bytes]], int]] = {}
         self.transmitted = 0
@@ -109,34 +111,53 @@ class Driver:
     # --- in -----------------------------------------------------------------------------------------------------------
 
     def tell(self, given: Input) -> None:
-        """The machine is told, now or right after what it is being told."""
+        """The machine is told, now or right after what it is being told. A hundred calls that end in one round of the
+        loop are told one after the other: between them, too, what peers said is heard and what is due is done."""
+        if not self._in_turn and not self._running and self._clock.now_ms() >= self._due_ms > 0:
+            self._attend(clients=False)
         self._inbox.append(given)
         if not self._running:
             self._run()
 
     def turn(self) -> None:
-        """Something may have come: peers first, then clients. Bounded."""
+        """Something may have come: peers first, then what is due, then clients. Bounded."""
+        self._attend(clients=True)
+
+    def ring(self) -> None:
+        """The machine's deadline. What peers have said by then is heard first: a loop that is late must not conclude
+        from its own lateness that nobody answered."""
+        self._attend(clients=False)
+        self._sockets.look()
+
+    def _attend(self, clients: bool) -> None:
+        if self.failure is not None:
+            return
         self._in_turn = True
         try:
-            self._hear_peers()
+            more = self._hear_peers()
+            if self._clock.now_ms() >= self._due_ms:  # holds are renewed before clients are read
+                self.tell(TimerPassed())
             self._post()
-            if self.failure is None:
-                self.serving.turn()
+            if clients and self.failure is None:
+                # Behind unread words of peers only a few: who asks for a key that another peer is about to fetch
+                # would begin an election in vain, and holds that are not renewed are lost.
+                self.serving.turn(CLIENTS_LEAST if more else CLIENTS_PER_TURN)
         except Exception as error:  # noqa: BLE001 -- as in `_run`
             self._fail(error)
         finally:
             self._in_turn = False
         self._settle()
 
-    def _hear_peers(self) -> None:
+    def _hear_peers(self) -> bool:
+        """Whether there is more than could be heard in one turn."""
         if not self._sockets.peers_wait():
-            return
+            return False
         receive, budget, clock = self._sockets.from_peers, PEERS_PER_TURN, self._clock
         until_ms = clock.now_ms() + TURN_MS
         while budget > 0 and self.failure is None and clock.now_ms() <= until_ms:
             frames = receive()
             if frames is None:
-                return
+                return False
             seal = frames.pop() if self._seal is not None and len(frames) > HEAD else b""
             found = self.reader.read_all(frames)
             budget -= len(found)
@@ -148,6 +169,7 @@ class Driver:
                 else:
                     self.received[type(heard.message).__name__] += 1
                     self.tell(Received(heard.sender, heard.message))
+        return True
 
     def _unsealed(self, found: list[Heard | Dropped], frames: list[bytes], seal: bytes) -> list[Heard | Dropped]:
         """A good seal is of the sender that all of it names."""
@@ -162,10 +184,6 @@ class Driver:
             self._unheard[sender, why] = None
             log.warning("messages of peer %s are dropped (%s): %s", sender, why, SEAL_REMEDIES.get(why, ""))
         return [Dropped(f"seal: {why}")]
-
-    def ring(self) -> None:
-        """The machine's deadline."""
-        self.tell(TimerPassed())
 
     def _run(self) -> None:
         if self.failure is not None:
@@ -194,10 +212,9 @@ class Driver:
 
     def _wind(self) -> None:
         deadline_ms = self._machine.deadline_ms
-        if deadline_ms is None:
-            self.alarm.set(WAIT_MAX_S)
-        else:
-            self.alarm.set(max(0, deadline_ms - self._clock.now_ms()) / 1_000)
+        now_ms = self._clock.now_ms()
+        self._due_ms = now_ms + WAIT_MAX_MS if deadline_ms is None else deadline_ms
+        self.alarm.set(max(0, self._due_ms - now_ms) / 1_000)
 
     def _fail(self, error: BaseException) -> None:
         self.failure = error

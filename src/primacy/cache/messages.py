@@ -112,6 +112,30 @@ class Ack(NamedTuple):
     trailer: Trailer
 
 
+class Numbered(NamedTuple):
+    """One key of several: the term of its ballot, and the number of its ANNOUNCE."""
+
+    key: bytes
+    term: int
+    number: int
+
+
+class Announces(NamedTuple):
+    """ANNOUNCEs of several keys whose sources were called, in one message: each renews its own hold (C4). The peer of
+    their ballots is the sender, the boot that of the trailer."""
+
+    keys: tuple[Numbered, ...]
+    trailer: Trailer
+
+
+class Acks(NamedTuple):
+    """The answer to `Announces`: for these of its keys the promise was made. `trailer.echo` is the boot of their
+    ballots."""
+
+    keys: tuple[Numbered, ...]
+    trailer: Trailer
+
+
 class FloorQuery(NamedTuple):
     """What is the highest term that you know of this key (or of every key with this prefix)? (C11)"""
 
@@ -173,6 +197,8 @@ Message = (
     | Ping
     | Pong
     | Ack
+    | Announces
+    | Acks
     | FloorQuery
     | FloorAnswer
     | FloorSet

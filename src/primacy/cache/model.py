@@ -8,6 +8,7 @@ of their peer for that key, so that two winners of one term are never equal (C2,
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ from primacy.settings.timing_cache import CacheTiming
 
 TERM_MAX = (1 << 53) - 1
 """The original keeps integers in doubles; a larger one is malformed."""
+RANKS_KEPT = 4_096
+"""Of keys that are being fetched, each with all peers: computed once, and not for each message."""
 ALL = "*"
 """The target of a message to every peer."""
 
@@ -31,6 +34,7 @@ NO_BALLOT = Ballot(0, "", 0)
 """Below every ballot that a peer can make. The epoch of a value from an original peer."""
 
 
+@lru_cache(RANKS_KEPT)
 def rank(key: bytes, peer: str) -> int:
     """The place of a peer in the order of this key; differs from key to key, equal on every peer."""
     return int.from_bytes(

@@ -41,7 +41,9 @@ from primacy.cache.inputs import (
 from primacy.cache.machine import KeyView
 from primacy.cache.messages import (
     Ack,
+    Acks,
     Announce,
+    Announces,
     Answer,
     EntryRequest,
     FloorAck,
@@ -225,6 +227,10 @@ class OwnMachine(Membering):
                 self._heard_announce(sender, message)
             case Ack():
                 self._heard_ack(sender, message)
+            case Announces():
+                self._heard_announces(sender, message)
+            case Acks():
+                self._heard_acks(sender, message)
             case Update():
                 self._heard_update(sender, message)
             case EntryRequest():

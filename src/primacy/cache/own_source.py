@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from primacy.cache.effects import Call, Cancel, Extend, Finished
 from primacy.cache.inputs import Put, Refresh, SourceEnded
-from primacy.cache.messages import Ack, Announce, Answer, Update
+from primacy.cache.messages import Ack, Acks, Announce, Announces, Answer, Numbered, Update
 from primacy.cache.model import ALL, NO_BALLOT, TERM_MAX, Failure, Fetched, Meta
 from primacy.cache.own_state import Candidacy, Claim, Gift, KeyState, Wish
 from primacy.cache.own_vote import Voting
@@ -24,6 +24,9 @@ REQUEST_MS = 30_000
 """How long a refresh, a put or an invalidation is tried that names no time."""
 PUT_BYTES_MAX = 268_435_456
 """Bytes of all values that wait for their turn: each waits for about a round trip, unless its key is being fetched."""
+GATHERED_MAX = 64
+GATHERED_BYTES_MAX = 64 * 1024
+"""Keys of one message that renews several holds, and the bytes of all of them."""
 DOUBLINGS_MAX = 10
 """The back-off is not doubled more often, whatever its longest is."""
 TOO_MANY = "too many requests are under way"
@@ -53,15 +56,50 @@ class Sourcing(Voting):
         """The next numbered ANNOUNCE leaves."""
         claim = state.claim
         assert claim is not None
-        claim.number += 1
-        claim.departed[claim.number] = self._now_ms
-        claim.departed = {n: ms for n, ms in claim.departed.items() if self._now_ms - ms < self.timing.hold_ms}
-        claim.next_ms = self._now_ms + self.timing.announce_ms
+        self._number(claim)
         meta = self.metas.get(state.key, Meta())
         trailer = self._trailer(claim.ballot, number=claim.number, need=self._announced_need(claim))
         self._send(ALL, Announce(state.key, claim.ballot.term, meta.expire_ms, trailer))
         if self.members.majority == 1:
             self._prove(state, claim)
+
+    def _number(self, claim: Claim) -> None:
+        """One more ANNOUNCE of this claim departs now."""
+        claim.number += 1
+        claim.departed[claim.number] = self._now_ms
+        claim.departed = {n: ms for n, ms in claim.departed.items() if self._now_ms - ms < self.timing.hold_ms}
+        claim.next_ms = self._now_ms + self.timing.announce_ms
+
+    def _renew(self) -> None:
+        """The hold of a call is to be renewed, and with it all that are due soon: they go out together from then on,
+        in one message, and come back in one. Each alone costs so much that a burst of keys would lose its holds."""
+        soon_ms = self._now_ms + self.timing.announce_ms // 2
+        due = [state for state in map(self.keys.get, self._slots) if state is not None and self._renews(state, soon_ms)]
+        assert due, "what is to be renewed has a slot"
+        if len(due) == 1:
+            self._announce(due[0])
+            return
+        keys: list[Numbered] = []
+        size = 0
+        for state in due:
+            claim = state.claim
+            assert claim is not None
+            if len(keys) == GATHERED_MAX or (keys and size + len(state.key) > GATHERED_BYTES_MAX):
+                self._send(ALL, Announces(tuple(keys), self._trailer()))
+                keys, size = [], 0
+            self._number(claim)
+            keys.append(Numbered(state.key, claim.ballot.term, claim.number))
+            size += len(state.key)
+            if self.members.majority == 1:
+                self._prove(state, claim)
+        self._send(ALL, Announces(tuple(keys), self._trailer()))
+
+    def _renews(self, state: KeyState, soon_ms: int) -> bool:
+        """Is the source of this key called, and its hold to be renewed by then?"""
+        claim = state.claim
+        if claim is None or not claim.called or claim.cancelled:
+            return False
+        return claim.next_ms <= soon_ms and not self._is_late(claim)
 
     def _announced_need(self, claim: Claim) -> int:
         """Once the source is called nobody refuses an ack for freshness (C6)."""
@@ -74,8 +112,28 @@ class Sourcing(Voting):
             return
         if not 0 < ack.trailer.number <= claim.number:
             return
+        self._acked(state, claim, sender, ack.trailer.number)
+
+    def _heard_acks(self, sender: str, acks: Acks) -> None:
+        """As so many ACKs. What is renewed needs no other timer: one that comes early looks again."""
+        if not self._counts_acks(acks):
+            return
+        for key, term, number in acks.keys:
+            state = self.keys.get(key)
+            claim = None if state is None else state.claim
+            if state is None or claim is None or claim.ballot.term != term or not 0 < number <= claim.number:
+                continue
+            if not claim.called:
+                self._dirty[key] = None
+            self._acked(state, claim, sender, number)
+
+    def _counts_acks(self, acks: Acks) -> bool:
+        """Only for ballots of this boot (C1)."""
+        return acks.trailer.echo == self.boot
+
+    def _acked(self, state: KeyState, claim: Claim, sender: str, number: int) -> None:
         claim.no.pop(sender, None)
-        claim.acked[sender] = max(claim.acked.get(sender, 0), ack.trailer.number)
+        claim.acked[sender] = max(claim.acked.get(sender, 0), number)
         self._prove(state, claim)
 
     def _proved_number(self, claim: Claim) -> int:
@@ -143,7 +201,10 @@ class Sourcing(Voting):
             self._finish_claim(state)
             self._come_back(state, claim.no)
         elif self._now_ms >= claim.next_ms:
-            self._announce(state)
+            if claim.called:
+                self._renew()
+            else:
+                self._announce(state)
 
     def _claim_ms(self) -> int:
         """A claim that a majority did not ack for so long ends (C4)."""

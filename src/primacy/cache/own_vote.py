@@ -9,10 +9,15 @@ shares knows the earlier term, so the later epoch is higher.
 from __future__ import annotations
 
 from primacy.cache.effects import Send
-from primacy.cache.messages import Ack, Announce, Answer, Question
+from primacy.cache.messages import Ack, Acks, Announce, Announces, Answer, Numbered, Question
 from primacy.cache.model import ALL, NO_BALLOT, TERM_MAX, Ballot, Meta
 from primacy.cache.own_state import REFUSALS_KEPT, Candidacy, KeyState
 from primacy.cache.own_values import Values
+
+
+def _unsaid(*_: object, **__: object) -> bool:
+    """A reason that is not told."""
+    return True
 
 
 class Voting(Values):
@@ -229,23 +234,33 @@ class Voting(Values):
         if state.claim is not None:
             self._give_up_claim(state)
 
-    def _refuses(self, state: KeyState, sender: str, ballot: Ballot, need: int, announced: bool = False) -> bool:
-        """Is there a reason to help this ballot with neither yes nor ack? Then it is told, and what to wait for."""
+    def _refuses(
+        self,
+        state: KeyState,
+        sender: str,
+        ballot: Ballot,
+        need: int,
+        announced: bool = False,
+        called: bool = False,
+    ) -> bool:
+        """Is there a reason to help this ballot with neither yes nor ack? Then it is told, and what to wait for. A
+        source that was called goes on whatever it is told, but for a floor: then nothing else is said."""
         floor = self.floors.of(state.key)
         if ballot.term <= floor:
             return self._refuse(state, sender, ballot, "floor", floor=floor)
+        say = _unsaid if called else self._refuse
         meta = self.metas.get(state.key)
         if meta is not None and meta.epoch.term >= need and self._fresh(state.key, meta):
-            return self._refuse(state, sender, ballot, "fresh", meta=meta)
+            return say(state, sender, ballot, "fresh", meta=meta)
         if self._now_ms < (self._ack_from_ms() if announced else self._yes_from_ms()):
-            return self._refuse(state, sender, ballot, "start", until_ms=self.silent_until_ms)
+            return say(state, sender, ballot, "start", until_ms=self.silent_until_ms)
         if self._helps_nobody(state, announced):
-            return self._refuse(state, sender, ballot, "source", until_ms=self._claim_until_ms(state))
+            return say(state, sender, ballot, "source", until_ms=self._claim_until_ms(state))
         if not self._above_promised(state, ballot):
             asked_ms = 0 if state.candidacy is None else state.candidacy.asked_ms + self.timing.election_ms
-            return self._refuse(state, sender, ballot, "below", until_ms=max(state.quiet_until_ms, asked_ms))
+            return say(state, sender, ballot, "below", until_ms=max(state.quiet_until_ms, asked_ms))
         if self._ack_bound(state, ballot) if announced else self._yes_bound(state, ballot):
-            return self._refuse(state, sender, ballot, "promise", until_ms=state.promise_until_ms)
+            return say(state, sender, ballot, "promise", until_ms=state.promise_until_ms)
         return False
 
     def _ask_from_ms(self) -> int:
@@ -325,22 +340,68 @@ class Voting(Values):
         ballot = trailer.ballot
         if not self._own_ballot(sender, ballot, trailer.boot, announce.term):
             return
-        state = self._activate(announce.key)
+        state = self._promised(sender, announce.key, ballot, trailer.need)
+        if state is not None:
+            trailer = self._trailer(ballot, echo=ballot.boot, number=trailer.number)
+            self._out.append(Send(sender, Ack(announce.key, trailer)))
+            self._yield(state)
+            self._try_stand(state)
+
+    def _heard_announces(self, sender: str, announces: Announces) -> None:
+        """As so many ANNOUNCEs, and one ACK for all that are followed. They concern keys whose source was called, so
+        that nobody refuses for freshness (C6)."""
+        trailer, first = announces.trailer, len(self._out)
+        acked: list[Numbered] = []
+        begun: list[KeyState] = []
+        for one in announces.keys:
+            ballot = Ballot(one.term, sender, trailer.boot)
+            if not self._own_ballot(sender, ballot, trailer.boot, one.term):
+                continue
+            if not self._promised_again(one.key, ballot):
+                state = self._promised(sender, one.key, ballot, TERM_MAX, called=True)
+                if state is None:
+                    continue
+                begun.append(state)
+            acked.append(one)
+        if acked:  # before refusals of others: the second message to one peer waits for the next timer (E1)
+            self._out.insert(first, Send(sender, Acks(tuple(acked), self._trailer(echo=trailer.boot))))
+        for state in begun:
+            self._yield(state)
+            self._try_stand(state)
+
+    def _promised_again(self, key: bytes, ballot: Ballot) -> bool:
+        """The promise to this ballot, if it still runs, is made anew without a look at all that could forbid a first
+        one: so a hundred keys are renewed at the cost of a few."""
+        state = self.keys.get(key)
+        if state is None or ballot != state.promise or not self._has_promised(state):
+            return False
+        if not self._undisturbed(state, ballot):
+            return False
+        state.heard_ms = self._now_ms
+        self._promise(state, ballot)
+        return True
+
+    def _undisturbed(self, state: KeyState, ballot: Ballot) -> bool:
+        """Did nothing happen to the key since the promise that may forbid to make it anew?"""
+        if ballot != state.promised or state.claim or state.candidacy or state.entry or state.closed:
+            return False
+        return ballot.term > self.floors.of(state.key) and self._now_ms >= self._ack_from_ms()
+
+    def _promised(self, sender: str, key: bytes, ballot: Ballot, need: int, *, called: bool = False) -> KeyState | None:
+        """The promise is made, if nothing forbids it; otherwise the ballot is refused (C2, C5)."""
+        state = self._activate(key)
         if state is None:
-            return
-        self._raise_term(state.key, ballot.term)
-        if self._refuses(state, sender, ballot, trailer.need, announced=True):
-            if self._order(state.key, ballot) < self._order(state.key, state.promised):
+            return None
+        self._raise_term(key, ballot.term)
+        if self._refuses(state, sender, ballot, need, announced=True, called=called):
+            if self._order(key, ballot) < self._order(key, state.promised):
                 # Somebody fetches although this peer does not help: asking now would only disturb it.
                 state.quiet_until_ms = max(state.quiet_until_ms, self._now_ms + self.timing.announce_ms * 2)
-            return
+            return None
         if not self._covered(ballot.term):
-            return
+            return None
         self._promise(state, ballot)
-        trailer = self._trailer(ballot, echo=ballot.boot, number=trailer.number)
-        self._out.append(Send(sender, Ack(state.key, trailer)))
-        self._yield(state)
-        self._try_stand(state)
+        return state
 
     def _promise(self, state: KeyState, ballot: Ballot) -> None:
         state.promised = state.promise = ballot

@@ -160,13 +160,13 @@ class Serving:
 
     # --- in -----------------------------------------------------------------------------------------------------------
 
-    def turn(self) -> None:
+    def turn(self, most: int = CLIENTS_PER_TURN) -> None:
         """Reads what clients sent, bounded."""
         receive, hot, clock, seal = self._sockets.from_clients, self._hot, self._clock, self._seal
         now_ms = clock.now_ms()
         until_ms = now_ms + TURN_MS
         try:
-            for _ in range(CLIENTS_PER_TURN):
+            for _ in range(most):
                 if now_ms > until_ms:
                     return
                 frames = receive()

@@ -23,6 +23,8 @@ from primacy.errors import InUse, UsageError
 PEERS_PER_TURN = 256
 CLIENTS_PER_TURN = 64
 """About a millisecond's worth, so that a peer's message waits no longer than that behind clients."""
+CLIENTS_LEAST = 4
+"""The same while messages of peers are still unread: clients are never left without, whatever peers send."""
 TURN_MS = 3
 """Peers, and then clients, are read for about so long in one turn. Calls that must end are ended by the same loop, so
 that it must come round often, also where the machine is slow."""

@@ -180,6 +180,19 @@ _decode_floors: Callable[[bytes], list[_Floor]] = msgspec.msgpack.Decoder(
 ).decode
 
 
+class _Numbered(NamedTuple):
+    key: bytes
+    term: Term
+    number: Natural
+
+
+NUMBERED_MAX = 128
+"""Keys of one gathered message."""
+_decode_numbered: Callable[[bytes], list[_Numbered]] = msgspec.msgpack.Decoder(
+    Annotated[list[_Numbered], msgspec.Meta(min_length=1, max_length=NUMBERED_MAX)]
+).decode
+
+
 def peer_frames(to: str, sender: str, message: Message) -> list[bytes]:
     """The message as it is sent. `to`: the url of a peer, or `*`."""
     match message:
@@ -199,6 +212,10 @@ def peer_frames(to: str, sender: str, message: Message) -> list[bytes]:
             body = [b"-"]
         case messages.Ack(key):
             body = [b"k", key]
+        case messages.Announces(keys):
+            body = [b"N", _encode(keys)]
+        case messages.Acks(keys):
+            body = [b"K", _encode(keys)]
         case messages.FloorQuery(key, prefix, request):
             body = [b"f", key, flag(prefix), integer(request)]
         case messages.FloorAnswer(key, prefix, request, term):
@@ -248,6 +265,8 @@ BODY = {
     b".": 0,
     b"-": 0,
     b"k": 1,
+    b"N": 1,
+    b"K": 1,
     b"f": 3,
     b"g": 4,
     b"F": 4,
@@ -335,6 +354,10 @@ class Reader:
         match kind:
             case b"k":
                 return messages.Ack(self._key(body[0]), trailer)
+            case b"N":
+                return messages.Announces(self._numbered(body[0]), trailer)
+            case b"K":
+                return messages.Acks(self._numbered(body[0]), trailer)
             case b"f":
                 prefix = read_flag(body[1])
                 return messages.FloorQuery(self._key(body[0], prefix), prefix, number(body[2]), trailer)
@@ -358,6 +381,15 @@ class Reader:
         if len(key) > self._key_bytes_max:
             raise Bad("key: too long")
         return key
+
+    def _numbered(self, frame: bytes) -> tuple[messages.Numbered, ...]:
+        if len(frame) > BUNDLED_BYTES_MAX:
+            raise Bad("keys: too long")
+        try:
+            found = _decode_numbered(frame)
+        except UNREADABLE:
+            raise Bad("keys: unreadable") from None
+        return tuple(messages.Numbered(self._key(key), term, number) for key, term, number in found)
 
     def _floor(self, body: Sequence[bytes]) -> Floor:
         prefix = read_flag(body[1])

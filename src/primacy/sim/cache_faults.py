@@ -212,8 +212,9 @@ def sources(faults: Faults, chance: Random) -> None:
         missing=chance.random(),
         stubborn=chance.random() ** 2 * 0.3,
         races=chance.random() * 0.5,
+        quick_ms=world.usual_temper.quick_ms,
     )
-    faults.back_at(500 + chance.random() * 4_000, lambda: setattr(world, "temper", Temper()))
+    faults.back_at(500 + chance.random() * 4_000, lambda: setattr(world, "temper", world.usual_temper))
 
 
 def evict(faults: Faults, chance: Random) -> None:

@@ -10,6 +10,8 @@ from random import Random
 from primacy.cache.inputs import Input
 from primacy.cache.machine import Machine
 from primacy.cache.messages import (
+    Acks,
+    Announces,
     FloorAck,
     FloorAnswer,
     FloorQuery,
@@ -95,6 +97,6 @@ def subject_of(message: Message) -> tuple[bytes, bool]:
             return floor.key, True
         case FloorsRequest() | Floors():
             return b"", True
-        case Ping() | Pong():
+        case Ping() | Pong() | Announces() | Acks():
             return b"", False
     return message.key, False

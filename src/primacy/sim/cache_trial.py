@@ -14,7 +14,7 @@ from typing import Any
 
 from primacy.cache.model import CacheSettings, Mode, PeerAddress, SourceSettings
 from primacy.settings.timing_cache import CACHE_PROFILES, CacheTiming
-from primacy.sim.cache_calls import CALM
+from primacy.sim.cache_calls import CALM, Temper
 from primacy.sim.cache_checkers import KeepingChecker, RequestChecker, SourcingChecker, ValueChecker
 from primacy.sim.cache_clients import ClientWorld
 from primacy.sim.cache_facts import CallBegan, Calm, Fact, Given, Word
@@ -59,6 +59,8 @@ class CachePlan:
     skew_ms: int = 1_500
     wipes: float = 0.25
     """Crashes that take the disk with them."""
+    source_ms: float = 100.0
+    """Sources that are not slow answer within this, in the trouble. Long ones meet in renewals that leave together."""
     mode: Mode = Mode.OWN
     timing: CacheTiming | None = None
 
@@ -79,6 +81,7 @@ class CacheTrial:
         self.settings = self._draw_settings()
         self.world = world = ClientWorld(f"cache/{seed}", make(self.settings))
         world.skew_ms, world.wipes = plan.skew_ms, plan.wipes
+        world.temper = world.usual_temper = Temper(quick_ms=plan.source_ms)
         world.promise_ms = self.timing.promise_ms
         world.ttl_ms = self.settings.sources[0].ttl_ms
         self.keys = tuple(b"k%d/%d" % (n % 2, n) for n in range(keys))

@@ -41,13 +41,14 @@ from primacy.cache.inputs import CeilingStored, FloorStored, Input, Received, Ti
 from primacy.cache.machine import Machine
 from primacy.cache.messages import (
     Ack,
+    Acks,
     Answer,
     FloorAck,
     Message,
     Question,
     Update,
 )
-from primacy.cache.model import ALL, PeerAddress
+from primacy.cache.model import ALL, Ballot, PeerAddress
 from primacy.sim.cache_calls import SimCalls, Temper
 from primacy.sim.cache_facts import (
     Acked,
@@ -92,7 +93,7 @@ class CacheWorld:
         self.build = build
         self.now = 0.0
         self.conditions = Conditions()
-        self.temper = Temper()
+        self.temper = self.usual_temper = Temper()
         self.limit_ms = 2_500.0
         """A source that has not answered by then has failed."""
         self.ttl_ms = 1_000
@@ -450,7 +451,7 @@ class CacheWorld:
     def _send(
         self, peer: SimPeer, to: str, message: Message, echoes: dict[tuple[str, bytes, bool], int] | None
     ) -> None:
-        self._check_order(peer, message)
+        self._check_order(peer, to, message)
         receivers = [url for url in self.peers if url != peer.url] if to == ALL else [to]
         self._spend(peer, len(receivers))
         for url in receivers:
@@ -487,13 +488,18 @@ class CacheWorld:
         if to.machine is not None and any(sender == address.url for address in to.members):
             self.give(to, Received(sender, message))
 
-    def _check_order(self, peer: SimPeer, message: Message) -> None:
+    def _check_order(self, peer: SimPeer, to: str, message: Message) -> None:
         """What a message relies on is durable before it leaves (C2, C11), if the storage works."""
         match message:
             case Ack(key, trailer):
                 promise_ms = self.promise_ms / 1.01
                 self.tell(Acked(self.now, peer.url, key, trailer.ballot, promise_ms))
                 self._check_ceiling(peer, trailer.ballot.term, "an ack")
+            case Acks(keys, trailer):
+                for key, term, _ in keys:
+                    ballot = Ballot(term, to, trailer.echo)
+                    self.tell(Acked(self.now, peer.url, key, ballot, self.promise_ms / 1.01))
+                    self._check_ceiling(peer, term, "an ack")
             case Answer(vote=True, trailer=trailer) if trailer is not None:
                 self._check_ceiling(peer, trailer.ballot.term, "a yes")
             case Question(trailer=trailer) if trailer is not None:

@@ -1,0 +1,157 @@
+"""In which order a peer attends to what waits: peers, then its own deadlines, then clients. Real sockets.
+
+While a test waits without giving its loop a turn, messages gather in the sockets of the peer. Then one turn is taken by
+hand, and the machine has written down what it was told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import zmq
+from tests.cache_alone import AloneMachine
+from tests.ports import free_ports
+
+from primacy.cache import messages as m
+from primacy.cache.effects import Effect
+from primacy.cache.inputs import Asked, Input, Received, SourceEnded, TimerPassed
+from primacy.cache.model import Ballot, Fetched
+from primacy.cache.peer import Peer
+from primacy.cache.sockets import CLIENTS_LEAST, PEERS_PER_TURN
+from primacy.cache.wire import peer_frames
+from primacy.cache.wire_client import GetRequest, request_frames
+
+FAR_MS = 1 << 40
+
+
+class Noting(AloneMachine):
+    """Notes its inputs. Wants `TimerPassed` at `due_ms`."""
+
+    due_ms = FAR_MS
+
+    @property
+    def told(self) -> list[Input]:
+        found: list[Input] = self.__dict__.setdefault("_told", [])
+        return found
+
+    @property
+    def deadline_ms(self) -> int | None:
+        return self.due_ms
+
+    def step(self, now_ms: int, wall_ms: int, given: Input) -> list[Effect]:
+        self.told.append(given)
+        if isinstance(given, TimerPassed):
+            self.due_ms = FAR_MS
+        return []
+
+
+class Placed:
+    """A peer, another peer's socket and a client's."""
+
+    def __init__(self, peer: Peer, other: str, bus: zmq.Socket[bytes], client: zmq.Socket[bytes]) -> None:
+        assert isinstance(peer.machine, Noting)
+        self.peer, self.other, self.bus, self.client, self.machine = peer, other, bus, client, peer.machine
+
+    def says(self, key: bytes) -> None:
+        self.bus.send_multipart(peer_frames(self.peer.url, self.other, m.EntryRequest(key)))
+
+    def arrive(self, peers: int, clients: int) -> None:
+        """So many messages of each are there, unread."""
+        for number in range(peers):
+            self.says(b"k%d" % number)
+        for number in range(clients):
+            ask = GetRequest(b"%d" % number, int(time.time() * 1_000) + 20_000, b"key")
+            self.client.send_multipart(request_frames(ask))
+        time.sleep(0.3)  # the loop has no turn meanwhile
+        self.machine.told.clear()
+
+    def set_due(self) -> None:
+        """The machine's deadline has passed."""
+        self.machine.due_ms = self.peer._clock.now_ms()
+        self.peer.driver._wind()
+
+    def kinds(self) -> list[type]:
+        return [type(given) for given in self.machine.told]
+
+
+@contextmanager
+def sockets(bus_at: str, api: str) -> Iterator[tuple[zmq.Socket[bytes], zmq.Socket[bytes]]]:
+    with zmq.Context() as context, context.socket(zmq.PUB) as bus, context.socket(zmq.DEALER) as client:
+        bus.linger = client.linger = 0
+        bus.bind(bus_at)
+        client.connect(api)
+        yield bus, client
+
+
+def play(scene: Callable[[Placed], None]) -> None:
+    async def main() -> None:
+        url, api, other, other_api = (f"tcp://127.0.0.1:{port}" for port in free_ports(4))
+        with sockets(other, api) as (bus, client):
+            async with Peer(url, api, [(other, other_api)], machine=Noting) as peer:
+                placed = Placed(peer, other, bus, client)
+                while Received not in placed.kinds():
+                    placed.says(b"connected")
+                    await asyncio.sleep(0.02)
+                await asyncio.sleep(0.05)
+                scene(placed)
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
+def test_what_is_due_is_done_before_clients_are_read() -> None:
+    def scene(placed: Placed) -> None:
+        placed.arrive(2, 5)
+        placed.set_due()
+        placed.peer.driver.turn()
+        assert placed.kinds() == [Received, Received, TimerPassed, *[Asked] * 5]
+
+    play(scene)
+
+
+def test_peers_are_heard_before_a_deadline_is_judged() -> None:
+    """A loop that is late must not conclude from its own lateness that nobody answered."""
+
+    def scene(placed: Placed) -> None:
+        placed.arrive(3, 3)
+        placed.set_due()
+        placed.peer.driver.ring()
+        assert placed.kinds() == [Received, Received, Received, TimerPassed]
+
+    play(scene)
+
+
+def test_behind_unread_messages_of_peers_only_a_few_clients_are_read() -> None:
+    """Who asks for a key that another peer is about to fetch would begin an election in vain."""
+
+    def scene(placed: Placed) -> None:
+        placed.arrive(2 * PEERS_PER_TURN, 50)
+        placed.peer.driver.turn()
+        kinds = placed.kinds()
+        assert 0 < kinds.count(Received) <= PEERS_PER_TURN
+        assert kinds.count(Asked) == CLIENTS_LEAST, "but never none: peers that send for ever do not shut clients out"
+        for _ in range(1_000):
+            if placed.kinds().count(Received) == 2 * PEERS_PER_TURN:
+                break
+            placed.peer.driver.turn()
+        placed.peer.driver.turn()
+        assert placed.kinds().count(Asked) == 50
+
+    play(scene)
+
+
+def test_what_is_due_is_done_between_calls_that_end_together() -> None:
+    """A hundred sources end in one round of the loop: holds of the others are renewed meanwhile."""
+
+    def scene(placed: Placed) -> None:
+        placed.arrive(1, 1)
+        ended = [SourceEnded(b"%d" % number, Ballot(1, "a", 1), Fetched(b"v")) for number in range(3)]
+        placed.peer.driver.tell(ended[0])
+        placed.set_due()
+        placed.peer.driver.tell(ended[1])
+        placed.peer.driver.tell(ended[2])
+        assert placed.kinds() == [SourceEnded, Received, TimerPassed, SourceEnded, SourceEnded]
+
+    play(scene)
