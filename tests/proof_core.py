@@ -53,6 +53,8 @@ def lives() -> bool:
                 f"{100 * (told['in_time_share'] or 0):.1f} %, violations {told['violations']}",
                 flush=True,
             )
+            for found in told["violation_list"][:5]:
+                print(f"    {found}", flush=True)
             clean = clean and not told["violations"]
     return clean
 

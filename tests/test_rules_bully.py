@@ -224,6 +224,54 @@ def test_B3_without_merging_the_count_explodes() -> None:
     assert failure_messages(cluster(" ".join("abcdefgh"), Restless)) > 8**2
 
 
+class Eager(BullyStrategy):
+    """Without the other half of B3: a call just after the outcome begins another election."""
+
+    def _is_just_over(self, now_ms: int, caller: str) -> bool:
+        return False
+
+
+def test_B3_a_call_just_after_the_outcome_is_merged_into_that_election() -> None:
+    node = follower("b", "c", "a b c")
+    assert to(node.step(10, Received(Election(Origin("a"), 1)))) == [("a", "Okay"), ("c", "Election")]
+    node.step(12, Received(Coordinator(Origin("c", boot=7), 3)))
+    assert to(node.step(13, Received(Election(Origin("a"), 2)))) == [("a", "Okay")]
+    later_ms = 12 + LAN.beat_ms
+    assert to(node.step(later_ms, Received(Election(Origin("a"), 3)))) == [("a", "Okay"), ("c", "Election")]
+
+
+@pytest.mark.parametrize("caller", ["c", ""])
+def test_B3_a_call_of_the_leader_itself_or_of_nobody_known_is_not_merged(caller: str) -> None:
+    """It may leave, and calls its heir."""
+    node = follower("b", "c", "a b c")
+    node.step(10, Received(Election(Origin("a"), 1)))
+    node.step(12, Received(Coordinator(Origin("c", boot=7), 3)))
+    assert ("c", "Election") in to(node.step(13, Received(Election(Origin(caller), 2))))
+
+
+def needless_call(kind: type[BullyStrategy], count: int, seed: int) -> int:
+    """The first of many calls although the leader lives: how many messages that costs."""
+    made = cluster(" ".join(f"n{index:02d}" for index in range(count)), kind, seed=seed)
+    made.delay = lambda: made.chance.randint(1, 4)
+    leader = made.leader()
+    made.give("n01", Received(Election(Origin("n00"), 1)))
+    made.run(LAN.beat_ms // 2)
+    made.settle(BOUND_MS)
+    assert made.leader() == leader
+    return made.election_messages
+
+
+@pytest.mark.parametrize("count", [5, 10, 20])
+def test_B9_a_needless_call_costs_at_most_n_squared(count: int) -> None:
+    """Calls and their answers, and an announcement of the leader for each call to it."""
+    for seed in range(1, 6):
+        assert needless_call(BullyStrategy, count, seed) <= count**2
+
+
+def test_B9_without_merging_a_needless_call_explodes() -> None:
+    assert max(needless_call(Eager, 20, seed) for seed in range(1, 6)) > 20**2
+
+
 # --- B4 ---------------------------------------------------------------------------------------------------------------
 
 

@@ -129,3 +129,9 @@ def test_E2_a_storm_can_be_recorded_with_what_comes_after_it() -> None:
     assert World.send is send
     assert max(act[0] for act in faults.acts) > 30_000
     assert Replayed(faults).live().trace_hash
+
+
+@pytest.mark.parametrize("seed", [10_141, 10_224, 10_269])
+def test_B9_many_nodes_that_call_each_other_do_not_storm(seed: int) -> None:
+    """Each ended its election by the leader's answer, and the next call began another one, thousands a second."""
+    assert not Life(Plan("bully", 20), seed).live().violations

@@ -50,6 +50,8 @@ class RankFollower(RankLeader):
         """The leader whose silence began this election."""
         self._unanswered = 0
         """Looks at the leader in a row without an answer."""
+        self._ended_ms: int | None = None
+        """When somebody's announcement last ended an election of this node."""
 
     # --- what a strategy of this family adds --------------------------------------------------------------------------
 
@@ -75,6 +77,8 @@ class RankFollower(RankLeader):
         if not self._up:
             return []
         changed = leader != self.leader
+        if self._election_running():
+            self._ended_ms = now_ms
         self._enter(Phase.FOLLOW)
         self.leader = leader
         self._arm(Timer.BEAT, now_ms, self._random.randint(1, max(1, self.timing.beat_ms)))
@@ -214,6 +218,17 @@ class RankFollower(RankLeader):
     def _election_running(self) -> bool:
         """B3: one election at a time; what else calls for one is merged into it."""
         return self._phase in ELECTING
+
+    def _is_just_over(self, now_ms: int, caller: str) -> bool:
+        """B3, B9: a call within a heartbeat of the outcome is merged into the election that ended by it.
+
+        The leader hears that call too, and repeats its announcement. Else n nodes that call each other begin a round at
+        each call and end it by the leader's answer, over and over: 2ⁿ messages. A call by the leader itself counts: it
+        may leave.
+        """
+        if self._phase is not Phase.FOLLOW or self._ended_ms is None or caller in ("", self.leader):
+            return False
+        return now_ms - self._ended_ms < self.timing.beat_ms
 
     def _elect(self, now_ms: int) -> list[Effect]:
         """Somebody else gave the reason, so the leader that it believes in is kept on show until the outcome.

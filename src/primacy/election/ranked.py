@@ -241,4 +241,5 @@ class RankStrategy(RankFollower):
         if not self._able(now_ms):
             return [Send(sender, Unable(self._origin, number))]
         listed = not sender or sender in self._roster
-        return [Send(sender, Okay(self._origin, number)), *(self._elect(now_ms) if listed else [])]
+        begins = listed and not self._is_just_over(now_ms, sender)
+        return [Send(sender, Okay(self._origin, number)), *(self._elect(now_ms) if begins else [])]
