@@ -1,0 +1,87 @@
+"""The trials that are recorded: fixed seeds, mixed sizes and profiles, one file each."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from primacy.cache.model import Mode
+from primacy.settings.timing_cache import CACHE_PROFILES
+from primacy.sim.cache_trial import CachePlan, CacheTrial
+from primacy.sim.life import Life, Outcome, Plan
+
+from tests.behaviour.recorder import Recorder, recorded
+from tests.behaviour.values import dumped
+
+FORMAT = 1
+T = TypeVar("T")
+SIZES = (3, 4, 5, 7)
+PROFILES = ("fast", "lan", "wan")
+CACHE_TIMES = tuple(CACHE_PROFILES)
+ELECTIONS = ("raft", "lease", "bully", "ring")
+CACHES = {"cache-own": Mode.OWN, "cache-mixed": Mode.MIXED}
+STRATEGIES = (*ELECTIONS, *CACHES)
+MINUTES = 2.0
+"""Simulated, of an election, before the calm."""
+LEVEL = 6
+"""Of compression; the highest is a tenth smaller and twice as slow."""
+
+
+class Recording(NamedTuple):
+    """What one trial came to."""
+
+    strategy: str
+    seed: int
+    machines: int
+    calls: int
+    effects: int
+    written: int
+    """Bytes on the disk."""
+    trace_hash: str
+
+
+def outcome_of(strategy: str, seed: int) -> Outcome:
+    """One trial of the simulator, as it is."""
+    size = SIZES[seed % len(SIZES)]
+    if strategy in CACHES:
+        timing = CACHE_PROFILES[CACHE_TIMES[seed % len(CACHE_TIMES)]]
+        return CacheTrial(CachePlan(peers=size, mode=CACHES[strategy], timing=timing), seed).run()
+    return Life(Plan(strategy, size, PROFILES[seed % len(PROFILES)], MINUTES), seed).live()
+
+
+def path_of(folder: Path, strategy: str, seed: int) -> Path:
+    return folder / "machines" / f"{strategy}-{seed:04}.jsonl.gz"
+
+
+def record_trial(folder: Path, strategy: str, seed: int) -> Recording:
+    path = path_of(folder, strategy, seed)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.GzipFile(path, "wb", LEVEL, mtime=0) as file:
+
+        def write(line: str) -> None:
+            file.write(line.encode() + b"\n")
+
+        write(dumped({"format": FORMAT, "strategy": strategy, "seed": seed}))
+        recorder = Recorder(write)
+        with recorded(recorder):
+            outcome = outcome_of(strategy, seed)
+    sizes = len(recorder.machines), recorder.calls, recorder.effects
+    return Recording(strategy, seed, *sizes, path.stat().st_size, outcome.trace_hash)
+
+
+def record_trials(folder: Path, trials: int, jobs: int, strategies: Iterable[str] = STRATEGIES) -> Iterator[Recording]:
+    work = [(folder, strategy, seed) for strategy in strategies for seed in range(trials)]
+    return in_processes(record_trial, work, jobs)
+
+
+def in_processes(action: Callable[..., T], work: list[tuple[Any, ...]], jobs: int) -> Iterator[T]:
+    """In the order of the work. One job stays in this process."""
+    if jobs <= 1:
+        for one in work:
+            yield action(*one)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from pool.map(action, *zip(*work, strict=True), chunksize=4)
