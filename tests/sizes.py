@@ -121,6 +121,7 @@ BESIDE = (
     "tests/test_store_address.py",
     "tests/test_guard_lease.py",
     "tests/test_run_calls.py",
+    "tests/test_behaviour.py",
     "tests/test_faults_members.py",
 )
 """Real processes and servers, too, which wait most of the time, and nothing in them depends on how soon, but for bounds

@@ -1,11 +1,12 @@
 """A process of its own that answers calls of the command line, one after the other, without a start for each.
 
-Reads one JSON document from its standard input: {"calls": [[argument, ...], ...]}; without calls, the helps of all
-commands are meant. Writes one JSON document: [{"args", "code", "out", "err"}, ...].
+Reads one JSON document from its standard input: {"helps": true or false, "calls": [[argument, ...], ...]}. Writes one
+JSON document: [{"args", "code", "out", "err"}, ...], of the helps of all commands, if wanted, then of the calls.
 """
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import os
@@ -39,7 +40,7 @@ def too_long(number: int, frame: object) -> None:
 
 def called(args: list[str]) -> dict[str, Any]:
     """One that does not end ends this process, and is named on its standard error."""
-    out, err = io.StringIO(), io.StringIO()
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
     print(*args, file=sys.stderr, flush=True)
     signal.signal(signal.SIGALRM, too_long)
     signal.alarm(LIMIT_S)
@@ -48,13 +49,21 @@ def called(args: list[str]) -> dict[str, Any]:
             code = run(args)
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else 1
-    return {"args": args, "code": code, "out": out.getvalue(), "err": err.getvalue()}
+    return {"args": args, "code": code, "out": written(out), "err": written(err)}
+
+
+def written(file: io.TextIOWrapper) -> str:
+    assert isinstance(file.buffer, io.BytesIO)
+    return file.buffer.getvalue().decode("utf-8", "replace")
 
 
 def main() -> None:
     wanted = json.load(sys.stdin)
-    calls = wanted.get("calls") or [[*path, "--help"] for path in paths(cli, click.Context(cli))]
-    json.dump([called(args) for args in calls], sys.stdout)
+    helps = [[*path, "--help"] for path in paths(cli, click.Context(cli))] if wanted["helps"] else []
+    gc.disable()  # each command expects a process of its own, and leaves to its end what it has opened
+    json.dump([called(args) for args in (*helps, *wanted["calls"])], sys.stdout)
+    sys.stdout.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -15,9 +15,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from primacy import __version__
-
 from tests.behaviour.names import Names
+
+from primacy import __version__
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 120.0
@@ -129,16 +129,18 @@ def environment(folder: str) -> dict[str, str]:
     return {**kept, **more, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [kept.get("PYTHONPATH")])])}
 
 
-def answers(calls: list[list[str]] | None, files: dict[str, str], folder: str = "") -> list[dict[str, Any]]:
-    """What the code at hand says. None: the helps of all commands. Without a folder, in an empty one."""
+def answers(
+    calls: list[list[str]], files: dict[str, str], folder: str = "", helps: bool = False
+) -> list[dict[str, Any]]:
+    """What the code at hand says; the helps of all commands come first. Without a folder, in an empty one."""
     if not folder:
         with tempfile.TemporaryDirectory(prefix="primacy-behaviour-") as place:
-            return answers(calls, files, place)
+            return answers(calls, files, place, helps)
     for name, text in files.items():
         Path(folder, name).write_text(text, encoding="utf-8")
     told = subprocess.run(
         [sys.executable, "-m", "tests.behaviour.cli_calls"],
-        input=json.dumps({"calls": calls or []}),
+        input=json.dumps({"helps": helps, "calls": calls}),
         cwd=folder,
         env=environment(folder),
         capture_output=True,
@@ -160,21 +162,23 @@ def plain(text: str, folder: str) -> str:
 
 
 def record() -> dict[str, Any]:
-    return {"files": FILES, "helps": answers(None, {}), "calls": answers([list(call) for call in CALLS], FILES)}
+    found = answers([list(call) for call in CALLS], FILES, helps=True)
+    return {"files": FILES, "helps": found[: -len(CALLS)], "calls": found[-len(CALLS) :]}
 
 
 def replay(recorded: dict[str, Any], names: Names) -> list[tuple[str, object, object]]:
     """(call, expected, found) of each that differs; and commands that there were not."""
     files = {name: names.text(text) for name, text in recorded["files"].items()}
-    there = {tuple(one["args"]): one for one in answers(None, {})}
+    calls = [{**one, **renamed(one, names)} for one in recorded["calls"]]
+    now = answers([one["args"] for one in calls], files, helps=True)
+    there = {tuple(one["args"]): one for one in now[: -len(calls)]}
     wanted = [{**one, **renamed(one, names)} for one in recorded["helps"]]
     found = [there.pop(tuple(one["args"]), {"out": "there is no such command"}) for one in wanted]
-    calls = [{**one, **renamed(one, names)} for one in recorded["calls"]]
-    found += answers([one["args"] for one in calls], files)
+    found += now[-len(calls) :]
     differing = [
-        (called(expected["args"]), *told(expected, now))
-        for expected, now in zip([*wanted, *calls], found, strict=True)
-        if expected != now
+        (called(expected["args"]), *told(expected, other))
+        for expected, other in zip([*wanted, *calls], found, strict=True)
+        if expected != other
     ]
     return [*differing, *((called(args), "no such command", "there is one") for args in there)]
 
@@ -196,7 +200,8 @@ def told(expected: dict[str, Any], found: dict[str, Any]) -> tuple[str, str]:
     for name in ("code", "out", "err"):
         wanted, now = str(expected.get(name, "")), str(found.get(name, ""))
         if wanted != now:
-            at = len(os.path.commonprefix((wanted, now)))
+            pairs = enumerate(zip(wanted, now, strict=False))
+            at = next((place for place, (one, other) in pairs if one != other), min(len(wanted), len(now)))
             start = max(0, at - 40)
             return f"{name}: …{wanted[start : at + 120]}", f"{name}: …{now[start : at + 120]}"
     return str(expected), str(found)

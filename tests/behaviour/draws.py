@@ -61,7 +61,7 @@ class GivenRandom(Random):
         drawn = self._next(f"{k} bits")
         if type(drawn) is not list or drawn[0] != k:
             raise OtherDraw(f"{k} bits are drawn, recorded is {drawn}")
-        return drawn[1]
+        return int(drawn[1])
 
     def _next(self, what: str) -> Any:
         if not self._left:

@@ -1,7 +1,7 @@
 """Files that outlive a process: written by the version that is recorded, read by the code at hand.
 
-A node of a later version finds them in its state folder after an upgrade. What it reads from a copy of them must be what
-was read when they were recorded; those whose bytes depend on nothing but their content must also be written alike.
+A node of a later version finds them in its state folder after an upgrade. What it reads from a copy of them must be
+what was read when they were recorded; those whose bytes depend on nothing but their content must also be written alike.
 """
 
 from __future__ import annotations

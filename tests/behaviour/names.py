@@ -35,8 +35,8 @@ class Home(NamedTuple):
             return self.made_by(**given)
         except TypeError as error:
             raise NameMissing(
-                f"{self.old} cannot be made of {', '.join(given)}: {error}. Does [fields], [dropped] or [defaults] lack "
-                f"something?"
+                f"{self.old} cannot be made of {', '.join(given)}: {error}. Do [fields], [dropped] or [defaults] "
+                "lack something?"
             ) from error
 
     def member(self, value: Any) -> Any:

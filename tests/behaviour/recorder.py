@@ -38,6 +38,9 @@ class Noted:
         self.after: tuple[int | None, ...] = (None,) * len(face.after)
         self.calls = 0
 
+    def note(self, draw: Draw) -> None:
+        self.draws.append(draw)
+
     def taken_draws(self) -> list[Draw]:
         draws, self.draws = self.draws, []
         return draws
@@ -69,7 +72,7 @@ class Recorder:
     def _with_notes(self, noted: Noted, value: Any) -> Any:
         """The same value, with every source of chance in it noted."""
         if isinstance(value, Random):
-            return NotedRandom(value, lambda draw: noted.draws.append(draw))
+            return NotedRandom(value, noted.note)
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return type(value)(*(self._with_notes(noted, part) for part in value))
         return value

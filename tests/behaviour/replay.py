@@ -52,8 +52,14 @@ class Compared(NamedTuple):
     first: Difference | None = None
 
     def plus(self, other: Compared) -> Compared:
-        counts = [mine + its for mine, its in zip(self[:-1], other[:-1], strict=True)]
-        return Compared(*counts, self.first or other.first)
+        return Compared(
+            self.trials + other.trials,
+            self.machines + other.machines,
+            self.calls + other.calls,
+            self.effects + other.effects,
+            self.differing + other.differing,
+            self.first or other.first,
+        )
 
 
 class Other(Exception):

@@ -8,13 +8,13 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from tests.behaviour.recorder import Recorder, recorded
+from tests.behaviour.values import dumped
+
 from primacy.cache.model import Mode
 from primacy.settings.timing_cache import CACHE_PROFILES
 from primacy.sim.cache_trial import CachePlan, CacheTrial
 from primacy.sim.life import Life, Outcome, Plan
-
-from tests.behaviour.recorder import Recorder, recorded
-from tests.behaviour.values import dumped
 
 FORMAT = 1
 T = TypeVar("T")
@@ -24,8 +24,8 @@ CACHE_TIMES = tuple(CACHE_PROFILES)
 ELECTIONS = ("raft", "lease", "bully", "ring")
 CACHES = {"cache-own": Mode.OWN, "cache-mixed": Mode.MIXED}
 STRATEGIES = (*ELECTIONS, *CACHES)
-MINUTES = 2.0
-"""Simulated, of an election, before the calm."""
+LENGTH = 1.0
+"""Of a trial, as a share of what the simulator has when nobody says anything."""
 LEVEL = 6
 """Of compression; the highest is a tenth smaller and twice as slow."""
 
@@ -43,20 +43,21 @@ class Recording(NamedTuple):
     trace_hash: str
 
 
-def outcome_of(strategy: str, seed: int) -> Outcome:
+def outcome_of(strategy: str, seed: int, length: float = LENGTH) -> Outcome:
     """One trial of the simulator, as it is."""
     size = SIZES[seed % len(SIZES)]
     if strategy in CACHES:
         timing = CACHE_PROFILES[CACHE_TIMES[seed % len(CACHE_TIMES)]]
-        return CacheTrial(CachePlan(peers=size, mode=CACHES[strategy], timing=timing), seed).run()
-    return Life(Plan(strategy, size, PROFILES[seed % len(PROFILES)], MINUTES), seed).live()
+        seconds = CachePlan().seconds * length
+        return CacheTrial(CachePlan(peers=size, seconds=seconds, mode=CACHES[strategy], timing=timing), seed).run()
+    return Life(Plan(strategy, size, PROFILES[seed % len(PROFILES)], Plan().minutes * length), seed).live()
 
 
 def path_of(folder: Path, strategy: str, seed: int) -> Path:
     return folder / "machines" / f"{strategy}-{seed:04}.jsonl.gz"
 
 
-def record_trial(folder: Path, strategy: str, seed: int) -> Recording:
+def record_trial(folder: Path, strategy: str, seed: int, length: float = LENGTH) -> Recording:
     path = path_of(folder, strategy, seed)
     path.parent.mkdir(parents=True, exist_ok=True)
     with gzip.GzipFile(path, "wb", LEVEL, mtime=0) as file:
@@ -67,13 +68,15 @@ def record_trial(folder: Path, strategy: str, seed: int) -> Recording:
         write(dumped({"format": FORMAT, "strategy": strategy, "seed": seed}))
         recorder = Recorder(write)
         with recorded(recorder):
-            outcome = outcome_of(strategy, seed)
+            outcome = outcome_of(strategy, seed, length)
     sizes = len(recorder.machines), recorder.calls, recorder.effects
     return Recording(strategy, seed, *sizes, path.stat().st_size, outcome.trace_hash)
 
 
-def record_trials(folder: Path, trials: int, jobs: int, strategies: Iterable[str] = STRATEGIES) -> Iterator[Recording]:
-    work = [(folder, strategy, seed) for strategy in strategies for seed in range(trials)]
+def record_trials(
+    folder: Path, trials: int, jobs: int, strategies: Iterable[str] = STRATEGIES, length: float = LENGTH
+) -> Iterator[Recording]:
+    work = [(folder, strategy, seed, length) for strategy in strategies for seed in range(trials)]
     return in_processes(record_trial, work, jobs)
 
 

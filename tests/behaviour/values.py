@@ -16,7 +16,6 @@ from random import Random
 from typing import Any
 
 import msgspec
-
 from tests.behaviour.names import Home, Names
 
 TUPLE, LIST, ENUM, BYTES, MAPPING, SET, SHARED, RANDOM = range(8)
@@ -81,7 +80,7 @@ class Encoder:
         if kind is list:
             return [LIST, *map(self.code, value)]
         if isinstance(value, Mapping):
-            return [MAPPING, *sorted(([self.code(key), self.code(item)] for key, item in value.items()), key=dumped)]
+            return [MAPPING, *([self.code(key), self.code(item)] for key, item in value.items())]
         if isinstance(value, (set, frozenset)):
             return [SET, *sorted(map(self.code, value), key=dumped)]
         if isinstance(value, Random):

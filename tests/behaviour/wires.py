@@ -10,14 +10,14 @@ import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from tests.behaviour.samples import samples
+from tests.behaviour.values import same
+
 from primacy.cache import messages as cache_messages
 from primacy.cache import wire, wire_client
 from primacy.control import news, post
 from primacy.election import messages
 from primacy.transport import layout, seal, short
-
-from tests.behaviour.samples import samples
-from tests.behaviour.values import same
 
 BOOT, OTHER_BOOT = 0x1122334455667788, 0x0102030405060708
 SECRET = bytes(range(64))
@@ -130,6 +130,14 @@ def _cache_answers() -> list[Any]:
     ]
 
 
+def _cache_read(value: Any, frames: list[bytes]) -> Any:
+    if value.trailer is None and frames[2] not in wire.DOCUMENT:
+        return value  # only originals say something without a trailer, and not this
+    found = wire.Reader(OTHER, [ME]).read(frames)
+    assert isinstance(found, wire.Heard), found
+    return found.message
+
+
 WIRES: dict[str, Wire] = {
     "udp": Wire(
         lambda: _of_all(UDP),
@@ -142,7 +150,7 @@ WIRES: dict[str, Wire] = {
     "cache peers": Wire(
         lambda: _of_all(typing.get_args(cache_messages.Message)),
         lambda value: wire.peer_frames(OTHER, ME, value),
-        lambda value, frames: _cache_read(value, frames),
+        _cache_read,
     ),
     "cache requests": Wire(
         lambda: _of_all(typing.get_args(wire_client.Request)),
@@ -151,14 +159,6 @@ WIRES: dict[str, Wire] = {
     ),
     "cache answers": Wire(_cache_answers, wire_client.answer_frames),
 }
-
-
-def _cache_read(value: Any, frames: list[bytes]) -> Any:
-    if value.trailer is None and frames[2] not in wire.DOCUMENT:
-        return value  # only originals say something without a trailer, and not this
-    found = wire.Reader(OTHER, [ME]).read(frames)
-    assert isinstance(found, wire.Heard), found
-    return found.message
 
 
 def frames_of(name: str, value: Any) -> list[str]:
