@@ -22,7 +22,8 @@ from typing import Any, NamedTuple, Self
 from tests.ports import free_ports
 from tests.safety import safe
 
-READY_S = 30.0
+READY_S = 60.0
+"""Far more than an interpreter takes to start: only a hang reaches it."""
 
 
 class Line(NamedTuple):
@@ -50,7 +51,8 @@ class Proxy:
         self._tasks.add(task)
         try:
             there, back = await asyncio.open_connection("127.0.0.1", self.to)
-            ends = (self.owner, await asyncio.to_thread(self.crowd.owner_of, writer.get_extra_info("peername")[1]))
+            port = writer.get_extra_info("peername")[1]
+            ends = (self.owner, await asyncio.to_thread(self.crowd.owner_of, port, self.port))
             while self.crowd.is_cut(ends):
                 await asyncio.sleep(0.02)
             copies = [
@@ -120,18 +122,28 @@ class Crowd:
         self._proxies: list[Proxy] = []
 
     async def __aenter__(self) -> Self:
-        if self._proxied:
-            for each in range(2 * self._count):
-                proxy = Proxy(self, each % self._count, self._ports[each], self._ports[2 * self._count + each])
-                await proxy.open()
-                self._proxies.append(proxy)
-        self.processes = [self._started(each) for each in range(self._count)]
-        for each in range(self._count):
-            await self.ready(each)
+        try:
+            if self._proxied:
+                for each in range(2 * self._count):
+                    proxy = Proxy(self, each % self._count, self._ports[each], self._ports[2 * self._count + each])
+                    await proxy.open()
+                    self._proxies.append(proxy)
+            for each in range(self._count):
+                self.processes.append(self._started(each))
+            for each in range(self._count):
+                await self.ready(each)
+        except BaseException:
+            await self._end_all()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
         ended_s = time.monotonic()
+        await self._end_all()
+        if self._judged:
+            self.judge(ended_s)
+
+    async def _end_all(self) -> None:
         for process in self.processes:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGCONT)
@@ -144,8 +156,6 @@ class Crowd:
                     pipe.close()
         for proxy in self._proxies:
             await proxy.close()
-        if self._judged:
-            self.judge(ended_s)
 
     def judge(self, now_s: float) -> None:
         """S1, of all that the sources wrote down: two peers never call for one key at the same time. A call of a peer
@@ -241,8 +251,9 @@ class Crowd:
     # --- what is seen -------------------------------------------------------------------------------------------------
 
     def calls(self, key: str | None = None) -> list[Line]:
+        """All lines that are whole: of one that crosses a page, a reader may see the first part alone."""
         found = []
-        for text in self.log.read_text().splitlines():
+        for text in self.log.read_text().rpartition("\n")[0].splitlines():
             at_s, pid, what, name = text.split(" ", 3)
             if key is None or name == key:
                 found.append(Line(float(at_s), int(pid), what, name))
@@ -257,12 +268,12 @@ class Crowd:
     def is_cut(self, ends: tuple[int, int]) -> bool:
         return bool(self._cut) and (ends[0] in self._cut) != (ends[1] in self._cut)
 
-    def owner_of(self, port: int) -> int:
-        """Which peer has a connection from this port; -1: a client."""
+    def owner_of(self, port: int, to: int) -> int:
+        """Which peer has the connection between these ports; -1: a client. A port alone may be that of several."""
         inode = ""
         for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
             fields = line.split()
-            if int(fields[1].partition(":")[2], 16) == port:
+            if [int(fields[each].partition(":")[2], 16) for each in (1, 2)] == [port, to]:
                 inode = fields[9]
                 break
         for each, process in enumerate(self.processes):

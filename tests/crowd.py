@@ -252,11 +252,17 @@ class Crowd:
         self.agree()
         if self.ways_file.read_text() != " ".join((f"for={LIFE_S}", *ways)):
             self.ways(*ways)
-            old = self.acting()
-            self.order(self.nodes[old.node], "/v1/step-down", {})
+            old: stamp.Stamp = self.until(self._told_to_step_down, "a leader that steps down")
             self.acting(old.token)
             self.agree()
         return self.nodes[self.acting().node]
+
+    def _told_to_step_down(self) -> stamp.Stamp | None:
+        """Whose command runs now: it may be another one's by the time that the order comes, and is then asked anew."""
+        old = self.acting()
+        with contextlib.suppress(PrimacyError):
+            return old if self.nodes[old.node].ask("/v1/step-down", {}) is not None else None
+        return None
 
     def start_missing(self) -> None:
         for name in self.names:

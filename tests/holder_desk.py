@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.safety import safe, tokens_grow
+from tests.servers import stop_whole
 from tests.store_desk import made_new
 
 ROOT = Path(__file__).parents[1]
@@ -68,9 +69,7 @@ class Process:
     def stop(self) -> None:
         """Not in the middle of a write: there it would keep SQLite's file locked, and nobody could follow it."""
         while True:
-            self.child.send_signal(signal.SIGSTOP)
-            while Path(f"/proc/{self.child.pid}/stat").read_text().rpartition(") ")[2][0] not in "TZ":
-                time.sleep(0.001)
+            stop_whole(self.child.pid)
             if not self._leases.exists() or not locked(self._leases):
                 return
             self.go_on()

@@ -114,6 +114,17 @@ class NodeCrowd:
             raise AssertionError(f"{error}{told}") from None
         return found
 
+    def led(self, among: Sequence[Node] | None = None) -> tuple[Node, int]:
+        """The leader that they agree on, and its token, which it says while it leads: it may be another one's soon."""
+
+        def look() -> tuple[Node, int] | None:
+            node = self.agree(among)
+            state = node.ask() or {}
+            return (node, state["token"]) if state.get("role") == "leader" and state["token"] else None
+
+        found: tuple[Node, int] = until(look, "a leader that says its token", WITHIN_S)
+        return found
+
     def stopped_leader(self, stop: Callable[[Node], None]) -> Node:
         """One that was stopped while it led, and has ended. On a machine that stalls another may lead meanwhile."""
         for _ in range(TRIES):

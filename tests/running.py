@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-WITHIN_S = 20.0
+WITHIN_S = 60.0
 """Far more than anything here takes: only a hang reaches it."""
 
 

@@ -174,6 +174,12 @@ def stands(pid: int) -> bool:
     return all(state in "TtZX" for state in states)
 
 
+def stop_whole(pid: int) -> None:
+    """Until every thread of it stands: one may go on for a moment after the signal, and lock a file in that moment."""
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: stands(pid), f"process {pid} to stand still")
+
+
 def children_of(pid: int) -> list[int]:
     """And theirs. One that ends while it is being looked for has none."""
     found: list[int] = []

@@ -14,6 +14,7 @@ from bench.lease_peers import SessionLocks
 from bench.trials import Took
 from bench.watch import Doorbell, Watch
 from tests import servers
+from tests.store_desk import made_new
 
 from primacy.settings.timing import PROFILES, for_lease
 
@@ -57,9 +58,8 @@ def test_a_session_lock_is_free_when_its_holder_dies_and_never_when_it_is_frozen
 
 
 def test_many_leases_are_held_and_counted(tmp_path: Path) -> None:
-    cost = lease_many.measured(
-        "store", f"sqlite:///{tempfile.mkdtemp(dir=tmp_path)}/many.db", 20, "lan", 2.0
-    )  # which bears a machine that stands still for a second
+    url = made_new(f"sqlite:///{tempfile.mkdtemp(dir=tmp_path)}/many.db")
+    cost = lease_many.measured("store", url, 20, "lan", 2.0)  # which bears a machine that stands still for a second
     assert cost.renewals > 0 < cost.statements
     assert cost.cpu_ms > 0 == cost.server_ms
 

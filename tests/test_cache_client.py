@@ -24,13 +24,24 @@ from primacy.cache.peer import Peer
 from primacy.cache.wire_client import Remark, remark_frame
 from primacy.errors import NotReached, SourceFailed, Unsure, UsageError
 
+CANARY_BEAT_MS = 100
+"""Attempts, limits and pauses are in hundreds of milliseconds: asked of a machine that lets a process run in time."""
+LIMIT_S = 60.0
+"""For whatever must come: only a hang reaches it."""
+
 
 def addresses(count: int) -> list[str]:
     return [f"tcp://127.0.0.1:{port}" for port in free_ports(count)]
 
 
 def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(work(), 20))
+    asyncio.run(asyncio.wait_for(work(), LIMIT_S))
+
+
+async def until(happened: Callable[[], object]) -> None:
+    """As long as the test may take (`run`)."""
+    while not happened():
+        await asyncio.sleep(0.01)
 
 
 class Source:
@@ -209,11 +220,7 @@ def test_a_silent_server_is_asked_nothing_until_it_answers() -> None:
             assert time.monotonic() - began_s < 2
             assert len(dead.gets()) == before, "no call was spent on it"
             dead.act = lambda request: value(request) if request[1] == b"?" else [[b"*", msgspec.msgpack.encode(apis)]]
-            for _ in range(40):
-                await asyncio.sleep(0.05)
-                if not cache.silent:
-                    break
-            assert cache.silent == (), "it answered a small question"
+            await until(lambda: cache.silent == ())  # it answered a small question
             for each in range(9):
                 await cache.get(f"m{each}")
             assert len(dead.gets()) > before
@@ -340,11 +347,7 @@ def test_discovery_replaces_the_list() -> None:
             Scripted(apis[2], act) as third,
             Client(apis[0], discovery_ms=-1) as cache,
         ):
-            for _ in range(40):
-                await asyncio.sleep(0.05)
-                if cache.apis == tuple(apis[1:]):
-                    break
-            assert cache.apis == tuple(apis[1:])
+            await until(lambda: cache.apis == tuple(apis[1:]))
             for each in range(4):
                 assert (await cache.get(f"k{each}")).value == b"v"
             assert third.gets()
@@ -358,8 +361,7 @@ def test_W_L8_a_client_that_is_closed_during_discovery_does_not_come_back() -> N
         async with Scripted(api, silent) as server:
             cache = Client(api, discovery_ms=1_000)
             cache.open()
-            await asyncio.sleep(0.3)
-            assert server.requests, "a discovery is under way"
+            await until(lambda: server.requests)  # a discovery is under way
             await cache.close()
             before = len(server.requests)
             await asyncio.sleep(1.5)
@@ -403,14 +405,13 @@ def test_copies_are_bounded_in_time_and_dropped_by_a_push() -> None:
             Client(api, local_ms=1_000) as cache,
             Client(api) as other,
         ):
+            began_s = time.monotonic()
             await cache.get("k")
             assert (await cache.get("k")).value == b"value of k 1"
             assert cache._copies.hits == 1
             assert (await other.invalidate("k")).ok
-            for _ in range(40):
-                await asyncio.sleep(0.01)
-                if not len(cache._copies):
-                    break
+            await until(lambda: not len(cache._copies))
+            assert time.monotonic() - began_s < 1.0, "not because its time is over"
             assert (await cache.get("k")).value == b"value of k 2", "the peer told its clients"
             assert peer.counts["hits"] >= 1
             await asyncio.sleep(1.05)

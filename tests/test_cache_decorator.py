@@ -27,6 +27,8 @@ from primacy.cache.threads import CacheClient, ThreadClaim
 from primacy.errors import UsageError
 
 FRESH = 1 << 52
+CANARY_BEAT_MS = 100
+"""How soon, and how often, is asked of a machine that lets processes run."""
 
 
 def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -220,7 +222,8 @@ def test_a_killed_caller_costs_one_more_computation(tmp_path: Path) -> None:
         calls = tmp_path / "calls"
         first = subprocess.Popen([sys.executable, "-c", PROGRAM, str(calls), "60"], env=environment)
         until_s = time.monotonic() + LIMIT_S
-        while not calls.exists() and time.monotonic() < until_s:
+        while not (calls.exists() and calls.read_text()):  # it is there before anything is written into it
+            assert time.monotonic() < until_s, "it computes nothing"
             time.sleep(0.02)
         first.send_signal(signal.SIGKILL)
         first.wait()

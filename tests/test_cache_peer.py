@@ -32,7 +32,7 @@ SOURCE_S = 0.6
 HOLD_S = 0.6
 
 
-def run(work: Callable[[], Coroutine[Any, Any, None]], within_s: float = 40) -> None:
+def run(work: Callable[[], Coroutine[Any, Any, None]], within_s: float = 90) -> None:
     asyncio.run(asyncio.wait_for(work(), within_s))
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests import cache_functions
+from tests.canary import Canary
 
 from primacy.cache.effects import Call, Cancel, Extend
 from primacy.cache.inputs import SourceEnded
@@ -44,6 +45,10 @@ HOSTILE = [
 ]
 
 
+LIMIT_S = 60.0
+"""For whatever must come: only a hang reaches it."""
+
+
 class Desk:
     """Calls of one peer, and what ended."""
 
@@ -63,7 +68,7 @@ class Desk:
         return now + over_ms
 
     async def end(self) -> SourceEnded:
-        return await asyncio.wait_for(self.ended.get(), 20)
+        return await asyncio.wait_for(self.ended.get(), LIMIT_S)
 
     async def get(self, key: bytes) -> Fetched | Failure:
         self.start(key)
@@ -270,10 +275,10 @@ def test_a_cancelled_command_is_asked_then_killed_and_confirmed_before_the_end_o
 @pytest.mark.parametrize("source", ["cmd:/bin/sleep 20{key}", "call:tests.cache_functions:bad", "async"])
 def test_without_an_extension_a_call_is_over_by_the_end_of_its_hold(source: str) -> None:
     async def work(desk: Desk) -> None:
-        over_at = desk.start(b"sleeps" if "functions" in source else b"", 450, 600)
+        over_at = desk.start(b"sleeps" if "functions" in source else b"", 450, 1_450)
         found = await desk.end()
         assert isinstance(found.result, Failure)
-        assert over_at - 150 <= desk.clock.now_ms() <= over_at
+        assert over_at - 1_000 <= desk.clock.now_ms() <= over_at
 
     async def sleeps(key: bytes) -> bytes:
         await asyncio.sleep(20)
@@ -285,12 +290,10 @@ def test_without_an_extension_a_call_is_over_by_the_end_of_its_hold(source: str)
 @pytest.mark.parametrize("source", ["cmd:/bin/bash -c 'sleep 1; echo -n well' {key}", "function", "async"])
 def test_an_extension_moves_the_end_of_a_call(source: str) -> None:
     async def work(desk: Desk) -> None:
-        desk.start(b"a", 450, 600)
-        for _ in range(400):
+        desk.start(b"a", 850, 1_000)
+        while desk.calls.running:
             now = desk.clock.now_ms()
-            desk.calls.extend(Extend(b"a", BALLOT, now + 450, now + 600))
-            if desk.calls.running == 0:
-                break
+            desk.calls.extend(Extend(b"a", BALLOT, now + 850, now + 1_000))
             await asyncio.sleep(0.05)
         assert (await desk.end()).result == Fetched(b"well")
 
@@ -530,10 +533,11 @@ def test_C4_a_coroutine_is_not_gone_on_with_after_its_cancel_was_due() -> None:
             raise
 
     async def work(desk: Desk) -> None:
-        desk.start(b"k", cancel_ms=60, over_ms=2_000)
+        desk.start(b"k", cancel_ms=300, over_ms=2_000)
         while not gates:
+            assert desk.calls.running, "it ended before it began"
             await asyncio.sleep(0)
-        asyncio.get_running_loop().call_soon(time.sleep, 0.2)
+        asyncio.get_running_loop().call_soon(time.sleep, 0.4)
         gates[0].set_result(None)
         found = await desk.end()
         assert isinstance(found.result, Failure)
@@ -567,10 +571,13 @@ def test_one_that_outlives_its_cancel_ends_the_process() -> None:
         return b"late"
 
     async def work(desk: Desk) -> None:
-        over_at = desk.start(b"a", 300, 450)
-        while not desk.left:
-            assert desk.clock.now_ms() < over_at + 200
-            await asyncio.sleep(0.005)
+        with Canary(50) as canary:
+            over_at = desk.start(b"a", 300, 450)
+            async with asyncio.timeout(LIMIT_S):
+                while not desk.left:
+                    await asyncio.sleep(0.005)
+            late_ms = desk.clock.now_ms() - over_at
+        canary.judge(late_ms < 200, f"the process ends {late_ms} ms after the hold")
         assert "key 'a' is not over by the end of its hold" in desk.left[0]
         assert desk.ended.empty()
         stop.set()
@@ -595,7 +602,7 @@ def test_one_that_outlives_its_time_limit_ends_the_process_although_its_hold_is_
         began = desk.clock.now_ms()
         while not desk.left:
             now = desk.clock.now_ms()
-            assert now < began + 5_000
+            assert now < began + LIMIT_S * 1_000
             desk.calls.extend(Extend(b"a", BALLOT, now + 450, now + 600))
             await asyncio.sleep(0.05)
         stop.set()
@@ -622,8 +629,9 @@ def test_with_alert_it_is_said_and_the_late_end_is_not_told_again() -> None:
         assert "another peer may fetch" in desk.alerts[0]
         assert desk.calls.running == 1, "it still has its place"
         stop.set()
-        await asyncio.sleep(0.05)
-        assert desk.calls.running == 0
+        async with asyncio.timeout(LIMIT_S):
+            while desk.calls.running:
+                await asyncio.sleep(0.005)
 
     assert with_desk(work, SourceSpec(stubborn), on_overrun="alert").left == []
 
@@ -737,11 +745,11 @@ def test_a_cancelled_url_closes_its_connection() -> None:
         return web.Response()
 
     async def work(desk: Desk) -> None:
-        over_at = desk.start(b"a", 300, 450)
+        over_at = desk.start(b"a", 300, 1_300)
         found = await desk.end()
         assert found.result == Failure("the hold was not proved anew in time")
         assert desk.clock.now_ms() <= over_at
-        await asyncio.wait_for(gone.wait(), 5)
+        await asyncio.wait_for(gone.wait(), LIMIT_S)
 
     with_server(handler, work)
 

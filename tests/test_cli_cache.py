@@ -161,10 +161,10 @@ def test_three_peers_by_a_file(here: Here, security: str) -> None:
     assert "not in cache.clients" in here.primacy("cache", "key", "billing", code=2)
 
 
-def in_touch(here: Here) -> None:
+def in_touch(here: Here, count: int = 3) -> None:
     until_s = time.monotonic() + LIMIT_S
-    while here.primacy("cache", "status", code=None).count(": in touch") < 3:
-        assert time.monotonic() < until_s, "three peers do not find each other"
+    while here.primacy("cache", "status", code=None).count(": in touch") < count:
+        assert time.monotonic() < until_s, f"{count} peers do not find each other"
 
 
 def test_a_peer_is_removed_and_added_by_a_reload(here: Here) -> None:
@@ -172,7 +172,7 @@ def test_a_peer_is_removed_and_added_by_a_reload(here: Here) -> None:
     text = (here.folder / "primacy.yaml").read_text()
     for node in "abcd":
         here.start("--node", node)
-    in_touch(here)
+    in_touch(here, 4)
     assert here.primacy("cache", "get", "EUR") == "value of EUR"
     document = json.loads(text.splitlines()[1].removeprefix("cache: "))
     del document["peers"]["d"]

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 from tests.holder_desk import locked
 from tests.safety import safe, tokens_grow
-from tests.servers import free_port
+from tests.servers import free_port, stop_whole
 from tests.store_desk import made_new
 
 from primacy.settings.timing import PROFILES
@@ -84,11 +84,11 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 def stop_outside_of_a_write(program: Program, *databases: Path) -> None:
     """Inside of one it would keep SQLite's file locked."""
-    program.child.send_signal(signal.SIGSTOP)
+    stop_whole(program.child.pid)
     while any(locked(database) for database in databases):
         program.child.send_signal(signal.SIGCONT)
         time.sleep(0.003)
-        program.child.send_signal(signal.SIGSTOP)
+        stop_whole(program.child.pid)
 
 
 def need(*packages: str) -> None:

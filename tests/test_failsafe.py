@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from tests import crowd as crowds
 from tests import servers
 from tests.canary import beside_a_canary
 from tests.lease_crowd import LeaseCrowd, lease_crowd
 from tests.servers import Server
+from tests.store_desk import made_new, short_waits
 from tests.test_cli import Said, say  # noqa: F401
 
 from primacy.settings.timing import PROFILES, for_lease
@@ -20,20 +22,30 @@ Say = Callable[..., Said]
 PROFILE = "fast"
 TIMING = for_lease(PROFILES[PROFILE])
 HOLDS = 10
+SHORT_MS = 1_500
+"""The longest wait of a table, above that for a hold: nobody need wait for the usual one here."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """A PostgreSQL of these tests alone, which stop it."""
+    found = servers.fresh("postgresql")
+    yield found
+    found.remove()
 
 
 @contextmanager
-def on_postgresql(folder: Path) -> Iterator[tuple[LeaseCrowd, Server]]:
-    """Three nodes with the failsafe, and the server that they meet in."""
-    server = servers.fresh("postgresql")
-    crowd = LeaseCrowd(folder, server.url(), "abc", PROFILE, speak=True, more="  failsafe: true\n")
+def on(server: Server, folder: Path) -> Iterator[LeaseCrowd]:
+    """Three nodes with the failsafe that meet in this server; names are free in it at once."""
+    server.empty()
+    url = made_new(server.url())
+    crowd = LeaseCrowd(folder, url, "abc", PROFILE, speak=True, more="  failsafe: true\n")
     try:
         crowd.start()
-        yield crowd, server
+        yield crowd
     finally:
         server.thaw()
         crowd.end()
-        server.remove()
 
 
 def all_heard(crowd: LeaseCrowd, node: crowds.Node) -> bool:
@@ -42,8 +54,10 @@ def all_heard(crowd: LeaseCrowd, node: crowds.Node) -> bool:
 
 
 @beside_a_canary(TIMING.beat_ms)
-def test_L7_the_command_goes_on_while_the_store_is_stopped_for_ten_holds(tmp_path_factory) -> None:  # type: ignore[no-untyped-def]
-    with on_postgresql(tmp_path_factory.mktemp("crowd")) as (crowd, server):
+def test_L7_the_command_goes_on_while_the_store_is_stopped_for_ten_holds(
+    server: Server, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with on(server, tmp_path_factory.mktemp("crowd")) as crowd:
         old = crowd.acting()
         crowd.agree()
         node = crowd.nodes[old.node]
@@ -61,9 +75,9 @@ def test_L7_the_command_goes_on_while_the_store_is_stopped_for_ten_holds(tmp_pat
         assert "keeps its work going without the store, for all nodes of the list agree" in node.text
 
 
-def test_L7_without_one_of_the_list_the_command_ends_in_time(tmp_path: Path) -> None:
+def test_L7_without_one_of_the_list_the_command_ends_in_time(server: Server, tmp_path: Path) -> None:
     """The store is away and one node is gone: nobody could know whether that one takes the row."""
-    with on_postgresql(tmp_path) as (crowd, server):
+    with on(server, tmp_path) as crowd:
         old = crowd.acting()
         crowd.agree()
         node = crowd.nodes[old.node]
@@ -79,7 +93,12 @@ def test_L7_without_one_of_the_list_the_command_ends_in_time(tmp_path: Path) -> 
         assert "gives up the lease" in node.text
 
 
-def test_L7_the_row_belongs_to_the_list_until_it_is_released(tmp_path: Path, say: Say) -> None:  # noqa: F811
+def test_L7_the_row_belongs_to_the_list_until_it_is_released(
+    tmp_path: Path,
+    say: Say,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    short_waits(monkeypatch, SHORT_MS)
     with lease_crowd("sqlite", tmp_path, "ab", PROFILE, speak=True, more="  failsafe: true\n") as crowd:
         crowd.start()
         old = crowd.acting()

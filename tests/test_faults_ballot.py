@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import socket
 import subprocess
@@ -166,11 +165,13 @@ class Traced:
     def __init__(self, node: Node, fault: str, path: Path | None = None) -> None:
         """`path`: only calls that concern this file; a node also writes to its log, its guard and its loop."""
         log = node.log.with_suffix(".strace")
-        call = ["strace", "-qq", "-o", str(log), "-p", str(node.pid), "-e", f"trace={fault.partition(':')[0]}"]
+        call = ["strace", "-o", str(log), "-p", str(node.pid), "-e", f"trace={fault.partition(':')[0]}"]
         call += ["-P", str(path)] if path is not None else []
         self.log = log
         self.process = subprocess.Popen([*call, "-e", f"inject={fault}"], stderr=subprocess.PIPE)
-        until(lambda: re.search(r"TracerPid:\t[1-9]", Path(f"/proc/{node.pid}/status").read_text()), "strace")
+        assert self.process.stderr is not None
+        said = self.process.stderr.readline()  # it is a tracer a moment before it stops the first call
+        assert b"attached" in said, said
 
     def __enter__(self) -> Traced:
         return self

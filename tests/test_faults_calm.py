@@ -6,6 +6,7 @@ token, and no node's term has moved. Overlaps are judged as everywhere, and neve
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import re
@@ -208,7 +209,8 @@ def test_F55_A01_A02_A05_forged_flipped_oversized_and_foreign_datagrams_are_coun
         assert "Traceback" not in node.text
         for pid in tree(node.pid):  # A14, A28: agent, guards, init, command
             for file in ("cmdline", "environ"):
-                assert secret not in Path(f"/proc/{pid}/{file}").read_bytes(), (pid, file)
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a guard that is replaced just now
+                    assert secret not in Path(f"/proc/{pid}/{file}").read_bytes(), (pid, file)
 
 
 def replay(crowd: Crowd, times: int, within_s: float = 20) -> dict[str, tuple[int, int]]:

@@ -18,6 +18,7 @@ from tests import stamp
 from tests.canary import Canary
 from tests.crowd import LEAVING
 from tests.lease_crowd import LeaseCrowd, lease_crowd
+from tests.servers import stop_whole
 
 from primacy.store.releaser import TRY_S
 
@@ -58,12 +59,12 @@ def between_writes(crowd: LeaseCrowd, stop: Callable[[crowds.Node], None]) -> Ca
 
     def harm(node: crowds.Node) -> None:
         stop(node)
-        time.sleep(0.005)  # until all its threads stand
+        stop_whole(node.pid)
         while crowd.is_locked():
             crowds.tell_all(signal.SIGCONT, [node.pid, *node.guards])
             time.sleep(0.005)
             stop(node)
-            time.sleep(0.005)
+            stop_whole(node.pid)
 
     return harm
 

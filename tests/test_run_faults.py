@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests import stamp
+from tests.canary import Canary
 from tests.crowd import interpreter
 from tests.running import WITHIN_S, Running, Start, alive, children, start
 from tests.safety import one_at_a_time
@@ -196,20 +197,23 @@ def test_no_two_runs_overlap_whatever_is_killed_or_stopped(start: Start, tmp_pat
 
 def test_an_agent_that_is_late_says_so_before_the_reserve_is_gone(start: Start) -> None:
     """What makes it late may make the kernel's kill late; half of what the profile keeps for that is the limit."""
-    agent = start("--", "sh", "-c", TELL + "exec sleep 60")
-    agent.lines()
     timing = PROFILES["lan"]
     reserve_ms = timing.hold_ms - timing.deadman_at_ms
-    agent.signal(signal.SIGSTOP)
-    time.sleep((timing.beat_ms + reserve_ms // 2 + 50) / 1_000)
-    agent.signal(signal.SIGCONT)
-    agent.said(" ms late: this machine stood still, or has too much to do. If it did so at the end of a hold")
-    assert "300 ms are kept for that" in agent.err.read_text()
-    assert len(agent.lines()) == 1, "nothing else happened"
-    agent.signal(signal.SIGTERM)
-    assert agent.ends() == 0
+    with Canary(reserve_ms / 2, reserve_ms / 4) as canary:
+        agent = start("--", "sh", "-c", TELL + "exec sleep 60")
+        agent.lines()
+        agent.signal(signal.SIGSTOP)
+        time.sleep((timing.beat_ms + reserve_ms // 2 + 50) / 1_000)
+        agent.signal(signal.SIGCONT)
+        agent.said(" ms late: this machine stood still, or has too much to do. If it did so at the end of a hold")
+        assert "300 ms are kept for that" in agent.err.read_text()
+        starts = len(agent.lines())
+        agent.signal(signal.SIGTERM)
+        assert agent.ends() == 0
     (events,) = agent.err.parent.rglob("events.jsonl")
-    assert [each["code"] for each in map(json.loads, events.read_text().splitlines())].count("late") == 1
+    late = [each["code"] for each in map(json.loads, events.read_text().splitlines())].count("late")
+    assert late >= 1
+    canary.judge((starts, late) == (1, 1), f"nothing else happened, but {starts} starts and {late} times late")
 
 
 def silent(stamps: str, run: tuple[int, int]) -> bool:

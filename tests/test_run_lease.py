@@ -15,6 +15,7 @@ from tests import crowd as crowds
 from tests import servers, stamp
 from tests.crowd import CLUSTER, ELECTION
 from tests.lease_crowd import LeaseCrowd, lease_crowd
+from tests.store_desk import made_new, short_waits
 from tests.test_cli import Said, say  # noqa: F401
 
 from primacy.agent.stored import HOLDERS, earlier_holders
@@ -25,6 +26,8 @@ from primacy.node.lock import RunLock
 from primacy.settings import of_mapping, store_url, timing_of
 
 Say = Callable[..., Said]
+SHORT_MS = 3_500
+"""The longest wait of a table, above that for a hold of `lan`: nobody need wait for the usual one here."""
 PER_S_MOST = 4.0
 """Statements of one holder and two others, in the default profile."""
 
@@ -108,10 +111,18 @@ def metrics(node: crowds.Node) -> str:
         return text
 
 
-def test_a_store_that_is_away_is_said_and_costs_the_role_in_time(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def server() -> Iterator[servers.Server]:
+    """A PostgreSQL of these tests alone, which stop it."""
+    found = servers.fresh("postgresql")
+    yield found
+    found.remove()
+
+
+def test_a_store_that_is_away_is_said_and_costs_the_role_in_time(server: servers.Server, tmp_path: Path) -> None:
     """Frozen for two holds: the command ends by its own clock, status says why, and it goes on by itself."""
-    server = servers.fresh("postgresql")
-    crowd = LeaseCrowd(tmp_path, server.url(), "ab", "fast")
+    server.empty()
+    crowd = LeaseCrowd(tmp_path, made_new(server.url()), "ab", "fast")
     try:
         crowd.start()
         old = crowd.acting()
@@ -131,12 +142,11 @@ def test_a_store_that_is_away_is_said_and_costs_the_role_in_time(tmp_path: Path)
     finally:
         server.thaw()
         crowd.end()
-        server.remove()
 
 
-def test_an_end_while_the_store_is_away_waits_no_longer_than_a_hold(tmp_path: Path) -> None:
-    server = servers.fresh("postgresql")
-    crowd = LeaseCrowd(tmp_path, server.url(), "a", "fast")
+def test_an_end_while_the_store_is_away_waits_no_longer_than_a_hold(server: servers.Server, tmp_path: Path) -> None:
+    server.empty()
+    crowd = LeaseCrowd(tmp_path, made_new(server.url()), "a", "fast")
     try:
         crowd.start()
         crowd.acting()
@@ -149,7 +159,6 @@ def test_an_end_while_the_store_is_away_waits_no_longer_than_a_hold(tmp_path: Pa
     finally:
         server.thaw()
         crowd.end()
-        server.remove()
 
 
 # --- before a start ---------------------------------------------------------------------------------------------------
@@ -212,8 +221,9 @@ def test_a_health_probe_costs_the_role_and_a_hook_tells(tmp_path: Path) -> None:
 # --- what is kept -----------------------------------------------------------------------------------------------------
 
 
-def test_T2_the_largest_token_is_kept_whatever_the_strategy(tmp_path: Path) -> None:
+def test_T2_the_largest_token_is_kept_whatever_the_strategy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From a lease to raft and back: every start is above all that this machine has seen."""
+    short_waits(monkeypatch, SHORT_MS)
     with lease_crowd("sqlite", tmp_path, "a", "lan") as crowd:
         crowd.start()
         first = crowd.acting()
@@ -225,6 +235,7 @@ def test_T2_the_largest_token_is_kept_whatever_the_strategy(tmp_path: Path) -> N
         second = crowd.acting(first.token)
         end(crowd)
         os.unlink(tmp_path / "leases.db")  # the store was lost, and all tokens with it
+        made_new(crowd.url)
         crowd.start("a")
         third = crowd.acting(second.token)
         assert crowd.tokens() == [first.token, second.token, third.token]

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from tests.ports import free_ports
 from tests.slots_desk import LIMIT_S, Client
+from tests.store_desk import made_new
 
 PRIMACY = [sys.executable, "-m", "primacy.cli.main"]
 
@@ -170,6 +171,7 @@ def test_slots_on_a_lease_are_served_by_its_holder(tmp_path: Path) -> None:
         "election: {strategy: lease, profile: fast, store: {url: sqlite:///leases.db}}\n"
         'slots: {"000": {kind: simple_memory}}\n'
     )
+    made_new(f"sqlite:///{tmp_path}/leases.db")
     with crowd(tmp_path, file, "ab") as two:
         with two.led("ab", b"w000x\n", b"v000x\n") as (first, _):
             two.processes[first].kill()
