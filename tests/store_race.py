@@ -48,6 +48,7 @@ NAME = "race"
 FROZEN_S = (0.2, 1.2)
 SEED_LEASE_S = 1
 PR_SET_PDEATHSIG = 1
+WAIT = "PRIMACY_RACE_WAIT_MS"
 
 
 def now_ns() -> int:
@@ -387,7 +388,9 @@ class Race:
         seed: int = 1,
         mode: str = "",
         profile: str = "lab",
+        wait_ms: int = 0,
     ) -> None:
+        """`wait_ms`: the longest wait of tables that the players make, in place of the usual one."""
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         command = [
@@ -402,7 +405,8 @@ class Race:
             mode,
             profile,
         ]
-        self.process = subprocess.Popen(command, cwd=Path(__file__).parents[1])
+        environment = {**os.environ, WAIT: str(wait_ms or "")}
+        self.process = subprocess.Popen(command, cwd=Path(__file__).parents[1], env=environment)
 
     def wait(self, within_s: float = 120) -> Verdict:
         assert self.process.wait(within_s) == 0
@@ -425,4 +429,9 @@ CODES = {code.value for code in Code}
 if __name__ == "__main__":
     given = sys.argv[1:]
     PROFILE = PROFILES[given[6]]
+    if os.environ.get(WAIT):
+        import pytest
+        from tests.store_desk import short_waits
+
+        short_waits(pytest.MonkeyPatch(), int(os.environ[WAIT]))
     run(given[0], Path(given[1]), int(given[2]), float(given[3]), int(given[4]), given[5])
