@@ -115,6 +115,7 @@ BESIDE = (
     "tests/test_cache_lmdb.py",
     "tests/test_cache_source.py",
     "tests/test_cache_source_process.py",
+    "tests/test_cache_source_http.py",
     "tests/test_cache_peer_source.py",
     "tests/test_docs_cache.py",
     "tests/test_store_refusals.py",

@@ -31,7 +31,7 @@ class Proxy:
 
     def close(self) -> None:
         self._over = True
-        self._thread.join(5)
+        self._thread.join(60)
         for end in list(self._pairs):
             self._drop(end)
         self._listener.close()

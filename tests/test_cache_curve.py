@@ -11,7 +11,7 @@ from primacy.cache.security import client_secret
 from primacy.cache.zap import CLIENTS, PEERS, Pair, Zap, client_key, connect_with, pair, serve_with
 
 SECRET = b"0123456789abcdef0123456789abcdef-one"
-WAIT_MS = 5_000
+WAIT_MS = 60_000
 QUIET_MS = 300
 
 

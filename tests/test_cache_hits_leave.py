@@ -24,7 +24,7 @@ WATCHES = Options(10_000, watches=True)
 
 async def received(socket: zmq.Socket[bytes], count: int) -> list[list[bytes]]:
     found: list[list[bytes]] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(found) < count:
             if socket.poll(0):
                 found.append(socket.recv_multipart())

@@ -50,7 +50,7 @@ async def served(entries: Entries) -> AsyncIterator[tuple[aiohttp.ClientSession,
     await server.start(listening)
     at = f"http://127.0.0.1:{listening.getsockname()[1]}"
     try:
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(20)) as session:
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(60)) as session:
             yield session, at
     finally:
         await server.close()

@@ -4,105 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
-import stat
 import sys
-import textwrap
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
-from aiohttp import web
 from tests import cache_functions
 from tests.canary import Canary
+from tests.source_desk import BALLOT, HOSTILE, LIMIT_S, Desk, reason, script, with_desk
 
 from primacy.cache.effects import Call, Cancel, Extend
-from primacy.cache.inputs import SourceEnded
-from primacy.cache.model import Ballot, Failure, Fetched
-from primacy.cache.source import Calls, SourceSpec, target_of
-from primacy.cache.source_http import ttl_of, url_for
+from primacy.cache.model import Failure, Fetched
+from primacy.cache.source import SourceSpec, target_of
 from primacy.errors import UsageError
-from primacy.node.clock import SystemClock
 
 HERE = Path(__file__).parents[1]
-BALLOT = Ballot(1, "tcp://127.0.0.1:1", 1)
-HOSTILE = [
-    b"plain",
-    b"two words",
-    b'it\'s "quoted"',
-    b"-rf",
-    b"--",
-    b"$(touch /tmp/never) `id` ; | & > x",
-    b"{key}",
-    b"*",
-    b"../../etc/passwd",
-    b"line\nbreak\ttab",
-    b"\xff\xfe\x80 not text",
-    "grün".encode(),
-    b"%41%00",
-    b"x" * 8_000,
-]
-
-
-LIMIT_S = 60.0
-"""For whatever must come: only a hang reaches it."""
-
-
-class Desk:
-    """Calls of one peer, and what ended."""
-
-    def __init__(self, *specs: SourceSpec, **more: Any) -> None:
-        self.clock = SystemClock()
-        self.ended: asyncio.Queue[SourceEnded] = asyncio.Queue()
-        self.left: list[str] = []
-        self.alerts: list[str] = []
-        self.calls = Calls(
-            specs, self.clock, self.ended.put_nowait, leave=self.left.append, on_alert=self.alerts.append, **more
-        )
-
-    def start(self, key: bytes, cancel_ms: int = 20_000, over_ms: int = 20_150, ballot: Ballot = BALLOT) -> int:
-        """Says when it must be over."""
-        now = self.clock.now_ms()
-        self.calls.start(Call(key, ballot, now + cancel_ms, now + over_ms))
-        return now + over_ms
-
-    async def end(self) -> SourceEnded:
-        return await asyncio.wait_for(self.ended.get(), LIMIT_S)
-
-    async def get(self, key: bytes) -> Fetched | Failure:
-        self.start(key)
-        found = await self.end()
-        assert (found.key, found.ballot) == (key, BALLOT)
-        return found.result
-
-
-def with_desk(work: Callable[[Desk], Awaitable[None]], *specs: SourceSpec, **more: Any) -> Desk:
-    async def main() -> Desk:
-        desk = Desk(*specs, **more)
-        await desk.calls.open()
-        try:
-            await work(desk)
-        finally:
-            await desk.calls.close()
-        assert desk.calls.running == 0
-        assert desk.ended.empty(), "each call ends once"
-        return desk
-
-    return asyncio.run(main())
-
-
-def script(tmp_path: Path, text: str, name: str = "fetch") -> str:
-    """A program of the user's, in a folder of his."""
-    file = tmp_path / name
-    file.write_text("#!/bin/bash\n" + textwrap.dedent(text))
-    file.chmod(file.stat().st_mode | stat.S_IXUSR)
-    return str(file)
-
-
-def reason(found: Fetched | Failure) -> str:
-    assert isinstance(found, Failure), found
-    return found.reason
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------
@@ -634,164 +551,6 @@ def test_with_alert_it_is_said_and_the_late_end_is_not_told_again() -> None:
                 await asyncio.sleep(0.005)
 
     assert with_desk(work, SourceSpec(stubborn), on_overrun="alert").left == []
-
-
-# --- URLs -------------------------------------------------------------------------------------------------------------
-
-
-async def serve(handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> tuple[web.AppRunner, str]:
-    application = web.Application()
-    application.router.add_route("*", "/{tail:.*}", handler)
-    runner = web.AppRunner(application, handler_cancellation=True)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    assert site._server is not None
-    port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
-    return runner, f"http://127.0.0.1:{port}"
-
-
-def with_server(
-    handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
-    work: Callable[[Desk], Awaitable[None]],
-    path: str = "/x/{key}?k={key}",
-    **more: Any,
-) -> Desk:
-    async def main() -> Desk:
-        runner, url = await serve(handler)
-        value_bytes_max = more.pop("value_bytes_max", 16 << 20)
-        desk = Desk(SourceSpec(url + path, **more), value_bytes_max=value_bytes_max)
-        await desk.calls.open()
-        try:
-            await work(desk)
-        finally:
-            await desk.calls.close()
-            await runner.cleanup()
-        return desk
-
-    return asyncio.run(main())
-
-
-def test_every_byte_of_a_key_is_encoded_in_a_url() -> None:
-    seen: list[str] = []
-
-    async def handler(request: web.Request) -> web.Response:
-        seen.append(request.raw_path)
-        return web.Response(body=b"value")
-
-    async def work(desk: Desk) -> None:
-        for key in [b"plain", b"a/../b?x=1&y#z", b"\0\xff %41", "grün".encode(), b"..."]:
-            assert await desk.get(key) == Fetched(b"value")
-        assert "a step in the path" in reason(await desk.get(b".."))
-        assert "a step in the path" in reason(await desk.get(b"."))
-
-    with_server(handler, work)
-    assert seen == [
-        f"/x/{text}?k={text}" for text in ("plain", "a%2F..%2Fb%3Fx%3D1%26y%23z", "%00%FF%20%2541", "gr%C3%BCn", "...")
-    ]
-    assert url_for("http://h/x?k={key}", b"..") == "http://h/x?k=.."
-    assert url_for("http://h/a{key}", b"..") == "http://h/a.."
-
-
-def test_what_an_answer_means() -> None:
-    async def handler(request: web.Request) -> web.Response:
-        code = int(request.query["k"])
-        headers = {"Location": "/x/200?k=200"} if code == 302 else {}
-        return web.Response(status=code, body=b"v" if code not in (204, 304) else None, headers=headers)
-
-    async def work(desk: Desk) -> None:
-        assert await desk.get(b"200") == Fetched(b"v")
-        assert await desk.get(b"203") == Fetched(b"v")
-        assert await desk.get(b"204") == Fetched(b"")
-        assert await desk.get(b"302") == Fetched(b"v")
-        for code in (b"404", b"410"):
-            assert await desk.get(code) == Failure(f"the source has no such entry (HTTP {code.decode()})", missing=True)
-        for code in (b"500", b"503", b"401", b"429"):
-            found = await desk.get(code)
-            assert f"HTTP {code.decode()}" in reason(found)
-            assert isinstance(found, Failure)
-            assert not found.missing
-
-    with_server(handler, work)
-
-
-def test_an_answer_that_is_too_large_is_not_read_to_its_end() -> None:
-    sent = 0
-
-    async def handler(request: web.Request) -> web.StreamResponse:
-        nonlocal sent
-        answer = web.StreamResponse()
-        await answer.prepare(request)
-        for _ in range(10_000):
-            await answer.write(bytes(100_000))
-            sent += 100_000
-        return answer
-
-    async def work(desk: Desk) -> None:
-        assert "cache.value_bytes_max is 1,000,000" in reason(await desk.get(b"a"))
-
-    with_server(handler, work, value_bytes_max=1_000_000)
-    assert sent < 100_000_000
-
-
-def test_a_cancelled_url_closes_its_connection() -> None:
-    gone = asyncio.Event()
-
-    async def handler(request: web.Request) -> web.Response:
-        try:
-            await asyncio.sleep(20)
-        finally:
-            gone.set()
-        return web.Response()
-
-    async def work(desk: Desk) -> None:
-        over_at = desk.start(b"a", 300, 1_300)
-        found = await desk.end()
-        assert found.result == Failure("the hold was not proved anew in time")
-        assert desk.clock.now_ms() <= over_at
-        await asyncio.wait_for(gone.wait(), LIMIT_S)
-
-    with_server(handler, work)
-
-
-def test_a_server_that_is_not_there_is_a_failure() -> None:
-    async def work(desk: Desk) -> None:
-        assert "the source cannot be reached" in reason(await desk.get(b"a"))
-
-    with_desk(work, SourceSpec("http://127.0.0.1:9/{key}"))
-
-
-@pytest.mark.parametrize(
-    ("control", "age", "ttl_ms"),
-    [
-        ("max-age=60", "", 60_000),
-        ("public, Max-Age = 60", "", 60_000),
-        ('max-age="60"', "20", 40_000),
-        ("max-age=60, s-maxage=5", "", 5_000),
-        ("max-age=60", "90", 100),
-        ("max-age=0", "", 100),
-        ("no-store, max-age=60", "", 100),
-        ("private", "", 100),
-        ("", "", None),
-        ("max-age=soon", "", None),
-        ("max-age=-1", "", None),
-        ("max-age=60", "young", 60_000),
-        ("max-age=99999999999999999999", "", 9_999_999_999_000),
-    ],
-)
-def test_the_time_to_live_of_an_answer(control: str, age: str, ttl_ms: int | None) -> None:
-    assert ttl_of(control, age) == ttl_ms
-
-
-@pytest.mark.parametrize("max_age", [True, False])
-def test_the_time_to_live_counts_where_it_is_wanted(max_age: bool) -> None:
-    async def handler(request: web.Request) -> web.Response:
-        return web.Response(body=b"v", headers={"Cache-Control": "max-age=7"})
-
-    async def work(desk: Desk) -> None:
-        assert await desk.get(b"a") == Fetched(b"v", 7_000 if max_age else None)
-
-    with_server(handler, work, max_age=max_age)
 
 
 # --- several ----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from tests.test_cache_source import Desk, reason, serve
+from tests.source_desk import Desk, reason
+from tests.test_cache_source_http import serve
 
 from primacy import settings
 from primacy.cache.configured import machine_settings, source_specs

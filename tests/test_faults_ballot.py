@@ -178,7 +178,7 @@ class Traced:
 
     def __exit__(self, *_: object) -> None:
         self.process.terminate()
-        self.process.communicate(timeout=20)
+        self.process.communicate(timeout=60)
 
 
 def crashes_of(voter: Voter, calls: str) -> int:
