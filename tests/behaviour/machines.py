@@ -14,6 +14,9 @@ from primacy.election.bully import BullyStrategy
 from primacy.election.lease import LeaseStrategy
 from primacy.election.raft import RaftStrategy
 from primacy.election.ring import RingStrategy
+from primacy.watchdog.gate import Gate
+from primacy.watchdog.health import HealthWatch
+from primacy.watchdog.machine import Watchdog
 
 SHOWN_EVERY = 25
 """Calls of one machine from one look at it to the next: what people are shown of it is recorded, too."""
@@ -41,9 +44,14 @@ def _cache(machine: Any, clocks: tuple[int, ...], called: Callable[[str], str]) 
     return (getattr(machine, called("in_touch"))(clocks[0]), *(look(*clocks, key) for key in keys))
 
 
+def _supervise(machine: Any, clocks: tuple[int, ...], called: Callable[[str], str]) -> Any:
+    return tuple(getattr(machine, called(name), None) for name in ("state", "waits", "failing"))
+
+
 ELECTION = Face(1, ("deadline_ms",), _election)
 CACHE = Face(2, ("deadline_ms", "fresh_until_ms"), _cache)
-FACES = {"election": ELECTION, "cache": CACHE}
+SUPERVISE = Face(1, ("deadline_ms",), _supervise)
+FACES = {"election": ELECTION, "cache": CACHE, "supervise": SUPERVISE}
 
 MACHINES: dict[type, str] = {
     RaftStrategy: "election",
@@ -52,5 +60,8 @@ MACHINES: dict[type, str] = {
     RingStrategy: "election",
     OwnMachine: "cache",
     DocumentMachine: "cache",
+    Watchdog: "supervise",
+    Gate: "supervise",
+    HealthWatch: "supervise",
 }
 """Class -> its face."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,7 +80,8 @@ class Replayed:
         self.random = GivenRandom()
         self.machine: Any = None
         self.calls = 0
-        self._called = {name: names.method(kind, name) for name in ("step", "view", "known_keys", "in_touch")}
+        self._called = partial(names.method, kind)
+        self._step = self._called("step")
         self._after = tuple(names.method(kind, name) for name in face.after)
         self._clocks = [0] * face.clocks
         self._deadlines: list[int | None] = [None] * len(face.after)
@@ -96,7 +98,7 @@ class Replayed:
         found: list[Any] = []
         raised = None
         try:
-            found = getattr(self.machine, self._called["step"])(*self._clocks, given)
+            found = getattr(self.machine, self._step)(*self._clocks, given)
             self.random.check_used()
         except OtherDraw as other:
             raise Other(said, f"{expected}, with the draws {draws}", other) from None
@@ -122,7 +124,7 @@ class Replayed:
 
     def show(self, decoder: Decoder, code: Any) -> None:
         expected = decoder.value(code)
-        found = self.face.shows(self.machine, tuple(self._clocks), lambda name: self._called[name])
+        found = self.face.shows(self.machine, tuple(self._clocks), self._called)
         if not same(expected, found):
             raise Other("what it shows after this call", expected, found)
 

@@ -8,6 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from tests.behaviour import drawn
 from tests.behaviour.recorder import Recorder, recorded
 from tests.behaviour.values import dumped
 
@@ -23,7 +24,8 @@ PROFILES = ("fast", "lan", "wan")
 CACHE_TIMES = tuple(CACHE_PROFILES)
 ELECTIONS = ("raft", "lease", "bully", "ring")
 CACHES = {"cache-own": Mode.OWN, "cache-mixed": Mode.MIXED}
-STRATEGIES = (*ELECTIONS, *CACHES)
+STRATEGIES = (*ELECTIONS, *CACHES, *drawn.KINDS)
+"""Those of the simulator, then those that only draw inputs."""
 LENGTH = 1.0
 """Of a trial, as a share of what the simulator has when nobody says anything."""
 LEVEL = 6
@@ -43,8 +45,14 @@ class Recording(NamedTuple):
     trace_hash: str
 
 
-def outcome_of(strategy: str, seed: int, length: float = LENGTH) -> Outcome:
-    """One trial of the simulator, as it is."""
+def outcome_of(strategy: str, seed: int, length: float = LENGTH) -> str:
+    """One trial, as it is. Returns what another history would have another one of."""
+    if strategy in drawn.KINDS:
+        return drawn.run(strategy, seed, length)
+    return _simulated(strategy, seed, length).trace_hash
+
+
+def _simulated(strategy: str, seed: int, length: float) -> Outcome:
     size = SIZES[seed % len(SIZES)]
     if strategy in CACHES:
         timing = CACHE_PROFILES[CACHE_TIMES[seed % len(CACHE_TIMES)]]
@@ -68,9 +76,9 @@ def record_trial(folder: Path, strategy: str, seed: int, length: float = LENGTH)
         write(dumped({"format": FORMAT, "strategy": strategy, "seed": seed}))
         recorder = Recorder(write)
         with recorded(recorder):
-            outcome = outcome_of(strategy, seed, length)
+            trace_hash = outcome_of(strategy, seed, length)
     sizes = len(recorder.machines), recorder.calls, recorder.effects
-    return Recording(strategy, seed, *sizes, path.stat().st_size, outcome.trace_hash)
+    return Recording(strategy, seed, *sizes, path.stat().st_size, trace_hash)
 
 
 def record_trials(
