@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import subprocess
 import sys
 import time
 from pathlib import Path
 
+from tests.behaviour.commands import ROOT
 from tests.behaviour.names import TABLE, Names
 from tests.behaviour.replay import replay_trials, total
 from tests.behaviour.surfaces import RECORDS, REPLAYS
@@ -28,8 +30,8 @@ def record(folder: Path, trials: int, length: float, jobs: int, parts: tuple[str
         print(f"{folder} is not empty: a log is never mixed with another", file=sys.stderr)
         return 2
     began = time.monotonic()
-    about = {"version": __version__, "python": platform.python_version(), "trials": trials, "length": length}
-    (folder / "about.json").write_text(json.dumps(about) + "\n", encoding="utf-8")
+    about = {"version": __version__, "commit": commit(), "python": platform.python_version(), "trials": trials}
+    (folder / "about.json").write_text(json.dumps({**about, "length": length}) + "\n", encoding="utf-8")
     if "machines" in parts:
         counts = dict.fromkeys(STRATEGIES, (0, 0, 0, 0, 0))
         for one in record_trials(folder, trials, jobs, length=length):
@@ -43,6 +45,14 @@ def record(folder: Path, trials: int, length: float, jobs: int, parts: tuple[str
             print(f"{part}: {action(folder)} recorded")
     print(f"recorded in {time.monotonic() - began:.0f} s: {folder}")
     return 0
+
+
+def commit() -> str:
+    """Which version that is; with a mark behind it if files were changed since."""
+    told = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--tags"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return told.stdout.strip() or "unknown"
 
 
 def replay(folder: Path, names: Names, jobs: int, parts: tuple[str, ...]) -> int:

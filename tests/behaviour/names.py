@@ -93,6 +93,8 @@ class Names:
         if old not in self._changes:
             self._changes[old] = self._changes_of(old)
         renamed, dropped, added = self._changes[old]
+        if not renamed and not dropped and not added:
+            return fields
         kept = {renamed.get(name, name): value for name, value in fields.items() if name not in dropped}
         return {**added, **kept}
 

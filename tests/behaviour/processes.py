@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.behaviour import commands
+from tests.behaviour.manager_peer import ManagerPeer
 from tests.behaviour.names import Names
 from tests.behaviour.scripts import Script
 from tests.ports import free_ports
@@ -47,6 +48,10 @@ class Conversation:
         self.place = place
         self.ports = {f"P{n + 1}": port for n, port in enumerate(free_ports(PORTS))}
         self.script = script
+        self.peer: ManagerPeer | None = None
+        if script.peer:
+            answers = {path: [status, self.filled(body)] for path, (status, body) in script.peer.items()}
+            self.peer = ManagerPeer(self.ports["P3"], answers, self.plain)
         for name, text in script.files.items():
             Path(place, name).write_text(self.filled(text), encoding="utf-8")
         self.log = Path(place, "log")
@@ -107,6 +112,9 @@ class Conversation:
                 return list(self._http(*rest))
             case ["control", path]:
                 return list(self._control(path))
+            case ["peer"]:
+                assert self.peer is not None, self.script.name
+                return [list(request) for request in self.peer.requests(LIMIT_S)]
             case ["lines", port, text]:
                 return self._lines(port, text)
             case _:
@@ -176,6 +184,8 @@ class Conversation:
             if self.process.poll() is None:
                 self.process.kill()
                 self.process.wait()
+            if self.peer is not None:
+                self.peer.close()
 
 
 def _is_late(item: Any) -> bool:

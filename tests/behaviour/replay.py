@@ -93,7 +93,6 @@ class Replayed:
         self._clocks = [then + by for then, by in zip(self._clocks, times, strict=True)]
         given = decoder.value(given_code)
         expected = [decoder.value(code) for code in effect_codes]
-        said = f"at {', '.join(map(str, self._clocks))} ms: {given!r}"
         self.random.expect(draws)
         found: list[Any] = []
         raised = None
@@ -101,17 +100,20 @@ class Replayed:
             found = getattr(self.machine, self._step)(*self._clocks, given)
             self.random.check_used()
         except OtherDraw as other:
-            raise Other(said, f"{expected}, with the draws {draws}", other) from None
+            raise Other(self._said(given), f"{expected}, with the draws {draws}", other) from None
         except Exception as failed:  # noqa: BLE001  (what a machine raises is compared, like all that it does)
             raised = f"{type(failed).__name__}: {failed}"
         if raised != error:
-            raise Other(said, error or expected, raised or found)
+            raise Other(self._said(given), error or expected, raised or found)
         if not error and not same(expected, list(found)):
-            raise Other(said, *_first_other(expected, list(found)))
-        self._compare_deadlines(said, moves)
+            raise Other(self._said(given), *_first_other(expected, list(found)))
+        self._compare_deadlines(given, moves)
         return len(expected)
 
-    def _compare_deadlines(self, said: str, moves: list[int | None]) -> None:
+    def _said(self, given: Any) -> str:
+        return f"at {', '.join(map(str, self._clocks))} ms: {given!r}"
+
+    def _compare_deadlines(self, given: Any, moves: list[int | None]) -> None:
         deadlines = [
             move if move is None or then is None else then + move
             for then, move in zip(self._deadlines, moves, strict=True)
@@ -119,7 +121,7 @@ class Replayed:
         found = [getattr(self.machine, name) for name in self._after]
         if found != deadlines:
             names = ", ".join(self._after)
-            raise Other(said, f"{names}: {deadlines}", f"{names}: {found}")
+            raise Other(self._said(given), f"{names}: {deadlines}", f"{names}: {found}")
         self._deadlines = deadlines
 
     def show(self, decoder: Decoder, code: Any) -> None:

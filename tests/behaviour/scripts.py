@@ -47,6 +47,10 @@ CACHE_START = ["cache", "serve", "--url", "tcp://127.0.0.1:P1", "--api", "tcp://
 CACHE_START += ["--http", "127.0.0.1:P3", "--source", "cmd:echo value-of {key}"]
 
 
+JOINING_FILE = MANAGER_FILE.replace('addr: "127.0.0.1:P1"', 'addr: "127.0.0.1:P1", join: "127.0.0.1:P3"')
+"""It joins a node that is up, and that answers no look well."""
+
+
 class Script(NamedTuple):
     """One process, and what is said to it."""
 
@@ -56,6 +60,8 @@ class Script(NamedTuple):
     ready: list[Any]
     """A step that is repeated until it is answered with 200, or with a text that is expected."""
     steps: list[list[Any]]
+    peer: dict[str, list[Any]] = {}  # noqa: RUF012  (nobody changes it)
+    """Where there is one: what a server on `P3` answers to the calls of this node, by path: [status, body]."""
 
 
 def _http(port: str, path: str, method: str = "GET", body: str = "", **headers: str) -> list[Any]:
@@ -118,11 +124,29 @@ def _manager(strategy: str) -> Script:
     )
 
 
+def _joining(strategy: str) -> Script:
+    peers = '{"leader":"n9","peers":{"n9":"127.0.0.1:P3","n5":"127.0.0.1:P1"}}'
+    answers: dict[str, list[Any]] = {"/join": [200, peers], "/heartbeat": [500, ""], "/coordinator": [200, ""]}
+    if strategy == "bully":
+        answers["/election"] = [503, ""]
+    file = JOINING_FILE.replace("STRATEGY", strategy)
+    return Script(
+        f"joining {strategy}",
+        {"primacy.yaml": file},
+        ["node", "start"],
+        _http("P2", "/healthz"),
+        [["peer"], ["control", "/v1/state"]],
+        answers,
+    )
+
+
 SCRIPTS: tuple[Script, ...] = (
     _run("run raft", RUN_FILE),
     _run("run lease", LEASE_FILE),
     _manager("bully"),
     _manager("ring"),
+    _joining("bully"),
+    _joining("ring"),
     Script(
         "slots",
         {"primacy.yaml": SLOTS_FILE},

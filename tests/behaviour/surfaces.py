@@ -109,7 +109,7 @@ def _lines(path: Path, names: Names, others: list[Other]) -> Any:
                     continue
             except NameMissing as missing:
                 others.append(Other(f"{path.name}: {line[:3]}", "a value of the code at hand", str(missing)))
-                continue
+                return  # what comes after it may need it
             yield decoder, line
 
 

@@ -68,15 +68,11 @@ def path_of(folder: Path, strategy: str, seed: int) -> Path:
 def record_trial(folder: Path, strategy: str, seed: int, length: float = LENGTH) -> Recording:
     path = path_of(folder, strategy, seed)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with gzip.GzipFile(path, "wb", LEVEL, mtime=0) as file:
-
-        def write(line: str) -> None:
-            file.write(line.encode() + b"\n")
-
-        write(dumped({"format": FORMAT, "strategy": strategy, "seed": seed}))
-        recorder = Recorder(write)
-        with recorded(recorder):
-            trace_hash = outcome_of(strategy, seed, length)
+    lines = [dumped({"format": FORMAT, "strategy": strategy, "seed": seed})]
+    recorder = Recorder(lines.append)
+    with recorded(recorder):
+        trace_hash = outcome_of(strategy, seed, length)
+    path.write_bytes(gzip.compress("\n".join([*lines, ""]).encode(), LEVEL, mtime=0))
     sizes = len(recorder.machines), recorder.calls, recorder.effects
     return Recording(strategy, seed, *sizes, path.stat().st_size, trace_hash)
 

@@ -23,6 +23,7 @@ CLASS0 = 10
 """The first number of a class."""
 SHARED_CHARS = 24
 """Shorter texts cost less than a reference to them."""
+SCALARS = (int, str, bool, float, bytes)
 CLASS_LINE, SHARED_LINE = "c", "v"
 
 dumped = json.JSONEncoder(separators=(",", ":")).encode
@@ -173,6 +174,8 @@ def same(expected: Any, found: Any) -> bool:
     kind = type(expected)
     if kind is not type(found):
         return False
+    if kind in SCALARS:
+        return bool(expected == found)
     if issubclass(kind, (tuple, list)):
         return len(expected) == len(found) and all(map(same, expected, found))
     if issubclass(kind, Mapping):
