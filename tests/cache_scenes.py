@@ -87,8 +87,9 @@ class Scenario:
         stage.thaw(rest)
 
     def _evict(self, stage: Stage, rest: str) -> None:
+        gone, _ = stage.disks[rest].values.pop(b"k")
         stage.disks[rest].values.clear()
-        stage.tell(rest, told.ValueGone(b"k"))
+        stage.tell(rest, told.ValueGone(b"k", gone.epoch))
 
     def _invalidate(self, stage: Stage, rest: str) -> None:
         name, _, key = rest.partition(" ")

@@ -69,11 +69,21 @@ def none_below_the_promise(machine: Machine) -> str:
     return broken(within=not late, afterwards=one.update("c", one.ballot("c", T)))
 
 
+def eviction_of_an_older_value(machine: Machine) -> str:
+    """The disk says late that it made room: a newer value of the key came meanwhile, and stays."""
+    one = One(machine)
+    one.update("a", one.ballot("a", T))
+    one.update("c", one.ballot("c", T + 5))
+    dropped = did(one.tell(told.ValueGone(KEY, one.ballot("a", T))), does.DropValue)
+    given = did(one.ask(), does.Give)
+    return broken(kept=not dropped, given=bool(given))
+
+
 def eviction_keeps_the_epoch(machine: Machine) -> str:
     """V16: what was evicted is not replaced by something older that expires later. The same value may come back."""
     one = One(machine)
     one.update("a", one.ballot("a", T + 5), ttl_ms=1_000)
-    dropped = did(one.tell(told.ValueGone(KEY)), does.DropValue)
+    dropped = did(one.tell(told.ValueGone(KEY, one.ballot("a", T + 5))), does.DropValue)
     older = one.update("c", one.ballot("c", T), ttl_ms=90_000)
     asked = said(one.ask(), says.Question)
     same = one.update("a", one.ballot("a", T + 5), ttl_ms=1_000, result=False)

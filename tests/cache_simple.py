@@ -47,8 +47,11 @@ class FirstFetches:
                     return []
                 meta = Meta(term, expire_ms, trailer.epoch, len(value), 0)
                 return [*self._store(key, meta, value), *self._answer(wall_ms, key)]
-            case inputs.ValueGone(key):
-                meta = self.metas.get(key, Meta())._replace(expire_ms=0, size=0)
+            case inputs.ValueGone(key, epoch):
+                meta = self.metas.get(key, Meta())
+                if meta.epoch != epoch:
+                    return []
+                meta = meta._replace(expire_ms=0, size=0)
                 self.metas[key] = meta
                 return [effects.StoreMeta(key, meta)]
             case inputs.Invalidate(request) | inputs.Refresh(request) | inputs.Put(request) | inputs.Reload(request):

@@ -237,7 +237,7 @@ class Stage:
             case does.SendEntry(to, message, meta):
                 stored = self.disks[name].values.get(message.key)
                 if stored is None or stored[0].epoch != meta.epoch:
-                    self.later(0, name, told.ValueGone(message.key))
+                    self.later(0, name, told.ValueGone(message.key, meta.epoch))
                 else:
                     self._send(name, to, message._replace(value=stored[1]))
             case does.StoreEntry(key, meta, value):
@@ -274,7 +274,7 @@ class Stage:
             case does.Give(request, key, meta, stale):
                 stored = self.disks[name].values.get(key)
                 if stored is None or stored[0].epoch != meta.epoch:
-                    self.later(0, name, told.ValueGone(key))
+                    self.later(0, name, told.ValueGone(key, meta.epoch))
                     self.later(0, name, told.Asked(request, key))
                     return
                 word = "stale" if stale else "fresh"

@@ -187,7 +187,8 @@ class Bench:
                 result = Failure(" ".join(reason))
                 return self.words(self.give(SourceEnded(key.encode(), self.calls[key.encode()], result)))
             case "evicted", key:
-                return self.words(self.give(ValueGone(key.encode())))
+                gone = ValueGone(key.encode(), self.machine._state.meta(key.encode()).epoch)
+                return self.words(self.give(gone))
             case "invalidate", request, key:
                 return self.words(self.give(Invalidate(int(request), key.encode())))
             case "invalidate", request, key, "prefix":

@@ -292,6 +292,14 @@ class EvictionForgets(OwnMachine):
         del self.metas[key]
 
 
+class EvictsWhateverIsThere(OwnMachine):
+    """C8: a value that was evicted takes the newer one along that came meanwhile."""
+
+    def _gone(self, given):
+        meta = self.metas.get(given.key)
+        super()._gone(given if meta is None else given._replace(epoch=meta.epoch))
+
+
 # --- C10 --------------------------------------------------------------------------------------------------------------
 
 
@@ -497,6 +505,7 @@ CACHE_MUTANTS = [
     mutant(FloorNotCompared, second.none_below_the_floor),
     mutant(LateResultWins, second.none_below_the_promise),
     mutant(EvictionForgets, second.eviction_keeps_the_epoch),
+    mutant(EvictsWhateverIsThere, second.eviction_of_an_older_value),
     mutant(ManyPerReload, whole.reload_of_two),
     mutant(NoPause, second.next_change_waits),
     mutant(ListsNotCompared, second.invalidation_and_lists),

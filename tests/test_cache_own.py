@@ -284,7 +284,7 @@ def test_every_input_is_safe_at_any_time() -> None:
         told.SourceEnded(KEY, ballot, Failure("late")),
         told.CeilingStored(5),
         told.FloorStored(Floor(b"x", True, 5)),
-        told.ValueGone(b"unknown"),
+        told.ValueGone(b"unknown", ballot),
         told.Withdrawn(99),
         told.TimerPassed(),
     ):

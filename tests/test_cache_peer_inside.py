@@ -19,7 +19,7 @@ from primacy.cache.client import Client
 from primacy.cache.inputs import Asked, Input
 from primacy.cache.model import Ballot, CacheSettings, PeerAddress, SourceSettings
 from primacy.cache.peer import Peer
-from primacy.cache.storage import MemoryStorage, Write
+from primacy.cache.storage import Evicted, MemoryStorage, Write
 from primacy.errors import InUse, StorageFull, UsageError
 
 CANARY_BEAT_MS = 200
@@ -161,7 +161,7 @@ class FullDisk(MemoryStorage):
         self.full = False
         self.takes_s = 0.0
 
-    def apply(self, batch: Iterable[Write]) -> tuple[bytes, ...]:
+    def apply(self, batch: Iterable[Write]) -> tuple[Evicted, ...]:
         time.sleep(self.takes_s)
         if self.full:
             raise StorageFull("no room is left on the device")

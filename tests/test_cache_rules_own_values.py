@@ -29,6 +29,10 @@ def test_C8_none_below_the_promise() -> None:
     assert schedules.none_below_the_promise(OwnMachine) == ""
 
 
+def test_C8_eviction_of_an_older_value() -> None:
+    assert schedules.eviction_of_an_older_value(OwnMachine) == ""
+
+
 def test_C8_eviction_keeps_the_epoch() -> None:
     assert schedules.eviction_keeps_the_epoch(OwnMachine) == ""
 

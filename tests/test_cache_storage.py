@@ -11,7 +11,7 @@ import pytest
 from primacy.cache.effects import DropValue, Forget, ForgetFloor, StoreCeiling, StoreEntry, StoreFloor, StoreMeta
 from primacy.cache.lmdb_storage import LmdbStorage
 from primacy.cache.model import NO_BALLOT, Ballot, Floor, Meta
-from primacy.cache.storage import BYTES_MAX, MemoryStorage, Storage, Write, cost_bytes, without_value
+from primacy.cache.storage import BYTES_MAX, Evicted, MemoryStorage, Storage, Write, cost_bytes, without_value
 
 Make = Callable[[int], Storage]
 KEYS = (b"", b"a", b"\0\xff", "grün".encode(), b"k" * 500, b"k" * 501, b"k" * 511, b"k" * 512, b"k" * 4_096)
@@ -146,10 +146,11 @@ def test_what_expired_longest_ago_is_evicted_first_and_its_meta_stays(make: Make
     order = [3_000, 1_000, 5_000, 2_000, 4_000]
     entries = [entry(bytes([48 + n]), n, expire, bytes(1_000)) for n, expire in enumerate(order, 1)]
     assert storage.apply(entries) == ()
-    assert storage.apply([entry(b"9", 9, 9_000, bytes(1_000))]) == (b"2",)
+    assert storage.apply([entry(b"9", 9, 9_000, bytes(1_000))]) == (Evicted(b"2", entries[1].meta.epoch),)
     assert storage.read(b"2") is None
     assert storage.load().metas[b"2"] == without_value(entries[1].meta)
-    assert storage.apply([entry(b"8", 9, 9_000, bytes(3_000))]) == (b"4", b"1", b"5")
+    gone = [Evicted(entries[n].key, entries[n].meta.epoch) for n in (3, 0, 4)]
+    assert storage.apply([entry(b"8", 9, 9_000, bytes(3_000))]) == tuple(gone)
     assert storage.apply([Forget(b"9"), Forget(b"8"), *entries[:2]]) == (), "what was removed makes room"
     assert storage.read(b"2") is not None
 
@@ -160,12 +161,12 @@ def test_a_value_that_was_replaced_counts_once(make: Make) -> None:
     for term in range(200):
         assert storage.apply([entry(b"a", term, 1_000 + term, bytes(1_000))]) == ()
     assert storage.apply([entry(b"b", 1, 500, bytes(1_000))]) == ()
-    assert storage.apply([entry(b"c", 1, 5_000, bytes(1_000))]) == (b"b",)
+    assert storage.apply([entry(b"c", 1, 5_000, bytes(1_000))]) == (Evicted(b"b", entry(b"b", 1).meta.epoch),)
 
 
 def test_a_value_above_the_whole_bound_is_not_kept(make: Make) -> None:
     storage = make(1_000)
-    assert storage.apply([entry(b"a", value=bytes(2_000))]) == (b"a",)
+    assert storage.apply([entry(b"a", value=bytes(2_000))]) == (Evicted(b"a", entry(b"a").meta.epoch),)
     assert storage.read(b"a") is None
     assert storage.load().metas[b"a"].epoch == entry(b"a").meta.epoch
 

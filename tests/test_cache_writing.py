@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from tests.test_cache_storage import entry
 
 from primacy.cache.effects import StoreCeiling, StoreFloor
-from primacy.cache.inputs import CeilingStored, FloorStored, Input
+from primacy.cache.inputs import CeilingStored, FloorStored, Input, ValueGone
 from primacy.cache.model import Floor
-from primacy.cache.storage import MemoryStorage, Write
+from primacy.cache.storage import Evicted, MemoryStorage, Write, cost_bytes
 from primacy.cache.writing import Writer
 from primacy.errors import StorageFailed, StorageFull
 
@@ -23,7 +23,7 @@ class Refusing(MemoryStorage):
     durable = True
     how = ""
 
-    def apply(self, batch: Iterable[Write]) -> tuple[bytes, ...]:
+    def apply(self, batch: Iterable[Write]) -> tuple[Evicted, ...]:
         writes = list(batch)
         if self.how == "broken":
             raise StorageFailed("broken")
@@ -69,3 +69,21 @@ def test_what_could_not_be_made_durable_is_told_so() -> None:
         assert told == [CeilingStored(77, False), FloorStored(FLOOR, False)]
         assert storage.load().ceiling is None
         assert writer.failures == 1
+
+
+def test_what_was_evicted_is_told_with_its_epoch() -> None:
+    """Whoever took a newer value of the key while the disk made room must not lose it."""
+
+    async def main() -> None:
+        old, other = entry(b"x", 5, 100), entry(b"y", 7, 9_000)
+        told: list[Input] = []
+        writer = Writer(Refusing(2 * cost_bytes(b"x", b"value") - 1), asyncio.get_running_loop(), told.append)
+        for write in (old, other):
+            writer.write(write)
+            writer.flush()
+            while writer._busy is not None:
+                await asyncio.sleep(0.001)
+        assert told == [ValueGone(b"x", old.meta.epoch)]
+        await writer.close()
+
+    asyncio.run(main())

@@ -126,8 +126,9 @@ class DocumentMachine:
             case Withdrawn(request):
                 state.waiting.withdraw(request)
                 return []
-            case ValueGone(key):
-                return state.drop(key) if state.meta(key).expire_ms else []
+            case ValueGone(key, epoch):
+                meta = state.meta(key)
+                return state.drop(key) if meta.expire_ms and meta.epoch == epoch else []
             case Started():
                 return self._started(given)
             case Invalidate():

@@ -309,7 +309,7 @@ class Driver:
         assert isinstance(message, Update), "only an UPDATE carries a value"
         value = self.value(message.key, effect.meta)
         if value is None:
-            self._inbox.append(ValueGone(message.key))
+            self._inbox.append(ValueGone(message.key, effect.meta.epoch))
         else:
             self._send(effect.to, message._replace(value=value))
 

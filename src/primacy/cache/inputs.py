@@ -76,9 +76,10 @@ class FloorStored(NamedTuple):
 
 
 class ValueGone(NamedTuple):
-    """The storage has no value for this key any more: evicted, or unreadable."""
+    """The storage has no value of this epoch any more: evicted, or unreadable. One that came meanwhile stays."""
 
     key: bytes
+    epoch: Ballot
 
 
 class Invalidate(NamedTuple):

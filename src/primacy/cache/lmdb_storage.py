@@ -31,7 +31,7 @@ import msgspec
 
 from primacy.cache.effects import DropValue, Forget, ForgetFloor, StoreCeiling, StoreEntry, StoreFloor, StoreMeta
 from primacy.cache.model import Ballot, Floor, Meta
-from primacy.cache.storage import BYTES_MAX, Stored, Write, cost_bytes, kills, without_value
+from primacy.cache.storage import BYTES_MAX, Evicted, Stored, Write, cost_bytes, kills, without_value
 from primacy.errors import CannotHere, InUse, MissingExtra, StorageFailed, StorageFull
 from primacy.node.folder import Folder
 from primacy.node.lock import AGENT, AgentLock
@@ -187,13 +187,13 @@ class LmdbStorage:
             _, epoch, start = self._head(row)
             return epoch, bytes(row[start:])
 
-    def apply(self, batch: Iterable[Write]) -> tuple[bytes, ...]:
+    def apply(self, batch: Iterable[Write]) -> tuple[Evicted, ...]:
         writes = tuple(batch)
         with self._sentences("written"):
             self._mend()
             with contextlib.suppress(lmdb.MapFullError):
                 return self._commit(writes)
-            evicted: tuple[bytes, ...] = ()
+            evicted: tuple[Evicted, ...] = ()
             with self._swap:  # a read in the middle would keep the pages that are to be used again
                 for tries, parts in enumerate(EVICT_PARTS, 1):
                     with contextlib.suppress(lmdb.MapFullError):
@@ -209,7 +209,7 @@ class LmdbStorage:
 
     # --- one transaction
 
-    def _commit(self, writes: tuple[Write, ...], keep_bytes: int | None = None) -> tuple[bytes, ...]:
+    def _commit(self, writes: tuple[Write, ...], keep_bytes: int | None = None) -> tuple[Evicted, ...]:
         """`keep_bytes`: evict until no more than this is left; otherwise the bound."""
         used = self.used_bytes
         try:
@@ -286,15 +286,16 @@ class LmdbStorage:
         self._put_meta(txn, slot, key, without_value(row.meta))
         return key
 
-    def _evict(self, txn: Any, excess_bytes: int) -> tuple[tuple[bytes, ...], int]:
+    def _evict(self, txn: Any, excess_bytes: int) -> tuple[tuple[Evicted, ...], int]:
         evicted, freed = [], 0
         while freed < excess_bytes:
             with txn.cursor(self._expiry) as cursor:
                 if not cursor.first():
                     break
                 slot = bytes(cursor.key()[EXPIRY.size :])
+            _, epoch, _ = self._head(txn.get(slot, db=self._data))
             freed += self._drop(txn, slot)
-            evicted.append(self._void(txn, slot))
+            evicted.append(Evicted(self._void(txn, slot), epoch))
         return tuple(evicted), freed
 
     def _raise_floor(self, txn: Any, floor: Floor) -> int:
@@ -389,7 +390,7 @@ class LmdbStorage:
 
     # --- what goes wrong
 
-    def _make_room(self, parts: int, tries: int) -> tuple[bytes, ...]:
+    def _make_room(self, parts: int, tries: int) -> tuple[Evicted, ...]:
         """The map is full, before the bound was reached: pages are scattered, or metas are too many.
 
         Evicting needs pages, too: each try has a little more room for it.

@@ -142,7 +142,7 @@ class Values(OwnState):
     def _gone(self, given: ValueGone) -> None:
         """The storage lost the value. Its epoch stays: what is older must not come back (C8)."""
         meta = self.metas.get(given.key)
-        if meta is not None and meta.expire_ms:
+        if meta is not None and meta.expire_ms and meta.epoch == given.epoch:
             self._drop_value(given.key, meta)
 
     def _drop_value(self, key: bytes, meta: Meta) -> None:

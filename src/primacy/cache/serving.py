@@ -17,7 +17,7 @@ from primacy.cache.access import Absent, Done, Found, Why
 from primacy.cache.effects import Finished, Give, Refuse, SeeOther
 from primacy.cache.inputs import Asked, Input, Invalidate, Put, Refresh, ValueGone
 from primacy.cache.machine import Machine
-from primacy.cache.model import TERM_MAX, CacheSettings, Floor, Meta
+from primacy.cache.model import NO_BALLOT, TERM_MAX, CacheSettings, Floor, Meta
 from primacy.cache.security import Opened, ServerSeal
 from primacy.cache.sockets import CLIENTS_PER_TURN, MORE, NOBLOCK, TURN_MS, PeerSockets
 from primacy.cache.wire import TAG, Dropped, Limits, integer
@@ -63,6 +63,8 @@ WATCHERS_MAX = 10_000
 """Clients that are told of invalidations. Beyond it the longest silent is not told; its copies live `local_ms`."""
 AGAIN_MAX = 3
 """A request whose value was gone is asked again so often, and then sent elsewhere."""
+NOTHING_ASKED = ValueGone(b"", NO_BALLOT)
+"""For who is told something and waits for no answer of the machine."""
 AGE_MAX_MS = (1 << (8 * AGE_BYTES)) - 1
 KEY_TOO_LONG = "key: too long"
 TOO_LONG = frozenset((KEY_TOO_LONG, "value: too long"))
@@ -233,7 +235,7 @@ class Serving:
                 age_ms = wall_ms - found.fetched_ms
                 remark = b"\xc1\x01" + (age_ms if age_ms > 0 else 0).to_bytes(AGE_BYTES, "little") + found.tail
                 if options.watches:
-                    self._watch(Remote(frames[0], b"", True, opened, ValueGone(b"")))
+                    self._watch(Remote(frames[0], b"", True, opened, NOTHING_ASKED))
         self.hits += 1
         if opened is not None:
             assert self._seal is not None
@@ -269,12 +271,12 @@ class Serving:
             return
         if isinstance(request, ClaimRequest):
             if self.claimed is not None:
-                self.claimed(request, Remote(frames[0], request.id, True, opened, ValueGone(b"")))
+                self.claimed(request, Remote(frames[0], request.id, True, opened, NOTHING_ASKED))
             return
         if type(request) is GetRequest and request.options is not None:
             self._remember(frames[6], request.options)
             if request.options.watches:
-                self._watch(Remote(frames[0], b"", True, opened, ValueGone(b"")))
+                self._watch(Remote(frames[0], b"", True, opened, NOTHING_ASKED))
         self._ask(frames[0], request, opened, now_ms, wall_ms)
 
     def _drop_request(self, reason: str) -> None:
@@ -349,7 +351,7 @@ class Serving:
         asker = self._askers.pop(effect.request, None)
         value = self._read(effect.key, effect.meta)
         if value is None:
-            self._tell(ValueGone(effect.key))
+            self._tell(ValueGone(effect.key, effect.meta.epoch))
             if asker is not None:
                 self._ask_again(asker)
             return

@@ -4,7 +4,7 @@ Values and metas stand apart: a meta outlives its value (C8), and all metas are 
 are not. A storage is written by one thread, in batches that are applied whole or not at all, and read by the loop.
 
 A storage has a bound. Above it the values that expired longest ago go first; their metas stay, with `expire_ms` 0. The
-machine is told by the keys that `apply` returns, or finds out when it reads.
+machine is told by what `apply` returns, or finds out when it reads.
 """
 
 from __future__ import annotations
@@ -36,6 +36,13 @@ class Stored(NamedTuple):
     """None: there is no memory of it."""
 
 
+class Evicted(NamedTuple):
+    """A value that gave way to others."""
+
+    key: bytes
+    epoch: Ballot
+
+
 class Storage(Protocol):
     """The port. One process has it; one thread at a time writes."""
 
@@ -50,8 +57,8 @@ class Storage(Protocol):
         """The value, with the epoch that it was stored under. Any thread."""
         ...
 
-    def apply(self, batch: Iterable[Write]) -> tuple[bytes, ...]:
-        """All of the batch, in its order, durably, or nothing of it. Returns the keys whose values were evicted.
+    def apply(self, batch: Iterable[Write]) -> tuple[Evicted, ...]:
+        """All of the batch, in its order, durably, or nothing of it. Returns which values were evicted.
 
         Raises `StorageFull` or `StorageFailed`; then nothing has changed, and it may be tried again.
         """
@@ -105,7 +112,7 @@ class MemoryStorage:
         found = self._values.get(key)
         return (found.epoch, found.value) if found is not None else None
 
-    def apply(self, batch: Iterable[Write]) -> tuple[bytes, ...]:
+    def apply(self, batch: Iterable[Write]) -> tuple[Evicted, ...]:
         for write in batch:
             self._perform(write)
         return self._evict()
@@ -155,7 +162,7 @@ class MemoryStorage:
         if value is not None:
             self.used_bytes -= cost_bytes(key, value.value)
 
-    def _evict(self) -> tuple[bytes, ...]:
+    def _evict(self) -> tuple[Evicted, ...]:
         evicted = []
         while self.used_bytes > self.bytes_max and self._expiry:
             expire_ms, key = heapq.heappop(self._expiry)
@@ -163,7 +170,7 @@ class MemoryStorage:
             if value is not None and value.expire_ms == expire_ms:
                 self._drop(key)
                 self._metas[key] = without_value(self._metas[key])
-                evicted.append(key)
+                evicted.append(Evicted(key, value.epoch))
         if len(self._expiry) > HEAP_FACTOR * len(self._values) + HEAP_FACTOR:
             self._expiry = [(value.expire_ms, key) for key, value in self._values.items()]
             heapq.heapify(self._expiry)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from primacy.cache.effects import DropValue, Forget, ForgetFloor, StoreCeiling, StoreEntry, StoreFloor
 from primacy.cache.inputs import CeilingStored, FloorStored, Input, ValueGone
 from primacy.cache.model import Ballot
-from primacy.cache.storage import MemoryStorage, Storage, Write
+from primacy.cache.storage import Evicted, MemoryStorage, Storage, Write
 from primacy.errors import StorageFailed, StorageFull
 
 log = logging.getLogger("primacy")
@@ -37,7 +37,7 @@ CLOSE_S = 10.0
 class Stored(NamedTuple):
     """What became of a batch."""
 
-    evicted: tuple[bytes, ...]
+    evicted: tuple[Evicted, ...]
     why: str
     """Empty, or why not all of it was stored."""
     durable: bool
@@ -138,7 +138,7 @@ class Writer:
         self._answer(batch, evicted, durable)
         self.flush()
 
-    def _keep_in_memory(self, batch: list[Write], why: str) -> tuple[bytes, ...]:
+    def _keep_in_memory(self, batch: list[Write], why: str) -> tuple[Evicted, ...]:
         self.failures += 1
         if not self.failure:
             log.error("the cache goes on from memory: %s", why)
@@ -147,7 +147,7 @@ class Writer:
             self._fallback = MemoryStorage(FALLBACK_BYTES_MAX)
         return self._fallback.apply(batch)
 
-    def _answer(self, batch: list[Write], evicted: tuple[bytes, ...], ok: bool) -> None:
+    def _answer(self, batch: list[Write], evicted: tuple[Evicted, ...], ok: bool) -> None:
         if self._closing:
             return
         for write in batch:
@@ -155,8 +155,8 @@ class Writer:
                 self._told(CeilingStored(write.ceiling, ok))
             elif type(write) is StoreFloor:
                 self._told(FloorStored(write.floor, ok))
-        for key in evicted:
-            self._told(ValueGone(key))
+        for key, epoch in evicted:  # by its epoch: the machine may have taken a newer value of the key meanwhile
+            self._told(ValueGone(key, epoch))
 
     async def close(self) -> None:
         """What was asked for is written; then the storage is closed."""

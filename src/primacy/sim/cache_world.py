@@ -336,7 +336,7 @@ class CacheWorld:
                     if isinstance(message, Update) and found is not None and found[0] == meta.epoch:
                         self._send(peer, to, message._replace(value=found[1]), echoes)
                     elif isinstance(message, Update):
-                        back.append(ValueGone(message.key))
+                        back.append(ValueGone(message.key, meta.epoch))
                 case Give():
                     back += self._hand_over(peer, effect, wall_ms)
                 case KeepAlive() | SeeOther() | Refuse() | Finished():
@@ -414,7 +414,7 @@ class CacheWorld:
     def _hand_over(self, peer: SimPeer, given: Give, wall_ms: int) -> list[Input]:
         found = peer.storage.read(given.key)
         if found is None or found[0] != given.meta.epoch:
-            return [ValueGone(given.key), *self.asked_again(given.request)]
+            return [ValueGone(given.key, given.meta.epoch), *self.asked_again(given.request)]
         number = int(found[1] or b"0")
         if not given.stale:
             peer.hits[given.key] = given.meta
