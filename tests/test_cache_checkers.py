@@ -10,7 +10,7 @@ from primacy.sim.cache_checkers import KeepingChecker, RequestChecker, SourcingC
 from primacy.sim.cache_progress import HEALED_MS, ProgressChecker
 
 K = b"k"
-A, B = "tcp://a:1", "tcp://b:1"
+A, B, C = "tcp://a:1", "tcp://b:1", "tcp://c:1"
 WALL = 1_700_000_000_000
 
 
@@ -32,6 +32,15 @@ def stored(at_ms, term, number, peer=B, source=A, late_ms=0, expire_ms=WALL + 50
 
 def given(at_ms, term, number, *, peer=B, fresh=True, wanted=False, after_ms=0, wall_ms=WALL + 100, request=1):
     return f.Given(at_ms, peer, request, K, meta(term), number, fresh, wanted, after_ms, wall_ms)
+
+
+def acked(at_ms, term, peer, source=A):
+    return f.Acked(at_ms, peer, K, ballot(term, source), 600.0)
+
+
+def helped(term, *peers):
+    """A call that these peers acked, and that is over."""
+    return [*(acked(-1, term, peer) for peer in peers or (B,)), began(0, term, 1), f.CallOver(1, 1, True)]
 
 
 def broken(checker, history, end_ms=None):
@@ -69,19 +78,53 @@ SOURCING = {
     "twice under one ballot": ([FIRST, f.CallOver(1, 1, True), began(2, 5, 2)], ["C4", "S4"]),
     "a later call under a lower term": ([FIRST, f.CallOver(1, 1, True), began(2, 4, 2, B)], ["S4"]),
     "a later call under a lower term, after a start that forgot a term it could know by its clock": (
-        [began(0, WALL, 1), f.CallOver(1, 1, True), f.Up(2, B, 2, (), True, WALL), began(3, 4, 2, B)],
+        [*helped(WALL), f.Up(3, B, 2, (), True, WALL), began(4, 4, 2, B)],
         ["S4"],
     ),
     "a later call under a lower term, after a start that forgot a term beyond its clock": (
-        [began(0, WALL + 1, 1), f.CallOver(1, 1, True), f.Up(2, B, 2, (), True, WALL), began(3, 4, 2, B)],
+        [*helped(WALL + 1), f.Up(3, B, 2, (), True, WALL), began(4, 4, 2, B)],
         [],
     ),
     "a later call under a lower term, after a start with the old ceiling of a full disk": (
-        [began(0, WALL + 9, 1), f.CallOver(1, 1, True), f.Up(2, B, 2, (), True, WALL, WALL + 8), began(3, 4, 2, B)],
+        [*helped(WALL + 9), f.Up(3, B, 2, (), True, WALL, WALL + 8), began(4, 4, 2, B)],
         [],
     ),
     "a later call under a lower term than the ceiling": (
-        [began(0, WALL + 9, 1), f.CallOver(1, 1, True), f.Up(2, B, 2, (), True, WALL, WALL + 9), began(3, 4, 2, B)],
+        [*helped(WALL + 9), f.Up(3, B, 2, (), True, WALL, WALL + 9), began(4, 4, 2, B)],
+        ["S4"],
+    ),
+    "a later call under a lower term than what the disk kept of the key": (
+        [*helped(WALL + 9), f.Up(3, B, 2, ((K, meta(WALL + 9)),), True, WALL, WALL + 8), began(4, 4, 2, B)],
+        ["S4"],
+    ),
+    "a later call under a lower term, after somebody forgot who had helped neither": (
+        [*helped(WALL + 1), f.Up(3, C, 2, (), True, WALL), began(4, 4, 2, B)],
+        ["S4"],
+    ),
+    "a later call under a lower term, after somebody forgot who had helped the earlier one only": (
+        [*helped(WALL + 1, B, C), f.Up(3, C, 2, (), True, WALL), began(4, 4, 2, B)],
+        ["S4"],
+    ),
+    "a later call under a lower term, helped by one who forgot and by one who did not": (
+        [*helped(WALL + 1, B, C), f.Up(3, B, 2, (), True, WALL), acked(3.5, 4, C, B), began(4, 4, 2, B)],
+        ["S4"],
+    ),
+    "a later call under a lower term, helped by two who forgot": (
+        [
+            *helped(WALL + 1, B, C),
+            f.Up(3, B, 2, (), True, WALL),
+            f.Up(3, C, 2, (), True, WALL),
+            acked(3.5, 4, C, B),
+            began(4, 4, 2, B),
+        ],
+        [],
+    ),
+    "a later call under a lower term, by one who forgot and was told again": (
+        [*helped(WALL + 1), f.Up(3, B, 2, (), True, WALL), acked(3.5, WALL + 1, B), began(4, 4, 2, B)],
+        ["S4"],
+    ),
+    "a later call under a lower term, by one who forgot before it helped the earlier one": (
+        [f.Up(-2, B, 2, (), True, WALL), *helped(WALL + 1), began(4, 4, 2, B)],
         ["S4"],
     ),
     "prolonged after its cancel": ([FIRST, f.LateExtend(500, A, K)], ["C4"]),
@@ -216,6 +259,10 @@ def asked(wait_ms, outcome="given", at_ms=LATER):
     return f.ClientDone(at_ms + wait_ms, K, at_ms, at_ms + 7_000, 1, outcome)
 
 
+def floored(at_ms, term, key=K):
+    return f.Floored(at_ms, B, Floor(key, False, term))
+
+
 PROGRESS = {
     "quick": ([CALM, asked(300)], []),
     "slow in settled calm": ([CALM, asked(1_600)], ["P1"]),
@@ -230,11 +277,57 @@ PROGRESS = {
     "an order does not end": ([CALM, OLD._replace(at_ms=LATER)], ["P1"]),
     "one peer does not get the value": ([CALM, stored(LATER, 5, 1, A)], ["P2"]),
     "one peer does not get what is invalidated at that moment": (
-        [CALM, stored(LATER, 5, 1, A), OLD._replace(at_ms=LATER + 1), DONE._replace(at_ms=LATER + 5)],
+        [
+            CALM,
+            stored(LATER, 5, 1, A),
+            OLD._replace(at_ms=LATER + 1),
+            floored(LATER + 2, 5),
+            DONE._replace(at_ms=LATER + 5),
+        ],
         [],
     ),
     "one peer does not get what is taken while an invalidation is under way": (
-        [CALM, OLD._replace(at_ms=LATER), stored(LATER + 1, 5, 1, A), DONE._replace(at_ms=LATER + 5)],
+        [
+            CALM,
+            OLD._replace(at_ms=LATER),
+            stored(LATER + 1, 5, 1, A),
+            floored(LATER + 2, 6),
+            DONE._replace(at_ms=LATER + 5),
+        ],
+        [],
+    ),
+    "one peer does not get what was there and is above the floor": (
+        [
+            CALM,
+            stored(LATER, 5, 1, A),
+            OLD._replace(at_ms=LATER + 1),
+            floored(LATER + 2, 4),
+            DONE._replace(at_ms=LATER + 5),
+        ],
+        ["P2"],
+    ),
+    "one peer does not get what is taken meanwhile and is above the floor": (
+        [
+            CALM,
+            OLD._replace(at_ms=LATER),
+            stored(LATER + 1, 5, 1, A),
+            floored(LATER + 2, 4),
+            DONE._replace(at_ms=LATER + 5),
+        ],
+        ["P2"],
+    ),
+    "one peer does not get what is taken beside the invalidation of another key": (
+        [
+            CALM,
+            OLD._replace(at_ms=LATER),
+            stored(LATER + 1, 5, 1, A),
+            floored(LATER + 2, 9, b"other"),
+            DONE._replace(at_ms=LATER + 5),
+        ],
+        ["P2"],
+    ),
+    "one peer does not get what a floor of its prefix kills": (
+        [CALM, stored(LATER, 5, 1, A), f.Floored(LATER + 2, B, Floor(b"", True, 5))],
         [],
     ),
     "one peer does not get what is taken after an invalidation": (

@@ -68,7 +68,9 @@ class SourcingChecker:
         self.report = report
         self.allowance_ms = allowance_ms
         """A start without memory knows no terms but those up to its wall clock and this (C2)."""
-        self.forgot: list[Up] = []
+        self.forgot: dict[str, list[Up]] = {}
+        self.acks: dict[bytes, dict[Ballot, dict[str, list[float]]]] = {}
+        """Of each key and ballot: who acked it, and when."""
         self.running: dict[bytes, dict[int, str]] = {}
         self.calls: dict[int, CallBegan] = {}
         self.highest: dict[bytes, CallBegan] = {}
@@ -88,9 +90,10 @@ class SourcingChecker:
                 self.running.setdefault(call.key, {}).pop(number, None)
                 if not within_hold:
                     self._say(at_ms, "C4", f"a call of {call.peer} for {call.key!r} outlived its hold")
-
-            case Up(forgot=True):
-                self.forgot.append(fact)
+            case Up(peer=peer, forgot=True):
+                self.forgot.setdefault(peer, []).append(fact)
+            case Acked(at_ms, peer, key, ballot):
+                self.acks.setdefault(key, {}).setdefault(ballot, {}).setdefault(peer, []).append(at_ms)
             case LateExtend(at_ms, peer, key):
                 self._say(at_ms, "C4", f"{peer} prolongs its call for {key!r} after the moment of its cancel")
 
@@ -102,7 +105,7 @@ class SourcingChecker:
         before = self.highest.get(call.key)
         if before is None or order(call.key, before.ballot) < order(call.key, call.ballot):
             self.highest[call.key] = call
-        elif not self._forgotten(before):
+        elif not self._forgotten(before, call):
             self._say(
                 call.at_ms,
                 "S4",
@@ -111,14 +114,40 @@ class SourcingChecker:
             )
         self._runs(call.at_ms, call)
 
-    def _forgotten(self, call: CallBegan) -> bool:
-        """A peer that may have been needed for the later call has started since without memory, or with what a full
-        disk had kept of it, and cannot know a term that is so far ahead: the limit of what is promised then."""
-        return any(up.at_ms > call.at_ms and self._knows(up) < call.ballot.term for up in self.forgot)
+    def _forgotten(self, before: CallBegan, call: CallBegan) -> bool:
+        """Every peer that helped first the higher ballot and then this one has started in between without memory, or
+        with what a full disk had kept, and cannot know a term that is so far ahead: the limit of what is promised then.
+        Two majorities share a peer, so that there is one."""
+        earlier, later = self._helped(before), self._helped(call)
+        both = [
+            (peer, min(earlier[peer]), max(later[peer])) for peer in earlier if max(later.get(peer, [-1.0])) >= 0.0
+        ]
+        knew = [(peer, from_ms, to_ms) for peer, from_ms, to_ms in both if from_ms < to_ms]
+        return bool(knew) and all(self._forgot(before, *each) for each in knew)
 
-    def _knows(self, up: Up) -> int:
-        """The highest term that a start can know (C2)."""
-        return up.wall_ms + self.allowance_ms if up.ceiling is None else max(up.ceiling, up.wall_ms)
+    def _helped(self, call: CallBegan) -> dict[str, list[float]]:
+        """Who acked the ballot of this call before it began, the caller included, and when."""
+        acks = self.acks.get(call.key, {}).get(call.ballot, {})
+        found = {peer: [at_ms for at_ms in moments if at_ms <= call.at_ms] for peer, moments in acks.items()}
+        return {peer: moments for peer, moments in found.items() if moments} | {call.peer: [call.at_ms]}
+
+    def _forgot(self, before: CallBegan, peer: str, from_ms: float, to_ms: float) -> bool:
+        """The last start of this peer in between could not know the term, and nobody has told it since."""
+        starts = [up for up in self.forgot.get(peer, ()) if from_ms < up.at_ms < to_ms]
+        if not starts or self._knows(starts[-1], before.key) >= before.ballot.term:
+            return False
+        heard = [
+            at_ms
+            for ballot, acks in self.acks.get(before.key, {}).items()
+            if order(before.key, ballot) >= order(before.key, before.ballot)
+            for at_ms in acks.get(peer, ())
+        ]
+        return not any(starts[-1].at_ms < at_ms < to_ms for at_ms in heard)
+
+    def _knows(self, up: Up, key: bytes) -> int:
+        """The highest term of this key that a start can know (C2)."""
+        kept = max((meta.term for known, meta in up.kept if known == key), default=0)
+        return max(kept, up.wall_ms + self.allowance_ms if up.ceiling is None else max(up.ceiling, up.wall_ms))
 
     def _runs(self, at_ms: float, call: CallBegan) -> None:
         running = self.running.setdefault(call.key, {})

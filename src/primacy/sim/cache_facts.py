@@ -126,6 +126,14 @@ class ValueDropped(NamedTuple):
     """That the peer had applied."""
 
 
+class Floored(NamedTuple):
+    """A floor holds on a peer from now on (C11): it takes and gives nothing at or below it."""
+
+    at_ms: float
+    peer: str
+    floor: Floor
+
+
 class Acked(NamedTuple):
     """A peer promised itself to this ballot (C5)."""
 
@@ -263,6 +271,7 @@ Fact = (
     | ValueStored
     | MetaStored
     | ValueDropped
+    | Floored
     | Acked
     | Ended
     | BadOrder

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from primacy.cache.model import order as order_of
-from primacy.sim.cache_facts import Calm, ClientDone, Fact, Given, Ordered, ValueStored, Word
+from primacy.sim.cache_facts import Calm, ClientDone, Fact, Floored, Given, Ordered, ValueStored, Word
+from primacy.sim.cache_storage import covers
 from primacy.sim.checkers import Violation
 
 HEALED_MS = 6_000.0
@@ -47,8 +48,12 @@ class ProgressChecker:
                 self._reached(at_ms)
             case Ordered(at_ms=at_ms, request=request) if at_ms >= self.settled_ms:
                 self.orders[request] = fact
-                if fact.what == "invalidate":  # what is to be forgotten need not reach anybody
-                    self.first = {key: known for key, known in self.first.items() if not about(fact, key)}
+            case Floored(floor=floor):  # what is dead need not reach anybody
+                self.first = {
+                    key: known
+                    for key, known in self.first.items()
+                    if not covers(floor, key) or known[1][0] > floor.term
+                }
             case Word(at_ms, peer, request, "Finished", ok, missing) if request in self.orders:
                 asked = self.orders.pop(request)
                 if not ok:
@@ -85,8 +90,6 @@ class ProgressChecker:
 
     def _stored(self, at_ms: float, peer: str, key: bytes, epoch: tuple[int, int, int]) -> None:
         self.held[peer, key] = epoch
-        if any(one.what == "invalidate" and about(one, key) for one in self.orders.values()):
-            return
         if at_ms >= self.settled_ms and (key not in self.first or self.first[key][1] < epoch):
             self.first[key] = (at_ms, epoch)
 

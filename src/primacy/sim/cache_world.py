@@ -58,6 +58,7 @@ from primacy.sim.cache_facts import (
     Ended,
     Fact,
     Frozen,
+    Floored,
     Given,
     MetaStored,
     Missed,
@@ -380,6 +381,8 @@ class CacheWorld:
                     floors = tuple(peer.storage.view.floors.values())
                     meta = peer.storage.view.metas[key]
                     self.tell(ValueDropped(self.now, url, key, meta, wall_ms, floors))
+            case StoreFloor(floor):
+                self.tell(Floored(self.now, url, floor))
         boot = peer.boot
 
         def tell(given: CeilingStored | FloorStored) -> None:
