@@ -38,7 +38,7 @@ W = weaknesses
 MUTANTS = {
     "S1: a candidate ignores a source of a lower term": Mutant(
         "document_elect",
-        "        case None if len(state.active) >= state.settings.active_max:\n            return effects\n    until",
+        "        case None if not state.has_room():\n            return effects\n    until",
         "        case Campaign() if message.term < state.meta(key).term:\n            return effects\n    until",
         W.test_W_S1_a_candidate_follows_a_source_of_a_lower_term,
     ),
@@ -183,7 +183,7 @@ MUTANTS = {
     ),
     "S6: a value counts once it is stored": Mutant(
         "document_source",
-        "    state.metas[key] = meta\n    state.bare",
+        "    state.note(key, meta)\n    state.bare",
         "    state.bare",
         W.test_W_S6_what_is_being_stored_counts_already,
     ),
@@ -268,13 +268,13 @@ MUTANTS = {
     ),
     "L7: terms without values pile up": Mutant(
         "document_state",
-        "                del self.bare[old], self.metas[old]\n",
-        "                pass\n",
+        "            del self.bare[old], self.metas[old]\n",
+        "            pass\n",
         W.test_W_L7_what_is_known_without_a_value_is_bounded,
     ),
     "L7: keys under way pile up": Mutant(
         "document_elect",
-        "    if active is None and len(state.active) >= state.settings.active_max:\n",
+        "    if active is None and not state.has_room():\n",
         "    if False:\n",
         W.test_W_L7_keys_under_way_are_bounded,
     ),

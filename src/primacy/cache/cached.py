@@ -23,6 +23,7 @@ import logging
 import threading
 import time
 import typing
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -43,6 +44,8 @@ T = TypeVar("T")
 LOCAL_MS = 1_000
 LOCAL_MAX = 1_024
 """Results kept in the process per function."""
+LOCAL_BYTES_MAX = 67_108_864
+"""Of their keys and serialized results."""
 WITHIN_MS = 30_000
 """How long a caller waits for another's result before it computes its own."""
 AGAIN_MS = 200
@@ -118,6 +121,8 @@ class _Copy(NamedTuple):
     value: bytes | None
     result: Any
     """Used if `value` is None: nobody can change it."""
+    size: int = 0
+    """Bytes of key and serialized result."""
 
 
 class _Copies:
@@ -125,6 +130,7 @@ class _Copies:
 
     def __init__(self, decode: Callable[[bytes], Any]) -> None:
         self._of: OrderedDict[Any, _Copy] = OrderedDict()
+        self._bytes = 0
         self._decode = decode
         self._lock = threading.Lock()
         self.drops = 0
@@ -142,17 +148,22 @@ class _Copies:
         with self._lock:
             if drops != self.drops:
                 return
+            self._forget(arguments)
             self._of[arguments] = copy
-            self._of.move_to_end(arguments)
-            if len(self._of) > LOCAL_MAX:
-                self._of.popitem(last=False)
+            self._bytes += copy.size
+            while len(self._of) > LOCAL_MAX or self._bytes > LOCAL_BYTES_MAX:
+                self._forget(next(iter(self._of)))
 
     def drop(self, key: bytes, prefix: bool) -> None:
         with self._lock:
             self.drops += 1
             for arguments, copy in list(self._of.items()):
                 if copy.key.startswith(key) if prefix else copy.key == key:
-                    del self._of[arguments]
+                    self._forget(arguments)
+
+    def _forget(self, arguments: Any) -> None:
+        copy = self._of.pop(arguments, None)
+        self._bytes -= copy.size if copy is not None else 0
 
 
 class _Asked(NamedTuple):
@@ -190,7 +201,8 @@ class _Function:
         self.clock = SystemClock()
         self.copies = _Copies(chosen.decode)
         self.counts = dict.fromkeys(CacheInfo._fields, 0)
-        self._listening: set[int] = set()
+        self._listening: weakref.WeakSet[Asker] = weakref.WeakSet()
+        """One per event loop: a program may have many, one after the other."""
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What copies are found by; None: such arguments have no copies."""
@@ -219,15 +231,16 @@ class _Function:
             return
         until_ms = self.clock.now_ms() + min(life_ms, self.options.local_ms)
         changeable = type(result) not in PLAIN
-        copy = _Copy(until_ms, asked.key, value if changeable else None, None if changeable else result)
+        size = len(asked.key) + len(value)
+        copy = _Copy(until_ms, asked.key, value if changeable else None, None if changeable else result, size)
         self.copies.put(asked.arguments, copy, asked.drops)
 
     def asked(self, arguments: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Asked:
         return _Asked(self.keys(args, kwargs), arguments, self.copies.drops, args, kwargs)
 
     def listen(self, asker: Asker) -> None:
-        if id(asker) not in self._listening:
-            self._listening.add(id(asker))
+        if asker not in self._listening:
+            self._listening.add(asker)
             asker.on_dropped(self.copies.drop)
 
     def after_ms(self) -> int:

@@ -36,7 +36,7 @@ class Copies:
             return
         self._forget(key)
         self._kept[key] = found, now_ms
-        self._bytes += len(found.value)
+        self._bytes += len(key) + len(found.value)
         while len(self._kept) > COPIES_MAX or self._bytes > COPIES_BYTES_MAX:
             self._forget(next(iter(self._kept)))
 
@@ -52,7 +52,7 @@ class Copies:
     def _forget(self, key: bytes) -> None:
         kept = self._kept.pop(key, None)
         if kept is not None:
-            self._bytes -= len(kept[0].value)
+            self._bytes -= len(key) + len(kept[0].value)
 
     def __len__(self) -> int:
         return len(self._kept)

@@ -22,6 +22,8 @@ from primacy.node.clock import Clock
 
 EVENTS_MAX = 1_000
 """Events that are kept for readers."""
+KEY_BYTES_SHOWN = 500
+"""Of a key in an event. Keys may be long, and a thousand events are kept."""
 KEYS_DEFAULT = 100
 WITHIN_MS_MAX = 600_000
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -49,7 +51,13 @@ class Events:
     def add(self, record: Record) -> None:
         self.newest += 1
         self._kept.append(
-            Event(self.newest, self._clock.wall_ms(), record.event, shown_key(record.key), record.detail[:500])
+            Event(
+                self.newest,
+                self._clock.wall_ms(),
+                record.event,
+                shown_key(record.key[:KEY_BYTES_SHOWN]),
+                record.detail[:500],
+            )
         )
         for wake in tuple(self.wakers):
             wake()

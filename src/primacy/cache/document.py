@@ -149,6 +149,7 @@ class DocumentMachine:
         state = self._state
         state.boot = given.boot
         state.metas = dict(given.metas)
+        state.metas_bytes = sum(map(len, state.metas))
         state.bare = {key: None for key, meta in state.metas.items() if meta.expire_ms == 0}
         effects = self._floors.load(given.floors)
         if not state.peers:

@@ -33,7 +33,7 @@ def wanted(state: State, key: bytes, at_ms: int = 0) -> list[Effect]:
     if failed is not None and state.now_ms < failed.until_ms:
         return state.waiting.refuse(key, failed.reason)
     cannot = state.settings.source_of(key) is None and not state.waiting.offers(key)
-    if cannot or state.partitioned or len(state.active) >= state.settings.active_max:
+    if cannot or state.partitioned or not state.has_room():
         return state.waiting.see_other(key)
     if len(state.calls) >= state.settings.calls_max:
         return []  # when a call ends it is tried again; the next sign sends who waits elsewhere
@@ -252,7 +252,7 @@ def _votes(state: State, sender: str, message: Question, active: Active | None) 
         return False
     if isinstance(active, Following) and active.sourcing:
         return False
-    if active is None and len(state.active) >= state.settings.active_max:
+    if active is None and not state.has_room():
         return False
     return message.term > meta.term or meta.voted == sender or (meta.voted == "" and active is None)
 
@@ -272,7 +272,7 @@ def announced(state: State, sender: str, message: Announce) -> list[Effect]:
             effects += source.cancel(state, key, active, f"{sender} fetches it in a higher term")
         case Following(peer=peer, sourcing=True) if peer != sender and message.term < state.meta(key).term:
             return effects
-        case None if len(state.active) >= state.settings.active_max:
+        case None if not state.has_room():
             return effects
     until_ms = state.now_ms + state.timing.follower_sourcing_ms
     effects += stand_down(state, key, Following(sender, True, until_ms, ballot), f"{sender} fetches the key")

@@ -227,7 +227,9 @@ class Floors:
         """One too many: the one that would be forgotten first becomes part of a floor for every key. It costs
         retrievals and forgets nothing."""
         state = self._state
-        if len(self._forget) <= state.settings.floors_max:
+        settings = state.settings
+        size = sum(len(key) for key, _ in self._forget)
+        if len(self._forget) <= settings.floors_max and size <= settings.floors_bytes_max:
             return []
         key, prefix = next(one for one in self._forget if one != EVERY)
         del self._forget[key, prefix]

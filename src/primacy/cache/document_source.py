@@ -35,7 +35,7 @@ def takes(state: State, key: bytes, expire_ms: int, epoch: Ballot) -> bool:
 
 def keep(state: State, key: bytes, meta: Meta, value: bytes) -> list[Effect]:
     """Store the value and give it to who waits for it."""
-    state.metas[key] = meta
+    state.note(key, meta)
     state.bare.pop(key, None)
     fresh = state.fresh(meta)
     if fresh:

@@ -27,6 +27,8 @@ from primacy.cache.model import (
 from primacy.cache.waiting import Waiting
 
 NO_META = Meta()
+FORGOTTEN_MAX = 64
+"""Keys that are forgotten for one that comes: as long as the longest are to the shortest, it still is a bound."""
 FAILURES_MAX = 10_000
 """Keys whose last call failed. The oldest is forgotten: its source is asked again a little early."""
 FAR_MS = 1 << 62
@@ -158,9 +160,13 @@ class State:
         self.quiet_until_ms = 0
         """No vote, not even for oneself, before this: what was voted for in an earlier boot is over or announces."""
         self.metas: dict[bytes, Meta] = {}
+        self.metas_bytes = 0
+        """Of their keys. Changed where a key comes or goes."""
         self.bare: dict[bytes, None] = {}
         """Keys of which a term is known and no value, the longest known first."""
         self.active: dict[bytes, Active] = {}
+        self.active_bytes = 0
+        """Of their keys."""
         self.wake: dict[bytes, int] = {}
         """Idle keys that somebody waits for: when to campaign."""
         self.calls: dict[bytes, Ballot] = {}
@@ -174,7 +180,10 @@ class State:
         """The same for every key that begins so."""
         self.timers = Timers()
         self.waiting = Waiting(
-            self.timing.keepalive_ms, wait_max_ms=settings.wait_max_ms, requests_max=settings.waiting_max
+            self.timing.keepalive_ms,
+            wait_max_ms=settings.wait_max_ms,
+            requests_max=settings.waiting_max,
+            bytes_max=settings.waiting_bytes_max,
         )
         self.partitioned = False
         self.ping_ms: int | None = None
@@ -232,13 +241,24 @@ class State:
         """What is known of the key besides its value has changed."""
         if meta == self.metas.get(key, NO_META):
             return []
-        self.metas[key] = meta
+        self.note(key, meta)
         return [StoreMeta(key, meta), *self._note_bare(key, meta)]
+
+    def note(self, key: bytes, meta: Meta) -> None:
+        """This is what is known of the key from now on."""
+        if key not in self.metas:
+            self.metas_bytes += len(key)
+        self.metas[key] = meta
+
+    def has_room(self) -> bool:
+        """One more key may be under way."""
+        settings = self.settings
+        return len(self.active) < settings.active_max and self.active_bytes < settings.active_bytes_max
 
     def drop(self, key: bytes) -> list[Effect]:
         """The value is gone, the meta stays."""
         meta = self.meta(key)._replace(expire_ms=0, size=0)
-        self.metas[key] = meta
+        self.note(key, meta)
         return [DropValue(key, meta), *self._note_bare(key, meta)]
 
     def _note_bare(self, key: bytes, meta: Meta) -> list[Effect]:
@@ -247,13 +267,19 @@ class State:
             self.bare.pop(key, None)
             return []
         self.bare.setdefault(key)
-        if len(self.metas) <= self.settings.keys_max:
-            return []
+        settings = self.settings
+        gone: list[bytes] = []
+        count, size = len(self.metas), self.metas_bytes
         for old in self.bare:
+            if (count <= settings.keys_max and size <= settings.keys_bytes_max) or len(gone) >= FORGOTTEN_MAX:
+                break
             if old != key and old not in self.active and old not in self.calls:
-                del self.bare[old], self.metas[old]
-                return [Forget(old)]
-        return []
+                gone.append(old)
+                count, size = count - 1, size - len(old)
+        for old in gone:
+            del self.bare[old], self.metas[old]
+            self.metas_bytes -= len(old)
+        return [Forget(old) for old in gone]
 
     def adopt(self, key: bytes, term: int, voted: str | None = None) -> list[Effect]:
         """A higher term counts from now on, and frees the vote; `voted` is who gets it."""
@@ -285,9 +311,12 @@ class State:
     def become(self, key: bytes, active: Active | None) -> None:
         """The one place where a state changes. Its timer is set by `arm`."""
         self.wake.pop(key, None)
+        if key in self.active:
+            self.active_bytes -= len(key)
         if active is None:
             self.active.pop(key, None)
         else:
+            self.active_bytes += len(key)
             self.active[key] = active
         self.arm(key)
 

@@ -42,6 +42,14 @@ def rank(key: bytes, peer: str) -> int:
     )
 
 
+SHORT_BYTES = 32
+
+
+def short_key(key: bytes) -> bytes:
+    """What stands for a key where it is only compared: bounded, and the key itself where that is no longer."""
+    return key if len(key) <= SHORT_BYTES else blake2b(key, digest_size=SHORT_BYTES + 1).digest()
+
+
 def order(key: bytes, ballot: Ballot) -> tuple[int, int, int]:
     """Ballots of one key compare by this: term, then rank. The boot only makes the order total."""
     return (ballot.term, rank(key, ballot.peer) if ballot.peer else -1, ballot.boot)
@@ -170,6 +178,14 @@ class CacheSettings(NamedTuple):
     """Invalidations, refreshes and puts under way. More are refused."""
     ttl_ms: int = SourceSettings().ttl_ms
     """As in a source, for keys that none fits."""
+    keys_bytes_max: int = 268_435_456
+    """Bytes of the keys of which something is remembered: a million of 256 bytes. As `keys_max`."""
+    active_bytes_max: int = 67_108_864
+    """Bytes of the keys of `active_max`. More are answered SEEOTHER."""
+    waiting_bytes_max: int = 67_108_864
+    """Bytes of the keys that clients wait for, each client counted. More are answered SEEOTHER."""
+    floors_bytes_max: int = 16_777_216
+    """Bytes of the keys of `floors_max`. Beyond it as there."""
 
     def source_of(self, key: bytes) -> SourceSettings | None:
         """The source that this key belongs to."""

@@ -68,6 +68,13 @@ SWEEP_KEYS = 2_000
 """Keys of one look: a hundred thousand are seen within a minute."""
 
 
+SHED_KEYS = 2_000
+"""Keys that are forgotten at once beyond the bound on what is remembered: some milliseconds."""
+SPARE = 64
+"""Such a part of the bound may be exceeded between two looks: forgetting one at a time would cost a look at all."""
+ALL_OF_IT = 1 << 62
+
+
 class OwnMachine(Membering):
     """One peer. `peers` is the whole list, this one included; `me` its url."""
 
@@ -124,6 +131,8 @@ class OwnMachine(Membering):
             case _:
                 assert_never(given)
         self._settle()
+        if self._too_many(SPARE):
+            self._shed()
         if isinstance(given, Received):
             self._one_each()
         out, self._out = self._out, []
@@ -162,6 +171,7 @@ class OwnMachine(Membering):
         self.started = True
         self.boot = given.boot
         self.metas = dict(given.metas)
+        self._metas_bytes = sum(map(len, self.metas))
         remembers = given.ceiling is not None and self.settings.durable
         self.base_term = self._first_term(given.ceiling if remembers else None)
         self.top_term = self.base_term
@@ -301,6 +311,7 @@ class OwnMachine(Membering):
                     self._try_stand(starved)
             if self._is_over(state):
                 del self.keys[key]
+                self._keys_bytes -= len(key)
                 self._starved.pop(key, None)
                 self._uncovered.pop(key, None)
             else:
@@ -356,10 +367,29 @@ class OwnMachine(Membering):
                 self._forget(key)
             elif meta.expire_ms:
                 self._drop_value(key, meta)
-        for key in list(islice(self.metas, max(0, len(self.metas) - self.settings.keys_max))):
+        self._shed()
+
+    def _too_many(self, spare: int) -> bool:
+        """More keys are remembered, or longer ones, than may be; with so many parts of that to spare."""
+        most, most_bytes = self.settings.keys_max, self.settings.keys_bytes_max
+        return len(self.metas) > most + most // spare or self._metas_bytes > most_bytes + most_bytes // spare
+
+    def _shed(self) -> None:
+        """The longest known keys are forgotten, so that the others find room. What is forgotten is judged by the
+        highest term and epoch of all that were: it costs retrievals, and lets nothing older come back."""
+        if not self._too_many(ALL_OF_IT):
+            return
+        gone: list[bytes] = []
+        count, size = len(self.metas), self._metas_bytes
+        for key in self.metas:
+            if (count <= self.settings.keys_max and size <= self.settings.keys_bytes_max) or len(gone) >= SHED_KEYS:
+                break
             if key not in self.keys:
-                self.base_epoch = max(self.base_epoch, self.metas[key].epoch.term)
-                self._forget(key)
+                gone.append(key)
+                count, size = count - 1, size - len(key)
+        for key in gone:
+            self.base_epoch = max(self.base_epoch, self.metas[key].epoch.term)
+            self._forget(key)
 
     def _forgettable(self, meta: Meta) -> bool:
         if meta.epoch == NO_BALLOT:
@@ -368,6 +398,7 @@ class OwnMachine(Membering):
 
     def _forget(self, key: bytes) -> None:
         self.base_term = max(self.base_term, self.metas.pop(key).term)
+        self._metas_bytes -= len(key)
         self._out.append(Forget(key))
 
     # --- what is shown ------------------------------------------------------------------------------------------------

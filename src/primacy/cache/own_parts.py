@@ -104,8 +104,10 @@ class Ceiling:
 class FloorBook:
     """All floors, none of which is covered by another (C11). So two peers that know the same have the same digest."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, most_bytes: int = 1 << 62) -> None:
         self._most = most
+        self._most_bytes = most_bytes
+        self._bytes = 0
         self._exact: dict[bytes, int] = {}
         self._prefixes: dict[bytes, int] = {}
         self._lengths: tuple[int, ...] = ()
@@ -156,7 +158,7 @@ class FloorBook:
 
     def too_many(self) -> Floor | None:
         """Beyond the bound: the floor for every key that makes the older half needless."""
-        if len(self) <= self._most:
+        if len(self) <= self._most and self._bytes <= self._most_bytes:
             return None
         terms = sorted(floor.term for floor in self.sorted())
         return Floor(b"", True, terms[len(terms) // 2])
@@ -166,6 +168,8 @@ class FloorBook:
         before = table.get(floor.key)
         if before is not None:
             self.digest ^= _digest(floor._replace(term=before))
+        else:
+            self._bytes += len(floor.key)
         table[floor.key] = floor.term
         self.digest ^= _digest(floor)
         self._changed()
@@ -173,6 +177,7 @@ class FloorBook:
     def _drop(self, floor: Floor) -> None:
         table = self._prefixes if floor.prefix else self._exact
         del table[floor.key]
+        self._bytes -= len(floor.key)
         self.digest ^= _digest(floor)
         self._changed()
 

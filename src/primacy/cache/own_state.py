@@ -136,11 +136,18 @@ class OwnState:
         self.chance = chance
         self.members = Members(me, peers)
         self.ceiling = Ceiling(timing.ceiling_ahead_ms, settings.durable)
-        self.floors = FloorBook(settings.floors_max)
+        self.floors = FloorBook(settings.floors_max, settings.floors_bytes_max)
         self.touch = Touch(timing)
-        self.waiting = Waiting(timing.keepalive_ms, wait_max_ms=settings.wait_max_ms, requests_max=settings.waiting_max)
+        self.waiting = Waiting(
+            timing.keepalive_ms,
+            wait_max_ms=settings.wait_max_ms,
+            requests_max=settings.waiting_max,
+            bytes_max=settings.waiting_bytes_max,
+        )
         self.metas: dict[bytes, Meta] = {}
         self.keys: dict[bytes, KeyState] = {}
+        self._metas_bytes = self._keys_bytes = 0
+        """Of the keys of both. Changed where a key comes or goes."""
         self.boot = 0
         self.base_term = 0
         """Terms of keys of which nothing is remembered: nothing at or below is helped (C2)."""
@@ -244,7 +251,13 @@ class OwnState:
     def _raise_term(self, key: bytes, term: int) -> None:
         self.top_term = max(self.top_term, term)
         if term > self._term(key):
-            self.metas[key] = self.metas.get(key, Meta())._replace(term=term)
+            self._note(key, self.metas.get(key, Meta())._replace(term=term))
+
+    def _note(self, key: bytes, meta: Meta) -> None:
+        """This is what is known of the key from now on."""
+        if key not in self.metas:
+            self._metas_bytes += len(key)
+        self.metas[key] = meta
 
     def _known(self, key: bytes) -> KeyState | None:
         """The record of this key, if there is one."""
@@ -257,9 +270,12 @@ class OwnState:
         """The record of this key, made if need be; None: too many keys are under way, or it is no key."""
         state = self.keys.get(key)
         if state is None:
-            if len(self.keys) >= self.settings.active_max or not 0 < len(key) <= self.settings.key_bytes_max:
+            most, settings = self.settings.active_bytes_max, self.settings
+            room = len(self.keys) < settings.active_max and self._keys_bytes + len(key) <= most
+            if not room or not 0 < len(key) <= settings.key_bytes_max:
                 self.counts["dropped"] = self.counts.get("dropped", 0) + 1
                 return None
+            self._keys_bytes += len(key)
             state = self.keys[key] = KeyState(key, self._term(key), self._now_ms)
         state.heard_ms = self._now_ms
         self._dirty[key] = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from primacy.cache.effects import DropValue, Finished, Give, Refuse, SeeOther, Send, SendEntry, StoreEntry
 from primacy.cache.inputs import Asked, ValueGone
 from primacy.cache.messages import EntryRequest, Update
-from primacy.cache.model import NO_BALLOT, Ballot, Meta, SourceSettings
+from primacy.cache.model import NO_BALLOT, Ballot, Meta, SourceSettings, short_key
 from primacy.cache.own_state import Entry, KeyState, OwnState
 from primacy.cache.waiting import Waiter
 
@@ -133,10 +133,11 @@ class Values(OwnState):
             return False
         if len(self._hits) >= HITS_MAX:
             self._hits.clear()
-        self._hits[key] = self._hits.get(key, 0) + 1
-        if self._hits[key] < 2:
+        short = short_key(key)
+        self._hits[short] = self._hits.get(short, 0) + 1
+        if self._hits[short] < 2:
             return False
-        del self._hits[key]
+        del self._hits[short]
         return True
 
     def _gone(self, given: ValueGone) -> None:
@@ -192,7 +193,8 @@ class Values(OwnState):
         """This value is the newest one that is known here."""
         term = max(self._term(key), meta.epoch.term)
         self.top_term = max(self.top_term, term)
-        self.metas[key] = meta = meta._replace(term=term)
+        meta = meta._replace(term=term)
+        self._note(key, meta)
         self._out.append(StoreEntry(key, meta, value))
         if self._is_unusual(meta.epoch):
             self._unusual_term = min(self._unusual_term, meta.epoch.term)

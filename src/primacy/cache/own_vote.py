@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from primacy.cache.effects import Send
 from primacy.cache.messages import Ack, Acks, Announce, Announces, Answer, Numbered, Question
-from primacy.cache.model import ALL, NO_BALLOT, TERM_MAX, Ballot, Meta
+from primacy.cache.model import ALL, NO_BALLOT, TERM_MAX, Ballot, Meta, short_key
 from primacy.cache.own_state import REFUSALS_KEPT, Candidacy, KeyState
 from primacy.cache.own_values import Values
 
@@ -312,7 +312,7 @@ class Voting(Values):
         meta: Meta | None = None,
     ) -> bool:
         """Tell it, once per peer, key and reason within half a heartbeat (E1)."""
-        if self._said_lately((sender, state.key, reason)):
+        if self._said_lately((sender, short_key(state.key), reason)):
             return True
         wait_ms = max(0, until_ms - self._now_ms)
         epoch, expire_ms = (NO_BALLOT, 0) if meta is None else (meta.epoch, meta.expire_ms)

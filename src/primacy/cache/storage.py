@@ -120,6 +120,12 @@ class MemoryStorage:
     def close(self) -> None:
         """There is nothing to close."""
 
+    def forget_bare(self) -> None:
+        """Metas without values, and floors, go: for who keeps values here and everything else elsewhere."""
+        if len(self._metas) > HEAP_FACTOR * len(self._values):
+            self._metas = {key: self._metas[key] for key in self._values}
+        self._floors.clear()
+
     def _perform(self, write: Write) -> None:
         match write:
             case StoreEntry(key, meta, value):

@@ -18,7 +18,7 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from primacy.cache.effects import Effect, Give, KeepAlive, Refuse, SeeOther
-from primacy.cache.model import Meta
+from primacy.cache.model import Meta, short_key
 
 PATIENCE_MS = 2_100
 """How long the more patient of the known clients waits after a sign."""
@@ -29,6 +29,8 @@ PER_KEY_MAX = 10_000
 """Requests that wait for one key. Each costs a KEEPALIVE a second."""
 REQUESTS_MAX = 100_000
 """Requests that wait in all: about 50 MB."""
+BYTES_MAX = 67_108_864
+"""Bytes of the keys of these requests, each with its own."""
 PROMPT_MAX = 20
 """Requests of one key that are sent away at once within one interval. The original's client asks the next peer without
 a pause: if all peers sent it away at once, it would do nothing else. Further ones wait for the next sign."""
@@ -60,6 +62,7 @@ class Waiting:
         wait_max_ms: int = WAIT_MAX_MS,
         per_key_max: int = PER_KEY_MAX,
         requests_max: int = REQUESTS_MAX,
+        bytes_max: int = BYTES_MAX,
     ) -> None:
         assert 0 < keepalive_ms < patience_ms, "a client must hear a sign before it gives up"
         self._keepalive_ms = keepalive_ms
@@ -67,6 +70,8 @@ class Waiting:
         self._wait_max_ms = wait_max_ms
         self._per_key_max = per_key_max
         self._requests_max = requests_max
+        self._bytes_max = bytes_max
+        self._bytes = 0
         self._waiters: dict[int, Waiter] = {}
         self._keys: dict[bytes, dict[int, None]] = {}  # in order of arrival
         self._due: list[tuple[int, int]] = []  # (when, request), a heap; entries of requests that left are passed over
@@ -123,9 +128,11 @@ class Waiting:
         if until_ms <= now_ms:
             self.given_up += 1
             return [SeeOther(request)]
-        if len(self._waiters) >= self._requests_max or len(self._keys.get(key, ())) >= self._per_key_max:
+        room = self._bytes + len(key) <= self._bytes_max and len(self._waiters) < self._requests_max
+        if not room or len(self._keys.get(key, ())) >= self._per_key_max:
             self.turned_away += 1
             return [SeeOther(request)]
+        self._bytes += len(key)
         self._keys.setdefault(key, {})[request] = None
         self._await_sign(Waiter(request, key, after_ms, offers, until_ms, now_ms))
         return [KeepAlive(request)]
@@ -137,8 +144,9 @@ class Waiting:
             self._prompt_since_ms = now_ms
         if len(self._prompt) >= self._requests_max:
             return False
-        self._prompt[key] = self._prompt.get(key, 0) + 1
-        return self._prompt[key] <= PROMPT_MAX
+        short = short_key(key)
+        self._prompt[short] = self._prompt.get(short, 0) + 1
+        return self._prompt[short] <= PROMPT_MAX
 
     def _await_sign(self, waiter: Waiter) -> None:
         self._waiters[waiter.request] = waiter
@@ -177,6 +185,7 @@ class Waiting:
 
     def _leave(self, request: int) -> int:
         waiter = self._waiters.pop(request)
+        self._bytes -= len(waiter.key)
         row = self._keys[waiter.key]
         del row[request]
         if not row:

@@ -16,7 +16,15 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
-from primacy.cache.effects import DropValue, Forget, ForgetFloor, StoreCeiling, StoreEntry, StoreFloor
+from primacy.cache.effects import (
+    DropValue,
+    Forget,
+    ForgetFloor,
+    StoreCeiling,
+    StoreEntry,
+    StoreFloor,
+    StoreMeta,
+)
 from primacy.cache.inputs import CeilingStored, FloorStored, Input, ValueGone
 from primacy.cache.model import Ballot
 from primacy.cache.storage import Evicted, MemoryStorage, Storage, Write
@@ -25,7 +33,8 @@ from primacy.errors import StorageFailed, StorageFull
 log = logging.getLogger("primacy")
 
 WAITING_BYTES_MAX = 256 * 1024 * 1024
-"""Values that wait for the disk. More are not written: a value that is lost costs a retrieval."""
+"""What waits for the disk. More is not written, but for ceiling and floors: a value or a mark that is lost costs a
+retrieval. A value alone may be as large as values can be."""
 FALLBACK_BYTES_MAX = 256 * 1024 * 1024
 """What is kept in memory while the disk refuses."""
 WRITE_BYTES = 256
@@ -92,16 +101,17 @@ class Writer:
 
     def write(self, write: Write) -> None:
         """Asked for; `flush` sends it on its way."""
-        if type(write) is StoreEntry:
-            size = len(write.value)
-            if self._thread is not None and self._next_bytes + size > WAITING_BYTES_MAX:
+        if type(write) is DropValue or type(write) is Forget:
+            self._values.pop(write.key, None)
+        size = WRITE_BYTES
+        if isinstance(write, StoreEntry | StoreMeta | DropValue | Forget):
+            size += len(write.key) + (len(write.value) if type(write) is StoreEntry else 0)
+            if self._thread is not None and self._next and self._next_bytes + size > WAITING_BYTES_MAX:
                 self.left_out += 1
                 return
-            self._next_bytes += size
+        if type(write) is StoreEntry:
             self._values[write.key] = (write.meta.epoch, write.value)
-        elif type(write) is DropValue or type(write) is Forget:
-            self._values.pop(write.key, None)
-        self._next_bytes += WRITE_BYTES
+        self._next_bytes += size
         self._next.append(write)
 
     def flush(self) -> None:
@@ -145,7 +155,9 @@ class Writer:
         self.failure = why
         if self._fallback is None:
             self._fallback = MemoryStorage(FALLBACK_BYTES_MAX)
-        return self._fallback.apply(batch)
+        evicted = self._fallback.apply(batch)
+        self._fallback.forget_bare()  # nobody reads them here
+        return evicted
 
     def _answer(self, batch: list[Write], evicted: tuple[Evicted, ...], ok: bool) -> None:
         if self._closing:

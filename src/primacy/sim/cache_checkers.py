@@ -119,9 +119,7 @@ class SourcingChecker:
         with what a full disk had kept, and cannot know a term that is so far ahead: the limit of what is promised then.
         Two majorities share a peer, so that there is one."""
         earlier, later = self._helped(before), self._helped(call)
-        both = [
-            (peer, min(earlier[peer]), max(later[peer])) for peer in earlier if max(later.get(peer, [-1.0])) >= 0.0
-        ]
+        both = [(peer, min(earlier[peer]), max(later[peer])) for peer in earlier if max(later.get(peer, [-1.0])) >= 0.0]
         knew = [(peer, from_ms, to_ms) for peer, from_ms, to_ms in both if from_ms < to_ms]
         return bool(knew) and all(self._forgot(before, *each) for each in knew)
 
