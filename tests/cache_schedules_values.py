@@ -250,6 +250,50 @@ def outsider_sends_elsewhere(machine: Machine) -> str:
     return broken(waiting=answered == [1], hits=len(hit) == 1)
 
 
+def outsider_does_nothing_more(machine: Machine) -> str:
+    """Who was removed gives nothing from what is at hand, begins nothing, also where one peer is left, which is a
+    majority by itself; and what it was to do is told to have failed."""
+    one = One(machine, names="a b")
+    one.update("a", one.ballot("a"))
+    one.tell(told.Put(7, b"other", b"x", 1_000))
+    one.tell(told.Reload(1, addresses("a")))
+    ended = [(effect.request, effect.ok) for effect in did(one.seen, does.Finished)]
+    at_hand = one.machine.fresh_until_ms > one.now
+    put = did(one.tell(told.Put(8, KEY, b"x", 1_000)), does.Finished)
+    later = one.run(3_000)
+    return broken(
+        told=sorted(ended) == [(1, True), (7, False)],
+        at_hand=not at_hand,
+        put=[effect.ok for effect in put] == [False],
+        silent=not said(later, says.Question) and not said(later, says.Announce) and not said(later, says.Ping),
+        calls=not did(one.seen, does.Call),
+        touch=not one.machine.in_touch(one.now),
+    )
+
+
+def outsider_leaves_and_returns_at_once(machine: Machine) -> str:
+    """It waits for nobody, because nobody of the others speaks to it; when it returns it is silent for Ps, and out of
+    touch until it has heard all floors again."""
+    one = One(machine)
+    one.update("a", one.ballot("a"))
+    one.answers_pings = False
+    one.tell(told.Reload(1, addresses("a c")))
+    left = did(one.seen, does.Membership)
+    one.tell(told.Reload(2, addresses("a b c")))
+    back = did(one.seen, does.Membership)
+    stale = [effect.stale for effect in did(one.ask(2), does.Give)]
+    early = one.question("c", T + 50, need=T + 40)
+    one.run(TIMING.promise_ms)
+    late = one.question("c", T + 60, need=T + 40)
+    return broken(
+        left=len(left) == 1,
+        back=len(back) == 2,
+        stale=stale == [True],
+        silent=early is False,
+        speaks=late is True,
+    )
+
+
 def invalidation_and_lists(machine: Machine) -> str:
     """V13: under a change of the list, "all acked" does not count: the peer that was removed may still be in touch."""
     stage = Stage(machine=machine)

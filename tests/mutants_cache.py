@@ -303,6 +303,30 @@ class EvictsWhateverIsThere(OwnMachine):
 # --- C10 --------------------------------------------------------------------------------------------------------------
 
 
+class OutsiderGoesOn(OwnMachine):
+    """C10: who was removed goes on as if it were part of the list."""
+
+    def _change_list(self, given):
+        super()._change_list(given)
+        self.members.listed = True
+        self.members.majority = self.members.size // 2 + 1
+        self.touch.keep(self.members)
+        self._still_fresh()
+
+
+class OutsiderKeepsTouch(OwnMachine):
+    """C10, C12: who was removed and returns is in touch by what it heard before."""
+
+    def _change_list(self, given):
+        heard = dict(self.touch._heard)
+        super()._change_list(given)
+        self.kept = heard or getattr(self, "kept", {})
+        if self.members.listed:
+            self.touch._heard = dict(self.kept)
+            self.touch.keep(self.members)
+            self._still_fresh()
+
+
 class ManyPerReload(OwnMachine):
     """C10: several peers change at once."""
 
@@ -506,6 +530,8 @@ CACHE_MUTANTS = [
     mutant(LateResultWins, second.none_below_the_promise),
     mutant(EvictionForgets, second.eviction_keeps_the_epoch),
     mutant(EvictsWhateverIsThere, second.eviction_of_an_older_value),
+    mutant(OutsiderGoesOn, second.outsider_does_nothing_more),
+    mutant(OutsiderKeepsTouch, second.outsider_leaves_and_returns_at_once),
     mutant(ManyPerReload, whole.reload_of_two),
     mutant(NoPause, second.next_change_waits),
     mutant(ListsNotCompared, second.invalidation_and_lists),

@@ -57,6 +57,14 @@ def test_C9_what_wakes_together() -> None:
     assert schedules.what_wakes_together(OwnMachine) == ""
 
 
+def test_C10_outsider_does_nothing_more() -> None:
+    assert schedules.outsider_does_nothing_more(OwnMachine) == ""
+
+
+def test_C10_outsider_leaves_and_returns_at_once() -> None:
+    assert schedules.outsider_leaves_and_returns_at_once(OwnMachine) == ""
+
+
 def test_C10_one_peer_per_reload() -> None:
     assert schedules.one_peer_per_reload(OwnMachine) == ""
 

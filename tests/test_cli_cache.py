@@ -66,6 +66,16 @@ class Here:
                 return process
         raise AssertionError(f"the peer ended with {process.wait()}")
 
+    def command(self, *words: str) -> subprocess.Popen[bytes]:
+        """One that goes on beside others."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "primacy.cli.main", *words],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
     def end(self) -> None:
         for process in self.processes:
             if process.poll() is None:
@@ -194,6 +204,38 @@ def test_a_peer_is_removed_and_added_by_a_reload(here: Here) -> None:
     assert [command.returncode for command in commands] == [0, 0, 0], told
     assert "3 of 3 peers answer" in here.primacy("cache", "status")
     assert here.primacy("cache", "get", "EUR") == "value of EUR"
+    assert here.calls() == ["EUR"]
+
+
+def test_a_peer_that_is_removed_sends_its_clients_to_the_others(here: Here) -> None:
+    """C10, by command: the file does not name it any more, and it is told to read the file."""
+    apis = file_of(here, "none")
+    text = (here.folder / "primacy.yaml").read_text()
+    for node in "abc":
+        here.start("--node", node)
+    in_touch(here)
+    assert here.primacy("cache", "get", "EUR", "--api", apis[2]) == "value of EUR"
+    document = json.loads(text.splitlines()[1].removeprefix("cache: "))
+    del document["peers"]["c"]
+    without_c = text.splitlines()[0] + "\ncache: " + json.dumps(document) + "\n"
+    (here.folder / "primacy.yaml").write_text(without_c)
+    told = here.primacy("cache", "reload", "--node", "c")
+    assert "this peer is not in the list any more: it sends its clients to the others" in told
+    assert "no answer" in here.primacy("cache", "get", "EUR", "--api", apis[2], "--within-ms", "800", code=3)
+    assert "not in its list" in here.primacy("cache", "status", "--api", apis[2])
+    assert "not in its own list" in here.primacy("cache", "invalidate", "EUR", "--api", apis[2], code=1)
+    for node in "ab":
+        here.primacy("cache", "reload", "--node", node)
+    assert here.primacy("cache", "get", "EUR", "--api", apis[2], "--api", apis[0]) == "value of EUR"
+    assert here.calls() == ["EUR"]
+    assert "not in cache.peers" in here.primacy("cache", "serve", "--node", "c", code=2)
+    # and back
+    (here.folder / "primacy.yaml").write_text(text)
+    commands = [here.command("cache", "reload", "--node", node) for node in "cab"]
+    for command in commands:
+        assert command.wait(90) == 0
+    in_touch(here)
+    assert here.primacy("cache", "get", "EUR", "--api", apis[2]) == "value of EUR"
     assert here.calls() == ["EUR"]
 
 

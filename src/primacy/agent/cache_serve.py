@@ -63,6 +63,9 @@ GRAVE = frozenset(
 """Events that somebody should look at."""
 
 
+REMOVED = "this peer is not in the list any more: it sends its clients to the others; end it when none is left"
+
+
 class Place(NamedTuple):
     """Which peer of the list this is, and where it keeps its things."""
 
@@ -80,9 +83,12 @@ def place_of(settings: Settings, environment: Mapping[str, str], uid: int) -> Pl
         raise UsageError(f"which peer is this? Say --node ID with one of cache.peers: {named}")
     listed = cache.peers[node] if cache.peers else ListedPeer(URL, API)
     name = node or NODE
-    return Place(
-        name, listed, os.path.join(state_root(settings, environment, uid), settings.cluster.name, FOLDER, name)
-    )
+    return Place(name, listed, folder_of(settings, environment, uid, name))
+
+
+def folder_of(settings: Settings, environment: Mapping[str, str], uid: int, name: str) -> str:
+    """Where the peer of this id keeps its things on this machine."""
+    return os.path.join(state_root(settings, environment, uid), settings.cluster.name, FOLDER, name)
 
 
 def security_of(settings: Settings) -> str:
@@ -248,11 +254,14 @@ class _Serving:
         """The file once more: one peer added or removed (C10). Everything else needs a restart, and is named."""
         if not self._settings.source:
             raise UsageError("this peer was started without a file: there is nothing to read again")
-        now = load(self._settings.source, self._place.node)
-        done = await peer.reload([(one.url, one.api) for one in now.cache.peers.values()], force=force)
+        now = load(self._settings.source, self._place.node, any_node=True)
+        listed = now.cache.peers.values()
+        leaves = bool(listed) and all(one.url != peer.url for one in listed)
+        done = await peer.reload([(one.url, one.api) for one in listed], force=force, leaves=leaves)
         if done.ok:
-            self._log.info(f"the list of peers has {len(now.cache.peers)} now")
-        return done
+            gone = ", without this one: clients are sent to the others" if leaves else ""
+            self._log.info(f"the list of peers has {len(listed)} now{gone}")
+        return done._replace(reason=done.reason or (REMOVED if leaves and done.ok else ""))
 
     def _record(self, record: Record) -> None:
         self._events.add(record)

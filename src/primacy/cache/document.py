@@ -35,7 +35,7 @@ from primacy.cache.inputs import (
     ValueGone,
     Withdrawn,
 )
-from primacy.cache.machine import KeyView
+from primacy.cache.machine import NOT_LISTED, KeyView
 from primacy.cache.messages import (
     Announce,
     Answer,
@@ -74,7 +74,7 @@ class DocumentMachine:
     @property
     def fresh_until_ms(self) -> int:
         """There is no C12 here: what is fresh stays so until its expiry."""
-        return FAR_MS
+        return FAR_MS if self._state.listed else 0
 
     def role(self, key: bytes) -> Role:
         return self._state.role(key)
@@ -106,7 +106,7 @@ class DocumentMachine:
         return {**dict.fromkeys(self._state.metas), **dict.fromkeys(self._state.active)}
 
     def in_touch(self, now_ms: int) -> bool:  # noqa: ARG002
-        return not self._state.partitioned
+        return self._state.listed and not self._state.partitioned
 
     # --- the one way in -----------------------------------------------------------------------------------------------
 
@@ -163,6 +163,8 @@ class DocumentMachine:
         """2."""
         state = self._state
         request, key = given.request, given.key
+        if not state.listed:
+            return [SeeOther(request)]
         if not 0 < len(key) <= state.settings.key_bytes_max:
             return [Refuse(request, f"a key has 1 to {state.settings.key_bytes_max} bytes; this one has {len(key)}")]
         meta = state.meta(key)
@@ -206,6 +208,8 @@ class DocumentMachine:
 
     def _why_not(self, key: bytes, forced: Forced) -> str:
         state = self._state
+        if not state.listed:
+            return NOT_LISTED
         if not 0 < len(key) <= state.settings.key_bytes_max:
             return f"a key has 1 to {state.settings.key_bytes_max} bytes; this one has {len(key)}"
         if key in state.active or key in state.calls:
@@ -224,7 +228,7 @@ class DocumentMachine:
 
     def _received(self, sender: str, message: Message) -> list[Effect]:
         state = self._state
-        if sender not in state.peers:
+        if sender not in state.peers or not state.listed:
             return []
         state.heard[sender] = state.now_ms
         if message.trailer is not None:
@@ -279,12 +283,34 @@ class DocumentMachine:
     def _reload(self, given: Reload) -> list[Effect]:
         """The list has changed. Elections that run ask again among the new ones."""
         state = self._state
+        returns = not state.listed
         state.set_peers(given.peers)
+        if not state.listed:
+            return [*self._leave(), Membership(given.peers), Finished(given.request, True)]
         for active in state.active.values():
             if isinstance(active, Campaign):
                 active.aborted = True
         reason = "while the lists of the peers differ, a key may be fetched twice"
-        return [Membership(given.peers), Finished(given.request, True, reason)]
+        effects: list[Effect] = [Membership(given.peers), Finished(given.request, True, reason)]
+        if returns and state.peers:  # as at a start
+            state.quiet_until_ms = state.now_ms + state.timing.follower_sourcing_ms
+            effects += self._ping()
+        return effects
+
+    def _leave(self) -> list[Effect]:
+        """This peer was removed from the list: what is under way here is another's to do."""
+        state = self._state
+        effects = state.waiting.see_other_all() + self._floors.give_up(NOT_LISTED)
+        for key, active in tuple(state.active.items()):
+            if isinstance(active, Sourcing):
+                effects += source.cancel(state, key, active, NOT_LISTED)
+            else:
+                effects += source.unforced(active.forced if isinstance(active, Campaign) else None, NOT_LISTED)
+                state.become(key, None)
+        for key in tuple(state.wake):
+            state.become(key, None)
+        state.ping_ms = None
+        return effects
 
     # --- time ---------------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from primacy.cache import document_source as source
 from primacy.cache.document_state import Campaign, Sourcing, State, next_term
 from primacy.cache.effects import Effect, Finished, ForgetFloor, Send, StoreFloor
 from primacy.cache.inputs import FloorStored, Invalidate
+from primacy.cache.machine import NOT_LISTED
 from primacy.cache.messages import FloorAck, FloorAnswer, FloorQuery, FloorSet, Message
 from primacy.cache.model import NO_BALLOT, Floor
 
@@ -71,6 +72,8 @@ class Floors:
 
     def invalidate(self, given: Invalidate) -> list[Effect]:
         state = self._state
+        if not state.listed:
+            return [Finished(given.request, False, NOT_LISTED, state.peers)]
         if len(self._running) >= state.settings.requests_max:
             return [Finished(given.request, False, "too many invalidations are under way", state.peers)]
         self._count += 1
@@ -81,6 +84,11 @@ class Floors:
         running = Invalidation(given.request, given.key, given.prefix, until_ms, now_ms, asked_until_ms, highest)
         self._running[self._count] = running
         return self._go_on(self._count, running)
+
+    def give_up(self, reason: str) -> list[Effect]:
+        """Nothing of what is under way will be done."""
+        running, self._running = self._running, {}
+        return [Finished(one.request, False, reason, self._state.peers) for one in running.values()]
 
     def passed(self) -> list[Effect]:
         """Questions and floors are repeated; old floors are forgotten."""

@@ -198,7 +198,10 @@ class State:
         self.set_peers(peers)
 
     def set_peers(self, peers: tuple[PeerAddress, ...]) -> None:
-        self.peers = tuple(sorted({peer.url for peer in peers} - {self.me}))
+        urls = {peer.url for peer in peers}
+        self.listed = self.me in urls
+        """Who was removed from its own list sends its clients elsewhere and takes part in nothing (C10)."""
+        self.peers = tuple(sorted(urls - {self.me}))
         self.majority = (len(self.peers) + 1) // 2 + 1
         for known in (self.heard, self.regained, self.ours):
             for url in [url for url in known if url not in self.peers]:

@@ -9,6 +9,8 @@ from primacy.cache.effects import Effect
 from primacy.cache.inputs import Input
 from primacy.cache.model import Meta, Role
 
+NOT_LISTED = "this peer is not in its own list of peers"
+
 
 class KeyView(NamedTuple):
     """What a peer shows of one key."""

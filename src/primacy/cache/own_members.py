@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from primacy.cache.effects import Finished, Membership, Send
 from primacy.cache.inputs import Reload
+from primacy.cache.machine import NOT_LISTED
 from primacy.cache.messages import Ping, Pong, Trailer
 from primacy.cache.model import ALL
 from primacy.cache.own_floor import Flooring
@@ -123,9 +124,19 @@ class Membering(Flooring):
         given = self._pending
         if given is None:
             return
-        if given.force or self.members.difference(given.peers) == 0 or self._may_change(given):
+        if (
+            given.force
+            or self.members.difference(given.peers) == 0
+            or self._concerns_me(given)
+            or self._may_change(given)
+        ):
             self._pending = None
             self._change_list(given)
+
+    def _concerns_me(self, given: Reload) -> bool:
+        """This peer itself leaves, or comes back: it waits for nobody. The others hear it no more, or not yet; leaving
+        is like ending, and coming back like a start."""
+        return not self.members.listed or all(peer.url != self.me for peer in given.peers)
 
     def _may_change(self, given: Reload) -> bool:
         """Every peer that stays has reported the present list with the same floors, Ps ago; or the one that is about to
@@ -144,7 +155,10 @@ class Membering(Flooring):
     def _change_list(self, given: Reload) -> None:
         """Promises, holds and values stay as they are."""
         changed = self.members.difference(given.peers) > 0
+        returns = not self.members.listed
         self.members.change(given.peers)
+        if returns and self.members.listed:
+            self.silent_until_ms = self._now_ms + self.timing.promise_ms
         if changed:
             self._reports.clear()
             self._readings = {peer: known for peer, known in self._readings.items() if peer in self.members.others}
@@ -153,9 +167,22 @@ class Membering(Flooring):
             self._ping_ms = self._now_ms
             if not self.members.listed:
                 self._out += self.waiting.see_other_all()
+                self._end_requests()
         self._record("list-changed", b"", f"{self.members.size} peers")
         self._out.append(Membership(self.members.peers))
         self._out.append(Finished(given.request, True))
+
+    def _end_requests(self) -> None:
+        """This peer was removed: what it was to do is told to have failed, and nothing is begun any more."""
+        for number, work in tuple(self._invalidations.items()):
+            self._end_invalidation(number, Finished(work.request, False, NOT_LISTED, self.members.others))
+        for state in self.keys.values():
+            self._dirty[state.key] = None
+            requests = [wish.request for wish in state.wishes] + [gift.request for gift in state.gifts]
+            self._out += [Finished(request, False, NOT_LISTED) for request in requests]
+            state.wishes, state.gifts, state.wanted, state.candidacy = [], [], False, None
+            if state.claim is not None and not state.claim.called:
+                self._finish_claim(state)
 
     @property
     def reload_waits_for(self) -> tuple[str, ...]:

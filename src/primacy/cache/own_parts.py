@@ -41,7 +41,7 @@ class Members:
         self.others = tuple(url for url in urls if url != self.me)
         self.listed = self.me in urls
         self.size = len(urls)
-        self.majority = self.size // 2 + 1
+        self.majority = self.size // 2 + 1 if self.listed else self.size + 1  # who was removed is no part of any
         self.hash = self.hash_of(self.peers)
 
     @staticmethod
@@ -280,7 +280,11 @@ class Touch:
             self._usual(members)
 
     def keep(self, members: Members) -> None:
-        """The list has changed, or `since`."""
+        """The list has changed, or `since`. Who is not in its own list is in touch with nobody: it is told of no floor
+        any more, and must hear all of them again when it returns (C12)."""
+        if not members.listed:
+            self._departed.clear()
+            self._heard.clear()
         self._heard = {peer: heard for peer, heard in self._heard.items() if peer in members.others}
         self._usual(members)
 

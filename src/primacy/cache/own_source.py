@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from primacy.cache.effects import Call, Cancel, Extend, Finished
 from primacy.cache.inputs import Put, Refresh, SourceEnded
+from primacy.cache.machine import NOT_LISTED
 from primacy.cache.messages import Ack, Acks, Announce, Announces, Answer, Numbered, Update
 from primacy.cache.model import ALL, NO_BALLOT, TERM_MAX, Failure, Fetched, Meta
 from primacy.cache.own_state import Candidacy, Claim, Gift, KeyState, Wish
@@ -362,7 +363,7 @@ class Sourcing(Voting):
     def _unable(self, key: bytes) -> str:
         """Why a request about this key cannot even begin; empty if it can."""
         if not self.members.listed:
-            return "this peer is not in its own list of peers"
+            return NOT_LISTED
         if not 0 < len(key) <= self.settings.key_bytes_max:
             return f"the key has {len(key)} bytes"
         if not self._reachable():

@@ -333,7 +333,9 @@ class OwnState:
     def _still_fresh(self) -> None:
         """Until when everything that is fresh now is so by touch. The oldest value has the fewest who vouch for it."""
         self.fresh_until_ms = self.touch.usual_until_ms
-        if self._wall_ms < self._unusual_until_ms:
+        if not self.members.listed:
+            self.fresh_until_ms = 0  # it sends its clients elsewhere, also from what is at hand (C10)
+        elif self._wall_ms < self._unusual_until_ms:
             oldest_ms = self.touch.until_ms(self.members, 0, self._unusual_term)
             self.fresh_until_ms = min(self.fresh_until_ms, oldest_ms)
 

@@ -305,10 +305,15 @@ class Peer:
         ttl_ms = ttl_ms or self.settings.ttl_of(key)
         return await self._changed(lambda number: Put(number, key, value, ttl_ms, until_ms), within_ms)
 
-    async def reload(self, peers: Iterable[Address], *, force: bool = False, within_ms: int = RELOAD_MS) -> Done:
-        """The list of peers has changed: one added or removed (C10)."""
+    async def reload(
+        self, peers: Iterable[Address], *, force: bool = False, leaves: bool = False, within_ms: int = RELOAD_MS
+    ) -> Done:
+        """The list of peers has changed: one added or removed (C10). `leaves`: this peer is not in it any more, and
+        sends its clients to the others from now on."""
         check_ms("within_ms", within_ms, 0, WITHIN_MS_MAX)
         found = checked_peers(self.url, self.api, peers)
+        if leaves:
+            found = tuple(peer for peer in found if peer.url != self.url)
         return await self._changed(lambda number: Reload(number, found, force), within_ms)
 
     async def _changed(self, make: Callable[[int], Input], within_ms: int) -> Done:

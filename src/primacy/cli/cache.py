@@ -372,6 +372,8 @@ def peers_text(seen: list[Seen]) -> str:
         said = one.document
         counters = said["counters"]
         touch = "in touch" if said["in_touch"] else "out of touch: it serves its copies as stale, and fetches nothing"
+        if said["peers"] and not any(peer["self"] for peer in said["peers"]):
+            touch = "not in its list of peers: it sends its clients to the others"
         lines.append(
             f"  {one.api}  {said['node']}: {touch}; {said['keys']} keys, {counters['hits']} hits, "
             f"{counters['stale']} stale, {said['fetches']} fetched, {counters['waiting']} waiting"
@@ -473,24 +475,27 @@ def reload(
     call: Call, /, *, force: bool, node: str | None, state_dir: str | None, as_json: bool, config: str | None
 ) -> int:
     """Let the peer of this machine read its file again: one peer added to the list, or removed."""
-    from primacy.agent.cache_serve import place_of
+    from primacy.agent.cache_serve import folder_of, place_of
     from primacy.control.client import ask, find
     from primacy.settings import load
 
-    settings = load(call.file(config), node or call.node)
+    settings = load(call.file(config), node or call.node, any_node=True)
     if state_dir is not None:
         settings = dataclasses.replace(settings, state_dir=os.path.abspath(state_dir))
-    place = place_of(settings, os.environ, os.geteuid())
-    found = find(place.folder, call.at)
+    name = settings.node
+    found = find(folder_of(settings, os.environ, os.geteuid(), name), call.at) if name else None
+    if found is None:  # one that the file does not list any more is found above, if it runs
+        place = place_of(settings, os.environ, os.geteuid())
+        name, found = place.node, find(place.folder, call.at)
     if found is None:
-        raise NotReached(f"peer {place.node} does not run on this machine: primacy cache serve --node {place.node}")
+        raise NotReached(f"peer {name} does not run on this machine: primacy cache serve --node {name}")
     said = ask(found, "/v1/cache/reload", {"force": force}, 70.0)
     if as_json or call.json:
         print_json(said)
         return 0 if said["ok"] else 1
     if not said["ok"]:
         raise Refused(f"the list is not changed: {said['reason']}")
-    click.echo("the list of peers is that of the file now")
+    click.echo("the list of peers is that of the file now" + (f"; {said['reason']}" if said["reason"] else ""))
     return 0
 
 

@@ -23,14 +23,15 @@ NAME_MAX = 63
 """Characters of a node's name."""
 
 
-def load(path: str | Path | None, node: str | None = None) -> Settings:
-    """The settings in the file, or the defaults (one node, alone) without one. `node`: which one this is.
+def load(path: str | Path | None, node: str | None = None, *, any_node: bool = False) -> Settings:
+    """The settings in the file, or the defaults (one node, alone) without one. `node`: which one this is; with
+    `any_node` it need not be listed, as one that was removed is not.
 
     Raises `SettingsError` with every problem.
     """
     if path is None:
         return of_tree(Entries(), node)
-    return of_tree(parse(read_file(path), str(path)), node, str(path))
+    return of_tree(parse(read_file(path), str(path)), node, str(path), any_node=any_node)
 
 
 def of_mapping(values: Mapping[str, object], node: str | None = None) -> Settings:
@@ -40,7 +41,7 @@ def of_mapping(values: Mapping[str, object], node: str | None = None) -> Setting
     return of_tree(tree, node)
 
 
-def of_tree(tree: Entries, node: str | None = None, source: str = "") -> Settings:
+def of_tree(tree: Entries, node: str | None = None, source: str = "", *, any_node: bool = False) -> Settings:
     """The settings in a tree: moved into our spelling, walked, completed, checked."""
     tree, problems = moved(tree)
     walker = Walker()
@@ -51,6 +52,8 @@ def of_tree(tree: Entries, node: str | None = None, source: str = "") -> Setting
     # A relation of a setting that is itself wrong would be checked with its default, and blame the innocent.
     wrong = {p.path for p in problems}
     problems += [p for p in Checks(settings, walker.lines).problems() if not _about(p, wrong)]
+    if any_node:
+        problems = [p for p in problems if p.path != "--node"]
     if problems:
         raise SettingsError(sorted(problems, key=lambda p: p.line), source)
     return settings
