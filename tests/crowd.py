@@ -24,6 +24,7 @@ from tests import stamp, switch
 from tests.guard_desk import is_alive, state_of
 from tests.ports import free_ports
 from tests.safety import one_at_a_time
+from tests.servers import stop_whole
 
 from primacy.cli.new import write_secret
 from primacy.control.client import ask, find
@@ -456,6 +457,7 @@ def kill_all(node: Node) -> None:
     Nor does the agent, which stands still meanwhile: on a lease it would release what it sees to be gone.
     """
     stop_agent(node)
+    stop_whole(node.pid)  # only under a parent that stands is the list of its children whole
     tell_all(signal.SIGKILL, reversed(tree(node.pid)))
 
 

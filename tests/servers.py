@@ -176,7 +176,8 @@ def stands(pid: int) -> bool:
 
 def stop_whole(pid: int) -> None:
     """Until every thread of it stands: one may go on for a moment after the signal, and lock a file in that moment."""
-    os.kill(pid, signal.SIGSTOP)
+    with contextlib.suppress(ProcessLookupError):  # one that is gone stands
+        os.kill(pid, signal.SIGSTOP)
     wait_until(lambda: stands(pid), f"process {pid} to stand still")
 
 

@@ -22,8 +22,10 @@ from typing import Any
 import pytest
 from tests import stamp
 from tests.canary import Canary
+from tests.crowd import children, tree
 from tests.ports import free_ports
 from tests.safety import one_at_a_time
+from tests.servers import stop_whole
 from tests.silence import beats_watched, waited
 
 from primacy.agent.state import claim
@@ -102,15 +104,6 @@ def interpreter_ms() -> float:
     since_ns = stamp.now_ns()
     subprocess.run([sys.executable, "-I", "-S", "-c", ""], check=True)
     return (stamp.now_ns() - since_ns) / 1e6
-
-
-def children(pid: int) -> list[int]:
-    path = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(word) for word in path.read_text().split()] if path.exists() else []
-
-
-def tree(pid: int) -> list[int]:
-    return [pid, *(each for child in children(pid) for each in tree(child))]
 
 
 class Cluster:
@@ -231,7 +224,7 @@ def kill_agent(agent: Agent) -> None:
 
 def kill_all(agent: Agent) -> None:
     """From the leaves to the agent, which stands still meanwhile: no guard outlives it and could still release."""
-    tell(signal.SIGSTOP, agent.process.pid)
+    stop_whole(agent.process.pid)  # only under a parent that stands is the list of its children whole
     tell(signal.SIGKILL, *reversed(tree(agent.process.pid)))
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.crowd import tree
+from tests.servers import stop_whole
 from tests.test_cli_agent import FILE, Node, Say, alive, free_ports, say, write_secret  # noqa: F401
-from tests.test_cluster import tree
 
 from primacy.agent.duty import DutyView
 from primacy.agent.state import forget_pause, is_paused, keep_pause
@@ -197,7 +198,8 @@ def fencing(folder: Path, script: str, more: str = "") -> None:
 
 
 def test_G8_nothing_starts_before_the_fence_command_has_ended_well(say: Say, tmp_path: Path) -> None:  # noqa: F811
-    fencing(tmp_path, "env | grep ^PRIMACY_ > told; env | grep -c NOTIFY_SOCKET; test -e permit\n")
+    tells = "env | grep ^PRIMACY_ > told.new; mv told.new told"  # whole, whenever it is read
+    fencing(tmp_path, f"{tells}; env | grep -c NOTIFY_SOCKET; test -e permit\n")
     node = Node(tmp_path)
     state = node.until(say, lambda s: "fence command" in (s["waits_for"] or ""), "a node that fences")
     assert state["duty"]["state"] == "waiting"
@@ -288,8 +290,8 @@ def test_G8_a_successor_fences_the_one_that_was_lost_and_not_the_one_that_releas
         second = next_after(nodes[first["node"]], first["term"])
         assert int(fenced()[-1][0]) < second["term"], "released, and fenced nevertheless"
         lost = nodes.pop(second["node"])
+        stop_whole(lost.process.pid)
         doomed = tree(lost.process.pid)
-        lost.process.send_signal(signal.SIGSTOP)
         for pid in (*doomed[1:], doomed[0]):  # guards, command and agent together: nobody is left to release
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
