@@ -47,8 +47,8 @@ def test_originals_and_ours_fetch_each_key_once(tmp_path: Path, kinds: str) -> N
 
     `mixed` promises no more than originals can keep: one of them says yes to two candidates of one term (weakness S2).
     On a busy machine, where all three ask at once and ask again together, 3 of 96 keys were fetched twice with two
-    originals, none with one; where the wire was looked at, such a double yes had gone before. So one key of eight may be fetched twice here.
-    Virtual time (`test_cache_mixed.py`) allows none."""
+    originals, none with one; where the wire was looked at, such a double yes had gone before. So one key of eight may
+    be fetched twice here. Virtual time (`test_cache_mixed.py`) allows none."""
 
     async def work() -> None:
         async with Crowd(tmp_path, 3, SOURCE_S, kinds=kinds, mode="mixed", judged=False) as crowd:

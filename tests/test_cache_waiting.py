@@ -8,7 +8,7 @@ import pytest
 
 from primacy.cache.effects import Effect, Give, KeepAlive, Refuse, SeeOther
 from primacy.cache.model import Meta
-from primacy.cache.waiting import WAIT_MAX_MS, Waiting
+from primacy.cache.waiting import SIGNS_MAX, WAIT_MAX_MS, Waiting
 
 FRESH = Meta(term=1, expire_ms=5_000)
 
@@ -34,6 +34,34 @@ def test_1_3_a_sign_at_once_and_then_every_interval(waiting: Waiting) -> None:
     assert waiting.deadline_ms == 2_050
     assert waiting.passed(2_060, busy) == [KeepAlive(1)]
     assert waiting.deadline_ms == 3_060, "late by 10 ms: the next one is an interval later, not two at once"
+
+
+def test_signs_that_are_due_together_leave_in_portions(waiting: Waiting) -> None:
+    """Thousands at once would keep a peer from renewing its holds."""
+    for request in range(500):
+        waiting.add(0, request, b"k%d" % (request % 7))
+    signs: list[Effect] = []
+    looks = 0
+    while waiting.deadline_ms is not None and waiting.deadline_ms <= 1_000:
+        some = waiting.passed(1_000, busy)
+        assert 0 < len(some) <= SIGNS_MAX
+        signs += some
+        looks += 1
+    assert sorted(sign.request for sign in signs if isinstance(sign, KeepAlive)) == list(range(500))
+    assert looks >= 500 / SIGNS_MAX
+    assert waiting.deadline_ms == 2_000
+
+
+def test_a_value_goes_to_so_many_at_once_as_is_said(waiting: Waiting) -> None:
+    for request in range(10):
+        waiting.add(0, request, b"k", 5_000 if request == 1 else 0)
+    given = [waiting.give(b"k", FRESH, stale=False, most=4) for _ in range(4)]
+    assert [[one.request for one in some if isinstance(one, Give)] for some in given] == [
+        [0, 2, 3, 4],
+        [5, 6, 7, 8],
+        [9],
+        [],
+    ]
 
 
 def test_1_3_of_an_idle_key_they_are_sent_elsewhere_and_forgotten(waiting: Waiting) -> None:

@@ -22,7 +22,14 @@ from primacy.cache.messages import Message, Update
 from primacy.cache.model import Meta
 from primacy.cache.security import PeerSeal
 from primacy.cache.serving import Serving
-from primacy.cache.sockets import CLIENTS_LEAST, CLIENTS_PER_TURN, PEERS_PER_TURN, TURN_MS, PeerSockets
+from primacy.cache.sockets import (
+    ANSWERS_PER_TURN,
+    CLIENTS_LEAST,
+    CLIENTS_PER_TURN,
+    PEERS_PER_TURN,
+    TURN_MS,
+    PeerSockets,
+)
 from primacy.cache.wire import (
     BUNDLED_BYTES_MAX,
     BUNDLED_MAX,
@@ -91,6 +98,11 @@ class Driver:
         self._inbox: deque[Input] = deque()
         self._running = False
         self._in_turn = False
+        self._unanswered: deque[fx.KeepAlive | fx.SeeOther | fx.Refuse] = deque()
+        """What clients are to be told, beyond what one turn may: thousands that wait for a key whose source failed must
+        not keep the loop from renewing holds. Bounded by the requests that wait. What comes too late, because its
+        request was answered meanwhile, is not said."""
+        self._answers_left = ANSWERS_PER_TURN
         self._due_ms = 0
         """When the machine is to be told that time has passed, as of the end of the last turn."""
         self._bundles = bundles
@@ -138,6 +150,9 @@ class Driver:
             if self._clock.now_ms() >= self._due_ms:  # holds are renewed before clients are read
                 self.tell(TimerPassed())
             self._post()
+            self._answers_left = ANSWERS_PER_TURN
+            while self._unanswered and self._answers_left > 0:
+                self._answer(self._unanswered.popleft())
             if clients and self.failure is None:
                 # Behind unread words of peers only a few: who asks for a key that another peer is about to fetch
                 # would begin an election in vain, and holds that are not renewed are lost.
@@ -209,6 +224,8 @@ class Driver:
             self.writer.flush()
             self._post()
             self._wind()
+            if self._unanswered:
+                self._sockets.ask_turn()
 
     def _wind(self) -> None:
         deadline_ms = self._machine.deadline_ms
@@ -231,14 +248,13 @@ class Driver:
                 self._send(to, message)
             case fx.SendEntry():
                 self._send_entry(effect)
-            case fx.KeepAlive(request):
-                self.serving.keep_alive(request)
+            case fx.KeepAlive() | fx.SeeOther() | fx.Refuse():
+                if self._answers_left > 0:
+                    self._answer(effect)
+                else:
+                    self._unanswered.append(effect)
             case fx.Give():
                 self.serving.give(effect)
-            case fx.SeeOther():
-                self.serving.see_other(effect)
-            case fx.Refuse():
-                self.serving.refuse(effect)
             case fx.Finished():
                 self.serving.finished(effect)
             case fx.StoreEntry(key):
@@ -270,6 +286,16 @@ class Driver:
                     self._on_event(effect)
             case _:
                 assert_never(effect)
+
+    def _answer(self, effect: fx.KeepAlive | fx.SeeOther | fx.Refuse) -> None:
+        self._answers_left -= 1
+        match effect:
+            case fx.KeepAlive(request):
+                self.serving.keep_alive(request)
+            case fx.SeeOther():
+                self.serving.see_other(effect)
+            case fx.Refuse():
+                self.serving.refuse(effect)
 
     def _send(self, to: str, message: Message) -> None:
         """Leaves at the end of the turn, with what else goes there; at once if it is large, or if originals hear it."""

@@ -155,7 +155,7 @@ class OwnMachine(Membering):
     @property
     def deadline_ms(self) -> int:
         """When the next `TimerPassed` is due, on this machine's clock. May be early, never late."""
-        if self._deferred:
+        if self._deferred or self._serving:
             return self._now_ms
         deadline_ms = min(self._ping_ms, self._sweep_ms)
         if self._timers:
@@ -277,6 +277,8 @@ class OwnMachine(Membering):
             self._try_reload()
         for state in self._due():
             self._key_passed(state)
+        if self._serving:
+            self._serve_on()
         self._out += self.waiting.passed(self._now_ms, lambda key: key not in self.keys)
         for number, work in tuple(self._invalidations.items()):
             if self._now_ms >= work.next_ms:
@@ -321,6 +323,8 @@ class OwnMachine(Membering):
     def _is_over(self, state: KeyState) -> bool:
         """Nothing is under way, and nothing was heard for so long that no ballot of it can still be meant."""
         if state.claim or state.candidacy or state.entry or state.promise or self._wants(state):
+            return False
+        if state.key in self._serving:
             return False
         return self._now_ms >= max(state.heard_ms + self._linger_ms(), state.backoff_until_ms, state.quiet_until_ms)
 

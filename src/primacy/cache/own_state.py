@@ -35,6 +35,10 @@ REFUSALS_KEPT = 10_000
 """Refusals of the last half heartbeat that are remembered, so that none is repeated (E1). Beyond it none is sent."""
 
 
+DUE_MAX = 128
+"""Keys of one look at the time. The others follow at once, after what peers have said meanwhile."""
+
+
 class Entry(NamedTuple):
     """An ENTRYREQ that is under way."""
 
@@ -184,6 +188,8 @@ class OwnState:
         """Keys for which this peer is a candidate or a source: each has or will have a call."""
         self._starved: dict[bytes, None] = {}
         """Keys that wait for a free slot."""
+        self._serving: dict[bytes, None] = {}
+        """Keys whose value is being given to more requests than one step may answer."""
         self._uncovered: dict[bytes, None] = {}
         """Keys that wait for the ceiling."""
 
@@ -351,9 +357,9 @@ class OwnState:
                 heapify(self._timers)
 
     def _due(self) -> list[KeyState]:
-        """Keys whose timer has passed, in order of their timers."""
-        due = []
-        while self._timers and self._timers[0][0] <= self._now_ms:
+        """Keys whose timer has passed, in order of their timers, bounded: `deadline_ms` says whether there are more."""
+        due: list[KeyState] = []
+        while self._timers and self._timers[0][0] <= self._now_ms and len(due) < DUE_MAX:
             when_ms, key = heappop(self._timers)
             state = self.keys.get(key)
             if state is not None and state.timer_ms == when_ms:

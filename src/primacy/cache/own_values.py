@@ -12,7 +12,7 @@ from primacy.cache.inputs import Asked, ValueGone
 from primacy.cache.messages import EntryRequest, Update
 from primacy.cache.model import NO_BALLOT, Ballot, Meta, SourceSettings, short_key
 from primacy.cache.own_state import Entry, KeyState, OwnState
-from primacy.cache.waiting import Waiter
+from primacy.cache.waiting import GIVEN_MAX, Waiter
 
 HITS_MAX = 10_000
 """Keys whose hits shortly before their expiry are counted (`refresh_ahead_ms`). Beyond it counting starts anew."""
@@ -102,7 +102,8 @@ class Values(OwnState):
         if known is not None and self._now_ms < known.backoff_until_ms:
             self._out.append(Refuse(given.request, known.failure))
             return
-        state = self._activate(given.key)
+        joins = known is not None and self.waiting.waits(given.key)
+        state = known if joins else self._activate(given.key)
         if state is None:
             self._out.append(SeeOther(given.request))
             return
@@ -110,7 +111,10 @@ class Values(OwnState):
         self._out += self.waiting.add(
             self._now_ms, given.request, given.key, after_ms, offers=given.offers, until_ms=given.until_ms
         )
-        self._try_stand(state)
+        if joins:  # all that can be done for this key is under way: one more who waits costs next to nothing
+            state.heard_ms = self._now_ms
+        else:
+            self._try_stand(state)
 
     def _refresh_behind(self, key: bytes, meta: Meta, *, fresh: bool) -> None:
         """A copy was given: does it have to be fetched anew behind it?"""
@@ -218,7 +222,9 @@ class Values(OwnState):
             self._try_stand(state)
 
     def _serve(self, state: KeyState, meta: Meta) -> None:
-        """Everybody who waits and whom this value suits gets it."""
+        """Everybody who waits and whom this value suits gets it: a bounded number now, the others right after what
+        peers have said meanwhile."""
+        self._serving.pop(state.key, None)
         if not self.waiting.waits(state.key) or not self._alive(state.key, meta):
             return
         fresh = self._fresh(state.key, meta)
@@ -228,7 +234,21 @@ class Values(OwnState):
             because it was fetched for him."""
             return fresh or waiter.after_ms == 0 or meta.expire_ms <= self._wall_ms
 
-        self._out += self.waiting.give(state.key, meta, stale=not fresh, fits=fits)
+        given = self.waiting.give(state.key, meta, stale=not fresh, fits=fits, most=GIVEN_MAX)
+        self._out += given
+        if len(given) == GIVEN_MAX and self.waiting.waits(state.key):
+            self._serving[state.key] = None
+
+    def _serve_on(self) -> None:
+        """More requests of one key get its value, if it still suits them. Whom it does not suit is fetched for."""
+        key = next(iter(self._serving))
+        state, meta = self._known(key), self.metas.get(key)
+        if state is None or meta is None:
+            del self._serving[key]
+            return
+        self._serve(state, meta)
+        if key not in self._serving:
+            self._try_stand(state)
 
     # --- copies of peers ----------------------------------------------------------------------------------------------
 

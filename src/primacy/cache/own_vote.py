@@ -36,7 +36,9 @@ class Voting(Values):
 
     def _wants(self, state: KeyState) -> bool:
         """Is there anybody for whom this key should be fetched or stored?"""
-        return bool(state.wanted or state.gifts or state.wishes) or self.waiting.waits(state.key)
+        if state.wanted or state.gifts or state.wishes:
+            return True
+        return self.waiting.waits(state.key) and state.key not in self._serving
 
     def _earliest_ms(self, state: KeyState) -> int:
         """No own QUESTION before this (C3, C5, C7)."""

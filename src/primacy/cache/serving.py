@@ -349,7 +349,8 @@ class Serving:
     def give(self, effect: Give) -> None:
         """The value, or the request once more if the value is gone."""
         asker = self._askers.pop(effect.request, None)
-        value = self._read(effect.key, effect.meta)
+        hot = self._hot.get(effect.key)  # as for the first of those who waited for it
+        value = hot.value if hot is not None and hot.meta == effect.meta else self._read(effect.key, effect.meta)
         if value is None:
             self._tell(ValueGone(effect.key, effect.meta.epoch))
             if asker is not None:
@@ -361,7 +362,8 @@ class Serving:
         if effect.stale:
             self.stale += 1
         else:
-            self._keep(effect.key, meta, value)
+            if hot is None or hot.meta != meta:
+                self._keep(effect.key, meta, value)
             self.hits += 1
         if isinstance(asker, Local):
             waited = meta.fetched_ms >= asker.at_ms

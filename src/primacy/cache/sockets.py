@@ -25,6 +25,8 @@ CLIENTS_PER_TURN = 64
 """About a millisecond's worth, so that a peer's message waits no longer than that behind clients."""
 CLIENTS_LEAST = 4
 """The same while messages of peers are still unread: clients are never left without, whatever peers send."""
+ANSWERS_PER_TURN = 128
+"""Of those that go to many at once: signs, and why there is no value."""
 TURN_MS = 3
 """Peers, and then clients, are read for about so long in one turn. Calls that must end are ended by the same loop, so
 that it must come round often, also where the machine is slow."""
@@ -245,6 +247,11 @@ class PeerSockets:
         if self._asked or self._loop is None:
             return
         if self._aside or (int(self._sub_state(EVENTS)) | int(self._router_state(EVENTS))) & READABLE:
+            self.ask_turn()
+
+    def ask_turn(self) -> None:
+        """One more turn, soon, whether or not there is something to read."""
+        if not self._asked and self._loop is not None:
             self._asked = True
             self._loop.call_soon(self._take_turn)
 

@@ -217,7 +217,8 @@ class LoopWatch:
                     continue
             if not self._loop_lives():
                 self._blocked(
-                    "an async source blocks the loop of this process and cannot be ended by the end of its hold; use "
+                    "an async source blocks the loop of this process, or the machine is so busy that the loop does not "
+                    "come round, and its call cannot be ended by the end of its hold; use "
                     "a function that is not async for code that waits without await"
                 )
                 time.sleep(BLOCKED_S)  # with `alert` this process goes on

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
+from itertools import islice
 from typing import NamedTuple
 
 from primacy.cache.effects import Effect, Give, KeepAlive, Refuse, SeeOther
@@ -34,6 +35,13 @@ BYTES_MAX = 67_108_864
 PROMPT_MAX = 20
 """Requests of one key that are sent away at once within one interval. The original's client asks the next peer without
 a pause: if all peers sent it away at once, it would do nothing else. Further ones wait for the next sign."""
+
+
+GIVEN_MAX = 64
+"""Requests that one step gives a value to. The others follow at once, each look judging anew whether it is fresh."""
+SIGNS_MAX = 64
+"""Signs of one look at the time, a few milliseconds' worth. The others follow at once, after what peers have said:
+thousands of signs that are due together, as when the machine was busy, would keep holds from being renewed."""
 
 
 class Waiter(NamedTuple):
@@ -160,15 +168,22 @@ class Waiting:
             self._leave(request)
 
     def give(
-        self, key: bytes, meta: Meta, *, stale: bool, fits: Callable[[Waiter], bool] | None = None
+        self,
+        key: bytes,
+        meta: Meta,
+        *,
+        stale: bool,
+        fits: Callable[[Waiter], bool] | None = None,
+        most: int = REQUESTS_MAX,
     ) -> list[Effect]:
-        """The value of this meta goes to every request that it is late enough for; `fits` may refuse more of them.
-        The others go on waiting."""
-        served = [
+        """The value of this meta goes to every request that it is late enough for, or to the first `most` of them;
+        `fits` may refuse more of them. The others go on waiting."""
+        suited = (
             waiter.request
-            for waiter in self.of(key)
+            for waiter in map(self._waiters.__getitem__, self._keys.get(key, ()))
             if meta.expire_ms > waiter.after_ms and (fits is None or fits(waiter))
-        ]
+        )
+        served = tuple(islice(suited, most))
         return [Give(self._leave(request), key, meta, stale) for request in served]
 
     def see_other(self, key: bytes) -> list[Effect]:
@@ -198,8 +213,9 @@ class Waiting:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def passed(self, now_ms: int, idle: Callable[[bytes], bool]) -> list[Effect]:
-        """Time has passed: signs that are due (1.3). Who waits for a key about which nothing is under way (`idle`) is
-        sent to another peer, and so is who cannot be waiting any more."""
+        """Time has passed: signs that are due (1.3), bounded; `deadline_ms` says whether there are more. Who waits for
+        a key about which nothing is under way (`idle`) is sent to another peer, and so is who cannot be waiting any
+        more."""
         effects: list[Effect] = []
         for request in self._take_due(now_ms):
             waiter = self._waiters[request]
@@ -214,8 +230,8 @@ class Waiting:
         return effects
 
     def _take_due(self, now_ms: int) -> Iterable[int]:
-        due = []
-        while self._due and self._due[0][0] <= now_ms:
+        due: list[int] = []
+        while self._due and self._due[0][0] <= now_ms and len(due) < SIGNS_MAX:
             when_ms, request = heappop(self._due)
             waiter = self._waiters.get(request)
             if waiter is not None and min(waiter.sign_ms + self._keepalive_ms, waiter.until_ms) == when_ms:
