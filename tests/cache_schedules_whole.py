@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
+from tests.cache_one import One, did
 from tests.cache_schedules import TIMING, Machine, broken
 from tests.cache_stage import KEY, Stage
 
+from primacy.cache import effects as does
 from primacy.cache import inputs as told
 from primacy.cache import messages as says
-from primacy.cache.model import ALL
+from primacy.cache.model import ALL, TERM_MAX, Floor
 
 
 def two_winners_and_a_forgetful_voter(machine: Machine) -> str:
@@ -66,6 +68,17 @@ def restarted_follower(machine: Machine) -> str:
     stage.ask("c")
     stage.run(1_500)
     return "; ".join(stage.overlaps)
+
+
+def terms_do_not_run_out(machine: Machine) -> str:
+    """One peer says a term near the end of all terms, of a key and for a floor: the others go on."""
+    one = One(machine)
+    one.question("a", TERM_MAX - 1)
+    one.hear("c", says.FloorSet(Floor(b"", True, TERM_MAX - 1), 1, one.trailer("c")))
+    one.run(2_000)
+    exhausted = [effect for effect in did(one.ask(), does.Record) if effect.event == "terms-exhausted"]
+    stored = [effect.ceiling for effect in did(one.seen, does.StoreCeiling)]
+    return broken(asks=not exhausted, ceiling=max([0, *stored]) < TERM_MAX // 2)
 
 
 def reload_of_two(machine: Machine) -> str:

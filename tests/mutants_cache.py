@@ -30,6 +30,13 @@ class AnyBallot(OwnMachine):
         return ballot.term > state.closed_term
 
 
+class HearsEveryTerm(OwnMachine):
+    """C2: a term that is years ahead is taken like any other."""
+
+    def _is_no_term(self, term):
+        return False
+
+
 class WithoutCeiling(OwnMachine):
     """C2: yes, ack and QUESTION before the ceiling is durable."""
 
@@ -492,6 +499,7 @@ def mutant(machine: type[OwnMachine], schedule: Schedule, base: type[OwnMachine]
 
 CACHE_MUTANTS = [
     mutant(AnyBallot, first.yes_only_above),
+    mutant(HearsEveryTerm, whole.terms_do_not_run_out),
     mutant(WithoutCeiling, first.ceiling_first),
     mutant(TermsForgotten, first.lower_epoch_after_a_restart),
     mutant(VotesGiveRight, first.votes_give_no_right),

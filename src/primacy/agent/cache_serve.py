@@ -55,6 +55,7 @@ GRAVE = frozenset(
         "old-peer",
         "clock-off",
         "terms-exhausted",
+        "strange-term",
         "ceiling-not-stored",
         "floor-not-stored",
         "overrun",

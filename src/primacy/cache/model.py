@@ -18,6 +18,9 @@ TERM_MAX = (1 << 53) - 1
 """The original keeps integers in doubles; a larger one is malformed."""
 RANKS_KEPT = 4_096
 """Of keys that are being fetched, each with all peers: computed once, and not for each message."""
+TERM_STEP_MAX = 31_622_400_000
+"""Mode `own`: 366 days in milliseconds. A term that is further ahead of all that is known, and of the wall clock, is a
+mistake: no clock that is looked after is wrong by so much, and 2^53 milliseconds are 280,000 years."""
 ALL = "*"
 """The target of a message to every peer."""
 

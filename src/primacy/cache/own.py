@@ -58,9 +58,10 @@ from primacy.cache.messages import (
     Question,
     Update,
 )
-from primacy.cache.model import ALL, NO_BALLOT, CacheSettings, Meta, Mode, PeerAddress
+from primacy.cache.model import ALL, NO_BALLOT, TERM_STEP_MAX, CacheSettings, Meta, Mode, PeerAddress
 from primacy.cache.own_members import Membering
 from primacy.cache.own_state import KeyState
+from primacy.cache.own_terms import highest_term
 
 SWEEP_MS = 1_000
 """Between two looks at what may be forgotten."""
@@ -93,6 +94,8 @@ class OwnMachine(Membering):
         self._sweep_at = 0
         self._clock_alert = False
         self._old_peers: dict[str, None] = {}
+        self._strange: dict[str, None] = {}
+        """Peers that said a term that cannot be."""
 
     # --- the one way in -----------------------------------------------------------------------------------------------
 
@@ -228,6 +231,9 @@ class OwnMachine(Membering):
             self._reports.pop(sender, None)
             self.counts["other-list"] = self.counts.get("other-list", 0) + 1
             return
+        if self._is_no_term(highest_term(message)):
+            self._refuse_term(sender, highest_term(message))
+            return
         match message:
             case Question():
                 self._heard_question(sender, message)
@@ -264,6 +270,17 @@ class OwnMachine(Membering):
                 self._heard_floors(sender, message)
             case _:
                 assert_never(message)
+
+    def _is_no_term(self, term: int) -> bool:
+        """Nobody can have come to this term in an honest way (C2)."""
+        return term > max(self.top_term, self._wall_ms) + TERM_STEP_MAX
+
+    def _refuse_term(self, sender: str, term: int) -> None:
+        """Said once of each peer: it may be every message."""
+        self.counts["term-refused"] = self.counts.get("term-refused", 0) + 1
+        if sender not in self._strange:
+            self._strange[sender] = None
+            self._record("strange-term", b"", f"{sender} says {term}: is its clock wrong, or its storage damaged?")
 
     # --- time ---------------------------------------------------------------------------------------------------------
 

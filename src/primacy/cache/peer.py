@@ -31,7 +31,7 @@ from primacy.cache.security import PeerSeal, ServerSeal, new_boot
 from primacy.cache.serving import Serving
 from primacy.cache.sockets import PeerSockets
 from primacy.cache.source import Calls, SourceSpec
-from primacy.cache.storage import MemoryStorage, Storage
+from primacy.cache.storage import MemoryStorage, Storage, check_stored
 from primacy.cache.wire import URL_CHARS_MAX, Limits, Reader
 from primacy.cache.writing import Writer
 from primacy.cache.zap import CLIENTS, PEERS, Curve, Zap, connect_with, serve_with
@@ -136,6 +136,8 @@ class Peer:
         calls: Calls | None = None
         try:
             stored = self.storage.load()
+            if settings.mode is Mode.OWN:
+                check_stored(stored, self._clock.wall_ms(), getattr(self.storage, "where", ""))
             chance = Random(secrets.randbits(64))
             self.machine = self._make_machine(self.url, self.peers, settings, chance)
             driver = self.driver = Driver(

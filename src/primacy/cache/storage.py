@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol, assert_never
 
 from primacy.cache.effects import DropValue, Forget, ForgetFloor, StoreCeiling, StoreEntry, StoreFloor, StoreMeta
-from primacy.cache.model import Ballot, Floor, Meta
+from primacy.cache.model import TERM_STEP_MAX, Ballot, Floor, Meta
+from primacy.errors import StorageFailed
 
 Write = StoreEntry | StoreMeta | DropValue | Forget | StoreCeiling | StoreFloor | ForgetFloor
 """The effects that a storage performs."""
@@ -23,6 +24,7 @@ BYTES_MAX = 1 << 30
 ENTRY_BYTES = 128
 """What an entry costs beside its key and value: meta, tables, page headers. Counted, so that small entries are
 bounded as well."""
+DAY_MS = 86_400_000
 HEAP_FACTOR = 2
 """The order of expiry may hold so many times more rows than there are values before the outdated ones are dropped."""
 
@@ -67,6 +69,20 @@ class Storage(Protocol):
     def close(self) -> None:
         """Nothing is lost by leaving this out."""
         ...
+
+
+def check_stored(stored: Stored, wall_ms: int, where: str) -> None:
+    """Mode `own`: refuses to go on with terms that cannot be. `where`: the folder, or nothing."""
+    terms = [stored.ceiling or 0, *(floor.term for floor in stored.floors)]
+    terms += [max(meta.term, meta.epoch.term) for meta in stored.metas.values()]
+    ahead_ms = max(terms) - wall_ms
+    if ahead_ms > TERM_STEP_MAX:
+        raise StorageFailed(
+            f"the cache's storage{f' in {where}' if where else ''} has the term {max(terms)}, which is "
+            f"{ahead_ms // DAY_MS:,} days ahead of this machine's clock: the clock is wrong, or the storage is damaged. "
+            "Set the clock; if it is right, move the folder away: this peer then starts without memory, and entries are "
+            "fetched anew"
+        )
 
 
 def cost_bytes(key: bytes, value: bytes) -> int:
