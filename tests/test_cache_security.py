@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from primacy.cache import security
 from primacy.cache.security import (
     OLD_MS,
     ClientKey,
@@ -85,14 +86,6 @@ def test_a_secret_is_changed_peer_by_peer() -> None:
     assert both.refused(SENDER, FRAMES, peer(3, OTHER).sealed(FRAMES)) == ""
     assert peer(4, SECRET).refused(SENDER, FRAMES, both.sealed(FRAMES)) == "bad-seal"
     assert isinstance(server(OTHER, SECRET).opened([b"1"], client().sealed([b"1"], NOW), NOW), Opened)
-
-
-def test_a_peer_that_left_the_list_is_forgotten() -> None:
-    other = peer(2)
-    made = peer(1).sealed(FRAMES)
-    assert other.refused(SENDER, FRAMES, made) == ""
-    other.forget([])
-    assert other.refused(SENDER, FRAMES, made) == ""  # the list, not the seal, keeps it out now
 
 
 def test_a_request_and_its_answer() -> None:
@@ -182,3 +175,80 @@ def test_an_answer_to_a_client_that_was_forgotten_is_sealed_all_the_same(monkeyp
     assert isinstance(side.opened([b"1"], client("other", boot=2).sealed([b"1"], NOW), NOW), Opened)
     assert side.sealed(who, [b"1", b"#"]) == before
     assert seal.is_good([b"1", b"#"], before)
+
+
+# --- bounds -----------------------------------------------------------------------------------------------------------
+
+
+def test_W_S8_a_request_of_a_boot_that_had_to_give_way_is_not_heard_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More processes of clients than are known at one time, within the time in which a seal counts."""
+    monkeypatch.setattr(security, "CLIENTS_MAX", 5)
+    one, first = server(), client(boot=1)
+    recorded = [first.sealed(FRAMES, NOW + 1) for _ in range(3)]
+    assert [type(one.opened(FRAMES, seal, NOW + 1)) for seal in recorded] == [Opened] * 3
+    for boot in range(2, 40):
+        assert isinstance(one.opened(FRAMES, client(boot=boot).sealed(FRAMES, NOW + boot), NOW + boot), Opened)
+    for at_ms in (50, 1_000, OLD_MS, OLD_MS + 1):
+        for seal in recorded:
+            assert one.opened(FRAMES, seal, NOW + at_ms) == "replayed"
+    assert isinstance(one.opened(FRAMES, first.sealed(FRAMES, NOW + 60), NOW + 60), Opened), "it goes on"
+    assert len(one._known) == len(one._boots) == 5
+
+
+def test_W_S8_a_seal_from_the_future_is_not_heard_again_when_its_time_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(security, "CLIENTS_MAX", 5)
+    one, ahead = server(), client(boot=1)
+    seal = ahead.sealed(FRAMES, NOW + OLD_MS)
+    assert isinstance(one.opened(FRAMES, seal, NOW), Opened)
+    for boot in range(2, 40):
+        one.opened(FRAMES, client(boot=boot).sealed(FRAMES, NOW), NOW)
+    for at_ms in range(0, 2 * OLD_MS + 1, 5_000):
+        one.opened(FRAMES, client(boot=1_000 + at_ms).sealed(FRAMES, NOW + at_ms), NOW + at_ms)
+        assert one.opened(FRAMES, seal, NOW + at_ms) == "replayed"
+    assert one.opened(FRAMES, seal, NOW + 2 * OLD_MS + 1) == "old-seal"
+
+
+def test_boots_of_clients_are_bounded_and_one_too_many_is_not_heard_for_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(security, "CLIENTS_MAX", 5)
+    monkeypatch.setattr(security, "ASIDE_MAX", 10)
+    one = server()
+    heard = [one.opened(FRAMES, client(boot=boot).sealed(FRAMES, NOW), NOW) for boot in range(1, 40)]
+    assert [isinstance(each, Opened) for each in heard] == [True] * 15 + [False] * 24
+    assert set(heard[15:]) == {"too-many-clients"}
+    assert (len(one._known), len(one._aside)) == (5, 10)
+    known = client(boot=15)
+    known._number = 5
+    assert isinstance(one.opened(FRAMES, known.sealed(FRAMES, NOW + 5), NOW + 5), Opened), "who is known is heard"
+    for at_ms in (2 * OLD_MS, 2 * OLD_MS + 1):
+        later = NOW + at_ms
+        found = one.opened(FRAMES, client(boot=98).sealed(FRAMES, later), later)
+        assert isinstance(found, Opened) == (at_ms > 2 * OLD_MS)
+    assert isinstance(one.opened(FRAMES, client(boot=99).sealed(FRAMES, later), later), Opened)
+    assert len(one._aside) <= 10
+
+
+def test_strangers_are_not_remembered_before_their_seal_is_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(security, "CLIENTS_MAX", 5)
+    one = server()
+    for boot in range(100):
+        assert one.opened(FRAMES, client(secret=OTHER, boot=boot).sealed(FRAMES, NOW), NOW) == "bad-seal"
+    assert (len(one._known), len(one._aside)) == (0, 0)
+    for number in range(100):
+        one.opened(FRAMES, client(f"name{number}").sealed(FRAMES, NOW), NOW)
+    assert len(one._keyed) <= 5, "keys of names are derived again"
+
+
+def test_W_S8_what_a_peer_said_before_it_left_the_list_is_not_heard_when_it_is_back() -> None:
+    seal, other = peer(1), peer(2)
+    made = seal.sealed(FRAMES)
+    assert other.refused(SENDER, FRAMES, made) == ""
+    other.forget([])
+    other.forget([SENDER])
+    assert other.refused(SENDER, FRAMES, made) == "replayed"
+    assert other.refused(SENDER, FRAMES, seal.sealed(FRAMES)) == ""
+    for number in range(200):
+        other.refused(f"tcp://{number}:1", FRAMES, peer(1).sealed(FRAMES))
+        other.forget([SENDER])
+    assert len(other._heard) <= security.LEFT_MAX + 1

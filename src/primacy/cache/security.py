@@ -41,7 +41,12 @@ CLIENT_SEAL_LEAST = 1 + CLIENT_HEAD.size + TAG_BYTES
 """Without the name, whose length stands first."""
 NAME_BYTES_MAX = 64
 CLIENTS_MAX = 10_000
-"""Boots of clients whose numbers are remembered. Older ones are forgotten; `OLD_MS` bounds what that can cost."""
+"""Boots of clients that are known: what is computed once for each, and the numbers that were heard."""
+ASIDE_MAX = 100_000
+"""Boots of which only the numbers are kept, because others came after them: about 20 MB. A number that was heard is
+never heard again, however many boots there are."""
+LEFT_MAX = 64
+"""Peers that left the list whose numbers are still remembered: twice as many as a list has."""
 OLD_MS = 30_000
 """A client's seal older than this, or as far ahead, is refused: the clocks are far apart, or somebody repeats it."""
 KEY_HEAD = "primacy-cache-key 1"
@@ -158,8 +163,10 @@ class PeerSeal:
         return ""
 
     def forget(self, listed: Sequence[str]) -> None:
-        """The list has changed: numbers of peers that left are not needed. A peer that returns has a new boot."""
-        for gone in self._heard.keys() - set(listed):
+        """The list has changed. What was heard of peers that left is kept for a while: one may return, in the same boot
+        or in another one, and nothing that it said before is heard again."""
+        left = [sender for sender in self._heard if sender not in listed]
+        for gone in left[:-LEFT_MAX]:
             del self._heard[gone]
 
 
@@ -183,6 +190,8 @@ class ServerSeal:
         """By what a seal begins with: the name and the boot."""
         self._boots: dict[Opened, _Known] = {}
         """The same ones."""
+        self._aside: OrderedDict[bytes, tuple[Window, int]] = OrderedDict()
+        """Boots that had to give way, and until when (wall clock) something of them could be repeated."""
 
     def opened(self, frames: Sequence[bytes], seal: bytes, wall_ms: int) -> Opened | str:
         """Whose request this is, or why it is not heard."""
@@ -192,7 +201,7 @@ class ServerSeal:
         known = self._known.get(seal[: end + BOOT_BYTES])
         is_new = known is None
         if known is None:
-            found = self._stranger(seal[1:end].decode("ascii", "replace"), seal[end : end + BOOT_BYTES])
+            found = self._stranger(seal[1:end].decode("ascii", "replace"), seal[end : end + BOOT_BYTES], wall_ms)
             if isinstance(found, str):
                 return found
             known = found
@@ -212,25 +221,42 @@ class ServerSeal:
         if not known.window.is_new(number):
             return "replayed"
         if is_new:
-            self._remember(seal[: end + BOOT_BYTES], known)
+            self._remember(seal[: end + BOOT_BYTES], known, wall_ms)
         return known.opened
 
-    def _stranger(self, name: str, boot: bytes) -> _Known | str:
+    def _stranger(self, name: str, boot: bytes, wall_ms: int) -> _Known | str:
         """A boot that was not heard before. It is remembered once its seal was found to be good."""
         if self._names and name not in self._names:
             return "unknown-client"
         if wrong_name(name):
             return "unsealed"
+        head = bytes((len(name),)) + name.encode() + boot
+        if self._is_full(head, wall_ms):
+            return "too-many-clients"
         keyed = self._of(name)
         outward = keyed[0][1].copy()
         outward.update(boot)
-        return _Known(Opened(name, int.from_bytes(boot, "big")), tuple(inward for inward, _ in keyed), outward)
+        known = _Known(Opened(name, int.from_bytes(boot, "big")), tuple(inward for inward, _ in keyed), outward)
+        if head in self._aside:
+            known.window = self._aside[head][0]
+        return known
 
-    def _remember(self, head: bytes, known: _Known) -> None:
+    def _is_full(self, head: bytes, wall_ms: int) -> bool:
+        """One more boot cannot be remembered: it is not heard, for what it says could be repeated."""
+        if len(self._known) < CLIENTS_MAX or len(self._aside) < ASIDE_MAX or head in self._aside:
+            return False
+        return next(iter(self._aside.values()))[1] >= wall_ms
+
+    def _remember(self, head: bytes, known: _Known, wall_ms: int) -> None:
+        self._aside.pop(head, None)
         self._known[head] = self._boots[known.opened] = known
         if len(self._known) > CLIENTS_MAX:
-            _, oldest = self._known.popitem(last=False)
+            gone, oldest = self._known.popitem(last=False)
             del self._boots[oldest.opened]
+            # The latest of its seals may have said that it was made OLD_MS from now, and counts for OLD_MS after that.
+            self._aside[gone] = oldest.window, wall_ms + 2 * OLD_MS
+        while self._aside and next(iter(self._aside.values()))[1] < wall_ms:
+            self._aside.popitem(last=False)
 
     def sealed(self, to: Opened, frames: Sequence[bytes]) -> bytes:
         """The frame to append to an answer for this client. Bound to its boot; the request's id is in the frames."""

@@ -74,6 +74,7 @@ REMEDIES = {
     "seal: unknown-client": "its name is not in cache.clients",
     "seal: old-seal": "its clock is behind this machine's, or the request was under way for long",
     "seal: early-seal": "its clock is ahead of this machine's",
+    "seal: too-many-clients": "more processes ask within a minute than can be told apart; keep clients open for longer",
     "request: expired": "its clock is behind this machine's, or the request was under way for long",
 }
 """What an operator can do about requests that are dropped."""

@@ -79,9 +79,9 @@ def check_stored(stored: Stored, wall_ms: int, where: str) -> None:
     if ahead_ms > TERM_STEP_MAX:
         raise StorageFailed(
             f"the cache's storage{f' in {where}' if where else ''} has the term {max(terms)}, which is "
-            f"{ahead_ms // DAY_MS:,} days ahead of this machine's clock: the clock is wrong, or the storage is damaged. "
-            "Set the clock; if it is right, move the folder away: this peer then starts without memory, and entries are "
-            "fetched anew"
+            f"{ahead_ms // DAY_MS:,} days ahead of this machine's clock: that is wrong, or the storage is damaged. "
+            "Set the clock; if it is right, move the folder away: this peer then starts without memory, and entries "
+            "are fetched anew"
         )
 
 
