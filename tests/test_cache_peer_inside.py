@@ -178,6 +178,7 @@ def test_a_full_disk_is_gone_on_without() -> None:
             await peer.read(b"b")
             await until(lambda: peer.counts["write_failures"])
             peer.serving.drop(b"b")
+            await asyncio.sleep(0.01)  # what was fetched in the millisecond of the question was waited for
             found = await peer.read(b"b")
             assert isinstance(found, Found)
             assert not found.waited, "from memory"

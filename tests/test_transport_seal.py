@@ -155,6 +155,21 @@ def test_A03_each_counter_is_new_once_and_only_within_the_window() -> None:
         heard.add(counter)
 
 
+@pytest.mark.parametrize("run", [1, 2, 700, WINDOW - 1, WINDOW, WINDOW + 1, 3 * WINDOW])
+def test_A03_after_a_long_run_in_order_nothing_of_it_is_new(run: int) -> None:
+    window = Window()
+    assert window.is_new(5)
+    assert all(window.is_new(counter) for counter in range(6, 6 + run))
+    highest = window.highest
+    for counter in (highest, highest - run // 2, highest - run, highest - WINDOW + 1, highest - WINDOW):
+        assert window.is_new(counter) is (highest - WINDOW < counter < 5), counter
+    for counter in range(max(5, highest - WINDOW), highest + 1):
+        assert not window.is_new(counter), counter
+    assert window.is_new(highest + 2)
+    assert window.is_new(highest + 1)
+    assert not window.is_new(highest + 2)
+
+
 def test_A03_the_start_that_was_forgotten_is_over() -> None:
     windows = Windows()
     for boot in range(STARTS_MAX + 3):

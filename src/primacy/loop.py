@@ -17,7 +17,6 @@ import selectors
 from collections.abc import Callable, Mapping
 from contextvars import Context
 from math import inf
-from socket import socket
 from time import monotonic
 from typing import Any, Protocol, TypeVarTuple, Unpack
 
@@ -44,7 +43,13 @@ def alarm(ring: Call) -> Alarm:
     return loop.alarm(ring) if isinstance(loop, QuickLoop) else LoopAlarm(loop, ring)
 
 
-def watch(loop: asyncio.AbstractEventLoop, source: socket, call: Callable[..., object], *more: Any) -> None:
+class Watched(Protocol):
+    """A socket, of the system or of a library."""
+
+    def fileno(self) -> int: ...
+
+
+def watch(loop: asyncio.AbstractEventLoop, source: Watched, call: Callable[..., object], *more: Any) -> None:
     """As `add_reader`. Nothing else of the loop may be used for this socket."""
     if isinstance(loop, QuickLoop):
         loop.quick.watch(source.fileno(), call, more)
@@ -52,7 +57,7 @@ def watch(loop: asyncio.AbstractEventLoop, source: socket, call: Callable[..., o
         loop.add_reader(source, call, *more)
 
 
-def unwatch(loop: asyncio.AbstractEventLoop, source: socket) -> None:
+def unwatch(loop: asyncio.AbstractEventLoop, source: Watched) -> None:
     if isinstance(loop, QuickLoop):
         loop.quick.unwatch(source.fileno())
     else:

@@ -37,8 +37,11 @@ CLIENT_HEAD = struct.Struct("!QQQ")
 """Boot, number, and the client's wall clock in ms."""
 CLIENT_NUMBERS = struct.Struct("!QQ")
 """The same without the boot."""
+_numbers_of = CLIENT_NUMBERS.unpack_from
 CLIENT_SEAL_LEAST = 1 + CLIENT_HEAD.size + TAG_BYTES
 """Without the name, whose length stands first."""
+SEAL_END = CLIENT_NUMBERS.size + TAG_BYTES
+"""What a client's seal has behind the name and the boot."""
 NAME_BYTES_MAX = 64
 CLIENTS_MAX = 10_000
 """Boots of clients that are known: what is computed once for each, and the numbers that were heard."""
@@ -61,17 +64,27 @@ class Opened(NamedTuple):
     boot: int
 
 
-class _Known:
+class ClientBoot:
     """One boot of one client that was heard with a good seal, and what is computed once for all of its requests."""
 
-    __slots__ = ("inward", "opened", "outward", "window")
+    __slots__ = ("_others", "inward", "opened", "outward", "window")
 
-    def __init__(self, opened: Opened, inward: tuple[blake2b, ...], outward: blake2b) -> None:
+    def __init__(self, opened: Opened, inward: Sequence[blake2b], outward: blake2b) -> None:
         self.opened = opened
-        self.inward = inward
+        self.inward, *self._others = inward
+        """For requests, by the secret that seals, and by the others that are accepted."""
         self.outward = outward
         """For answers: keyed, and the boot is in it."""
         self.window = Window()
+
+    def sealed(self, counted: bytes) -> bytes:
+        """The frame to append to an answer, whose other frames are given as `counted` gives them."""
+        made = self.outward.copy()
+        made.update(counted)
+        return made.digest()
+
+    def is_of_another_secret(self, text: bytes, seal: bytes) -> bool:
+        return any(_matches(inward, text, seal[-TAG_BYTES:]) for inward in self._others)
 
 
 class ClientKey(NamedTuple):
@@ -103,22 +116,23 @@ def wrong_name(name: str) -> str:
 def client_secret(secret: bytes, cluster: str, name: str) -> bytes:
     """The key of one client name, for `secret`."""
     made = blake2b(key=derived(secret, b"cache clients"), digest_size=32, person=PERSON)
-    made.update(_counted((cluster.encode(), name.encode())))
+    made.update(counted((cluster.encode(), name.encode())))
     return made.digest()
 
 
 def curve_seed(secret: bytes, cluster: str, name: str = "") -> bytes:
     """32 bytes from which the private CURVE key of the peers (no name) or of one client is made."""
     made = blake2b(key=derived(secret, b"cache curve"), digest_size=32, person=PERSON)
-    made.update(_counted((cluster.encode(), name.encode())))
+    made.update(counted((cluster.encode(), name.encode())))
     return made.digest()
 
 
 _COUNTS = tuple(struct.Struct(f"!{count + 1}I").pack for count in range(24))
 """By the number of frames: that number and their lengths. Messages have fewer."""
+_COUNT_OF_6 = _COUNTS[6]
 
 
-def _counted(frames: Sequence[bytes]) -> bytes:
+def counted(frames: Sequence[bytes]) -> bytes:
     """The frames as one text that no other frames give: all lengths first."""
     count = len(frames)
     pack = _COUNTS[count] if count < len(_COUNTS) else struct.Struct(f"!{count + 1}I").pack
@@ -127,7 +141,7 @@ def _counted(frames: Sequence[bytes]) -> bytes:
 
 def _keyed(key: bytes, cluster: str, direction: bytes) -> blake2b:
     made = blake2b(key=key, digest_size=TAG_BYTES, person=PERSON)
-    made.update(_counted((cluster.encode(), direction)))
+    made.update(counted((cluster.encode(), direction)))
     return made
 
 
@@ -146,7 +160,7 @@ class PeerSeal:
         self._number += 1
         head = PEER_HEAD.pack(self._boot, self._number)
         made = self._keyed[0].copy()
-        made.update(head + _counted(frames))
+        made.update(head + counted(frames))
         return head + made.digest()
 
     def refused(self, sender: str, frames: Sequence[bytes], seal: bytes) -> str:
@@ -154,7 +168,7 @@ class PeerSeal:
         if len(seal) != PEER_HEAD.size + TAG_BYTES:
             return "unsealed"
         head, tag = seal[: PEER_HEAD.size], seal[PEER_HEAD.size :]
-        text = head + _counted(frames)
+        text = head + counted(frames)
         if not any(_matches(keyed, text, tag) for keyed in self._keyed):
             return "bad-seal"
         boot, number = PEER_HEAD.unpack(head)
@@ -186,57 +200,67 @@ class ServerSeal:
         self._started_ms = started_wall_ms
         self._names = frozenset(names)
         self._keyed: OrderedDict[str, tuple[tuple[blake2b, blake2b], ...]] = OrderedDict()
-        self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._known: OrderedDict[bytes, ClientBoot] = OrderedDict()
         """By what a seal begins with: the name and the boot."""
-        self._boots: dict[Opened, _Known] = {}
+        self._boots: dict[Opened, ClientBoot] = {}
         """The same ones."""
         self._aside: OrderedDict[bytes, tuple[Window, int]] = OrderedDict()
         """Boots that had to give way, and until when (wall clock) something of them could be repeated."""
 
     def opened(self, frames: Sequence[bytes], seal: bytes, wall_ms: int) -> Opened | str:
         """Whose request this is, or why it is not heard."""
-        if len(seal) <= CLIENT_SEAL_LEAST or len(seal) != CLIENT_SEAL_LEAST + seal[0]:
-            return "unsealed"
-        end = 1 + seal[0]
-        known = self._known.get(seal[: end + BOOT_BYTES])
-        is_new = known is None
+        found = self.heard((b"", *frames), seal, *self.times(wall_ms))
+        return found if isinstance(found, str) else found.opened
+
+    def times(self, wall_ms: int) -> tuple[int, int]:
+        """When a seal that is heard now was made at the earliest, and at the latest."""
+        return max(self._started_ms, wall_ms - OLD_MS), wall_ms + OLD_MS
+
+    def heard(self, frames: Sequence[bytes], seal: bytes, earliest_ms: int, latest_ms: int) -> ClientBoot | str:
+        """The same with the client's identity in front of the frames, which no seal covers."""
+        known = self._known.get(seal[:-SEAL_END])
+        is_new = known is None  # one that is known has the right length: what it begins with says how long it is
         if known is None:
-            found = self._stranger(seal[1:end].decode("ascii", "replace"), seal[end : end + BOOT_BYTES], wall_ms)
+            found = self._stranger(seal, latest_ms - OLD_MS)
             if isinstance(found, str):
                 return found
             known = found
-        text, tag = seal[:-TAG_BYTES] + _counted(frames), seal[-TAG_BYTES:]
-        for inward in known.inward:
-            made = inward.copy()
-            made.update(text)
-            if compare_digest(made.digest(), tag):
-                break
+        if len(frames) == 7:  # those of a GET; written out, for it is what clients do all the time
+            _, a, b, c, d, e, f = frames
+            lengths = _COUNT_OF_6(6, len(a), len(b), len(c), len(d), len(e), len(f))
+            text = b"".join((seal[:-TAG_BYTES], lengths, a, b, c, d, e, f))
         else:
+            text = seal[:-TAG_BYTES] + counted(frames[1:])
+        made = known.inward.copy()
+        made.update(text)
+        if not compare_digest(made.digest(), seal[-TAG_BYTES:]) and not known.is_of_another_secret(text, seal):
             return "bad-seal"
-        number, at_ms = CLIENT_NUMBERS.unpack_from(seal, end + BOOT_BYTES)
-        if at_ms < self._started_ms or at_ms < wall_ms - OLD_MS:
-            return "old-seal"
-        if at_ms > wall_ms + OLD_MS:
-            return "early-seal"  # it could be repeated to a later start of this peer
+        number, at_ms = _numbers_of(seal, -SEAL_END)
+        if not earliest_ms <= at_ms <= latest_ms:
+            # One from ahead could be repeated to a later start of this peer.
+            return "old-seal" if at_ms < earliest_ms else "early-seal"
         if not known.window.is_new(number):
             return "replayed"
         if is_new:
-            self._remember(seal[: end + BOOT_BYTES], known, wall_ms)
-        return known.opened
+            self._remember(seal[:-SEAL_END], known, latest_ms - OLD_MS)
+        return known
 
-    def _stranger(self, name: str, boot: bytes, wall_ms: int) -> _Known | str:
+    def _stranger(self, seal: bytes, wall_ms: int) -> ClientBoot | str:
         """A boot that was not heard before. It is remembered once its seal was found to be good."""
+        if len(seal) <= CLIENT_SEAL_LEAST or len(seal) != CLIENT_SEAL_LEAST + seal[0]:
+            return "unsealed"
+        name, boot = seal[1 : 1 + seal[0]].decode("ascii", "replace"), seal[1 + seal[0] : -SEAL_END]
         if self._names and name not in self._names:
             return "unknown-client"
         if wrong_name(name):
             return "unsealed"
-        head = bytes((len(name),)) + name.encode() + boot
+        head = seal[:-SEAL_END]
         if self._is_full(head, wall_ms):
             return "too-many-clients"
         keyed = self._of(name)
         outward = keyed[0][1].copy()
         outward.update(boot)
-        known = _Known(Opened(name, int.from_bytes(boot, "big")), tuple(inward for inward, _ in keyed), outward)
+        known = ClientBoot(Opened(name, int.from_bytes(boot, "big")), [inward for inward, _ in keyed], outward)
         if head in self._aside:
             known.window = self._aside[head][0]
         return known
@@ -247,7 +271,7 @@ class ServerSeal:
             return False
         return next(iter(self._aside.values()))[1] >= wall_ms
 
-    def _remember(self, head: bytes, known: _Known, wall_ms: int) -> None:
+    def _remember(self, head: bytes, known: ClientBoot, wall_ms: int) -> None:
         self._aside.pop(head, None)
         self._known[head] = self._boots[known.opened] = known
         if len(self._known) > CLIENTS_MAX:
@@ -261,12 +285,10 @@ class ServerSeal:
     def sealed(self, to: Opened, frames: Sequence[bytes]) -> bytes:
         """The frame to append to an answer for this client. Bound to its boot; the request's id is in the frames."""
         known = self._boots.get(to)
-        if known is None:
-            made = self._of(to.name)[0][1].copy()
-            made.update(to.boot.to_bytes(BOOT_BYTES, "big"))
-        else:
-            made = known.outward.copy()
-        made.update(_counted(frames))
+        if known is not None:
+            return known.sealed(counted(frames))
+        made = self._of(to.name)[0][1].copy()
+        made.update(to.boot.to_bytes(BOOT_BYTES, "big") + counted(frames))
         return made.digest()
 
     def _of(self, name: str) -> tuple[tuple[blake2b, blake2b], ...]:
@@ -296,12 +318,12 @@ class ClientSeal:
         self._number += 1
         head = self._name + CLIENT_HEAD.pack(self._boot, self._number, wall_ms)
         made = self._out.copy()
-        made.update(head + _counted(frames))
+        made.update(head + counted(frames))
         return head + made.digest()
 
     def is_good(self, frames: Sequence[bytes], seal: bytes) -> bool:
         """Whether a peer made this answer, for this boot of this client."""
-        return _matches(self._in, self._boot.to_bytes(BOOT_BYTES, "big") + _counted(frames), seal)
+        return _matches(self._in, self._boot.to_bytes(BOOT_BYTES, "big") + counted(frames), seal)
 
 
 # --- the file of a client's key ---------------------------------------------------------------------------------------

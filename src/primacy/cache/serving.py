@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import struct
 from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
@@ -17,9 +18,9 @@ from primacy.cache.access import Absent, Done, Found, Why
 from primacy.cache.effects import Finished, Give, Refuse, SeeOther
 from primacy.cache.inputs import Asked, Input, Invalidate, Put, Refresh, ValueGone
 from primacy.cache.machine import Machine
-from primacy.cache.model import NO_BALLOT, TERM_MAX, CacheSettings, Floor, Meta
-from primacy.cache.security import Opened, ServerSeal
-from primacy.cache.sockets import CLIENTS_PER_TURN, MORE, NOBLOCK, TURN_MS, PeerSockets
+from primacy.cache.model import NO_BALLOT, CacheSettings, Floor, Meta
+from primacy.cache.security import ClientBoot, Opened, ServerSeal, counted
+from primacy.cache.sockets import CLIENTS_AT_ONCE, CLIENTS_PER_TURN, MORE, NOBLOCK, TURN_MS, Frames, PeerSockets
 from primacy.cache.wire import TAG, Dropped, Limits, integer
 from primacy.cache.wire_client import (
     AGE_BYTES,
@@ -65,6 +66,11 @@ AGAIN_MAX = 3
 """A request whose value was gone is asked again so often, and then sent elsewhere."""
 NOTHING_ASKED = ValueGone(b"", NO_BALLOT)
 """For who is told something and waits for no answer of the machine."""
+HIT_INTEGER_BYTES = 6
+"""Times of this age have so many. What is longer may be too long to be read: it is looked at with the rest."""
+LENGTHS_OF_ANSWER = struct.Struct("!4I").pack
+COUNTED_NAMES = tuple(struct.pack("!2I", 5, length) for length in range(ID_BYTES_MAX + 1))
+"""How the text begins that is sealed for a hit: the number of frames, and the length of the first one, the id."""
 AGE_MAX_MS = (1 << (8 * AGE_BYTES)) - 1
 KEY_TOO_LONG = "key: too long"
 TOO_LONG = frozenset((KEY_TOO_LONG, "value: too long"))
@@ -106,7 +112,19 @@ class Local(NamedTuple):
 class Hot:
     """A value at hand, with the frames that an answer needs."""
 
-    __slots__ = ("expire_frame", "expire_ms", "fetched_ms", "fetcher", "meta", "tail", "until_ms", "value")
+    __slots__ = (
+        "_lengths",
+        "_tail",
+        "expire_frame",
+        "expire_ms",
+        "fetched_ms",
+        "fetcher",
+        "meta",
+        "remark",
+        "remark_ms",
+        "until_ms",
+        "value",
+    )
 
     def __init__(self, meta: Meta, value: bytes, until_ms: int) -> None:
         self.meta = meta
@@ -117,7 +135,26 @@ class Hot:
         self.expire_frame = integer(meta.expire_ms)
         self.fetched_ms = meta.fetched_ms
         self.fetcher = meta.epoch.peer
-        self.tail = remark_frame(Remark(self.fetcher, term=meta.epoch.term, boot=meta.epoch.boot))[2 + AGE_BYTES :]
+        self._tail = remark_frame(Remark(self.fetcher, term=meta.epoch.term, boot=meta.epoch.boot))[2 + AGE_BYTES :]
+        self.remark = b""
+        self.remark_ms = -1
+        """Wall clock: when the age in the remark was true."""
+        remark_bytes = len(TAG) + AGE_BYTES + len(self._tail)
+        self._lengths = LENGTHS_OF_ANSWER(len(VALUE), len(value), len(self.expire_frame), remark_bytes)
+        """Of the frames behind the id, as a seal covers them."""
+
+    def tell_age(self, wall_ms: int) -> None:
+        """The remark of an answer that is given now."""
+        age_ms = wall_ms - self.fetched_ms
+        self.remark = TAG + (age_ms if age_ms > 0 else 0).to_bytes(AGE_BYTES, "little") + self._tail
+        self.remark_ms = wall_ms
+
+    def counted(self, name: bytes, remark: bytes) -> bytes:
+        """The frames of an answer, as `counted` gives them."""
+        if remark:
+            frames = (COUNTED_NAMES[len(name)], self._lengths, name, VALUE, self.value, self.expire_frame, remark)
+            return b"".join(frames)
+        return counted((name, VALUE, self.value, self.expire_frame))
 
 
 class Serving:
@@ -145,10 +182,11 @@ class Serving:
         self._hot_bytes = 0
         self._askers: dict[int, Remote | Local] = {}
         self._last = 0
-        self._options: dict[bytes, Options] = {}
+        self._options: dict[bytes, bool] = {}
+        """Frames of options whose meaning is known, and whether they ask to be told of invalidations."""
         self._watchers: dict[bytes, Remote] = {}
-        self._given: list[tuple[tuple[bytes, ...], bytes]] = []
-        """Hits of this turn: frames with the client's identity in front, and the last one."""
+        self._given: list[tuple[bytes, bytes, Hot, bytes, bytes]] = []
+        """Hits of this turn: the client's identity, the id of its request, the value, the remark, the seal."""
         self.claimed: Callable[[ClaimRequest, Remote], None] | None = None
         self.status: Callable[[bytes, int], bytes] | None = None
         """How this peer stands, for `StatusRequest`: a prefix of keys and how many, as JSON."""
@@ -165,91 +203,103 @@ class Serving:
 
     def turn(self, most: int = CLIENTS_PER_TURN) -> None:
         """Reads what clients sent, bounded."""
-        receive, hot, clock, seal = self._sockets.from_clients, self._hot, self._clock, self._seal
+        receive, clock = self._sockets.from_clients, self._clock
         now_ms = clock.now_ms()
         until_ms = now_ms + TURN_MS
         try:
-            for _ in range(most):
-                if now_ms > until_ms:
-                    return
-                frames = receive()
-                if frames is None:
-                    return
-                # After the request was received, each time: a process that stood still in between must not vouch for
+            while most > 0 and now_ms <= until_ms:
+                at_once = min(most, CLIENTS_AT_ONCE)
+                messages = receive(at_once)
+                # After the requests were received, each time: a process that stood still in between must not vouch for
                 # what was invalidated before the request was made (C12).
                 now_ms, wall_ms = clock.now_ms(), clock.wall_ms()
-                opened = None
-                if seal is not None:
-                    opened = self._opened(frames, seal, wall_ms)
-                    if opened is None:
-                        continue
-                count = len(frames)
-                if 5 <= count <= 7 and frames[2] == GET:
-                    found = hot.get(frames[4])
-                    if found is not None and self._hit(frames, count, found, now_ms, wall_ms, opened):
-                        continue
-                self._request(frames, opened, now_ms, wall_ms)
+                self._take(messages, now_ms, wall_ms)
+                if len(messages) < at_once:
+                    return
+                most -= at_once
         finally:
             self._hand_out()
+
+    def _take(self, messages: list[Frames], now_ms: int, wall_ms: int) -> None:
+        """Hits are given, and all else is a request for the machine. In their order."""
+        at_hand, watches_of, give, number = self._hot.get, self._options.get, self._given.append, int.from_bytes
+        client: ClientBoot | str | None = None
+        fresh, opened, sealer = now_ms < self._machine.fresh_until_ms, None, self._seal
+        if sealer is not None:
+            heard, (earliest_ms, latest_ms) = sealer.heard, sealer.times(wall_ms)
+        for frames in messages:
+            if sealer is not None:
+                if len(frames) < 3:
+                    self.dropped["frames: too few"] += 1
+                    continue
+                client = heard(frames, frames.pop(), earliest_ms, latest_ms)
+                if isinstance(client, str):
+                    self._drop_request(f"seal: {client}")
+                    continue
+                opened = client.opened
+            watches: bool | None = False
+            after = b""
+            match len(frames):
+                case 7:
+                    identity, name, command, expiry, key, after, options = frames
+                    watches = watches_of(options)
+                case 5:
+                    identity, name, command, expiry, key = frames
+                case 6:
+                    identity, name, command, expiry, key, after = frames
+                case _:
+                    key = b""
+            found = at_hand(key)
+            # `after` is at most now, hence before the expiry of what is fresh; but it must be readable.
+            if (
+                found is not None
+                and watches is not None
+                and fresh
+                and command == GET
+                and wall_ms < found.until_ms
+                and len(expiry) == HIT_INTEGER_BYTES
+                and number(expiry, "little") >= wall_ms
+                and len(after) <= HIT_INTEGER_BYTES
+                and len(name) <= ID_BYTES_MAX
+            ):
+                self.hits += 1
+                remark = seal = b""
+                if len(frames) == 7:
+                    if found.remark_ms != wall_ms:
+                        found.tell_age(wall_ms)
+                    remark = found.remark
+                if isinstance(client, ClientBoot):
+                    seal = client.sealed(found.counted(name, remark))
+                if watches:
+                    self._watch(Remote(identity, b"", True, opened, NOTHING_ASKED))
+                give((identity, name, found, remark, seal))
+            else:
+                now_ms, wall_ms = self._clock.now_ms(), self._clock.wall_ms()  # what came before may have taken long
+                self._request(frames, opened, now_ms, wall_ms)
+                fresh = now_ms < self._machine.fresh_until_ms
 
     def _hand_out(self) -> None:
         """The hits of a turn leave together: each send after a pause wakes the library's thread, which costs as much as
         the request itself."""
         if not self._given:
             return
-        send, given = self._sockets.send_frame, self._given
-        self._given = []
-        for more, last in given:
-            for frame in more:
-                send(frame, MORE)
-            send(last, NOBLOCK)
-
-    def _opened(self, frames: list[bytes], seal: ServerSeal, wall_ms: int) -> Opened | None:
-        """Who sent this, if it is to be heard; the seal is gone from the frames then."""
-        if len(frames) < 3:
-            self.dropped["frames: too few"] += 1
-            return None
-        last = frames.pop()
-        opened = seal.opened(frames[1:], last, wall_ms)
-        if isinstance(opened, str):
-            self._drop_request(f"seal: {opened}")
-            return None
-        return opened
-
-    def _hit(
-        self, frames: list[bytes], count: int, found: Hot, now_ms: int, wall_ms: int, opened: Opened | None
-    ) -> bool:
-        """Whether the value at hand is all that is needed; then it was sent."""
-        if wall_ms >= found.until_ms or now_ms >= self._machine.fresh_until_ms:
-            return False
-        expiry_ms = int.from_bytes(frames[3], "little")
-        if expiry_ms < wall_ms or expiry_ms > TERM_MAX or len(frames[1]) > ID_BYTES_MAX:
-            return False
-        remark = b""
-        if count > 5:  # `after` is at most now, hence before the expiry of what is fresh; but it must be readable
-            if int.from_bytes(frames[5], "little") > TERM_MAX:
-                return False
-            if count > 6:
-                options = self._options.get(frames[6])
-                if options is None:
-                    return False
-                age_ms = wall_ms - found.fetched_ms
-                remark = b"\xc1\x01" + (age_ms if age_ms > 0 else 0).to_bytes(AGE_BYTES, "little") + found.tail
-                if options.watches:
-                    self._watch(Remote(frames[0], b"", True, opened, NOTHING_ASKED))
-        self.hits += 1
-        if opened is not None:
-            assert self._seal is not None
-            answer = [frames[1], VALUE, found.value, found.expire_frame]
-            if remark:
-                answer.append(remark)
-            seal = self._seal.sealed(opened, answer)
-            self._given.append(((frames[0], *answer), seal))
-        elif remark:
-            self._given.append(((frames[0], frames[1], VALUE, found.value, found.expire_frame), remark))
-        else:
-            self._given.append(((frames[0], frames[1], VALUE, found.value), found.expire_frame))
-        return True
+        send, given = self._sockets.send_frame, self._given.copy()
+        self._given.clear()
+        for identity, name, found, remark, seal in given:
+            send(identity, MORE)
+            send(name, MORE)
+            send(VALUE, MORE)
+            send(found.value, MORE)
+            if seal:
+                send(found.expire_frame, MORE)
+                if remark:
+                    send(remark, MORE)
+                send(seal, NOBLOCK)
+            elif remark:
+                send(found.expire_frame, MORE)
+                send(remark, NOBLOCK)
+            else:
+                send(found.expire_frame, NOBLOCK)
 
     def _request(self, frames: list[bytes], opened: Opened | None, now_ms: int, wall_ms: int) -> None:
         self._hand_out()  # a step may tell clients what is void: values that were given before come before it
@@ -326,7 +376,7 @@ class Serving:
     def _remember(self, frame: bytes, options: Options) -> None:
         if len(self._options) >= OPTIONS_KNOWN_MAX:
             self._options.clear()
-        self._options[frame] = options
+        self._options[frame] = options.watches
 
     def local(self, make: Callable[[int], Input]) -> tuple[int, asyncio.Future[Found | Absent | Done]]:
         """Somebody in this process asks; `make` gets the number of the request."""

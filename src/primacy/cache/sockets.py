@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from time import monotonic
 
 import zmq
 import zmq.backend
@@ -19,6 +20,7 @@ import zmq.backend
 from primacy.cache.model import ALL
 from primacy.cache.wire import FRAMES_MAX, Limits
 from primacy.errors import InUse, UsageError
+from primacy.loop import unwatch, watch
 
 PEERS_PER_TURN = 256
 CLIENTS_PER_TURN = 64
@@ -27,6 +29,10 @@ CLIENTS_LEAST = 4
 """The same while messages of peers are still unread: clients are never left without, whatever peers send."""
 ANSWERS_PER_TURN = 128
 """Of those that go to many at once: signs, and why there is no value."""
+CLIENTS_AT_ONCE = 8
+"""So many at most are read before the clock is, and then judged by that one reading."""
+AT_ONCE_S = 0.001
+"""Fewer if it takes longer than this, as with large values."""
 TURN_MS = 3
 """Peers, and then clients, are read for about so long in one turn. Calls that must end are ended by the same loop, so
 that it must come round often, also where the machine is slow."""
@@ -94,25 +100,33 @@ def receiver(socket: zmq.Socket[bytes]) -> Callable[[], Frames | None]:
     return receive
 
 
-def router_receiver(socket: zmq.Socket[bytes]) -> Callable[[], Frames | None]:
-    """The same for a ROUTER, whose messages begin with the client's identity and have at least one more frame: the
-    library puts the identity in front of a message that it has whole. So the first frame need not be looked at."""
+def router_receiver(socket: zmq.Socket[bytes]) -> Callable[[int], list[Frames]]:
+    """A function that returns the next messages of a ROUTER, at most so many; fewer: there are no more, or they are
+    large. They begin with the client's identity and have at least one more frame: the library puts the
+    identity in front of a message that it has whole. So the first frame need not be looked at."""
     recv = super(zmq.Socket, socket).recv
     again, rest = zmq.Again, range(PARTS_MAX - 1)
 
-    def receive() -> Frames | None:
-        try:
-            frames = [recv(NOBLOCK)]
-        except again:
-            return None
-        for _ in rest:
-            frame = recv(NOBLOCK, False)
-            frames.append(frame.bytes)
-            if not frame.more:
-                return frames
-        while recv(NOBLOCK, False).more:
-            pass
-        return frames
+    def receive(most: int) -> list[Frames]:
+        messages: list[Frames] = []
+        ends_s = monotonic() + AT_ONCE_S
+        for _ in range(most):
+            try:
+                frames = [recv(NOBLOCK)]
+            except again:
+                break
+            for _ in rest:
+                frame = recv(NOBLOCK, False)
+                frames.append(frame.bytes)
+                if not frame.more:
+                    break
+            else:
+                while recv(NOBLOCK, False).more:
+                    pass
+            messages.append(frames)
+            if monotonic() > ends_s:
+                break
+        return messages
 
     return receive
 
@@ -233,7 +247,7 @@ class PeerSockets:
         """From now on `turn` is called whenever there may be something to read. It must not wait."""
         self._loop, self._turn = loop, turn
         for socket in (self._sub, self._router):
-            loop.add_reader(socket.fileno(), self._take_turn)
+            watch(loop, socket, self._take_turn)
         self.look()
 
     def _take_turn(self) -> None:
@@ -265,7 +279,7 @@ class PeerSockets:
         self._pub.setsockopt(zmq.LINGER, PEER_LINGER_MS)
         for socket in (self._sub, self._router):
             if loop is not None:
-                loop.remove_reader(socket.fileno())
+                unwatch(loop, socket)
         for socket in (self._sub, self._pub, self._router):
             socket.close()
         await asyncio.to_thread(self.context.term)

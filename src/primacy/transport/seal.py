@@ -248,14 +248,20 @@ class Window:
     def __init__(self) -> None:
         self.highest = 0
         self._heard = 0
-        """Bit n: highest - n was heard."""
+        """Bit n: highest - run - n was heard."""
+        self._run = 0
+        """The last so many came in order. They are written down when one comes that does not: that costs much more."""
 
     def is_new(self, counter: int) -> bool:
         """True once for each counter that is not too old; it counts as heard from then on."""
         if counter == self.highest + 1:  # nearly always
-            self._heard = (self._heard << 1 | 1) & HEARD
             self.highest = counter
+            self._run += 1
             return True
+        if self._run:
+            run = min(self._run, WINDOW)
+            self._heard = (self._heard << run | (1 << run) - 1) & HEARD
+            self._run = 0
         if counter > self.highest:
             shift = counter - self.highest
             self._heard = (self._heard << shift | 1) & HEARD if shift < WINDOW else 1
