@@ -69,13 +69,15 @@ class Canary:
         self.worst_ms = float(said)
 
 
-def beside_a_canary(beat_ms: float) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Runs the test beside a canary that must be on time for it to count, passed or failed."""
+def beside_a_canary(
+    beat_ms: float, *, passes_if_late: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Runs the test beside a canary that must be on time for it to count, passed or failed; or failed only."""
 
     def decorated(test: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(test)
         def run(*args: object, **named: object) -> None:
-            _beside(beat_ms, functools.partial(test, *args, **named), passes_if_late=False)
+            _beside(beat_ms, functools.partial(test, *args, **named), passes_if_late=passes_if_late)
 
         return run
 
