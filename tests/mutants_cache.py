@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tests import cache_schedules as first
+from tests import cache_schedules_ends as ends
+from tests import cache_schedules_floors as floors
 from tests import cache_schedules_gathered as gathered
 from tests import cache_schedules_values as second
 from tests import cache_schedules_whole as whole
@@ -525,12 +527,12 @@ CACHE_MUTANTS = [
     mutant(NoSilence, whole.restarted_follower),
     mutant(GatheredBlindly, gathered.follower_of_two),
     mutant(SourceAcks, first.source_acks_nobody),
-    mutant(WithoutNeed, first.clocks_apart),
-    mutant(NeedStays, first.undelivered_raises_need),
-    mutant(FreshRefusesCalled, first.called_is_not_refused),
-    mutant(EndFreesAny, first.end_frees_its_ballot),
-    mutant(EndOfAnyBoot, first.end_names_the_boot),
-    mutant(NoBackoff, first.failure_rests),
+    mutant(WithoutNeed, ends.clocks_apart),
+    mutant(NeedStays, ends.undelivered_raises_need),
+    mutant(FreshRefusesCalled, ends.called_is_not_refused),
+    mutant(EndFreesAny, ends.end_frees_its_ballot),
+    mutant(EndOfAnyBoot, ends.end_names_the_boot),
+    mutant(NoBackoff, ends.failure_rests),
     mutant(LaterExpiryWins, second.only_higher_replaces),
     mutant(ExpiryFromCompletion, second.epoch_is_the_ballot),
     mutant(TermIsEpoch, second.rank_decides_in_one_term),
@@ -543,17 +545,17 @@ CACHE_MUTANTS = [
     mutant(ManyPerReload, whole.reload_of_two),
     mutant(NoPause, second.next_change_waits),
     mutant(ListsNotCompared, second.invalidation_and_lists),
-    mutant(FloorOfOwnTerm, second.floor_above_a_majority),
-    mutant(FloorAckedEarly, second.floor_durable_before_the_ack),
-    mutant(DoesNotWait, second.done_without_one),
-    mutant(NotRaised, second.floor_is_raised),
+    mutant(FloorOfOwnTerm, floors.floor_above_a_majority),
+    mutant(FloorAckedEarly, floors.floor_durable_before_the_ack),
+    mutant(DoesNotWait, floors.done_without_one),
+    mutant(NotRaised, floors.floor_is_raised),
     mutant(GatheredOverFloor, gathered.refused_below_a_floor),
-    mutant(CallSurvivesFloor, second.floor_kills_what_is_under_way),
-    mutant(WithoutTouch, second.stale_out_of_touch),
-    mutant(DigestIgnored, second.pong_brings_floors),
-    mutant(PagesByKey, second.pages_while_floors_change),
-    mutant(SinceIgnored, second.restarted_without_memory),
-    mutant(OwnSinceIgnored, second.own_since_counts),
-    mutant(RefusesAlways, second.refusals_are_bounded),
-    mutant(ManyMessages, second.one_message_each),
+    mutant(CallSurvivesFloor, floors.floor_kills_what_is_under_way),
+    mutant(WithoutTouch, floors.stale_out_of_touch),
+    mutant(DigestIgnored, floors.pong_brings_floors),
+    mutant(PagesByKey, floors.pages_while_floors_change),
+    mutant(SinceIgnored, floors.restarted_without_memory),
+    mutant(OwnSinceIgnored, floors.own_since_counts),
+    mutant(RefusesAlways, floors.refusals_are_bounded),
+    mutant(ManyMessages, floors.one_message_each),
 ]

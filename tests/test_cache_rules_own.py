@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests import cache_schedules as schedules
+from tests import cache_schedules_ends as ends
 from tests import cache_schedules_gathered as gathered
 from tests import cache_schedules_whole as whole
 from tests.cache_one import One, did, said
@@ -225,43 +226,43 @@ def test_C5_follower_of_two() -> None:
 
 
 def test_C6_fresh_refuses() -> None:
-    assert schedules.fresh_refuses(OwnMachine) == ""
+    assert ends.fresh_refuses(OwnMachine) == ""
 
 
 def test_C6_refused_claim_fetches() -> None:
-    assert schedules.refused_claim_fetches(OwnMachine) == ""
+    assert ends.refused_claim_fetches(OwnMachine) == ""
 
 
 def test_C6_undelivered_raises_need() -> None:
-    assert schedules.undelivered_raises_need(OwnMachine) == ""
+    assert ends.undelivered_raises_need(OwnMachine) == ""
 
 
 def test_C6_expired_copy_needs_more() -> None:
-    assert schedules.expired_copy_needs_more(OwnMachine) == ""
+    assert ends.expired_copy_needs_more(OwnMachine) == ""
 
 
 def test_C6_clocks_apart() -> None:
-    assert schedules.clocks_apart(OwnMachine) == ""
+    assert ends.clocks_apart(OwnMachine) == ""
 
 
 def test_C6_called_is_not_refused() -> None:
-    assert schedules.called_is_not_refused(OwnMachine) == ""
+    assert ends.called_is_not_refused(OwnMachine) == ""
 
 
 def test_C7_end_frees_its_ballot() -> None:
-    assert schedules.end_frees_its_ballot(OwnMachine) == ""
+    assert ends.end_frees_its_ballot(OwnMachine) == ""
 
 
 def test_C7_end_names_the_boot() -> None:
-    assert schedules.end_names_the_boot(OwnMachine) == ""
+    assert ends.end_names_the_boot(OwnMachine) == ""
 
 
 def test_C7_failure_rests() -> None:
-    assert schedules.failure_rests(OwnMachine) == ""
+    assert ends.failure_rests(OwnMachine) == ""
 
 
 def test_C7_negative_is_remembered() -> None:
-    assert schedules.negative_is_remembered(OwnMachine) == ""
+    assert ends.negative_is_remembered(OwnMachine) == ""
 
 
 def test_C5_candidate_while_promised() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests import cache_schedules_floors as floors
 from tests import cache_schedules_gathered as gathered
 from tests import cache_schedules_values as schedules
 from tests import cache_schedules_whole as whole
@@ -90,51 +91,51 @@ def test_C10_invalidation_and_lists() -> None:
 
 
 def test_C11_floor_above_a_majority() -> None:
-    assert schedules.floor_above_a_majority(OwnMachine) == ""
+    assert floors.floor_above_a_majority(OwnMachine) == ""
 
 
 def test_C11_floor_durable_before_the_ack() -> None:
-    assert schedules.floor_durable_before_the_ack(OwnMachine) == ""
+    assert floors.floor_durable_before_the_ack(OwnMachine) == ""
 
 
 def test_C11_floor_kills_what_is_under_way() -> None:
-    assert schedules.floor_kills_what_is_under_way(OwnMachine) == ""
+    assert floors.floor_kills_what_is_under_way(OwnMachine) == ""
 
 
 def test_C11_refused_by_a_floor() -> None:
-    assert schedules.refused_by_a_floor(OwnMachine) == ""
+    assert floors.refused_by_a_floor(OwnMachine) == ""
 
 
 def test_C11_floor_is_raised() -> None:
-    assert schedules.floor_is_raised(OwnMachine) == ""
+    assert floors.floor_is_raised(OwnMachine) == ""
 
 
 def test_C11_done_by_all() -> None:
-    assert schedules.done_by_all(OwnMachine) == ""
+    assert floors.done_by_all(OwnMachine) == ""
 
 
 def test_C11_done_without_one() -> None:
-    assert schedules.done_without_one(OwnMachine) == ""
+    assert floors.done_without_one(OwnMachine) == ""
 
 
 def test_C11_minority_refuses() -> None:
-    assert schedules.minority_refuses(OwnMachine) == ""
+    assert floors.minority_refuses(OwnMachine) == ""
 
 
 def test_C11_by_prefix() -> None:
-    assert schedules.by_prefix(OwnMachine) == ""
+    assert floors.by_prefix(OwnMachine) == ""
 
 
 def test_C11_floors_are_bounded() -> None:
-    assert schedules.floors_are_bounded(OwnMachine) == ""
+    assert floors.floors_are_bounded(OwnMachine) == ""
 
 
 def test_C11_refresh_replaces() -> None:
-    assert schedules.refresh_replaces(OwnMachine) == ""
+    assert floors.refresh_replaces(OwnMachine) == ""
 
 
 def test_C11_put_is_an_election() -> None:
-    assert schedules.put_is_an_election(OwnMachine) == ""
+    assert floors.put_is_an_election(OwnMachine) == ""
 
 
 def test_C11_renewal_below_a_floor() -> None:
@@ -142,47 +143,47 @@ def test_C11_renewal_below_a_floor() -> None:
 
 
 def test_C12_stale_out_of_touch() -> None:
-    assert schedules.stale_out_of_touch(OwnMachine) == ""
+    assert floors.stale_out_of_touch(OwnMachine) == ""
 
 
 def test_C12_touch_from_departure() -> None:
-    assert schedules.touch_from_departure(OwnMachine) == ""
+    assert floors.touch_from_departure(OwnMachine) == ""
 
 
 def test_C12_pong_brings_floors() -> None:
-    assert schedules.pong_brings_floors(OwnMachine) == ""
+    assert floors.pong_brings_floors(OwnMachine) == ""
 
 
 def test_C12_pages_while_floors_change() -> None:
-    assert schedules.pages_while_floors_change(OwnMachine) == ""
+    assert floors.pages_while_floors_change(OwnMachine) == ""
 
 
 def test_C12_since_vouches() -> None:
-    assert schedules.since_vouches(OwnMachine) == ""
+    assert floors.since_vouches(OwnMachine) == ""
 
 
 def test_C12_own_since_counts() -> None:
-    assert schedules.own_since_counts(OwnMachine) == ""
+    assert floors.own_since_counts(OwnMachine) == ""
 
 
 def test_C12_pings() -> None:
-    assert schedules.pings(OwnMachine) == ""
+    assert floors.pings(OwnMachine) == ""
 
 
 def test_C12_restarted_without_memory() -> None:
-    assert schedules.restarted_without_memory(OwnMachine) == ""
+    assert floors.restarted_without_memory(OwnMachine) == ""
 
 
 def test_E1_refusals_are_bounded() -> None:
-    assert schedules.refusals_are_bounded(OwnMachine) == ""
+    assert floors.refusals_are_bounded(OwnMachine) == ""
 
 
 def test_E1_one_message_each() -> None:
-    assert schedules.one_message_each(OwnMachine) == ""
+    assert floors.one_message_each(OwnMachine) == ""
 
 
 def test_E1_one_entry_request() -> None:
-    assert schedules.one_entry_request(OwnMachine) == ""
+    assert floors.one_entry_request(OwnMachine) == ""
 
 
 def test_C10_reload_of_two() -> None:
