@@ -130,59 +130,20 @@ class Peer:
             raise UsageError("this peer was started before; make a new one")
         self._started = True
         loop = asyncio.get_running_loop()
-        settings = self.settings
-        limits = Limits(settings.key_bytes_max, settings.value_bytes_max)
-        self._sockets = PeerSockets(self.url, limits)
+        self._sockets = PeerSockets(self.url, Limits(self.settings.key_bytes_max, self.settings.value_bytes_max))
         calls: Calls | None = None
         try:
             stored = self.storage.load()
-            if settings.mode is Mode.OWN:
+            if self.settings.mode is Mode.OWN:
                 check_stored(stored, self._clock.wall_ms(), getattr(self.storage, "where", ""))
-            chance = Random(secrets.randbits(64))
-            self.machine = self._make_machine(self.url, self.peers, settings, chance)
-            driver = self.driver = Driver(
-                self.machine,
-                self._clock,
-                self._sockets,
-                self._reader(),
-                bundles=settings.mode is Mode.OWN,
-                seal=self._secured.peers,
-                on_event=self._on_event,
-                on_membership=self._list_changed,
-                on_failure=self._failed,
-            )
+            self.machine = self._make_machine(self.url, self.peers, self.settings, Random(secrets.randbits(64)))
+            driver = self.driver = self._driven()
             driver.writer = Writer(self.storage, loop, driver.tell)
-            calls = Calls(
-                self._sources,
-                self._clock,
-                driver.tell,
-                calls_max=settings.calls_max,
-                value_bytes_max=settings.value_bytes_max,
-                on_overrun=self._on_overrun,
-                on_alert=self._alert,
-                folder=self._folder,
-            )
+            calls = self._calling()
             await calls.open()
             self.calls = calls
             driver.alarm = alarm(driver.ring)
-            self.serving = driver.serving = Serving(
-                self.machine,
-                settings,
-                self._sockets,
-                self._clock,
-                driver.tell,
-                driver.value,
-                self._secured.clients,
-            )
-            driver.calls = ClaimCalls(
-                calls,
-                self.serving,
-                lambda key: settings.source_of(key) is not None,
-                lambda key, epoch: driver.writer.read(key, epoch) is not None,
-                driver.tell,
-                self._clock,
-            )
-            self.serving.apis = tuple(peer.api for peer in self.peers)
+            self._serve_clients()
             self._zap = self._encrypted(self._secured.curve)
             self._sockets.open(self._bind_url, self._bind_api, (peer.url for peer in self.peers))
         except BaseException:
@@ -198,6 +159,49 @@ class Peer:
         self._sockets.watch(loop, driver.turn)
         if self._zap is not None:
             self._zap.watch(loop)
+
+    def _driven(self) -> Driver:
+        """Between machine and sockets."""
+        return Driver(
+            self.machine,
+            self._clock,
+            self._sockets,
+            self._reader(),
+            bundles=self.settings.mode is Mode.OWN,
+            seal=self._secured.peers,
+            on_event=self._on_event,
+            on_membership=self._list_changed,
+            on_failure=self._failed,
+        )
+
+    def _calling(self) -> Calls:
+        """The sources."""
+        return Calls(
+            self._sources,
+            self._clock,
+            self.driver.tell,
+            calls_max=self.settings.calls_max,
+            value_bytes_max=self.settings.value_bytes_max,
+            on_overrun=self._on_overrun,
+            on_alert=self._alert,
+            folder=self._folder,
+        )
+
+    def _serve_clients(self) -> None:
+        """Clients, and those of them that fetch by themselves."""
+        settings, driver = self.settings, self.driver
+        self.serving = driver.serving = Serving(
+            self.machine, settings, self._sockets, self._clock, driver.tell, driver.value, self._secured.clients
+        )
+        driver.calls = ClaimCalls(
+            self.calls,
+            self.serving,
+            lambda key: settings.source_of(key) is not None,
+            lambda key, epoch: driver.writer.read(key, epoch) is not None,
+            driver.tell,
+            self._clock,
+        )
+        self.serving.apis = tuple(peer.api for peer in self.peers)
 
     def _encrypted(self, curve: Curve | None) -> Zap | None:
         """CURVE on all sockets, and who answers for it."""
