@@ -37,19 +37,26 @@ class Said(NamedTuple):
 
 
 Say = Callable[..., Said]
+STARTED: list[subprocess.Popen[bytes]] = []
 
 
 @pytest.fixture
-def say(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Say:
-    """The command line in this process, in an empty folder."""
+def say(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Say]:
+    """The command line in this process, in an empty folder. No node of a test that failed outlives it."""
     monkeypatch.chdir(tmp_path)
+    before = len(STARTED)
 
     def run(*args: str) -> Said:
         code = entry.run(list(args))
         out, err = capsys.readouterr()
         return Said(code, out, err)
 
-    return run
+    yield run
+    for process in STARTED[before:]:
+        if process.poll() is None:
+            process.kill()
+            process.wait(WITHIN_S)
+    del STARTED[before:]
 
 
 class Node:
@@ -61,6 +68,7 @@ class Node:
         call += [*args, "--", "sleep", "300"]
         with self.err.open("ab") as err:
             self.process = subprocess.Popen(call, stdin=subprocess.DEVNULL, stdout=err, stderr=err, cwd=folder)
+        STARTED.append(self.process)
 
     def document(self, say: Say) -> dict[str, Any]:
         said = say("status", "--json", "--state-dir", self.state)
