@@ -73,10 +73,11 @@ def _shown(port: str) -> list[list[Any]]:
 
 
 def _run(name: str, file: str) -> Script:
+    """With the longest hold, so that a machine that stands still for a moment loses nothing, and no event is added."""
     return Script(
         name,
         {"primacy.yaml": file},
-        ["run", "--profile", "lan", "--", "sleep", "1000"],
+        ["run", "--profile", "wan", "--", "sleep", "1000"],
         _http("P1", "/leader"),
         [
             *_shown("P1"),

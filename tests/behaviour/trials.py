@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -78,9 +78,9 @@ def record_trial(folder: Path, strategy: str, seed: int, length: float = LENGTH)
 
 
 def record_trials(
-    folder: Path, trials: int, jobs: int, strategies: Iterable[str] = STRATEGIES, length: float = LENGTH
+    folder: Path, trials: int, jobs: int, strategies: Collection[str] = STRATEGIES, length: float = LENGTH
 ) -> Iterator[Recording]:
-    work = [(folder, strategy, seed, length) for strategy in strategies for seed in range(trials)]
+    work = [(folder, strategy, seed, length) for seed in range(trials) for strategy in strategies]
     return in_processes(record_trial, work, jobs)
 
 
