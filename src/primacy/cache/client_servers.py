@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Container, Iterable, Sequence
 from random import Random
 
@@ -33,22 +34,7 @@ class Server:
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], api: str, frame_bytes_max: int) -> None:
         self.api = api
-        self.socket = context.socket(zmq.DEALER)
-        for option, value in (
-            (zmq.LINGER, 0),
-            (zmq.IMMEDIATE, 1),  # nothing waits for a peer that is not connected
-            (zmq.SNDHWM, QUEUE_MAX),
-            (zmq.RCVHWM, ANSWERS_MAX),
-            (zmq.MAXMSGSIZE, frame_bytes_max),
-            (zmq.RECONNECT_IVL, RECONNECT_MS),
-            (zmq.CONNECT_TIMEOUT, CONNECT_TIMEOUT_MS),
-            *ALIVE_OPTIONS,
-            (zmq.IPV6, int("[" in api)),
-        ):
-            self.socket.setsockopt(option, value)
-        self.receive = receiver(self.socket)
-        self._send = sender(self.socket)
-        self._state = super(zmq.Socket, self.socket).get
+        self._context, self._frame_bytes_max = context, frame_bytes_max
         self.owes_since_s: float | None = None
         """Since when it owes a sign to somebody who waits."""
         self.heard_s = -1.0
@@ -56,15 +42,65 @@ class Server:
         """It did not answer in time, and nothing came since."""
         self.answers = self.silences = 0
 
-    def connect(self) -> None:
+    def open(self, setup: Callable[[zmq.Socket[bytes]], None] | None) -> None:
+        """A socket that connects, as often as it takes to be connected once. `setup`: what security asks of it.
+
+        Nothing may wait for a peer that is not connected, and what was on its way to one that is gone must not reach
+        the next one at its address. The library has an option for that (`IMMEDIATE`), which ends the process (an
+        assertion, fq.cpp) when the connection breaks while answers are being read. So the connection is watched, and
+        each has a socket of its own."""
+        self.socket = self._context.socket(zmq.DEALER)
+        try:
+            for option, value in (
+                (zmq.LINGER, 0),
+                (zmq.SNDHWM, QUEUE_MAX),
+                (zmq.RCVHWM, ANSWERS_MAX),
+                (zmq.MAXMSGSIZE, self._frame_bytes_max),
+                (zmq.RECONNECT_IVL, RECONNECT_MS),
+                (zmq.CONNECT_TIMEOUT, CONNECT_TIMEOUT_MS),
+                *ALIVE_OPTIONS,
+                (zmq.IPV6, int("[" in self.api)),
+            ):
+                self.socket.setsockopt(option, value)
+            self.receive = receiver(self.socket)
+            self._send = sender(self.socket)
+            self._state = super(zmq.Socket, self.socket).get
+            if setup is not None:
+                setup(self.socket)
+            self.events = self.socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
+        except BaseException:
+            self.socket.close()
+            raise
+        self._read_event = receiver(self.events)
+        self._event_state = super(zmq.Socket, self.events).get
+        self._connected = self.broken = False
         try:
             self.socket.connect(self.api)
         except zmq.ZMQError as error:
+            self.close()
             raise UsageError(f"{self.api} is no address of a cache peer: {error.strerror}") from None
+
+    def close(self) -> None:
+        self.socket.disable_monitor()
+        self.events.close()
+        self.socket.close()
+
+    def look_at_events(self) -> None:
+        """Was the connection made, or did it break?"""
+        while int(self._event_state(EVENTS)) & READABLE:
+            event = self._read_event()
+            if event is None:
+                return
+            if int.from_bytes(event[0][:2], sys.byteorder) == zmq.EVENT_DISCONNECTED:
+                self.broken = self._connected
+                self._connected = False
+            else:
+                self._connected = not self.broken
 
     def send(self, frames: Sequence[bytes], now_s: float) -> bool:
         """False: it is not connected, or takes no more."""
-        if not self._send(frames):
+        self.look_at_events()
+        if not self._connected or not self._send(frames):
             return False
         if self.owes_since_s is None:
             self.owes_since_s = now_s
@@ -139,20 +175,20 @@ class Servers:
         assert self._loop is not None
         assert self._context is not None
         server = Server(self._context, api, self._frame_bytes_max)
-        try:
-            if self._setup is not None:
-                self._setup(server.socket)
-            server.connect()
-        except BaseException:
-            server.socket.close()
-            raise
-        self._loop.add_reader(server.socket.fileno(), self._turn, server)
+        self._open(server)
         return server
+
+    def _open(self, server: Server) -> None:
+        assert self._loop is not None
+        server.open(self._setup)
+        for socket in (server.socket, server.events):
+            self._loop.add_reader(socket.fileno(), self._turn, server)
 
     def _close(self, server: Server) -> None:
         if self._loop is not None:
-            self._loop.remove_reader(server.socket.fileno())
-        server.socket.close()
+            for socket in (server.socket, server.events):
+                self._loop.remove_reader(socket.fileno())
+        server.close()
 
     def any_good(self, but: Container[Server]) -> bool:
         """Is there anybody else who is not known to be silent?"""
@@ -188,6 +224,10 @@ class Servers:
             self._on_answer(server, frames)
             if server not in self.all:
                 return
+        server.look_at_events()
+        if server.broken and not server.readable():  # all that it said before is read
+            self._close(server)
+            self._open(server)
         self.look(server)
 
     def has_unread(self, server: Server) -> bool:
