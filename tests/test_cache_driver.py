@@ -17,7 +17,7 @@ from tests.ports import free_ports
 
 from primacy.cache import messages as m
 from primacy.cache.effects import Effect, Refuse
-from primacy.cache.inputs import Asked, Input, Received, SourceEnded, TimerPassed
+from primacy.cache.inputs import Asked, Input, Received, SourceEnded, TimerPassed, Withdrawn
 from primacy.cache.model import Ballot, Failure, Fetched
 from primacy.cache.peer import Peer
 from primacy.cache.sockets import ANSWERS_PER_TURN, CLIENTS_LEAST, PEERS_PER_TURN
@@ -167,6 +167,21 @@ def test_thousands_are_told_in_portions_with_what_is_due_between_them() -> None:
         assert serving.refusals == 900
 
     play(scene)
+
+
+def test_what_is_told_after_the_end_touches_no_closed_socket() -> None:
+    async def main() -> None:
+        url, api, other, other_api = (f"tcp://127.0.0.1:{port}" for port in free_ports(4))
+        peer = Peer(url, api, [(other, other_api)], machine=Noting)
+        await peer.start()
+        await peer.stop()
+        assert isinstance(peer.machine, Noting)
+        peer.driver._due_ms = 1
+        peer.driver.tell(Withdrawn(1))
+        assert peer.driver.failure is None
+        assert peer.machine.told[-1] == Withdrawn(1)
+
+    asyncio.run(asyncio.wait_for(main(), 20))
 
 
 def test_what_is_due_is_done_between_calls_that_end_together() -> None:

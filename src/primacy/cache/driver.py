@@ -125,7 +125,8 @@ class Driver:
     def tell(self, given: Input) -> None:
         """The machine is told, now or right after what it is being told. A hundred calls that end in one round of the
         loop are told one after the other: between them, too, what peers said is heard and what is due is done."""
-        if not self._in_turn and not self._running and self._clock.now_ms() >= self._due_ms > 0:
+        busy = self._in_turn or self._running or self._sockets.closed  # who waits in this process may leave after those
+        if not busy and self._clock.now_ms() >= self._due_ms > 0:
             self._attend(clients=False)
         self._inbox.append(given)
         if not self._running:

@@ -166,6 +166,7 @@ class PeerSockets:
         self._connected: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._asked = False
+        self.closed = False
         self._turn: Callable[[], None] = lambda: None
         frame_max = limits.value_bytes_max + FRAME_BYTES_SPARE
         self._pub = self._socket(zmq.PUB, 0, PEER_QUEUE_MAX, frame_max)
@@ -276,6 +277,7 @@ class PeerSockets:
     async def close(self) -> None:
         """What was sent has a moment to leave."""
         loop, self._loop = self._loop, None
+        self.closed = True
         self._pub.setsockopt(zmq.LINGER, PEER_LINGER_MS)
         for socket in (self._sub, self._router):
             if loop is not None:
