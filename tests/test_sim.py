@@ -236,6 +236,22 @@ def test_a_leader_that_is_lost_during_faults_is_counted_and_not_judged() -> None
     assert "P5" not in [violation.rule for violation in trial.outcome.violations]
 
 
+def test_a_message_that_was_held_back_is_trouble_when_it_arrives() -> None:
+    """P5: else a node that follows the late heartbeat of a leader that has resigned is held against it."""
+    trial = Life(Plan("raft", 3, "lan", 1.0, faults=()), 3)
+    trial.world.run(10 * trial.unit_ms)
+    assert trial._is_quiet_for("n1")
+    trial.faults.acts.hold_back("n2")
+    trial.world.run(trial.world.now + trial.unit_ms)
+    assert trial._is_quiet_for("n1"), "for nothing of it has arrived"
+    trial.faults.acts.let_go("n2", [trial.unit_ms])
+    for units in (1, 2, 3):
+        assert not trial._is_quiet_for("n1"), units
+        trial.world.run(trial.world.now + trial.unit_ms)
+    trial.world.run(trial.world.now + 2 * trial.unit_ms)
+    assert trial._is_quiet_for("n1")
+
+
 def test_each_trial_says_whether_its_leader_came_within_the_bound_itself() -> None:
     outcome = live_or_raised(Plan("raft", 3, "lan", 1.0, faults=()), 3)
     assert outcome.within_bound is True

@@ -455,10 +455,14 @@ class Life:
             self._violated(Violation(fact.at_ms, "P5", sentence))
 
     def _is_quiet_for(self, node: str) -> bool:
-        """No fault is active or was lately, and the node is not one that stays broken: nothing excuses a loss now."""
+        """No fault is active or was lately, and the node is not one that stays broken: nothing excuses a loss now.
+
+        A message that was held back is trouble when it arrives: the heartbeat of a leader that has resigned meanwhile
+        is followed by who heard no later one.
+        """
         if self.faults.active or node in self.broken or node in self.apart:
             return False
-        return self.world.now - self.last_trouble_ms > 3 * self.unit_ms
+        return self.world.now - max(self.last_trouble_ms, self.world.late_until_ms) > 3 * self.unit_ms
 
     def _finish(self, end_ms: float) -> Outcome:
         outcome = self.outcome

@@ -102,6 +102,8 @@ class World:
         self.store_way = StoreWay(self)
         self.lease_name = "main"
         self.now = 0.0
+        self.late_until_ms = 0.0
+        """When the last message that was held back arrives."""
         self.weather = Weather()
         self.nodes: dict[str, Node] = {}
         self.count = Counters()
@@ -448,6 +450,7 @@ class World:
 
     def deliver_later(self, late_ms: float, to: str, message: Message) -> None:
         """A message that was held back arrives after all."""
+        self.late_until_ms = max(self.late_until_ms, self.now + late_ms)
         self._push(self.now + late_ms, self._deliver, self.nodes[to], message)
 
     def cut(self, a: str, b: str) -> None:
