@@ -22,6 +22,7 @@ from primacy.cache.document import DocumentMachine
 from primacy.cache.model import SHORT_BYTES, CacheSettings, Floor, Meta, Mode, short_key
 from primacy.cache.serving import OPTIONS_KNOWN_MAX, WATCHERS_MAX, Remote, Serving
 from primacy.cache.waiting import Waiting
+from primacy.cache.wire_client import Options
 from primacy.node.clock import HandClock
 from primacy.settings.timing_cache import CACHE_PROFILES
 
@@ -225,7 +226,7 @@ def test_watchers_and_options_are_bounded() -> None:
     assert len(one._watchers) == WATCHERS_MAX
     assert b"0" not in one._watchers, "the longest silent is not told"
     for number in range(OPTIONS_KNOWN_MAX + 50):
-        one._remember(b"%d" % number, None)  # type: ignore[arg-type]
+        one._remember(b"%d" % number, Options())
         assert len(one._options) <= OPTIONS_KNOWN_MAX
 
 
