@@ -229,6 +229,33 @@ def neighbours_only(machine: Machine) -> str:
     return broken(same=same, stranger=not stranger, ahead=ahead, behind=behind)
 
 
+def pending_counts_for_nothing(machine: Machine) -> str:
+    """Two peers were started with the list of five, of which b, with four, only waits: it does not help them, for a and
+    c, still with three, make a majority without any of them."""
+    stage = Stage(machine=machine)
+    stage.source_ms = 3_000
+    stage.run(2_000)
+    stage.order("b", told.Reload, addresses("a b c d"))
+    stage.join("d", "a b c d e")
+    stage.join("e", "a b c d e")
+    stage.order("b", told.Reload, addresses("a b c d e"))
+    stage.run(3_000)
+    sizes = [stage.peers[name].members.size for name in "abcde"]
+    stage.cut("a c", "b d e")
+    stage.run(50)
+    stage.ask("a")
+    stage.run(200)
+    touch = [name for name in "de" if stage.peers[name].in_touch(stage.now)]
+    stage.ask("d")
+    stage.run(1_500)
+    return broken(
+        lists=sizes == [3, 4, 3, 5, 5],
+        called=[call[1] for call in stage.calls] == ["a"],
+        one=not stage.overlaps,
+        touch=not touch,
+    )
+
+
 def promises_survive(machine: Machine) -> str:
     one = One(machine)
     one.announce("a", T)

@@ -350,6 +350,13 @@ class NoPause(OwnMachine):
         return True
 
 
+class PendingCounts(OwnMachine):
+    """C10: who has a list that is only about to be taken has a vote already."""
+
+    def _counts(self, trailer):
+        return True
+
+
 class ListsNotCompared(OwnMachine):
     """C10, C11: an invalidation does not ask under which list it was acked."""
 
@@ -544,6 +551,7 @@ CACHE_MUTANTS = [
     mutant(OutsiderKeepsTouch, second.outsider_leaves_and_returns_at_once),
     mutant(ManyPerReload, whole.reload_of_two),
     mutant(NoPause, second.next_change_waits),
+    mutant(PendingCounts, second.pending_counts_for_nothing),
     mutant(ListsNotCompared, second.invalidation_and_lists),
     mutant(FloorOfOwnTerm, floors.floor_above_a_majority),
     mutant(FloorAckedEarly, floors.floor_durable_before_the_ack),

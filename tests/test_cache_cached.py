@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from primacy.cache.access import Absent, Done, Found, Why
+from primacy.cache.askers import askers
 from primacy.cache.cached import LOCAL_MAX, Asker, Claim, Runner, decorated
 from primacy.errors import NotReached, UsageError
 
@@ -327,3 +328,8 @@ def test_an_annotated_result_comes_back_as_its_type(cache: FakeCache) -> None:
     face = decorated(pair, cache, ttl_ms=1_000, name="pair", local_ms=0)
     assert [face(1), face(1)] == [(1, 1), (1, 1)]
     assert face.__name__ == "pair"
+
+
+def test_addresses_may_be_a_generator() -> None:
+    """The check of them uses nothing up."""
+    assert askers(each for each in ["tcp://127.0.0.1:6001"]) is askers(["tcp://127.0.0.1:6001"])

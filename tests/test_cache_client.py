@@ -20,6 +20,7 @@ from tests.ports import free_ports
 from primacy.cache.access import Found
 from primacy.cache.client import Client
 from primacy.cache.client_copies import Copies
+from primacy.cache.client_servers import Server
 from primacy.cache.peer import Peer
 from primacy.cache.wire_client import Remark, remark_frame
 from primacy.errors import NotReached, SourceFailed, Unsure, UsageError
@@ -433,3 +434,17 @@ def test_copies_that_were_asked_for_before_a_push_are_not_kept() -> None:
     for each in range(20_000):
         copies.keep(b"%d" % each, found, 5_000, 5_001)
     assert len(copies) == 10_000
+
+
+def test_a_connection_that_broke_stays_broken_however_often_it_is_made_anew() -> None:
+    """What was on its way to the process that is gone must not reach the next one."""
+    kinds = (zmq.EVENT_HANDSHAKE_SUCCEEDED, zmq.EVENT_DISCONNECTED)
+    made, broke = (kind.to_bytes(2, sys.byteorder) for kind in kinds)
+    events = [made, broke, made, broke, made]
+    server = Server.__new__(Server)
+    server._connected = server.broken = False
+    server._event_state = lambda _: zmq.POLLIN if events else 0  # type: ignore[assignment,misc]
+    server._read_event = lambda: [events.pop(0)]
+    server.look_at_events()
+    assert server.broken
+    assert not server._connected

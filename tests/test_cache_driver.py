@@ -11,14 +11,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import pytest
 import zmq
 from tests.cache_alone import AloneMachine
 from tests.ports import free_ports
 
+from primacy.cache import driver, serving
 from primacy.cache import messages as m
-from primacy.cache.effects import Effect, Refuse
-from primacy.cache.inputs import Asked, Input, Received, SourceEnded, TimerPassed, Withdrawn
-from primacy.cache.model import Ballot, Failure, Fetched
+from primacy.cache.effects import Effect, Refuse, StoreFloor
+from primacy.cache.inputs import Asked, FloorStored, Input, Received, SourceEnded, TimerPassed, Withdrawn
+from primacy.cache.model import Ballot, Failure, Fetched, Floor
 from primacy.cache.peer import Peer
 from primacy.cache.sockets import ANSWERS_PER_TURN, CLIENTS_LEAST, PEERS_PER_TURN
 from primacy.cache.wire import peer_frames
@@ -27,10 +29,19 @@ from primacy.cache.wire_client import GetRequest, request_frames
 FAR_MS = 1 << 40
 
 
+@pytest.fixture(autouse=True)
+def turns_as_long_as_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What bounds a turn here is how much it reads: on a busy machine it would end after one message, by its time."""
+    for module in (driver, serving):
+        monkeypatch.setattr(module, "TURN_MS", 60_000)
+
+
 class Noting(AloneMachine):
     """Notes its inputs. Wants `TimerPassed` at `due_ms`."""
 
     due_ms = FAR_MS
+    stores = False
+    """Each message of a peer makes it store something, and its deadline is always past."""
     says: list[Effect] = []  # noqa: RUF012 -- replaced, never changed
 
     @property
@@ -40,13 +51,15 @@ class Noting(AloneMachine):
 
     @property
     def deadline_ms(self) -> int | None:
-        return self.due_ms
+        return 1 if self.stores else self.due_ms
 
     def step(self, now_ms: int, wall_ms: int, given: Input) -> list[Effect]:
         self.told.append(given)
         if isinstance(given, TimerPassed):
             self.due_ms = FAR_MS
         says, self.says = self.says, []
+        if self.stores and isinstance(given, Received):
+            says = [*says, StoreFloor(Floor(b"%d" % len(self.told), False, 1))]
         return says
 
 
@@ -123,6 +136,48 @@ def test_peers_are_heard_before_a_deadline_is_judged() -> None:
         assert placed.kinds() == [Received, Received, Received, TimerPassed]
 
     play(scene)
+
+
+def test_what_a_storage_in_memory_answers_begins_no_turn_within_the_turn() -> None:
+    """Else turns are taken within turns while messages wait, until the interpreter allows no deeper call."""
+
+    def scene(placed: Placed) -> None:
+        one, depths, depth = placed.peer.driver, [], 0
+        attend = one._attend
+
+        def counted(clients: bool) -> None:
+            nonlocal depth
+            depth += 1
+            depths.append(depth)
+            attend(clients)
+            depth -= 1
+
+        one._attend = counted  # type: ignore[method-assign]
+        placed.arrive(6 * PEERS_PER_TURN, 0)
+        placed.machine.stores = True
+        one._wind()
+        one.turn()
+        placed.machine.stores = False
+        assert FloorStored in placed.kinds()
+        assert max(depths) == 1
+
+    play(scene)
+
+
+def test_what_is_told_after_the_end_sets_no_alarm() -> None:
+    """It would ring with sockets that are closed."""
+
+    async def main() -> None:
+        url, api, other, other_api = (f"tcp://127.0.0.1:{port}" for port in free_ports(4))
+        async with Peer(url, api, [(other, other_api)], machine=Noting) as peer:
+            one = peer.driver
+        one.tell(Withdrawn(7))
+        one.ring()
+        one.turn()
+        await asyncio.sleep(0.05)
+        assert one.failure is None
+
+    asyncio.run(asyncio.wait_for(main(), 20))
 
 
 def test_behind_unread_messages_of_peers_only_a_few_clients_are_read() -> None:

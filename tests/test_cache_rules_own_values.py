@@ -78,6 +78,10 @@ def test_C10_neighbours_only() -> None:
     assert schedules.neighbours_only(OwnMachine) == ""
 
 
+def test_C10_pending_counts_for_nothing() -> None:
+    assert schedules.pending_counts_for_nothing(OwnMachine) == ""
+
+
 def test_C10_promises_survive() -> None:
     assert schedules.promises_survive(OwnMachine) == ""
 

@@ -377,3 +377,10 @@ def test_any_frames_are_read_or_dropped(frames: list[bytes]) -> None:
     Reader(B, (A, B)).read_all([b"*", A.encode(), b"b", *frames])
     wc.read_request(frames)
     wc.read_answer(frames)
+
+
+def test_a_page_of_floors_is_read_however_short_values_are() -> None:
+    """Else two peers with different floors would never count each other's answers again."""
+    page = m.Floors(tuple(Floor(b"%020d" % each, False, 7) for each in range(50)), False, m.Trailer(membership=1))
+    reader = Reader(B, (A, B), Limits(value_bytes_max=100))
+    assert reader.read(peer_frames(B, A, page)) == Heard(A, page)

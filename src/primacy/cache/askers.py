@@ -96,9 +96,9 @@ def askers(
     apis: Iterable[str] = (), key_file: str = "", local_ms: int = LOCAL_MS, timeout_ms: int = TIMEOUT_MS
 ) -> ClientAskers:
     """The one for these peers."""
-    if not isinstance(apis, str | Iterable) or not all(isinstance(api, str) for api in apis):
+    names = (apis,) if isinstance(apis, str) else tuple(apis) if isinstance(apis, Iterable) else (apis,)
+    if not all(isinstance(api, str) for api in names):
         raise UsageError(f"apis = {apis!r}: addresses of peers, such as ['tcp://10.0.0.1:6001']")
-    names = (apis,) if isinstance(apis, str) else tuple(apis)
     made_from = (names, key_file, local_ms, timeout_ms)
     return _shared.setdefault(made_from, ClientAskers(*made_from))
 

@@ -92,7 +92,7 @@ class Server:
             if event is None:
                 return
             if int.from_bytes(event[0][:2], sys.byteorder) == zmq.EVENT_DISCONNECTED:
-                self.broken = self._connected
+                self.broken = self.broken or self._connected
                 self._connected = False
             else:
                 self._connected = not self.broken

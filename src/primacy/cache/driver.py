@@ -98,6 +98,7 @@ class Driver:
         self._inbox: deque[Input] = deque()
         self._running = False
         self._in_turn = False
+        self._settling = False
         self._unanswered: deque[fx.KeepAlive | fx.SeeOther | fx.Refuse] = deque()
         """What clients are to be told, beyond what one turn may: thousands that wait for a key whose source failed must
         not keep the loop from renewing holds. Bounded by the requests that wait. What comes too late, because its
@@ -125,7 +126,7 @@ class Driver:
     def tell(self, given: Input) -> None:
         """The machine is told, now or right after what it is being told. A hundred calls that end in one round of the
         loop are told one after the other: between them, too, what peers said is heard and what is due is done."""
-        busy = self._in_turn or self._running or self._sockets.closed  # who waits in this process may leave after those
+        busy = self._in_turn or self._running or self._settling
         if not busy and self._clock.now_ms() >= self._due_ms > 0:
             self._attend(clients=False)
         self._inbox.append(given)
@@ -140,10 +141,11 @@ class Driver:
         """The machine's deadline. What peers have said by then is heard first: a loop that is late must not conclude
         from its own lateness that nobody answered."""
         self._attend(clients=False)
-        self._sockets.look()
+        if not self._sockets.closed:
+            self._sockets.look()
 
     def _attend(self, clients: bool) -> None:
-        if self.failure is not None:
+        if self.failure is not None or self._sockets.closed:  # who waits in this process may leave after those
             return
         self._in_turn = True
         try:
@@ -220,13 +222,23 @@ class Driver:
             self._sockets.look()
 
     def _settle(self) -> None:
-        """After a turn, or after what was told outside of one: what waits leaves."""
-        if self.failure is None:
+        """After a turn, or after what was told outside of one: what waits leaves.
+
+        A storage in memory answers at once. That begins no turn, or turns would be taken within turns for as long as
+        messages of peers wait."""
+        if self.failure is not None:
+            return
+        before, self._settling = self._settling, True
+        try:
             self.writer.flush()
-            self._post()
-            self._wind()
-            if self._unanswered:
-                self._sockets.ask_turn()
+        finally:
+            self._settling = before
+        if self._sockets.closed:
+            return
+        self._post()
+        self._wind()
+        if self._unanswered:
+            self._sockets.ask_turn()
 
     def _wind(self) -> None:
         deadline_ms = self._machine.deadline_ms

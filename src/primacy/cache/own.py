@@ -56,6 +56,7 @@ from primacy.cache.messages import (
     Ping,
     Pong,
     Question,
+    Trailer,
     Update,
 )
 from primacy.cache.model import ALL, NO_BALLOT, TERM_STEP_MAX, CacheSettings, Meta, Mode, PeerAddress
@@ -63,6 +64,8 @@ from primacy.cache.own_members import Membering
 from primacy.cache.own_state import KeyState
 from primacy.cache.own_terms import highest_term
 
+COUNTED = (Question, Answer, Announce, Announces, Ack, Acks, FloorQuery, FloorAnswer, FloorSet, FloorAck)
+"""What a majority is made of, and what asks for it."""
 SWEEP_MS = 1_000
 """Between two looks at what may be forgotten."""
 SWEEP_KEYS = 2_000
@@ -93,6 +96,7 @@ class OwnMachine(Membering):
         self._sweep_ms = 0
         self._sweep_at = 0
         self._clock_alert = False
+        self._waits_with = {}
         self._old_peers: dict[str, None] = {}
         self._strange: dict[str, None] = {}
         """Peers that said a term that cannot be."""
@@ -231,6 +235,12 @@ class OwnMachine(Membering):
             self._reports.pop(sender, None)
             self.counts["other-list"] = self.counts.get("other-list", 0) + 1
             return
+        if self._counts(trailer):
+            self._waits_with.pop(sender, None)
+        else:
+            self._waits_with[sender] = None
+            if isinstance(message, COUNTED):
+                return
         if self._is_no_term(highest_term(message)):
             self._refuse_term(sender, highest_term(message))
             return
@@ -270,6 +280,11 @@ class OwnMachine(Membering):
                 self._heard_floors(sender, message)
             case _:
                 assert_never(message)
+
+    def _counts(self, trailer: Trailer) -> bool:
+        """Who has a list that is only about to be taken, here or there, is told of floors and reports its list. It has
+        no vote: while the change waits, others may still have the list before this one, and share no peer with it."""
+        return self.members.is_neighbour(trailer)
 
     def _is_no_term(self, term: int) -> bool:
         """Nobody can have come to this term in an honest way (C2)."""

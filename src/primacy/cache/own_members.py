@@ -38,6 +38,8 @@ class Membering(Flooring):
     _reports: dict[str, Report]
     _pending: Reload | None
     _clock_alert: bool
+    _waits_with: dict[str, None]
+    """Peers whose list is only about to be taken, here or there: what they say counts for no majority (C10)."""
 
     # --- touch --------------------------------------------------------------------------------------------------------
 
@@ -57,6 +59,8 @@ class Membering(Flooring):
         self._out.append(Send(sender, Pong(answer)))
 
     def _count_pong(self, sender: str, number: int, since: int) -> None:
+        if sender in self._waits_with:
+            return
         above = self.touch.usual_above
         self.touch.counts(self.members, sender, number, self._since(since))
         if self.touch.usual_above > above:
@@ -161,6 +165,7 @@ class Membering(Flooring):
             self.silent_until_ms = self._now_ms + self.timing.promise_ms
         if changed:
             self._reports.clear()
+            self._waits_with.clear()
             self._readings = {peer: known for peer, known in self._readings.items() if peer in self.members.others}
             self.touch.keep(self.members)
             self._still_fresh()

@@ -60,10 +60,16 @@ class Members:
             self.previous = before
 
     def works_with(self, trailer: Trailer) -> bool:
-        """Does the sender have the same list, or a neighbour of it? (C10)"""
-        if self.hash in (trailer.previous, trailer.pending):
+        """Does the sender have the same list, a neighbour of it, or one that either of us is about to take? (C10)"""
+        if self.is_neighbour(trailer) or self.hash == trailer.pending:
             return True
-        return trailer.membership != 0 and trailer.membership in (self.hash, self.previous, self.pending)  # 0: none
+        return trailer.membership != 0 and trailer.membership == self.pending
+
+    def is_neighbour(self, trailer: Trailer) -> bool:
+        """The same list, or one that was taken: its majorities share a peer with those of this list (C10)."""
+        if self.hash == trailer.previous:
+            return True
+        return trailer.membership != 0 and trailer.membership in (self.hash, self.previous)  # 0: none
 
     def difference(self, peers: tuple[PeerAddress, ...]) -> int:
         """How many peers another list adds or removes."""

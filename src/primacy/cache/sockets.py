@@ -18,7 +18,7 @@ import zmq
 import zmq.backend
 
 from primacy.cache.model import ALL
-from primacy.cache.wire import FRAMES_MAX, Limits
+from primacy.cache.wire import BUNDLED_BYTES_MAX, FRAMES_MAX, Limits
 from primacy.errors import InUse, UsageError
 from primacy.loop import unwatch, watch
 
@@ -168,7 +168,7 @@ class PeerSockets:
         self._asked = False
         self.closed = False
         self._turn: Callable[[], None] = lambda: None
-        frame_max = limits.value_bytes_max + FRAME_BYTES_SPARE
+        frame_max = max(limits.value_bytes_max, BUNDLED_BYTES_MAX) + FRAME_BYTES_SPARE
         self._pub = self._socket(zmq.PUB, 0, PEER_QUEUE_MAX, frame_max)
         self._sub = self._socket(zmq.SUB, 0, PEER_QUEUE_MAX, frame_max)
         self._router = self._socket(zmq.ROUTER, CLIENT_LINGER_MS, CLIENT_QUEUE_MAX, frame_max)

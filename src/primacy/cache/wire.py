@@ -396,7 +396,7 @@ class Reader:
         return Floor(self._key(body[0], prefix), prefix, number(body[2]))
 
     def _floors(self, frame: bytes) -> tuple[Floor, ...]:
-        if len(frame) > self._value_bytes_max:
+        if len(frame) > max(self._value_bytes_max, BUNDLED_BYTES_MAX):
             raise Bad("floors: too long")
         try:
             found = _decode_floors(frame)
