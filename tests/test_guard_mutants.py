@@ -98,9 +98,16 @@ MUTANTS: dict[str, tuple[Callable[[Desk], None], dict[str, str]]] = {
 }
 
 
+ATTEMPTS = 5
+"""Some are seen for a moment only, in which the test may not have the processor."""
+
+
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutant_is_caught(open_desk: OpenDesk, name: str) -> None:
     holds, mutant = MUTANTS[name]
-    desk = open_desk(OWN, mutant=mutant)
-    with pytest.raises(AssertionError):
-        holds(desk)
+    for _ in range(ATTEMPTS):
+        try:
+            holds(open_desk(OWN, mutant=mutant))
+        except AssertionError:
+            return
+    raise AssertionError(f"{name}: not caught in {ATTEMPTS} attempts")
