@@ -168,6 +168,7 @@ class Acts:
             late = late_ms[place % len(late_ms)] if late_ms else 0.0
             if late != LOST_MS:
                 self.world.deliver_later(late, to, message)
+                self.world.late_until_ms = max(self.world.late_until_ms, self.world.now + late)
 
     # --- people -------------------------------------------------------------------------------------------------------
 

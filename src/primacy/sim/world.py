@@ -450,7 +450,6 @@ class World:
 
     def deliver_later(self, late_ms: float, to: str, message: Message) -> None:
         """A message that was held back arrives after all."""
-        self.late_until_ms = max(self.late_until_ms, self.now + late_ms)
         self._push(self.now + late_ms, self._deliver, self.nodes[to], message)
 
     def cut(self, a: str, b: str) -> None:
