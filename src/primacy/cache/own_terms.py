@@ -3,8 +3,8 @@
 A new term is at least Unix time in milliseconds, and at most one above what is known (C2), so that terms stay near the
 wall clocks of the peers. One that is years ahead is a mistake: a broken clock, a damaged storage, a defect. A peer
 that took it would have no higher one left before long, for the wire ends at 2^53 - 1, and would keep it on its disk. So
-it is not heard from others, and a peer does not start with it. This is no defence against a peer that lies step by step:
-peers trust each other.
+it is not heard from others, and a peer does not start with it. This is no defence against a peer that lies step by
+step: peers trust each other.
 """
 
 from __future__ import annotations
