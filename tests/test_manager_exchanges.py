@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -72,9 +73,9 @@ class Stage:
         self.recorders: dict[str, Recorder] = {}
 
     def real(self, text: str) -> str:
-        for old, new in self.names.items():
-            text = text.replace(old, new)
-        return text
+        """In one pass, and whole ports only: a port that was given may begin with one of the data's."""
+        known = "|".join(re.escape(old) for old in self.names)
+        return re.sub(rf"(?:{known})(?!\d)", lambda found: self.names[found[0]], text)
 
     async def __aenter__(self) -> Stage:
         before = self.exchange["state_before"]
