@@ -9,7 +9,9 @@ else the machine did.
 `kills`: agent and guard are stopped, so that only the kernel's timer is left; beside a busy loop for each core and a
 disk that is written and synced all the time. From the instant of the dead-man to the last stamp of the tree, and until
 the kernel says that the last process is gone. The worst counts: it must fit between dead-man and hold of the profile.
-Exit 1 if it does not fit `lan`. Needs root for all ways.
+Exit 1 if it does not fit `lan`. Needs root for all ways. Beside it a process of the highest priority on each core says
+for how long that core ran nothing at all, as when a host takes a virtual machine's core away: a kernel can kill nothing
+there then. That is printed, and excuses nothing.
 """
 
 from __future__ import annotations
@@ -78,6 +80,20 @@ ROUNDS = 5
 AHEAD_MS, AHEAD_MS_MAX = 400, 3_200
 """From the order to the dead-man: enough for the tree to be there, also on a busy machine; doubled when it was not."""
 LATE_S = 5.0
+STILL_MS = 5
+WATCHER = """
+import os, select, sys, time
+os.sched_setaffinity(0, {int(sys.argv[1])})
+os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(3))
+poll, before = select.poll(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+poll.register(0, select.POLLIN)
+while not poll.poll(1):
+    now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    if now - before > int(sys.argv[2]) * 1_000_000:
+        print(before / 1e6, now / 1e6, flush=True)
+    before = now
+"""
+"""Until its standard input ends: from when to when its core did not run it although nothing goes before it."""
 WRITER = """
 import os, sys
 handle = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)
@@ -90,12 +106,19 @@ while True:
 class Kill(NamedTuple):
     """Milliseconds after the instant of the dead-man."""
 
+    due_ms: float
+    """That instant itself, of CLOCK_BOOTTIME."""
     last_ms: float
     """The last stamp of any process of the tree: it acted then."""
     empty_ms: float
     """The last one was gone."""
     still_ms: float
-    """The longest time for which even a process of real time did not run: the whole machine stood still."""
+    """The longest time for which a process of real time did not run: whoever looked was late itself."""
+
+    def core_still_ms(self, spans: list[tuple[float, float]]) -> float:
+        """The longest of these standstills of a core between the dead-man and the end."""
+        met = [(since, until) for since, until in spans if until > self.due_ms and since < self.due_ms + self.empty_ms]
+        return max((until - since for since, until in met), default=0.0)
 
 
 # --- cost -------------------------------------------------------------------------------------------------------------
@@ -182,7 +205,7 @@ def kill(mode: str, ahead_ms: int) -> Kill | None:
         if boot_ms() >= due_ms:
             return None
         empty_ns, still_ns = ended_ns(tree)
-        return Kill(desk.last_ms() - due_ms, empty_ns / 1e6 - due_ms, still_ns / 1e6)
+        return Kill(due_ms, desk.last_ms() - due_ms, empty_ns / 1e6 - due_ms, still_ns / 1e6)
     finally:
         desk.close()
 
@@ -207,6 +230,30 @@ def ended_ns(handles: list[int]) -> tuple[int, int]:
     return now_ns, still_ns
 
 
+class Cores:
+    """Watches every core for standstills while it is entered."""
+
+    def __init__(self) -> None:
+        self.spans: list[tuple[float, float]] = []
+
+    def __enter__(self) -> Cores:
+        self.notes = tempfile.NamedTemporaryFile("r", prefix="cores-")
+        self.watchers = []
+        with open(self.notes.name, "a", encoding="ascii") as notes:
+            for core in sorted(os.sched_getaffinity(0)) if os.geteuid() == 0 else ():  # only root goes before all
+                call = [sys.executable, "-I", "-S", "-c", WATCHER, f"{core}", f"{STILL_MS}"]
+                self.watchers.append(subprocess.Popen(call, stdin=subprocess.PIPE, stdout=notes))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for watcher in self.watchers:
+            watcher.communicate()
+        with self.notes as notes:
+            for line in notes:
+                since, until = map(float, line.split())
+                self.spans.append((since, until))
+
+
 @contextlib.contextmanager
 def first() -> Iterator[None]:
     """Whoever looks must not be late itself."""
@@ -226,14 +273,15 @@ def reserve_ms(profile: str) -> int:
     return timing.hold_ms - timing.deadman_at_ms
 
 
-def in_words(way: str, found: list[Kill]) -> str:
+def in_words(way: str, found: list[Kill], spans: list[tuple[float, float]]) -> str:
     last, empty = sorted(one.last_ms for one in found), sorted(one.empty_ms for one in found)
     worst = max(found, key=lambda one: one.empty_ms)
     p99 = max(0, int(len(found) * 0.99) - 1)
     return (
         f"{way:16} {len(found):5} kills; last stamp p50 {last[len(found) // 2]:.1f}, p99 {last[p99]:.1f}, at most "
         f"{last[-1]:.1f} ms; empty p50 {empty[len(found) // 2]:.1f}, p99 {empty[p99]:.1f}, at most {empty[-1]:.1f} ms "
-        f"after the dead-man; in the worst one the machine stood still for {worst.still_ms:.1f} ms"
+        f"after the dead-man; in the worst one the machine stood still for {worst.still_ms:.1f} ms, one core for "
+        f"{worst.core_still_ms(spans):.1f}"
     )
 
 
@@ -256,11 +304,12 @@ def main() -> int:
     if "kills" in args.only:
         with load(), first():
             for way, mode in ways.items():
-                found = kills(mode, args.kills)
+                with Cores() as cores:
+                    found = kills(mode, args.kills)
                 document[way] = [one._asdict() for one in found]
                 missed += [one for one in found if one.empty_ms > reserve_ms("lan")]
                 if not args.json:
-                    print(in_words(way, found), flush=True)
+                    print(in_words(way, found, cores.spans), flush=True)
     if args.json:
         print(json.dumps(document, indent=2))
     return 1 if missed else 0
