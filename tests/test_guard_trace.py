@@ -345,6 +345,37 @@ def test_a_fork_storm_keeps_no_deadline_away(open_desk: OpenDesk) -> None:
     dead_after(desk)
 
 
+FORKS_UNTIL = """
+import os, sys, time
+while not os.path.exists(sys.argv[1]):
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+time.sleep(20)
+"""
+
+
+def test_the_guard_of_a_tree_that_forks_all_the_time_leaves_the_processor_to_others(open_desk: OpenDesk) -> None:
+    """In real time it kept all others from a core for up to 0.9 s. Its tree is quiet: it goes first again."""
+    desk = open_desk("capless")
+
+    def goes_first() -> bool:
+        return os.sched_getscheduler(desk.guard_pid) & ~os.SCHED_RESET_ON_FORK == os.SCHED_FIFO
+
+    if not goes_first():
+        pytest.skip("this machine gives nobody real time")
+    quiet = desk.folder / "quiet"
+    desk.order(s_ms=boot_ms() + 4 * LONG_MS, argv=[desk.anyones_python, "-I", "-S", "-c", FORKS_UNTIL, str(quiet)])
+    desk.hear("running")
+    wait_until(lambda: not goes_first(), 60.0)
+    quiet.touch()
+    wait_until(goes_first, 60.0)
+    desk.say("stop", signal=signal.SIGTERM, kill_at=boot_ms())
+    desk.hear("exited")
+    desk.hear("gone")
+
+
 def test_much_at_once_keeps_nothing_standing(open_desk: OpenDesk) -> None:
     """More than is attended to in a row, and then no further news: all that could tell of something stand still."""
     few, many = 2, 9

@@ -161,8 +161,8 @@ class Guard:
             due.append(min(self.kill_at, self.stop_kill_at))
         if run is not None and not run.way and (run.killed or not run.root):
             due.append(run.hunt_at)
-        if run is not None and run.trace is not None and run.trace.more:
-            due.append(0)
+        if run is not None and run.trace is not None:
+            due.append(0 if run.trace.more else run.trace.quiet_at)
         if run is None and self.cut_ms < tree.NEVER_MS:
             due.append(self.cut_ms + LINGER_MS)
         return min(due, default=tree.NEVER_MS)
@@ -192,8 +192,8 @@ class Guard:
             return False
         tree.set_alarm(self.alarm, due)
         self.reap(run)
-        more = run.trace is not None and run.trace.more  # what is left has stopped, and will not tell again
-        return run.root != 0 and run.status is None and not more
+        busy = run.trace is not None and run.trace.busy  # what is left has stopped, and will not tell again
+        return run.root != 0 and run.status is None and not busy
 
     def hear_extensions(self, now: int) -> None:
         """All that is in the pipe, as one: each instant is the latest of its kind. Nothing is there before a start."""

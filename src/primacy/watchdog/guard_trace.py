@@ -44,6 +44,8 @@ WALL = 0x40000000
 """Also what does not tell its parent by SIGCHLD that it ended, as threads do not."""
 EVENTS_MAX = 128
 """Attended to in a row before the deadlines are looked at again: a tree that forks for ever must not keep them away."""
+QUIET_MS = 20
+"""After so long without an event the guard goes first again."""
 TRIAL_S = 2
 """A trial that a kernel does not end as it should ends by itself after this."""
 PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 4, 38
@@ -213,6 +215,9 @@ class Trace:
         self.killing = False
         self.more = self.empty = False
         """More may have happened than was attended to; nothing is left, neither traced nor a child of this process."""
+        self.first = tree.goes_first()
+        self.quiet_at = tree.NEVER_MS
+        """The guard does not go first for the moment, and does again from then on."""
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
         mask = ctypes.create_string_buffer(SIGNALFD_BYTES)
         tree.checked(tree.libc.sigemptyset(mask))
@@ -231,8 +236,9 @@ class Trace:
         ended: list[tuple[int, int]] = []
         self.more = False
         try:
-            for _ in range(EVENTS_MAX):
+            for number in range(EVENTS_MAX):
                 pid, status = os.waitpid(-1, os.WNOHANG | WALL)
+                self._take_turns(pid != 0 or number > 0)
                 if pid == 0:
                     return ended
                 if not os.WIFSTOPPED(status):
@@ -248,13 +254,37 @@ class Trace:
             self.empty = True
         return ended
 
+    def _take_turns(self, busy: bool) -> None:
+        """With an event the guard goes along with all others, until there was none for a while; to kill it goes first.
+
+        A tree that forks all the time keeps its guard at work all the time. In real time nothing else would run on
+        that core, sometimes for a second: no other node's guard, no heartbeat.
+        """
+        if not self.first:
+            return
+        if busy and not self.killing:
+            if self.quiet_at == tree.NEVER_MS:
+                tree.go_along()
+            self.quiet_at = tree.now_ms() + QUIET_MS
+        elif self.quiet_at < tree.NEVER_MS and (self.killing or tree.now_ms() >= self.quiet_at):
+            self.quiet_at = tree.NEVER_MS
+            tree.go_first()
+
+    @property
+    def busy(self) -> bool:
+        """There is more to attend to, now or in a while, without further news."""
+        return self.more or self.quiet_at < tree.NEVER_MS
+
     def kill(self) -> None:
         """All that has been seen; what is born meanwhile stops before it runs, is seen then, and killed."""
         self.killing = True
+        self._take_turns(busy=False)
         for pid in self.tasks:
             kill(pid)
 
     def close(self) -> None:
+        if self.quiet_at < tree.NEVER_MS:
+            tree.go_first()
         os.close(self.fd)
 
 

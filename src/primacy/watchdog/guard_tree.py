@@ -103,26 +103,30 @@ def bind_to_parent() -> None:
 def go_first() -> None:
     """A busy tree must not delay its own end: each that must die before it can is not kept waiting. Not inherited.
 
-    Real time where that is allowed. Otherwise short slices, which anybody may have, and which kernels since 6.12 give
-    sooner; the others pass over it.
+    Real time where that is allowed. Whoever goes first may work for a moment only, or nobody else runs.
     """
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
     except OSError:
-        wanted = struct.pack(
-            "IIQiIQQQ",
-            SCHED_BYTES,
-            os.SCHED_OTHER,
-            RESET_ON_FORK,
-            os.getpriority(os.PRIO_PROCESS, 0),
-            0,
-            SLICE_NS,
-            0,
-            0,
-        )
-        number = SCHED_SETATTR.get(os.uname().machine)
-        if number is not None:
-            libc.syscall(ctypes.c_long(number), 0, ctypes.create_string_buffer(wanted), 0)
+        go_along()
+
+
+def goes_first() -> bool:
+    return os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK == os.SCHED_FIFO
+
+
+def go_along() -> None:
+    """Without real time: short slices, which anybody may have, and which kernels since 6.12 give sooner.
+
+    The others pass over them. Where the call is not known, only real time is given back.
+    """
+    number, gone = SCHED_SETATTR.get(os.uname().machine), -1
+    if number is not None:
+        nice = os.getpriority(os.PRIO_PROCESS, 0)
+        wanted = struct.pack("IIQiIQQQ", SCHED_BYTES, os.SCHED_OTHER, RESET_ON_FORK, nice, 0, SLICE_NS, 0, 0)
+        gone = libc.syscall(ctypes.c_long(number), 0, ctypes.create_string_buffer(wanted), 0)
+    if gone < 0 and goes_first():
+        os.sched_setscheduler(0, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))
 
 
 def call_it(name: bytes) -> None:
