@@ -27,7 +27,12 @@ from typing import NamedTuple
 
 PR_SET_CHILD_SUBREAPER = 36
 GRACE_S = 1.0
-"""For a process that was killed already to be gone."""
+"""For a process that is about to end. One that sleeps then lives on."""
+DYING_S = 60.0
+"""For one that does not sleep: on a busy machine it waits for a processor, to end on or to die on."""
+KILL_MASK = 1 << signal.SIGKILL - 1
+FLAGS_AT, PF_EXITING = 5, 4
+"""Of the kernel's flags of a process: where they stand among its figures, and the one of a process that dies."""
 PLACES = ("home", "state", "config", "cache", "data", "runtime", "tmp", "cwd")
 CHANGING = (
     "open,openat,openat2,creat,mkdir,mkdirat,mknod,mknodat,rename,renameat,renameat2,link,linkat,symlink,symlinkat,"
@@ -175,20 +180,37 @@ def main() -> int:
 
 def _left() -> list[str]:
     """Those that are ours and live on. They are ended, so that a failed test leaves none either."""
-    last_s = time.monotonic() + GRACE_S
-    while time.monotonic() < last_s:
-        try:
-            if os.waitpid(-1, os.WNOHANG) == (0, 0):
-                time.sleep(0.02)
-        except ChildProcessError:
-            return []
+    began_s = time.monotonic()
+    while children := _children():
+        waited_s = time.monotonic() - began_s
+        if waited_s > DYING_S or (waited_s > GRACE_S and any(map(_sleeps, children))):
+            break
+        time.sleep(0.02)
     found = []
-    for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+    for pid in children:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        found.append(f"{pid}: {words}")
-        os.kill(int(pid), signal.SIGKILL)  # it is our child and was not waited for: the number is its own
-        os.waitpid(int(pid), 0)
+        if words:  # an ended one has none
+            found.append(f"{pid}: {words}")
+        os.kill(pid, signal.SIGKILL)  # it is our child and was not waited for: the number is its own
+        os.waitpid(pid, 0)
     return found
+
+
+def _children() -> list[int]:
+    """Those that are there, once whoever has ended was waited for."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass
+    return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
+
+
+def _sleeps(pid: int) -> bool:
+    """Of a child that was not waited for: it has not ended, was not killed, and waits for something."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd:", "ShdPnd:"))]
+    state, *figures = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    is_killed = any(mask & KILL_MASK for mask in masks) or int(figures[FLAGS_AT]) & PF_EXITING
+    return state not in "RZX" and not is_killed
 
 
 if __name__ == "__main__":

@@ -56,6 +56,8 @@ PROMPT_MS = 200
 """At once, on a machine whose canary was on time."""
 LIMIT_S = 30.0
 """For whatever must come."""
+KILLED_S = 12.0
+"""For the end of what the kernel kills; below the life of a command (`stamp.LIFE_S`), or a survivor is not seen."""
 STILL_LOOKS = 5
 """At 50 ms each: a process that sleeps through all of them has nothing left to do."""
 
@@ -217,9 +219,11 @@ class Watch:
 
     def __init__(self, pids: list[int]) -> None:
         self.poll = select.poll()
-        self.fds = [os.pidfd_open(pid) for pid in pids if is_alive(pid)]
-        for fd in self.fds:
-            self.poll.register(fd, select.POLLIN)
+        self.fds: list[int] = []
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):  # it has ended since it was listed
+                self.fds.append(os.pidfd_open(pid))
+                self.poll.register(self.fds[-1], select.POLLIN)
 
     def living(self) -> int:
         return len(self.fds) - len(self.poll.poll(0))
@@ -381,8 +385,9 @@ class Desk:
     def close(self) -> None:
         self.agent.kill()
         self.agent.wait()
-        if is_alive(self.guard_pid):
-            os.kill(self.guard_pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it may end by itself at any moment, for its agent is dead
+            if is_alive(self.guard_pid):
+                os.kill(self.guard_pid, signal.SIGKILL)
         assert self.agent.stdout is not None
         self.agent.stdout.close()
         self.socket.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -19,6 +20,7 @@ from rich.console import Console
 
 from primacy.cli import demo as command
 from primacy.cli import main as entry
+from primacy.errors import PrimacyError, Refused
 from primacy.lab import ledger, tour
 from primacy.lab.cluster import Lab
 from primacy.lab.leash import Held, children, ended
@@ -108,6 +110,48 @@ def test_a_signature_of_the_killed_run_is_not_taken_for_one_of_the_next(
     assert said.code == 0, said.err
     assert " as run " in said.out
     assert " as run 1, under the same token" not in said.out
+
+
+def test_a_leader_that_changes_before_the_harm_is_done_holds_up_no_scene(
+    say: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a busy machine: the harm strikes one that leads no more, and nobody need come after the one that does."""
+    fails_over = tour.Stage.fails_over
+
+    def late(stage: tour.Stage, after: str, harm: Callable[[], None]) -> str:
+        lab, token = stage.up.lab, stage.token
+
+        def is_led_by_another() -> bool:
+            leader = lab.leader()
+            if leader and (lab.state(leader) or {}).get("token") == token:
+                with contextlib.suppress(PrimacyError):  # it may have given up by itself just now
+                    lab.order(leader, "step-down")
+            return bool((stage.chain()["signer"] or {"token": 0})["token"] > token)
+
+        stage.until(is_led_by_another, "another signer")
+        return fails_over(stage, after, harm)
+
+    monkeypatch.setattr(tour.Stage, "fails_over", late)
+    said = say("--profile", "lab", "--nodes", "3", "--scenario", "kill")
+    assert said.code == 0, said.err
+    assert "1 failover:" in said.out
+
+
+def test_a_signer_that_is_gone_before_it_is_killed_ends_no_tour(
+    say: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kill, refusals = tour._kill_work, iter([Refused("node x runs nothing now")])
+
+    def late(lab: Lab, node: str) -> None:
+        for refusal in refusals:
+            raise refusal
+        kill(lab, node)
+
+    monkeypatch.setattr(tour, "_kill_work", late)
+    said = say("--profile", "lab", "--nodes", "3", "--scenario", "child")
+    assert said.code == 0, said.err
+    assert "node x runs nothing now: once more, with whoever leads now" in said.out
+    assert " as run " in said.out
 
 
 def test_exit_1_and_the_logs_are_kept_if_the_chain_saw_two_at_once(

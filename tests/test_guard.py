@@ -24,6 +24,7 @@ import pytest
 from tests.canary import Canary
 from tests.guard_desk import (
     ALL,
+    KILLED_S,
     LIMIT_S,
     LONG_MS,
     OWN,
@@ -62,7 +63,7 @@ def holds_when_guard_is_killed(desk: Desk) -> None:
     with Canary(PROMPT_MS / 4) as canary:
         desk.signal(signal.SIGKILL, desk.guard_pid)
         killed_ms = boot_ms()
-        wait_until(desk.lock_is_free, within_s=3.0)
+        wait_until(desk.lock_is_free, within_s=KILLED_S)
     assert desk.commands() == []
     assert desk.lives()[-1].run == 1
     assert len(desk.lives()) == expect

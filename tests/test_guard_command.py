@@ -16,6 +16,7 @@ import pytest
 from tests.canary import Canary
 from tests.guard_desk import (
     ALL,
+    LONG_MS,
     NOBODY,
     PROMPT_MS,
     OpenDesk,
@@ -52,7 +53,8 @@ def test_the_command_gets_what_was_ordered_and_nothing_else(open_desk: OpenDesk,
     user = {"uid": NOBODY, "gid": NOBODY, "groups": [NOBODY]} if mode in ("root", "capless") else {}
     env = {"ONE": "1", "ODD": "\udcff ü\n", "PATH": "/nowhere", "BIG": "x" * 100_000}
     argv = [desk.anyones_python, "-I", "-S", "-X", "utf8", "-c", REPORT, "a b", "$HOME", ""]
-    desk.order(argv=argv, env=env, cwd="/usr", umask=0o27, stdout=str(out), stderr=str(err), **user)
+    more: dict[str, Any] = {"argv": argv, "env": env, "cwd": "/usr", "umask": 0o27, **user}
+    desk.order(s_ms=boot_ms() + LONG_MS, stdout=str(out), stderr=str(err), **more)
     desk.hear("running")
     desk.hear("exited")
     desk.hear("gone")
@@ -106,7 +108,7 @@ def test_F10_another_user_is_bound_to_the_guard_all_the_same(open_desk: OpenDesk
 )
 def test_a_command_that_cannot_be_started(open_desk: OpenDesk, mode: str, wrong: dict[str, Any], why: str) -> None:
     desk = open_desk(mode)
-    desk.order(**wrong)
+    desk.order(s_ms=boot_ms() + LONG_MS, **wrong)
     assert desk.hear("failed") == {"is": "failed", "run": 1, "why": why}
     assert desk.commands() == []
     desk.start(run=2)
@@ -115,7 +117,7 @@ def test_a_command_that_cannot_be_started(open_desk: OpenDesk, mode: str, wrong:
 @pytest.mark.parametrize("mode", ["user", "weak"])
 def test_a_user_that_cannot_be_had(open_desk: OpenDesk, mode: str) -> None:
     desk = open_desk(mode)
-    desk.order(uid=0, gid=0)
+    desk.order(s_ms=boot_ms() + LONG_MS, uid=0, gid=0)
     assert desk.hear("failed")["why"] == "cannot become user 0, group 0: Operation not permitted"
 
 

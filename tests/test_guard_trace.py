@@ -20,6 +20,7 @@ import pytest
 from bench.containment import first
 from tests.canary import Canary
 from tests.guard_desk import (
+    KILLED_S,
     LONG_MS,
     NOBODY,
     PROMPT_MS,
@@ -193,7 +194,7 @@ def holds_whatever_is_asked_of_clone(desk: Desk) -> None:
     assert desk.commands()
     desk.signal(signal.SIGKILL, desk.guard_pid)
     wait_until(lambda: not is_alive(desk.guard_pid))
-    wait_until(desk.lock_is_free, within_s=3.0)
+    wait_until(desk.lock_is_free, within_s=KILLED_S)
     time.sleep(0.02)
     assert desk.commands() == []
     assert found["clone"] == -1, "EPERM"
@@ -217,7 +218,7 @@ def holds_for_every_way_to_call_the_kernel(desk: Desk) -> None:
     assert found == {"clone": -1, "clone3": -38}
     assert desk.commands()
     desk.signal(signal.SIGKILL, desk.guard_pid)
-    wait_until(desk.lock_is_free, within_s=3.0)
+    wait_until(desk.lock_is_free, within_s=KILLED_S)
     assert desk.commands() == []
 
 
@@ -239,7 +240,7 @@ def holds_when_guard_is_killed_in_a_storm(desk: Desk) -> None:
     desk.start("forking", "hopping", "escape", "ignore-term", expect=30)
     desk.signal(signal.SIGKILL, desk.guard_pid)
     killed_ms = boot_ms()
-    wait_until(desk.lock_is_free, within_s=3.0)
+    wait_until(desk.lock_is_free, within_s=KILLED_S)
     assert desk.commands() == []
     seen = desk.last_ms()
     time.sleep(0.05)
@@ -262,7 +263,7 @@ def test_G2_a_stopped_tree_dies_with_its_guard(open_desk: OpenDesk, mode: str) -
     with Canary(PROMPT_MS / 4) as canary:
         desk.signal(signal.SIGKILL, desk.guard_pid)
         killed_ms = boot_ms()
-        wait_until(desk.lock_is_free, within_s=3.0)
+        wait_until(desk.lock_is_free, within_s=KILLED_S)
     assert desk.commands() == []
     ended_at_once(desk, killed_ms, canary)
 
@@ -328,8 +329,8 @@ def test_F09_where_the_kernel_kills_nothing_by_ptrace_the_guard_ends_and_all_wit
     desk.start("ignore-term", "escape", expect=2, uid=NOBODY, gid=NOBODY, groups=[])
     desk.say("stop", signal=signal.SIGTERM, kill_at=boot_ms())
     with pytest.raises(Ended):
-        desk.hear("exited", within_s=5.0)
-    wait_until(desk.lock_is_free, within_s=5.0)
+        desk.hear("exited", within_s=KILLED_S)
+    wait_until(desk.lock_is_free, within_s=KILLED_S)
     assert desk.commands() == []
     assert desk.release_arrived_ns() is None
 
@@ -388,7 +389,7 @@ def test_much_at_once_keeps_nothing_standing(open_desk: OpenDesk) -> None:
     desk.signal(signal.SIGUSR1, *tree)
     wait_until(lambda: all(state_of(pid) == "t" for pid in tree))
     desk.signal(signal.SIGCONT, desk.guard_pid)
-    wait_until(lambda: len(list(desk.folder.glob("heard-*"))) == many + 1, within_s=5.0)
+    wait_until(lambda: len(list(desk.folder.glob("heard-*"))) == many + 1)
 
 
 # --- the run lock -----------------------------------------------------------------------------------------------------
@@ -439,7 +440,7 @@ def test_G3_a_stopped_keeper_goes_on_when_the_guard_is_dead(open_desk: OpenDesk,
     desk.start("escape", "ignore-term", expect=2)
     desk.signal(signal.SIGSTOP, *desk.named("primacy-lock"))
     desk.signal(signal.SIGKILL, desk.guard_pid)
-    wait_until(desk.lock_is_free, within_s=3.0)
+    wait_until(desk.lock_is_free, within_s=KILLED_S)
     assert desk.commands() == []
 
 
@@ -467,7 +468,7 @@ def test_G2_guard_and_keeper_killed_at_once(open_desk: OpenDesk, mode: str) -> N
     with Canary(PROMPT_MS / 4) as canary:
         kill_all(*desk.named("primacy-lock"), desk.guard_pid)
         killed_ms = boot_ms()
-        wait_until(lambda: not desk.commands(), within_s=3.0)
+        wait_until(lambda: not desk.commands(), within_s=KILLED_S)
     ended_at_once(desk, killed_ms, canary)
     wait_until(desk.lock_is_free)
 
@@ -479,7 +480,7 @@ def test_F03_all_killed_at_once(open_desk: OpenDesk, mode: str) -> None:
     with Canary(PROMPT_MS / 4) as canary:
         kill_all(desk.agent_pid, *desk.named("primacy-lock"), desk.guard_pid)
         killed_ms = boot_ms()
-        wait_until(lambda: not desk.commands(), within_s=3.0)
+        wait_until(lambda: not desk.commands(), within_s=KILLED_S)
     ended_at_once(desk, killed_ms, canary)
     arrived_ns = desk.release_arrived_ns()
     assert arrived_ns is None or desk.last_ms() * 1e6 < arrived_ns, "the guard had ended it before it was killed"

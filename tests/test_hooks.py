@@ -81,10 +81,14 @@ def test_kinds_do_not_wait_for_each_other(tmp_path: Path) -> None:
 
 def test_a_hook_that_hangs_is_killed_with_what_it_started_and_one_that_fails_is_said(tmp_path: Path) -> None:
     async def play() -> None:
-        told = Told(tmp_path, 'sleep 300 & echo $! > pid; [ "$FAIL" ] && exit 3; wait', limit_ms=1_500)
-        told.hooks.happened("lost", {})
-        await told.until(lambda: told.sentences)
-        assert told.sentences == [(False, "the hook lost was killed: it did not end within 1,500 ms")]
+        script = 'sleep 300 & echo $! > pid.new; mv pid.new pid; [ "$FAIL" ] && exit 3; wait'
+        for limit_ms in (1_500, 6_000, 24_000):  # longer, where the machine let it not come so far
+            told = Told(tmp_path, script, limit_ms)
+            told.hooks.happened("lost", {})
+            await told.until(lambda told=told: told.sentences)  # type: ignore[misc]
+            assert told.sentences == [(False, f"the hook lost was killed: it did not end within {limit_ms:,} ms")]
+            if (tmp_path / "pid").exists():
+                break
         pid = int((tmp_path / "pid").read_text())
         await told.until(lambda: not alive(pid))
         told.hooks.happened("lost", {"FAIL": "yes"})
@@ -130,13 +134,23 @@ def test_a_node_tells_its_hooks_and_does_not_wait_for_them(say: Say, tmp_path: P
     node = Node(tmp_path)
     ran = node.runs(say)
     assert say("step-down", "--state-dir", node.state).code == 0
-    node.until(say, lambda s: s["term"] > ran["term"] and s["duty"]["state"] == "running", "the next term")
+    next_ = node.until(say, lambda s: s["term"] > ran["term"] and s["duty"]["state"] == "running", "the next term")
+    me, term, token = ran["node"], str(ran["term"]), str(ran["token"])
+
+    def wrote() -> list[list[str]]:
+        return [line.split() for line in (tmp_path / "told").read_text().splitlines()]
+
+    def all_told() -> bool:
+        """What happened before its end: four of the first term, and two of the next."""
+        found = [(line[0], line[-1]) for line in wrote()]
+        later = {(kind, str(next_["token"])) for kind in ("elected", "started")}
+        return len({one for one in found if one[1] == token}) == 4 and later <= set(found)
+
+    node.until(say, lambda _: all_told(), "all hooks of before its end")
     began = time.monotonic()
     assert node.end() == 0
     assert time.monotonic() - began < 50
-    wrote = [line.split() for line in (tmp_path / "told").read_text().splitlines()]
-    me, term, token = ran["node"], str(ran["term"]), str(ran["token"])
-    first = [line[:-1] for line in wrote if line[-1] == token]
+    first = [line[:-1] for line in wrote() if line[-1] == token]
     assert sorted(first) == sorted(
         [
             ["elected", me, "main", term],
@@ -145,8 +159,10 @@ def test_a_node_tells_its_hooks_and_does_not_wait_for_them(say: Say, tmp_path: P
             ["lost", me, "main", term, "step-down"],
         ]
     )
-    assert {line[0] for line in wrote if line[-1] != token} >= {"elected", "started", "lost"}
-    assert "the hook stopped is killed: the agent ends" in node.err.read_text()
+    kinds, said = {line[0] for line in wrote() if line[-1] != token}, node.err.read_text()
+    assert kinds >= {"elected", "started"}
+    assert "lost" in kinds or "the hook lost is killed: the agent ends" in said, "it has a moment, and no more"
+    assert "the hook stopped is killed: the agent ends" in said
     assert "the hook elected ended with code 0" in say("why", "--state-dir", node.state, "--last", "1000").out
 
 

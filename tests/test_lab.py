@@ -152,23 +152,29 @@ def test_one_command_at_a_time_whatever_is_done_to_the_nodes(lab: Lab, stamps: P
 
 
 def test_every_shape_of_a_divided_network_and_a_cut_that_outlives_a_restart(lab: Lab, stamps: Path) -> None:
+    """Who leads when the links are cut is known by the links: on a busy machine it may be another than a moment ago."""
+
+    def reached(name: str) -> set[str]:
+        return {name, *(other for other in lab.names if lab.links.way(name, other) == "none")}
+
     lab.start()
-    leader = lab.until_acting()
+    lab.until_acting()
     lab.partition("leader-alone")
-    second = lab.until_acting(but=leader)
-    lab.restart(leader)
-    assert lab.get(leader, "/v1/links")["links"] == dict.fromkeys([n for n in lab.names if n != leader], "both")
+    alone = next(name for name in lab.names if reached(name) == {name})
+    lab.until_acting(but=alone)
+    lab.restart(alone)
+    assert lab.get(alone, "/v1/links")["links"] == dict.fromkeys([n for n in lab.names if n != alone], "both")
 
     lab.heal()
     lab.partition("halves")
     lab.until(lambda: not lab.leader(), "nobody at work")
     lab.heal()
-    third = lab.until_acting()
+    lab.until_acting()
 
     lab.partition("2/3")
-    small = {leader_side for leader_side in lab.names if lab.links.way(third, leader_side) == "none"}
-    fourth = lab.until_acting(but=third)
-    assert fourth not in small
+    small = min(map(reached, lab.names), key=len)
+    assert len(small) == 2
+    lab.until(lambda: lab.leader() not in ("", *small), "a leader on the larger side")
     lab.heal()
 
     # One way: it hears all and nobody hears it, or it hears nobody; the others elect anew in both cases.
@@ -179,7 +185,6 @@ def test_every_shape_of_a_divided_network_and_a_cut_that_outlives_a_restart(lab:
                 lab.cut(deaf, other, way)
         lab.until_acting(but=deaf)
         lab.heal()
-    assert second
     one_at_a_time(stamp.read(str(stamps)))
 
 
@@ -321,17 +326,17 @@ def up(tmp_path: Path) -> Iterator[Up]:
 
 def test_the_api_shows_the_lab_and_does_what_it_is_told(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
     assert "3 nodes, profile lab" in up.line
-    said = up.until(lambda said: said["leader"] and said["chain"]["height"] > 2)
+    said = up.until(lambda said: said["leader"] and said["chain"]["height"] > 2 and said["acting"] == [said["leader"]])
     leader = said["leader"]
-    assert said["acting"] == [leader]
     assert [row["process"] for row in said["nodes"]] == ["running"] * 3
 
-    assert up.ask(f"/v1/lab/{leader}/kill", {"whole": True})["acting"] == []
-    said = up.until(lambda said: said["leader"] not in (None, leader) and said["chain"]["counters"]["handovers"] >= 1)
+    assert leader not in up.ask(f"/v1/lab/{leader}/kill", {"whole": True})["acting"]
+    up.until(lambda said: said["leader"] not in (None, leader) and said["chain"]["counters"]["handovers"] >= 1)
     up.ask(f"/v1/lab/{leader}/start", {})
-    up.ask("/v1/lab/partition", {"shape": "leader-alone"})
-    assert len(up.ask("/v1/lab")["cuts"]) == 4
-    up.until(lambda now: now["leader"] not in (None, said["leader"]))
+    cuts = up.ask("/v1/lab/partition", {"shape": "leader-alone"})["cuts"]
+    assert len(cuts) == 4
+    (alone,) = (name for name in "abc" if all(name in street for street in cuts))  # whoever led when they were cut
+    up.until(lambda now: now["leader"] not in (None, alone))
     assert up.ask("/v1/lab/heal", {})["cuts"] == []
     assert up.ask("/v1/lab/links", {"node": "a", "with": "b", "cut": "in"})["cuts"] == [["b", "a"]]
     assert up.ask("/v1/lab/partition", {"islands": [["a", "b", "c"]]})["cuts"] == []

@@ -330,8 +330,12 @@ def test_L4_earlier_starts_are_believed_on_this_boot_and_under_this_lock_only(tm
 # --- what it costs, what is refused -----------------------------------------------------------------------------------
 
 
-def test_three_nodes_in_the_default_profile_ask_at_most_four_statements_a_second(tmp_path: Path) -> None:
-    with lease_crowd("sqlite", tmp_path, "abc", "lan") as crowd:
+@beside_a_canary(for_lease(PROFILES["lan"]).beat_ms, passes_if_late=True)
+def test_three_nodes_in_the_default_profile_ask_at_most_four_statements_a_second(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Of a machine that lets them ask when it is time: a holder that stood still is replaced, which is asked for."""
+    with lease_crowd("sqlite", tmp_path_factory.mktemp("three"), "abc", "lan") as crowd:
         crowd.start()
         crowd.acting()
         crowd.agree()
