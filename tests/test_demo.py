@@ -132,7 +132,7 @@ def test_a_leader_that_changes_before_the_harm_is_done_holds_up_no_scene(
         return fails_over(stage, after, harm)
 
     monkeypatch.setattr(tour.Stage, "fails_over", late)
-    said = say("--profile", "lab", "--nodes", "3", "--scenario", "kill")
+    said = say("--profile", "lan", "--nodes", "3", "--scenario", "kill")
     assert said.code == 0, said.err
     assert "1 failover:" in said.out
 
