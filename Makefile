@@ -5,7 +5,8 @@ PART ?= all
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-browser screenshots demo run-demo quick packages peers examples test proof check bench clean lock
+.PHONY: help setup setup-browser screenshots demo run-demo quick packages peers examples test proof bench build clean lock
+.PHONY: check check-format check-lint check-types check-imports
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -73,11 +74,24 @@ test: setup check packages peers examples setup-browser ## everything once
 proof: setup check packages peers examples setup-browser ## the counts and durations that a release must show; PART=core|run|dashboard|store|slots|manager|cache
 	@$(BIN)/python -m tests.sizes proof $(PART)
 
-check: setup ## format, lint, strict types, import arrows
+# The hooks of .pre-commit-config.yaml call these parts one by one.
+check: check-format check-lint check-types check-imports ## format, lint, strict types, import arrows
+
+check-format: setup
 	@$(BIN)/ruff format --check --quiet src tests bench examples || { echo "run: .venv/bin/ruff format src tests bench examples"; exit 1; }
+
+check-lint: setup
 	@$(BIN)/ruff check --quiet src tests bench examples
+
+check-types: setup
 	@$(BIN)/mypy --no-error-summary
+
+check-imports: setup
 	@$(BIN)/lint-imports --no-cache > .venv/lint-imports.log 2>&1 || { cat .venv/lint-imports.log; exit 1; }
+
+build: setup ## the wheel and the source archive, into dist/; needs no network
+	@rm -rf dist
+	@$(BIN)/python -m hatchling build -d dist
 
 bench: setup peers ## speed, as ratios: the simulator, then failover and idleness beside the peers (docs/speed.md)
 	@$(BIN)/python -m bench

@@ -30,7 +30,7 @@ SEEDS = (ROOT / "docs/seeds.md").read_text()
 RULES = (ROOT / "docs/rules.md").read_text()
 FAULTS = (ROOT / "docs/faults.md").read_text()
 SOURCES = {file: file.read_text() for file in sorted((ROOT / "src").rglob("*.py"))}
-PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md")] + sorted(
+PAGES = [ROOT / f"{name}.md" for name in ("README", "ARCHITECTURE", "CHANGELOG", "CONTRIBUTING", "SECURITY")] + sorted(
     (ROOT / "docs").glob("*.md")
 )
 RUN_TAG = re.compile(r"<!-- runnable(: prints)? -->\n```console\n(.*?)```", re.DOTALL)

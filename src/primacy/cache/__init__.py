@@ -36,11 +36,4 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'primacy.cache' has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415 -- machines need no sockets
 
-    try:
-        return getattr(import_module(f"primacy.cache.{_WHERE[name]}"), name)
-    except ModuleNotFoundError as error:
-        if error.name != "zmq":
-            raise
-        from primacy.errors import MissingExtra  # noqa: PLC0415
-
-        raise MissingExtra("the cache", "cache") from None
+    return getattr(import_module(f"primacy.cache.{_WHERE[name]}"), name)

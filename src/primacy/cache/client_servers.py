@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable, Container, Iterable, Sequence
 from random import Random
 
-import zmq
-
 from primacy.cache.sockets import (
     ALIVE_OPTIONS,
     CONNECT_TIMEOUT_MS,
@@ -18,7 +16,12 @@ from primacy.cache.sockets import (
     receiver,
     sender,
 )
-from primacy.errors import UsageError
+from primacy.errors import MissingExtra, UsageError
+
+try:
+    import zmq
+except ModuleNotFoundError:
+    raise MissingExtra("the cache", "cache") from None
 
 QUEUE_MAX = 1_000
 """Requests on their way to one peer. More go to another."""

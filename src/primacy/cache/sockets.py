@@ -14,13 +14,16 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 
-import zmq
-import zmq.backend
-
 from primacy.cache.model import ALL
 from primacy.cache.wire import BUNDLED_BYTES_MAX, FRAMES_MAX, Limits
-from primacy.errors import InUse, UsageError
+from primacy.errors import InUse, MissingExtra, UsageError
 from primacy.loop import unwatch, watch
+
+try:
+    import zmq
+    import zmq.backend
+except ModuleNotFoundError:
+    raise MissingExtra("the cache", "cache") from None
 
 PEERS_PER_TURN = 256
 CLIENTS_PER_TURN = 64

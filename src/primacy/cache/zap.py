@@ -12,11 +12,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import zmq
-from zmq.utils import z85
-
 from primacy.cache.security import ClientKey, client_secret, curve_seed
-from primacy.errors import CannotHere
+from primacy.errors import CannotHere, MissingExtra
+
+try:
+    import zmq
+    from zmq.utils import z85
+except ModuleNotFoundError:
+    raise MissingExtra("the cache", "cache") from None
 
 ADDRESS = "inproc://zeromq.zap.01"
 PEERS = "peers"
