@@ -122,6 +122,8 @@ BESIDE = (
     "tests/test_store_address.py",
     "tests/test_guard_lease.py",
     "tests/test_run_calls.py",
+    "tests/test_build.py",
+    "tests/test_contributing.py",
     "tests/test_behaviour.py",
     "tests/test_faults_members.py",
 )
