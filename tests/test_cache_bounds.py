@@ -8,12 +8,12 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from tests.cache_one import One, T, did
+from tests.cache_one import One, T, did, said
 from tests.cache_stage import SETTINGS, WALL_MS, addresses
 from tests.test_cache_storage import entry
 from tests.test_cache_writing import Refusing
 
-from primacy.cache import cached, client_copies, control, own, writing
+from primacy.cache import cached, client_copies, control, own, own_parts, writing
 from primacy.cache import effects as does
 from primacy.cache import inputs as told
 from primacy.cache import messages as says
@@ -151,6 +151,56 @@ def test_floors_of_mode_mixed_are_bounded_in_bytes() -> None:
         assert sum(len(key) for key, _ in machine._floors._forget) <= 20 * LONG
 
 
+def test_floors_that_wait_for_a_disk_that_hangs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By number, and by the bytes of their keys: those that others set, those that are read from others, and acks."""
+    for most, most_bytes in ((50, 1 << 40), (1 << 40, 100 * LONG)):
+        monkeypatch.setattr(own_parts, "ACKS_MAX", most)
+        one = One(settings=SETTINGS._replace(floors_bytes_max=most_bytes))
+        one.stores = False
+        for number in range(200):
+            floor = Floor(long_key(number), False, T + number)
+            applied = one.hear("a", says.FloorSet(floor, number, one.trailer("a")))
+            assert did(applied, does.StoreFloor), "what the driver has at hand is void from now on"
+            assert one.machine.floors.of(floor.key) >= floor.term, "it holds"
+            assert len(one.machine._owed) <= 100
+            assert one.machine._owed._bytes <= 100 * LONG
+            again = one.hear("a", says.FloorSet(floor, number, one.trailer("a")))
+            assert not did(again, does.StoreFloor), "the disk is not asked for it twice"
+        for number in range(200):  # one floor, and many who want to know when it is durable
+            whole = Floor(b"", True, T + 10_000)
+            one.hear("a", says.FloorSet(whole, 1_000 + number, one.trailer("a")))
+            assert one.machine._owed._count <= most
+        waiting = list(one.machine._owed._acks)
+        assert waiting
+        one.stores = True
+        acked = [each for floor in waiting for each in said(one.tell(told.FloorStored(floor)), says.FloorAck)]
+        assert acked
+        assert (len(one.machine._owed), one.machine._owed._count, one.machine._owed._bytes) == (0, 0, 0)
+        late = Floor(long_key(199), False, T + 199)
+        one.hear("a", says.FloorSet(late, 199, one.trailer("a")))
+        assert late in [ack.floor for ack in said(one.seen, says.FloorAck)], "it was sent again, and is acked"
+
+
+def test_floors_of_mode_mixed_that_wait_for_a_disk_that_hangs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_parts, "ACKS_MAX", 50)
+    settings = CacheSettings(CACHE_PROFILES["ha-cache"], Mode.MIXED)
+    machine = DocumentMachine("b", addresses("a b"), settings, Random(1))
+    machine.step(0, WALL_MS, told.Started(1, {}, (), None))
+    trailer = says.Trailer(boot=7)
+    for number in range(200):
+        floor = Floor(long_key(number), False, 5)
+        done = machine.step(1_000, WALL_MS, told.Received("a", says.FloorSet(floor, number, trailer)))
+        assert did(done, does.StoreFloor)
+        again = machine.step(1_000, WALL_MS, told.Received("a", says.FloorSet(floor, number, trailer)))
+        assert not did(again, does.StoreFloor)
+        assert len(machine._floors._acks) <= 50
+    acked = [machine.step(2_000, WALL_MS, told.FloorStored(floor)) for floor in list(machine._floors._acks._acks)]
+    assert all(said(effects, says.FloorAck) for effects in acked)
+    late = machine.step(2_000, WALL_MS, told.Received("a", says.FloorSet(floor, 199, trailer)))
+    assert did(late, does.StoreFloor), "it was sent again"
+    assert said(machine.step(2_000, WALL_MS, told.FloorStored(floor)), says.FloorAck)
+
+
 # --- the disk ---------------------------------------------------------------------------------------------------------
 
 
@@ -170,6 +220,47 @@ def test_what_waits_for_a_disk_that_hangs_is_bounded(monkeypatch: pytest.MonkeyP
         writer.write(does.StoreCeiling(9))
         assert writer._next[-2:] == [does.StoreFloor(floor), does.StoreCeiling(9)], "what must not be forgotten"
         await writer.close()
+
+    asyncio.run(main())
+
+
+def test_floors_and_ceilings_that_wait_for_a_disk_that_hangs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A floor that is left out is said not to be durable. What is forgotten for the sake of one that was left out
+    stays on the disk."""
+    monkeypatch.setattr(writing, "FLOORS_MAX", 100)
+    monkeypatch.setattr(writing, "FLOORS_BYTES_MAX", 60 * LONG)
+
+    async def main() -> None:
+        for key in (long_key, lambda number: b"%d" % number):
+            heard: list[told.Input] = []
+            storage = Refusing()
+            writer = writing.Writer(storage, asyncio.get_running_loop(), heard.append)
+            old = Floor(b"old", False, 1)
+            storage.apply([does.StoreFloor(old)])
+            floors = [Floor(key(number), False, 5) for number in range(500)]
+            for number, floor in enumerate(floors):
+                writer.write(does.StoreFloor(floor))
+                writer.write(does.StoreCeiling(number))
+                assert len(writer._next) <= 101
+                assert sum(len(each.floor.key) for each in writer._next if type(each) is does.StoreFloor) <= 60 * LONG
+            writer.write(does.StoreFloor(Floor(b"", True, 9)))
+            writer.write(does.ForgetFloor(old))
+            refused = [given.floor for given in heard if isinstance(given, told.FloorStored) and not given.ok]
+            taken = 60 if key is long_key else 100
+            assert refused == [*floors[taken:], Floor(b"", True, 9)]
+            writer.flush()
+            while len(heard) < len(refused) + taken + 1:
+                await asyncio.sleep(0)
+            assert heard[len(refused) :] == [
+                told.FloorStored(floors[0]),
+                told.CeilingStored(499),
+                *map(told.FloorStored, floors[1:taken]),
+            ]
+            assert set(storage.load().floors) == {old, *floors[:taken]}
+            writer.write(does.StoreFloor(floors[-1]))
+            writer.flush()
+            await writer.close()
+            assert floors[-1] in storage.load().floors, "there is room again"
 
     asyncio.run(main())
 
@@ -285,4 +376,5 @@ def test_the_bounds_are_those_that_the_documents_name() -> None:
     settings = CacheSettings()
     assert settings.keys_bytes_max == 256 << 20
     assert settings.active_bytes_max == settings.waiting_bytes_max == 64 << 20
-    assert settings.floors_bytes_max == 16 << 20
+    assert settings.floors_bytes_max == writing.FLOORS_BYTES_MAX == 16 << 20
+    assert settings.floors_max == writing.FLOORS_MAX == own_parts.ACKS_MAX == 10_000

@@ -18,6 +18,7 @@ from primacy.cache.inputs import FloorStored, Invalidate
 from primacy.cache.machine import NOT_LISTED
 from primacy.cache.messages import FloorAck, FloorAnswer, FloorQuery, FloorSet, Message
 from primacy.cache.model import NO_BALLOT, Floor
+from primacy.cache.own_parts import Storing
 
 WITHIN_MS = 2_000
 """How long an invalidation without a time of its own goes on telling others."""
@@ -48,7 +49,7 @@ class Floors:
     def __init__(self, state: State) -> None:
         self._state = state
         self._running: dict[int, Invalidation] = {}
-        self._acks: dict[Floor, list[tuple[str, int]]] = {}
+        self._acks: Storing[tuple[str, int]] = Storing(state.settings.floors_bytes_max)
         """Who is to be told that a floor is durable here."""
         self._forget: dict[tuple[bytes, bool], int] = {}
         """When each floor may be forgotten."""
@@ -164,10 +165,10 @@ class Floors:
                 asked = [url for url in state.ours if url not in running.answered]
                 return [] if asked else self._go_on(request, running)
             case FloorSet(floor, request):
-                waiting = self._acks.setdefault(floor, [])
-                if (sender, request) in waiting:
-                    return []  # it is being stored
-                waiting.append((sender, request))
+                known = self._known(floor)
+                self._acks.add(floor)
+                if not self._acks.owe(floor, (sender, request), 0) and known:
+                    return []  # it is being stored, or too many are
                 return [*self._apply(floor), StoreFloor(floor)]
             case FloorAck(floor, request):
                 running = self._running.get(request)
@@ -181,7 +182,7 @@ class Floors:
         """The floor is durable here, or cannot be."""
         effects: list[Effect] = []
         highest = self._highest(given.floor.key, given.floor.prefix)
-        for sender, request in self._acks.pop(given.floor, []):
+        for sender, request in self._acks.pop(given.floor):
             if given.ok:
                 ack = FloorAck(given.floor, request, highest, self._state.trailer(sender))
                 effects.append(Send(sender, ack))
@@ -200,13 +201,16 @@ class Floors:
         own = max((meta.term for known, meta in state.metas.items() if known.startswith(key)), default=0)
         return max(own, state.floor(key))
 
+    def _known(self, floor: Floor) -> bool:
+        state = self._state
+        return (state.wide if floor.prefix else state.floors).get(floor.key, 0) >= floor.term
+
     def _apply(self, floor: Floor) -> list[Effect]:
         """Values at or below it are dropped, calls under such a ballot ended, terms begin above it."""
         state = self._state
-        floors = state.wide if floor.prefix else state.floors
-        if floors.get(floor.key, 0) >= floor.term:
+        if self._known(floor):
             return []
-        floors[floor.key] = floor.term
+        (state.wide if floor.prefix else state.floors)[floor.key] = floor.term
         keys = [key for key in state.metas if key.startswith(floor.key)] if floor.prefix else [floor.key]
         running = [key for key in (*state.active, *state.calls) if floor.prefix and key.startswith(floor.key)]
         lasting_ms = max((one.ttl_ms for one in state.settings.sources), default=0)

@@ -61,6 +61,7 @@ from primacy.cache.messages import (
 )
 from primacy.cache.model import ALL, NO_BALLOT, TERM_STEP_MAX, CacheSettings, Meta, Mode, PeerAddress
 from primacy.cache.own_members import Membering
+from primacy.cache.own_parts import Storing
 from primacy.cache.own_state import KeyState
 from primacy.cache.own_terms import highest_term
 
@@ -88,7 +89,7 @@ class OwnMachine(Membering):
         self.started = False
         self._hits = {}
         self._invalidations = {}
-        self._owed = {}
+        self._owed = Storing(settings.floors_bytes_max)
         self._readings = {}
         self._request = 0
         self._reports = {}

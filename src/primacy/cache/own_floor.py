@@ -14,15 +14,13 @@ from primacy.cache.effects import Finished, ForgetFloor, Send, StoreFloor
 from primacy.cache.inputs import FloorStored, Invalidate
 from primacy.cache.messages import FloorAck, FloorAnswer, FloorQuery, Floors, FloorSet, FloorsRequest, Pong
 from primacy.cache.model import TERM_MAX, Floor
-from primacy.cache.own_parts import cursor
+from primacy.cache.own_parts import Storing, cursor
 from primacy.cache.own_source import REQUEST_MS, TOO_MANY, Sourcing
 from primacy.cache.own_state import KeyState
 from primacy.settings.timing import stretched
 
 PAGE = 256
 """Floors of one message: with long keys a few dozen kilobytes."""
-ACKS_MAX = 10_000
-"""FLOORs that wait for the disk. More are not acked now; they are sent again."""
 
 
 @dataclass(slots=True)
@@ -67,7 +65,7 @@ class Flooring(Sourcing):
     """Layer of the machine: floors."""
 
     _invalidations: dict[int, Invalidation]
-    _owed: dict[Floor, list[Owed]]
+    _owed: Storing[Owed]
     _readings: dict[str, Reading]
     _request: int
 
@@ -98,8 +96,8 @@ class Flooring(Sourcing):
 
     def _store_floor(self, floor: Floor) -> None:
         if floor not in self._owed:
-            self._owed[floor] = []
-            self._out.append(StoreFloor(floor))
+            self._owed.add(floor)
+            self._out.append(StoreFloor(floor))  # also where nobody is told: what it reaches is void from now on
 
     def _under_floor(self, state: KeyState) -> None:
         """Ballots of this key at or below the floor are dead; who waits is asked for anew (C11)."""
@@ -113,7 +111,7 @@ class Flooring(Sourcing):
         self._try_stand(state)
 
     def _floor_stored(self, given: FloorStored) -> None:
-        owed = self._owed.pop(given.floor, [])
+        owed = self._owed.pop(given.floor)
         if not given.ok:
             self._record("floor-not-stored", given.floor.key)
             return
@@ -191,11 +189,11 @@ class Flooring(Sourcing):
         self._apply(owed.floor)
         if self._floor_is_durable(owed.floor):
             self._ack_floor(owed)
-        elif len(self._owed) < ACKS_MAX:
+        else:
             covering = self.floors.covering(owed.floor)
-            self._store_floor(covering)
-            if owed not in self._owed[covering]:
-                self._owed[covering].append(owed)
+            if self._owed.has_room(covering):
+                self._store_floor(covering)
+            self._owed.owe(covering, owed, len(owed.floor.key))
 
     def _floor_is_durable(self, floor: Floor) -> bool:
         return self.floors.is_durable(floor)

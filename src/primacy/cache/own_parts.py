@@ -6,7 +6,7 @@ Each keeps one thing and answers questions about it; none sends anything. `own.p
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from primacy.cache.messages import Trailer
 from primacy.cache.model import TERM_MAX, Floor, PeerAddress
@@ -248,6 +248,57 @@ def cursor(floor: Floor) -> bytes:
 
 def _digest(floor: Floor) -> int:
     return _hash(cursor(floor))
+
+
+ACKS_MAX = 10_000
+"""Floors that wait for the disk, and acks that wait for these. A disk that hangs answers nothing."""
+A = TypeVar("A")
+
+
+class Storing(Generic[A]):
+    """Floors on their way to the disk, and who is told once they are there (C11). Bounded in number and in bytes of
+    keys: beyond it nothing is remembered of a floor. It holds nevertheless; it is not acked, and is sent again."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._acks: dict[Floor, dict[A, int]] = {}
+        """Each with the bytes of what it is about."""
+        self._count = self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._acks)
+
+    def __contains__(self, floor: Floor) -> bool:
+        return floor in self._acks
+
+    def has_room(self, floor: Floor) -> bool:
+        """Can one more be remembered?"""
+        return len(self) < ACKS_MAX and self._bytes + len(floor.key) <= self._most_bytes
+
+    def add(self, floor: Floor) -> None:
+        """It is to be stored."""
+        if floor not in self and self.has_room(floor):
+            self._acks[floor] = {}
+            self._bytes += len(floor.key)
+
+    def owe(self, floor: Floor, ack: A, size: int) -> bool:
+        """This is said once the floor is there. False: it is known already, or there is no room."""
+        acks = self._acks.get(floor)
+        if acks is None or ack in acks or self._count >= ACKS_MAX or self._bytes + size > self._most_bytes:
+            return False
+        acks[ack] = size
+        self._count += 1
+        self._bytes += size
+        return True
+
+    def pop(self, floor: Floor) -> tuple[A, ...]:
+        """It is there, or cannot be: what was to be said then."""
+        acks = self._acks.pop(floor, None)
+        if acks is None:
+            return ()
+        self._count -= len(acks)
+        self._bytes -= len(floor.key) + sum(acks.values())
+        return tuple(acks)
 
 
 class Heard(NamedTuple):

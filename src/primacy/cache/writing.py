@@ -35,6 +35,10 @@ log = logging.getLogger("primacy")
 WAITING_BYTES_MAX = 256 * 1024 * 1024
 """What waits for the disk. More is not written, but for ceiling and floors: a value or a mark that is lost costs a
 retrieval. A value alone may be as large as values can be."""
+FLOORS_MAX = 10_000
+FLOORS_BYTES_MAX = 16 * 1024 * 1024
+"""Floors of one batch, and the bytes of their keys: as many as a peer remembers one by one. More are not written while
+the disk hangs, and said not to be durable: they hold, are not acked, and are sent again (C11)."""
 FALLBACK_BYTES_MAX = 256 * 1024 * 1024
 """What is kept in memory while the disk refuses."""
 WRITE_BYTES = 256
@@ -79,6 +83,9 @@ class Writer:
         self._thread = ThreadPoolExecutor(1, "primacy-cache-disk") if storage.durable else None
         self._next: list[Write] = []
         self._next_bytes = 0
+        self._next_floors = self._next_floor_bytes = 0
+        self._next_ceiling: int | None = None
+        """Where in the next batch it stands. It only rises, so that the last one does."""
         self._busy: Future[Stored] | None = None
         self._values: dict[bytes, tuple[Ballot, bytes]] = {}
         """On their way to the disk, the latest of each key."""
@@ -109,16 +116,41 @@ class Writer:
             if self._thread is not None and self._next and self._next_bytes + size > WAITING_BYTES_MAX:
                 self.left_out += 1
                 return
+        elif isinstance(write, StoreFloor | ForgetFloor):
+            if not self._takes_floor(write):
+                return
+        elif type(write) is StoreCeiling:
+            if self._next_ceiling is not None:
+                before = self._next[self._next_ceiling]
+                assert type(before) is StoreCeiling
+                self._next[self._next_ceiling] = max(before, write)
+                return
+            self._next_ceiling = len(self._next)
         if type(write) is StoreEntry:
             self._values[write.key] = (write.meta.epoch, write.value)
         self._next_bytes += size
         self._next.append(write)
+
+    def _takes_floor(self, write: StoreFloor | ForgetFloor) -> bool:
+        """Once one was left out of a batch, all that follow are: a floor that another one stands for is forgotten on
+        the disk only if that one is there."""
+        self._next_floors += 1
+        self._next_floor_bytes += len(write.floor.key)
+        few = self._next_floors <= FLOORS_MAX and self._next_floor_bytes <= FLOORS_BYTES_MAX
+        if self._thread is None or few:
+            return True
+        self.left_out += 1
+        if type(write) is StoreFloor and not self._closing:
+            self._told(FloorStored(write.floor, False))
+        return False
 
     def flush(self) -> None:
         """What was asked for goes to the storage, now or after the batch that is under way."""
         if not self._next or self._busy is not None:
             return
         batch, self._next, self._next_bytes = self._next, [], 0
+        self._next_floors = self._next_floor_bytes = 0
+        self._next_ceiling = None
         self.batches += 1
         self.writes += len(batch)
         if self._thread is None:
