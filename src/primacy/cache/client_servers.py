@@ -1,8 +1,12 @@
-"""The peers that a client asks: one DEALER each, whose turn it is, and which of them are silent."""
+"""The peers that a client asks: one DEALER each, whose turn it is, and which of them are silent.
+
+A process that has no descriptor left cannot open a socket. A peer whose connection broke at that moment stays in the
+list without one, is passed over, and gets one as soon as there is one to be had."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import Callable, Container, Iterable, Sequence
 from random import Random
@@ -16,12 +20,14 @@ from primacy.cache.sockets import (
     receiver,
     sender,
 )
-from primacy.errors import MissingExtra, UsageError
+from primacy.errors import CannotHere, MissingExtra, UsageError
 
 try:
     import zmq
 except ModuleNotFoundError:
     raise MissingExtra("the cache", "cache") from None
+
+log = logging.getLogger("primacy.cache")
 
 QUEUE_MAX = 1_000
 """Requests on their way to one peer. More go to another."""
@@ -30,6 +36,8 @@ ANSWERS_MAX = 50_000
 SLOW_S = 0.1
 """A peer that owes a sign for longer than this is asked only if all others do, too."""
 PER_TURN_MAX = 256
+REOPEN_S = 0.1
+"""Between two tries to open a socket where none is to be had."""
 
 
 class Server:
@@ -38,6 +46,8 @@ class Server:
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], api: str, frame_bytes_max: int) -> None:
         self.api = api
         self._context, self._frame_bytes_max = context, frame_bytes_max
+        self.opened = self.lacking = False
+        """`lacking`: it was to be opened again, and could not."""
         self.owes_since_s: float | None = None
         """Since when it owes a sign to somebody who waits."""
         self.heard_s = -1.0
@@ -52,6 +62,17 @@ class Server:
         the next one at its address. The library has an option for that (`IMMEDIATE`), which ends the process (an
         assertion, fq.cpp) when the connection breaks while answers are being read. So the connection is watched, and
         each has a socket of its own."""
+        try:
+            self._open(setup)
+        except zmq.ZMQError as error:
+            raise CannotHere(f"no socket for the cache peer {self.api}: {error.strerror}") from None
+        try:
+            self.socket.connect(self.api)
+        except zmq.ZMQError as error:
+            self.close()
+            raise UsageError(f"{self.api} is no address of a cache peer: {error.strerror}") from None
+
+    def _open(self, setup: Callable[[zmq.Socket[bytes]], None] | None) -> None:
         self.socket = self._context.socket(zmq.DEALER)
         try:
             for option, value in (
@@ -77,13 +98,12 @@ class Server:
         self._read_event = receiver(self.events)
         self._event_state = super(zmq.Socket, self.events).get
         self._connected = self.broken = False
-        try:
-            self.socket.connect(self.api)
-        except zmq.ZMQError as error:
-            self.close()
-            raise UsageError(f"{self.api} is no address of a cache peer: {error.strerror}") from None
+        self.opened = True
 
     def close(self) -> None:
+        if not self.opened:
+            return
+        self.opened = False
         self.socket.disable_monitor()
         self.events.close()
         self.socket.close()
@@ -102,6 +122,8 @@ class Server:
 
     def send(self, frames: Sequence[bytes], now_s: float) -> bool:
         """False: it is not connected, or takes no more."""
+        if not self.opened:
+            return False
         self.look_at_events()
         if not self._connected or not self._send(frames):
             return False
@@ -119,7 +141,7 @@ class Server:
         return self.owes_since_s is not None and now_s - self.owes_since_s > SLOW_S
 
     def readable(self) -> bool:
-        return bool(int(self._state(EVENTS)) & READABLE)
+        return self.opened and bool(int(self._state(EVENTS)) & READABLE)
 
 
 class Servers:
@@ -140,10 +162,13 @@ class Servers:
 
     def open(self, loop: asyncio.AbstractEventLoop, apis: Iterable[str]) -> None:
         self._loop = loop
-        self._context = zmq.Context()
+        try:
+            self._context = zmq.Context()
+        except zmq.ZMQError as error:
+            raise CannotHere(f"no socket for cache peers: {error.strerror}") from None
         try:
             self.replace(apis)
-        except UsageError:
+        except BaseException:
             self._context.term()
             raise
 
@@ -155,7 +180,7 @@ class Servers:
 
     def replace(self, apis: Iterable[str]) -> list[Server]:
         """These, and no others; what stays keeps its connection. Returns who left. Nothing changes where one of them is
-        no address."""
+        no address, or can have no socket now."""
         wanted = list(dict.fromkeys(apis))
         known = {server.api: server for server in self.all}
         made: dict[str, Server] = {}
@@ -163,7 +188,7 @@ class Servers:
             for api in wanted:
                 if api not in known:
                     made[api] = self._made(api)
-        except UsageError:
+        except BaseException:
             for server in made.values():
                 self._close(server)
             raise
@@ -184,11 +209,30 @@ class Servers:
     def _open(self, server: Server) -> None:
         assert self._loop is not None
         server.open(self._setup)
-        for socket in (server.socket, server.events):
-            self._loop.add_reader(socket.fileno(), self._turn, server)
+        try:
+            for socket in (server.socket, server.events):
+                self._loop.add_reader(socket.fileno(), self._turn, server)
+        except BaseException:
+            self._close(server)
+            raise
+
+    def _reopen(self, server: Server) -> None:
+        """A new socket for a peer whose connection broke, now or later."""
+        loop = self._loop
+        if loop is None or server not in self.all or server.opened:
+            return
+        try:
+            self._open(server)
+        except (CannotHere, OSError) as error:
+            if not server.lacking:
+                log.warning("%s; it is tried again", error)
+            server.lacking = True
+            loop.call_later(REOPEN_S, self._reopen, server)
+        else:
+            server.lacking = False
 
     def _close(self, server: Server) -> None:
-        if self._loop is not None:
+        if self._loop is not None and server.opened:
             for socket in (server.socket, server.events):
                 self._loop.remove_reader(socket.fileno())
         server.close()
@@ -217,7 +261,7 @@ class Servers:
     def _turn(self, server: Server) -> None:
         self._asked.discard(server)
         loop = self._loop
-        if server not in self.all or loop is None:
+        if server not in self.all or loop is None or not server.opened:
             return
         for _ in range(PER_TURN_MAX):
             frames = server.receive()
@@ -230,7 +274,7 @@ class Servers:
         server.look_at_events()
         if server.broken and not server.readable():  # all that it said before is read
             self._close(server)
-            self._open(server)
+            self._reopen(server)
         self.look(server)
 
     def has_unread(self, server: Server) -> bool:

@@ -46,6 +46,7 @@ log = logging.getLogger("primacy")
 WITHIN_MS = 2_000
 CHANGE_MS = 5_000
 RELOAD_MS = 60_000
+NOT_RUNNING = "this peer does not run: use it between start and stop"
 LATER_MS = 200
 """A request from inside is withdrawn at its time. The machine's own bound on it is a little later, so that who asked
 too late is told that, and is not sent elsewhere."""
@@ -101,7 +102,9 @@ class Peer:
         self._clock: Clock = clock or SystemClock()
         self._make_machine = machine or machine_of
         self.boot = new_boot()
-        self._started = self._stopping = False
+        self._started = self._runs = False
+        self._turns = asyncio.Lock()
+        """Start and stop follow each other: who stops a peer that still starts waits for it."""
         self._ended: asyncio.Event = asyncio.Event()
         self.machine: Machine
         self.driver: Driver
@@ -129,10 +132,16 @@ class Peer:
         if self._started:
             raise UsageError("this peer was started before; make a new one")
         self._started = True
+        async with self._turns:
+            await self._start()
+
+    async def _start(self) -> None:
         loop = asyncio.get_running_loop()
-        self._sockets = PeerSockets(self.url, Limits(self.settings.key_bytes_max, self.settings.value_bytes_max))
         calls: Calls | None = None
+        sockets: PeerSockets | None = None
         try:
+            limits = Limits(self.settings.key_bytes_max, self.settings.value_bytes_max)
+            sockets = self._sockets = PeerSockets(self.url, limits)
             stored = self.storage.load()
             if self.settings.mode is Mode.OWN:
                 check_stored(stored, self._clock.wall_ms(), getattr(self.storage, "where", ""))
@@ -151,10 +160,12 @@ class Peer:
                 await calls.close()
             if self._zap is not None:
                 self._zap.close()
-            await self._sockets.close()
+            if sockets is not None:
+                await sockets.close()
             self.storage.close()
             self._ended.set()
             raise
+        self._runs = True
         driver.tell(Started(self.boot, stored.metas, stored.floors, stored.ceiling))
         self._sockets.watch(loop, driver.turn)
         if self._zap is not None:
@@ -223,10 +234,12 @@ class Peer:
 
     async def stop(self) -> None:
         """Calls are ended and others told so; clients that wait are sent elsewhere; what was stored is on the disk."""
-        if not self._started or self._stopping:
-            await self._ended.wait()
-            return
-        self._stopping = True
+        async with self._turns:
+            if self._runs:
+                self._runs = False
+                await self._stop()
+
+    async def _stop(self) -> None:
         try:
             # Nobody waits here any more, so that this peer does not fetch anew what it ends now: another one will.
             self.machine.retire()
@@ -243,9 +256,12 @@ class Peer:
 
     async def wait_stopped(self) -> None:
         """Until it has ended, by `stop` or by a defect, which is raised."""
+        if not self._started:
+            raise UsageError(NOT_RUNNING)
         await self._ended.wait()
-        if self.driver.failure is not None:
-            raise self.driver.failure
+        driver: Driver | None = getattr(self, "driver", None)  # there is none where the start failed early
+        if driver is not None and driver.failure is not None:
+            raise driver.failure
 
     def _failed(self, error: BaseException) -> None:  # noqa: ARG002
         self._stopper = asyncio.get_running_loop().create_task(self.stop())
@@ -272,6 +288,7 @@ class Peer:
         self._check_key(key)
         check_ms("within_ms", within_ms, 0, WITHIN_MS_MAX)
         check_after("after_ms", after_ms)
+        self._check_runs()
         at_hand = self.serving.at_hand(key)
         if at_hand is not None:
             return at_hand
@@ -326,12 +343,13 @@ class Peer:
         found = await self._asked(make, within_ms)
         if found is None:
             return Done(False, f"it was not done within {within_ms:,} ms; it may still be")
+        if isinstance(found, Absent):  # what waits when this peer ends is sent elsewhere, whatever it was
+            return Done(False, "this peer was stopped before it was done; it may still be: ask another peer")
         assert isinstance(found, Done)
         return found
 
     async def _asked(self, make: Callable[[int], Input], within_ms: int) -> Found | Absent | Done | None:
-        if not self._started or self._stopping:
-            raise UsageError("this peer does not run: use it between start and stop")
+        self._check_runs()
         number, answer = self.serving.local(make)
         try:
             async with asyncio.timeout(within_ms / 1_000):
@@ -342,6 +360,10 @@ class Peer:
             if not answer.done() or answer.cancelled():
                 self.serving.withdraw(number)
                 self.driver.tell(Withdrawn(number))
+
+    def _check_runs(self) -> None:
+        if not self._runs:
+            raise UsageError(NOT_RUNNING)
 
     def _check_key(self, key: bytes, empty: bool = False) -> None:
         if not isinstance(key, bytes):

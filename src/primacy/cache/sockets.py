@@ -16,7 +16,7 @@ from time import monotonic
 
 from primacy.cache.model import ALL
 from primacy.cache.wire import BUNDLED_BYTES_MAX, FRAMES_MAX, Limits
-from primacy.errors import InUse, MissingExtra, UsageError
+from primacy.errors import CannotHere, InUse, MissingExtra, UsageError
 from primacy.loop import unwatch, watch
 
 try:
@@ -164,7 +164,6 @@ class PeerSockets:
 
     def __init__(self, me: str, limits: Limits) -> None:
         self.me = me
-        self.context = zmq.Context()
         self._limits = limits
         self._connected: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -172,9 +171,11 @@ class PeerSockets:
         self.closed = False
         self._turn: Callable[[], None] = lambda: None
         frame_max = max(limits.value_bytes_max, BUNDLED_BYTES_MAX) + FRAME_BYTES_SPARE
-        self._pub = self._socket(zmq.PUB, 0, PEER_QUEUE_MAX, frame_max)
-        self._sub = self._socket(zmq.SUB, 0, PEER_QUEUE_MAX, frame_max)
-        self._router = self._socket(zmq.ROUTER, CLIENT_LINGER_MS, CLIENT_QUEUE_MAX, frame_max)
+        try:
+            self.context = zmq.Context()
+            self._pub, self._sub, self._router = self._made(frame_max)
+        except zmq.ZMQError as error:
+            raise CannotHere(f"no sockets for a cache peer: {error.strerror}") from None
         self._from_sub = receiver(self._sub)
         self._aside: list[Frames] = []
         """What was read before a peer was disconnected, and not yet handed on."""
@@ -183,6 +184,17 @@ class PeerSockets:
         self.to_client = sender(self._router)
         self.send_frame = super(zmq.Socket, self._router).send
         self._sub_state, self._router_state = super(zmq.Socket, self._sub).get, super(zmq.Socket, self._router).get
+
+    def _made(self, frame_max: int) -> tuple[zmq.Socket[bytes], zmq.Socket[bytes], zmq.Socket[bytes]]:
+        try:
+            return (
+                self._socket(zmq.PUB, 0, PEER_QUEUE_MAX, frame_max),
+                self._socket(zmq.SUB, 0, PEER_QUEUE_MAX, frame_max),
+                self._socket(zmq.ROUTER, CLIENT_LINGER_MS, CLIENT_QUEUE_MAX, frame_max),
+            )
+        except BaseException:
+            self.context.destroy(0)
+            raise
 
     def _socket(self, kind: int, linger_ms: int, queue_max: int, frame_max: int) -> zmq.Socket[bytes]:
         made = self.context.socket(kind)
