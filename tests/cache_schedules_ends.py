@@ -140,11 +140,34 @@ def negative_is_remembered(machine: Machine) -> str:
     source = SourceSettings(negative_ms=3_000)
     one = One(machine, SETTINGS._replace(sources=(source,)))
     ballot = one.calls()
-    one.tell(told.SourceEnded(KEY, ballot, Failure("no such entry", missing=True)))
+    ends = one.tell(told.SourceEnded(KEY, ballot, Failure("no such entry", missing=True)))
     one.run(2_900)
     within = one.ask(2)
     one.run(200)
+    refusal = does.Refuse(2, "no such entry", miss=True)
     return broken(
-        within=[refusal.reason for refusal in did(within, does.Refuse)] == ["no such entry"],
+        told=did(ends, does.Refuse) == [refusal._replace(request=1)],
+        within=did(within, does.Refuse) == [refusal],
         afterwards=bool(said(one.ask(3), says.Question)),
+    )
+
+
+def missing_is_told(machine: Machine) -> str:
+    """That the source has no such entry is no failure: peers that follow are told so, and tell who waits there."""
+    one = One(machine)
+    ends = one.tell(told.SourceEnded(KEY, one.calls(), Failure("no such entry", missing=True)))
+    fails = One(machine)
+    failed = fails.tell(told.SourceEnded(KEY, fails.calls(), Failure("boom")))
+    follower = One(machine)
+    follower.announce("a", T)
+    follower.ask()
+    trailer = follower.trailer("a", follower.ballot("a"), ended=True, wait_ms=500, echo=0, missing=True)
+    heard = follower.hear("a", says.Answer(KEY, T, 0, False, trailer))
+    later = follower.ask(2)
+    return broken(
+        says=[answer.trailer.missing for answer in said(ends, says.Answer)] == [True],
+        of_a_failure=[answer.trailer.missing for answer in said(failed, says.Answer)] == [False],
+        who_waits=[refusal.miss for refusal in did(heard, does.Refuse)] == [True],
+        who_comes=[refusal.miss for refusal in did(later, does.Refuse)] == [True],
+        failure=[refusal.miss for refusal in did(failed, does.Refuse)] == [False],
     )

@@ -265,6 +265,10 @@ def test_C7_negative_is_remembered() -> None:
     assert ends.negative_is_remembered(OwnMachine) == ""
 
 
+def test_C7_missing_is_told() -> None:
+    assert ends.missing_is_told(OwnMachine) == ""
+
+
 def test_C5_candidate_while_promised() -> None:
     assert whole.candidate_while_promised(OwnMachine) == ""
 

@@ -6,6 +6,7 @@ one sentence, and knows the exit code that a command ends with.
     │   ├── StaleToken        1   a fence has let a newer holder in: the writer's leadership is over
     │   ├── SlotRefused       1   a slot does not do what a client asked for
     │   └── SourceFailed      1   the source of a cache gave no value
+    │       └── NoSuchEntry   1   it has none: nothing failed
     ├── LeadershipLost        1   what the holder of a leadership meets once it is over
     ├── UsageError            2   a wrong call: which option, which value, what would be right
     │   └── SettingsError     2   a wrong file: every problem at once, each with its path
@@ -57,6 +58,10 @@ class SlotRefused(Refused):
 
 class SourceFailed(Refused):
     """The source of a cache gave no value for a key. The text is its own, or says what became of the call."""
+
+
+class NoSuchEntry(SourceFailed):
+    """Nothing failed: the source says that it has no such entry, or no source serves the key."""
 
 
 class LeadershipLost(PrimacyError):

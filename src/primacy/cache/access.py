@@ -34,7 +34,7 @@ class Why(StrEnum):
     """Why there is no entry. Closed."""
 
     MISS = "miss"
-    """There is none, and nobody was to fetch it, or nobody can: no source serves this key."""
+    """There is none, and nobody was to fetch it, or nobody can: no source serves this key, or it has no such entry."""
     LATE = "late"
     """Not within the time given."""
     SOURCE = "source"

@@ -51,7 +51,7 @@ from primacy.cache.wire_client import (
     read_answer,
     request_frames,
 )
-from primacy.errors import NotReached, SourceFailed, Unsure, UsageError
+from primacy.errors import CannotHere, NoSuchEntry, NotReached, SourceFailed, Unsure, UsageError
 from primacy.node.clock import Clock, SystemClock
 
 TIMEOUT_MS = 10_000
@@ -219,7 +219,8 @@ class Client:
         """The entry. `fresh`: a stale one will not do; `after`: it must expire later than this (Unix ms). `fetch`
         False: what a peer has, or None.
 
-        Raises `SourceFailed` if the source gave none, `NotReached` if it was not had in time."""
+        Raises `SourceFailed` if the source gave none (`NoSuchEntry` if there is none), `NotReached` if it was not had
+        in time."""
         raw, within_ms = as_key(key), self._within_ms(timeout_ms)
         if after is not None:
             check_after("after", after)
@@ -530,7 +531,7 @@ class Client:
             call.server = server
             call.future.set_result(answer)
         elif answer.kind == SEEOTHER and remark is not None and remark.error:
-            self._fail(call, SourceFailed(remark.error))
+            self._fail(call, NoSuchEntry(remark.error) if remark.miss else SourceFailed(remark.error))
         else:
             self._refused(call, server, answer, current)
 
@@ -584,7 +585,7 @@ class Client:
     def _replace(self, apis: tuple[str, ...]) -> None:
         try:
             gone = self._servers.replace(apis)
-        except UsageError as error:
+        except (UsageError, CannotHere) as error:
             log.info("a peer names a server that cannot be asked: %s", error)
             self.dropped["servers: no address"] += 1
             return

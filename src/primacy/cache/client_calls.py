@@ -46,7 +46,7 @@ def is_final(call: Call, answer: Answer) -> bool:
         case b"=":
             return not (call.fresh and remark is not None and remark.stale)
         case b"#":
-            return remark is not None and remark.miss
+            return remark is not None and remark.miss and not remark.error
         case b"d":
             return remark is None or remark.ok
         case kind:

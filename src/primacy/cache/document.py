@@ -189,7 +189,7 @@ class DocumentMachine:
         state = self._state
         failed = state.failed.get(key)
         if failed is not None and state.now_ms < failed.until_ms and state.idle(key):
-            return Refuse(request, failed.reason)
+            return Refuse(request, failed.reason, failed.missing)
         return SeeOther(request) if state.partitioned else None
 
     def _forced(self, given: Refresh | Put) -> list[Effect]:

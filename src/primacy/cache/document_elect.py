@@ -31,7 +31,7 @@ def wanted(state: State, key: bytes, at_ms: int = 0) -> list[Effect]:
         return []
     failed = state.failed.get(key)
     if failed is not None and state.now_ms < failed.until_ms:
-        return state.waiting.refuse(key, failed.reason)
+        return state.waiting.refuse(key, failed.reason, miss=failed.missing)
     cannot = state.settings.source_of(key) is None and not state.waiting.offers(key)
     if cannot or state.partitioned or not state.has_room():
         return state.waiting.see_other(key)

@@ -212,9 +212,10 @@ def fail(state: State, key: bytes, sourcing: Sourcing, failure: Failure) -> list
         pause_ms = source.negative_ms
     if len(state.failed) >= FAILURES_MAX:
         del state.failed[next(iter(state.failed))]
-    state.failed[key] = Failed(state.now_ms + pause_ms, times, failure.reason)
+    state.failed[key] = Failed(state.now_ms + pause_ms, times, failure.reason, failure.missing)
     effects = _told_over(state, key, sourcing) + unforced(sourcing.forced, failure.reason)
-    return [*effects, *state.waiting.refuse(key, failure.reason), Record("failed", key, failure.reason)]
+    effects += state.waiting.refuse(key, failure.reason, miss=failure.missing)
+    return [*effects, Record("failed", key, failure.reason)]
 
 
 def _told_over(state: State, key: bytes, sourcing: Sourcing) -> list[Effect]:

@@ -112,6 +112,8 @@ class Failed(NamedTuple):
     until_ms: int
     times: int
     reason: str
+    missing: bool = False
+    """The source has no such entry."""
 
 
 class Timers:

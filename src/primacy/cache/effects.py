@@ -132,7 +132,7 @@ class Refuse(NamedTuple):
     request: int
     reason: str
     miss: bool = False
-    """Nothing failed: no peer has it, and nobody can fetch it."""
+    """Nothing failed: no peer has it, and nobody can fetch it, or the source has no such entry."""
 
 
 class Finished(NamedTuple):

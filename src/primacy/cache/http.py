@@ -2,9 +2,9 @@
 
 Answers say how they came about: `X-Cache` is HIT (fresh, was here), STALE (nobody vouches for it; a refresh is under
 way) or MISS (fetched for this request). `Age`, `Cache-Control` and `ETag` are what caches in between need; a request
-with the entity tag in `If-None-Match` gets 304. No entry: 404 with `fetch=0` and where no source serves the key, 502
-where the source failed, 504 where `within_ms` passed, 503 where this peer cannot get it. 400 where the request makes no
-sense, 405 for other methods.
+with the entity tag in `If-None-Match` gets 304. No entry: 404 with `fetch=0`, where no source serves the key, and where
+the source has no such entry; 502 where the source failed, 504 where `within_ms` passed, 503 where this peer cannot get
+it. 400 where the request makes no sense, 405 for other methods.
 
 Who may ask is decided as for the control API: anybody on this machine reads; from another machine the key is needed.
 DELETE needs the key everywhere.

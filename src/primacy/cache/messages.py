@@ -46,6 +46,8 @@ class Trailer(NamedTuple):
     """ANSWER no, because of a floor: its term."""
     pending: int = 0
     """Hash of the list that the sender is about to take: a neighbour as well (C10)."""
+    missing: bool = False
+    """With `ended`: nothing failed, the source has no such entry."""
 
 
 class Question(NamedTuple):

@@ -48,8 +48,7 @@ class Sourcing(Voting):
         state.claim = Claim(candidacy.ballot, candidacy.need, self._now_ms, self._now_ms, gift=gift)
         if gift is None and not self._can_fetch(state):
             self._finish_claim(state)
-            self._out += self.waiting.refuse(state.key, NO_SOURCE, miss=True)
-            self._failed(state, 0, NO_SOURCE)
+            self._failed(state, 0, NO_SOURCE, missing=True)
             return
         self._announce(state)
 
@@ -249,12 +248,12 @@ class Sourcing(Voting):
     def _give_up_claim(self, state: KeyState) -> None:
         self._finish_claim(state)
 
-    def _finish_claim(self, state: KeyState, wait_ms: int = 0) -> None:
+    def _finish_claim(self, state: KeyState, wait_ms: int = 0, missing: bool = False) -> None:
         """The ballot is over and closed for good, and everybody is told, so that promises to it are freed (C4, C7)."""
         claim, state.claim = state.claim, None
         assert claim is not None
         self._close(state, claim.ballot)
-        trailer = self._trailer(claim.ballot, ended=True, wait_ms=wait_ms)
+        trailer = self._trailer(claim.ballot, ended=True, wait_ms=wait_ms, missing=missing)
         self._send(ALL, Answer(state.key, self._term(state.key), 0, False, trailer))
 
     # --- results ------------------------------------------------------------------------------------------------------
@@ -333,16 +332,16 @@ class Sourcing(Voting):
             doubled = 1 << min(state.failures, DOUBLINGS_MAX)
             backoff_ms = min(self.timing.backoff_ms * doubled, self.timing.backoff_max_ms)
         self._record("fetch-failed", state.key, failure.reason)
-        self._finish_claim(state, wait_ms=backoff_ms)
-        self._failed(state, backoff_ms, failure.reason)
+        self._finish_claim(state, wait_ms=backoff_ms, missing=failure.missing)
+        self._failed(state, backoff_ms, failure.reason, missing=failure.missing)
 
-    def _failed(self, state: KeyState, backoff_ms: int, reason: str) -> None:
+    def _failed(self, state: KeyState, backoff_ms: int, reason: str, *, missing: bool = False) -> None:
         """There is no value: who waits is told why, and the key rests (C7)."""
         state.failures += 1
-        state.failure = reason
+        state.failure, state.missing = reason, missing
         state.backoff_until_ms = self._now_ms + backoff_ms
         state.wanted = False
-        self._out += self.waiting.refuse(state.key, reason)
+        self._out += self.waiting.refuse(state.key, reason, miss=missing)
         for wish in state.wishes:
             self._out.append(Finished(wish.request, False, reason))
         state.wishes = []

@@ -123,6 +123,8 @@ class KeyState:
     backoff_until_ms: int = 0
     failures: int = 0
     failure: str = ""
+    missing: bool = False
+    """The failure was that the source has no such entry."""
     wishes: list[Wish] = field(default_factory=list)
     gifts: list[Gift] = field(default_factory=list)
     timer_ms: int | None = None
@@ -217,6 +219,7 @@ class OwnState:
         wall_ms: int = 0,
         fetched_ms: int = 0,
         floor: int = 0,
+        missing: bool = False,
     ) -> Trailer:
         """What every message of mode `own` carries (C1)."""
         members = self.members
@@ -237,6 +240,7 @@ class OwnState:
             fetched_ms,
             floor,
             members.pending,
+            missing,
         )
 
     # --- keys ---------------------------------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ class Values(OwnState):
             self._out.append(SeeOther(given.request))
             return
         if known is not None and self._now_ms < known.backoff_until_ms:
-            self._out.append(Refuse(given.request, known.failure))
+            self._out.append(Refuse(given.request, known.failure, known.missing))
             return
         joins = known is not None and self.waiting.waits(given.key)
         state = known if joins else self._activate(given.key)

@@ -421,7 +421,11 @@ class Voting(Values):
         if state is None or ballot.peer != sender or ballot.boot != trailer.boot:
             return
         if trailer.wait_ms and self._concerns(state, ballot):
-            self._failed(state, min(trailer.wait_ms, self._backoff_most_ms()), f"the source failed at {sender}")
+            reason = (
+                f"the source has no such entry, says {sender}" if trailer.missing else f"the source failed at {sender}"
+            )
+            wait_ms = min(trailer.wait_ms, self._backoff_most_ms())
+            self._failed(state, wait_ms, reason, missing=trailer.missing)
         self._free(state, ballot)
 
     def _concerns(self, state: KeyState, ballot: Ballot) -> bool:
@@ -434,7 +438,7 @@ class Voting(Values):
         longest = max((source.negative_ms for source in self.settings.sources), default=0)
         return max(self.timing.backoff_max_ms, longest)
 
-    def _failed(self, state: KeyState, backoff_ms: int, reason: str) -> None:
+    def _failed(self, state: KeyState, backoff_ms: int, reason: str, *, missing: bool = False) -> None:
         raise NotImplementedError
 
     def _free(self, state: KeyState, ballot: Ballot) -> None:

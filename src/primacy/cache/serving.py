@@ -455,7 +455,7 @@ class Serving:
         if isinstance(asker, Local):
             self._settle(asker, Absent(Why.MISS if effect.miss else Why.SOURCE, effect.reason))
         elif asker is not None:
-            remark = Remark(error=effect.reason[:REASON_CHARS_MAX] or "the source failed")
+            remark = Remark(miss=effect.miss, error=effect.reason[:REASON_CHARS_MAX] or "the source failed")
             self._answer(asker, Answer(asker.id, SEEOTHER, remark=remark))
 
     def finished(self, effect: Finished) -> None:

@@ -133,6 +133,7 @@ class _Trailer(msgspec.Struct, array_like=True, gc=False):
     fetched_ms: Term
     floor: Term
     pending: Natural = 0
+    missing: bool = False
 
 
 assert _Trailer.__struct_fields__ == Trailer._fields, "the trailer of the wire is that of the messages"

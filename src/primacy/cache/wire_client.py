@@ -153,7 +153,7 @@ class Remark(msgspec.Struct, array_like=True, frozen=True, gc=False):
     stale: bool = False
     """It is not vouched for: expired, or its peer is out of touch."""
     miss: bool = False
-    """There is nothing, and nobody was to fetch it."""
+    """There is nothing, and nobody was to fetch it; with an error, nobody can: it says why."""
     error: Annotated[str, msgspec.Meta(max_length=REASON_CHARS_MAX)] = ""
     """Why the source gave no value, or what was asked for was not done."""
     missing: tuple[str, ...] = ()
