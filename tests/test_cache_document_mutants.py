@@ -213,7 +213,7 @@ MUTANTS = {
     ),
     "L2: no pause after a failure": Mutant(
         "document_source",
-        "    state.failed[key] = Failed(state.now_ms + pause_ms, times, failure.reason)\n",
+        "    state.failed[key] = Failed(state.now_ms + pause_ms, times, failure.reason, failure.missing)\n",
         "",
         W.test_W_L2_a_failing_source_is_not_called_again_at_once,
     ),
