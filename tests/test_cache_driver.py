@@ -14,10 +14,12 @@ from contextlib import contextmanager
 import pytest
 import zmq
 from tests.cache_alone import AloneMachine
+from tests.on_the_way import arrived
 from tests.ports import free_ports
 
 from primacy.cache import driver, serving
 from primacy.cache import messages as m
+from primacy.cache import sockets as cache_sockets
 from primacy.cache.effects import Effect, Refuse, StoreFloor
 from primacy.cache.inputs import Asked, FloorStored, Input, Received, SourceEnded, TimerPassed, Withdrawn
 from primacy.cache.model import Ballot, Failure, Fetched, Floor
@@ -34,6 +36,7 @@ def turns_as_long_as_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
     """What bounds a turn here is how much it reads: on a busy machine it would end after one message, by its time."""
     for module in (driver, serving):
         monkeypatch.setattr(module, "TURN_MS", 60_000)
+    monkeypatch.setattr(cache_sockets, "AT_ONCE_S", 60.0)
 
 
 class Noting(AloneMachine):
@@ -80,7 +83,7 @@ class Placed:
         for number in range(clients):
             ask = GetRequest(b"%d" % number, int(time.time() * 1_000) + 20_000, b"key")
             self.client.send_multipart(request_frames(ask))
-        time.sleep(0.3)  # the loop has no turn meanwhile
+        arrived((self.peer.url, self.peer.api, self.other))  # the loop has no turn meanwhile
         self.machine.told.clear()
 
     def set_due(self) -> None:
@@ -93,27 +96,33 @@ class Placed:
 
 
 @contextmanager
-def sockets(bus_at: str, api: str) -> Iterator[tuple[zmq.Socket[bytes], zmq.Socket[bytes]]]:
+def sockets(bus_at: str, api: str) -> Iterator[tuple[zmq.Socket[bytes], zmq.Socket[bytes], zmq.Socket[bytes]]]:
+    """A peer's, a client's, and one that can be read as soon as the client is connected."""
     with zmq.Context() as context, context.socket(zmq.PUB) as bus, context.socket(zmq.DEALER) as client:
         bus.linger = client.linger = 0
         bus.bind(bus_at)
-        client.connect(api)
-        yield bus, client
+        with client.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED) as events:
+            client.connect(api)
+            yield bus, client, events
+            client.disable_monitor()
 
 
 def play(scene: Callable[[Placed], None]) -> None:
     async def main() -> None:
         url, api, other, other_api = (f"tcp://127.0.0.1:{port}" for port in free_ports(4))
-        with sockets(other, api) as (bus, client):
+        with sockets(other, api) as (bus, client, is_connected):
             async with Peer(url, api, [(other, other_api)], machine=Noting) as peer:
                 placed = Placed(peer, other, bus, client)
                 while Received not in placed.kinds():
                     placed.says(b"connected")
                     await asyncio.sleep(0.02)
+                while not is_connected.poll(0):  # it tried before there was a peer, and tries again after a while
+                    await asyncio.sleep(0.02)
+                arrived((url, api, other))
                 await asyncio.sleep(0.05)
                 scene(placed)
 
-    asyncio.run(asyncio.wait_for(main(), 20))
+    asyncio.run(asyncio.wait_for(main(), 120))
 
 
 def test_what_is_due_is_done_before_clients_are_read() -> None:
@@ -177,7 +186,7 @@ def test_what_is_told_after_the_end_sets_no_alarm() -> None:
         await asyncio.sleep(0.05)
         assert one.failure is None
 
-    asyncio.run(asyncio.wait_for(main(), 20))
+    asyncio.run(asyncio.wait_for(main(), 120))
 
 
 def test_behind_unread_messages_of_peers_only_a_few_clients_are_read() -> None:
@@ -236,7 +245,7 @@ def test_what_is_told_after_the_end_touches_no_closed_socket() -> None:
         assert peer.driver.failure is None
         assert peer.machine.told[-1] == Withdrawn(1)
 
-    asyncio.run(asyncio.wait_for(main(), 20))
+    asyncio.run(asyncio.wait_for(main(), 120))
 
 
 def test_what_is_due_is_done_between_calls_that_end_together() -> None:

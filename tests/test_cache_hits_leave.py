@@ -7,6 +7,7 @@ import time
 
 import zmq
 from tests.cache_served import addresses
+from tests.on_the_way import arrived
 
 from primacy.cache.peer import Peer
 from primacy.cache.wire_client import (
@@ -51,7 +52,7 @@ async def one_turn() -> None:
             for number in range(3):
                 socket.send_multipart(request_frames(GetRequest(b"%d" % number, expiry_ms, b"k", 0, WATCHES)))
             socket.send_multipart(request_frames(InvalidateRequest(b"i", expiry_ms, b"k", False, WATCHES)))
-            time.sleep(0.3)  # all are there when the peer's loop goes on, so that one turn takes them
+            arrived([api])  # all are there when the peer's loop goes on, so that one turn takes them
             found = await received(socket, 4)
     finally:
         socket.close(0)
