@@ -213,7 +213,7 @@ def test_values_at_hand_are_given_only_while_the_machine_vouches_for_them() -> N
 
     async def work() -> None:
         url, api = addresses(2)
-        settings = CacheSettings(sources=(SourceSettings(ttl_ms=400),))
+        settings = CacheSettings(sources=(SourceSettings(ttl_ms=2_000),))
         async with Peer(url, api, source=fetch, settings=settings, machine=Counting) as peer, Client(api) as cache:
             machine = peer.machine
             assert isinstance(machine, Counting)
@@ -226,7 +226,7 @@ def test_values_at_hand_are_given_only_while_the_machine_vouches_for_them() -> N
             await cache.get("k")
             assert machine.asked == asked + 1
             machine.fresh_until_ms = 1 << 60
-            await asyncio.sleep(0.45)
+            await asyncio.sleep(2.05)
             found = await cache.get("k")
             assert machine.asked == asked + 2, "expired"
             assert found.stale

@@ -45,22 +45,17 @@ def commands(block: str) -> list[tuple[str, str]]:
 RUNNABLE = [(*pair, bool(prints)) for prints, block in RUN_TAG.findall(README) for pair in commands(block)]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("readme")
-
-
-@pytest.mark.parametrize(("command", "printed", "prints"), RUNNABLE, ids=[command for command, _, _ in RUNNABLE])
-def test_commands_in_the_readme_run(command: str, printed: str, prints: bool, folder: Path) -> None:
-    """In the order of the page, in one folder, as a reader would."""
-    program, name, *args = command.split()
-    assert program == "primacy"
-    call = [sys.executable, "-m", "primacy.cli.main", name, *args]
-    result = subprocess.run(call, capture_output=True, text=True, check=False, cwd=folder, timeout=120)
-    assert result.returncode == 0, result.stderr
-    if prints:
-        bare = subprocess.run(call, capture_output=True, text=True, check=True, cwd=ROOT / "docs", timeout=120)
-        assert printed.strip() in bare.stdout
+def test_commands_in_the_readme_run(tmp_path: Path) -> None:
+    """In the order of the page, in one folder, as a reader would. One test: several would go to several workers."""
+    for command, printed, prints in RUNNABLE:
+        program, name, *args = command.split()
+        assert program == "primacy"
+        call = [sys.executable, "-m", "primacy.cli.main", name, *args]
+        result = subprocess.run(call, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120)
+        assert result.returncode == 0, f"{command}: {result.stderr}"
+        if prints:
+            bare = subprocess.run(call, capture_output=True, text=True, check=True, cwd=ROOT / "docs", timeout=120)
+            assert printed.strip() in bare.stdout, command
 
 
 def test_the_readme_shows_some_commands() -> None:

@@ -108,7 +108,7 @@ def until(check: Callable[[], Any], what: str, *programs: Program) -> Any:
 
 
 def get(port: int, path: str) -> dict[str, Any] | None:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WITHIN_S)
     with contextlib.suppress(OSError), contextlib.closing(connection):
         connection.request("GET", path)
         found: dict[str, Any] = json.loads(connection.getresponse().read())
