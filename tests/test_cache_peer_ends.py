@@ -141,6 +141,20 @@ def test_who_stops_a_peer_while_it_starts_stops_it() -> None:
     run(work)
 
 
+@pytest.mark.parametrize("url", ["foo://10.0.0.9:6000", "tcp://10.0.0.9", "tcp://"])
+def test_an_address_that_cannot_be_one_is_refused_before_the_list_changes(url: str) -> None:
+    """It would be met when the list is in force, where nothing can be refused any more."""
+
+    async def work() -> None:
+        async with Peer(*addresses(2), source=fetch) as peer:
+            with pytest.raises(UsageError, match="no address"):
+                await peer.reload([(url, "tcp://10.0.0.9:6001")], force=True)
+            assert [one.url for one in peer.peers] == [peer.url]
+            assert isinstance(await peer.read(b"k"), Found)
+
+    run(work)
+
+
 def test_a_read_that_waits_while_the_peer_is_stopped_is_sent_elsewhere() -> None:
     async def work() -> None:
         source = Slow()

@@ -129,7 +129,13 @@ def test_one_peer_without_a_file(here: Here) -> None:
     assert "value of EUR" in here.primacy("cache", "get", "EUR", more={"PRIMACY_CACHE": f"tcp://{api}"})
     assert "EUR" in here.primacy("cache", "keys", *at)
     assert "1 of 1 peers answer" in here.primacy("cache", "status", *PATIENT, *at)
+    nobody = f"tcp://127.0.0.1:{free_ports(1)[0]}"
+    for asked, words, code in ((f"tcp://{api}", PATIENT, 0), (nobody, ("--within-ms", "100"), 3)):
+        (one,) = json.loads(here.primacy("cache", "status", "--json", *words, "--api", asked, code=code))["peers"]
+        assert (one["clients_at"], bool(one["error"])) == (asked, code == 3)
+    assert "nothing to read again" in here.primacy("cache", "reload", code=2)
     assert "EUR is invalidated" in here.primacy("cache", "invalidate", "EUR", *at)
+    assert "every key is invalidated" in here.primacy("cache", "invalidate", "", "--prefix", *at)
     assert "has EUR" in here.primacy("cache", "get", "EUR", "--no-fetch", *at, code=1)
     assert "was fetched anew" in here.primacy("cache", "refresh", "EUR", *at)
     assert here.calls() == ["EUR", "EUR"]

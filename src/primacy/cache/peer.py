@@ -334,7 +334,9 @@ class Peer:
         """The list of peers has changed: one added or removed (C10). `leaves`: this peer is not in it any more, and
         sends its clients to the others from now on."""
         check_ms("within_ms", within_ms, 0, WITHIN_MS_MAX)
+        self._check_runs()
         found = checked_peers(self.url, self.api, peers)
+        self._sockets.refuse_bad(peer.url for peer in found if peer.url != self.url)
         if leaves:
             found = tuple(peer for peer in found if peer.url != self.url)
         return await self._changed(lambda number: Reload(number, found, force), within_ms)

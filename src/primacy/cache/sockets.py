@@ -159,6 +159,15 @@ def sender(socket: zmq.Socket[bytes]) -> Callable[[Sequence[bytes]], bool]:
     return send_all
 
 
+def _connect(socket: zmq.Socket[bytes], url: str) -> None:
+    if "[" in url:
+        socket.setsockopt(zmq.IPV6, 1)
+    try:
+        socket.connect(url)
+    except zmq.ZMQError as error:
+        raise UsageError(f"{url} is no address of a peer: {error.strerror}") from None
+
+
 class PeerSockets:
     """Open from `open` to `close`. `on_peer` and `on_clients` are called with a bound on what they may read."""
 
@@ -237,14 +246,18 @@ class PeerSockets:
             self._read_aside()
         for url in left:
             self._sub.disconnect(url)
-        if any("[" in url for url in wanted):
-            self._sub.setsockopt(zmq.IPV6, 1)
         for url in sorted(wanted - self._connected):
-            try:
-                self._sub.connect(url)
-            except zmq.ZMQError as error:
-                raise UsageError(f"{url} is no address of a peer: {error.strerror}") from None
+            _connect(self._sub, url)
         self._connected = wanted
+
+    def refuse_bad(self, urls: Iterable[str]) -> None:
+        """Raises `UsageError` for what cannot be connected to at all, before anything depends on it."""
+        trial = self.context.socket(zmq.SUB)
+        try:
+            for url in urls:
+                _connect(trial, url)
+        finally:
+            trial.close(0)
 
     def _read_aside(self) -> None:
         """One message, whole. The library reads the first frame when it is asked whether there is something (`look`),

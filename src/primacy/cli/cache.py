@@ -286,7 +286,7 @@ def invalidate(call: Call, /, *, key: str, prefix: bool, as_json: bool, within_m
     """Forget the entry of KEY everywhere. Done: no peer gives the old value as fresh any more."""
     asked = Asked(call, where["config"], where["apis"], where["key_file"])
     done = asked.run(lambda client: client.invalidate(os.fsencode(key), prefix=prefix), within_ms)
-    what = f"every key that begins with {key}" if prefix else key
+    what = f"every key{f' that begins with {key}' if key else ''}" if prefix else key
     return _told(call, as_json, done, f"{what} is invalidated")
 
 
@@ -348,7 +348,8 @@ def status(call: Call, /, *, watch: bool, prefix: str, as_json: bool, within_ms:
     while True:
         seen = asyncio.run(_asked_each(asked, os.fsencode(prefix), 200 if prefix else 0, within_ms))
         if as_json or call.json:
-            print_json({"peers": [{"api": one.api, "error": one.error, **(one.document or {})} for one in seen]})
+            # the peer's own document says where clients find it; who does not answer is named by what was asked
+            print_json({"peers": [{"clients_at": one.api, "error": one.error, **(one.document or {})} for one in seen]})
         else:
             if watch and sys.stdout.isatty():
                 click.clear()
@@ -479,7 +480,12 @@ def reload(
     from primacy.control.client import ask, find
     from primacy.settings import load
 
-    settings = load(call.file(config), node or call.node, any_node=True)
+    file = call.file(config)
+    if file is None:
+        raise UsageError(
+            "there is no file to read: say --config FILE. A peer that was started without one has nothing to read again"
+        )
+    settings = load(file, node or call.node, any_node=True)
     if state_dir is not None:
         settings = dataclasses.replace(settings, state_dir=os.path.abspath(state_dir))
     name = settings.node
