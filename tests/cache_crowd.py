@@ -65,8 +65,8 @@ class Proxy:
                 for copy in copies:
                     copy.cancel()
                 back.close()
-        except OSError:
-            pass
+        except (OSError, asyncio.CancelledError):
+            pass  # only `close` cancels it; Python 3.11 complains at length about a handler that ended so
         finally:
             self._tasks.discard(task)
             writer.close()

@@ -16,10 +16,10 @@ from typing import Protocol, assert_never
 
 from primacy.cache import effects as fx
 from primacy.cache.effects import Effect
-from primacy.cache.inputs import Input, Received, TimerPassed, ValueGone
+from primacy.cache.inputs import Input, Received, SourceEnded, TimerPassed, ValueGone
 from primacy.cache.machine import Machine
 from primacy.cache.messages import Message, Update
-from primacy.cache.model import Meta
+from primacy.cache.model import Ballot, Fetched, Meta
 from primacy.cache.security import PeerSeal
 from primacy.cache.serving import Serving
 from primacy.cache.sockets import (
@@ -120,6 +120,10 @@ class Driver:
         self.received: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         self.events: Counter[str] = Counter()
+        self._fetching: dict[tuple[bytes, Ballot], int] = {}
+        """When each call that runs was begun. Bounded by the calls at once: each ends in one `SourceEnded`."""
+        self.fetches = self.fetch_failures = self.fetch_ms = 0
+        """Calls of the source, or claims of clients, that are over; how many of them gave nothing; how long all took."""
 
     # --- in -----------------------------------------------------------------------------------------------------------
 
@@ -211,6 +215,8 @@ class Driver:
         try:
             while self._inbox:
                 given = self._inbox.popleft()
+                if type(given) is SourceEnded:
+                    self._fetch_ended(given)
                 for effect in self._machine.step(self._clock.now_ms(), self._clock.wall_ms(), given):
                     self._perform(effect)
         except Exception as error:  # noqa: BLE001 -- a defect of the machine: whatever it is, nothing may go on
@@ -220,6 +226,15 @@ class Driver:
         if not self._in_turn:
             self._settle()
             self._sockets.look()
+
+    def _fetch_ended(self, given: SourceEnded) -> None:
+        began_ms = self._fetching.pop((given.key, given.ballot), None)
+        if began_ms is None:
+            return
+        self.fetches += 1
+        self.fetch_ms += self._clock.now_ms() - began_ms
+        self.fetch_failures += type(given.result) is not Fetched
+        self.serving.fetched_for(given.key)
 
     def _settle(self) -> None:
         """After a turn, or after what was told outside of one: what waits leaves.
@@ -285,6 +300,7 @@ class Driver:
             case fx.StoreCeiling() | fx.ForgetFloor():
                 self.writer.write(effect)
             case fx.Call():
+                self._fetching[effect.key, effect.ballot] = self._clock.now_ms()
                 self.calls.start(effect)
             case fx.Extend():
                 self.calls.extend(effect)

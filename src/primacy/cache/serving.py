@@ -194,6 +194,12 @@ class Serving:
         """What DISCOVER is answered with."""
         self.dropped: Counter[str] = Counter()
         self.hits = self.stale = self.misses = self.see_others = self.refusals = 0
+        self._waits: set[int] = set()
+        """Requests that were told to go on waiting. Each is one that asks, too."""
+        self._fetched_for = b""
+        self.stampedes_avoided = 0
+        """Requests that waited for a value and were given it, but for one of each call that this peer made: without the
+        cache each would have been a call."""
 
     @property
     def waiting(self) -> int:
@@ -403,10 +409,12 @@ class Serving:
         hot = self._hot.get(effect.key)  # as for the first of those who waited for it
         value = hot.value if hot is not None and hot.meta == effect.meta else self._read(effect.key, effect.meta)
         if value is None:
+            self._waits.discard(effect.request)
             self._tell(ValueGone(effect.key, effect.meta.epoch))
             if asker is not None:
                 self._ask_again(asker)
             return
+        self._count_waited(effect)
         wall_ms = self._clock.wall_ms()
         meta = effect.meta
         age_ms = min(max(0, wall_ms - meta.fetched_ms), AGE_MAX_MS) if meta.fetched_ms else 0
@@ -423,6 +431,19 @@ class Serving:
             remark = Remark(meta.epoch.peer, effect.stale, term=meta.epoch.term, boot=meta.epoch.boot)
             self._answer(asker, Answer(asker.id, VALUE, value, meta.expire_ms, age_ms, remark=remark))
 
+    def fetched_for(self, key: bytes) -> None:
+        """A call of this peer for the key is over: one of those who wait for it is the one that it was made for."""
+        self._fetched_for = key
+
+    def _count_waited(self, effect: Give) -> None:
+        if effect.request not in self._waits:
+            return
+        self._waits.discard(effect.request)
+        if effect.key == self._fetched_for:
+            self._fetched_for = b""
+        elif not effect.stale:
+            self.stampedes_avoided += 1
+
     def _ask_again(self, asker: Remote | Local) -> None:
         assert isinstance(asker.asked, Asked), "only who asked is given a value"
         number = self._number()
@@ -435,11 +456,15 @@ class Serving:
 
     def keep_alive(self, request: int) -> None:
         asker = self._askers.get(request)
+        if asker is not None and request not in self._waits:
+            self._waits.add(request)
+            self.misses += 1
         if isinstance(asker, Remote):
             self._answer(asker, Answer(asker.id, b""))
 
     def see_other(self, effect: SeeOther) -> None:
         asker = self._askers.pop(effect.request, None)
+        self._waits.discard(effect.request)
         self.misses += effect.miss
         self.see_others += not effect.miss
         if isinstance(asker, Local):
@@ -451,6 +476,7 @@ class Serving:
 
     def refuse(self, effect: Refuse) -> None:
         asker = self._askers.pop(effect.request, None)
+        self._waits.discard(effect.request)
         self.refusals += 1
         if isinstance(asker, Local):
             self._settle(asker, Absent(Why.MISS if effect.miss else Why.SOURCE, effect.reason))
@@ -469,6 +495,7 @@ class Serving:
     def withdraw(self, request: int) -> None:
         """Nobody in this process waits for it any more."""
         self._askers.pop(request, None)
+        self._waits.discard(request)
 
     def asker(self, request: int) -> Remote | None:
         """The client behind a request that waits."""

@@ -88,11 +88,13 @@ def row_of(machine: Machine, key: bytes, now_ms: int, wall_ms: int) -> dict[str,
 
 
 FIGURES = {
-    "hits": "Requests answered with a fresh copy.",
+    "hits": "Requests answered with a fresh copy, at once or after a wait for it.",
     "stale": "Requests answered with a stale copy.",
-    "misses": "Requests that asked for no retrieval and found nothing.",
+    "misses": "Requests that had to wait for a retrieval, or wanted none and found nothing.",
     "see_others": "Requests sent to another peer.",
     "refusals": "Requests answered with the failure of the source.",
+    "stampedes_avoided": "Requests given the value of a retrieval that was made for another request.",
+    "fetch_failures": "Calls of the source by this peer that gave no value.",
     "requests_dropped": "Malformed, late or unauthenticated requests.",
     "messages_sent": "Messages to other peers.",
     "messages_received": "Messages from other peers.",
@@ -119,6 +121,12 @@ def exposition(peer: Peer, now_ms: int) -> bytes:
     for name, text in GAUGES.items():
         if name in counts:
             say(name, "gauge", text, counts[name])
+    lines += [
+        "# HELP primacy_cache_fetch_seconds What calls of the source by this peer took, from start to end.",
+        "# TYPE primacy_cache_fetch_seconds summary",
+        f"primacy_cache_fetch_seconds_sum {counts['fetch_ms'] / 1_000:g}",
+        f"primacy_cache_fetch_seconds_count {counts['fetches']}",
+    ]
     say("in_touch", "gauge", "1 while a majority of the peers answers.", int(peer.machine.in_touch(now_ms)))
     say("keys", "gauge", "Keys of which something is known.", sum(1 for _ in peer.machine.known_keys()))
     for name, count in sorted(peer.driver.events.items()):

@@ -119,6 +119,7 @@ class AsyncCall:
         self._loop = asyncio.get_running_loop()
         self._until, self._done, self._clock, self._watch = until, done, clock, watch
         self._why = ""
+        self._work = work
         self._task = asyncio.ensure_future(self._held(work))
         self._task.add_done_callback(self._ended)
         self._timer: asyncio.TimerHandle | None = None
@@ -158,6 +159,8 @@ class AsyncCall:
         if self._timer is not None:
             self._timer.cancel()
         self._watch.remove(self)
+        if asyncio.iscoroutine(self._work):  # it was never begun where the cancel came at once
+            self._work.close()
         if task.cancelled():
             self._done(Failure(self._why or "the source cancelled its own task"))
         elif error := task.exception():
