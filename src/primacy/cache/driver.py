@@ -123,7 +123,7 @@ class Driver:
         self._fetching: dict[tuple[bytes, Ballot], int] = {}
         """When each call that runs was begun. Bounded by the calls at once: each ends in one `SourceEnded`."""
         self.fetches = self.fetch_failures = self.fetch_ms = 0
-        """Calls of the source, or claims of clients, that are over; how many of them gave nothing; how long all took."""
+        """Calls of the source, and claims of clients, that are over; those that gave nothing; how long all took."""
 
     # --- in -----------------------------------------------------------------------------------------------------------
 
