@@ -236,12 +236,16 @@ def test_at_names_the_node(node: Node, say: Say) -> None:
     assert say("--at", "nonsense", "status").code == 2
 
 
-def test_watch_goes_on_until_it_is_stopped(node: Node) -> None:
+def test_watch_goes_on_until_it_is_stopped(node: Node, say: Say) -> None:
+    node.runs(say)
     call = [sys.executable, "-m", "primacy.cli.main", "status", "--watch", "--json", "--state-dir", node.state]
     with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        assert json.loads(process.stdout.readline())["api"] == 1
-        assert json.loads(process.stdout.readline())["api"] == 1
+        seen = 0
+        while seen < 2:  # a node that is late for once is said, and looked at again
+            said = json.loads(process.stdout.readline())
+            assert said.get("api") == 1 or "does not answer" in said["error"], said
+            seen += "api" in said
         process.send_signal(signal.SIGINT)
         assert process.wait(WITHIN_S) == 130
 

@@ -5,15 +5,16 @@ And what may pass by itself is not: a server that starts, one that has too many 
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.servers import MariaDb, Postgres, empty, fresh, server, servers_here
+from tests.servers import MariaDb, Postgres, empty, fresh, server, servers_here, wait_until
 from tests.store_desk import Desk, opened, place, row
 
 from primacy.election.store import Look, Place, Prune, Renew, StoreAnswer
@@ -40,6 +41,21 @@ def final(answer: StoreAnswer, *words: str) -> None:
         assert word in answer.reason, answer.reason
     for noise in ("('", "\n", "SQLSTATE", "42501", "28P01", "(1045", "(1142", "Traceback", "secret", "guessed"):
         assert noise not in answer.reason, answer.reason
+
+
+@contextlib.contextmanager
+def the_only_one(connect: Callable[[], Any], refused: type[Exception]) -> Iterator[None]:
+    """The one connection that a user may have, once the server has noticed that those of before are closed."""
+    found: list[Any] = []
+
+    def is_there() -> bool:
+        with contextlib.suppress(refused):
+            found.append(connect())
+        return bool(found)
+
+    wait_until(is_there, "the only connection")
+    with contextlib.closing(found[0]):
+        yield
 
 
 # --- PostgreSQL -------------------------------------------------------------------------------------------------------
@@ -98,7 +114,7 @@ def test_what_passes_by_itself_in_postgresql(guarded: Postgres) -> None:
     url = guarded.url().replace("app@", "app:secret@")
     assert asked(url).ok
     guarded.admin("ALTER ROLE app CONNECTION LIMIT 1")
-    with psycopg.connect(url):
+    with the_only_one(lambda: psycopg.connect(url), psycopg.OperationalError):
         full = asked(url)
     guarded.admin("ALTER ROLE app CONNECTION LIMIT -1")
     assert (full.ok, full.final) == (False, False), full
@@ -245,9 +261,9 @@ def test_what_passes_by_itself_in_mariadb() -> None:
     assert isinstance(maria, MariaDb)
     assert asked(maria.url()).ok
     maria.admin("GRANT USAGE ON *.* TO app@'%' WITH MAX_USER_CONNECTIONS 1")
-    busy = pymysql.connect(host="127.0.0.1", port=maria.port, user="app", password="secret word", database="app")
-    full = asked(maria.url())
-    busy.close()
+    where: dict[str, Any] = {"host": "127.0.0.1", "port": maria.port, "user": "app", "password": "secret word"}
+    with the_only_one(lambda: pymysql.connect(**where, database="app"), pymysql.OperationalError):
+        full = asked(maria.url())
     maria.admin("GRANT USAGE ON *.* TO app@'%' WITH MAX_USER_CONNECTIONS 0")
     assert (full.ok, full.final) == (False, False), full
     assert "max_user_connections" in full.reason
