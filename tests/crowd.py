@@ -462,7 +462,7 @@ def kill_all(node: Node) -> None:
 
 
 def kill_guard(node: Node) -> None:
-    os.kill(node.guard, signal.SIGKILL)
+    tell_all(signal.SIGKILL, [node.guard])
 
 
 def stop_agent(node: Node) -> None:

@@ -77,7 +77,7 @@ class Ghoti(Double):
 def asked(addr: str, line: bytes) -> bytes:
     """One answer on a new connection; empty if there is none."""
     host, _, port = addr.rpartition(":")
-    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=5) as link:
+    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=LIMIT_S) as link:
         link.sendall(line + b"\n")
         return link.makefile("rb").readline().rstrip(b"\n")
     return b""

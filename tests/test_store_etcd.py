@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import shutil
 import socket
@@ -89,9 +90,8 @@ class Real(Etcd):
         super().remove()
 
     def new_table(self) -> None:
-        store = self.open()
-        store.make_table(new=True)
-        store.close()
+        with contextlib.closing(self.open()) as store:
+            store.make_table(new=True)
 
     def put(self, name: str, value: str) -> None:
         """By hand."""
@@ -390,7 +390,8 @@ class Proxy:
 
     def drop(self) -> None:
         for one in self.open:
-            one.shutdown(socket.SHUT_RDWR)
+            with contextlib.suppress(OSError):  # the other end has reset it already
+                one.shutdown(socket.SHUT_RDWR)
             one.close()
         self.open = []
 

@@ -37,6 +37,7 @@ KINDS = [pytest.param(one.kind, marks=pytest.mark.skipif(bool(one.missing()), re
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_run_ends_with_4_and_a_sentence(kind: str, tmp_path: Path) -> None:
+    where = another_database(kind)  # which may start the server
     began = time.monotonic()
     state = ["--state-dir", str(tmp_path / "state")]
     command = [
@@ -45,7 +46,7 @@ def test_run_ends_with_4_and_a_sentence(kind: str, tmp_path: Path) -> None:
         "primacy.cli.main",
         "run",
         "--store",
-        another_database(kind),
+        where,
         *state,
         "--",
         "sleep",
@@ -100,9 +101,10 @@ def _call(use: Callable[[str], Any], url: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("use", [_lock, _election, _once, _blocking_lock, _blocking_once])
 def test_the_library_raises_at_once(kind: str, use: Callable[[str], Any]) -> None:
+    where = another_database(kind)  # which may start the server
     began = time.monotonic()
     with pytest.raises(StoreUnusable, match="nowhere") as caught:
-        _call(use, another_database(kind))
+        _call(use, where)
     assert time.monotonic() - began < SOON_S
     assert caught.value.exit_code == 4
     assert "('" not in str(caught.value)

@@ -302,11 +302,11 @@ def test_a_migration_waits_for_no_lock_longer_than_its_limit() -> None:
     try:
         with psycopg.connect(f"postgresql://admin@127.0.0.1:{postgres.port}/app") as reads:
             reads.execute("SELECT * FROM primacy_leases")
-            short = Desk(open_store(postgres.url(), limit_ms=6_000))
+            short = Desk(open_store(postgres.url(), limit_ms=24_000))
             began = time.monotonic()
             answer = short.look()
             assert (answer.ok, answer.final) == (False, False), answer
-            assert time.monotonic() - began < 3, "a small part of its limit: many nodes may try it in turn"
+            assert time.monotonic() - began < 12, "a small part of its limit: many nodes may try it in turn"
             short.store.close()
             assert both.old.take("job", "a#1", 10, None), "an old node goes on"
             reads.rollback()
