@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -23,6 +24,7 @@ from primacy.sim.checkers import Violation
 from primacy.sim.life import Outcome, Plan
 from primacy.sim.shrink import command, shrink
 from primacy.sim.summary import SHOWN_MAX, Summary
+from primacy.sim.workers import Workers
 
 SHORT = Plan(nodes=3, minutes=1.0)
 
@@ -181,6 +183,25 @@ def test_E2_a_batch_names_the_seed_of_a_lost_trial_and_goes_on() -> None:
     assert "a defect" in sentences[RAISES]
     assert "did not end within 10 s" in sentences[DEAD]
     assert not multiprocessing.active_children()
+
+
+class ComesLate:
+    """Work that takes four seconds to arrive in a worker, as its imports may on a busy machine."""
+
+    def __reduce__(self) -> tuple[Callable[[], Callable[[int], int]], tuple[()]]:
+        return comes_late, ()
+
+
+def comes_late() -> Callable[[int], int]:
+    time.sleep(4)
+    return abs
+
+
+def test_a_worker_that_is_slow_to_start_loses_no_trial() -> None:
+    def lost(seed: int, why: str) -> int:
+        raise AssertionError(f"seed {seed}: {why}")
+
+    assert list(Workers(1, ComesLate(), lost, 3.0).outcomes(iter([range(5)]))) == [0, 1, 2, 3, 4]  # type: ignore[arg-type]
 
 
 def test_E2_one_job_outlives_what_is_stuck_or_hoards() -> None:

@@ -24,6 +24,8 @@ from primacy.errors import CannotHere
 
 LOST_MAX = 5
 """So many workers lost one after the other, with no outcome between: it is this machine, not the seeds."""
+START_S = 120.0
+"""For a worker to be there, on top of what its first trial may take: an interpreter and its imports are no trial."""
 AHEAD_MAX = 2_000
 """Outcomes that wait here for an earlier seed, so that one slow trial does not hold up the others for long."""
 
@@ -38,6 +40,8 @@ class _Worker:
     """What it was given and has not told yet; it is at the first one."""
     since_s: float = 0.0
     """When it began with the first one."""
+    is_there: bool = False
+    """It has said so."""
 
 
 class Workers(Generic[Done]):
@@ -89,7 +93,7 @@ class Workers(Generic[Done]):
     def _next(self) -> list[tuple[int, Done]]:
         """What has been told, or lost, since; waits until there is something."""
         busy = [worker for worker in self._workers if worker.seeds]
-        left_s = min(worker.since_s for worker in busy) + self.wall_s - time.monotonic()
+        left_s = min(map(self._until_s, busy)) - time.monotonic()
         wait([thing for worker in busy for thing in (worker.pipe, worker.process.sentinel)], max(0.0, left_s))
         told: list[tuple[int, Done]] = []
         for worker in busy:
@@ -99,17 +103,24 @@ class Workers(Generic[Done]):
             if not worker.process.is_alive():
                 told += self._heard(worker)  # what it said before it died
                 told += self._replace(worker, f"its worker was killed, {_how(worker.process.exitcode)}")
-            elif time.monotonic() - worker.since_s > self.wall_s:
+            elif time.monotonic() > self._until_s(worker):
                 told += self._replace(worker, f"it did not end within {self.wall_s:.0f} s; its worker was killed")
         return told
+
+    def _until_s(self, worker: _Worker) -> float:
+        """How long it is waited for."""
+        return worker.since_s + self.wall_s + (0.0 if worker.is_there else START_S)
 
     def _heard(self, worker: _Worker) -> list[tuple[int, Done]]:
         told: list[tuple[int, Done]] = []
         try:
             while worker.seeds and worker.pipe.poll():
-                outcome = worker.pipe.recv()
-                told.append((worker.seeds.pop(0), outcome))
+                said = worker.pipe.recv()
                 worker.since_s = time.monotonic()
+                if not worker.is_there:
+                    worker.is_there = True
+                    continue
+                told.append((worker.seeds.pop(0), said))
                 self._lost_in_a_row = 0
         except (EOFError, OSError):
             pass  # it died while it spoke: the caller sees that
@@ -154,6 +165,7 @@ def _how(code: int | None) -> str:
 def _live(pipe: Connection, work: Callable[[int], Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    pipe.send(None)  # it is there
     while True:
         for seed in pipe.recv():
             pipe.send(work(seed))
