@@ -26,6 +26,6 @@ def test_conversation(conversation: dict) -> None:
 
 
 def test_there_are_all_of_them() -> None:
-    assert len(DATA["tcp"]) == 69
-    assert sum(each["differs"] for each in DATA["tcp"]) == 16
+    assert len(DATA["tcp"]) == 71
+    assert sum(each["differs"] for each in DATA["tcp"]) == 17
     assert {each["profile"] for each in DATA["tcp"]} == {"std", "telnet", "follower", "leaderless"}

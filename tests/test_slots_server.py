@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import socket
 import ssl
@@ -15,6 +16,7 @@ import pytest
 from tests.slots_desk import LIMIT_S, Client, Desk, slots_of
 
 from primacy.slots import links, server, session
+from primacy.slots.server import LINE_S
 
 
 @pytest.fixture
@@ -251,6 +253,26 @@ def test_half_a_line_is_given_up_and_the_next_is_served(desk: Desk) -> None:
         client.ask(b"r0", b"exxx001\n")
         client.ask(b"r000\n", b"v000\n")
         assert desk.server.counters["slots_lines_unfinished"] == 1
+
+
+def test_half_a_line_of_telnet_is_given_up_after_a_minute() -> None:
+    """A person types. The end of that minute is brought about here, for nobody waits for it."""
+    with Desk(slots_of("telnet")) as desk, desk.open() as client:
+        client.send(b"r0")
+        desk.wait(lambda: bool(desk.server._unfinished))
+        (until_s,) = desk.call(lambda: tuple(desk.server._unfinished.values()))
+        now_s = desk.call(lambda: asyncio.get_running_loop().time())
+        assert LINE_S["standard"] < until_s - now_s <= LINE_S["telnet"]
+        desk.call(lambda: desk.server._unfinished.update(dict.fromkeys(desk.server._unfinished, 0.0)))
+        assert client.line() == b"exxx001\n"
+        client.ask(b"r000\r\n", b"v000\n")
+        assert desk.server.counters["slots_lines_unfinished"] == 1
+
+
+def test_the_page_says_how_long_half_a_line_waits() -> None:
+    page = (Path(__file__).parents[1] / "docs/slots.md").read_text()
+    assert LINE_S == {"standard": 1.0, "telnet": 60.0}
+    assert "half a line for a second (`telnet`: for a minute, as a person types)" in page
 
 
 def test_one_connection_too_many_is_hung_up_on(desk: Desk) -> None:

@@ -22,6 +22,9 @@ from primacy.slots.board import MISSING, Act, Board, lowered, registers
 LINE_BYTES_MAX = 40
 LINE_BYTES_MIN = 4
 NAME = re.compile(rb"[A-Za-z][A-Za-z0-9_]{3,}")
+SIGNED = re.compile(rb"[rw](?:\+[0-9]{2}|-00)")
+"""Slots as the first version of Ghoti reads them, too: a number of three bytes may begin with its sign. Below 0 is none;
+that version dies of it, and later ones refuse every sign."""
 PASSWORD_BYTES_MIN = 4
 EVENTS_PER_TURN = 1_000
 """Signals that one client's lines hand out in one go; some milliseconds. An election must not wait for more."""
@@ -169,6 +172,8 @@ class Session:
         if not LINE_BYTES_MIN <= len(line) <= LINE_BYTES_MAX:
             return PARSE_ERROR
         names = letter in (b"u", b"p")
+        if SIGNED.match(line):
+            line = letter + b"0" + line[2:]
         if not names and not (letter in self.hall.slot_letters and line[1:4].isdigit()):
             return PARSE_ERROR
         board = self.hall.board
