@@ -72,6 +72,7 @@ BESIDE = (
     "tests/test_manual.py",
     "tests/test_slots_cluster.py",
     "tests/test_manager_process.py",
+    "tests/test_manager_real_leader.py",
     "tests/test_run_lease.py",
     "tests/test_store_forgets.py",
     "tests/test_store_mutants.py",

@@ -170,6 +170,8 @@ def acting(state: dict[str, Any]) -> str:
         return click.style(f"{' and '.join(acts)} BOTH CLAIM {work.upper()}", fg="red", bold=True)
     if not acts and state["strategy"] == "lease" and state["leader"] not in (None, state["node"]):
         return f"node {state['leader']} holds the lease; whether its {work[4:]} runs, primacy status says there"
+    if not acts and _leads_unseen(state):
+        return f"node {state['leader']} leads; whether its {work[4:]} runs is not known here, as Ghoti does not say it"
     if not acts:
         return f"{work} runs nowhere"
     duty = next(row["duty"] for row in state["rows"] if row["node"] == acts[0])
@@ -181,6 +183,12 @@ def acting(state: dict[str, Any]) -> str:
     began = datetime.fromisoformat(duty["since"])
     ran_ms = int((datetime.fromisoformat(state["at"]) - began.astimezone(UTC)).total_seconds() * 1_000)
     return f"{work} runs on {acts[0]}, for {ago(max(0, ran_ms))}"
+
+
+def _leads_unseen(state: dict[str, Any]) -> bool:
+    """Another node leads that never said how it stands, although it is heard: nodes of Ghoti say nothing."""
+    rows = [row for row in state["rows"] if row["node"] == state["leader"] and row["node"] != state["node"]]
+    return state["strategy"] in BY_HTTP and any(row["told_ms"] is None and row["heard_ms"] is not None for row in rows)
 
 
 def leading(state: dict[str, Any]) -> str:

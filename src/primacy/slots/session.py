@@ -23,7 +23,7 @@ LINE_BYTES_MAX = 40
 LINE_BYTES_MIN = 4
 NAME = re.compile(rb"[A-Za-z][A-Za-z0-9_]{3,}")
 SIGNED = re.compile(rb"[rw](?:\+[0-9]{2}|-00)")
-"""Slots as the first version of Ghoti reads them, too: a number of three bytes may begin with its sign. Below 0 is none;
+"""Slots as the first version of Ghoti reads them, too: of three bytes the first may be a sign. Below 0 there is none:
 that version dies of it, and later ones refuse every sign."""
 PASSWORD_BYTES_MIN = 4
 EVENTS_PER_TURN = 1_000

@@ -10,7 +10,8 @@ which the second (`PROBE`) tells whether it leads. What our own nodes add is in 
 
 The list of nodes (`http_roll.py`) grows by `/join` and shrinks by `/remove`; our nodes compare digests of it with every
 exchange and fetch it (`GET /members`) when they differ. `http_answers.py` answers requests, `http_join.py` joins,
-fetches and tells on, `http_send.py` speaks, `http_server.py` and `http_client.py` are the sockets.
+fetches and tells on, `http_send.py` speaks, `http_gossip.py` hears of others where a real node leads, `http_server.py`
+and `http_client.py` are the sockets.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from primacy.settings.timing import RankTiming
 from primacy.transport import Hear, Overhear, ReadyDatagram, Trouble, ignored, says
 from primacy.transport.doubles import Doubles, Spoken
 from primacy.transport.http_answers import Answers
+from primacy.transport.http_gossip import Gossip
 from primacy.transport.http_join import Joining, JoinPlan
 from primacy.transport.http_roll import Entry, Roll
 from primacy.transport.http_send import Sending
@@ -103,6 +105,8 @@ class Peer:
     def __init__(self) -> None:
         self.boot = 0
         """Of its present start; 0 for a real node of seed 000, or one that was not heard yet."""
+        self.is_real = False
+        """It answered as only a real node of seed 000 does, and nothing else was heard of it since."""
         self.word = b""
         """What it said of itself last."""
         self.trouble = ""
@@ -167,6 +171,7 @@ class HttpTransport:
         self._slot_for = ""
         self._tasks: set[asyncio.Task[None]] = set()
         self.sending = Sending(self)
+        self.gossip = Gossip(self)
         self._flush: asyncio.TimerHandle | None = None
         self._words_from_s = 0.0
         """No words leave before this moment."""
@@ -219,6 +224,7 @@ class HttpTransport:
         self.calls.open()
         await self.door.open(listening, self._server_tls)
         await self.joining.start()
+        self.gossip.start()
 
     def send(self, to: str, message: Message) -> None:
         if isinstance(message, REPLIES):
@@ -253,6 +259,7 @@ class HttpTransport:
         """At once. `aclose` is the one that lets calls end and waits for the sockets."""
         self.closed = True
         self.joining.close()
+        self.gossip.close()
         self.tally.close()
         if self._flush is not None:
             self._flush.cancel()
@@ -349,7 +356,7 @@ class HttpTransport:
     def met(self, said: Said, remote: str = "") -> None:
         """A node of ours spoke, with good credentials. `remote`: who asked; empty for an answer."""
         peer = self.peer(said.node)
-        peer.boot = said.number("boot")
+        peer.boot, peer.is_real = said.number("boot"), False
         if peer.spoken.again(time.monotonic(), peer.boot):
             self.spoke_beside(said, remote)
         self.trouble(said.node, self._other_file(said))

@@ -217,7 +217,7 @@ class Joining:
         self.is_outside = False
         manager.list_changed()
         if found.said.is_ours and node:
-            await self._fetch(node)
+            await self.fetch(node)
         if not found.said.is_ours or sum(not entry.started_ms for entry in manager.roll.others) > 1:
             self.calming.at_once()  # ours say when they started: there are two real ones, which are told by now
         self._tell_who_leads(node, answer.leader)
@@ -235,7 +235,7 @@ class Joining:
             elif owner != manager.node:
                 others.append(owner)
         for owner in dict.fromkeys(others):
-            await self._fetch(owner)
+            await self.fetch(owner)
 
     async def _owner(self, name: str, addr: str, listed: Mapping[str, str]) -> str:
         """Who is at this address: another one of ours may have given its own out for a moment (`http_calm.py`), and
@@ -282,7 +282,7 @@ class Joining:
         manager = self.manager
         if manager.roll.take(Entry(node, addr, manager.roll.next_stamp(node, HEARSAY))):
             manager.list_changed()
-        await self._fetch(node)
+        await self.fetch(node)
 
     # --- the list's way -----------------------------------------------------------------------------------------------
 
@@ -367,9 +367,9 @@ class Joining:
 
     def _fetch_soon(self, node: str) -> None:
         if not self.manager.closed:
-            self._once("fetch", self._fetch(node, at_once=False))
+            self._once("fetch", self.fetch(node, at_once=False))
 
-    async def _fetch(self, node: str, *, at_once: bool = True) -> None:
+    async def fetch(self, node: str, *, at_once: bool = True) -> None:
         """The list of another node, what all said of themselves, and back to it what it does not know.
 
         Not `at_once`: what it did not know at the last look either. The word of a join is on its way to it from whoever
@@ -383,6 +383,8 @@ class Joining:
         if not isinstance(found, Answer) or found.status != 200 or node in manager.links.deaf_to:
             return
         manager.tally.count("fetched")
+        if found.said.is_ours and found.said.node == node:
+            manager.met(found.said)
         said = object_in(found.body) or {}
         rows, words = said.get("members"), said.get("words")
         if isinstance(words, dict):

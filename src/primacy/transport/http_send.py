@@ -93,7 +93,7 @@ class Sending:
         return (to, kind) in self._under_way
 
     async def _elect(self, to: str, number: int) -> None:
-        found = await self._ask(
+        found = await self.ask(
             "POST", to, "/election", id_body(self.manager.node), self.manager.timing.election_ms / 1_000, n=number
         )
         if isinstance(found, Answer) and found.status == 200:
@@ -106,14 +106,14 @@ class Sending:
     async def _announce(self, to: str, message: Coordinator) -> None:
         limit_s = max(ANNOUNCE_LEAST_S, self.manager.timing.answer_ms / 1_000)
         more: dict[str, str | int] = {"epoch": message.epoch, "pruned": as_names(message.pruned)}
-        found = await self._ask("POST", to, "/coordinator", id_body(self.manager.node), limit_s, **more)
+        found = await self.ask("POST", to, "/coordinator", id_body(self.manager.node), limit_s, **more)
         if isinstance(found, Answer) and found.status == 200:
             self.manager.give(Answered(to))
 
     async def _hand_over(self, to: str, successor: str) -> None:
         """Real nodes take the word for an announcement, and the successor among them for its own victory."""
         limit_s = max(ANNOUNCE_LEAST_S, self.manager.timing.answer_ms / 1_000)
-        await self._ask("POST", to, "/coordinator", id_body(successor), limit_s, handover=1)
+        await self.ask("POST", to, "/coordinator", id_body(successor), limit_s, handover=1)
 
     def set_right(self, leader: str) -> None:
         """One that is not ours looks at this node, which does not lead: only followers look, and only at their leader.
@@ -134,7 +134,7 @@ class Sending:
     async def _look(self, to: str, number: int) -> None:
         limit_s = self.manager.timing.answer_ms / 1_000
         began_s = asyncio.get_running_loop().time()
-        found = await self._ask("GET", to, "/heartbeat", None, limit_s, n=number)
+        found = await self.ask("GET", to, "/heartbeat", None, limit_s, n=number)
         if not isinstance(found, Answer) or found.status not in (200, 503):
             if _is_no(found):
                 self.manager.give(Unanswered(to))
@@ -151,7 +151,7 @@ class Sending:
 
     async def _claim_of(self, to: str, limit_s: float) -> str | None:
         """Whether a real node believes to lead: its id, nobody, or None if it does not say."""
-        found = await self._ask("POST", to, "/remove", id_body(PROBE), limit_s)
+        found = await self.ask("POST", to, "/remove", id_body(PROBE), limit_s)
         if not isinstance(found, Answer):
             return None
         return to if found.status == 200 else ""
@@ -162,14 +162,14 @@ class Sending:
         body |= {"starter": message.starter, "round": str(message.round)}
         if isinstance(message, Baton):
             body |= {"best": message.best, "hops": str(message.hops)}
-        found = await self._ask("POST", to, "/ring", encoded(body), self.manager.timing.answer_ms / 1_000)
+        found = await self.ask("POST", to, "/ring", encoded(body), self.manager.timing.answer_ms / 1_000)
         if isinstance(found, Answer) and found.status == 200:
             if baton:
                 self.manager.hear(BatonTaken(_origin(to, found.said), message.starter, message.round))
         elif _is_no(found):
             self.manager.give(Unanswered(to))
 
-    async def _ask(
+    async def ask(
         self, method: str, to: str, path: str, body: bytes | None, limit_s: float, **more: str | int
     ) -> Answer | Silent:
         """One call to a listed node. What comes over a link that was cut meanwhile is silence."""
@@ -245,7 +245,7 @@ class Sending:
             elif "removed" in said:  # the word of it was lost: a leader, which looks at nobody, would go on for ever
                 manager.joining.heard_list(to, said)
         elif found.status not in (400, 409):
-            peer.boot = 0
+            peer.boot, peer.is_real = 0, True
             if path not in OPEN:  # which is answered whatever the credentials are
                 manager.trouble(to, "")
         if found.status == 409:
@@ -261,7 +261,7 @@ class Sending:
 
     async def say(self, to: str, words: list[bytes]) -> None:
         body = encoded({"words": [as_text(word) for word in words]})
-        await self._ask("POST", to, "/words", body, WORDS_LIMIT_S)
+        await self.ask("POST", to, "/words", body, WORDS_LIMIT_S)
 
 
 def _is_no(found: Answer | Silent) -> bool:

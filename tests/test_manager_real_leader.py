@@ -1,0 +1,167 @@
+"""What our nodes show, and what they know of each other, while a real node of Ghoti leads them (a double of one)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from tests.crowd import until
+from tests.ghoti_double import Double
+from tests.managed import PASSWORD, USER
+from tests.mixed import Mixed, played
+from tests.ports import free_ports
+from tests.test_manager_process import WITHIN_S, Node
+
+from primacy.cli.status import OLD_MS, acting, sentences
+from primacy.transport.layout import packed_word, unpacked_word
+
+WORD = [1, "how it stands"]
+
+
+# --- in one loop ------------------------------------------------------------------------------------------------------
+
+
+def listens(nodes: Mixed, name: str) -> set[str]:
+    """Of whom this node hears; it says something of itself meanwhile, as an agent does."""
+    heard: set[str] = set()
+    manager = nodes.up[name].manager
+    manager._overhear = lambda node, _, row: heard.add(node)
+    return heard
+
+
+def says(nodes: Mixed, number: int) -> None:
+    for node in nodes.up.values():
+        for entry in node.manager.roll.others:
+            node.manager.tell(entry.node, [*WORD, node.node, number], later=True)
+
+
+def test_words_have_a_form_that_travels() -> None:
+    assert unpacked_word(packed_word([*WORD, "a", 1])) == [*WORD, "a", 1]
+
+
+def test_under_a_real_leader_our_nodes_hear_of_each_other_and_of_nobody_else() -> None:
+    """Four of ours that have met only a real node; a second real one is asked once who it is, and let be."""
+
+    async def scene(nodes: Mixed) -> None:
+        leader = await nodes.double("z")
+        follower = await nodes.double("y", "z")
+        for name in "abcd":
+            await nodes.start(name, ["z"])
+        everybody = set("abcdyz")
+        await nodes.until(
+            lambda: all(set(node.manager.roll.peers) == everybody for node in nodes.up.values()), "all are listed"
+        )
+        await nodes.calmed()
+        await nodes.until(lambda: nodes.agreed() in "yz" and nodes.agreed(), "a real node leads")
+        heard = {name: listens(nodes, name) for name in nodes.up}
+        number = 0
+
+        def all_heard() -> bool:
+            nonlocal number
+            number += 1
+            says(nodes, number)
+            return all(heard[name] == set(nodes.up) - {name} for name in nodes.up)
+
+        await nodes.until(all_heard, "each of ours hears of each other")
+        assert leader.heard["/members"] == follower.heard["/members"] == 0
+
+    played(scene, pace=1.0)
+
+
+def test_under_a_leader_of_ours_nothing_is_sent_for_it() -> None:
+    async def scene(nodes: Mixed) -> None:
+        await nodes.start("b")
+        await nodes.leads("b")
+        await nodes.start("a", ["b"])
+        await nodes.double("z", "b")
+        await nodes.until(lambda: all("z" in node.manager.roll.peers for node in nodes.up.values()), "all know z")
+        await nodes.leads("b", "a", "b")
+        before = [dict(node.manager.counters) for node in nodes.up.values()]  # nothing else has a turn in between
+        for node in nodes.up.values():
+            node.manager.gossip._turn()
+        assert [dict(node.manager.counters) for node in nodes.up.values()] == before
+
+    played(scene)
+
+
+# --- real processes ---------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def real_node(name: str, port: int) -> Iterator[Double]:
+    """A double in a loop and a thread of its own; it begins a cluster and leads."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    double = Double(name, port, USER, PASSWORD)
+    try:
+        asyncio.run_coroutine_threadsafe(double.start(), loop).result(WITHIN_S)
+        yield double
+    finally:
+        asyncio.run_coroutine_threadsafe(double.kill(), loop).result(WITHIN_S)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(WITHIN_S)
+        loop.close()
+
+
+def file_of(folder: Path, name: str, port: int, join: int) -> Path:
+    manager = {"type": "join_server", "addr": f"127.0.0.1:{port}", "join": f"127.0.0.1:{join}"}
+    told = {
+        "cluster": {"node": name, "user": USER, "pass": PASSWORD, "manager": manager},
+        "election": {"profile": "lan"},
+        "state_dir": name,
+    }
+    file = folder / f"{name}.yaml"
+    file.write_text(yaml.safe_dump(told))
+    return file
+
+
+def fresh(whole: dict[str, Any] | None, names: tuple[str, ...]) -> bool:
+    rows = {row["node"]: row for row in (whole or {"nodes": []})["nodes"]}
+    return all(name in rows and rows[name]["told_ms"] is not None and rows[name]["told_ms"] < OLD_MS for name in names)
+
+
+def test_status_beside_a_real_leader_shows_our_nodes_and_does_not_say_that_nothing_runs(tmp_path: Path) -> None:
+    first, *ports = free_ports(3)
+    with real_node("z", first), contextlib.ExitStack() as ends:
+        nodes = {}
+        for name, port in zip("ab", ports, strict=True):
+            words = ["--config", str(file_of(tmp_path, name, port, first))]
+            node = nodes[name] = Node(tmp_path, name, [*words, "run", "--allow-split-brain", "--", "sleep", "1000"])
+            node.start()
+            ends.callback(node.kill)
+        for name, node in nodes.items():
+            until(lambda node=node: (node.ask() or {}).get("leader") == "z", f"{name} follows the real node", WITHIN_S)  # type: ignore[misc]
+            until(
+                lambda node=node: fresh(node.ask("/v1/cluster"), ("a", "b")), f"{name} hears of all of ours", WITHIN_S
+            )  # type: ignore[misc]
+        call = [sys.executable, "-m", "primacy.cli.main", "--config", str(tmp_path / "a.yaml"), "status"]
+        said = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=WITHIN_S).stdout
+        assert "node z leads; whether its command runs is not known here, as Ghoti does not say it" in said
+        assert "nowhere" not in said
+        assert "node b was never heard" not in said
+
+
+# --- what is said -----------------------------------------------------------------------------------------------------
+
+
+def shown(strategy: str, **leader: int | None) -> dict[str, Any]:
+    duty = {"kind": "process", "state": "stopped", "since": None, "pid": None, "containment": ""}
+    here = {"node": "a", "duty": duty, "heard_ms": 0, "told_ms": 0}
+    there = {"node": "z", "duty": None, "heard_ms": None, "told_ms": None, **leader}
+    return {"node": "a", "strategy": strategy, "leader": "z", "acting": [], "rows": [here, there]}
+
+
+def test_nowhere_is_said_only_of_what_is_known() -> None:
+    assert "not known here" in acting(shown("bully", heard_ms=300))
+    assert acting(shown("bully", heard_ms=300, told_ms=300)) == "the command runs nowhere"
+    assert acting(shown("bully")) == "the command runs nowhere"
+    assert acting(shown("raft", heard_ms=300)) == "the command runs nowhere"
+    assert sentences({"node": "z", "waits_for": "", "health": None, "trouble": "", "heard_ms": 9}, shown("bully")) == []
