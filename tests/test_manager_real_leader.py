@@ -11,15 +11,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from tests.crowd import until
 from tests.ghoti_double import Double
-from tests.managed import PASSWORD, USER
+from tests.managed import LIMIT_S, PASSWORD, USER
 from tests.mixed import Mixed, played
 from tests.ports import free_ports
 from tests.test_manager_process import WITHIN_S, Node
 
 from primacy.cli.status import OLD_MS, acting, sentences
+from primacy.transport import http_calm
+from primacy.transport.http_answers import MOVING
+from primacy.transport.http_send import QUIET_S
 from primacy.transport.layout import packed_word, unpacked_word
 
 WORD = [1, "how it stands"]
@@ -89,6 +93,116 @@ def test_under_a_leader_of_ours_nothing_is_sent_for_it() -> None:
         assert [dict(node.manager.counters) for node in nodes.up.values()] == before
 
     played(scene)
+
+
+# --- lines in a real node's log ---------------------------------------------------------------------------------------
+
+
+LOGGED = ("/coordinator", "/remove", "/election", "/join")
+"""A real node writes two or three lines for each of these, and none for a look."""
+WATCHED_S = 4.0
+
+
+async def written(nodes: Mixed, double: Double) -> tuple[float, int, int]:
+    """For how long it was watched, what it wrote lines about, and how often it gave a reason for more."""
+
+    def reasons() -> int:
+        """Calls, announcements and joins of doubles, and elections among all: each may be answered at once."""
+        asked = [node.manager.counters for node in nodes.up.values()]
+        moves = sum(counted.get(f"received{path}", 0) for counted in asked for path in MOVING)
+        return moves + len(nodes.events)
+
+    def lines() -> int:
+        return sum(double.heard[path] for path in LOGGED)
+
+    loop = asyncio.get_running_loop()
+    began_s, before, moved = loop.time(), lines(), reasons()
+    await nodes.until(lambda: loop.time() - began_s > WATCHED_S and lines() > before, "it was told or asked")
+    return loop.time() - began_s, lines() - before, reasons() - moved
+
+
+def test_a_real_follower_of_ours_is_told_every_two_seconds_and_not_at_every_beat() -> None:
+    async def scene(nodes: Mixed) -> None:
+        await nodes.start("b")
+        await nodes.leads("b")
+        double = await nodes.double("a", "b")
+        await nodes.settled()
+        span_s, lines, reasons = await written(nodes, double)
+        assert lines <= 2 + span_s / (QUIET_S - 0.5) + 2 * reasons
+
+    played(scene, pace=1.0)
+
+
+def test_a_real_leader_of_ours_is_asked_every_two_seconds_whether_it_leads() -> None:
+    async def scene(nodes: Mixed) -> None:
+        double = await nodes.double("z")
+        for name in "ab":
+            await nodes.start(name, ["z"])
+        await nodes.settled()
+        span_s, lines, reasons = await written(nodes, double)
+        assert lines <= 2 * (2 + span_s / (QUIET_S - 0.5) + 2 * reasons)
+
+    played(scene, pace=1.0)
+
+
+def test_a_real_node_that_changes_its_mind_is_told_at_the_next_beat() -> None:
+    """What real nodes say makes us say it again at once; a silent change is found out within two seconds."""
+
+    async def scene(nodes: Mixed) -> None:
+        await nodes.start("b")
+        await nodes.leads("b")
+        double = await nodes.double("a", "b")
+        await nodes.settled()
+        for _ in range(3):
+            await nodes.until(lambda: "a" in nodes.up["b"].manager.sending._told, "it was told")
+            await double.ask("POST", nodes.up["b"].manager.identity.addr, "/coordinator", '{"id":"a"}')
+            assert "a" not in nodes.up["b"].manager.sending._told
+            double.leader = "nobody"
+            await nodes.until(lambda: double.leader == "b", "it is told again")
+
+    played(scene, pace=1.0)
+
+
+# --- one that restarts ------------------------------------------------------------------------------------------------
+
+
+def test_a_real_node_that_restarts_again_and_again_is_taken_in_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Echoes of its joins, which are kept waiting, look the same; but then the node is there. All within one window,
+    however slow this machine is, and a wait that is noticed."""
+    monkeypatch.setattr(http_calm, "STORM_S", 3_600.0)
+    monkeypatch.setattr(http_calm, "HELD_S", 3_600.0)
+
+    async def scene(nodes: Mixed) -> None:
+        await nodes.start("b")
+        await nodes.leads("b")
+        for _ in range(http_calm.STORM_LEAST + 3):
+            async with asyncio.timeout(LIMIT_S):
+                await nodes.double("a", "b")
+            await nodes.kill("a")
+            await asyncio.sleep(http_calm.STARTS_S)
+        assert "echoes_held" not in nodes.up["b"].manager.counters
+
+    played(scene)
+
+
+def test_of_tellers_that_are_kept_waiting_the_log_has_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_calm, "STORM_S", 3_600.0)
+
+    async def scene(nodes: Mixed) -> None:
+        await nodes.start("b")
+        await nodes.leads("b")
+        double = await nodes.double("a", "b")
+        told = {"addr": double.addr, "id": "a"}
+        at = nodes.up["b"].manager.identity.addr
+        tellers = [asyncio.create_task(double.ask("POST", at, "/join", told)) for _ in range(http_calm.STORM_LEAST + 3)]
+        await nodes.until(lambda: any("tell of node a again and again" in said for said in nodes.said), "it is said")
+        assert nodes.up["b"].manager.counters["echoes_held"] >= 1
+        assert sum("again and again" in said for said in nodes.said) == 1
+        for teller in tellers:
+            teller.cancel()
+        await asyncio.gather(*tellers, return_exceptions=True)
+
+    played(scene, pace=1.0)
 
 
 # --- real processes ---------------------------------------------------------------------------------------------------

@@ -55,6 +55,8 @@ METHODS = {
     "/ring": "POST",
     "/words": "POST",
 }
+MOVING = ("/election", "/coordinator", "/join")
+"""From a real node: it may believe in another leader now, and so may those whom it told."""
 BAD = Reply(400)
 WORDS_MAX = 64
 HOPS_MAX = 10_000
@@ -93,6 +95,8 @@ class Answers:
             return BAD
         if said.is_ours:
             manager.met(said, asked.remote)
+        elif asked.path in MOVING:
+            manager.sending.real_ones_moved()
         reply = await self._of(asked, said)
         if sender in manager.links.dumb_to:
             manager.tally.count("cut")

@@ -69,6 +69,10 @@ STORM_LEAST = 3
 """A known join that comes more often than this, and more often than once per node, within `STORM_S` is an echo."""
 HELD_S = 30.0
 """So long the teller of an echo waits; one after the other, so that they do not begin again together."""
+STARTS_S = 1.0
+"""So often at most a node is asked whether it is just starting: echoes about one that is down must not pass freely."""
+SAY_AGAIN_S = 60.0
+"""Before the log has it again that tellers are kept waiting."""
 HELD_MAX = 512
 """Tellers that are kept waiting at one time. Of three real nodes each doubles what it hears, until all of them wait."""
 ECHOES_MAX = 256
@@ -133,6 +137,9 @@ class Calming:
         self._asking = asyncio.Lock()
         self._echoes: dict[tuple[str, str], deque[float]] = {}
         self._held = 0
+        self._asked_s: dict[str, float] = {}
+        """By node: when it was asked last whether it is just starting."""
+        self._said_s = float("-inf")
 
     # --- what is heard ------------------------------------------------------------------------------------------------
 
@@ -172,8 +179,9 @@ class Calming:
         is_echo = self._is_echo(entry)
         if self._is_burst() or self._held >= HELD_MOST:
             self.soon()
-        if is_echo and self._held < HELD_MAX:
+        if is_echo and self._held < HELD_MAX and not await self._starts(entry):
             self._held += 1
+            self._say_held(entry)
             self.manager.tally.count("echoes_held")
             try:
                 await self._wait(HELD_S * (0.5 + self._random.random()))
@@ -189,6 +197,27 @@ class Calming:
         while now_s - times[0] > STORM_S:
             times.popleft()
         return len(times) > max(STORM_LEAST, len(self.manager.roll.others))
+
+    async def _starts(self, entry: Entry) -> bool:
+        """It is the node itself that joins again and waits for the answer. A real one joins before it listens, so that
+        nobody is at its address; of one that others tell of, somebody is."""
+        manager, now_s = self.manager, asyncio.get_running_loop().time()
+        if now_s - self._asked_s.get(entry.node, -STARTS_S) < STARTS_S:
+            return False
+        if len(self._asked_s) > ECHOES_MAX:
+            self._asked_s.clear()
+        self._asked_s[entry.node] = now_s
+        found = await manager.calls.call("GET", entry.addr, "/heartbeat", None, manager.header(), THERE_S)
+        return isinstance(found, Silent) and found.refused
+
+    def _say_held(self, entry: Entry) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._said_s >= SAY_AGAIN_S:
+            self._said_s = now_s
+            self.manager.complain(
+                f"nodes that are not ours tell of node {entry.node} again and again, as those of Ghoti's first version "
+                f"do: each who does waits for its answer for up to {1.5 * HELD_S:.0f} s"
+            )
 
     def _is_burst(self) -> bool:
         now_s = asyncio.get_running_loop().time()

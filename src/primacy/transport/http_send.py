@@ -40,6 +40,10 @@ SAY_AGAIN_S = 60.0
 ANNOUNCE_LEAST_S = 1.0
 """For an announcement to arrive: it is repeated, and nobody waits for its answer."""
 
+QUIET_S = 2.0
+"""So often at most a real node is told again who leads, and a real leader is asked again whether it does, as long as
+nothing was heard that could have changed it: each time it writes lines into its log. A look, which it answers without a
+line, goes on at every beat. It looks at its own leader as often."""
 SET_RIGHT_S = 1.0
 """So often at most real nodes are told for another one that it leads."""
 
@@ -53,6 +57,12 @@ class Sending:
         self._under_way: dict[tuple[str, str], int] = {}
         self._set_right_s = -SET_RIGHT_S
         self._said_s = float("-inf")
+        self._told: dict[str, tuple[int, float]] = {}
+        """By real node: the number of the leadership that it was told of last, and when."""
+        self._claimed: dict[str, float] = {}
+        """By real node: when it said last that it leads."""
+        self._moves = 0
+        """How often something was heard that may have changed either."""
         self._patient: set[str] = set()
         """Nodes to which a call is under way that is waited for beyond its limit."""
 
@@ -60,6 +70,8 @@ class Sending:
         match message:
             case Election(_, number):
                 self.call(to, "/election", self._elect(to, number))
+            case Coordinator(_, epoch) if self._knows(to, epoch):
+                self.call(to, "/heartbeat", self._see(to), 1)
             case Coordinator():
                 self.call(to, "/coordinator", self._announce(to, message), 1)
             case Heartbeat(_, number):
@@ -106,9 +118,36 @@ class Sending:
     async def _announce(self, to: str, message: Coordinator) -> None:
         limit_s = max(ANNOUNCE_LEAST_S, self.manager.timing.answer_ms / 1_000)
         more: dict[str, str | int] = {"epoch": message.epoch, "pruned": as_names(message.pruned)}
+        self._told.pop(to, None)
+        moves = self._moves
         found = await self.ask("POST", to, "/coordinator", id_body(self.manager.node), limit_s, **more)
         if isinstance(found, Answer) and found.status == 200:
+            if not found.said.is_ours and moves == self._moves:
+                self._told[to] = (message.epoch, asyncio.get_running_loop().time())
             self.manager.give(Answered(to))
+
+    def _knows(self, to: str, epoch: int) -> bool:
+        """A real node was told of this leadership a moment ago, and has believed it."""
+        told, at_s = self._told.get(to, (0, 0.0))
+        return told == epoch and self._is_recent(at_s) and not self.manager.peer(to).boot
+
+    def _is_recent(self, at_s: float) -> bool:
+        """It will not be too long ago at the next beat either."""
+        return asyncio.get_running_loop().time() - at_s < QUIET_S - self.manager.timing.beat_ms / 1_000
+
+    async def _see(self, to: str) -> None:
+        """In place of an announcement: it lives. If it does not say so, it is told again at the next beat."""
+        found = await self.ask("GET", to, "/heartbeat", None, self.manager.timing.answer_ms / 1_000)
+        if isinstance(found, Answer) and found.status == 200 and not found.said.is_ours:
+            self.manager.give(Answered(to))
+        else:
+            self._told.pop(to, None)
+
+    def real_ones_moved(self) -> None:
+        """A node that is not ours calls, announces or joins: what real ones believe may be another thing now."""
+        self._moves += 1
+        self._told.clear()
+        self._claimed.clear()
 
     async def _hand_over(self, to: str, successor: str) -> None:
         """Real nodes take the word for an announcement, and the successor among them for its own victory."""
@@ -146,14 +185,19 @@ class Sending:
             self.manager.joining.looked_at(to, found.said)
         elif able:
             left_s = limit_s - (asyncio.get_running_loop().time() - began_s)
-            leader = await self._claim_of(to, max(0.01, left_s))
+            is_sure = to == self.manager.leader() and self._is_recent(self._claimed.get(to, float("-inf")))
+            leader = to if is_sure else await self._claim_of(to, max(0.01, left_s))
         self.manager.hear(Alive(_origin(to, found.said), number, leader, found.said.number("epoch"), able))
 
     async def _claim_of(self, to: str, limit_s: float) -> str | None:
         """Whether a real node believes to lead: its id, nobody, or None if it does not say."""
+        moves = self._moves
+        self._claimed.pop(to, None)
         found = await self.ask("POST", to, "/remove", id_body(PROBE), limit_s)
         if not isinstance(found, Answer):
             return None
+        if found.status == 200 and moves == self._moves:
+            self._claimed[to] = asyncio.get_running_loop().time()
         return to if found.status == 200 else ""
 
     async def _pass(self, to: str, message: Baton | Won) -> None:
