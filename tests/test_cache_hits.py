@@ -53,6 +53,7 @@ class Wire:
         self.waiting: list[list[bytes]] = []
         self.left: list[list[bytes]] = [[]]
         self.meanwhile: Callable[[], None] = lambda: None
+        self.steady: set[bytes] = set()
 
     def from_clients(self, most: int) -> list[list[bytes]]:
         found, self.waiting = self.waiting[:most], self.waiting[most:]

@@ -1,10 +1,13 @@
 """Who may speak to a cache peer: seals on frames, and keys for clients. Pure but for randomness.
 
-`secret`: every message ends in one more frame, the seal. It holds the sender's boot, a number, and a tag: keyed BLAKE2b
-over cluster, direction, every frame with its length, boot and number. Original peers ignore it. A number is heard once
+`secret`: every message ends in one more frame, the seal. It holds the sender's boot, a number, and a tag: BLAKE2b with a
+key over cluster, direction, every frame with its length, boot and number. Original peers ignore it. A number is heard once
 per boot, so a recorded message does nothing the second time. What a receiver that has just started cannot know is which
 numbers were used before its start; answers, acks and PONGs echo its boot (C1), so none of those can be replayed to it,
 and a client's seal says when it was made, so that none from before the start counts.
+
+An answer's seal is a tag alone, bound to the boot of the client that asked. It covers the id and the last frame as they
+are, and what stands between them by a digest of it: a value that is given again and again is digested once.
 
 Clients never get the cluster's secret. `primacy cache key NAME` derives a key for one name: who has it can ask and put,
 as that name, and can neither speak as a peer nor make keys for others.
@@ -21,27 +24,33 @@ import os
 import stat
 import struct
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from hmac import compare_digest
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
 
 from primacy.errors import CannotHere, UsageError
 from primacy.transport.seal import Window, Windows, derived
 
 TAG_BYTES = 16
+KEY_BYTES = 32
+DIGEST_BYTES = 32
+"""Twice a tag: whoever finds two values of one digest needs as many attempts as for a tag."""
+NO_LAST = 0xFFFF_FFFF
+"""In place of the length of the last frame, where there is none. No frame is as long."""
 PERSON = b"primacy cache 1"
 PEER_HEAD = struct.Struct("!QQ")
 """Boot and number."""
 CLIENT_HEAD = struct.Struct("!QQQ")
 """Boot, number, and the client's wall clock in ms."""
-CLIENT_NUMBERS = struct.Struct("!QQ")
-"""The same without the boot."""
-_numbers_of = CLIENT_NUMBERS.unpack_from
+CLIENT_END = struct.Struct(f"!QQ{TAG_BYTES}s")
+"""What a client's seal has behind the name and the boot: the number, the clock, the tag."""
+_end_of = CLIENT_END.unpack_from
+SEAL_END = CLIENT_END.size
 CLIENT_SEAL_LEAST = 1 + CLIENT_HEAD.size + TAG_BYTES
 """Without the name, whose length stands first."""
-SEAL_END = CLIENT_NUMBERS.size + TAG_BYTES
-"""What a client's seal has behind the name and the boot."""
 NAME_BYTES_MAX = 64
 CLIENTS_MAX = 10_000
 """Boots of clients that are known: what is computed once for each, and the numbers that were heard."""
@@ -67,24 +76,21 @@ class Opened(NamedTuple):
 class ClientBoot:
     """One boot of one client that was heard with a good seal, and what is computed once for all of its requests."""
 
-    __slots__ = ("_others", "inward", "opened", "outward", "window")
+    __slots__ = ("_others", "begin_answer", "begin_request", "is_new", "opened", "window")
 
     def __init__(self, opened: Opened, inward: Sequence[blake2b], outward: blake2b) -> None:
         self.opened = opened
-        self.inward, *self._others = inward
-        """For requests, by the secret that seals, and by the others that are accepted."""
-        self.outward = outward
-        """For answers: keyed, and the boot is in it."""
+        first, *self._others = inward
+        self.begin_request = first.copy
+        """Begins the tag of a request, by the secret that seals; the others are accepted as well."""
+        self.begin_answer = outward.copy
+        """Begins the tag of an answer: keyed, and the boot is in it."""
         self.window = Window()
+        self.is_new = True
+        """Nothing with a good seal has come from it yet."""
 
-    def sealed(self, counted: bytes) -> bytes:
-        """The frame to append to an answer, whose other frames are given as `counted` gives them."""
-        made = self.outward.copy()
-        made.update(counted)
-        return made.digest()
-
-    def is_of_another_secret(self, text: bytes, seal: bytes) -> bool:
-        return any(_matches(inward, text, seal[-TAG_BYTES:]) for inward in self._others)
+    def is_of_another_secret(self, text: bytes, tag: bytes) -> bool:
+        return any(_matches(inward, text, tag) for inward in self._others)
 
 
 class ClientKey(NamedTuple):
@@ -129,7 +135,6 @@ def curve_seed(secret: bytes, cluster: str, name: str = "") -> bytes:
 
 _COUNTS = tuple(struct.Struct(f"!{count + 1}I").pack for count in range(24))
 """By the number of frames: that number and their lengths. Messages have fewer."""
-_COUNT_OF_6 = _COUNTS[6]
 
 
 def counted(frames: Sequence[bytes]) -> bytes:
@@ -139,10 +144,35 @@ def counted(frames: Sequence[bytes]) -> bytes:
     return pack(count, *map(len, frames)) + b"".join(frames)
 
 
+_packed: Callable[[Sequence[bytes | int]], bytes] = msgspec.msgpack.Encoder().encode
+"""The same as a MessagePack array of binaries (each with its length in front) and integers, in the shortest form: one
+call for what clients send all the time."""
+
+
+def digested(between: Sequence[bytes], last_bytes: int) -> bytes:
+    """What the tag of an answer covers instead of the frames between the first and the last one. The length of the last
+    one is in it, so that no other id and last frame give the same text."""
+    return blake2b(_packed((*between, last_bytes.to_bytes(4, "big"))), digest_size=DIGEST_BYTES, person=PERSON).digest()
+
+
+def covered(frames: Sequence[bytes]) -> bytes:
+    """The text of an answer's tag: the id, the last frame (none: only the id is there), the digest of the others."""
+    last = frames[-1] if len(frames) > 1 else b""
+    return frames[0] + last + digested(frames[1:-1], len(last) if len(frames) > 1 else NO_LAST)
+
+
 def _keyed(key: bytes, cluster: str, direction: bytes) -> blake2b:
     made = blake2b(key=key, digest_size=TAG_BYTES, person=PERSON)
     made.update(counted((cluster.encode(), direction)))
     return made
+
+
+def _begun(key: bytes, cluster: str, direction: bytes, boot: bytes) -> blake2b:
+    """The beginning of all tags between the peers and one boot of a client, in one direction: a key of their own, in
+    front of the text. Prefix-MAC, which is safe with BLAKE2 (unlike with SHA-2) and hashes a block less each time than
+    its keyed mode, which gives the key a block to itself: a third of what a tag costs."""
+    own = blake2b(counted((cluster.encode(), direction, boot)), key=key, digest_size=KEY_BYTES, person=PERSON)
+    return blake2b(own.digest(), digest_size=TAG_BYTES, person=PERSON)
 
 
 class PeerSeal:
@@ -199,68 +229,74 @@ class ServerSeal:
         self._secrets = tuple(secrets)
         self._started_ms = started_wall_ms
         self._names = frozenset(names)
-        self._keyed: OrderedDict[str, tuple[tuple[blake2b, blake2b], ...]] = OrderedDict()
+        self._keyed: OrderedDict[str, tuple[bytes, ...]] = OrderedDict()
         self._known: OrderedDict[bytes, ClientBoot] = OrderedDict()
         """By what a seal begins with: the name and the boot."""
         self._boots: dict[Opened, ClientBoot] = {}
         """The same ones."""
         self._aside: OrderedDict[bytes, tuple[Window, int]] = OrderedDict()
         """Boots that had to give way, and until when (wall clock) something of them could be repeated."""
+        self.why = ""
+        """Why the last request that was not heard was not."""
 
     def opened(self, frames: Sequence[bytes], seal: bytes, wall_ms: int) -> Opened | str:
         """Whose request this is, or why it is not heard."""
-        found = self.heard((b"", *frames), seal, *self.times(wall_ms))
-        return found if isinstance(found, str) else found.opened
+        found = self.heard([b"", *frames, seal], *self.times(wall_ms))
+        return found.opened if found is not None else self.why
 
     def times(self, wall_ms: int) -> tuple[int, int]:
         """When a seal that is heard now was made at the earliest, and at the latest."""
         return max(self._started_ms, wall_ms - OLD_MS), wall_ms + OLD_MS
 
-    def heard(self, frames: Sequence[bytes], seal: bytes, earliest_ms: int, latest_ms: int) -> ClientBoot | str:
-        """The same with the client's identity in front of the frames, which no seal covers."""
-        known = self._known.get(seal[:-SEAL_END])
-        is_new = known is None  # one that is known has the right length: what it begins with says how long it is
+    def heard(self, frames: list[Any], earliest_ms: int, latest_ms: int) -> ClientBoot | None:
+        """The same with the client's identity in front of the frames, which no seal covers, and the seal behind them,
+        which is taken off. None: it is not heard; `why` says the reason."""
+        seal = frames[-1]
+        known = self._known.get(seal[:-SEAL_END]) or self._stranger(seal, latest_ms - OLD_MS)
         if known is None:
-            found = self._stranger(seal, latest_ms - OLD_MS)
-            if isinstance(found, str):
-                return found
-            known = found
-        if len(frames) == 7:  # those of a GET; written out, for it is what clients do all the time
-            _, a, b, c, d, e, f = frames
-            lengths = _COUNT_OF_6(6, len(a), len(b), len(c), len(d), len(e), len(f))
-            text = b"".join((seal[:-TAG_BYTES], lengths, a, b, c, d, e, f))
-        else:
-            text = seal[:-TAG_BYTES] + counted(frames[1:])
-        made = known.inward.copy()
+            frames.pop()
+            return None
+        # One that is known has the right length: what it begins with says how long it is.
+        number, at_ms, tag = _end_of(seal, -SEAL_END)
+        identity = frames[0]
+        frames[0], frames[-1] = number, at_ms  # in the places of what the tag does not cover: one list less to make
+        text = _packed(frames)
+        frames[0] = identity
+        frames.pop()
+        made = known.begin_request()
         made.update(text)
-        if not compare_digest(made.digest(), seal[-TAG_BYTES:]) and not known.is_of_another_secret(text, seal):
-            return "bad-seal"
-        number, at_ms = _numbers_of(seal, -SEAL_END)
-        if not earliest_ms <= at_ms <= latest_ms:
+        if not compare_digest(made.digest(), tag) and not known.is_of_another_secret(text, tag):
+            self.why = "bad-seal"
+        elif not earliest_ms <= at_ms <= latest_ms:
             # One from ahead could be repeated to a later start of this peer.
-            return "old-seal" if at_ms < earliest_ms else "early-seal"
-        if not known.window.is_new(number):
-            return "replayed"
-        if is_new:
-            self._remember(seal[:-SEAL_END], known, latest_ms - OLD_MS)
-        return known
+            self.why = "old-seal" if at_ms < earliest_ms else "early-seal"
+        elif not known.window.is_new(number):
+            self.why = "replayed"
+        else:
+            if known.is_new:
+                self._remember(seal[:-SEAL_END], known, latest_ms - OLD_MS)
+            return known
+        return None
 
-    def _stranger(self, seal: bytes, wall_ms: int) -> ClientBoot | str:
+    def _stranger(self, seal: bytes, wall_ms: int) -> ClientBoot | None:
         """A boot that was not heard before. It is remembered once its seal was found to be good."""
+        self.why = "unsealed"
         if len(seal) <= CLIENT_SEAL_LEAST or len(seal) != CLIENT_SEAL_LEAST + seal[0]:
-            return "unsealed"
+            return None
         name, boot = seal[1 : 1 + seal[0]].decode("ascii", "replace"), seal[1 + seal[0] : -SEAL_END]
         if self._names and name not in self._names:
-            return "unknown-client"
+            self.why = "unknown-client"
+            return None
         if wrong_name(name):
-            return "unsealed"
+            return None
         head = seal[:-SEAL_END]
         if self._is_full(head, wall_ms):
-            return "too-many-clients"
-        keyed = self._of(name)
-        outward = keyed[0][1].copy()
-        outward.update(boot)
-        known = ClientBoot(Opened(name, int.from_bytes(boot, "big")), [inward for inward, _ in keyed], outward)
+            self.why = "too-many-clients"
+            return None
+        keys = self._of(name)
+        inward = [_begun(key, self._cluster, b"request", boot) for key in keys]
+        outward = _begun(keys[0], self._cluster, b"answer", boot)
+        known = ClientBoot(Opened(name, int.from_bytes(boot, "big")), inward, outward)
         if head in self._aside:
             known.window = self._aside[head][0]
         return known
@@ -273,6 +309,7 @@ class ServerSeal:
 
     def _remember(self, head: bytes, known: ClientBoot, wall_ms: int) -> None:
         self._aside.pop(head, None)
+        known.is_new = False
         self._known[head] = self._boots[known.opened] = known
         if len(self._known) > CLIENTS_MAX:
             gone, oldest = self._known.popitem(last=False)
@@ -286,18 +323,17 @@ class ServerSeal:
         """The frame to append to an answer for this client. Bound to its boot; the request's id is in the frames."""
         known = self._boots.get(to)
         if known is not None:
-            return known.sealed(counted(frames))
-        made = self._of(to.name)[0][1].copy()
-        made.update(to.boot.to_bytes(BOOT_BYTES, "big") + counted(frames))
+            made = known.begin_answer()
+        else:
+            made = _begun(self._of(to.name)[0], self._cluster, b"answer", to.boot.to_bytes(BOOT_BYTES, "big"))
+        made.update(covered(frames))
         return made.digest()
 
-    def _of(self, name: str) -> tuple[tuple[blake2b, blake2b], ...]:
+    def _of(self, name: str) -> tuple[bytes, ...]:
+        """The keys of a name, by each secret."""
         found = self._keyed.get(name)
         if found is None:
-            keys = [client_secret(secret, self._cluster, name) for secret in self._secrets]
-            found = self._keyed[name] = tuple(
-                (_keyed(key, self._cluster, b"request"), _keyed(key, self._cluster, b"answer")) for key in keys
-            )
+            found = self._keyed[name] = tuple(client_secret(secret, self._cluster, name) for secret in self._secrets)
             if len(self._keyed) > CLIENTS_MAX:
                 self._keyed.popitem(last=False)
         return found
@@ -307,23 +343,22 @@ class ClientSeal:
     """The client's side: seals requests, opens answers."""
 
     def __init__(self, cluster: str, key: ClientKey, boot: int) -> None:
-        self._out = _keyed(key.key, cluster, b"request")
-        self._in = _keyed(key.key, cluster, b"answer")
-        self._name = bytes((len(key.name),)) + key.name.encode()
-        self._boot = boot
+        boot_text = boot.to_bytes(BOOT_BYTES, "big")
+        self._head = bytes((len(key.name),)) + key.name.encode() + boot_text
+        self._out = _begun(key.key, cluster, b"request", boot_text)
+        self._in = _begun(key.key, cluster, b"answer", boot_text)
         self._number = 0
 
     def sealed(self, frames: Sequence[bytes], wall_ms: int) -> bytes:
         """The frame to append to a request."""
         self._number += 1
-        head = self._name + CLIENT_HEAD.pack(self._boot, self._number, wall_ms)
         made = self._out.copy()
-        made.update(head + counted(frames))
-        return head + made.digest()
+        made.update(_packed((self._number, *frames, wall_ms)))
+        return self._head + CLIENT_END.pack(self._number, wall_ms, made.digest())
 
     def is_good(self, frames: Sequence[bytes], seal: bytes) -> bool:
         """Whether a peer made this answer, for this boot of this client."""
-        return _matches(self._in, self._boot.to_bytes(BOOT_BYTES, "big") + counted(frames), seal)
+        return _matches(self._in, covered(frames), seal)
 
 
 # --- the file of a client's key ---------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import struct
 from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
@@ -19,7 +18,7 @@ from primacy.cache.effects import Finished, Give, Refuse, SeeOther
 from primacy.cache.inputs import Asked, Input, Invalidate, Put, Refresh, ValueGone
 from primacy.cache.machine import Machine
 from primacy.cache.model import NO_BALLOT, CacheSettings, Floor, Meta
-from primacy.cache.security import ClientBoot, Opened, ServerSeal, counted
+from primacy.cache.security import ClientBoot, Opened, ServerSeal, covered, digested
 from primacy.cache.sockets import CLIENTS_AT_ONCE, CLIENTS_PER_TURN, MORE, NOBLOCK, TURN_MS, Frames, PeerSockets
 from primacy.cache.wire import TAG, Dropped, Limits, integer
 from primacy.cache.wire_client import (
@@ -60,6 +59,9 @@ HOT_VALUE_BYTES_MAX = 1024 * 1024
 """Larger ones are read each time; copying them costs more than the step."""
 OPTIONS_KNOWN_MAX = 1_024
 """Different frames of options whose meaning is remembered. A client sends the same one each time."""
+STEADY_MAX = 10_000
+"""Clients whose next GET is expected to be like the last. Beyond it all are forgotten, and found again with their next
+request: among them are those of connections that ended."""
 WATCHERS_MAX = 10_000
 """Clients that are told of invalidations. Beyond it the longest silent is not told; its copies live `local_ms`."""
 AGAIN_MAX = 3
@@ -68,9 +70,6 @@ NOTHING_ASKED = ValueGone(b"", NO_BALLOT)
 """For who is told something and waits for no answer of the machine."""
 HIT_INTEGER_BYTES = 6
 """Times of this age have so many. What is longer may be too long to be read: it is looked at with the rest."""
-LENGTHS_OF_ANSWER = struct.Struct("!4I").pack
-COUNTED_NAMES = tuple(struct.pack("!2I", 5, length) for length in range(ID_BYTES_MAX + 1))
-"""How the text begins that is sealed for a hit: the number of frames, and the length of the first one, the id."""
 AGE_MAX_MS = (1 << (8 * AGE_BYTES)) - 1
 KEY_TOO_LONG = "key: too long"
 TOO_LONG = frozenset((KEY_TOO_LONG, "value: too long"))
@@ -113,8 +112,9 @@ class Hot:
     """A value at hand, with the frames that an answer needs."""
 
     __slots__ = (
-        "_lengths",
+        "_digest",
         "_tail",
+        "covered",
         "expire_frame",
         "expire_ms",
         "fetched_ms",
@@ -139,22 +139,19 @@ class Hot:
         self.remark = b""
         self.remark_ms = -1
         """Wall clock: when the age in the remark was true."""
-        remark_bytes = len(TAG) + AGE_BYTES + len(self._tail)
-        self._lengths = LENGTHS_OF_ANSWER(len(VALUE), len(value), len(self.expire_frame), remark_bytes)
-        """Of the frames behind the id, as a seal covers them."""
+        self._digest = b""
+        self.covered = b""
+        """What the seal of an answer covers behind the id, once there was a sealed one."""
 
-    def tell_age(self, wall_ms: int) -> None:
+    def tell_age(self, wall_ms: int, sealed: bool = False) -> None:
         """The remark of an answer that is given now."""
         age_ms = wall_ms - self.fetched_ms
         self.remark = TAG + (age_ms if age_ms > 0 else 0).to_bytes(AGE_BYTES, "little") + self._tail
         self.remark_ms = wall_ms
-
-    def counted(self, name: bytes, remark: bytes) -> bytes:
-        """The frames of an answer, as `counted` gives them."""
-        if remark:
-            frames = (COUNTED_NAMES[len(name)], self._lengths, name, VALUE, self.value, self.expire_frame, remark)
-            return b"".join(frames)
-        return counted((name, VALUE, self.value, self.expire_frame))
+        if sealed:
+            if not self._digest:
+                self._digest = digested((VALUE, self.value, self.expire_frame), len(self.remark))
+            self.covered = self.remark + self._digest
 
 
 class Serving:
@@ -229,18 +226,21 @@ class Serving:
     def _take(self, messages: list[Frames], now_ms: int, wall_ms: int) -> None:
         """Hits are given, and all else is a request for the machine. In their order."""
         at_hand, watches_of, give, number = self._hot.get, self._options.get, self._given.append, int.from_bytes
-        client: ClientBoot | str | None = None
+        client: ClientBoot | None = None
         fresh, opened, sealer = now_ms < self._machine.fresh_until_ms, None, self._seal
         if sealer is not None:
             heard, (earliest_ms, latest_ms) = sealer.heard, sealer.times(wall_ms)
+            steady = self._sockets.steady
         for frames in messages:
             if sealer is not None:
                 if len(frames) < 3:
+                    steady.discard(frames[0])
                     self.dropped["frames: too few"] += 1
                     continue
-                client = heard(frames, frames.pop(), earliest_ms, latest_ms)
-                if isinstance(client, str):
-                    self._drop_request(f"seal: {client}")
+                client = heard(frames, earliest_ms, latest_ms)
+                if client is None:
+                    steady.discard(frames[0])
+                    self._drop_request(f"seal: {sealer.why}")
                     continue
                 opened = client.opened
             watches: bool | None = False
@@ -272,10 +272,17 @@ class Serving:
                 remark = seal = b""
                 if len(frames) == 7:
                     if found.remark_ms != wall_ms:
-                        found.tell_age(wall_ms)
+                        found.tell_age(wall_ms, opened is not None)
                     remark = found.remark
-                if isinstance(client, ClientBoot):
-                    seal = client.sealed(found.counted(name, remark))
+                if client is not None:
+                    tag = client.begin_answer()
+                    if remark:
+                        tag.update(name + found.covered)
+                        if identity not in steady:
+                            self._expect(identity)
+                    else:
+                        tag.update(covered((name, VALUE, found.value, found.expire_frame)))
+                    seal = tag.digest()
                 if watches:
                     self._watch(Remote(identity, b"", True, opened, NOTHING_ASKED))
                 give((identity, name, found, remark, seal))
@@ -283,6 +290,15 @@ class Serving:
                 now_ms, wall_ms = self._clock.now_ms(), self._clock.wall_ms()  # what came before may have taken long
                 self._request(frames, opened, now_ms, wall_ms)
                 fresh = now_ms < self._machine.fresh_until_ms
+
+    def _expect(self, identity: bytes) -> None:
+        """This client has sent a GET with options and a good seal: its next GET is expected to have as many frames. One
+        that has fewer is dropped, with up to three requests of others that come right behind it, which are asked again;
+        nothing of its sender is then expected until its next good one. Only who has a key can do that, and with a key
+        one can do worse: invalidate everything."""
+        if len(self._sockets.steady) >= STEADY_MAX:
+            self._sockets.steady.clear()
+        self._sockets.steady.add(identity)
 
     def _hand_out(self) -> None:
         """The hits of a turn leave together: each send after a pause wakes the library's thread, which costs as much as

@@ -11,11 +11,12 @@ Peers come before clients: elections have deadlines. Both are read a bounded num
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from time import monotonic
 
 from primacy.cache.model import ALL
 from primacy.cache.wire import BUNDLED_BYTES_MAX, FRAMES_MAX, Limits
+from primacy.cache.wire_client import GET
 from primacy.errors import CannotHere, InUse, MissingExtra, UsageError
 from primacy.loop import unwatch, watch
 
@@ -63,6 +64,8 @@ CONNECT_TIMEOUT_MS = 1_000
 RECONNECT_MS = 50
 PARTS_MAX = FRAMES_MAX + 1
 """One more than a message may have, so that too many are seen as such."""
+SEALED_GET_FRAMES = 8
+"""Identity, id, command, expiry, key, after, options, seal."""
 BLOCK_COPY_BYTES = 64 * 1024
 """Larger frames are handed over without a copy, which costs more than a copy of a small one."""
 
@@ -103,29 +106,44 @@ def receiver(socket: zmq.Socket[bytes]) -> Callable[[], Frames | None]:
     return receive
 
 
-def router_receiver(socket: zmq.Socket[bytes]) -> Callable[[int], list[Frames]]:
+def router_receiver(socket: zmq.Socket[bytes], steady: Collection[bytes]) -> Callable[[int], list[Frames]]:
     """A function that returns the next messages of a ROUTER, at most so many; fewer: there are no more, or they are
     large. They begin with the client's identity and have at least one more frame: the library puts the
-    identity in front of a message that it has whole. So the first frame need not be looked at."""
+    identity in front of a message that it has whole. So the first frame need not be looked at.
+
+    Nor need those of a GET of a `steady` client, all but the last one: to be told whether more follow costs more than
+    to receive a frame. If it has fewer frames after all, what is returned as one message has frames of the next ones in
+    it, and no good seal. The last frame is always looked at, so that the next message begins where it begins."""
     recv = super(zmq.Socket, socket).recv
-    again, rest = zmq.Again, range(PARTS_MAX - 1)
+    again, get = zmq.Again, GET
+    rest, rest_of_command, rest_of_get = (range(PARTS_MAX - had) for had in (1, 3, SEALED_GET_FRAMES - 1))
 
     def receive(most: int) -> list[Frames]:
         messages: list[Frames] = []
         ends_s = monotonic() + AT_ONCE_S
         for _ in range(most):
             try:
-                frames = [recv(NOBLOCK)]
+                identity = recv(NOBLOCK)
             except again:
                 break
-            for _ in rest:
-                frame = recv(NOBLOCK, False)
-                frames.append(frame.bytes)
-                if not frame.more:
-                    break
-            else:
-                while recv(NOBLOCK, False).more:
-                    pass
+            frames, left = [identity], rest
+            try:
+                if steady and identity in steady:
+                    frames, left = [identity, recv(NOBLOCK), recv(NOBLOCK)], rest_of_command
+                    if frames[2] == get:
+                        frames += recv(NOBLOCK), recv(NOBLOCK), recv(NOBLOCK), recv(NOBLOCK)
+                        left = rest_of_get
+                for _ in left:
+                    frame = recv(NOBLOCK, False)
+                    frames.append(frame.bytes)
+                    if not frame.more:
+                        break
+                else:
+                    while recv(NOBLOCK, False).more:
+                        pass
+            except again:  # only of a steady client, which sent less than before, and nobody else sent something
+                messages.append(frames[:1])
+                break
             messages.append(frames)
             if monotonic() > ends_s:
                 break
@@ -188,7 +206,9 @@ class PeerSockets:
         self._from_sub = receiver(self._sub)
         self._aside: list[Frames] = []
         """What was read before a peer was disconnected, and not yet handed on."""
-        self.from_clients = router_receiver(self._router)
+        self.steady: set[bytes] = set()
+        """Clients whose next GET is expected to have as many frames as their last one. See `Serving`."""
+        self.from_clients = router_receiver(self._router, self.steady)
         self.to_peers = sender(self._pub)
         self.to_client = sender(self._router)
         self.send_frame = super(zmq.Socket, self._router).send
