@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from hashlib import blake2b
 from pathlib import Path
 
 import pytest
@@ -252,3 +253,89 @@ def test_W_S8_what_a_peer_said_before_it_left_the_list_is_not_heard_when_it_is_b
         other.refused(f"tcp://{number}:1", FRAMES, peer(1).sealed(FRAMES))
         other.forget([SENDER])
     assert len(other._heard) <= security.LEFT_MAX + 1
+
+
+# --- what the tags of clients' requests and of their answers cover ----------------------------------------------------
+
+SOME_FRAMES = st.lists(st.binary(max_size=4), min_size=1, max_size=4)
+
+
+def test_the_tags_are_as_another_program_would_make_them() -> None:
+    """By the words of `security.py` alone: MessagePack by hand, and BLAKE2b."""
+    key, boot = client_secret(SECRET, "c", "reports"), (7).to_bytes(8, "big")
+
+    def tag(direction: bytes, text: bytes) -> bytes:
+        lengths = b"".join(number.to_bytes(4, "big") for number in (3, 1, len(direction), 8))
+        own = blake2b(lengths + b"c" + direction + boot, key=key, digest_size=32, person=b"primacy cache 1").digest()
+        return blake2b(own + text, digest_size=16, person=b"primacy cache 1").digest()
+
+    seal = client()
+    seal._number = 299
+    number_and_clock = (300).to_bytes(8, "big") + NOW.to_bytes(8, "big")
+    text = b"\x94\xcd\x01\x2c\xc4\x011\xc4\x02ab\xcf" + NOW.to_bytes(8, "big")
+    assert seal.sealed([b"1", b"ab"], NOW) == b"\x07reports" + boot + number_and_clock + tag(b"request", text)
+    between = b"\x93\xc4\x01=\xc4\x03abc\xc4\x04\x00\x00\x00\x02"
+    digest = blake2b(between, digest_size=32, person=b"primacy cache 1").digest()
+    answer = tag(b"answer", b"id" + b"ex" + digest)
+    assert server().sealed(Opened("reports", 7), [b"id", b"=", b"abc", b"ex"]) == answer
+    assert client().is_good([b"id", b"=", b"abc", b"ex"], answer)
+
+
+@given(SOME_FRAMES, SOME_FRAMES)
+def test_frames_of_a_request_cannot_be_cut_in_another_way(sealed: list[bytes], instead: list[bytes]) -> None:
+    found = server().opened(instead, client().sealed(sealed, NOW), NOW)
+    assert found == (Opened("reports", 7) if sealed == instead else "bad-seal")
+
+
+@given(SOME_FRAMES, SOME_FRAMES)
+def test_frames_of_an_answer_cannot_be_cut_in_another_way(sealed: list[bytes], instead: list[bytes]) -> None:
+    made = server().sealed(Opened("reports", 7), sealed)
+    assert client().is_good(instead, made) == (sealed == instead)
+
+
+@pytest.mark.parametrize(
+    ("sealed", "instead"),
+    [
+        ([b"1"], [b"1", b""]),
+        ([b"1", b"#"], [b"1#"]),
+        ([b"1", b"#"], [b"", b"1#"]),
+        ([b"1", b"="], [b"1", b"", b"="]),
+        ([b"1", b"=", b"v", b"ab"], [b"1a", b"=", b"v", b"b"]),
+        ([b"1", b"=", b"v", b"ab"], [b"1", b"=", b"va", b"b"]),
+        ([b"1", b"=", b"v", b"ab"], [b"1", b"=v", b"", b"ab"]),
+    ],
+)
+def test_an_answer_that_is_cut_in_another_way_is_not_heard(sealed: list[bytes], instead: list[bytes]) -> None:
+    for made, other in ((sealed, instead), (instead, sealed)):
+        assert not client().is_good(other, server().sealed(Opened("reports", 7), made))
+
+
+def test_every_byte_of_a_clients_seal_counts() -> None:
+    """The name, the boot, the number, the clock and the tag, for a client that is known and for one that is not."""
+    seal, side = client(), server()
+    assert isinstance(side.opened([b"1"], seal.sealed([b"1"], NOW), NOW), Opened)
+    made = seal.sealed([b"2"], NOW)
+    for at in range(len(made)):
+        for bit in range(8):
+            changed = made[:at] + bytes((made[at] ^ 1 << bit,)) + made[at + 1 :]
+            for receiver in (side, server()):
+                assert receiver.opened([b"2"], changed, NOW) in {"bad-seal", "unsealed"}
+    for changed in (made[1:], made[:-1], made + b"\x00", b"\x00" + made, b"", made[-16:], made[-32:]):
+        assert side.opened([b"2"], changed, NOW) in {"bad-seal", "unsealed"}
+    assert isinstance(side.opened([b"2"], made, NOW), Opened), "none of them has used its number up"
+
+
+def test_a_seal_of_one_direction_is_none_of_the_other() -> None:
+    made = client().sealed([b"1"], NOW)
+    assert not client().is_good([b"1"], made)
+    assert not client().is_good([b"1"], made[-16:])
+    answer = server().sealed(Opened("reports", 7), [b"1"])
+    assert server().opened([b"1"], made[:-16] + answer, NOW) == "bad-seal"
+
+
+def test_a_refused_request_keeps_its_frames_but_for_the_seal() -> None:
+    side = server()
+    for seal in (b"", b"x" * 60, client(secret=OTHER).sealed([b"1", b"2"], NOW)):
+        frames = [b"identity", b"1", b"2", seal]
+        assert side.heard(frames, *side.times(NOW)) is None
+        assert frames == [b"identity", b"1", b"2"]

@@ -33,7 +33,7 @@ CLIENTS_LEAST = 4
 """The same while messages of peers are still unread: clients are never left without, whatever peers send."""
 ANSWERS_PER_TURN = 128
 """Of those that go to many at once: signs, and why there is no value."""
-CLIENTS_AT_ONCE = 8
+CLIENTS_AT_ONCE = 16
 """So many at most are read before the clock is, and then judged by that one reading."""
 AT_ONCE_S = 0.001
 """Fewer if it takes longer than this, as with large values."""
@@ -115,8 +115,8 @@ def router_receiver(socket: zmq.Socket[bytes], steady: Collection[bytes]) -> Cal
     to receive a frame. If it has fewer frames after all, what is returned as one message has frames of the next ones in
     it, and no good seal. The last frame is always looked at, so that the next message begins where it begins."""
     recv = super(zmq.Socket, socket).recv
-    again, get = zmq.Again, GET
-    rest, rest_of_command, rest_of_get = (range(PARTS_MAX - had) for had in (1, 3, SEALED_GET_FRAMES - 1))
+    again, get, nothing = zmq.Again, GET, range(0)
+    rest, rest_of_command, rest_of_get = (range(PARTS_MAX - had) for had in (1, 3, SEALED_GET_FRAMES))
 
     def receive(most: int) -> list[Frames]:
         messages: list[Frames] = []
@@ -129,20 +129,24 @@ def router_receiver(socket: zmq.Socket[bytes], steady: Collection[bytes]) -> Cal
             frames, left = [identity], rest
             try:
                 if steady and identity in steady:
-                    frames, left = [identity, recv(NOBLOCK), recv(NOBLOCK)], rest_of_command
-                    if frames[2] == get:
-                        frames += recv(NOBLOCK), recv(NOBLOCK), recv(NOBLOCK), recv(NOBLOCK)
-                        left = rest_of_get
+                    name, command = recv(NOBLOCK), recv(NOBLOCK)
+                    if command == get:
+                        expiry, key, after, options = recv(NOBLOCK), recv(NOBLOCK), recv(NOBLOCK), recv(NOBLOCK)
+                        frame = recv(NOBLOCK, False)
+                        frames = [identity, name, command, expiry, key, after, options, frame.bytes]
+                        left = rest_of_get if frame.more else nothing
+                    else:
+                        frames, left = [identity, name, command], rest_of_command
                 for _ in left:
                     frame = recv(NOBLOCK, False)
                     frames.append(frame.bytes)
                     if not frame.more:
                         break
                 else:
-                    while recv(NOBLOCK, False).more:
-                        pass
+                    while frame.more:
+                        frame = recv(NOBLOCK, False)
             except again:  # only of a steady client, which sent less than before, and nobody else sent something
-                messages.append(frames[:1])
+                messages.append([identity])
                 break
             messages.append(frames)
             if monotonic() > ends_s:
