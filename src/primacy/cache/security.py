@@ -1,10 +1,10 @@
 """Who may speak to a cache peer: seals on frames, and keys for clients. Pure but for randomness.
 
-`secret`: every message ends in one more frame, the seal. It holds the sender's boot, a number, and a tag: BLAKE2b with a
-key over cluster, direction, every frame with its length, boot and number. Original peers ignore it. A number is heard once
-per boot, so a recorded message does nothing the second time. What a receiver that has just started cannot know is which
-numbers were used before its start; answers, acks and PONGs echo its boot (C1), so none of those can be replayed to it,
-and a client's seal says when it was made, so that none from before the start counts.
+`secret`: every message ends in one more frame, the seal. It holds the sender's boot, a number, and a tag: BLAKE2b with
+a key over cluster, direction, every frame with its length, boot and number. Original peers ignore it. A number is heard
+once per boot, so a recorded message does nothing the second time. What a receiver that has just started cannot know is
+which numbers were used before its start; answers, acks and PONGs echo its boot (C1), so none of those can be replayed
+to it, and a client's seal says when it was made, so that none from before the start counts.
 
 An answer's seal is a tag alone, bound to the boot of the client that asked. It covers the id and the last frame as they
 are, and what stands between them by a digest of it: a value that is given again and again is digested once.
