@@ -402,9 +402,11 @@ class Etcd(Server):
             return found
 
     def answers(self) -> bool:
+        from http.client import HTTPException
+
         try:
             self.post("kv/range", {"key": "AA=="})
-        except OSError:
+        except (OSError, HTTPException, ValueError):  # half an answer, of one that starts or dies
             return False
         return True
 

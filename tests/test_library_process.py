@@ -17,7 +17,7 @@ from tests import servers
 from tests.holder import now_ms, state_of
 from tests.holder_desk import WITHIN_S, Holders, Process, holders
 from tests.safety import safe
-from tests.store_desk import made_new
+from tests.store_desk import LIMIT_MS, made_new
 
 from primacy.election.store import Look
 from primacy.settings.timing import PROFILES, for_lease
@@ -130,7 +130,7 @@ def test_a_fork_inside_a_leadership_leaves_the_child_without_it(crowd: Holders) 
     child = parent.hear("child")
     assert (child["why"], child["left_ms"]) == ("this process was forked from the one that leads", 0)
     parent.hear("child out")
-    store = open_store(crowd.store)
+    store = open_store(crowd.store, limit_ms=LIMIT_MS)
     (answer,) = store.look([Look("job")])
     assert answer.row is not None
     assert (answer.row.token, answer.row.released) == (token, False)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.servers import empty, servers_here
-from tests.store_desk import Desk, row
+from tests.store_desk import LIMIT_MS, Desk, row
 
 from primacy.election.store import Genesis
 from primacy.errors import CannotHere, NotReached, PrimacyError, UsageError
@@ -110,7 +110,7 @@ def test_an_engine_for_a_file(driver: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("driver", ["postgresql+psycopg", "postgresql+psycopg_async", "postgresql+asyncpg"])
 @pytest.mark.skipif("postgresql" not in servers_here(), reason="PostgreSQL is not installed here")
 def test_an_engine_for_postgresql(driver: str) -> None:
-    arguments = {"server_settings": {"jit": "off"}, "timeout": 3} if "asyncpg" in driver else {"connect_timeout": 3}
+    arguments = {"server_settings": {"jit": "off"}, "timeout": 30} if "asyncpg" in driver else {"connect_timeout": 30}
     _tried(driver, empty("postgresql").replace("postgresql:", f"{driver}:"), **arguments)
 
 
@@ -129,7 +129,7 @@ def _tried(driver: str, url: str, **arguments: object) -> None:
         pytest.importorskip(driver.partition("+")[2])
     make = asyncio.create_async_engine if is_async else sqlalchemy.create_engine
     engine = make(url, connect_args=arguments)
-    desk = new_table(open_store(engine))
+    desk = new_table(open_store(engine, limit_ms=LIMIT_MS))
     try:
         assert desk.take().done
         assert desk.renew().done

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.servers import MariaDb, Postgres, empty, fresh, server, servers_here, wait_until
-from tests.store_desk import Desk, opened, place, row
+from tests.store_desk import LIMIT_MS, Desk, opened, place, row
 
 from primacy.election.store import Look, Place, Prune, Renew, StoreAnswer
 from primacy.errors import NotReached, StoreUnusable
@@ -336,7 +336,7 @@ def test_what_speaks_json_and_is_not_etcd_is_told_and_is_no_fault_of_ours(answer
 
     with HTTPServer(("127.0.0.1", 0), Other) as other:
         threading.Thread(target=other.serve_forever, daemon=True).start()
-        store: Any = open_store(f"etcd://127.0.0.1:{other.server_port}")
+        store: Any = open_store(f"etcd://127.0.0.1:{other.server_port}", limit_ms=LIMIT_MS)
         for request in (Look("job"), Look("job", count=True), Renew("job", "a#1", 1, 1, "x"), Place("job", "x")):
             (found,) = perform(store, [request])
             assert (found.ok, found.final) == (False, False)
