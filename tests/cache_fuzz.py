@@ -1,4 +1,5 @@
-"""Random and mutated frames on both ports of a real peer, beside clients that use it. Stays up, right and small.
+"""Random and mutated frames on both ports of a real peer, and requests by HTTP, beside clients that use it. Stays up,
+right and small.
 
 python -m tests.cache_fuzz SECONDS SEED
 """
@@ -6,6 +7,8 @@ python -m tests.cache_fuzz SECONDS SEED
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import sys
 import time
 from collections import deque
@@ -14,6 +17,7 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
+import aiohttp
 import zmq
 from tests.cache_crowd import Crowd
 from tests.safety import safe
@@ -28,6 +32,9 @@ from primacy.errors import NotReached
 GROWTH_KB_MAX = 60_000
 """Of a peer's memory, once it has warmed up: queues and tables that are bounded may still fill."""
 PAUSE_S = 0.002
+VISIT_S = 2.0
+VISITS_MAX = 40
+"""Connections by HTTP of the attacker that are open at one time: fewer than a peer allows."""
 
 
 def any_message(chance: Random, peers: list[str]) -> m.Message:
@@ -109,6 +116,52 @@ def mutated(chance: Random, frames: list[bytes]) -> list[bytes]:
     return frames or [b""]
 
 
+def any_http(chance: Random) -> bytes:
+    """A request by HTTP that nearly makes sense, or a mutation of one."""
+    method = chance.choice([*["GET"] * 8, "HEAD", "DELETE", "POST", "OPTIONS", "get", "\x7f"])
+    odd = chance.choice(["%00", "%zz", "a/b/../c", "%ff" * 50, "x" * 9_000, "", "é"])
+    key = chance.choice([f"fuzz{chance.randrange(20)}", odd])
+    path = chance.choice([*[f"/cache/{key}"] * 6, "/healthz", "/", "*", f"http://127.0.0.1/cache/{key}"])
+    query = chance.choice(
+        ["", "?fetch=0", "?within_ms=50", "?within_ms=-1", "?fresh=1&fresh=0", "?within_ms=50&fetch=no"]
+    )
+    headers = chance.sample(
+        [
+            "Host: 127.0.0.1",
+            "Host: elsewhere.example",
+            'If-None-Match: *, "x',
+            "Content-Length: 5",
+            "Content-Length: -1",
+            "Transfer-Encoding: chunked",
+            "Expect: 100-continue",
+            "X-Primacy: 1",
+            f"X-Primacy-Key: {'k' * 63}",
+            "Connection: close",
+            f"X-Long: {'y' * chance.choice([10, 9_000, 70_000])}",
+        ],
+        chance.choice([0, 0, 0, 1, 1, 2, 4]),
+    )
+    lines = [
+        f"{method} {path}{query} HTTP/{chance.choice([*['1.1'] * 6, '1.0', '2', 'x'])}",
+        "Host: 127.0.0.1",
+        *headers,
+    ]
+    said = bytearray("\r\n".join([*lines, "", chance.choice(["", "", "hello", "5\r\nhello\r\n0\r\n\r\n"])]).encode())
+    for _ in range(chance.choice([0, 0, 0, 1, 3])):
+        at = chance.randrange(len(said))
+        match chance.randrange(4):
+            case 0:
+                said[at] ^= 1 << chance.randrange(8)
+            case 1:
+                del said[at:]
+            case 2:
+                said[at:at] = chance.randbytes(chance.choice([1, 20, 5_000]))
+            case 3:
+                said[at:at] = said[: chance.randrange(200)]
+        said = said or bytearray(b"\r")
+    return bytes(said)
+
+
 def rss_kb(pid: int) -> int:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS"):
@@ -124,8 +177,9 @@ async def fuzzed(folder: Path, seconds: float, seed: int, *, liar: bool = False)
     peer ends, grows, or gives a value that the source did not."""
     context = zmq.Context()
     try:
-        async with Crowd(folder, 3, 0.02, silent=1, judged=not liar) as crowd:
+        async with Crowd(folder, 3, 0.02, silent=1, judged=not liar, http=True) as crowd:
             attacker = Attacker(context, crowd, Random(seed), liar)
+            attacker.http_ports = [(await crowd.counts(each))["http"] for each in range(3)]
             try:
                 return await _attacked(crowd, attacker, seconds)
             finally:
@@ -143,8 +197,8 @@ class Attacker:
         self._overheard: deque[list[bytes]] = deque(maxlen=200)
         self._bus, self._ear = context.socket(zmq.PUB), context.socket(zmq.SUB)
         self._dealers = [context.socket(zmq.DEALER) for _ in crowd.apis]
-        for socket in (self._bus, self._ear, *self._dealers):
-            socket.linger = 0
+        for each in (self._bus, self._ear, *self._dealers):
+            each.linger = 0
         self._bus.bind(crowd.silent_urls[0])
         self._ear.subscribe(b"")
         for url in crowd.urls:
@@ -152,10 +206,14 @@ class Attacker:
         for dealer, api in zip(self._dealers, crowd.apis, strict=True):
             dealer.connect(api)
         self.sent = 0
+        self.http_ports: list[int] = []
+        self._visits: deque[socket.socket] = deque()
 
     def close(self) -> None:
-        for socket in (self._bus, self._ear, *self._dealers):
-            socket.close()
+        for visit in self._visits:
+            visit.close()
+        for each in (self._bus, self._ear, *self._dealers):
+            each.close()
 
     def some(self) -> None:
         """Twenty of each kind."""
@@ -169,6 +227,18 @@ class Attacker:
                 dealer.recv_multipart()
             self.sent += 2
 
+    def visit(self) -> None:
+        """One more connection by HTTP; some of the last ones stay open, and read nothing."""
+        visit = socket.socket()
+        visit.settimeout(VISIT_S)
+        self._visits.append(visit)
+        with contextlib.suppress(OSError):  # who has enough of it hangs up
+            visit.connect(("127.0.0.1", self.chance.choice(self.http_ports)))
+            visit.sendall(any_http(self.chance))
+            self.sent += 1
+        while len(self._visits) > VISITS_MAX:
+            self._visits.popleft().close()
+
     def _message(self) -> list[bytes]:
         chance, silent = self.chance, self._crowd.silent_urls[0]
         if self.liar and self._overheard and chance.random() < 0.7:
@@ -180,14 +250,29 @@ class Attacker:
         return peer_frames(to, whose, any_message(chance, self._peers))
 
 
+async def by_http(session: aiohttp.ClientSession, port: int, key: str) -> bool:
+    """Whether there was an answer; a wrong one is a violation, and so is a fault of the server."""
+    async with session.get(f"http://127.0.0.1:{port}/cache/{key}?within_ms=8000") as answer:
+        value = await answer.read()
+        safe(answer.status in (200, 502, 503, 504), f"HTTP {answer.status} for {key}: {value[:200]!r}")
+        right = value.startswith(f"value of {key} by ".encode())
+        safe(answer.status != 200 or right, f"a wrong answer by HTTP: {value[:200]!r}")
+        return answer.status == 200
+
+
 async def _attacked(crowd: Crowd, attacker: Attacker, seconds: float) -> str:
-    chance, right, stuck = attacker.chance, 0, 0
-    async with Client(crowd.apis, timeout_ms=8_000) as cache:
+    chance, right, stuck, by_web = attacker.chance, 0, 0, 0
+    each_its_own = aiohttp.TCPConnector(force_close=True)
+    async with Client(crowd.apis, timeout_ms=8_000) as cache, aiohttp.ClientSession(connector=each_its_own) as session:
         await asyncio.sleep(0.5)
         await cache.get("warm")
         until_s, warm_s, before = time.monotonic() + seconds, time.monotonic() + seconds / 3, [0] * len(crowd.processes)
         while time.monotonic() < until_s:
             attacker.some()
+            for _ in range(5):
+                attacker.visit()
+            if not attacker.liar and (not by_web or chance.random() < 0.1):
+                by_web += await by_http(session, chance.choice(attacker.http_ports), f"calm{chance.randrange(30)}")
             if chance.random() < 0.2:
                 key = f"calm{chance.randrange(30)}"
                 try:
@@ -207,7 +292,10 @@ async def _attacked(crowd: Crowd, attacker: Attacker, seconds: float) -> str:
         assert max(grown) < GROWTH_KB_MAX, f"memory has grown by {grown} kB"
         assert all(sum(one["dropped"].values()) for one in counts), "nothing malformed reached a peer"
         assert right, "no client was answered meanwhile"
-        outcome = f"{attacker.sent} hostile messages, {right} right answers, {stuck} too late"
+        assert by_web or attacker.liar, "nobody was answered by HTTP meanwhile"
+        faults = [complaint for one in counts for complaint in one["complaints"]]
+        safe(not faults, f"HTTP met a defect: {faults[:3]}")
+        outcome = f"{attacker.sent} hostile messages, {right} right answers, {by_web} by HTTP, {stuck} too late"
         return f"{outcome}; memory grew by {grown} kB; dropped: {counts[0]['dropped']}"
 
 

@@ -8,12 +8,16 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import sys
 import time
+from contextlib import AsyncExitStack
 from typing import Any
 from urllib.parse import quote_from_bytes
 
+from primacy.cache.http import CacheServer
 from primacy.cache.peer import Peer
+from primacy.node.clock import SystemClock
 
 
 def note(log: str, *words: object) -> None:
@@ -21,6 +25,16 @@ def note(log: str, *words: object) -> None:
     handle = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(handle, (" ".join(map(str, (time.monotonic(), os.getpid(), *words))) + "\n").encode())
     os.close(handle)
+
+
+async def served(stack: AsyncExitStack, peer: Peer, complaints: list[str]) -> int:
+    """By HTTP as well, at any port."""
+    server = CacheServer(peer, SystemClock(), "k" * 64, "127.0.0.1", peer.settings.key_bytes_max, complaints.append)
+    listening = socket.create_server(("127.0.0.1", 0))
+    await server.start(listening)
+    stack.push_async_callback(server.close)
+    port: int = listening.getsockname()[1]
+    return port
 
 
 async def main(given: dict[str, Any]) -> None:
@@ -47,7 +61,9 @@ async def main(given: dict[str, Any]) -> None:
         ttl_ms=given.get("ttl_ms", 60_000),
         mode=given.get("mode", "own"),
     )
-    async with peer:
+    complaints: list[str] = []
+    async with peer, AsyncExitStack() as stack:
+        port = await served(stack, peer, complaints) if given.get("http") else 0
         print("ready", flush=True)
         reader = asyncio.StreamReader()
         loop = asyncio.get_running_loop()
@@ -60,6 +76,8 @@ async def main(given: dict[str, Any]) -> None:
                         {
                             **peer.counts,
                             "dropped": dropped,
+                            "http": port,
+                            "complaints": complaints,
                             "events": peer.driver.events,
                             "machine": getattr(peer.machine, "counts", {}),
                         }

@@ -1,4 +1,4 @@
-"""Ten seconds of random and mutated frames on both ports; a minute in `make proof PART=cache`."""
+"""Ten seconds of random and mutated frames on both ports, and requests by HTTP; a minute in `make proof PART=cache`."""
 
 from __future__ import annotations
 
