@@ -137,7 +137,7 @@ class Sending:
 
     async def _see(self, to: str) -> None:
         """In place of an announcement: it lives. If it does not say so, it is told again at the next beat."""
-        found = await self.ask("GET", to, "/heartbeat", None, self.manager.timing.answer_ms / 1_000)
+        found = await self.ask("GET", to, "/heartbeat", None, self.manager.timing.answer_ms / 1_000, n=0)
         if isinstance(found, Answer) and found.status == 200 and not found.said.is_ours:
             self.manager.give(Answered(to))
         else:
