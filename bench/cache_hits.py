@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any, NamedTuple
 
 from tests.ports import free_ports
@@ -29,6 +29,10 @@ from primacy.cache.zap import client_key, pair
 VALUE_BYTES = 100
 OUTSTANDING = 64
 REQUESTS = 20_000
+"""In one round, to each server."""
+TURNS = 4
+"""The servers take turns so often within a round: a processor changes its speed from one second to the next. Every
+other turn begins with the other one, for who comes second may find it warmer."""
 C_TIMES = 5
 """The C ROUTER gets all of them so often: both are measured for about as long, for processors change their speed."""
 WARM = 500
@@ -147,9 +151,13 @@ def compared(part: str, rounds: int, folder: Path, program: Path) -> tuple[list[
         for server in servers:
             asked(program, server, security, folder, WARM, own)
         for _ in range(rounds):
-            for server, into in zip(servers, took, strict=True):
-                times = C_TIMES if into is took[1] and part != "asyncio" else 1
-                into.append(asked(program, server, security, folder, REQUESTS, own, times))
+            turns: tuple[list[Took], list[Took]] = ([], [])
+            for turn in range(TURNS):
+                for at in (0, 1) if turn % 2 == 0 else (1, 0):
+                    times = C_TIMES if at and part != "asyncio" else 1
+                    turns[at].append(asked(program, servers[at], security, folder, REQUESTS // TURNS, own, times))
+            for into, each in zip(took, turns, strict=True):
+                into.append(Took(mean(one.cpu_us for one in each), TURNS / sum(1 / one.per_s for one in each)))
     finally:
         for server in servers:
             server.end()
