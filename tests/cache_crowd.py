@@ -162,13 +162,16 @@ class Crowd:
         that was frozen meanwhile is exempt: it is fenced, and its result loses."""
         open_: dict[tuple[int, str], float] = {}
         spans: dict[str, list[tuple[float, float, int]]] = {}
+        left: dict[int, float] = {}
         for line in self.calls():
-            if line.what == "begin":
+            if line.what == "leave":
+                left[line.pid] = line.at_s
+            elif line.what == "begin":
                 open_[line.pid, line.key] = line.at_s
             else:
                 spans.setdefault(line.key, []).append((open_.pop((line.pid, line.key)), line.at_s, line.pid))
         for (pid, key), began_s in open_.items():
-            spans.setdefault(key, []).append((began_s, self._killed.get(pid, now_s), pid))
+            spans.setdefault(key, []).append((began_s, left.get(pid, self._killed.get(pid, now_s)), pid))
         for key, found in spans.items():
             judged = sorted(span for span in found if not self._was_frozen(span))
             for one, other in itertools.pairwise(judged):
@@ -197,7 +200,8 @@ class Crowd:
         return process
 
     def _await_end(self, process: subprocess.Popen[str]) -> None:
-        """When it ended, whoever ended it: a peer whose call overruns its hold ends itself."""
+        """When it was seen to have ended, whoever ended it. A peer that ends itself writes down when: who looks may be
+        late."""
         with contextlib.suppress(ChildProcessError):  # it was waited for already, by who killed it
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         self._killed.setdefault(process.pid, time.monotonic())

@@ -260,7 +260,7 @@ NONSENSE: list[tuple[tuple[str, ...], int, str]] = [
     (("cache", "status", "--api", "tcp://127.0.0.1:1"), 3, "0 of 1 peers answer"),
     (("cache", "key", "a b"), 2, "letters"),
     (("cache", "key", "reports"), 2, "primacy keygen"),
-    (("cache", "reload"), 3, "primacy cache serve"),
+    (("cache", "reload"), 2, "--config FILE"),
     (("cache", "nonsense"), 2, "nonsense"),
 ]
 

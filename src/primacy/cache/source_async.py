@@ -229,9 +229,13 @@ class LoopWatch:
             time.sleep(LOOK_MS * LOOKS / 1_000)  # the loop looks after its calls by itself
 
     def _loop_lives(self) -> bool:
-        """It gave a sign within a few looks, none of which came so late that the whole process must have stood."""
+        """It gave a sign within a few looks.
+
+        A look that comes late means that the whole process stood still: then the loop is asked once more. Only once,
+        for a process that hardly gets a processor is late at every look, and must not go on past its hold for ever.
+        """
         assert self._loop is not None
-        while True:
+        for excused in (True, False):
             before = self._signs
             try:
                 self._loop.call_soon_threadsafe(self._sign)
@@ -242,10 +246,11 @@ class LoopWatch:
                 time.sleep(LOOK_MS / 1_000)
                 if self._signs > before:
                     return True
-                if (time.monotonic_ns() - began) / NS_PER_MS > FROZEN_MS:
+                if excused and (time.monotonic_ns() - began) / NS_PER_MS > FROZEN_MS:
                     break
             else:
                 return False
+        return False
 
 
 def say_and_leave(text: str) -> None:
