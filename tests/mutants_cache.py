@@ -248,8 +248,8 @@ class EndOfAnyBoot(OwnMachine):
 class NoBackoff(OwnMachine):
     """C7: a failed source is called again at once."""
 
-    def _failed(self, state, backoff_ms, reason):
-        super()._failed(state, 0, reason)
+    def _failed(self, state, backoff_ms, reason, *, missing=False):
+        super()._failed(state, 0, reason, missing=missing)
 
 
 # --- C8 ---------------------------------------------------------------------------------------------------------------
