@@ -113,7 +113,7 @@ class Kill(NamedTuple):
     empty_ms: float
     """The last one was gone."""
     still_ms: float
-    """The longest time for which a process of real time did not run: whoever looked was late itself."""
+    """The longest time for which a process of real time did not run: the one that looks was late itself."""
 
     def core_still_ms(self, spans: list[tuple[float, float]]) -> float:
         """The longest of these standstills of a core between the dead-man and the end."""

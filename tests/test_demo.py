@@ -150,7 +150,7 @@ def test_a_signer_that_is_gone_before_it_is_killed_ends_no_tour(
     monkeypatch.setattr(tour, "_kill_work", late)
     said = say("--profile", "lab", "--nodes", "3", "--scenario", "child")
     assert said.code == 0, said.err
-    assert "node x runs nothing now: once more, with whoever leads now" in said.out
+    assert "node x runs nothing now: once more, with the leader of now" in said.out
     assert " as run " in said.out
 
 

@@ -37,7 +37,7 @@ from primacy.transport.seal import Window, Windows, derived
 TAG_BYTES = 16
 KEY_BYTES = 32
 DIGEST_BYTES = 32
-"""Twice a tag: whoever finds two values of one digest needs as many attempts as for a tag."""
+"""Twice a tag: to find two values of one digest needs as many attempts as for a tag."""
 NO_LAST = 0xFFFF_FFFF
 """In place of the length of the last frame, where there is none. No frame is as long."""
 PERSON = b"primacy cache 1"

@@ -87,7 +87,7 @@ class Stage:
     def fails_over(self, after: str, harm: Callable[[], None]) -> str:
         """Does harm to the leader that was asked for last, waits for the next signer, and says how long nobody signed.
 
-        Returns who that is: whoever has a larger token than that leader had. On a busy machine another one may sign
+        Returns who that is: the one with a larger token than that leader had. On a busy machine another one may sign
         already when the harm is done; nobody need come after that one.
         """
         number = self.chain()["counters"]["signatures"]
@@ -182,7 +182,7 @@ def child(stage: Stage) -> None:
         try:
             return _child_of(stage, stage.leader())
         except Refused as error:
-            stage.told.line(f"{error}: once more, with whoever leads now")
+            stage.told.line(f"{error}: once more, with the leader of now")
     return _child_of(stage, stage.leader())
 
 

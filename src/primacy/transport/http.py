@@ -106,7 +106,7 @@ class Peer:
         self.boot = 0
         """Of its present start; 0 for a real node of seed 000, or one that was not heard yet."""
         self.is_real = False
-        """It answered as only a real node of seed 000 does, and nothing else was heard of it since."""
+        """It answered as only a real node of Ghoti does, and nothing else was heard of it since."""
         self.word = b""
         """What it said of itself last."""
         self.trouble = ""

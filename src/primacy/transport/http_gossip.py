@@ -1,10 +1,10 @@
-"""How nodes of ours hear of each other while a real node of seed 000 leads.
+"""How our nodes hear of each other while a real node of Ghoti leads.
 
 As a rule the leader passes on what each node says of itself: its followers look at it, and it announces itself to them.
 A real leader passes nothing on, and does not say who of the list is ours. So a follower of one asks another node of the
-list once a second, in turn: one of ours for its list with all that it was told (`GET /members`), which carries its own
-word there; one that was not heard yet, who it is (`GET /leader`, which changes nothing anywhere). One that answers as a
-real node does is not asked again. Under a leader of ours nothing is sent.
+list once a second, in turn: one of our nodes for its list with all that it was told (`GET /members`), which carries its
+own word there; one that was not heard yet, who it is (`GET /leader`, which changes nothing anywhere). One that answers
+as a real node does is not asked again. While one of our nodes leads nothing is sent.
 """
 
 from __future__ import annotations

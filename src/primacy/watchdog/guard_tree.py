@@ -103,7 +103,7 @@ def bind_to_parent() -> None:
 def go_first() -> None:
     """A busy tree must not delay its own end: each that must die before it can is not kept waiting. Not inherited.
 
-    Real time where that is allowed. Whoever goes first may work for a moment only, or nobody else runs.
+    Real time where that is allowed. A process that goes first may work for a moment only, or nobody else runs.
     """
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
