@@ -6,7 +6,8 @@ renewal, and when its hold is over by then; and with each beginning, in which st
 in HOLDER_WATCHES: so that who judges it needs no clock of its own.
 
 What it claims is never longer than it is, and may be shorter on a machine that is late: who judges whether it ended
-in time needs `hold_end` instead, which is the library's own number.
+in time needs `hold_end` instead, which is the library's own number. Each renewal says it too, before it counts: a
+holder that is stopped between a renewal and its next step would have held for longer than it said.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from typing import Any
 
 import primacy
 from primacy import blocking
+from primacy.agent.hold import Hold
+from primacy.election.model import Leadership
 from primacy.fence import file, sql
 from primacy.settings.timing import PROFILES
 
@@ -61,6 +64,17 @@ def claim(leadership: primacy.Leadership, profile: str = "lab") -> dict[str, int
         "hold_until": until - timing.term_at_ms + timing.hold_ms if until else 0,
         "hold_end": leadership._hold.valid_until_ms,
     }
+
+
+def say_renewals() -> None:
+    """In the keeper's thread."""
+    extend = Hold.extend
+
+    def said(self: Hold, given: Leadership) -> None:
+        say("renews", hold_end=given.valid_until_ms)
+        extend(self, given)
+
+    Hold.extend = said  # type: ignore[method-assign]
 
 
 def state_of(pid: str) -> str:
@@ -221,6 +235,7 @@ def write(kind: str, store: str, resource: str) -> None:
 
 def main() -> None:
     mode, store, *resource = sys.argv[1:]
+    say_renewals()
     with contextlib.suppress(KeyboardInterrupt):
         match mode:
             case "lead" | "kill":

@@ -25,6 +25,7 @@ from tests.store_desk import made_new
 
 ROOT = Path(__file__).parents[1]
 WITHIN_S = 60
+BETWEEN_STOPS_S = 0.1
 
 
 class Process:
@@ -67,13 +68,16 @@ class Process:
         return [line for line in self.said if line["is"] == word]
 
     def stop(self) -> None:
-        """Not in the middle of a write: there it would keep SQLite's file locked, and nobody could follow it."""
+        """Not in the middle of a write: there it would keep SQLite's file locked, and nobody could follow it.
+
+        Between two tries it has time to renew: one that is stopped for most of the time loses its hold meanwhile.
+        """
         while True:
             stop_whole(self.child.pid)
             if not self._leases.exists() or not locked(self._leases):
                 return
             self.go_on()
-            time.sleep(0.003)
+            time.sleep(BETWEEN_STOPS_S)
 
     def go_on(self) -> None:
         self.child.send_signal(signal.SIGCONT)
@@ -130,8 +134,8 @@ def judge(said: list[list[dict[str, Any]]]) -> None:
 
 
 def locked(path: Path) -> bool:
-    """Whether somebody is in the middle of a write."""
-    with contextlib.closing(sqlite3.connect(path, timeout=0.1, isolation_level=None)) as connection:
+    """Whether somebody is in the middle of a write. Nobody is waited for: a holder that stands does not renew."""
+    with contextlib.closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:
         try:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError:

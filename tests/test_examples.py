@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.holder_desk import locked
+from tests.holder_desk import BETWEEN_STOPS_S, locked
 from tests.safety import safe, tokens_grow
 from tests.servers import free_port, stop_whole
 from tests.store_desk import made_new
@@ -87,7 +87,7 @@ def stop_outside_of_a_write(program: Program, *databases: Path) -> None:
     stop_whole(program.child.pid)
     while any(locked(database) for database in databases):
         program.child.send_signal(signal.SIGCONT)
-        time.sleep(0.003)
+        time.sleep(BETWEEN_STOPS_S)
         stop_whole(program.child.pid)
 
 

@@ -18,6 +18,7 @@ from tests import crowd as crowds
 from tests import stamp
 from tests.canary import Canary
 from tests.crowd import LEAVING
+from tests.holder_desk import BETWEEN_STOPS_S
 from tests.lease_crowd import LeaseCrowd, lease_crowd
 from tests.servers import stop_whole
 from tests.silence import beats_watched
@@ -75,7 +76,7 @@ def between_writes(crowd: LeaseCrowd, stop: Callable[[crowds.Node], None]) -> Ca
         stop_whole(node.pid)
         while crowd.is_locked():
             crowds.tell_all(signal.SIGCONT, [node.pid, *node.guards])
-            time.sleep(0.005)
+            time.sleep(BETWEEN_STOPS_S)
             stop(node)
             stop_whole(node.pid)
 
