@@ -393,6 +393,10 @@ class Crowd:
             time.sleep(2 * FRESH_NS / 1e9)
         return self.acting()
 
+    def nobody(self) -> bool:
+        """No command is left. One that has not stamped for a moment may only wait for a processor."""
+        return not self.living() and not self.commands()
+
     def nobody_for(self, ms: int) -> None:
         """From now on, nothing stamps for so long."""
         last_ns = stamp.now_ns()

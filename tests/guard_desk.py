@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 import pytest
 from tests import stamp
 from tests.canary import Canary
+from tests.safety import safe
 
 from primacy.agent.guard_link import EXTENSION, EXTENSION_MARK
 from primacy.watchdog.containment import GUARD, guard_argv
@@ -58,6 +59,8 @@ LIMIT_S = 30.0
 """For whatever must come."""
 KILLED_S = 12.0
 """For the end of what the kernel kills; below the life of a command (`stamp.LIFE_S`), or a survivor is not seen."""
+STAMPS_S = 0.05
+"""In which whoever lives has stamped."""
 STILL_LOOKS = 5
 """At 50 ms each: a process that sleeps through all of them has nothing left to do."""
 
@@ -443,6 +446,19 @@ def open_desk() -> Iterator[OpenDesk]:
     yield opened
     for desk in desks:
         desk.close()
+
+
+def dead_in_time(desk: Desk, points: Deadlines) -> None:
+    """By the end of its hold, and not before TERM. Who was killed may still wait for a processor to die on; who lives
+    stamps beyond the hold, and no machine is too slow for that."""
+    wait_until(lambda: boot_ms() >= points.hold_at)
+    left = desk.commands()
+    if left:
+        time.sleep(STAMPS_S)
+    last_ms = desk.last_ms()
+    safe(last_ms <= points.hold_at, f"it lived until {last_ms:.0f}, and its hold ended at {points.hold_at}")
+    assert left == []
+    assert points.term_at < last_ms
 
 
 def dead_after(desk: Desk) -> None:

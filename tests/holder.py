@@ -36,7 +36,8 @@ KILL_MASK = 1 << signal.SIGKILL - 1
 FLAGS_AT, PF_EXITING = 5, 4
 """Of the kernel's flags of a process: where they stand after its state, and the one of a process that dies."""
 REST_S = 0.1
-"""Between two writes. A test stops a writer in here, and not in the middle of a write, where it would keep a lock."""
+"""Between two writes, after it said that it wrote. A test stops a writer in here, and not in the middle of a write,
+where it would keep a lock."""
 
 
 def now_ms() -> int:

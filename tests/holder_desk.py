@@ -134,10 +134,11 @@ def judge(said: list[list[dict[str, Any]]]) -> None:
 
 
 def locked(path: Path) -> bool:
-    """Whether somebody is in the middle of a write. Nobody is waited for: a holder that stands does not renew."""
+    """Whether somebody is in the middle of a write, or of a read that keeps others from writing (in a file without a
+    log of its own). Nobody is waited for: a holder that stands does not renew."""
     with contextlib.closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:
         try:
-            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("BEGIN EXCLUSIVE")
         except sqlite3.OperationalError:
             return True
         connection.execute("ROLLBACK")

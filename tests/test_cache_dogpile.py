@@ -21,6 +21,9 @@ from tests.ports import free_ports
 from primacy.cache.dogpile_backend import PrimacyBackend
 from primacy.errors import NotReached, UsageError
 
+CANARY_BEAT_MS = 100
+"""The suites wait for parts of a second, and lose their lock if their process stands still: asked of a machine that
+lets a process run in time."""
 ARGUMENTS: dict[str, Any] = {"apis": []}
 
 

@@ -46,7 +46,8 @@ class Program:
             )
 
     def says(self, pattern: str) -> list[str]:
-        return re.findall(pattern, self.log.read_text())
+        """In whole lines: of one that is just being written, a part may be seen."""
+        return re.findall(pattern, self.log.read_text().rpartition("\n")[0])
 
     def ends(self, number: int = signal.SIGTERM) -> int:
         self.child.send_signal(number)

@@ -86,7 +86,7 @@ def test_L7_without_one_of_the_list_the_command_ends_in_time(server: Server, tmp
         server.freeze()
         crowds.kill_all(gone)
         gone.wait()
-        crowd.until(lambda: not crowd.living(), "the end of the command")
+        crowd.until(crowd.nobody, "the end of the command")
         server.thaw()
         crowd.acting(old.token)
         crowd.one_at_a_time()

@@ -110,7 +110,7 @@ def test_F12_a_transfer_reaches_the_node_that_it_names_although_that_one_is_late
     heir = next(other for name, other in sorted(five.nodes.items(), reverse=True) if name != node.name)
     five.order(node, "/v1/transfer", {"to": heir.name})
     tell_all(signal.SIGSTOP, [heir.pid])
-    five.until(lambda: not five.living(), "the end of the old command")
+    five.until(five.nobody, "the end of the old command")
     time.sleep(LATE_S)
     tell_all(signal.SIGCONT, [heir.pid])
     assert five.acting(before.token).node == heir.name

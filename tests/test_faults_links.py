@@ -179,7 +179,7 @@ def case_two_and_two(crowd: Crowd) -> None:
     leader = crowd.settle(*LEAVING, "ignore-term").name
     friend = others(crowd, leader)[0]
     crowd.apart(leader + friend, others(crowd, leader, friend))
-    crowd.until(lambda: not crowd.living(), "silence")
+    crowd.until(crowd.nobody, "silence")
     crowd.nobody_for(3 * crowd.timing.promise_ms)
     assert {node.document()["duty"]["state"] for node in crowd.nodes.values()} == {"stopped"}
     crowd.cut()

@@ -116,7 +116,7 @@ def vouch(*gone: str) -> Callable[[Crowd], None]:
     def say(crowd: Crowd) -> None:
         for node in crowd.nodes.values():
             waits_for_all(crowd, node, gone)
-        crowd.until(lambda: not crowd.living(), "the end of the last command")
+        crowd.until(crowd.nobody, "the end of the last command")
         for node in crowd.nodes.values():
             crowd.order(node, "/v1/rejoin", {"without": list(gone)})
 
@@ -166,7 +166,7 @@ def to_one(folder: Path) -> None:
         alone = crowd.start("a")
         assert alone.wait() == 5
         assert "node a waits for its new list of nodes to be reported by b, c (gone for good: " in alone.text
-        assert not crowd.living()
+        assert crowd.nobody()
         crowd.list("abc")
         crowd.start()
         assert crowd.acting(old.token).token > old.token
@@ -239,7 +239,7 @@ def test_F37_a_ballot_that_is_lost_or_torn_mutes_its_node_until_all_have_answere
         three.until(lambda n=node: "from memory" in (n.document()["waits_for"] or ""), "the sentence")  # type: ignore[misc]
         time.sleep(2 * three.timing.promise_ms / 1_000)
         assert node.document()["role"] == "muted"
-        three.until(lambda: not three.living(), "silence: one of three is no majority")
+        three.until(three.nobody, "silence: one of three is no majority")
         three.start(away)
         three.until(lambda n=node: n.document()["role"] != "muted", "its voice")  # type: ignore[misc]
         three.agree()

@@ -136,7 +136,7 @@ def votes_twice(folder: Path) -> None:
         crowds.kill_all(crowd.nodes[forgets])
         crowd.nodes[forgets].wait()
         crowd.nodes[forgets].ballot.unlink()
-        crowd.until(lambda: not crowd.living(), "the end of a leader without a majority")
+        crowd.until(crowd.nobody, "the end of a leader without a majority")
         crowd.apart(elected.node, behind + forgets)
         crowd.start(forgets)
         found: list[stamp.Violation] = crowd.until(lambda: stamp.violations(crowd.lives()), "the double")

@@ -16,6 +16,7 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import pytest
+from tests.holder import REST_S, now_ms
 from tests.holder_desk import WITHIN_S, Process, holders
 from tests.test_fence import SQL, Database, written
 
@@ -92,11 +93,24 @@ def database(kind: str, folder: Path) -> Iterator[tuple[str, str, Tokens]]:
         found.close()
 
 
+def stop_at_rest(old: Process) -> None:
+    """Between two writes: in the middle of one it would keep what it writes to locked, and nobody could follow it.
+
+    It rests for some time after it said that it wrote. If it stood only after that, it may be in the next write.
+    """
+    while True:
+        wrote_ms = old.hear("wrote")["at"]
+        if now_ms() - wrote_ms < REST_S * 1_000 / 2:
+            old.stop()
+            if now_ms() - wrote_ms < REST_S * 1_000:
+                return
+            old.go_on()
+
+
 def replace_a_stopped_holder(old: Process, start: Callable[[], Process]) -> tuple[int, int]:
     """The old one is stopped at work, the new one writes, the old one goes on. Both tokens."""
-    old.hear("wrote")
     old_token = old.hear("wrote")["token"]
-    old.stop()
+    stop_at_rest(old)
     new = start()
     new_token = new.hear("wrote")["token"]
     assert new_token > old_token

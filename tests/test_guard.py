@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.canary import Canary
+from tests.canary import Canary, beside_a_canary
 from tests.guard_desk import (
     ALL,
     KILLED_S,
@@ -34,6 +34,7 @@ from tests.guard_desk import (
     Ended,
     OpenDesk,
     boot_ms,
+    dead_in_time,
     ended_at_once,
     is_alive,
     need,
@@ -76,9 +77,7 @@ def holds_when_both_are_stopped(desk: Desk) -> None:
     ways = ["escape"] if expect == 2 else []
     points = desk.start(*ways, "ignore-term", expect=expect, long=False)
     desk.signal(signal.SIGSTOP, desk.agent_pid, desk.guard_pid)
-    wait_until(lambda: boot_ms() >= points.hold_at)
-    assert desk.commands() == []
-    assert points.term_at < desk.last_ms() <= points.hold_at
+    dead_in_time(desk, points)
     assert not is_alive(desk.guard_pid)
     wait_until(desk.lock_is_free)
 
@@ -109,6 +108,7 @@ def test_G2_a_killed_guard_takes_the_tree_with_it(open_desk: OpenDesk, mode: str
 
 
 @pytest.mark.parametrize("mode", ALL)
+@beside_a_canary(PROMPT_MS / 2, passes_if_late=True)
 def test_G1_the_kernel_ends_the_tree_of_a_stopped_guard(open_desk: OpenDesk, mode: str) -> None:
     holds_when_both_are_stopped(open_desk(mode))
 

@@ -110,11 +110,11 @@ import json, os, signal, sys, time
 said = []
 child = os.fork()
 if child == 0:
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])  # it may come before it is waited for
     os.setpgid(0, 0)
-    signal.signal(signal.SIGUSR1, lambda *_: None)
     for each in (signal.SIGSTOP, signal.SIGTSTP):
         os.kill(0, each)
-    signal.pause()
+    signal.sigwait([signal.SIGUSR1])
     os._exit(7)
 for _ in range(2):
     said.append(os.WSTOPSIG(os.waitpid(child, os.WUNTRACED)[1]))
@@ -140,8 +140,8 @@ said["vforked"] = subprocess.run(["/bin/sh", "-c", "exit 4"], close_fds=False).r
 heard = []
 signal.signal(signal.SIGALRM, lambda *_: heard.append(1))
 signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
-end = time.monotonic() + 0.3
-while time.monotonic() < end:
+end = time.monotonic() + 10
+while len(heard) <= 20 and time.monotonic() < end:
     pass
 signal.setitimer(signal.ITIMER_REAL, 0)
 said["signals"] = len(heard) > 20
@@ -238,14 +238,15 @@ def test_G2_the_command_can_trace_nobody_and_cannot_make_the_guard_let_go(open_d
 def holds_when_guard_is_killed_in_a_storm(desk: Desk) -> None:
     """New processes appear, and old ones leave their sessions, while the guard dies."""
     desk.start("forking", "hopping", "escape", "ignore-term", expect=30)
-    desk.signal(signal.SIGKILL, desk.guard_pid)
-    killed_ms = boot_ms()
-    wait_until(desk.lock_is_free, within_s=KILLED_S)
+    with Canary(PROMPT_MS / 4) as canary:
+        desk.signal(signal.SIGKILL, desk.guard_pid)
+        killed_ms = boot_ms()
+        wait_until(desk.lock_is_free, within_s=KILLED_S)
     assert desk.commands() == []
     seen = desk.last_ms()
     time.sleep(0.05)
     assert desk.last_ms() == seen, "something of it lives on"
-    assert seen - killed_ms < 1_000
+    canary.judge(seen - killed_ms < 1_000, f"stamps until {seen - killed_ms:.0f} ms after the blow")
 
 
 @pytest.mark.parametrize("mode", TRACED)
@@ -488,6 +489,8 @@ def test_F03_all_killed_at_once(open_desk: OpenDesk, mode: str) -> None:
 
 # --- rules taken out --------------------------------------------------------------------------------------------------
 
+ATTEMPTS = 5
+"""Some are seen for a moment only, in which the test may not have the processor."""
 TRUSTS = "\ndef why_not_traced():\n    return ''\n"
 """The trial at the start would find out."""
 MUTANTS = {
@@ -519,9 +522,12 @@ MUTANTS = {
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutant_is_caught(open_desk: OpenDesk, name: str) -> None:
     holds, mutant = MUTANTS[name]
-    desk = open_desk("traced", mutant={"guard_trace.py": mutant})
-    with pytest.raises(AssertionError):
-        holds(desk)
+    for _ in range(ATTEMPTS):
+        try:
+            holds(open_desk("traced", mutant={"guard_trace.py": mutant}))
+        except AssertionError:
+            return
+    raise AssertionError(f"{name}: not caught in {ATTEMPTS} attempts")
 
 
 @pytest.mark.parametrize("option", ["EXIT_KILL", "TRACE_FORK"])
