@@ -131,11 +131,77 @@ BESIDE = (
 """Real processes and servers, too, which wait most of the time, and nothing in them depends on how soon, but for bounds
 of several seconds: three files at a time. The longest come first, so that no worker is left with one in the end; the
 last one uses all processors by itself."""
-PATIENT = ("tests/test_manager_echoes.py", "tests/test_manager_scenarios.py")
+PATIENT = ("tests/test_manager_echoes.py", "tests/test_manager_scenarios.py", "tests/test_manager_twins.py")
 """Real sockets in one process, with pauses that are real, too: too long for `quick`."""
-RECORDED = ("tests/test_replay.py", "tests/test_mutants.py", "tests/test_mutants_lease.py")
+RECORDED = (
+    "tests/test_replay.py",
+    "tests/test_mutants.py",
+    "tests/test_mutants_lease.py",
+    "tests/test_cache_document_mutants.py",
+)
 """Trials that were recorded, and planted defects: a quarter of what `quick` would take, and no news between two runs of
 `test`."""
+LATER = {
+    "tests/test_bench_cache.py": (
+        "test_callers_cold_keys_and_a_crowd_are_measured",
+        "test_hits_are_compared_with_c_and_with_zmq_asyncio",
+    ),
+    "tests/test_cache_own.py": ("test_a_hundred_thousand_keys",),
+    "tests/test_cache_peer_inside.py": ("test_a_peer_that_stops_in_order_leaves_its_retrieval_to_another",),
+    "tests/test_cache_small.py": (
+        "test_a_planted_defect_is_found_as_a_short_story",
+        "test_nor_does_one_if_restarts_forget_everything",
+    ),
+    "tests/test_cache_sockets.py": (
+        "test_a_peer_that_is_read_half_may_leave_the_list",
+        "test_answers_that_came_before_a_peer_died_are_read",
+    ),
+    "tests/test_cache_trials.py": ("test_a_planted_defect_is_caught_at_random",),
+    "tests/test_campaign.py": (
+        "test_E2_a_batch_names_the_seed_of_a_lost_trial_and_goes_on",
+        "test_a_worker_that_is_slow_to_start_loses_no_trial",
+    ),
+    "tests/test_docs_library.py": (
+        "test_programs_in_the_documents",
+        "test_the_types_are_those_that_a_user_sees",
+    ),
+    "tests/test_exhaustive.py": (
+        "test_every_event_can_be_told",
+        "test_everything_with_one_disturbance_was_walked",
+        "test_everything_with_one_disturbance_was_walked_and_leads_to_a_second_term",
+        "test_machines_that_are_merged_do_the_same_and_stay_merged",
+        "test_machines_that_must_not_be_merged_are_noticed",
+        "test_the_command_fails_where_a_walk_is_not_complete",
+        "test_two_clocks_are_read_in_whole_milliseconds",
+        "test_what_is_left_out_of_a_state_decides_nothing",
+        "test_without_the_promise_the_start_delay_still_keeps_works_apart",
+    ),
+    "tests/test_lease_lives.py": (
+        "test_L4_a_release_may_be_forgotten_as_long_as_nobody_took_upon_it",
+        "test_L4_watched_is_safe_on_a_store_that_never_tells_who_it_is",
+        "test_T1_tokens_of_all_only_grow_if_no_commit_is_lost_or_the_wall_clocks_agree",
+        "test_T1_with_history_lost_and_wild_wall_clocks_tokens_go_back",
+        "test_the_simulator_strikes_by_ways_outside_of_the_promise_only_if_asked_and_finds_what_they_break",
+    ),
+    "tests/test_manager.py": (
+        "test_a_join_storm_of_real_nodes_is_calmed",
+        "test_twenty_nodes_that_join_at_once_tell_each_other_once",
+    ),
+    "tests/test_own.py": ("test_the_simulator_finds_the_example_to_keep_what_it_promises",),
+    "tests/test_rules_echoes.py": ("test_E1_taken_out_a_repeated_datagram_is_refused_again",),
+    "tests/test_rules_raft_first.py": ("test_M3_taken_out_a_recorded_trial_breaks_again",),
+    "tests/test_settings.py": ("test_a_right_file_with_junk_in_any_place_never_raises_anything_else",),
+    "tests/test_sim.py": (
+        "test_one_seed_is_one_history_under_any_hash_seed",
+        "test_rare_situations_are_not_left_to_chance",
+    ),
+    "tests/test_slots_client.py": (
+        "test_a_frozen_node_is_left_by_clients_who_never_wait_long",
+        "test_a_watch_leaves_a_leader_that_says_nothing_more",
+        "test_nobody_leads_is_said_in_time",
+    ),
+}
+"""Single tests that take seconds each, by walks, batches or pauses; `quick` has the rest of their files."""
 PARTS = {
     "core": "tests.proof_core",
     "run": "tests.proof_run",
@@ -172,9 +238,14 @@ def _without(*names: str) -> list[str]:
     return [f"--ignore={name}" for name in names]
 
 
+def quick_arguments() -> list[str]:
+    later = [f"--deselect={file}::{name}" for file, names in LATER.items() for name in names]
+    return [*TWO_AT_A_TIME, *_without(*PROCESSES, *BESIDE, *PATIENT, *RECORDED), *later]
+
+
 def quick() -> int:
-    """All but real processes, long pauses and what is recorded, and a tenth of the lives."""
-    return _pytest("quick", *TWO_AT_A_TIME, *_without(*PROCESSES, *BESIDE, *PATIENT, *RECORDED))
+    """All but real processes, long pauses and what is recorded, and a twentieth of the lives."""
+    return _pytest("quick", *quick_arguments())
 
 
 def test() -> int:

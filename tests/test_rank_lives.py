@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -23,6 +24,7 @@ from primacy.election.roster import Roster
 from primacy.settings.timing import RANK_PROFILES
 
 KINDS = [BullyStrategy, RingStrategy]
+QUICK = os.environ.get("PRIMACY_SIZE") == "quick"
 
 # --- rank -------------------------------------------------------------------------------------------------------------
 
@@ -137,7 +139,7 @@ def bad_weather(made: Cluster, chance: Random) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("profile", ["lan", "lab", "ghoti", "hecaton"])
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(6 if QUICK else 24))
 def test_after_any_weather_one_leader_remains_and_stays(kind: type[Machine], profile: str, seed: int) -> None:
     timing, chance = RANK_PROFILES[profile], Random(f"{profile} {seed}")
     count = (2, 3, 4, 5, 7, 12)[seed % 6]
@@ -165,7 +167,7 @@ def test_after_any_weather_one_leader_remains_and_stays(kind: type[Machine], pro
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5 if QUICK else 20))
 def test_broken_nodes_leave_a_healthy_core_in_peace(kind: type[Machine], seed: int) -> None:
     """Deaf, mute, cut off, dead or stopped for good: the rest agrees on one of its own and stays with it."""
     chance = Random(seed)

@@ -13,8 +13,8 @@ from primacy.sim.campaign import live_or_raised
 from primacy.sim.life import Life, Plan
 
 SIZE = os.environ.get("PRIMACY_SIZE", "quick")
-SHARE = {"quick": 10, "test": 1, "proof": 1}[SIZE]
-"""The quick size lives every tenth of the lives."""
+SHARE = {"quick": 20, "test": 1, "proof": 1}[SIZE]
+"""The quick size has a twentieth of the trials, and two of each plan at least."""
 CHUNK = 20
 """Lives per test: enough to keep two workers busy evenly."""
 
