@@ -192,6 +192,30 @@ def test_a_keeper_that_is_closed_too_early_keeps_nobody_waiting(place: Place) ->
         run(body)
 
 
+def test_what_a_keeper_is_to_call_is_called_in_order_and_one_that_fails_costs_the_others_nothing(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    called: list[int] = []
+    done = threading.Event()
+
+    def fail() -> None:
+        raise ValueError("a callback of the library failed")
+
+    def first(keeper: Keeper) -> None:
+        """While it runs, the others are asked for: some of them together, and some from within."""
+        for number in range(3):
+            keeper.call(called.append, number)
+        keeper.call(fail)
+        keeper.call(lambda: keeper.call(called.append, 4) and keeper.call(done.set))
+        keeper.call(called.append, 3)
+
+    with Keeper(place.url, profile="lab") as keeper:
+        keeper.call(first, keeper)
+        assert done.wait(WITHIN_S)
+    assert called == [0, 1, 2, 3, 4]
+    assert "a callback of the library failed" in caplog.text
+
+
 def test_an_election_that_is_not_entered_costs_nothing(place: Place) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(10):

@@ -20,6 +20,7 @@ from primacy.store import StoreThread, perform
 from primacy.store.batch import TAKES_MAX
 from primacy.store.memory import MemoryStore, MemoryTable
 from primacy.store.port import News
+from primacy.store.thread import MANY_PORTS
 
 WITHIN_S = 30
 
@@ -114,6 +115,21 @@ def test_L6_what_waits_together_is_performed_together(thread: StoreThread, gate:
     assert sorted(answers.get(timeout=WITHIN_S).number for _ in ports) == list(range(250))
     assert gate.batches == [1, 100, 100, 49]
     assert thread.counts.rounds == 2
+
+
+def test_L6_what_came_during_a_round_waits_a_moment_for_more(thread: StoreThread, gate: Gate) -> None:
+    """Otherwise a store that is a little slower is asked more often, and gets slower by that."""
+    asked_s: queue.Queue[float] = queue.Queue()
+    answered_s: queue.Queue[float] = queue.Queue()
+    ports = [thread.port(f"job{n}", lambda _: answered_s.put(time.monotonic())) for n in range(MANY_PORTS - 1)]
+
+    def ask_again(_: StoreAnswered) -> None:
+        thread.gather_ms = 200
+        asked_s.put(time.monotonic())
+        ports[0].ask(2, Look("job0"))
+
+    thread.port("last", ask_again).ask(1, Look("last"))
+    assert answered_s.get(timeout=WITHIN_S) - asked_s.get(timeout=WITHIN_S) >= 0.2
 
 
 def test_L6_fewer_takes_share_a_round_of_a_slow_store(table: MemoryTable) -> None:

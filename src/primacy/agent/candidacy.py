@@ -161,6 +161,8 @@ class Candidacy:
         self._hold: Hold | None = None
         self._wanted = False
         self._said = ""
+        self._undisturbed = 0
+        """What the machine said of itself after the step before."""
         self._seen: tuple[str, int, int, bool] | None = None
         """The row as the newest answer showed it: holder, token, seq, released."""
         self._closing = False
@@ -332,6 +334,10 @@ class Candidacy:
     # --- in the keeper's thread: what people are told -----------------------------------------------------------------
 
     def _stepped(self) -> None:
+        token, told = self._machine.undisturbed, self._undisturbed
+        self._undisturbed = token
+        if token and token == told:
+            return  # as after nearly every step of a holder
         now_ms = self.keeper.clock.now_ms()
         view = self._machine.view(now_ms)
         waits_for = view.waits_for.removesuffix(ADDRESS) if self._wanted else ""

@@ -62,6 +62,8 @@ class Keeper:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._calls: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
+        """What the keeper's thread was asked to call and has not begun: it is woken once for all of them."""
         self._closed = False
 
     def call(self, function: Callable[..., object], *arguments: Any) -> bool:
@@ -74,8 +76,21 @@ class Keeper:
             if self._loop is None:
                 self._start()
             assert self._loop is not None
-            self._loop.call_soon_threadsafe(function, *arguments)
+            if not self._calls:
+                self._loop.call_soon_threadsafe(self._make_calls)
+            self._calls.append((function, arguments))
         return True
+
+    def _make_calls(self) -> None:
+        """One that fails is reported as by any callback, and costs the others nothing."""
+        assert self._loop is not None
+        with self._lock:
+            calls, self._calls = self._calls, []
+        for function, arguments in calls:
+            try:
+                function(*arguments)
+            except Exception as error:  # noqa: BLE001  (the loop's to report)
+                self._loop.call_exception_handler({"message": "what the keeper called failed", "exception": error})
 
     def now(self, function: Callable[..., object], *arguments: Any) -> None:
         """The same, but at once if this is the keeper's thread: nothing that was asked for later may overtake it."""

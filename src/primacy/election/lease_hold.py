@@ -51,7 +51,7 @@ class LeaseHolder(LeaseEvidence):
     def _renew(self, now_ms: int, lead: Lead) -> list[Effect]:
         """s is the time of this step: before the request leaves, before a connection is even asked for (L2)."""
         effects: list[Effect] = []
-        if now_ms - self._oldest_ms(lead, now_ms) >= min(self._gap_ms(0), self._gap_ms(1)):
+        if now_ms - self._oldest_ms(lead, now_ms) >= min(self._gaps_ms):
             effects += self._failed(now_ms, "no answer in time", writes=True)
         lead.renew_at_ms = now_ms + self._gap_ms(lead.seq + 1)
         self._number += 1

@@ -143,6 +143,13 @@ class Lead:
     """By the others alone, and that was recorded (L7)."""
 
 
+def gaps_ms(timing: Timing) -> tuple[int, int]:
+    """From a write to the next renewal: after one with an even seq, and after one with an odd seq."""
+    beat_ms = timing.beat_ms
+    uneven_ms = max(0, min(beat_ms // UNEVEN, (timing.term_at_ms - beat_ms) // UNEVEN))
+    return beat_ms + uneven_ms, beat_ms - uneven_ms
+
+
 class LeaseState:
     """Everything that a lease node remembers within one boot, and the small questions about it."""
 
@@ -156,6 +163,7 @@ class LeaseState:
         self._d_ms = timing.wait_ms
         """D: how long others wait for our hold."""
         self._look_ms = options.look_every_ms or timing.beat_ms
+        self._gaps_ms = gaps_ms(timing)
         self._answer_ms = options.answer_ms or timing.hold_ms // 3
         self._start_within_ms = options.start_within_ms or timing.hold_ms
         self._others = tuple(sorted(name for name in set(options.failsafe) if name != seat.node))
@@ -268,6 +276,14 @@ class LeaseState:
         return self._lead is None and not self._work and not self._owes
 
     @property
+    def undisturbed(self) -> int:
+        """The token that it leads with while there is nothing to be told of that but how long the hold lasts; or 0."""
+        lead = self._lead
+        if lead is None or not lead.running or lead.ending or self._failures or lead.kept or self._closing:
+            return 0
+        return lead.token
+
+    @property
     def seen(self) -> Sighting | None:
         """What stood in the store at the last look of a node that does not hold."""
         return self._sight
@@ -306,9 +322,7 @@ class LeaseState:
         often than not, after a renewal that somebody has seen, although nobody looks at more than one of four. Where
         one beat is nearly all the time to TERM, most of what is left of it is kept for the trip.
         """
-        beat_ms = self.timing.beat_ms
-        uneven_ms = max(0, min(beat_ms // UNEVEN, (self.timing.term_at_ms - beat_ms) // UNEVEN))
-        return beat_ms + (uneven_ms if seq % 2 == 0 else -uneven_ms)
+        return self._gaps_ms[seq % 2]
 
     def _looks_at(self, holder: str, seq: int) -> bool:
         """Whether a renewal of this holder that was told of is this node's to look at: one of four.

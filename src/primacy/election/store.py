@@ -82,6 +82,11 @@ class Row(NamedTuple):
         """Nobody's: made to be watched, as a missing row cannot be (L3)."""
         return self.holder == ""
 
+    def renewed(self, server: str) -> Row:
+        """As a renewal under this identity leaves it. Written out: it happens all the time."""
+        holder, token, seq, hold_ms, wait_ms, released, members, successor, _, proof, mark, vouches = self
+        return Row(holder, token, seq + 1, hold_ms, wait_ms, released, members, successor, server, proof, mark, vouches)
+
 
 class Genesis(NamedTuple):
     """The genesis row (L1, L9, L10)."""

@@ -45,7 +45,7 @@ def after(row: Row | None, genesis: Genesis, request: StoreRequest, server: str)
         case Renew():
             if row is None or row.released or not row.vouches or request.server != server or not _own(row, request):
                 return None
-            return Change(row._replace(seq=row.seq + 1, server=server))
+            return Change(row.renewed(server))
         case ReleaseRow():
             if row is None or not row.vouches or row.server != server or not _own(row, request):
                 return None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Sequence
+from operator import gt
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from primacy.election.model import TOKEN_MAX
@@ -50,6 +51,12 @@ LIMIT_MS_LEAST = 50
 """Below this every second statement would fail on a busy machine."""
 
 _NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._:/@+-]{{0,{NAME_MAX - 1}}}")
+ROW_TEXTS = (HOLDER_MAX, MEMBERS_MAX, HOLDER_MAX, HOLDER_MAX, PROOF_MAX, MARK_MAX)
+"""How long the texts of a row may be: holder, members, successor, server, proof, mark."""
+ROW_NUMBERS = (TOKEN_MAX, SEQ_MAX, HOLD_MS_MAX, 2 * HOLD_MS_MAX)
+"""How large its numbers may be: token, seq, hold, wait."""
+
+_PLAIN = re.compile(r"[!-~]*")
 _WORD = re.compile(rf"[!-~]{{0,{HOLDER_MAX}}}")
 _LINKS = itertools.count(1)
 _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
@@ -196,6 +203,8 @@ def check_request(request: StoreRequest) -> None:
             texts = (request.server, *_texts(request.seen), *_texts(request.genesis))
         case Look():
             return
+    if _WORD.fullmatch("".join(texts)):
+        return  # as nearly always: all of them together are no longer than one may be
     for text in texts:
         if not _WORD.fullmatch(text):
             raise UsageError(
@@ -226,15 +235,8 @@ def check_table(table: str) -> str:
 def checked_row(values: Sequence[Any]) -> Row:
     """A row from a store, in the order of `Row`, if it could be one of ours: types and bounds (A31)."""
     holder, token, seq, hold_ms, wait_ms, released, members, successor, server, proof, mark, vouches = values
-    _check_texts(
-        (holder, HOLDER_MAX),
-        (members, MEMBERS_MAX),
-        (successor, HOLDER_MAX),
-        (server, HOLDER_MAX),
-        (proof, PROOF_MAX),
-        (mark, MARK_MAX),
-    )
-    _check_numbers((token, TOKEN_MAX), (seq, SEQ_MAX), (hold_ms, HOLD_MS_MAX), (wait_ms, 2 * HOLD_MS_MAX))
+    _check_texts((holder, members, successor, server, proof, mark), ROW_TEXTS)
+    _check_numbers((token, seq, hold_ms, wait_ms), ROW_NUMBERS)
     if released not in (0, 1):
         raise Refused("the row in the store is not one of primacy's: `released` is neither yes nor no")
     return Row(
@@ -253,20 +255,23 @@ def sheet_of(name: Any, read: Callable[[], Row], written_at: Any) -> Sheet:
 def checked_genesis(values: Sequence[Any]) -> Genesis:
     """A genesis row from a store, in the order of `Genesis`, if it could be one of primacy's."""
     settled, wait_max_ms, floor, names, version, mark, vouches, count = values
-    _check_texts((settled, HOLDER_MAX), (mark, MARK_MAX))
-    _check_numbers((wait_max_ms, 2 * HOLD_MS_MAX), (floor, TOKEN_MAX), (names, NAMES_MAX), (version, SEQ_MAX))
+    _check_texts((settled, mark), (HOLDER_MAX, MARK_MAX))
+    _check_numbers((wait_max_ms, floor, names, version), (2 * HOLD_MS_MAX, TOKEN_MAX, NAMES_MAX, SEQ_MAX))
     if not isinstance(count, int) or count < -1:
         raise Refused("the row in the store is not one of primacy's: the rows could not be counted")
     return Genesis(settled, wait_max_ms, floor, names, version, mark, bool(vouches), count)
 
 
-def _check_texts(*texts: tuple[Any, int]) -> None:
-    for text, most in texts:
-        if not isinstance(text, str) or len(text) > most or not _WORD.fullmatch(text):
-            raise Refused("the row in the store is not one of primacy's: a text in it is too long, not plain, or none")
+def _check_texts(texts: tuple[Any, ...], most: tuple[int, ...]) -> None:
+    try:
+        fit = _PLAIN.fullmatch("".join(texts))
+    except TypeError:
+        fit = None
+    if not fit or any(map(gt, map(len, texts), most)):
+        raise Refused("the row in the store is not one of primacy's: a text in it is too long, not plain, or none")
 
 
-def _check_numbers(*numbers: tuple[Any, int]) -> None:
-    for number, most in numbers:
-        if type(number) is not int or not 0 <= number <= most:
+def _check_numbers(numbers: tuple[Any, ...], most: tuple[int, ...]) -> None:
+    for number, bound in zip(numbers, most, strict=True):
+        if type(number) is not int or not 0 <= number <= bound:
             raise Refused("the row in the store is not one of primacy's: a number in it is out of bounds")

@@ -249,8 +249,11 @@ class SqliteStore(SqlStore):
             if name not in self._before:
                 self._before[name] = self._note.proof_of(name)
         self._note.write_all({name: None if row is None else row.proof for name, row in rows.items()})
-        connection.executemany(self._remove, [{"name": name} for name, row in rows.items() if row is None])
-        connection.executemany(self.texts.take, [(name, *row[:10]) for name, row in rows.items() if row is not None])
+        removed = [{"name": name} for name, row in rows.items() if row is None]
+        if removed:
+            connection.executemany(self._remove, removed)
+        written = [(name, *row[:10]) for name, row in rows.items() if row is not None]
+        connection.execute(self.texts.take, {"rows": json.dumps(written)})
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -426,7 +429,7 @@ class SqliteStore(SqlStore):
 
 
 def _with_proof(row: Row, proof: str) -> Row:
-    return Row(*row[:9], proof, proof, vouches=True)
+    return Row._make((*row[:9], proof, proof, True))
 
 
 def _row_of(genesis: Genesis) -> Row:

@@ -18,10 +18,13 @@ PROOF = f"proof TEXT NOT NULL DEFAULT '' CHECK (length(proof) <= {PROOF_MAX})"
 
 
 def sqlite(table: str) -> Texts:
-    """Whatever is written, it is a whole row in place of what stands there: its name, then in the order of `Row`."""
+    """Whatever is written, it is whole rows in place of what stands there: a name each, then in the order of `Row`.
+
+    All of a call in one statement: between two steps of one the driver gives the interpreter to another thread.
+    """
     t = check_table(table)
     write = f"""INSERT OR REPLACE INTO {t} ({NAMED}, proof, written_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {TIME})"""
+SELECT {", ".join(f"json_extract(value, '$[{place}]')" for place in range(11))}, {TIME} FROM json_each(:rows)"""
     return Texts(
         create=f"""CREATE TABLE IF NOT EXISTS {t} (
   name TEXT NOT NULL PRIMARY KEY CHECK (length(name) <= {NAME_MAX}),

@@ -109,7 +109,10 @@ class StoreThread:
         self._waiting: dict[StorePort, tuple[int, StoreRequest]] = {}
         self._asked_ms: dict[StorePort, int] = {}
         """When each of them was asked for."""
+        self._left = False
+        """The newest round could not do all that waited."""
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._notifies = store if isinstance(store, Notifies) else None
         self._news_fd = -1
         self._all_ms = NEVER_MS
         """When all ports last looked because of news without a name. Not more often than a look per millisecond: where
@@ -185,6 +188,7 @@ class StoreThread:
         while True:
             if not self._closing and not self._waiting:  # whoever sets either rings afterwards
                 self._rest()
+            self._gather()
             with self._lock:
                 batch = self._share()
                 closing = self._closing
@@ -213,6 +217,7 @@ class StoreThread:
                 batch[port] = asked
         for port in batch:
             del self._waiting[port]
+        self._left = bool(self._waiting)
         return batch
 
     def _rest(self) -> None:
@@ -229,7 +234,11 @@ class StoreThread:
         if self._wake not in ready:
             return
         os.eventfd_read(self._wake)
-        if len(self._ports) >= MANY_PORTS and len(self._waiting) < len(self._ports) and not self._closing:
+
+    def _gather(self) -> None:
+        """A moment, for more requests to share the next statements: not for what a round left to the next one."""
+        waiting, ports = len(self._waiting), len(self._ports)
+        if ports >= MANY_PORTS and 0 < waiting < ports and not self._left and not self._closing:
             threading.Event().wait(self.gather_ms / 1_000)
 
     def _round(self, batch: dict[StorePort, tuple[int, StoreRequest]]) -> None:
@@ -254,8 +263,8 @@ class StoreThread:
         if self._news_fd >= 0 and is_well:
             self._hear_news()  # what came along with an answer wakes nobody
         looked = any(isinstance(request, Look) and port.news is not None for port, (_, request) in batch.items())
-        if looked and isinstance(self.store, Notifies) and any(answer.ok for answer in answers):
-            self._listen(self.store)
+        if looked and self._notifies is not None and any(answer.ok for answer in answers):
+            self._listen(self._notifies)
         elif not is_well:
             self._news_fd = -1  # it may have gone with the connection, and its number to somebody else
 
@@ -298,9 +307,9 @@ class StoreThread:
             log.exception("a store failed to listen in a way that it should not")
 
     def _hear_news(self) -> None:
-        assert isinstance(self.store, Notifies)
+        assert self._notifies is not None
         try:
-            found = self.store.news()
+            found = self._notifies.news()
         except PrimacyError:
             self._news_fd = -1  # the next look makes a new connection, and listens again
             return
