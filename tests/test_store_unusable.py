@@ -119,7 +119,7 @@ def test_what_passes_by_itself_in_postgresql(guarded: Postgres) -> None:
     guarded.admin("ALTER ROLE app CONNECTION LIMIT -1")
     assert (full.ok, full.final) == (False, False), full
     assert "too many connections" in full.reason
-    desk = Desk(open_store(url, limit_ms=1_000))
+    desk = Desk(open_store(url, limit_ms=4_000))
     assert desk.look().ok
     with psycopg.connect(f"postgresql://admin@127.0.0.1:{guarded.port}/app") as other:
         other.execute("LOCK TABLE primacy_leases")
