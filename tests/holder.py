@@ -72,7 +72,8 @@ def say_renewals() -> None:
     extend = Hold.extend
 
     def said(self: Hold, given: Leadership) -> None:
-        say("renews", hold_end=given.valid_until_ms)
+        term_ms = self._timing.term_at_ms - self._timing.hold_ms
+        say("renews", token=given.token, until=given.valid_until_ms + term_ms, hold_end=given.valid_until_ms)
         extend(self, given)
 
     Hold.extend = said  # type: ignore[method-assign]

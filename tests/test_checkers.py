@@ -162,6 +162,19 @@ def test_a_holder_that_ends_late_may_lead_again_itself_and_nobody_else_may() -> 
             judge_holders(wrong)
 
 
+def test_a_renewal_moves_the_claim_of_a_holder_whose_body_had_no_turn_since() -> None:
+    renewed = [says("leads", 0, 5, 1, 200), {**says("renews", 100, 5, 1, 300), "hold_end": 600}]
+    judge_holders([[*renewed, says("over", 250, 5, 1)], [says("leads", 251, 6, 2, 400)]])
+    judge_holders([renewed, [says("leads", 600, 6, 2, 800)]])
+    for wrong in (
+        [[renewed[0], says("over", 250, 5, 1)], [says("leads", 251, 6, 2, 400)]],
+        [renewed, [says("leads", 599, 6, 2, 800)]],
+        [[*renewed, says("over", 300, 5, 1)], [says("leads", 599, 6, 2, 800)]],
+    ):
+        with pytest.raises(SafetyViolation):
+            judge_holders(wrong)
+
+
 def test_whoever_is_killed_is_never_seen_as_one_that_could_go_on() -> None:
     """Not even before it had a processor to die on."""
     for _ in range(KILLS):
