@@ -41,6 +41,30 @@ def floor_durable_before_the_ack(machine: Machine) -> str:
     return broken(early=not early, applied=applied, failed=not said(failed, says.FloorAck), stored=len(stored) == 1)
 
 
+def own_floor_is_stored_again(machine: Machine) -> str:
+    """A peer that invalidates, and whose disk refuses the floor, tries again until its time is over, says so once, and
+    asks a disk that has not answered nothing more."""
+    one = One(machine, names="b")
+    one.stores = False
+    one.tell(told.Invalidate(1, KEY))
+    one.run(3 * TIMING.question_repeat_ms)
+    first = did(one.seen, does.StoreFloor)
+    floor = first[0].floor
+    again = []
+    for _ in range(3):
+        one.tell(told.FloorStored(floor, ok=False))
+        again += did(one.run(TIMING.question_repeat_ms), does.StoreFloor)
+    said_once = [effect.event for effect in did(one.seen, does.Record)].count("floor-not-stored") == 1
+    one.tell(told.FloorStored(floor))
+    ends = did(one.seen, does.Finished)
+    return broken(
+        once=len(first) == 1,
+        again=[effect.floor for effect in again] == [floor] * 3,
+        said_once=said_once,
+        done=[end.ok for end in ends] == [True],
+    )
+
+
 def floor_kills_what_is_under_way(machine: Machine) -> str:
     """A running call is ended; if clients wait it is asked for anew, above the floor. The refusal names the floor."""
     one = One(machine)

@@ -388,6 +388,13 @@ class DoesNotWait(OwnMachine):
         return 0
 
 
+class OwnFloorOnce(OwnMachine):
+    """C11: a floor of this peer that its disk refused is not stored again."""
+
+    def _store_own_again(self, number, floor):
+        pass
+
+
 class NotRaised(OwnMachine):
     """C11: an epoch above the floor that an ack names is overlooked."""
 
@@ -556,6 +563,7 @@ CACHE_MUTANTS = [
     mutant(FloorOfOwnTerm, floors.floor_above_a_majority),
     mutant(FloorAckedEarly, floors.floor_durable_before_the_ack),
     mutant(DoesNotWait, floors.done_without_one),
+    mutant(OwnFloorOnce, floors.own_floor_is_stored_again),
     mutant(NotRaised, floors.floor_is_raised),
     mutant(GatheredOverFloor, gathered.refused_below_a_floor),
     mutant(CallSurvivesFloor, floors.floor_kills_what_is_under_way),

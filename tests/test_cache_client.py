@@ -285,6 +285,37 @@ def test_a_server_that_is_not_there_costs_nothing() -> None:
     run(work)
 
 
+def test_errors_show_keys_as_people_write_them() -> None:
+    """No b'', whatever was asked; what is no text that can be printed is escaped, and a long key is cut."""
+
+    async def work() -> None:
+        (api,) = addresses(1)
+        async with Client(api, timeout_ms=20) as cache:
+
+            async def said(call: Callable[..., Coroutine[Any, Any, Any]], key: str | bytes, **more: Any) -> str:
+                with pytest.raises((NotReached, Unsure)) as caught:
+                    await call(key, **more)
+                text = str(caught.value)
+                assert "b'" not in text
+                return text.partition(": no answer within 20 ms")[0]
+
+            assert await said(cache.get, "x") == "x"
+            assert await said(cache.get, b"x") == "x"
+            assert await said(cache.get, "preis für Öl") == "preis für Öl"
+            assert await said(cache.get, "a'b\"c") == "a'b\"c"
+            assert await said(cache.get, b"a\x00\xff\n") == r"a\x00\xff\n"
+            assert await said(cache.get, "é" * 1_000) == "é" * 80 + "..."
+            assert await said(cache.get, b"\xff" * 1_000) == (r"\xff" * 20) + "..."
+            assert await said(cache.obtain, "x", within_ms=20) == "x"
+            assert await said(cache.refresh, "x") == "the refresh of x"
+            assert await said(cache.put, "x", value=b"1") == "the put of x"
+            assert await said(cache.invalidate, "x") == "the invalidation of x"
+            assert await said(cache.invalidate, "x", prefix=True) == "the invalidation of every key that begins with x"
+            assert await said(cache.invalidate, "", prefix=True) == "the invalidation of every key"
+
+    run(work)
+
+
 def test_W_L2_refusals_without_end_do_not_outlive_the_deadline() -> None:
     async def work() -> None:
         apis = addresses(2)

@@ -62,11 +62,34 @@ def test_invalidate_waits_for_ours_as_long_as_it_was_told() -> None:
 
 
 def test_invalidate_that_cannot_be_stored_has_not_happened() -> None:
+    """The disk is asked again until the time is over."""
     bench = Bench("a", stored=HELD)
     bench.command("invalidate", "5", "k")
-    bench.give(FloorStored(Floor(b"k", False, 4), ok=False))
+    asked = 0
+    while not any(isinstance(effect, Finished) for effect in bench.all):
+        assert bench.now_ms < 60_000
+        while asked < sum(isinstance(effect, StoreFloor) for effect in bench.all):
+            asked += 1
+            bench.give(FloorStored(Floor(b"k", False, 4), ok=False))
+        bench.pass_ms(100)
     assert not finished(bench).ok
     assert finished(bench).reason.startswith("the floor could not be stored")
+    assert asked == 20, "every 100 ms of two seconds"
+
+
+def test_invalidate_that_the_disk_refuses_at_first_is_stored_again() -> None:
+    bench = Bench("a", stored=HELD)
+    bench.command("invalidate", "5", "k")
+    for _ in range(3):
+        bench.give(FloorStored(Floor(b"k", False, 4), ok=False))
+        bench.all.clear()
+        bench.pass_ms(100)
+        assert [effect.floor.term for effect in bench.all if isinstance(effect, StoreFloor)] == [4]
+        bench.all.clear()
+        bench.pass_ms(100)
+        assert not [effect for effect in bench.all if isinstance(effect, StoreFloor)], "it has not answered"
+    bench.give(FloorStored(Floor(b"k", False, 4)))
+    assert finished(bench).ok
 
 
 def test_a_value_without_an_epoch_never_passes_a_floor() -> None:

@@ -302,6 +302,12 @@ MUTANTS = {
         "            if True:\n",
         floors.test_a_floor_is_acked_once_it_is_durable,
     ),
+    "mixed: a floor that the disk refused is not stored again": Mutant(
+        "document_floor",
+        "[StoreFloor(running.floor)] if running.refused else []\n",
+        "[]\n",
+        floors.test_invalidate_that_the_disk_refuses_at_first_is_stored_again,
+    ),
     "mixed: a call below a floor goes on": Mutant(
         "document_floor",
         "        if isinstance(active, Sourcing) and active.ballot.term <= floor.term:\n",

@@ -189,6 +189,26 @@ def test_a_full_disk_is_gone_on_without() -> None:
     run(work)
 
 
+@pytest.mark.parametrize("mode", ["own", "mixed"])
+def test_an_invalidation_that_the_disk_refuses_is_done_once_there_is_room(mode: str) -> None:
+    """C11: the own disk is told until it has the floor, like every other peer."""
+
+    async def work() -> None:
+        url, api = addresses(2)
+        disk = FullDisk()
+        async with Peer(url, api, source=fetch, storage=disk, mode=mode) as peer:
+            await peer.read(b"a", within_ms=30_000)
+            await until(lambda: disk.read(b"a") is not None)
+            disk.full = True
+            task = asyncio.ensure_future(peer.invalidate(b"a", within_ms=60_000))
+            await until(lambda: peer.counts["write_failures"] > 2)
+            disk.full = False
+            assert (await task).ok
+            assert [floor.key for floor in disk.load().floors] == [b"a"]
+
+    run(work)
+
+
 def test_a_slow_disk_delays_nobody_and_its_values_can_be_read_meanwhile() -> None:
     async def work() -> None:
         url, api = addresses(2)

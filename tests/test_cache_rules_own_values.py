@@ -102,6 +102,10 @@ def test_C11_floor_durable_before_the_ack() -> None:
     assert floors.floor_durable_before_the_ack(OwnMachine) == ""
 
 
+def test_C11_own_floor_is_stored_again() -> None:
+    assert floors.own_floor_is_stored_again(OwnMachine) == ""
+
+
 def test_C11_floor_kills_what_is_under_way() -> None:
     assert floors.floor_kills_what_is_under_way(OwnMachine) == ""
 

@@ -6,7 +6,8 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -474,16 +475,35 @@ def test_an_async_function_that_fails_or_is_cancelled() -> None:
     assert with_desk(work, SourceSpec(cache_functions.abad)).left == []
 
 
-def test_one_that_outlives_its_cancel_ends_the_process() -> None:
-    stop = asyncio.Event()
+class Stubborn:
+    """A source that ends when it is let go, and not when it is cancelled."""
 
-    async def stubborn(key: bytes) -> bytes:
-        while not stop.is_set():
-            try:
-                await stop.wait()
-            except asyncio.CancelledError:
-                continue
+    def __init__(self) -> None:
+        self._stop = asyncio.Event()
+
+    async def fetch(self, key: bytes) -> bytes:
+        while not self._stop.is_set():
+            with suppress(asyncio.CancelledError):
+                await self._stop.wait()
         return b"late"
+
+    def let_go(self) -> None:
+        self._stop.set()
+
+    def during(self, work: Callable[[Desk], Awaitable[None]]) -> Callable[[Desk], Awaitable[None]]:
+        """Let go at the end, also of a test that fails: the loop waits for it."""
+
+        async def whole(desk: Desk) -> None:
+            try:
+                await work(desk)
+            finally:
+                self.let_go()
+
+        return whole
+
+
+def test_one_that_outlives_its_cancel_ends_the_process() -> None:
+    source = Stubborn()
 
     async def work(desk: Desk) -> None:
         with Canary(50) as canary:
@@ -493,24 +513,16 @@ def test_one_that_outlives_its_cancel_ends_the_process() -> None:
                     await asyncio.sleep(0.005)
             late_ms = desk.clock.now_ms() - over_at
         canary.judge(late_ms < 200, f"the process ends {late_ms} ms after the hold")
-        assert "key 'a' is not over by the end of its hold" in desk.left[0]
+        assert "key a is not over by the end of its hold" in desk.left[0]
         assert desk.ended.empty()
-        stop.set()
+        source.let_go()
         assert (await desk.end()).result == Failure("the hold was not proved anew in time")
 
-    with_desk(work, SourceSpec(stubborn))
+    with_desk(source.during(work), SourceSpec(source.fetch))
 
 
 def test_one_that_outlives_its_time_limit_ends_the_process_although_its_hold_is_proved() -> None:
-    stop = asyncio.Event()
-
-    async def stubborn(key: bytes) -> bytes:
-        while not stop.is_set():
-            try:
-                await stop.wait()
-            except asyncio.CancelledError:
-                continue
-        return b"late"
+    source = Stubborn()
 
     async def work(desk: Desk) -> None:
         desk.start(b"a", 450, 600)
@@ -520,22 +532,14 @@ def test_one_that_outlives_its_time_limit_ends_the_process_although_its_hold_is_
             assert now < began + LIMIT_S * 1_000
             desk.calls.extend(Extend(b"a", BALLOT, now + 450, now + 600))
             await asyncio.sleep(0.05)
-        stop.set()
+        source.let_go()
         assert reason((await desk.end()).result) == "the source took longer than 300 ms"
 
-    with_desk(work, SourceSpec(stubborn, timeout_ms=300))
+    with_desk(source.during(work), SourceSpec(source.fetch, timeout_ms=300))
 
 
 def test_with_alert_it_is_said_and_the_late_end_is_not_told_again() -> None:
-    stop = asyncio.Event()
-
-    async def stubborn(key: bytes) -> bytes:
-        while not stop.is_set():
-            try:
-                await stop.wait()
-            except asyncio.CancelledError:
-                continue
-        return b"late"
+    source = Stubborn()
 
     async def work(desk: Desk) -> None:
         desk.start(b"a", 100, 250)
@@ -543,12 +547,12 @@ def test_with_alert_it_is_said_and_the_late_end_is_not_told_again() -> None:
         assert len(desk.alerts) == 1
         assert "another peer may fetch" in desk.alerts[0]
         assert desk.calls.running == 1, "it still has its place"
-        stop.set()
+        source.let_go()
         async with asyncio.timeout(LIMIT_S):
             while desk.calls.running:
                 await asyncio.sleep(0.005)
 
-    assert with_desk(work, SourceSpec(stubborn), on_overrun="alert").left == []
+    assert with_desk(source.during(work), SourceSpec(source.fetch), on_overrun="alert").left == []
 
 
 # --- several ----------------------------------------------------------------------------------------------------------

@@ -274,6 +274,17 @@ def test_nonsense_gets_a_sentence(here: Here, words: tuple[str, ...], code: int,
     assert "Traceback" not in told
 
 
+def test_keys_that_are_no_text_are_shown_escaped(here: Here) -> None:
+    url, api = (f"tcp://127.0.0.1:{port}" for port in free_ports(2))
+    here.start("--url", url, "--api", api, "--source", "cmd:./fetch {key}")
+    key = os.fsdecode(b"a\xff")
+    assert "no peer that was asked has a\\xff\n" in here.primacy(
+        "cache", "get", "--no-fetch", key, "--api", api, *PATIENT, code=1
+    )
+    assert here.primacy("cache", "refresh", key, "--api", api, *PATIENT) == "a\\xff was fetched anew\n"
+    assert here.primacy("cache", "invalidate", key, "--api", api, *PATIENT) == "a\\xff is invalidated\n"
+
+
 def test_a_second_peer_of_one_id_is_refused(here: Here) -> None:
     file_of(here, "none")
     here.start("--node", "a")

@@ -17,14 +17,14 @@ from primacy.agent.desk import ANYWHERE
 from primacy.agent.log import Level, Log
 from primacy.agent.notify import Notifier
 from primacy.agent.state import state_root
-from primacy.cache.access import Done
+from primacy.cache.access import Done, named_key
 from primacy.cache.configured import machine_settings, source_specs, storage_of
 from primacy.cache.control import CacheControl, Events
 from primacy.cache.effects import Record
 from primacy.cache.http import CacheServer
 from primacy.cache.peer import Peer, Secured
 from primacy.cache.security import PeerSeal, ServerSeal, new_boot
-from primacy.cache.shown import shown_key, told
+from primacy.cache.shown import told
 from primacy.cache.sockets import plain_frames
 from primacy.cache.zap import Curve
 from primacy.control import ADDRESS_FILE
@@ -266,7 +266,7 @@ class _Serving:
 
     def _record(self, record: Record) -> None:
         self._events.add(record)
-        about = [shown_key(record.key)[:80]] if record.key else []
+        about = [named_key(record.key)] if record.key else []
         line = ": ".join([record.event, *about, *([record.detail[:300]] if record.detail else [])])
         if record.event in GRAVE:
             self._log.warn(line)

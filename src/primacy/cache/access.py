@@ -12,6 +12,8 @@ WITHIN_MS_MAX = 86_400_000
 """A call waits at most a day: a larger number is a mistake, and peers would not understand every such number."""
 INSTANT_MS_MAX = (1 << 53) - 1
 """What fits the wire."""
+KEY_CHARS_NAMED = 80
+"""Of a key in a sentence."""
 
 
 class Found(NamedTuple):
@@ -103,6 +105,20 @@ def as_key(key: object, empty: bool = False) -> bytes:
     if not key and not empty:
         raise UsageError("the key is empty")
     return key
+
+
+def shown_key(key: bytes) -> str:
+    """A key as text: as it is where it is text that can be printed, else with its bytes escaped."""
+    text = key.decode("utf-8", "backslashreplace")
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def named_key(key: bytes) -> str:
+    """A key in a sentence: the beginning of a long one."""
+    text = shown_key(key[: 5 * KEY_CHARS_NAMED])  # a character has at most four bytes
+    return text if len(text) <= KEY_CHARS_NAMED else text[:KEY_CHARS_NAMED] + "..."
 
 
 def _is_whole(value: object) -> TypeGuard[int]:

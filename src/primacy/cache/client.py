@@ -24,7 +24,7 @@ from typing import Any, Literal, Self, overload
 
 from primacy.cache.access import WITHIN_MS_MAX, Absent, Done, Found, Why, as_key, check_after, check_ms, check_ttl
 from primacy.cache.claims import RELEASED
-from primacy.cache.client_calls import PAUSE_MAX_S, Call, Late, Make, is_final, plain
+from primacy.cache.client_calls import PAUSE_MAX_S, Call, Late, Make, about, is_final, late, plain
 from primacy.cache.client_claims import ClientClaim
 from primacy.cache.client_copies import Copies
 from primacy.cache.client_servers import Server, Servers
@@ -51,7 +51,7 @@ from primacy.cache.wire_client import (
     read_answer,
     request_frames,
 )
-from primacy.errors import CannotHere, NoSuchEntry, NotReached, SourceFailed, Unsure, UsageError
+from primacy.errors import CannotHere, NoSuchEntry, NotReached, SourceFailed, UsageError
 from primacy.node.clock import Clock, SystemClock
 
 TIMEOUT_MS = 10_000
@@ -235,7 +235,7 @@ class Client:
         def make(name: bytes, expiry_ms: int, _left_ms: int) -> Request:
             return GetRequest(name, expiry_ms, raw, after_ms, options)
 
-        answer = await self._ask(make, within_ms, False, f"{raw[:80]!r}", fresh)
+        answer = await self._ask(make, within_ms, False, raw, fresh)
         remark = answer.remark
         if answer.kind == SEEOTHER:
             return None
@@ -268,7 +268,7 @@ class Client:
             return GetRequest(name, expiry_ms, raw, after_ms, options)
 
         try:
-            answer, server = await self._ask_someone(make, within_ms, False, f"{raw[:80]!r}")
+            answer, server = await self._ask_someone(make, within_ms, False, raw)
         except SourceFailed as error:
             return Absent(Why.SOURCE, str(error))
         remark = answer.remark
@@ -338,7 +338,7 @@ class Client:
 
         self._within_ms(timeout_ms)
         self._copies.drop(raw, self._clock.now_ms(), prefix)
-        done = await self._change(make, timeout_ms, f"the invalidation of {raw[:80]!r}")
+        done = await self._change(make, timeout_ms, about("the invalidation", raw, prefix))
         self._copies.drop(raw, self._clock.now_ms(), prefix)
         return done
 
@@ -366,7 +366,7 @@ class Client:
         def make(name: bytes, expiry_ms: int, left_ms: int) -> Request:
             return RefreshRequest(name, expiry_ms, raw, Options(left_ms))
 
-        done = await self._change(make, timeout_ms, f"the refresh of {raw[:80]!r}")
+        done = await self._change(make, timeout_ms, about("the refresh", raw))
         self._copies.drop(raw, self._clock.now_ms())
         return done
 
@@ -382,7 +382,7 @@ class Client:
         def make(name: bytes, expiry_ms: int, left_ms: int) -> Request:
             return PutRequest(name, expiry_ms, raw, ttl_ms, value, Options(left_ms))
 
-        done = await self._change(make, timeout_ms, f"the put of {raw[:80]!r}")
+        done = await self._change(make, timeout_ms, about("the put", raw))
         self._copies.drop(raw, self._clock.now_ms())
         return done
 
@@ -400,13 +400,13 @@ class Client:
 
     # --- one call, attempt by attempt ---------------------------------------------------------------------------------
 
-    async def _ask(self, make: Make, within_ms: int, change: bool, what: str, fresh: bool = False) -> Answer:
+    async def _ask(self, make: Make, within_ms: int, change: bool, what: str | bytes, fresh: bool = False) -> Answer:
         return (await self._ask_someone(make, within_ms, change, what, fresh))[0]
 
     async def _ask_someone(
-        self, make: Make, within_ms: int, change: bool, what: str, fresh: bool = False
+        self, make: Make, within_ms: int, change: bool, what: str | bytes, fresh: bool = False
     ) -> tuple[Answer, Server]:
-        """The answer, and the peer that gave it."""
+        """The answer, and the peer that gave it. `what` was asked: a sentence's beginning, or a key."""
         loop = self._loop
         if loop is None or self._closed:
             raise UsageError("a cache client is used between `open` and `close`, such as in its `async with` block")
@@ -419,8 +419,7 @@ class Client:
             assert call.server is not None
             return answer, call.server
         except Late:
-            kind = Unsure if change else NotReached
-            raise kind(f"{what}: no answer within {within_ms:,} ms; {call.why}") from None
+            raise late(call, what, within_ms) from None
         finally:
             self._forget(call)
 

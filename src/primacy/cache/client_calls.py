@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from primacy.cache.access import named_key
 from primacy.cache.client_servers import Server
 from primacy.cache.wire_client import CLAIMED, SERVERS, STATUS, Answer, Request
-from primacy.errors import NotReached, SourceFailed
+from primacy.errors import NotReached, SourceFailed, Unsure
 
 PAUSE_MIN_S = 0.02
 PAUSE_MAX_S = 0.5
@@ -55,6 +56,19 @@ def is_final(call: Call, answer: Answer) -> bool:
 
 class Late(Exception):
     """The deadline of a call has passed. Never leaves the client."""
+
+
+def about(what: str, key: bytes, prefix: bool = False) -> str:
+    """A change, for a sentence."""
+    every = ("every key that begins with " if key else "every key") if prefix else ""
+    return f"{what} of {every}{named_key(key)}"
+
+
+def late(call: Call, what: str | bytes, within_ms: int) -> NotReached | Unsure:
+    """What the caller is told of a call that was not answered in time. `what` was asked: in words, or the key."""
+    kind = Unsure if call.change else NotReached
+    asked = what if isinstance(what, str) else named_key(what)
+    return kind(f"{asked}: no answer within {within_ms:,} ms; {call.why}")
 
 
 async def plain(work: Any) -> Any:

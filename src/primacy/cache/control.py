@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from primacy.cache.access import as_key, check_ms
+from primacy.cache.access import as_key, check_ms, shown_key
 from primacy.cache.effects import Record
 from primacy.cache.peer import Peer
-from primacy.cache.shown import document, exposition, rows, shown_key
+from primacy.cache.shown import document, exposition, rows
 from primacy.control.loopback import LoopbackServer, body_of, number_of, sent_event, wants_stream
 from primacy.errors import UsageError
 from primacy.node.clock import Clock

@@ -41,6 +41,8 @@ class Invalidation:
     acked: dict[str, None] = field(default_factory=dict)
     floor: Floor | None = None
     stored: bool | None = None
+    refused: bool = False
+    """The own disk did not take the floor when it was last asked."""
 
 
 class Floors:
@@ -120,10 +122,13 @@ class Floors:
         finished = self._check(number, running)
         if finished:
             return finished
-        if state.now_ms >= running.until_ms + WITHIN_MS:  # the storage says nothing: nobody waits for ever
+        patience_ms = 0 if running.refused else WITHIN_MS  # a storage that says nothing is waited for, not for ever
+        if state.now_ms >= running.until_ms + patience_ms:
             running.stored = False
             return self._finish(number, running)
-        return self._tell(number, running, ours)
+        again: list[Effect] = [StoreFloor(running.floor)] if running.refused else []
+        running.refused = False
+        return again + self._tell(number, running, ours)
 
     def _check(self, number: int, running: Invalidation) -> list[Effect]:
         """Done: durable here, and at every peer of this product, or its time is over."""
@@ -188,7 +193,7 @@ class Floors:
                 effects.append(Send(sender, ack))
         for number, running in list(self._running.items()):
             if running.floor == given.floor and running.stored is None:
-                running.stored = given.ok
+                running.stored, running.refused = given.ok or None, not given.ok
                 effects += self._check(number, running)
         return effects
 

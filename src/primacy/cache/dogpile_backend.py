@@ -14,7 +14,7 @@ from typing import Any
 
 from dogpile.cache.api import NO_VALUE, BytesBackend, CacheMutex
 
-from primacy.cache.access import WITHIN_MS_MAX, Found, as_key, check_ms
+from primacy.cache.access import WITHIN_MS_MAX, Found, as_key, check_ms, named_key
 from primacy.cache.askers import askers
 from primacy.cache.client import TIMEOUT_MS, Client
 from primacy.cache.client_claims import ClientClaim
@@ -119,7 +119,9 @@ class PrimacyMutex(CacheMutex):
         if isinstance(got, ClientClaim):
             return got
         if isinstance(got, Found):
-            raise PrimacyError(f"{self._key!r} holds a value; keys that begin with {MUTEX!r} are mutexes")
+            raise PrimacyError(
+                f"{named_key(self._key)} holds a value; keys that begin with {MUTEX.decode()} are mutexes"
+            )
         return None
 
     def release(self) -> None:

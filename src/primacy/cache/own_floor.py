@@ -42,6 +42,8 @@ class Invalidation:
     raised: dict[str, None] = field(default_factory=dict)
     """For whose sake the floor was raised: once per peer."""
     majority_ms: int | None = None
+    refused: bool = False
+    """The own disk did not take the floor, which was said."""
 
 
 class Owed(NamedTuple):
@@ -113,12 +115,22 @@ class Flooring(Sourcing):
     def _floor_stored(self, given: FloorStored) -> None:
         owed = self._owed.pop(given.floor)
         if not given.ok:
-            self._record("floor-not-stored", given.floor.key)
+            if not self._tried_before(owed):
+                self._record("floor-not-stored", given.floor.key)
             return
         for needless in self.floors.stored(given.floor):
             self._out.append(ForgetFloor(needless))
         for ack in owed:
             self._ack_floor(ack)
+
+    def _tried_before(self, owed: tuple[Owed, ...]) -> bool:
+        """Is it only about invalidations of this peer that the disk refused before? That is said once of each."""
+        works = [self._invalidations.get(ack.request) if ack.peer == self.me else None for ack in owed]
+        before = bool(works) and all(work is not None and work.refused for work in works)
+        for work in works:
+            if work is not None:
+                work.refused = True
+        return before
 
     def _ack_floor(self, owed: Owed) -> None:
         floor = owed.floor
@@ -162,8 +174,11 @@ class Flooring(Sourcing):
     def _invalidation_goes_on(self, number: int, work: Invalidation) -> None:
         """Say again what was not answered; go on when enough was."""
         known = [peer for peer in (self.me, *self.members.others) if peer in work.terms]
-        if work.floor is None and len(known) >= self.members.majority:
-            self._set_floor(number, work, self._floor_term(work))
+        if work.floor is None:
+            if len(known) >= self.members.majority:
+                self._set_floor(number, work, self._floor_term(work))
+        elif self._now_ms >= work.next_ms and work.acked.get(self.me, 0) < work.floor.term:
+            self._store_own_again(number, work.floor)
         if self._finished(number, work) or self._now_ms < work.next_ms:
             return
         work.next_ms = self._now_ms + self.timing.question_repeat_ms
@@ -173,6 +188,10 @@ class Flooring(Sourcing):
                     self._send(peer, FloorQuery(work.key, work.prefix, number, self._trailer()))
             elif work.acked.get(peer, 0) < work.floor.term:
                 self._send(peer, FloorSet(work.floor, number, self._trailer()))
+
+    def _store_own_again(self, number: int, floor: Floor) -> None:
+        """The own disk is one of those that are told until they have it (C11): it may have refused, and be well now."""
+        self._hear_floor(Owed(self.me, number, self.boot, floor))
 
     def _floor_term(self, work: Invalidation) -> int:
         """Above everything that a majority knows of the key (C11)."""

@@ -9,6 +9,7 @@ from heapq import nsmallest
 from typing import Any
 
 from primacy import __version__
+from primacy.cache.access import shown_key
 from primacy.cache.machine import Machine
 from primacy.cache.peer import Peer
 
@@ -16,14 +17,6 @@ API = 1
 """The version of the documents."""
 ROWS_MAX = 10_000
 """Rows of one answer about keys."""
-
-
-def shown_key(key: bytes) -> str:
-    """A key as text: as it is where it is text that can be printed, else with its bytes escaped."""
-    text = key.decode("utf-8", "backslashreplace")
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def document(peer: Peer, about: Mapping[str, Any], now_ms: int, up_ms: int) -> dict[str, Any]:

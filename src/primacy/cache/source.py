@@ -17,6 +17,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from primacy.cache.access import named_key
 from primacy.cache.effects import Call, Cancel, Extend
 from primacy.cache.inputs import SourceEnded
 from primacy.cache.model import Ballot, Failure, Fetched
@@ -245,8 +246,8 @@ class Calls:
 
     def _overran(self, current: _Current) -> None:
         text = (
-            f"the call of the source for key {shown(current.key)} is not over by the end of its hold, although it was "
-            "cancelled"
+            f"the call of the source for key {named_key(current.key)} is not over by the end of its hold, although it "
+            "was cancelled"
         )
         if self._overrun_exits:
             self._leave(f"{text}; this process ends, so that no other peer fetches at the same time")
@@ -271,12 +272,6 @@ class Calls:
             result = Failure(ENDS, released=True)  # the source is not to blame: another peer may fetch at once
         if not current.overran:
             self._on_ended(SourceEnded(current.key, current.ballot, result))
-
-
-def shown(key: bytes) -> str:
-    """A key in a sentence."""
-    text = key[:60].decode("utf-8", "backslashreplace")
-    return repr(text) + ("..." if len(key) > 60 else "")
 
 
 def target_of(function: Callable[[bytes], object]) -> str:

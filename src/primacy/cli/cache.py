@@ -248,6 +248,7 @@ def get_entry(
     asked = Asked(call, where["config"], where["apis"], where["key_file"])
     raw = os.fsencode(key)
     found = asked.run(lambda client: client.get(raw, fresh=fresh, fetch=not no_fetch), within_ms)
+    key = _shown(raw)
     if found is None:
         if as_json or call.json:
             print_json({"key": key, "found": False})
@@ -285,7 +286,9 @@ def get_entry(
 def invalidate(call: Call, /, *, key: str, prefix: bool, as_json: bool, within_ms: int, **where: Any) -> int:
     """Forget the entry of KEY everywhere. Done: no peer gives the old value as fresh any more."""
     asked = Asked(call, where["config"], where["apis"], where["key_file"])
-    done = asked.run(lambda client: client.invalidate(os.fsencode(key), prefix=prefix), within_ms)
+    raw = os.fsencode(key)
+    done = asked.run(lambda client: client.invalidate(raw, prefix=prefix), within_ms)
+    key = _shown(raw)
     what = f"every key{f' that begins with {key}' if key else ''}" if prefix else key
     return _told(call, as_json, done, f"{what} is invalidated")
 
@@ -297,8 +300,15 @@ def invalidate(call: Call, /, *, key: str, prefix: bool, as_json: bool, within_m
 def refresh(call: Call, /, *, key: str, as_json: bool, within_ms: int, **where: Any) -> int:
     """Fetch the entry of KEY anew, although it is fresh."""
     asked = Asked(call, where["config"], where["apis"], where["key_file"])
-    done = asked.run(lambda client: client.refresh(os.fsencode(key)), within_ms)
-    return _told(call, as_json, done, f"{key} was fetched anew")
+    raw = os.fsencode(key)
+    done = asked.run(lambda client: client.refresh(raw), within_ms)
+    return _told(call, as_json, done, f"{_shown(raw)} was fetched anew")
+
+
+def _shown(key: bytes) -> str:
+    from primacy.cache.access import shown_key
+
+    return shown_key(key)
 
 
 def _told(call: Call, as_json: bool, done: Any, sentence: str) -> int:
