@@ -11,8 +11,9 @@ import textwrap
 import threading
 import time
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import lmdb
 import pytest
@@ -21,9 +22,14 @@ from tests import cache_writer
 from tests.test_cache_storage import entry
 
 from primacy.cache import lmdb_storage
+from primacy.cache.document import DocumentMachine
 from primacy.cache.effects import DropValue, Forget, StoreCeiling, StoreEntry, StoreFloor, StoreMeta
+from primacy.cache.inputs import Started
+from primacy.cache.key_memory import key_memory
 from primacy.cache.lmdb_storage import LmdbStorage
-from primacy.cache.model import Ballot, Floor, Meta
+from primacy.cache.machine import Machine
+from primacy.cache.model import Ballot, CacheSettings, Floor, Meta, PeerAddress
+from primacy.cache.own import OwnMachine
 from primacy.cache.storage import without_value
 from primacy.errors import CannotHere, InUse, StorageFailed, StorageFull
 
@@ -349,8 +355,9 @@ def test_reads_go_on_while_another_thread_writes_and_the_map_grows(tmp_path: Pat
     assert wrong == []
 
 
-def test_memory_per_key(tmp_path: Path) -> None:
-    """What a key costs a peer beside LMDB's pages, which are the system's: its meta."""
+@pytest.mark.parametrize("machine", [OwnMachine, DocumentMachine])
+def test_memory_per_key(tmp_path: Path, machine: Callable[..., Machine]) -> None:
+    """What a key costs a peer beside LMDB's pages, which are the system's: its meta. The peer reports what it is."""
     with opened(tmp_path / "s") as storage:
         for start in range(0, KEYS_MANY, 1_000):
             storage.apply([entry(b"user:%012d" % n, n, 1 << 41, bytes(100)) for n in range(start, start + 1_000)])
@@ -360,9 +367,16 @@ def test_memory_per_key(tmp_path: Path) -> None:
             began, before = time.monotonic(), tracemalloc.get_traced_memory()[0]
             stored = storage.load()
             took = time.monotonic() - began
+            peer = machine("tcp://a", (PeerAddress("tcp://a", "tcp://b"),), CacheSettings(), Random(1))
+            peer.step(0, 1 << 40, Started(7, stored.metas, stored.floors, stored.ceiling))
+            assert len(stored.metas) == KEYS_MANY
+            del stored
             each = (tracemalloc.get_traced_memory()[0] - before) / KEYS_MANY
     finally:
         tracemalloc.stop()
-    assert len(stored.metas) == KEYS_MANY
-    print(f"{KEYS_MANY:,} keys: {each:.0f} bytes of memory each, loaded in {took:.2f} s (traced)")
+    reported = key_memory(peer, 0)
+    print(f"{KEYS_MANY:,} keys: {each:.0f} bytes of memory each, {reported.per_key_bytes} reported, "
+          f"loaded in {took:.2f} s (traced)")  # fmt: skip
+    assert reported.keys == KEYS_MANY
     assert each < 700
+    assert 0.75 * each < reported.per_key_bytes < 1.25 * each

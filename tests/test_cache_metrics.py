@@ -10,7 +10,8 @@ from tests.test_cache_peer_inside import addresses, run, until
 
 from primacy.cache.client import Client
 from primacy.cache.peer import Peer
-from primacy.cache.shown import exposition
+from primacy.cache.shown import document, exposition
+from primacy.cli.cache import Seen, peers_text
 from primacy.errors import SourceFailed
 
 TAKES_S = 0.2
@@ -58,6 +59,28 @@ def test_retrievals_their_time_and_what_they_spared_are_counted() -> None:
             assert last["stampedes_avoided_total"] == CLIENTS
             assert not peer.serving._waits
             assert not peer.driver._fetching
+
+    run(work)
+
+
+@pytest.mark.parametrize("mode", ["own", "mixed"])
+def test_the_memory_of_a_key_is_reported(mode: str) -> None:
+    """In the state of a peer, in `cache status` and among its figures. What is measured: tests/test_cache_lmdb.py."""
+
+    async def work() -> None:
+        url, api = addresses(2)
+        async with Peer(url, api, source=source, mode=mode) as peer:
+            empty = document(peer, {"node": "a"}, peer._clock.now_ms(), 0)
+            assert empty["memory"] == {"keys_bytes": 0, "per_key_bytes": 0}
+            assert ": in touch; 0 keys, 0 hits" in peers_text([Seen(api, empty, "")])
+            await asyncio.gather(*(peer.read(b"key %d" % each, within_ms=60_000) for each in range(20)))
+            said = document(peer, {"node": "a"}, peer._clock.now_ms(), 0)
+            each = said["memory"]["per_key_bytes"]
+            assert said["keys"] == 20
+            assert 200 < each < 700
+            assert 20 * each <= said["memory"]["keys_bytes"] < 20 * (each + 1)
+            assert f": in touch; 20 keys ({each} bytes of memory each), " in peers_text([Seen(api, said, "")])
+            assert figures(peer)["keys_bytes"] == said["memory"]["keys_bytes"]
 
     run(work)
 

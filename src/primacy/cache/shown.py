@@ -10,6 +10,7 @@ from typing import Any
 
 from primacy import __version__
 from primacy.cache.access import shown_key
+from primacy.cache.key_memory import key_memory
 from primacy.cache.machine import Machine
 from primacy.cache.peer import Peer
 
@@ -21,6 +22,7 @@ ROWS_MAX = 10_000
 
 def document(peer: Peer, about: Mapping[str, Any], now_ms: int, up_ms: int) -> dict[str, Any]:
     """How this peer stands. `about`: what its file says of it."""
+    memory = key_memory(peer.machine, now_ms)
     return {
         "api": API,
         "version": __version__,
@@ -30,7 +32,8 @@ def document(peer: Peer, about: Mapping[str, Any], now_ms: int, up_ms: int) -> d
         "mode": str(peer.settings.mode),
         "peers": [{"url": one.url, "api": one.api, "self": one.url == peer.url} for one in peer.peers],
         "in_touch": peer.machine.in_touch(now_ms),
-        "keys": sum(1 for _ in peer.machine.known_keys()),
+        "keys": memory.keys,
+        "memory": {"keys_bytes": memory.keys_bytes, "per_key_bytes": memory.per_key_bytes},
         "fetches": fetches(peer),
         "calls": {"running": peer.calls.running, "containment": peer.calls.containment},
         "storage": {"durable": peer.storage.durable, "failure": peer.driver.writer.failure},
@@ -121,7 +124,9 @@ def exposition(peer: Peer, now_ms: int) -> bytes:
         f"primacy_cache_fetch_seconds_count {counts['fetches']}",
     ]
     say("in_touch", "gauge", "1 while a majority of the peers answers.", int(peer.machine.in_touch(now_ms)))
-    say("keys", "gauge", "Keys of which something is known.", sum(1 for _ in peer.machine.known_keys()))
+    memory = key_memory(peer.machine, now_ms)
+    say("keys", "gauge", "Keys of which something is known.", memory.keys)
+    say("keys_bytes", "gauge", "Memory that these keys take beside their values, measured on some.", memory.keys_bytes)
     for name, count in sorted(peer.driver.events.items()):
         lines.append(f'primacy_cache_events_total{{event="{name}"}} {count}')
     return ("\n".join(lines) + "\n").encode()

@@ -386,7 +386,7 @@ def peers_text(seen: list[Seen]) -> str:
         if said["peers"] and not any(peer["self"] for peer in said["peers"]):
             touch = "not in its list of peers: it sends its clients to the others"
         lines.append(
-            f"  {one.api}  {said['node']}: {touch}; {said['keys']} keys, {counters['hits']} hits, "
+            f"  {one.api}  {said['node']}: {touch}; {said['keys']} keys{_memory(said)}, {counters['hits']} hits, "
             f"{counters['stale']} stale, {said['fetches']} fetched, {counters['waiting']} waiting"
         )
         unheard = {why: count for why, count in said.get("dropped", {}).items() if why.startswith("seal: ")}
@@ -394,6 +394,11 @@ def peers_text(seen: list[Seen]) -> str:
             text = ", ".join(f"{count} {why.removeprefix('seal: ')}" for why, count in sorted(unheard.items()))
             lines.append(f"    dropped, for their seal: {text}. Does everybody have this secret? Its log names who")
     return "\n".join(lines)
+
+
+def _memory(said: dict[str, Any]) -> str:
+    each = said.get("memory", {}).get("per_key_bytes")
+    return f" ({each} bytes of memory each)" if each else ""
 
 
 def keys_text(seen: list[Seen]) -> str:
