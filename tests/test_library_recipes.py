@@ -108,7 +108,7 @@ def test_once_whoever_comes_first_runs_it_and_the_others_return_none(place: Plac
 def test_once_keeps_the_lease_so_that_a_late_clock_does_not_run_it_again(place: Place) -> None:
     ran = []
 
-    @primacy.once("job", store=place.url, profile="lab", at_least_ms=2_000)
+    @primacy.once("job", store=place.url, profile="lan", at_least_ms=2_000)
     def report() -> str:
         ran.append(time.monotonic())
         return "done"
