@@ -24,6 +24,9 @@ from primacy.sim.cache_trial import CachePlan
 
 SEEDS = 250
 """Of each kind: 3 and 5 peers, with storage, without, and both: 2,000 trials with the two kinds of drawn ones."""
+KEYS = 200
+SEEDS_OF_MANY_KEYS = 50
+"""Such a trial takes as long as twenty others."""
 FIRST_SEED = 100_000
 """Other seeds than those of `make test`."""
 MUTANT_SEEDS = 200
@@ -41,14 +44,16 @@ SCOPES = (
 
 
 def trials() -> bool:
-    """0 violations in 2,000 trials, wall clocks up to 1.5 s off the truth."""
+    """0 violations in 2,050 trials, wall clocks up to 1.5 s off the truth."""
     clean, total = True, 0
     plans = [CachePlan(peers=peers, storage=storage) for peers in (3, 5) for storage in ("durable", "memory", "both")]
-    for plan in (*plans, CachePlan(), CachePlan(draw=False)):
-        summary = batch(plan, range(FIRST_SEED, FIRST_SEED + SEEDS), JOBS)
+    for plan in (*plans, CachePlan(), CachePlan(draw=False), CachePlan(peers=5, keys=KEYS)):
+        count = SEEDS_OF_MANY_KEYS if plan.keys else SEEDS
+        summary = batch(plan, range(FIRST_SEED, FIRST_SEED + count), JOBS)
         total += summary.seeds
         print(
-            f"cache, {plan.peers or '3 and 5'} peers, storage {plan.storage or 'drawn'}: {summary.seeds} trials, "
+            f"cache, {plan.peers or '3 and 5'} peers, storage {plan.storage or 'drawn'}, "
+            f"{plan.keys or '1 to 3'} keys: {summary.seeds} trials, "
             f"{summary.simulated_ms / 3_600_000:.1f} h simulated in {summary.wall_s:.0f} s, {summary.calls} calls, "
             f"{summary.sent} messages, {sum(summary.faults.values())} faults, client waits in settled calm p50 "
             f"{summary.wait_ms(0.5)} p99 {summary.wait_ms(0.99)} max {summary.wait_ms(1.0)} ms, "

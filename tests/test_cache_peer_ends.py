@@ -12,7 +12,7 @@ import pytest
 from tests.test_cache_peer_inside import Slow, addresses, fetch, run, until
 
 from primacy.cache.access import Absent, Done, Found, Why
-from primacy.cache.peer import Peer
+from primacy.cache.peer import Peer, Secured
 from primacy.cache.storage import Evicted, MemoryStorage, Write
 from primacy.errors import InUse, UsageError
 
@@ -167,3 +167,33 @@ def test_a_read_that_waits_while_the_peer_is_stopped_is_sent_elsewhere() -> None
         assert told.why is Why.ELSEWHERE
 
     run(work)
+
+
+# --- who may reach it -------------------------------------------------------------------------------------------------
+
+URL, API = "tcp://127.0.0.1:6000", "tcp://127.0.0.1:6001"
+SEALED = Secured.by("rates", [b"s" * 32])
+OPEN = [
+    (("tcp://10.0.0.1:6000", API), {}),
+    ((URL, "tcp://10.0.0.1:6001"), {}),
+    ((URL, API), {"bind_url": "tcp://0.0.0.0:6000"}),
+    ((URL, API), {"bind_api": "tcp://*:6001"}),
+    ((URL, API), {"bind_api": "tcp://[::]:6001"}),
+    ((URL, "tcp://cache.example:6001"), {"secured": Secured(peers=SEALED.peers)}),
+    (("tcp://cache.example:6000", API), {"secured": Secured(clients=SEALED.clients)}),
+]
+
+
+@pytest.mark.parametrize(("where", "more"), OPEN)
+def test_a_peer_that_others_reach_and_that_asks_nobody_for_a_key_is_refused_unless_told_otherwise(
+    where: tuple[str, str], more: dict[str, Any]
+) -> None:
+    with pytest.raises(UsageError, match=r"is open to others, and this peer asks nobody for a key; say secured="):
+        Peer(*where, source=fetch, **more)
+    Peer(*where, source=fetch, **more, allow_open=True)
+    Peer(*where, source=fetch, **{**more, "secured": SEALED})
+
+
+def test_an_address_that_is_bound_on_this_machine_alone_needs_no_key() -> None:
+    Peer("tcp://10.0.0.1:6000", "tcp://10.0.0.1:6001", source=fetch, bind_url=URL, bind_api="tcp://localhost:6001")
+    Peer("ipc:///tmp/a", "tcp://[::1]:6001", source=fetch)

@@ -16,6 +16,7 @@ from primacy.sim.cache_trial import CachePlan, CacheTrial
 SEEDS = 12 if os.environ.get("PRIMACY_SIZE") == "quick" else 60
 
 
+HUNDREDS = CachePlan(peers=5, keys=200)
 ONCE_BROKEN = (67, 169, 179, 269)
 """Beyond the first ones: an invalidation that ended twice; terms after two waves of starts without memory."""
 
@@ -31,6 +32,14 @@ def test_nothing_is_violated(seed: int) -> None:
 def test_nothing_is_violated_where_many_keys_are_fetched_at_once(seed: int) -> None:
     outcome = CacheTrial(MANY, seed).run()
     assert not outcome.violations, f"{MANY}, seed {seed}: {outcome.violations[0]}"
+
+
+@pytest.mark.parametrize("seed", [0, 6])
+def test_nothing_is_violated_with_hundreds_of_keys(seed: int) -> None:
+    """Seeds whose trials end soon: peers and their sources crash, are cut off, are late and freeze."""
+    outcome = CacheTrial(HUNDREDS, seed).run()
+    assert not outcome.violations, f"{HUNDREDS}, seed {seed}: {outcome.violations[0]}"
+    assert outcome.starts > 500
 
 
 # --- the world --------------------------------------------------------------------------------------------------------

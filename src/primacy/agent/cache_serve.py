@@ -23,7 +23,6 @@ from primacy.cache.control import CacheControl, Events
 from primacy.cache.effects import Record
 from primacy.cache.http import CacheServer
 from primacy.cache.peer import Peer, Secured
-from primacy.cache.security import PeerSeal, ServerSeal, new_boot
 from primacy.cache.shown import told
 from primacy.cache.sockets import plain_frames
 from primacy.cache.zap import Curve
@@ -107,10 +106,7 @@ def secured(settings: Settings, clock: Clock) -> Secured:
     secrets = read_secrets(cluster.secret_file)
     if chosen == "curve":
         return Secured(curve=Curve(secrets[0], cluster.name, cache.clients))
-    return Secured(
-        PeerSeal(cluster.name, new_boot(), secrets),
-        ServerSeal(cluster.name, secrets, clock.wall_ms(), cache.clients),
-    )
+    return Secured.by(cluster.name, secrets, cache.clients, clock.wall_ms())
 
 
 # --- serving ----------------------------------------------------------------------------------------------------------
@@ -186,6 +182,7 @@ class _Serving:
             bind_api=place.listed.bind_api or None,
             settings=machine_settings(cache),
             secured=secured(settings, self._clock),
+            allow_open=cache.allow_open,
             on_overrun=cache.on_overrun,
             folder=os.path.dirname(os.path.abspath(settings.source)) if settings.source else os.getcwd(),
             on_event=self._record,

@@ -17,14 +17,16 @@ if TYPE_CHECKING:
     from primacy.cache.askers import close as close
     from primacy.cache.client import Client as Client
     from primacy.cache.peer import Peer as Peer
+    from primacy.cache.peer import Secured as Secured
     from primacy.cache.threads import CacheClient as CacheClient
 
-__all__ = ["CacheClient", "Client", "Done", "Found", "Peer", "close"]
+__all__ = ["CacheClient", "Client", "Done", "Found", "Peer", "Secured", "close"]
 
 _WHERE = {
     "CacheClient": "threads",
     "Client": "client",
     "Peer": "peer",
+    "Secured": "peer",
     "Done": "access",
     "Found": "access",
     "close": "askers",

@@ -4,6 +4,7 @@
         "tcp://10.0.0.1:6000", "tcp://10.0.0.1:6001",
         peers=[("tcp://10.0.0.2:6000", "tcp://10.0.0.2:6001"), ("tcp://10.0.0.3:6000", "tcp://10.0.0.3:6001")],
         source=fetch,
+        secured=primacy.cache.Secured.by("rates", [secret]),
     ) as peer:
         found = await peer.read(b"rates/today")
 
@@ -38,6 +39,7 @@ from primacy.cache.zap import CLIENTS, PEERS, Curve, Zap, connect_with, serve_wi
 from primacy.errors import UsageError
 from primacy.loop import alarm
 from primacy.node.clock import Clock, SystemClock
+from primacy.settings.checks_cache import LOOPBACK
 from primacy.settings.schema_cache import TTL_MS_LEAST, TTL_MS_MOST
 from primacy.settings.timing_cache import CACHE_PROFILES
 
@@ -63,9 +65,19 @@ class Secured(NamedTuple):
     clients: ServerSeal | None = None
     curve: Curve | None = None
 
+    @classmethod
+    def by(
+        cls, cluster: str, secrets: Sequence[bytes], clients: Sequence[str] = (), wall_ms: int | None = None
+    ) -> Self:
+        """Seals under the secrets of a cluster: the first one seals, all are accepted. `clients`: the only names that
+        are heard; empty: every one whose key was made with the secret."""
+        started_ms = SystemClock().wall_ms() if wall_ms is None else wall_ms
+        return cls(PeerSeal(cluster, new_boot(), secrets), ServerSeal(cluster, secrets, started_ms, clients))
+
 
 class Peer:
-    """One peer. `peers` are the others; this one may be among them. `api` is where clients find it."""
+    """One peer. `peers` are the others; this one may be among them. `api` is where clients find it. `allow_open`: it
+    may bind an address that others reach although it asks nobody for a key."""
 
     def __init__(
         self,
@@ -83,6 +95,7 @@ class Peer:
         mode: str = "own",
         settings: CacheSettings | None = None,
         secured: Secured = Secured(),  # noqa: B008 -- immutable
+        allow_open: bool = False,
         on_event: Callable[[Record], None] | None = None,
         on_overrun: str = "exit",
         folder: str = "",
@@ -97,6 +110,8 @@ class Peer:
         self.settings = settings or settings_of(mode, profile, ttl_ms, stale_ms, self._sources)
         self.settings = self.settings._replace(durable=self.storage.durable)
         self._on_overrun, self._folder = on_overrun, folder
+        if not allow_open:
+            _check_closed(self._bind_url, self._bind_api, secured)
         self._secured = secured
         self._on_event = on_event
         self._clock: Clock = clock or SystemClock()
@@ -437,6 +452,16 @@ def source_specs(source: Source | None) -> tuple[SourceSpec, ...]:
     if source is None:
         return ()
     return (SourceSpec(source),) if isinstance(source, str) or callable(source) else tuple(source)
+
+
+def _check_closed(bind_url: str, bind_api: str, secured: Secured) -> None:
+    """Refuses an address that others reach where everybody would be heard there."""
+    for address, key in ((bind_url, secured.peers or secured.curve), (bind_api, secured.clients or secured.curve)):
+        if key is None and not LOOPBACK.fullmatch(address):
+            raise UsageError(
+                f"{address[:80]} is open to others, and this peer asks nobody for a key; say "
+                "secured=Secured.by(CLUSTER, SECRETS), or allow_open=True in a network that nobody else is in"
+            )
 
 
 def checked_peers(url: str, api: str, peers: Iterable[Address]) -> tuple[PeerAddress, ...]:

@@ -166,7 +166,8 @@ class Cache:
     )
     refresh_ahead_ms: int = setting(
         0,
-        "An entry that is asked for within this before its expiry is fetched anew ahead of it. 0: never.",
+        "An entry that is asked for twice within this before its expiry is fetched anew ahead of it. 0: never. Not in "
+        "`mode: mixed`.",
         least=0,
         most=TTL_MS_MOST,
         also=("refresh_ahead",),
