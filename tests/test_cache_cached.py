@@ -6,6 +6,7 @@ The client is a stand-in here; real peers are in test_cache_decorator.py.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -233,7 +234,26 @@ def test_an_entry_of_somebody_else_is_no_result(
     cache.entries[b"f(1,0)"] = (b"\xff not json", int(time.time() * 1_000) + 60_000)
     assert f(1) == [1, 0]
     assert f.face.cache_info().local == 1
-    assert "no result of this function" in caplog.text
+    assert "entry f(1,0) is no result of this function" in caplog.text
+
+
+@both
+def test_what_stays_stale_is_named_as_it_is_written(
+    cache: FakeCache, is_async: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    f = Counted(cache, is_async, stale_ms=60_000)
+    for why in (NotReached("nobody answers"), None):
+        f.fails = ValueError("it fails") if why is None else None
+        cache.entries[b"f(1,0)"] = (b'"old"', int(time.time() * 1_000) - 1_000)
+        old = Found(b'"old"', cache.entries[b"f(1,0)"][1], 0, "tcp://a", stale=True)
+        cache.answers = [old] if why is None else [old, why]
+        text = "f(1,0) stays stale: " + (str(why) if why else "its function failed")
+        assert f(1) == "old"
+        until_s = time.monotonic() + LIMIT_S
+        while text not in caplog.messages and time.monotonic() < until_s:
+            time.sleep(0.005)
+        assert text in caplog.messages
 
 
 @both

@@ -30,7 +30,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
-from primacy.cache.access import WITHIN_MS_MAX, Absent, Done, Found, Why, as_key, check_ms
+from primacy.cache.access import WITHIN_MS_MAX, Absent, Done, Found, Why, as_key, check_ms, named_key
 from primacy.cache.arguments import function_name, keys_of
 from primacy.cache.serializers import Serializer, Unreadable, serializer
 from primacy.errors import NotReached, UsageError
@@ -256,7 +256,7 @@ class _Function:
         return result
 
     def unreadable(self, key: bytes, error: Unreadable) -> None:
-        log.warning("entry %s is no result of this function, it is computed here: %s", key[:100], error)
+        log.warning("entry %s is no result of this function, it is computed here: %s", named_key(key), error)
         self.counts["local"] += 1
 
     def again_s(self, absent: Absent, tries: int, until_ms: int) -> float | None:
@@ -344,9 +344,9 @@ class _Threads(_Function):
             if not isinstance(got, Found | Absent):
                 self._computed(runner, got, asked)
         except NotReached as error:
-            log.info("%s stays stale: %s", asked.key[:100], error)
+            log.info("%s stays stale: %s", named_key(asked.key), error)
         except Exception:
-            log.exception("%s stays stale: its function failed", asked.key[:100])
+            log.exception("%s stays stale: its function failed", named_key(asked.key))
         finally:
             self._refreshing.discard(asked.key)
 
@@ -423,9 +423,9 @@ class _Coroutines(_Function):
             if not isinstance(got, Found | Absent):
                 await self._computed(got, asked)
         except NotReached as error:
-            log.info("%s stays stale: %s", asked.key[:100], error)
+            log.info("%s stays stale: %s", named_key(asked.key), error)
         except Exception:
-            log.exception("%s stays stale: its function failed", asked.key[:100])
+            log.exception("%s stays stale: its function failed", named_key(asked.key))
 
 
 # --- the decorator ----------------------------------------------------------------------------------------------------
