@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import subprocess
 import sys
 import threading
@@ -20,7 +21,7 @@ from tests.ports import free_ports
 from primacy.cache.access import Found
 from primacy.cache.client import Client
 from primacy.cache.client_copies import Copies
-from primacy.cache.client_servers import Server
+from primacy.cache.client_servers import PUTS_MAX, Server
 from primacy.cache.peer import Peer
 from primacy.cache.wire_client import Remark, remark_frame
 from primacy.errors import NotReached, SourceFailed, Unsure, UsageError
@@ -125,6 +126,42 @@ def test_get_many_invalidate_refresh_and_put_by_a_real_peer() -> None:
             with pytest.raises(SourceFailed, match="nothing of that name"):
                 await cache.get("bad")
             assert peer.counts["requests_dropped"] == 0
+
+    run(work)
+
+
+def test_a_client_finds_what_it_has_put_although_the_other_peers_have_not_heard_of_it() -> None:
+    """Each peer is alone here, so that the others never hear of it. An invalidation ends that."""
+
+    async def work() -> None:
+        where = [addresses(2) for _ in range(3)]
+        async with contextlib.AsyncExitStack() as peers:
+            for url, api in where:
+                await peers.enter_async_context(Peer(url, api, machine=AloneMachine))
+            async with Client([api for _, api in where], discovery_ms=0) as cache:
+                for number in range(20):
+                    assert (await cache.put(f"k{number}", b"v", 60_000)).ok
+                    found = await cache.get(f"k{number}", fetch=False)
+                    assert found is not None, number
+                    assert found.value == b"v"
+                other = [await cache.get("unknown", fetch=False) for _ in range(6)]
+                assert other == [None] * 6
+                assert cache._servers._puts
+                await cache.invalidate("k0")
+                assert not cache._servers._puts
+
+    run(work)
+
+
+def test_the_peers_that_took_puts_are_remembered_for_so_many_keys_only() -> None:
+    async def work() -> None:
+        url, api = addresses(2)
+        async with Peer(url, api, machine=AloneMachine), Client([api], discovery_ms=0) as cache:
+            (server,) = cache._servers.all
+            for number in range(PUTS_MAX + 5):
+                cache._servers.has_put(b"%d" % number, server, 0.0)
+            assert len(cache._servers._puts) == PUTS_MAX
+            assert b"4" not in cache._servers._puts
 
     run(work)
 

@@ -339,6 +339,7 @@ class Client:
         self._within_ms(timeout_ms)
         self._copies.drop(raw, self._clock.now_ms(), prefix)
         done = await self._change(make, timeout_ms, about("the invalidation", raw, prefix))
+        self._servers.forget_puts()
         self._copies.drop(raw, self._clock.now_ms(), prefix)
         return done
 
@@ -382,12 +383,14 @@ class Client:
         def make(name: bytes, expiry_ms: int, left_ms: int) -> Request:
             return PutRequest(name, expiry_ms, raw, ttl_ms, value, Options(left_ms))
 
-        done = await self._change(make, timeout_ms, about("the put", raw))
+        done = await self._change(make, timeout_ms, about("the put", raw), raw)
         self._copies.drop(raw, self._clock.now_ms())
         return done
 
-    async def _change(self, make: Make, timeout_ms: int | None, what: str) -> Done:
-        answer = await self._ask(make, self._within_ms(timeout_ms), True, what)
+    async def _change(self, make: Make, timeout_ms: int | None, what: str, put: bytes = b"") -> Done:
+        answer, server = await self._ask_someone(make, self._within_ms(timeout_ms), True, what)
+        if put:
+            self._servers.has_put(put, server, asyncio.get_running_loop().time())
         remark = answer.remark
         return Done(remark.ok, remark.error, remark.missing) if remark is not None else Done(True)
 
@@ -411,7 +414,7 @@ class Client:
         if loop is None or self._closed:
             raise UsageError("a cache client is used between `open` and `close`, such as in its `async with` block")
         call = Call(make, loop.time() + within_ms / 1_000, change, loop.create_future())
-        call.fresh = fresh
+        call.fresh, call.key = fresh, what if isinstance(what, bytes) else b""
         self.counts["calls"] += 1
         self._attempt(call)
         try:
@@ -441,7 +444,7 @@ class Client:
         if call.refused and not self._servers.any_good(call.refused):
             self._pause(call)  # who is left is silent: who refused is asked again first
             return
-        server = self._servers.choose(frames, now_s, call.refused)
+        server = self._servers.choose(frames, now_s, call.refused, call.key)
         if server is None:
             self._wait(call, CONNECT_S)
             return
@@ -508,6 +511,7 @@ class Client:
         if claim is not None:
             if answer.kind == DONE:
                 remark = answer.remark
+                self._servers.has_put(claim.key, server, asyncio.get_running_loop().time())
                 claim.heard(Done(remark.ok, remark.error) if remark is not None else Done(True))
             return
         call = self._pending.get(answer.id)

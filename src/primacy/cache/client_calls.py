@@ -22,14 +22,16 @@ Make = Callable[[bytes, int, int], Request]
 class Call:
     """One call, over all of its attempts."""
 
-    __slots__ = ("change", "current", "deadline_s", "fresh", "future", "ids", "make", "pause_s", "refused", "server",
-                 "timer", "why")  # fmt: skip
+    __slots__ = ("change", "current", "deadline_s", "fresh", "future", "ids", "key", "make", "pause_s", "refused",
+                 "server", "timer", "why")  # fmt: skip
 
     def __init__(self, make: Make, deadline_s: float, change: bool, future: asyncio.Future[Answer]) -> None:
         self.make = make
         self.deadline_s = deadline_s
         self.change = change
         self.fresh = False
+        self.key = b""
+        """What it asks about, if that is one key."""
         self.future = future
         self.current = b""
         self.server: Server | None = None

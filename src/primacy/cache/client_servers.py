@@ -36,6 +36,10 @@ ANSWERS_MAX = 50_000
 SLOW_S = 0.1
 """A peer that owes a sign for longer than this is asked only if all others do, too."""
 PER_TURN_MAX = 256
+PUTS_MAX = 1_000
+"""Keys of the newest puts, of which it is remembered who took them."""
+PUT_S = 5.0
+"""By then the others have heard of a value, if they hear anything."""
 REOPEN_S = 0.1
 """Between two tries to open a socket where none is to be had."""
 
@@ -157,6 +161,8 @@ class Servers:
         self._next = 0
         self.all: list[Server] = []
         self._order: list[Server] = []
+        self._puts: dict[bytes, tuple[Server, float]] = {}
+        """Which peer took the newest value of a key from this client, and until when that matters."""
         """Whose turn it is. In another order each time round: where the number of peers divides that of the clients of
         each key, one peer would be the first to be asked for every key, and fetch them all."""
 
@@ -241,9 +247,25 @@ class Servers:
         """Is there anybody else who is not known to be silent?"""
         return any(server not in but and not server.silent for server in self.all)
 
-    def choose(self, frames: Sequence[bytes], now_s: float, but: Container[Server]) -> Server | None:
-        """Sends to the next one that takes it: a good one, else a slow one, else one that is silent."""
+    def has_put(self, key: bytes, server: Server, now_s: float) -> None:
+        """This peer has taken a value of ours. The others hear of it a moment later."""
+        self._puts.pop(key, None)
+        self._puts[key] = (server, now_s + PUT_S)
+        if len(self._puts) > PUTS_MAX:
+            del self._puts[next(iter(self._puts))]
+
+    def forget_puts(self) -> None:
+        """What was put may be void now."""
+        self._puts.clear()
+
+    def choose(self, frames: Sequence[bytes], now_s: float, but: Container[Server], key: bytes = b"") -> Server | None:
+        """Sends to the next one that takes it: a good one, else a slow one, else one that is silent. Among equals, the
+        one that has taken a value of this key goes first."""
         turn = self._order[self._next :] + self._order[: self._next]
+        if key in self._puts:
+            first, until_s = self._puts[key]
+            if now_s < until_s and first in turn:
+                turn = [first, *(server for server in turn if server is not first)]
         ranked = sorted(
             (server for server in turn if server not in but),
             key=lambda server: 2 if server.silent else int(server.is_slow(now_s)),
