@@ -338,8 +338,8 @@ class Client:
 
         self._within_ms(timeout_ms)
         self._copies.drop(raw, self._clock.now_ms(), prefix)
-        done = await self._change(make, timeout_ms, about("the invalidation", raw, prefix))
         self._servers.forget_puts()
+        done = await self._change(make, timeout_ms, about("the invalidation", raw, prefix))
         self._copies.drop(raw, self._clock.now_ms(), prefix)
         return done
 
@@ -389,10 +389,11 @@ class Client:
 
     async def _change(self, make: Make, timeout_ms: int | None, what: str, put: bytes = b"") -> Done:
         answer, server = await self._ask_someone(make, self._within_ms(timeout_ms), True, what)
-        if put:
-            self._servers.has_put(put, server, asyncio.get_running_loop().time())
         remark = answer.remark
-        return Done(remark.ok, remark.error, remark.missing) if remark is not None else Done(True)
+        done = Done(remark.ok, remark.error, remark.missing) if remark is not None else Done(True)
+        if put and done.ok:
+            self._servers.has_put(put, server, asyncio.get_running_loop().time())
+        return done
 
     def _within_ms(self, timeout_ms: int | None) -> int:
         """How long one call may take. 0 is refused: nobody answers at once, and it does not mean the default."""

@@ -248,7 +248,7 @@ class Servers:
         return any(server not in but and not server.silent for server in self.all)
 
     def has_put(self, key: bytes, server: Server, now_s: float) -> None:
-        """This peer has taken a value of ours. The others hear of it a moment later."""
+        """This peer has taken a value from this client. The others hear of it a moment later."""
         self._puts.pop(key, None)
         self._puts[key] = (server, now_s + PUT_S)
         if len(self._puts) > PUTS_MAX:
