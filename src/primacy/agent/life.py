@@ -2,7 +2,7 @@
 
 It ends when it is told to (a signal), or when its duty is done and is not to be started again: always stop, confirm,
 release, in this order. What the duty is (a command, the slot server, nothing) stands in the plan; everything else is
-the same. What it shows and says stands below it, in `picture.py` and `voice.py`.
+the same. What it shows and says stands below it, in `status.py` and `events.py`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from primacy.agent.chosen import Place, choose, seated
 from primacy.agent.correspondence import Correspondence
 from primacy.agent.desk import Desk
 from primacy.agent.duty import Duty, HostedDuty, Nothing, Performer, Spans
+from primacy.agent.events import AgentEvents
 from primacy.agent.gatekeeper import GateKeeper
 from primacy.agent.lease_file import LeaseFile, lease_folder
 from primacy.agent.log import Level, Log
@@ -29,7 +30,6 @@ from primacy.agent.page import Page
 from primacy.agent.process_duty import ProcessDuty
 from primacy.agent.renewed import RenewedWork
 from primacy.agent.state import claim, forget_pause, is_paused, keep_pause, state_root
-from primacy.agent.voice import Voice
 from primacy.agent.words import of_order
 from primacy.control import Approve, MonitorSays, Order, Remove
 from primacy.control.orders import carry_out
@@ -76,7 +76,7 @@ class Plan(NamedTuple):
     """Another agent of this node runs here: wait for one's turn; else refuse."""
 
 
-class Agent(Voice):
+class Agent(AgentEvents):
     """One node, alone or of several, with its duty: whose boss it is. The driver's listener."""
 
     def __init__(self, plan: Plan, folder: Folder, asked: Asked, notifier: Notifier) -> None:

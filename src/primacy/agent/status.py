@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # each is loaded by those nodes only that need it
     from primacy.transport.http import HttpTransport
 
 
-class Picture:
+class AgentStatus:
     """The parts of an agent that are read, and how."""
 
     settings: Settings

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from primacy.agent.desk import Desk
 from primacy.agent.log import Level, Log
-from primacy.agent.picture import Picture
+from primacy.agent.status import AgentStatus
 from primacy.agent.words import of_note
 from primacy.control.post import Happened as Told
 from primacy.election.events import Code, Event, sentence
 from primacy.watchdog.vocabulary import Note
 
 
-class Voice(Picture):
+class AgentEvents(AgentStatus):
     """Whatever is worth a line goes this way, once."""
 
     log: Log
