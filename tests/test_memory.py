@@ -9,7 +9,7 @@ LOADS = """
 import sys
 from primacy.agent.memory import ROOM_BYTES, gather, room
 with room():
-    from primacy.agent.life import Agent
+    from primacy.agent.lifecycle import Agent
     from primacy.transport.udp import UdpTransport
     functions = [each for kind in (Agent, *UdpTransport.__mro__[:2]) for each in vars(kind).values()]
     where = sorted(id(each) for each in functions if hasattr(each, "__code__"))

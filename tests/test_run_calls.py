@@ -16,8 +16,8 @@ from tests.running import Start, start
 from primacy.agent.child import ORDER_BYTES_MAX, child_of, told
 from primacy.agent.lease_file import lease_folder
 from primacy.agent.log import Level, Log
+from primacy.agent.sentences import exit_sentence, note_sentence
 from primacy.agent.state import state_root
-from primacy.agent.words import of_exit, of_note
 from primacy.cli import main as entry
 from primacy.cli.run import run as command
 from primacy.election.model import Leadership
@@ -186,13 +186,13 @@ def test_a_reader_that_stopped_reading_does_not_stop_the_log() -> None:
 
 @pytest.mark.parametrize("what", list(Happened))
 def test_every_note_has_a_sentence(what: Happened) -> None:
-    level, text = of_note(Note(what, 1, 137, "why"))
+    level, text = note_sentence(Note(what, 1, 137, "why"))
     assert isinstance(level, Level)
     assert 10 < len(text) < 120
 
 
 def test_exit_codes_in_words() -> None:
-    assert [of_exit(code) for code in (0, 137, 250)] == ["with code 0", "by signal SIGKILL", "by signal 122"]
+    assert [exit_sentence(code) for code in (0, 137, 250)] == ["with code 0", "by signal SIGKILL", "by signal 122"]
 
 
 def test_a_command_too_large_for_a_packet_is_refused() -> None:

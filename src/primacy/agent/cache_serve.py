@@ -12,10 +12,10 @@ import socket
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from primacy.agent.asked import Asked
 from primacy.agent.desk import ANYWHERE
 from primacy.agent.log import Level, Log
 from primacy.agent.notify import Notifier
+from primacy.agent.signals import EndSignals
 from primacy.agent.state import state_root
 from primacy.cache.access import Done, named_key
 from primacy.cache.configured import machine_settings, source_specs, storage_of
@@ -169,7 +169,7 @@ class _Serving:
 
     async def run(self) -> int:
         plain_frames()
-        settings, place, asked = self._settings, self._place, Asked()
+        settings, place, signals = self._settings, self._place, EndSignals()
         cache, started_ms = settings.cache, self._clock.now_ms()
         addresses = [(one.url, one.api) for one in cache.peers.values()]
         peer = Peer(
@@ -198,7 +198,7 @@ class _Serving:
         peer.serving.status = told_now
         notifier = Notifier(os.environ, os.getpid())
         stopped = asyncio.ensure_future(peer.wait_stopped())
-        waits = asyncio.ensure_future(asked.event.wait())
+        waits = asyncio.ensure_future(signals.event.wait())
         try:
             await self._open(peer)
             self._log.info(self._sentence())
@@ -212,9 +212,9 @@ class _Serving:
             await peer.stop()
             with contextlib.suppress(OSError):
                 os.unlink(ADDRESS_FILE, dir_fd=self._folder.handle)
-            await asked.settle()
+            await signals.settle()
         await stopped  # a defect of the peer is raised here
-        return asked.exit_code or 0
+        return signals.exit_code or 0
 
     def _about(self) -> dict[str, Any]:
         settings = self._settings

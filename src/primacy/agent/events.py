@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from primacy.agent.desk import Desk
 from primacy.agent.log import Level, Log
+from primacy.agent.sentences import note_sentence
 from primacy.agent.status import AgentStatus
-from primacy.agent.words import of_note
 from primacy.control.post import Happened as Told
 from primacy.election.events import Code, Event, sentence
 from primacy.watchdog.vocabulary import Note
@@ -20,7 +20,7 @@ class AgentEvents(AgentStatus):
     desk: Desk
 
     def note(self, note: Note) -> None:
-        level, text = of_note(note)
+        level, text = note_sentence(note)
         self.log.say(level, text, code=note.what, node=self.node, run=note.run)
         self.record(self.duty.term, note.what, text, note.number)
         self.care.noted(note)

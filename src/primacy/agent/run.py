@@ -10,9 +10,9 @@ import contextlib
 import os
 import sys
 
-from primacy.agent.asked import Asked, take_turn
-from primacy.agent.life import Agent, Plan
+from primacy.agent.lifecycle import Agent, Plan
 from primacy.agent.notify import Notifier
+from primacy.agent.signals import EndSignals, take_turn
 from primacy.agent.state import open_state, owner_of
 from primacy.errors import CannotHere, InUse
 from primacy.loop import QuickLoop
@@ -30,14 +30,14 @@ def run(plan: Plan) -> int:
 
 
 async def _run(plan: Plan) -> int:
-    asked = Asked()
+    signals = EndSignals()
     try:
-        return await _live(plan, asked)
+        return await _run_agent(plan, signals)
     finally:
-        await asked.settle()
+        await signals.settle()
 
 
-async def _live(plan: Plan, asked: Asked) -> int:
+async def _run_agent(plan: Plan, signals: EndSignals) -> int:
     with contextlib.ExitStack() as ends:
         folder = open_state(plan.settings, os.environ, os.geteuid())
         ends.callback(folder.close)
@@ -47,10 +47,10 @@ async def _live(plan: Plan, asked: Asked) -> int:
         ends.callback(notifier.close)
         if not plan.waits:
             _refuse_second(lock, folder, plan.settings)
-        await take_turn(lock, plan.settings.election.name, plan.log, asked, notifier)
-        if asked.exit_code is not None:
-            return asked.exit_code
-        agent = Agent(plan, folder, asked, notifier)
+        await take_turn(lock, plan.settings.election.name, plan.log, signals, notifier)
+        if signals.exit_code is not None:
+            return signals.exit_code
+        agent = Agent(plan, folder, signals, notifier)
         try:
             return await agent.live()
         finally:

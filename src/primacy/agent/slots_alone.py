@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from primacy.agent.asked import Asked
 from primacy.agent.duty import DutyView
 from primacy.agent.log import Log
+from primacy.agent.signals import EndSignals
 from primacy.agent.slots_duty import SlotServer, served, server_of
 from primacy.control import Snapshot
 from primacy.election.model import Role, View
@@ -37,7 +37,7 @@ def serve_alone(settings: Settings, log: Log, clock: Clock) -> int:
 
 
 async def _serve(settings: Settings, log: Log, clock: Clock) -> int:
-    asked = Asked()
+    signals = EndSignals()
     sockets = listening(settings.slots.addr)
     server = server_of(settings, clock, log.warn)
     open_: list[PublicServer] = []
@@ -46,13 +46,13 @@ async def _serve(settings: Settings, log: Log, clock: Clock) -> int:
         server.lead(FOR_EVER_MS)
         log.info(served(settings, server.address))
         open_ = await _public(Alone(settings, server, log, clock))
-        await asked.event.wait()
+        await signals.event.wait()
     finally:
         await server.close()
         for each in open_:
             await each.close()
-        await asked.settle()
-    return asked.exit_code or 0
+        await signals.settle()
+    return signals.exit_code or 0
 
 
 async def _public(shown: Alone) -> list[PublicServer]:

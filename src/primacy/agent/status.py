@@ -1,6 +1,6 @@
 """What an agent shows of itself: to commands and the dashboard, to the other nodes, to whoever cares for its work.
 
-It reads, and changes nothing: what a node does stands in `life.py`, on top of this.
+It reads, and changes nothing: what a node does stands in `lifecycle.py`, on top of this.
 """
 
 from __future__ import annotations

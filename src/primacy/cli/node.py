@@ -116,7 +116,7 @@ def start(
     _check(settings)
 
     from primacy.agent.assemble import refuse_node
-    from primacy.agent.life import Plan
+    from primacy.agent.lifecycle import Plan
     from primacy.agent.log import Log, level_of
     from primacy.agent.run import run
     from primacy.node.clock import SystemClock

@@ -105,7 +105,7 @@ def run(
         _check(changed)
 
         from primacy.agent.child import child_of
-        from primacy.agent.life import Plan
+        from primacy.agent.lifecycle import Plan
         from primacy.agent.log import Log, level_of
         from primacy.agent.run import run as live
         from primacy.node.clock import SystemClock

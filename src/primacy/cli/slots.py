@@ -64,7 +64,7 @@ def serve(
 
         return serve_alone(settings, log, clock)
     from primacy.agent.assemble import refuse_node
-    from primacy.agent.life import Plan
+    from primacy.agent.lifecycle import Plan
     from primacy.agent.run import run
     from primacy.agent.slots_duty import SlotsDuty
 

@@ -1,4 +1,4 @@
-"""The life of an agent whose turn it is: start, lead, do what a leader does, end in order.
+"""The lifecycle of an agent whose turn it is: start, lead, do what a leader does, end in order.
 
 It ends when it is told to (a signal), or when its duty is done and is not to be started again: always stop, confirm,
 release, in this order. What the duty is (a command, the slot server, nothing) stands in the plan; everything else is
@@ -11,7 +11,6 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from primacy.agent.asked import Asked
 from primacy.agent.assemble import holding_times, is_alone, promised, transport_of
 from primacy.agent.care import Care
 from primacy.agent.child import Child
@@ -29,8 +28,9 @@ from primacy.agent.notify import Notifier
 from primacy.agent.page import Page
 from primacy.agent.process_duty import ProcessDuty
 from primacy.agent.renewed import RenewedWork
+from primacy.agent.sentences import request_sentence
+from primacy.agent.signals import EndSignals
 from primacy.agent.state import claim, forget_pause, is_paused, keep_pause, state_root
-from primacy.agent.words import of_order
 from primacy.control import Approve, MonitorSays, Order, Remove
 from primacy.control.orders import carry_out
 from primacy.election.inputs import Input, Pause, Resume, Shutdown, Started
@@ -63,7 +63,7 @@ SAY_AGAIN_MS = 60_000
 
 
 class Plan(NamedTuple):
-    """All that a life needs to know, checked."""
+    """All that an agent needs to know, checked."""
 
     settings: Settings
     child: Child | None
@@ -79,11 +79,11 @@ class Plan(NamedTuple):
 class Agent(AgentEvents):
     """One node, alone or of several, with its duty: whose boss it is. The driver's listener."""
 
-    def __init__(self, plan: Plan, folder: Folder, asked: Asked, notifier: Notifier) -> None:
+    def __init__(self, plan: Plan, folder: Folder, signals: EndSignals, notifier: Notifier) -> None:
         self.settings = settings = plan.settings
         self.log = plan.log
         self.clock = plan.clock
-        self.asked = asked
+        self.signals = signals
         self.folder = folder
         self.promise = promised(settings)
         seat, remembered = seated(settings, folder)
@@ -189,7 +189,7 @@ class Agent(AgentEvents):
         if held:
             self.log.warn("waits for the run lock: work of an earlier agent on this machine is still ending")
             self.duty.watch_lock()
-        self.asked.agent = self
+        self.signals.agent = self
         self.meter.start()
         if self.stored is not None:
             self.stored.start(self.driver.give, self._finish, releasers=isinstance(self.duty, ProcessDuty))
@@ -205,14 +205,14 @@ class Agent(AgentEvents):
             self._refuse_to_be_mute()
         else:
             self._say_mute()
-        if self.asked.exit_code is not None:
+        if self.signals.exit_code is not None:
             self.asked_to_end(1)
         await self._over
-        code = self.asked.exit_code
+        code = self.signals.exit_code
         return self.exit_code if code is None else code
 
     async def close(self) -> None:
-        self.asked.agent = None
+        self.signals.agent = None
         self.driver.close()
         if self._mute_timer is not None:
             self._mute_timer.cancel()
@@ -404,7 +404,7 @@ class Agent(AgentEvents):
             return
         if isinstance(given, Resume):
             forget_pause(self.folder)
-        text = of_order(self.node, given, said_at)
+        text = request_sentence(self.node, given, said_at)
         self.log.info(text, code="told", node=self.node)
         self.record(self.strategy.term, "told", text)
         if isinstance(given, Approve):

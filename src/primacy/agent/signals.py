@@ -24,26 +24,26 @@ TURN_AGAIN_S = 0.01
 """The one that is named is gone: either it is our turn now, or another one is just about to write its name."""
 
 
-class Ends(Protocol):
+class Endable(Protocol):
     """Who is told to end."""
 
     def asked_to_end(self, times: int) -> None: ...
 
 
-async def take_turn(lock: AgentLock, election: str, log: Log, asked: Asked, notifier: Notifier) -> None:
+async def take_turn(lock: AgentLock, election: str, log: Log, signals: EndSignals, notifier: Notifier) -> None:
     """One agent per election and machine: whoever comes second says for whom it waits, and goes on after it."""
     named = -1
-    while not lock.take() and asked.exit_code is None:
+    while not lock.take() and signals.exit_code is None:
         holder = lock.holder()
         if holder.pid != named:
             named = holder.pid
             waits = f"waits for {holder}, which holds election {election} on this machine; goes on when it ends"
             log.info(waits, holder=holder.pid)
             notifier.ready(waits)
-        await _end_of(holder.pid, asked)
+        await _end_of(holder.pid, signals)
 
 
-async def _end_of(pid: int, asked: Asked) -> None:
+async def _end_of(pid: int, signals: EndSignals) -> None:
     """Until that process ends, a signal comes, or half a second has passed; if it is gone already, a moment."""
     loop = asyncio.get_running_loop()
     handle, wait_s = -1, TURN_LOOK_S
@@ -52,25 +52,25 @@ async def _end_of(pid: int, asked: Asked) -> None:
     except OSError:
         wait_s = TURN_AGAIN_S
     if handle >= 0:
-        loop.add_reader(handle, asked.event.set)
+        loop.add_reader(handle, signals.event.set)
     try:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asked.event.wait(), wait_s)
+            await asyncio.wait_for(signals.event.wait(), wait_s)
     finally:
         if handle >= 0:
             loop.remove_reader(handle)
             os.close(handle)
-        asked.event.clear()
+        signals.event.clear()
 
 
-class Asked:
+class EndSignals:
     """The signals that ask the agent to end: Ctrl-C gives 130, TERM and HUP give 0."""
 
     def __init__(self) -> None:
         self.exit_code: int | None = None
         self.times = 0
         self.event = asyncio.Event()
-        self.agent: Ends | None = None
+        self.agent: Endable | None = None
         loop = asyncio.get_running_loop()
         self.numbers = [signal.SIGINT, signal.SIGTERM]
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup

@@ -10,7 +10,7 @@ from primacy.election.inputs import Init, Pause, Rejoin, Resume, StepDown
 from primacy.watchdog.vocabulary import Happened, Note
 
 
-def of_note(note: Note) -> tuple[Level, str]:
+def note_sentence(note: Note) -> tuple[Level, str]:
     """How grave, and a sentence."""
     number, run = note.number, note.run
     match note.what:
@@ -19,7 +19,7 @@ def of_note(note: Note) -> tuple[Level, str]:
         case Happened.NOT_STARTED:
             return Level.WARN, f"the command could not be started (run {run}): {note.detail}"
         case Happened.EXITED:
-            return Level.INFO, f"the command ended {of_exit(number)} (run {run})"
+            return Level.INFO, f"the command ended {exit_sentence(number)} (run {run})"
         case Happened.RESTARTS:
             return Level.INFO, f"starts it again {f'in {number:,} ms' if number else 'at once'} (run {run})"
         case Happened.GAVE_UP:
@@ -54,7 +54,7 @@ def of_note(note: Note) -> tuple[Level, str]:
             )
 
 
-def of_order(node: str, given: Order, said_at: str = "") -> str:
+def request_sentence(node: str, given: Order, said_at: str = "") -> str:
     """What an operator asked for, and at which other node, if that was so."""
     match given:
         case StepDown(successor, _):
@@ -76,7 +76,7 @@ def of_order(node: str, given: Order, said_at: str = "") -> str:
     return f"{node} is told by an operator to {what}" + (f" (said at {said_at})" if said_at else "")
 
 
-def of_exit(code: int) -> str:
+def exit_sentence(code: int) -> str:
     """An exit code as a shell gives it, in words."""
     if code > 128:
         try:
