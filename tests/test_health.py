@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from tests.test_cli_agent import FILE, WITHIN_S, Node, Say, alive, free_ports, say, write_secret  # noqa: F401
 
-from primacy.agent.health import HealthCare, name_of, rule_of
+from primacy.agent.health import HealthProbes, name_of, rule_of
 from primacy.control import MonitorSays
 from primacy.control.orders import order_of
 from primacy.election.inputs import Health
@@ -344,16 +344,16 @@ def test_the_example_monitor_has_the_last_word_and_so_has_its_silence(say: Say, 
 def test_a_monitor_too_many_is_refused_and_never_seems_to_be_heard(tmp_path: Path) -> None:
     async def play() -> None:
         told: list[Any] = []
-        care = HealthCare((), SystemClock(), str(tmp_path), told.append, lambda ok, text: told.append((ok, text)))
+        found = HealthProbes((), SystemClock(), str(tmp_path), told.append, lambda ok, text: told.append((ok, text)))
         for number in range(MONITORS_MAX):
-            care.said(f"m{number}", True, "", 60_000)
+            found.said(f"m{number}", True, "", 60_000)
         with pytest.raises(Refused, match="disk is not heard"):
-            care.said("disk", False, "it is gone", 0)
+            found.said("disk", False, "it is gone", 0)
         assert told == []
-        care.said("m0", True, "", 0)
-        care.said("disk", False, "it is gone", 0)
-        assert care.sentence == "failing: disk: it is gone"
-        await care.close()
+        found.said("m0", True, "", 0)
+        found.said("disk", False, "it is gone", 0)
+        assert found.sentence == "failing: disk: it is gone"
+        await found.close()
 
     asyncio.run(play())
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from tests.test_cli_agent import Node, Say, alive, say  # noqa: F401
 
-from primacy.agent.care import Care
 from primacy.agent.hooks import WAITING_MAX, Hooks
+from primacy.agent.integrations import Integrations
 from primacy.agent.notify import Notifier
 from primacy.election.events import Code, Event
 from primacy.election.inputs import Input
@@ -107,10 +107,10 @@ def test_a_hook_that_hangs_is_killed_with_what_it_started_and_one_that_fails_is_
 def test_a_hook_and_a_fence_command_do_not_outlive_an_agent_that_is_killed(tmp_path: Path) -> None:
     play = (
         "import asyncio, sys\n"
-        "from primacy.agent.errand import Errand\n"
+        "from primacy.agent.short_command import ShortCommand\n"
         "async def play():\n"
         "    script = 'echo $$ > pid.new; mv pid.new pid; exec sleep 77'\n"
-        "    errand = Errand(['sh', '-c', script], {'PATH': '/usr/bin:/bin'}, sys.argv[1], print)\n"
+        "    command = ShortCommand(['sh', '-c', script], {'PATH': '/usr/bin:/bin'}, sys.argv[1], print)\n"
         "    await asyncio.sleep(60)\n"
         "asyncio.run(play())\n"
     )
@@ -170,19 +170,19 @@ def test_a_node_tells_its_hooks_and_does_not_wait_for_them(say: Say, tmp_path: P
 
 
 class Around:
-    """A node as `Care` sees it, told by hand."""
+    """A node as `Integrations` sees it, told by hand."""
 
     def __init__(self, tmp_path: Path) -> None:
         settings = of_mapping({"run": {"command": ["true"]}})
         self.leads, self.term, self.preceding = False, 0, 0
         self.elsewhere = ("", 0)
-        self.care = Care(settings, "a", str(tmp_path), SystemClock(), self, Notifier({}, 0))
+        self.integrations = Integrations(settings, "a", str(tmp_path), SystemClock(), self, Notifier({}, 0))
         self.hooks: list[tuple[str, str]] = []
-        self.care.hooks.happened = lambda kind, told: self.hooks.append((kind, told["PRIMACY_TERM"]))  # type: ignore[method-assign]
+        self.integrations.hooks.happened = lambda kind, told: self.hooks.append((kind, told["PRIMACY_TERM"]))  # type: ignore[method-assign]
 
     def turn(self, leads: bool, term: int) -> None:
         self.leads, self.term = leads, term
-        self.care.looked()
+        self.integrations.looked()
 
     def role(self) -> Role:
         return Role.LEADER if self.leads else Role.FOLLOWER
@@ -208,15 +208,15 @@ class Around:
 
     @property
     def predecessor(self) -> str:
-        return self.care.fence_told(Leadership("a", self.term, self.term, 0))["PRIMACY_PREDECESSOR"]
+        return self.integrations.fence_told(Leadership("a", self.term, self.term, 0))["PRIMACY_PREDECESSOR"]
 
 
 def test_a_command_that_ends_after_its_role_was_lost_is_told_as_stopped(tmp_path: Path) -> None:
     node = Around(tmp_path)
     node.turn(True, 4)
-    node.care.noted(Note(Happened.RUNNING, 1, 77))
+    node.integrations.noted(Note(Happened.RUNNING, 1, 77))
     node.turn(False, 5)
-    node.care.noted(Note(Happened.EXITED, 1, 0))
+    node.integrations.noted(Note(Happened.EXITED, 1, 0))
     assert node.hooks == [("elected", "4"), ("started", "4"), ("lost", "4"), ("stopped", "4")]
 
 
@@ -226,17 +226,17 @@ def test_G8_a_fence_command_is_told_no_predecessor_that_is_not_the_last_one_who_
     And one that led last and never started, for its own fence command failed, is not the one that may still run.
     """
     node = Around(tmp_path)
-    node.care.recorded(Event(Code.FOLLOWS, 1, "b"))
+    node.integrations.recorded(Event(Code.FOLLOWS, 1, "b"))
     node.preceding = 1
     assert node.predecessor == ""  # it led; whether it ever started, and so saw to its own predecessor, is not known
-    node.care.heard("b", "running", 1)
+    node.integrations.heard("b", "running", 1)
     assert node.predecessor == "b"
     node.preceding = 2
     assert node.predecessor == ""
     node.elsewhere = ("c", 2)
     assert node.predecessor == "c"
     node.turn(True, 3)
-    node.care.noted(Note(Happened.RUNNING, 1, 77))
+    node.integrations.noted(Note(Happened.RUNNING, 1, 77))
     node.turn(False, 3)
     node.preceding = 3
     assert node.predecessor == "a"

@@ -23,7 +23,7 @@ class AgentEvents(AgentStatus):
         level, text = note_sentence(note)
         self.log.say(level, text, code=note.what, node=self.node, run=note.run)
         self.record(self.duty.term, note.what, text, note.number)
-        self.care.noted(note)
+        self.integrations.noted(note)
 
     def complain(self, sentence: str) -> None:
         self.log.warn(sentence)
@@ -32,7 +32,7 @@ class AgentEvents(AgentStatus):
         """A muteness that ends in the step it began in (the first start) is no news."""
         brief = {event.code for event in events} >= {Code.MUTED, Code.UNMUTED}
         for event in events:
-            self.care.recorded(event)
+            self.integrations.recorded(event)
             self.meter.recorded(event)
             quiet = brief and event.code in (Code.MUTED, Code.UNMUTED)
             self.log.event(self.node, event, Level.DEBUG if quiet else None)
@@ -48,7 +48,7 @@ class AgentEvents(AgentStatus):
             self.correspondence.happened(Told(at_ms, term, code, text, value))
 
     def heard_event(self, node: str, event: Told) -> None:
-        self.care.heard(node, event.code, event.term)
+        self.integrations.heard(node, event.code, event.term)
         self.desk.record_of(node, *event)
 
     def remark(self, code: str, well: bool, text: str) -> None:

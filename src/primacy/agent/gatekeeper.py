@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import assert_never
 
-from primacy.agent.errand import Errand
+from primacy.agent.short_command import ShortCommand
 from primacy.election.inputs import Input
 from primacy.election.model import Leadership
 from primacy.node.clock import Clock
@@ -34,7 +34,7 @@ class GateKeeper:
         self.let_in: Callable[[Leadership], None] = lambda _: None
         self.tell: Callable[[Input], None] = lambda _: None
         self.note: Callable[[Note], None] = lambda _: None
-        self._errand: Errand | None = None
+        self._command: ShortCommand | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -61,8 +61,8 @@ class GateKeeper:
     async def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self._errand is not None:
-            await self._errand.killed()
+        if self._command is not None:
+            await self._command.killed()
 
     def _step(self, given: gate.Given) -> None:
         for effect in self.gate.step(self.clock.now_ms(), given):
@@ -83,16 +83,16 @@ class GateKeeper:
 
     def _run(self, number: int, leadership: Leadership) -> None:
         def done(code: int, why: str) -> None:
-            self._errand = None
+            self._command = None
             self._step(gate.FenceEnded(number, code, why))
 
         self._kill()
-        self._errand = Errand(self.fence, self.told(leadership), self.cwd, done)
+        self._command = ShortCommand(self.fence, self.told(leadership), self.cwd, done)
 
     def _kill(self) -> None:
-        if self._errand is not None:
-            self._errand.kill()
-            self._errand = None
+        if self._command is not None:
+            self._command.kill()
+            self._command = None
 
     def _arm(self) -> None:
         if self._timer is not None:

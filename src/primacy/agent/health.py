@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, assert_never
 from urllib.parse import urlsplit, urlunsplit
 
-from primacy.agent.errand import Errand
+from primacy.agent.short_command import ShortCommand
 from primacy.election.inputs import Health
 from primacy.errors import Refused
 from primacy.node.bound import outer_environment
@@ -46,7 +46,7 @@ def name_of(probe: Probe) -> str:
     return f"TCP {probe.tcp}" if probe.tcp else f"command {os.path.basename(probe.command[0])}"
 
 
-class HealthCare:
+class HealthProbes:
     """The probes of one node, and what monitors tell it."""
 
     def __init__(
@@ -63,7 +63,7 @@ class HealthCare:
         self.tell = tell
         self.note = note
         self.watch = HealthWatch(tuple(rule_of(probe) for probe in probes))
-        self._asked: dict[int, asyncio.Task[None] | Errand] = {}
+        self._asked: dict[int, asyncio.Task[None] | ShortCommand] = {}
         self._limits: dict[int, asyncio.TimerHandle] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._http: Any = None
@@ -99,7 +99,7 @@ class HealthCare:
         for place in tuple(self._asked):
             self._drop(place)
         for one in asked:
-            if isinstance(one, Errand):
+            if isinstance(one, ShortCommand):
                 await one.killed()
             else:
                 with contextlib.suppress(asyncio.CancelledError):
@@ -139,7 +139,7 @@ class HealthCare:
         probe = self.probes[place]
         if probe.command:
             environment = outer_environment(os.environ)
-            self._asked[place] = Errand(
+            self._asked[place] = ShortCommand(
                 probe.command, environment, self.cwd, lambda code, why: self._ended(place, code, why), probe=True
             )
             limit_s = probe.timeout_ms / 1_000
@@ -182,12 +182,12 @@ class HealthCare:
 
     def _drop(self, place: int) -> None:
         asked = self._forget(place)
-        if isinstance(asked, Errand):
+        if isinstance(asked, ShortCommand):
             asked.kill()
         elif asked is not None:
             asked.cancel()
 
-    def _forget(self, place: int) -> asyncio.Task[None] | Errand | None:
+    def _forget(self, place: int) -> asyncio.Task[None] | ShortCommand | None:
         limit = self._limits.pop(place, None)
         if limit is not None:
             limit.cancel()

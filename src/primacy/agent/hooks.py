@@ -11,7 +11,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from primacy.agent.errand import Errand
+from primacy.agent.short_command import ShortCommand
 from primacy.node.bound import outer_environment
 
 WAITING_MAX = 8
@@ -31,7 +31,7 @@ class Hooks:
         self.cwd = cwd
         self.say = say
         """Told whether it went well, and a sentence."""
-        self._running: dict[str, Errand] = {}
+        self._running: dict[str, ShortCommand] = {}
         self._waiting: dict[str, deque[dict[str, str]]] = {kind: deque() for kind in commands}
         self._limits: dict[str, asyncio.TimerHandle] = {}
         self._idle = asyncio.Event()
@@ -67,7 +67,7 @@ class Hooks:
         told = self._waiting[kind].popleft()
         self._idle.clear()
         environment = {**outer_environment(os.environ), **told}
-        self._running[kind] = Errand(
+        self._running[kind] = ShortCommand(
             self.commands[kind], environment, self.cwd, lambda code, why: self._ended(kind, code, why)
         )
         loop = asyncio.get_running_loop()

@@ -12,7 +12,6 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primacy.agent.assemble import holding_times, is_alone, promised, transport_of
-from primacy.agent.care import Care
 from primacy.agent.child import Child
 from primacy.agent.chosen import Place, choose, seated
 from primacy.agent.correspondence import Correspondence
@@ -20,6 +19,7 @@ from primacy.agent.desk import Desk
 from primacy.agent.duty import Duty, HostedDuty, Nothing, Performer, Spans
 from primacy.agent.events import AgentEvents
 from primacy.agent.gatekeeper import GateKeeper
+from primacy.agent.integrations import Integrations
 from primacy.agent.lease_file import LeaseFile, lease_folder
 from primacy.agent.log import Level, Log
 from primacy.agent.memory import gather
@@ -97,14 +97,14 @@ class Agent(AgentEvents):
         self.manager: HttpTransport | None = None
         self.transport = self._transport(seat, remembered)
         cwd = plan.child.cwd if plan.child is not None else os.getcwd()
-        self.care = Care(settings, self.node, cwd, self.clock, self, notifier)
+        self.integrations = Integrations(settings, self.node, cwd, self.clock, self, notifier)
         rule = Rule(settings.election.mode == "manual", bool(settings.run.fence_command), settings.run.fence_ms)
         self.gate = GateKeeper(
             Gate(holding_times(settings), rule, self.node),
             self.clock,
             settings.run.fence_command,
             cwd,
-            self.care.fence_told,
+            self.integrations.fence_told,
         )
         self.duty: Performer
         if plan.child is not None:
@@ -200,7 +200,7 @@ class Agent(AgentEvents):
         self.driver.give(Started(self.clock.wall_ms(), held))
         self.desk.serve()
         self.page.serve()
-        self.care.start()
+        self.integrations.start()
         if self.alone:
             self._refuse_to_be_mute()
         else:
@@ -233,7 +233,7 @@ class Agent(AgentEvents):
         await self.duty.close()
         if self.stored is not None:
             await self.stored.close()
-        await self.care.close()
+        await self.integrations.close()
         self.run_lock.close()
 
     @property
@@ -319,7 +319,7 @@ class Agent(AgentEvents):
     def _end(self) -> None:
         if not self.ending:
             self.ending = True
-            self.care.stopping()
+            self.integrations.stopping()
             self.driver.give(Shutdown())
             self.stepped()
 
@@ -350,7 +350,7 @@ class Agent(AgentEvents):
         if self.correspondence is not None:
             self.correspondence.names = tuple(name for name in self.names() if name != self.node)
             self.correspondence.stepped()
-        self.care.looked()
+        self.integrations.looked()
         leader = self.strategy.leader
         if leader == self.node:
             leader = ""
@@ -400,7 +400,7 @@ class Agent(AgentEvents):
     def order(self, given: Order, said_at: str = "") -> None:
         """Raises `Refused` if the disk does not take what the order must leave there."""
         if isinstance(given, MonitorSays):
-            self.care.says(given)  # what it changes is an event; that it spoke is none
+            self.integrations.says(given)  # what it changes is an event; that it spoke is none
             return
         if isinstance(given, Resume):
             forget_pause(self.folder)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from primacy.agent.assemble import addresses
-from primacy.agent.care import Care
 from primacy.agent.correspondence import Correspondence
 from primacy.agent.duty import Performer
 from primacy.agent.gatekeeper import GateKeeper
+from primacy.agent.integrations import Integrations
 from primacy.agent.meter import Meter
 from primacy.agent.stored import Stored, seen_in_store
 from primacy.control import Heard, Snapshot
@@ -42,7 +42,7 @@ class AgentStatus:
     promise: Guarantees
     duty: Performer
     gate: GateKeeper
-    care: Care
+    integrations: Integrations
     meter: Meter
     transport: Transport | None
     stored: Stored | None
@@ -101,7 +101,7 @@ class AgentStatus:
             now_ms=now_ms,
             wall_ms=self.clock.wall_ms(),
             ending=self.ending,
-            health=self.care.health.sentence,
+            health=self.integrations.health.sentence,
             containment=containment_sentence(duty.containment, duty.containment_why, duty.way)
             if duty.containment
             else "",

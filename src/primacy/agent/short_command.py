@@ -25,7 +25,7 @@ Done = Callable[[int, str], None]
 """Told the exit code, as a shell says it, and why it could not be started, if it could not."""
 
 
-class Errand:
+class ShortCommand:
     """One run of one command. `done` is told once, unless it was killed by us."""
 
     def __init__(

@@ -10,7 +10,7 @@ import os
 from typing import Protocol
 
 from primacy.agent.child import told
-from primacy.agent.health import HealthCare
+from primacy.agent.health import HealthProbes
 from primacy.agent.hooks import Hooks
 from primacy.agent.notify import Notifier
 from primacy.control import MonitorSays
@@ -71,7 +71,7 @@ class Host(Protocol):
         ...
 
 
-class Care:
+class Integrations:
     """One node's hooks, probes and supervisor."""
 
     def __init__(self, settings: Settings, node: str, cwd: str, clock: Clock, host: Host, notifier: Notifier) -> None:
@@ -81,7 +81,7 @@ class Care:
         self.host = host
         self.notifier = notifier
         self.hooks = Hooks(run.hooks, run.hook_ms, cwd, lambda well, text: host.remark("hook", well, text))
-        self.health = HealthCare(
+        self.health = HealthProbes(
             run.health, clock, cwd, host.tell, lambda well, text: host.remark("health", well, text)
         )
         self._ran = ("", 0)
