@@ -15,8 +15,8 @@ import pytest
 
 from primacy.control import KEY_HEADER, ORDER_HEADER, Heard, Snapshot
 from primacy.control.eventlog import EventLog
-from primacy.control.news import Summary
 from primacy.control.server import ControlServer
+from primacy.control.summary import Summary
 from primacy.election.events import Code
 from primacy.election.inputs import Input
 from primacy.election.model import Role, View

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from tests.control_desk import FOLLOWS, NOW_MS, RUNS, SETTINGS, VIEW, Work, seen, shot
 
-from primacy.agent import correspondence
-from primacy.agent.correspondence import Correspondence
-from primacy.control import Heard, Snapshot, post
+from primacy.agent import gossip
+from primacy.agent.gossip import Gossip
+from primacy.control import Heard, Snapshot, gossip_rows
 from primacy.control.cluster import cluster
-from primacy.control.news import row_of
+from primacy.control.gossip_rows import GossipEvent, event_row
 from primacy.control.orders import target_of
-from primacy.control.post import Happened, happened_row
+from primacy.control.summary import row_of
 from primacy.election.model import Role
 from primacy.errors import NotReached, Refused, UsageError
 from primacy.node.clock import HandClock
@@ -66,11 +66,11 @@ def test_a_calm_node_finds_out_anew_how_it_stands_when_something_changed_or_it_i
         a.talk.hear("c", 5, row_of(RUNS, a.clock.ms))
         a.talk._tell()
         assert len(shots) == calm + 1, "what another node says of itself may be alarming"
-        a.clock.ms += correspondence.WHOLE_MS
+        a.clock.ms += gossip.WHOLE_MS
         a.talk._tell()
         assert len(shots) == calm + 2, "it is time"
         a.shown = a.shown._replace(health="failing: x")
-        a.clock.ms += correspondence.WHOLE_MS
+        a.clock.ms += gossip.WHOLE_MS
         a.talk._tell()
         a.talk._tell()
         assert len(shots) == calm + 4, "something is wrong: it is looked at each time"
@@ -79,19 +79,19 @@ def test_a_calm_node_finds_out_anew_how_it_stands_when_something_changed_or_it_i
 
 
 class Desk:
-    """An agent, as far as its correspondence knows it."""
+    """An agent, as far as its gossip knows it."""
 
     def __init__(self, net: MemoryNet, node: str) -> None:
         self.node = node
         self.done: list[tuple[str, dict[str, Any], str]] = []
-        self.events: list[tuple[str, Happened]] = []
+        self.events: list[tuple[str, GossipEvent]] = []
         self.alarms: list[str] = []
         self.refuses: Exception | None = None
         self.shown = shot(FOLLOWS, Work(state="stopped", pid=0))._replace(node=node, settings=SETTINGS)
         self.clock = HandClock()
         others = tuple(name for name in ("a", "b") if name != node)
         self.transport = MemoryTransport(net, node, others)
-        self.talk = Correspondence(node, ("a", "b"), self.transport, self.clock, self)
+        self.talk = Gossip(node, ("a", "b"), self.transport, self.clock, self)
 
     def snapshot(self) -> Snapshot:
         others = self.talk.others
@@ -108,7 +108,7 @@ class Desk:
             raise self.refuses
         self.done.append((name, body, said_at))
 
-    def heard_event(self, node: str, event: Happened) -> None:
+    def heard_event(self, node: str, event: GossipEvent) -> None:
         self.events.append((node, event))
 
     def alarm(self, sentence: str) -> None:
@@ -152,14 +152,14 @@ def test_nodes_know_how_the_others_stand_and_what_happened_there() -> None:
         b.shown = b.shown._replace(view=VIEW)
         b.talk.stepped()
         await until(lambda: a.talk.others["b"].summary.role == "leader")
-        event = Happened(1, 7, "elected", "b leads (term 7)", 0)
+        event = GossipEvent(1, 7, "elected", "b leads (term 7)", 0)
         b.talk.happened(event)
         await until(lambda: a.events == [("b", event)])
         assert b.events == []
         for number in range(1_000):
-            b.talk.happened(Happened(number, 0, "x", "", 0))
+            b.talk.happened(GossipEvent(number, 0, "x", "", 0))
         await until(lambda: len(a.events) > 1)
-        assert len(a.events) <= 1 + correspondence.EVENTS_MAX, "a flood of events is cut off"
+        assert len(a.events) <= 1 + gossip.EVENTS_MAX, "a flood of events is cut off"
 
     together(story)
 
@@ -171,7 +171,7 @@ def test_an_order_is_done_once_however_often_it_arrives() -> None:
 
         def tell(to: str, row: list[Any], only: int = 0) -> int:
             tells.append(row)
-            if len([each for each in tells if each[0] == post.ORDER]) == 3:
+            if len([each for each in tells if each[0] == gossip_rows.ORDER]) == 3:
                 b.answers = True  # type: ignore[attr-defined]
             return plain(to, row, only)
 
@@ -179,7 +179,7 @@ def test_an_order_is_done_once_however_often_it_arrives() -> None:
         answering = b.transport.tell
 
         def answer(to: str, row: list[Any], only: int = 0) -> int:
-            if row[0] == post.ANSWER and not getattr(b, "answers", False):
+            if row[0] == gossip_rows.ANSWER and not getattr(b, "answers", False):
                 lost.append(row)
                 return 1
             return answering(to, row, only)
@@ -188,7 +188,7 @@ def test_an_order_is_done_once_however_often_it_arrives() -> None:
         assert await a.talk.pass_on("b", "pause", {"node": "b"}) == b.shown.view.waits_for
         assert b.done == [("pause", {"node": "b"}, "a")]
         assert len(lost) == 2
-        orders = [row for row in tells if row[0] == post.ORDER]
+        orders = [row for row in tells if row[0] == gossip_rows.ORDER]
         for row in orders:  # and whatever comes later
             b.talk.hear("a", 1, row)
         assert len(b.done) == 1
@@ -207,10 +207,10 @@ def test_a_refusal_comes_back_as_it_was_said(monkeypatch: pytest.MonkeyPatch) ->
         with pytest.raises(UsageError, match="does not take this from another node"):
             await a.talk.pass_on("b", "init", {})
         b.refuses = None
-        monkeypatch.setattr(correspondence, "DONE_MAX", 3)
+        monkeypatch.setattr(gossip, "DONE_MAX", 3)
         with pytest.raises(Refused, match="too many orders"):
             await a.talk.pass_on("b", "pause", {})
-        b.clock.ms += correspondence.DONE_MS + 1
+        b.clock.ms += gossip.DONE_MS + 1
         assert await a.talk.pass_on("b", "pause", {}) == b.shown.view.waits_for
 
     together(story)
@@ -219,7 +219,7 @@ def test_a_refusal_comes_back_as_it_was_said(monkeypatch: pytest.MonkeyPatch) ->
 def test_who_does_not_answer_was_not_reached_and_who_started_anew_is_not_told_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(correspondence, "TRY_S", 0.02)
+    monkeypatch.setattr(gossip, "TRY_S", 0.02)
 
     async def story(a: Desk, b: Desk, _: MemoryNet) -> None:
         b.transport.close()
@@ -262,7 +262,7 @@ def test_an_alarm_of_bully_and_ring_must_last() -> None:
             a.talk._whole()
             return len(a.alarms)
 
-        almost_ms = correspondence.STAYS_MS - 100
+        almost_ms = gossip.STAYS_MS - 100
         assert look(0, claims=True) == 0
         assert look(almost_ms, claims=True) == 0
         assert look(50, claims=False) == 0
@@ -310,18 +310,18 @@ def test_whom_an_order_is_for() -> None:
 
 def test_a_node_that_goes_wrong_does_not_push_others_out_of_the_log_and_the_last_words_are_told() -> None:
     async def story(a: Desk, b: Desk, _: MemoryNet) -> None:
-        row = happened_row(Happened(1, 0, "x", "", 0))
+        row = event_row(GossipEvent(1, 0, "x", "", 0))
         for _ in range(500):
             a.talk.hear("b", 1, row)
-        assert len(a.events) == correspondence.EVENTS_MAX
-        a.clock.ms += 4 * correspondence.EVENT_EVERY_MS
+        assert len(a.events) == gossip.EVENTS_MAX
+        a.clock.ms += 4 * gossip.EVENT_EVERY_MS
         for _ in range(500):
             a.talk.hear("b", 1, row)
-        assert len(a.events) == correspondence.EVENTS_MAX + 4
+        assert len(a.events) == gossip.EVENTS_MAX + 4
         a.events.clear()
         a.clock.ms += 60_000
-        b.talk.happened(Happened(2, 7, "stopping", "b is stopping", 0))
+        b.talk.happened(GossipEvent(2, 7, "stopping", "b is stopping", 0))
         b.talk.close()
-        await until(lambda: ("b", Happened(2, 7, "stopping", "b is stopping", 0)) in a.events)
+        await until(lambda: ("b", GossipEvent(2, 7, "stopping", "b is stopping", 0)) in a.events)
 
     together(story)

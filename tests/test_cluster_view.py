@@ -10,12 +10,12 @@ import pytest
 from tests.control_desk import FOLLOWS, NOW_MS, RUNS, VIEW, Work, seen, shot
 
 from primacy.cli.why import change_line
-from primacy.control import post
+from primacy.control import gossip_rows
 from primacy.control.changes import changes
 from primacy.control.cluster import CLAIM_MS, cluster
 from primacy.control.document import document
-from primacy.control.news import Reader, Summary, row_again, row_of, sent_in, short, summary_in, summary_of
-from primacy.control.post import Answer, Happened, Order, answer_row, happened_row, order_row, read
+from primacy.control.gossip_rows import GossipEvent, GossipReply, GossipRequest, event_row, read, reply_row, request_row
+from primacy.control.summary import Reader, Summary, row_again, row_of, sent_in, short, summary_in, summary_of
 from primacy.election.model import DOUBLED
 from primacy.errors import UsageError
 from primacy.transport import Trouble
@@ -58,17 +58,17 @@ def test_the_longest_words_fit_one_datagram_and_come_back() -> None:
     assert back[:5] == LONGEST[:5]
     assert back.waits_for.endswith("ü…")
     assert back.doubled == (NAME, NAME)
-    happened = Happened(BIG, BIG, "c" * 99, "ü" * 999, BIG)
-    assert size(happened_row(happened)) <= DATAGRAM_BYTES_MAX
-    answer = Answer(BIG, 409, "ü" * 999)
-    assert size(answer_row(answer)) <= DATAGRAM_BYTES_MAX
-    order = Order(BIG, "step-down", {"x": "y" * 290})
-    assert size(order_row(order)) <= DATAGRAM_BYTES_MAX
-    assert read(order_row(order)) == order
+    happened = GossipEvent(BIG, BIG, "c" * 99, "ü" * 999, BIG)
+    assert size(event_row(happened)) <= DATAGRAM_BYTES_MAX
+    answer = GossipReply(BIG, 409, "ü" * 999)
+    assert size(reply_row(answer)) <= DATAGRAM_BYTES_MAX
+    order = GossipRequest(BIG, "step-down", {"x": "y" * 290})
+    assert size(request_row(order)) <= DATAGRAM_BYTES_MAX
+    assert read(request_row(order)) == order
     with pytest.raises(UsageError, match="more than 300 bytes"):
-        order_row(Order(1, "pause", {"node": "x" * 300}))
+        request_row(GossipRequest(1, "pause", {"node": "x" * 300}))
     with pytest.raises(UsageError, match="half a character"):
-        order_row(Order(1, "transfer", {"to": "\ud800"}))
+        request_row(GossipRequest(1, "transfer", {"to": "\ud800"}))
     assert short("abc", 3) == "abc"
 
 
@@ -85,7 +85,7 @@ def test_words_of_a_later_version_are_read_as_far_as_they_are_known() -> None:
         later = summary_in([*row[:place], 99, *row[place + 1 :]])
         assert later is not None
         assert "?" in later[:12]
-    assert read([*happened_row(Happened(1, 2, "elected", "a leads", 3)), "new"]) == Happened(
+    assert read([*event_row(GossipEvent(1, 2, "elected", "a leads", 3)), "new"]) == GossipEvent(
         1, 2, "elected", "a leads", 3
     )
     for kind in (0, 5, 99):
@@ -97,9 +97,9 @@ def test_garbage_is_nothing_and_never_raises() -> None:
     values: list[Any] = [None, -2, 2**64 - 1, 1.5, "x" * 600, b"\xff" * 20, [], [[[]]], {}, True, "\x1b[31m", 7, "{"]
     rows = [
         row_of(LONGEST),
-        happened_row(Happened(1, 2, "elected", "a leads", 3)),
-        order_row(Order(1, "pause", {"node": "b"})),
-        answer_row(Answer(1, 200, "")),
+        event_row(GossipEvent(1, 2, "elected", "a leads", 3)),
+        request_row(GossipRequest(1, "pause", {"node": "b"})),
+        reply_row(GossipReply(1, 200, "")),
     ]
     for row in rows:
         for place in range(len(row)):
@@ -118,7 +118,7 @@ def test_garbage_is_nothing_and_never_raises() -> None:
                 read(word)
     for data in (b"", b"\xc0", b"\x90", b"\x91\xa1x", b"\x91\xc3", b"\x91" * 5_000):
         assert unpacked_word(data) is None
-    assert read([post.ORDER, 1, "pause", "[" * 200]) is None
+    assert read([gossip_rows.ORDER, 1, "pause", "[" * 200]) is None
 
 
 def test_the_row_is_plain_msgpack() -> None:

@@ -15,7 +15,7 @@ from tests.behaviour.values import same
 
 from primacy.cache import messages as cache_messages
 from primacy.cache import wire, wire_client
-from primacy.control import news, post
+from primacy.control import gossip_rows, summary
 from primacy.election import messages
 from primacy.transport import layout, seal, short
 
@@ -83,11 +83,16 @@ def _opened(_: Datagram, frames: list[bytes]) -> Any:
 
 
 def _summaries() -> list[Any]:
-    words = [(role, "process", "running", "strong") for role in news.ROLES]
-    words += [("leader", kind, state, how) for kind in news.KINDS for state in news.STATES for how in news.CONTAINMENTS]
-    first = samples(news.Summary, role="leader", duty_kind="none", duty_state="running", containment="", config="ab12")[
-        -1
+    words = [(role, "process", "running", "strong") for role in summary.ROLES]
+    words += [
+        ("leader", kind, state, how)
+        for kind in summary.KINDS
+        for state in summary.STATES
+        for how in summary.CONTAINMENTS
     ]
+    first = samples(
+        summary.Summary, role="leader", duty_kind="none", duty_state="running", containment="", config="ab12"
+    )[-1]
     return [
         first._replace(role=role, duty_kind=kind, duty_state=state, containment=how) for role, kind, state, how in words
     ]
@@ -95,26 +100,26 @@ def _summaries() -> list[Any]:
 
 def _told(value: Any) -> list[bytes]:
     match value:
-        case news.Summary():
-            row = news.row_of(value, 77)
-        case post.Happened():
-            row = post.happened_row(value)
-        case post.Order():
-            row = post.order_row(value)
+        case summary.Summary():
+            row = summary.row_of(value, 77)
+        case gossip_rows.GossipEvent():
+            row = gossip_rows.event_row(value)
+        case gossip_rows.GossipRequest():
+            row = gossip_rows.request_row(value)
         case _:
-            row = post.answer_row(value)
+            row = gossip_rows.reply_row(value)
     return [layout.packed_word(row)]
 
 
 def _heard(value: Any, frames: list[bytes]) -> Any:
     row = layout.unpacked_word(frames[0])
     assert row is not None
-    return news.summary_in(row) if isinstance(value, news.Summary) else post.read(row)
+    return summary.summary_in(row) if isinstance(value, summary.Summary) else gossip_rows.read(row)
 
 
 def _gossip() -> list[Any]:
-    order = post.Order(12, "transfer", {"to": "n2", "reason": ""})
-    return [*_summaries(), *_of_all((post.Happened, post.Answer)), order]
+    order = gossip_rows.GossipRequest(12, "transfer", {"to": "n2", "reason": ""})
+    return [*_summaries(), *_of_all((gossip_rows.GossipEvent, gossip_rows.GossipReply)), order]
 
 
 # --- cache ------------------------------------------------------------------------------------------------------------

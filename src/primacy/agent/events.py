@@ -8,7 +8,7 @@ from primacy.agent.desk import Desk
 from primacy.agent.log import Level, Log
 from primacy.agent.sentences import note_sentence
 from primacy.agent.status import AgentStatus
-from primacy.control.post import Happened as Told
+from primacy.control.gossip_rows import GossipEvent as Told
 from primacy.election.events import Code, Event, sentence
 from primacy.watchdog.vocabulary import Note
 
@@ -44,8 +44,8 @@ class AgentEvents(AgentStatus):
         """Into the log of events, and to the other nodes."""
         at_ms = self.clock.wall_ms()
         self.desk.record(at_ms, term, code, text, value)
-        if self.correspondence is not None:
-            self.correspondence.happened(Told(at_ms, term, code, text, value))
+        if self.gossip is not None:
+            self.gossip.happened(Told(at_ms, term, code, text, value))
 
     def heard_event(self, node: str, event: Told) -> None:
         self.integrations.heard(node, event.code, event.term)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from primacy.agent.assemble import holding_times, is_alone, promised, transport_of
 from primacy.agent.child import Child
 from primacy.agent.chosen import Place, choose, seated
-from primacy.agent.correspondence import Correspondence
 from primacy.agent.desk import Desk
 from primacy.agent.duty import Duty, HostedDuty, Nothing, Performer, Spans
 from primacy.agent.events import AgentEvents
 from primacy.agent.gatekeeper import GateKeeper
+from primacy.agent.gossip import Gossip
 from primacy.agent.integrations import Integrations
 from primacy.agent.lease_file import LeaseFile, lease_folder
 from primacy.agent.log import Level, Log
@@ -124,9 +124,9 @@ class Agent(AgentEvents):
             self.driver.late_ms, self.driver.late = max(1, self._reserve_ms // 2), self._late
         self.desk = Desk(settings, folder, self.node, self)
         self.page = Page(settings, self.node, state_root(settings, os.environ, os.geteuid()), self)
-        self.correspondence: Correspondence | None = None
+        self.gossip: Gossip | None = None
         if self.transport is not None:
-            self.correspondence = Correspondence(self.node, self.names(), self.transport, self.clock, self)
+            self.gossip = Gossip(self.node, self.names(), self.transport, self.clock, self)
         self.driver.stepped = self.looked
         self._late_said_until_ms = 0
         self._mute_said = ""
@@ -181,9 +181,9 @@ class Agent(AgentEvents):
         await self.duty.prepare()
         self._say_containment()
         gather()
-        if self.transport is not None and self.correspondence is not None:
-            await self.transport.start(self.driver.hear, self.correspondence.hear)
-            self.correspondence.start()
+        if self.transport is not None and self.gossip is not None:
+            await self.transport.start(self.driver.hear, self.gossip.hear)
+            self.gossip.start()
             self.log.info(self.where(), node=self.node)
         held = self.run_lock.is_held()
         if held:
@@ -219,8 +219,8 @@ class Agent(AgentEvents):
         if self._settle_timer is not None:
             self._settle_timer.cancel()
         self.meter.close()
-        if self.correspondence is not None:
-            self.correspondence.close()
+        if self.gossip is not None:
+            self.gossip.close()
         if self.renewed is not None:
             self.renewed.end()
         if self.manager is not None:
@@ -347,9 +347,9 @@ class Agent(AgentEvents):
 
     def looked(self) -> None:
         """Election or work made a step: the moment to see what changed."""
-        if self.correspondence is not None:
-            self.correspondence.names = tuple(name for name in self.names() if name != self.node)
-            self.correspondence.stepped()
+        if self.gossip is not None:
+            self.gossip.names = tuple(name for name in self.names() if name != self.node)
+            self.gossip.stepped()
         self.integrations.looked()
         leader = self.strategy.leader
         if leader == self.node:
@@ -434,5 +434,5 @@ class Agent(AgentEvents):
         carry_out(name, body, self, self.desk.events, said_at)
 
     async def pass_on(self, to: str, name: str, body: dict[str, Any]) -> str:
-        assert self.correspondence is not None, "alone, and another node is listed"
-        return await self.correspondence.pass_on(to, name, body)
+        assert self.gossip is not None, "alone, and another node is listed"
+        return await self.gossip.pass_on(to, name, body)

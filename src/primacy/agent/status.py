@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from primacy.agent.assemble import addresses
-from primacy.agent.correspondence import Correspondence
 from primacy.agent.duty import Performer
 from primacy.agent.gatekeeper import GateKeeper
+from primacy.agent.gossip import Gossip
 from primacy.agent.integrations import Integrations
 from primacy.agent.meter import Meter
 from primacy.agent.stored import Stored, seen_in_store
@@ -46,7 +46,7 @@ class AgentStatus:
     meter: Meter
     transport: Transport | None
     stored: Stored | None
-    correspondence: Correspondence | None
+    gossip: Gossip | None
     ranked: RankStrategy | None
     manager: HttpTransport | None
     """Of bully and ring: the strategy, and what its nodes speak through."""
@@ -80,7 +80,7 @@ class AgentStatus:
         return self.strategy.preceding_term
 
     def running_elsewhere(self) -> tuple[str, int]:
-        others = self.correspondence.others if self.correspondence is not None else {}
+        others = self.gossip.others if self.gossip is not None else {}
         ran = [
             (name, heard.summary.term)
             for name, heard in others.items()
@@ -131,7 +131,7 @@ class AgentStatus:
 
     def _others(self, now_ms: int) -> dict[str, Heard]:
         """What each says of itself; of the holder of a lease, if it says nothing, what its row says."""
-        told = self.correspondence.others if self.correspondence is not None else {}
+        told = self.gossip.others if self.gossip is not None else {}
         if isinstance(self.strategy, LeaseStrategy):
             return {**seen_in_store(self.strategy, now_ms, self.duty.view().kind), **told}
         return told

@@ -17,7 +17,7 @@ from typing import Any
 from primacy.agent.assemble import row_name
 from primacy.agent.releasing import Releasers
 from primacy.control import Heard
-from primacy.control.news import UNKNOWN, Summary
+from primacy.control.summary import UNKNOWN, Summary
 from primacy.election.inputs import Input, StoreAnswered
 from primacy.election.lease import LeaseStrategy
 from primacy.election.model import Role

@@ -11,7 +11,7 @@ import click
 
 from primacy.cli.call import Call, json_option, print_json
 from primacy.cli.local import Local, local, local_options
-from primacy.control.news import UNKNOWN
+from primacy.control.summary import UNKNOWN
 from primacy.errors import NotReached
 
 EVERY_S = 1.0

@@ -15,7 +15,7 @@ from primacy.election.model import View
 from primacy.settings.schema import Settings
 
 if TYPE_CHECKING:
-    from primacy.control.news import Summary
+    from primacy.control.summary import Summary
 
 API = 1
 """The version of the documents and paths."""

@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 from primacy.control import API, Heard, Snapshot
-from primacy.control.news import CONFIG_BYTES, Summary, summary_of
+from primacy.control.summary import CONFIG_BYTES, Summary, summary_of
 from primacy.control.when import instant
 from primacy.election.model import DOUBLED, Kind
 from primacy.settings import membership_rows

@@ -12,7 +12,7 @@ from primacy import __version__
 from primacy.control import Snapshot
 from primacy.control.cluster import alarms, heard_ms, known_nodes
 from primacy.control.document import acts_as_leader
-from primacy.control.news import ROLES, STATES
+from primacy.control.summary import ROLES, STATES
 
 MS_PER_S = 1_000
 NOW_ONLY = ("slots_open",)

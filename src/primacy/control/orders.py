@@ -13,7 +13,7 @@ from typing import Any
 from primacy.control import AgentPort, Approve, MonitorSays, Order, Remove, Snapshot
 from primacy.control.cluster import known_nodes
 from primacy.control.eventlog import EventLog
-from primacy.control.news import Summary
+from primacy.control.summary import Summary
 from primacy.election.events import Code
 from primacy.election.inputs import Init, Input, Pause, Rejoin, Resume, StepDown
 from primacy.election.model import Kind, Role

@@ -17,20 +17,20 @@ from typing import Any, Protocol
 
 from primacy.control import Heard, Snapshot
 from primacy.control.cluster import CLAIM_MS, alarms
-from primacy.control.news import HOLD_AT, SUMMARY, Delays, Reader, row_again, row_of, sent_in, summary_of
-from primacy.control.orders import PASSED
-from primacy.control.post import (
+from primacy.control.gossip_rows import (
     DONE,
     REFUSED,
     WRONG,
-    Answer,
-    Happened,
-    Order,
-    answer_row,
-    happened_row,
-    order_row,
+    GossipEvent,
+    GossipReply,
+    GossipRequest,
+    event_row,
     read,
+    reply_row,
+    request_row,
 )
+from primacy.control.orders import PASSED
+from primacy.control.summary import HOLD_AT, SUMMARY, Delays, Reader, row_again, row_of, sent_in, summary_of
 from primacy.errors import NotReached, PrimacyError, Refused, UsageError
 from primacy.loop import alarm
 from primacy.node.clock import Clock
@@ -61,7 +61,7 @@ DONE_MS = 60_000
 ALARM_AGAIN_MS = 60_000
 
 
-class Office(Protocol):
+class GossipHost(Protocol):
     """The agent."""
 
     def snapshot(self) -> Snapshot: ...
@@ -78,7 +78,7 @@ class Office(Protocol):
         """Raises one of ours."""
         ...
 
-    def heard_event(self, node: str, event: Happened) -> None: ...
+    def heard_event(self, node: str, event: GossipEvent) -> None: ...
 
     def alarm(self, sentence: str) -> None: ...
 
@@ -94,25 +94,25 @@ class Sender:
         self.reader = Reader()
 
 
-class Correspondence:
+class Gossip:
     """One node's words with the others."""
 
-    def __init__(self, node: str, names: tuple[str, ...], transport: Transport, clock: Clock, office: Office) -> None:
+    def __init__(self, node: str, names: tuple[str, ...], transport: Transport, clock: Clock, host: GossipHost) -> None:
         self.node = node
         self.names = tuple(name for name in names if name != node)
         self.transport = transport
         self.clock = clock
-        self.office = office
+        self.host = host
         self.others: dict[str, Heard] = {}
         self._told_ms = self._whole_ms = 0
         self._row: list[Any] = []
         """What was told last, as long as there is nothing else to tell; else empty."""
         self._changing: tuple[Any, ...] = ()
         self._alarm = alarm(self._tell)
-        self._events: deque[Happened] = deque(maxlen=EVENTS_MAX)
+        self._events: deque[GossipEvent] = deque(maxlen=EVENTS_MAX)
         self._event_timer: asyncio.TimerHandle | None = None
-        self._asked: dict[int, asyncio.Future[Answer]] = {}
-        self._done: dict[tuple[str, int, int], tuple[int, Answer]] = {}
+        self._asked: dict[int, asyncio.Future[GossipReply]] = {}
+        self._done: dict[tuple[str, int, int], tuple[int, GossipReply]] = {}
         self._alarmed: dict[str, int] = {}
         self._seen: dict[str, int] = {}
         """Since when each of the alarms of the last look has been found at every look."""
@@ -141,7 +141,7 @@ class Correspondence:
 
         In bully and ring only. Where there is fencing, the last who is known to have run is of use after its end, too.
         """
-        shot = self.office.snapshot()
+        shot = self.host.snapshot()
         if not shot.at_most_one:
             row = row_of(summary_of(shot), shot.now_ms)
             for name in self.names:
@@ -151,7 +151,7 @@ class Correspondence:
 
     def stepped(self) -> None:
         """After each step: is there news?"""
-        now = self.office.changing()
+        now = self.host.changing()
         if now != self._changing and not self._closed:
             self._changing = now
             self._row = []
@@ -161,7 +161,7 @@ class Correspondence:
     def _tell(self) -> None:
         now_ms = self.clock.now_ms()
         if self._row and now_ms - self._whole_ms < WHOLE_MS:
-            row = row_again(self._row, self.office.hold_left_ms(), now_ms)
+            row = row_again(self._row, self.host.hold_left_ms(), now_ms)
         else:
             row = self._whole()
         self._told_ms = now_ms
@@ -175,7 +175,7 @@ class Correspondence:
     def _whole(self) -> list[Any]:
         """What to tell, found out anew. It may be said again for a while only if nothing in it is out of the ordinary:
         a reason to wait counts down, and what is wrong changes without a step."""
-        shot = self.office.snapshot()
+        shot = self.host.snapshot()
         summary = summary_of(shot)
         row = row_of(summary, shot.now_ms)
         calm = not summary.waits_for and not summary.doubled and summary.health == "ok"
@@ -193,13 +193,13 @@ class Correspondence:
             last_ms = self._alarmed.get(sentence)
             if last_ms is None or shot.now_ms - last_ms > ALARM_AGAIN_MS:
                 self._alarmed[sentence] = shot.now_ms
-                self.office.alarm(sentence)
+                self.host.alarm(sentence)
         if len(self._alarmed) > DONE_MAX:
             self._alarmed.clear()
 
     # --- what happened ------------------------------------------------------------------------------------------------
 
-    def happened(self, event: Happened) -> None:
+    def happened(self, event: GossipEvent) -> None:
         """To all others, soon."""
         if self._closed:
             return
@@ -210,7 +210,7 @@ class Correspondence:
     def _tell_events(self) -> None:
         self._event_timer = None
         while self._events:
-            row = happened_row(self._events.popleft())
+            row = event_row(self._events.popleft())
             for name in self.names:
                 self.transport.tell(name, row)
 
@@ -221,12 +221,12 @@ class Correspondence:
             self._hear_summary(sender, boot, row)
             return
         match read(row):
-            case Happened() as event:
+            case GossipEvent() as event:
                 if self._may_tell(sender):
-                    self.office.heard_event(sender, event)
-            case Order() as order:
+                    self.host.heard_event(sender, event)
+            case GossipRequest() as order:
                 self._on_order(sender, boot, order)
-            case Answer() as answer:
+            case GossipReply() as answer:
                 waiting = self._asked.get(answer.number)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(answer)
@@ -262,8 +262,8 @@ class Correspondence:
     async def pass_on(self, to: str, name: str, body: dict[str, Any]) -> str:
         """What the other node says to it. Raises `NotReached`, or what it refuses with."""
         number = secrets.randbits(62)
-        row = order_row(Order(number, name, body))
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        row = request_row(GossipRequest(number, name, body))
+        answer: asyncio.Future[GossipReply] = asyncio.get_running_loop().create_future()
         self._asked[number] = answer
         start = 0
         try:
@@ -285,31 +285,35 @@ class Correspondence:
             "have done this: primacy status"
         )
 
-    def _on_order(self, sender: str, boot: int, order: Order) -> None:
+    def _on_order(self, sender: str, boot: int, order: GossipRequest) -> None:
         key, now_ms = (sender, boot, order.number), self.clock.now_ms()
         if key not in self._done:
             while self._done and now_ms - next(iter(self._done.values()))[0] > DONE_MS:
                 del self._done[next(iter(self._done))]
             if len(self._done) >= DONE_MAX:
-                refusal = Answer(order.number, REFUSED, f"node {self.node} was given too many orders; try again later")
-                self.transport.tell(sender, answer_row(refusal))
+                refusal = GossipReply(
+                    order.number, REFUSED, f"node {self.node} was given too many orders; try again later"
+                )
+                self.transport.tell(sender, reply_row(refusal))
                 return
             self._done[key] = (now_ms, self._carried_out(sender, order))
-        self.transport.tell(sender, answer_row(self._done[key][1]))
+        self.transport.tell(sender, reply_row(self._done[key][1]))
 
-    def _carried_out(self, sender: str, order: Order) -> Answer:
+    def _carried_out(self, sender: str, order: GossipRequest) -> GossipReply:
         if order.name not in PASSED:
-            return Answer(order.number, WRONG, f"{order.name}: node {self.node} does not take this from another node")
+            return GossipReply(
+                order.number, WRONG, f"{order.name}: node {self.node} does not take this from another node"
+            )
         try:
-            self.office.carry_out(order.name, order.body, sender)
+            self.host.carry_out(order.name, order.body, sender)
         except UsageError as error:
-            return Answer(order.number, WRONG, str(error))
+            return GossipReply(order.number, WRONG, str(error))
         except PrimacyError as error:
-            return Answer(order.number, REFUSED, str(error))
-        return Answer(order.number, DONE, self.office.snapshot().view.waits_for)
+            return GossipReply(order.number, REFUSED, str(error))
+        return GossipReply(order.number, DONE, self.host.snapshot().view.waits_for)
 
 
-def _outcome(answer: Answer) -> str:
+def _outcome(answer: GossipReply) -> str:
     if answer.status == DONE:
         return answer.text
     raise (UsageError if answer.status == WRONG else Refused)(answer.text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from primacy.control.news import NUMBER_MAX, short
+from primacy.control.summary import NUMBER_MAX, short
 from primacy.errors import UsageError
 
 HAPPENED, ORDER, ANSWER = 2, 3, 4
@@ -22,7 +22,7 @@ DONE, WRONG, REFUSED = 200, 400, 409
 """How an order went, as the control API says it."""
 
 
-class Happened(NamedTuple):
+class GossipEvent(NamedTuple):
     """An event of the sender."""
 
     at_unix_ms: int
@@ -32,7 +32,7 @@ class Happened(NamedTuple):
     value: int
 
 
-class Order(NamedTuple):
+class GossipRequest(NamedTuple):
     """What an operator said at another node. `number` is random: it is done once, however often it arrives."""
 
     number: int
@@ -40,7 +40,7 @@ class Order(NamedTuple):
     body: dict[str, Any]
 
 
-class Answer(NamedTuple):
+class GossipReply(NamedTuple):
     """To the order of that number."""
 
     number: int
@@ -48,12 +48,12 @@ class Answer(NamedTuple):
     text: str
 
 
-def happened_row(event: Happened) -> list[Any]:
+def event_row(event: GossipEvent) -> list[Any]:
     text = short(event.text, TEXT_BYTES_MAX)
     return [HAPPENED, event.at_unix_ms, event.term, event.code[:CODE_CHARS_MAX], text, event.value]
 
 
-def order_row(order: Order) -> list[Any]:
+def request_row(order: GossipRequest) -> list[Any]:
     """Raises `UsageError` for what does not fit."""
     body = json.dumps(order.body, ensure_ascii=False)
     try:
@@ -65,23 +65,23 @@ def order_row(order: Order) -> list[Any]:
     return [ORDER, order.number, order.name, body]
 
 
-def answer_row(answer: Answer) -> list[Any]:
+def reply_row(answer: GossipReply) -> list[Any]:
     return [ANSWER, answer.number, answer.status, short(answer.text, ANSWER_BYTES_MAX)]
 
 
-def read(row: list[Any]) -> Happened | Order | Answer | None:
+def read(row: list[Any]) -> GossipEvent | GossipRequest | GossipReply | None:
     """What a row says; None if it is none of these, or of a later version."""
     match row:
         case [kind, int(at_unix_ms), int(term), str(code), str(text), int(value), *_] if kind == HAPPENED:
             if _fits(code, CODE_CHARS_MAX) and _fits(text, TEXT_BYTES_MAX) and _counts(at_unix_ms, term, value):
-                return Happened(at_unix_ms, term, code, text, value)
+                return GossipEvent(at_unix_ms, term, code, text, value)
         case [kind, int(number), str(name), str(body), *_] if kind == ORDER:
             said = _object(body)
             if said is not None and _fits(name, CODE_CHARS_MAX) and _counts(number):
-                return Order(number, name, said)
+                return GossipRequest(number, name, said)
         case [kind, int(number), int(status), str(text), *_] if kind == ANSWER:
             if _fits(text, ANSWER_BYTES_MAX) and _counts(number, status):
-                return Answer(number, status, text)
+                return GossipReply(number, status, text)
     return None
 
 

@@ -16,7 +16,7 @@ from primacy.control import Snapshot
 from primacy.election.model import Role
 
 SUMMARY = 1
-"""The kind of this row; the others are in `post.py`."""
+"""The kind of this row; the others are in `gossip_rows.py`."""
 ROLES = tuple(str(role) for role in Role)
 STATES = ("stopped", "waiting", "starting", "running", "stopping", "stuck")
 KINDS = ("none", "process", "slots")
