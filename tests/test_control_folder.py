@@ -16,7 +16,7 @@ import pytest
 from tests.control_desk import FakeAgent
 from tests.ports import free_port
 
-from primacy.agent.desk import Desk
+from primacy.agent.control_api import ControlApi
 from primacy.control import eventlog
 from primacy.control.client import Found, ask, find
 from primacy.control.eventlog import EVENTS_MAX, EventLog
@@ -116,19 +116,19 @@ def test_the_key_is_made_once_and_is_private(folder: Folder) -> None:
         own_key(folder)
 
 
-def desk_of(folder: Folder, listen: str, source: str = "primacy.yaml") -> Desk:
+def desk_of(folder: Folder, listen: str, source: str = "primacy.yaml") -> ControlApi:
     settings: Settings = of_mapping({"control": {"listen": listen}})
-    return Desk(dataclasses.replace(settings, source=source), folder, "a", FakeAgent(EventLog(folder, nobody)))
+    return ControlApi(dataclasses.replace(settings, source=source), folder, "a", FakeAgent(EventLog(folder, nobody)))
 
 
 def test_a_chosen_port_that_is_taken_ends_with_4_and_the_default_one_gives_way(folder: Folder) -> None:
     async def play() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = f"127.0.0.1:{taken.getsockname()[1]}"
-            desk = desk_of(folder, address)
+            control_api = desk_of(folder, address)
             with pytest.raises(InUse, match=f"control.listen = {address}: Address already in use"):
-                desk.bind()
-            await desk.close()
+                control_api.bind()
+            await control_api.close()
             for listen, source in (("127.0.0.1:7480", "primacy.yaml"), (address, "")):
                 first, second = desk_of(folder, listen, source), desk_of(folder, listen, source)
                 first.bind()
@@ -143,13 +143,15 @@ def test_a_chosen_port_that_is_taken_ends_with_4_and_the_default_one_gives_way(f
 
 def test_a_command_finds_the_node_of_a_folder_if_it_lives(folder: Folder) -> None:
     async def play() -> None:
-        desk = desk_of(folder, f"127.0.0.1:{free_port()}", source="")  # nobody takes it over when it is free again
+        control_api = desk_of(
+            folder, f"127.0.0.1:{free_port()}", source=""
+        )  # nobody takes it over when it is free again
         assert find(folder.where) is None
-        desk.bind()
+        control_api.bind()
         found = find(folder.where)
-        assert found == Found("127.0.0.1", int(desk.address.rpartition(":")[2]), desk.key, os.getpid())
+        assert found == Found("127.0.0.1", int(control_api.address.rpartition(":")[2]), control_api.key, os.getpid())
         assert os.stat(folder.path("control.json")).st_mode & 0o777 == 0o600
-        desk.serve()
+        control_api.serve()
         assert found is not None
         said = await asyncio.to_thread(ask, found, "/v1/state")
         assert said["node"] == "a"
@@ -161,7 +163,7 @@ def test_a_command_finds_the_node_of_a_folder_if_it_lives(folder: Folder) -> Non
             ask(found._replace(key=""), "/v1/pause", {})
         with pytest.raises(Refused, match="needs the control key"):
             await asyncio.to_thread(ask, found._replace(key="0" * 64), "/v1/pause", {})
-        await desk.close()
+        await control_api.close()
         assert find(folder.where) is None
         with pytest.raises(NotReached, match="does not answer"):
             ask(found, "/v1/state")

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from primacy.agent.duty import HostedDuty, Nothing, Spans
-from primacy.agent.gatekeeper import GateKeeper
+from primacy.agent.start_gate import StartGate
 from primacy.election.inputs import Input, RunLock, WorkDeferred, WorkGone, WorkStarted
 from primacy.election.messages import Origin, Release
 from primacy.election.model import Leadership
@@ -58,7 +58,7 @@ class Bench:
         self.told: list[Any] = []
         self.lock = FreeLock()
         clock = SystemClock()
-        self.gate = GateKeeper(Gate(TIMING, Rule(manual=manual), "a"), clock, (), "/", lambda _: {})
+        self.gate = StartGate(Gate(TIMING, Rule(manual=manual), "a"), clock, (), "/", lambda _: {})
         self.duty = HostedDuty(duty, Spans(3_000, 1_100), clock, self.lock, self, self.gate, self.told.append)  # type: ignore[arg-type]
         self.now_ms = clock.now_ms()
 

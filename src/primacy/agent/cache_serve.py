@@ -12,7 +12,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from primacy.agent.desk import ANYWHERE
+from primacy.agent.control_api import ANYWHERE
 from primacy.agent.log import Level, Log
 from primacy.agent.notify import Notifier
 from primacy.agent.signals import EndSignals

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from primacy.agent.gatekeeper import GateKeeper
+from primacy.agent.start_gate import StartGate
 from primacy.election.inputs import Input, RunLock, WorkGone, WorkStarted
 from primacy.election.messages import Release
 from primacy.election.model import Leadership
@@ -197,7 +197,7 @@ class HostedDuty:
         clock: Clock,
         run_lock: lock.RunLock,
         boss: Boss,
-        gate: GateKeeper,
+        gate: StartGate,
         send: Callable[[Release], None] | None = None,
     ) -> None:
         """`send` tells the others of a release; None where the election releases by itself, or nothing is held."""

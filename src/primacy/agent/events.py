@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from primacy.agent.desk import Desk
+from primacy.agent.control_api import ControlApi
 from primacy.agent.log import Level, Log
 from primacy.agent.sentences import note_sentence
 from primacy.agent.status import AgentStatus
@@ -17,7 +17,7 @@ class AgentEvents(AgentStatus):
     """Whatever is worth a line goes this way, once."""
 
     log: Log
-    desk: Desk
+    control_api: ControlApi
 
     def note(self, note: Note) -> None:
         level, text = note_sentence(note)
@@ -43,13 +43,13 @@ class AgentEvents(AgentStatus):
     def record(self, term: int, code: str, text: str, value: int = 0) -> None:
         """Into the log of events, and to the other nodes."""
         at_ms = self.clock.wall_ms()
-        self.desk.record(at_ms, term, code, text, value)
+        self.control_api.record(at_ms, term, code, text, value)
         if self.gossip is not None:
             self.gossip.happened(Told(at_ms, term, code, text, value))
 
     def heard_event(self, node: str, event: Told) -> None:
         self.integrations.heard(node, event.code, event.term)
-        self.desk.record_of(node, *event)
+        self.control_api.record_of(node, *event)
 
     def remark(self, code: str, well: bool, text: str) -> None:
         """What hooks and probes have to say."""
@@ -58,4 +58,4 @@ class AgentEvents(AgentStatus):
 
     def alarm(self, sentence: str) -> None:
         self.log.error(sentence, code="alarm", node=self.node)
-        self.desk.record(self.clock.wall_ms(), self.strategy.term, "alarm", sentence)
+        self.control_api.record(self.clock.wall_ms(), self.strategy.term, "alarm", sentence)

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from primacy.agent.assemble import holding_times, is_alone, promised, transport_of
 from primacy.agent.child import Child
 from primacy.agent.chosen import Place, choose, seated
-from primacy.agent.desk import Desk
+from primacy.agent.control_api import ControlApi
 from primacy.agent.duty import Duty, HostedDuty, Nothing, Performer, Spans
 from primacy.agent.events import AgentEvents
-from primacy.agent.gatekeeper import GateKeeper
 from primacy.agent.gossip import Gossip
 from primacy.agent.integrations import Integrations
 from primacy.agent.lease_file import LeaseFile, lease_folder
@@ -30,6 +29,7 @@ from primacy.agent.process_duty import ProcessDuty
 from primacy.agent.renewed import RenewedWork
 from primacy.agent.sentences import request_sentence
 from primacy.agent.signals import EndSignals
+from primacy.agent.start_gate import StartGate
 from primacy.agent.state import claim, forget_pause, is_paused, keep_pause, state_root
 from primacy.control import Approve, MonitorSays, Order, Remove
 from primacy.control.orders import carry_out
@@ -99,7 +99,7 @@ class Agent(AgentEvents):
         cwd = plan.child.cwd if plan.child is not None else os.getcwd()
         self.integrations = Integrations(settings, self.node, cwd, self.clock, self, notifier)
         rule = Rule(settings.election.mode == "manual", bool(settings.run.fence_command), settings.run.fence_ms)
-        self.gate = GateKeeper(
+        self.gate = StartGate(
             Gate(holding_times(settings), rule, self.node),
             self.clock,
             settings.run.fence_command,
@@ -122,7 +122,7 @@ class Agent(AgentEvents):
         )
         if self.promise.at_most_one and self._guards:
             self.driver.late_ms, self.driver.late = max(1, self._reserve_ms // 2), self._late
-        self.desk = Desk(settings, folder, self.node, self)
+        self.control_api = ControlApi(settings, folder, self.node, self)
         self.page = Page(settings, self.node, state_root(settings, os.environ, os.geteuid()), self)
         self.gossip: Gossip | None = None
         if self.transport is not None:
@@ -177,7 +177,7 @@ class Agent(AgentEvents):
     async def live(self) -> int:
         """Until nothing is left to do."""
         asyncio.get_running_loop().set_exception_handler(self._broken)
-        self.desk.bind()
+        self.control_api.bind()
         await self.duty.prepare()
         self._say_containment()
         gather()
@@ -198,7 +198,7 @@ class Agent(AgentEvents):
             self.log.info(f"node {self.node} was paused before this start and stays so: primacy resume")
             self.driver.give(Pause())  # before it could stand
         self.driver.give(Started(self.clock.wall_ms(), held))
-        self.desk.serve()
+        self.control_api.serve()
         self.page.serve()
         self.integrations.start()
         if self.alone:
@@ -229,7 +229,7 @@ class Agent(AgentEvents):
         elif self.transport is not None:
             self.transport.close()
         await self.page.close()
-        await self.desk.close()
+        await self.control_api.close()
         await self.duty.close()
         if self.stored is not None:
             await self.stored.close()
@@ -431,7 +431,7 @@ class Agent(AgentEvents):
         self.record(self.strategy.term, "links", text)
 
     def carry_out(self, name: str, body: dict[str, Any], said_at: str) -> None:
-        carry_out(name, body, self, self.desk.events, said_at)
+        carry_out(name, body, self, self.control_api.events, said_at)
 
     async def pass_on(self, to: str, name: str, body: dict[str, Any]) -> str:
         assert self.gossip is not None, "alone, and another node is listed"

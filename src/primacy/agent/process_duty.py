@@ -18,9 +18,9 @@ from typing import Any, assert_never
 
 from primacy.agent.child import Child, told
 from primacy.agent.duty import Boss, DutyView
-from primacy.agent.gatekeeper import GateKeeper
 from primacy.agent.guard_link import GuardLink
 from primacy.agent.lease_file import LeaseFile
+from primacy.agent.start_gate import StartGate
 from primacy.election.messages import Release
 from primacy.election.model import Leadership
 from primacy.loop import alarm
@@ -69,7 +69,7 @@ class ProcessDuty:
         lease: LeaseFile,
         require: str,
         boss: Boss,
-        gate: GateKeeper,
+        gate: StartGate,
         ready: Ready = lambda _: [],
         rights: Rights | None = None,
     ) -> None:

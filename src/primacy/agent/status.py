@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from primacy.agent.assemble import addresses
 from primacy.agent.duty import Performer
-from primacy.agent.gatekeeper import GateKeeper
 from primacy.agent.gossip import Gossip
 from primacy.agent.integrations import Integrations
 from primacy.agent.meter import Meter
+from primacy.agent.start_gate import StartGate
 from primacy.agent.stored import Stored, seen_in_store
 from primacy.control import Heard, Snapshot
 from primacy.election.guarantees import Guarantees
@@ -41,7 +41,7 @@ class AgentStatus:
     strategy: AnyStrategy
     promise: Guarantees
     duty: Performer
-    gate: GateKeeper
+    gate: StartGate
     integrations: Integrations
     meter: Meter
     transport: Transport | None

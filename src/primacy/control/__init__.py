@@ -1,4 +1,4 @@
-"""The node's own desk: HTTP on loopback, for the commands of this machine.
+"""The node's own control API: HTTP on loopback, for the commands of this machine.
 
 Reading is open to whoever is on this machine; changing needs the control key. Nothing is decided here: a request
 becomes an input of the election, and an answer is made from what the agent shows. The agent assembles it, behind the
@@ -92,7 +92,7 @@ class Heard(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """All that is known at one moment; the desk asks for it once per request."""
+    """All that is known at one moment; the control API asks for it once per request."""
 
     settings: Settings
     node: str
@@ -137,7 +137,7 @@ class Shown(Protocol):
 
 
 class AgentPort(Shown, Protocol):
-    """What the desk needs of the agent."""
+    """What the control API needs of the agent."""
 
     def order(self, given: Order, said_at: str = "") -> None:
         """Its effects are done when this returns. `said_at`: the node that passed it on."""

@@ -22,7 +22,7 @@ Told = Callable[[Leadership], Mapping[str, str]]
 """The environment of a fence command: what it is told about this leadership and its predecessor."""
 
 
-class GateKeeper:
+class StartGate:
     """One gate with its fence command."""
 
     def __init__(self, machine: Gate, clock: Clock, fence: Sequence[str], cwd: str, told: Told) -> None:

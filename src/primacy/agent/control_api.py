@@ -34,7 +34,7 @@ WAITING_MAX = 16
 """Connections that wait to be taken."""
 
 
-class Desk:
+class ControlApi:
     """One node's control API and its log of events."""
 
     def __init__(self, settings: Settings, folder: Folder, node: str, agent: AgentPort) -> None:
