@@ -182,7 +182,7 @@ class Feed:
 
     def row(self, name: str, of: str) -> dict[str, Any]:
         leads = name == self.leader and name not in self.down
-        duty: dict[str, Any] = {
+        workload: dict[str, Any] = {
             "kind": "process",
             "state": "stopped",
             "since": None,
@@ -190,7 +190,7 @@ class Feed:
             "containment": "strong",
         }
         if leads:
-            duty |= {"state": "running", "since": self.began_ms, "pid": 4711}
+            workload |= {"state": "running", "since": self.began_ms, "pid": 4711}
         gone = name in self.down or name in self.frozen
         row = {
             "node": name,
@@ -204,7 +204,7 @@ class Feed:
             "token": 1_794_700_800_000 + self.term if leads else None,
             "hold_left_ms": HOLD_MS - 60 - wall_ms() % 100 if leads else 0,
             "waits_for": "an operator: primacy resume" if name in self.paused else None,
-            "duty": duty,
+            "duty": workload,
             "health": "ok",
             "version": "0.1.0",
             "boot": "a1",

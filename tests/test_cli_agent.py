@@ -443,9 +443,9 @@ def test_the_page_for_operators_names_commands_paths_and_options_that_exist() ->
 def test_status_says_who_was_never_heard_and_where_it_should_be() -> None:
     row = dict.fromkeys(("role", "leader", "term", "token", "waits_for", "duty", "health", "trouble", "told_ms"))
     row["kind"] = "voter"
-    duty = {"kind": "process", "state": "stopped", "pid": None, "since": None, "containment": "weak"}
+    workload = {"kind": "process", "state": "stopped", "pid": None, "since": None, "containment": "weak"}
     waits = "the first start of the cluster: primacy init, once, on one node"
-    said = {**row, "role": "muted", "term": 0, "hold_left_ms": 0, "waits_for": waits, "duty": duty, "health": "ok"}
+    said = {**row, "role": "muted", "term": 0, "hold_left_ms": 0, "waits_for": waits, "duty": workload, "health": "ok"}
     state: dict[str, Any] = {
         "cluster": "billing",
         "election": "main",
@@ -483,7 +483,7 @@ def test_status_says_who_was_never_heard_and_where_it_should_be() -> None:
     assert "node e: failing: http" in text
     assert "the command runs nowhere" in text
     killed = {**said, "node": "f", "addr": "h:6", "heard_ms": 900, "told_ms": 900, "role": "leader"}
-    killed["duty"] = {**duty, "state": "running", "pid": 7}
+    killed["duty"] = {**workload, "state": "running", "pid": 7}
     assert re.search(
         r"^f +was leader +nobody +0 +was running, process 7",
         "\n".join(status_lines({**state, "rows": [killed]})),

@@ -257,7 +257,7 @@ def test_an_alarm_of_bully_and_ring_must_last() -> None:
 
         def look(after_ms: int, *, claims: bool) -> int:
             a.clock.ms += after_ms
-            b = Heard(RUNS if claims else RUNS._replace(duty_state="stopped", run_ms=-1), 1, a.clock.ms)
+            b = Heard(RUNS if claims else RUNS._replace(workload_state="stopped", run_ms=-1), 1, a.clock.ms)
             a.talk.others = {"b": b}
             a.talk._whole()
             return len(a.alarms)
@@ -278,16 +278,16 @@ def test_what_is_passed_on_late_does_not_replace_what_a_node_said_itself_and_its
     async def story(a: Desk, b: Desk, _: MemoryNet) -> None:
         b.clock.ms = 100_000
         await until(lambda: "b" in a.talk.others)
-        b.shown = b.shown._replace(view=VIEW, duty=Work(since_ms=NOW_MS - 10_000))
+        b.shown = b.shown._replace(view=VIEW, workload=Work(since_ms=NOW_MS - 10_000))
         b.talk.stepped()
-        await until(lambda: a.talk.others["b"].summary.duty_state == "running")
+        await until(lambda: a.talk.others["b"].summary.workload_state == "running")
         old = row_of(a.talk.others["b"].summary, a.talk._senders["b"].sent_ms)
         b.clock.ms += 10
-        b.shown = b.shown._replace(view=FOLLOWS, duty=Work(state="stopped"), at_most_one=False)
+        b.shown = b.shown._replace(view=FOLLOWS, workload=Work(state="stopped"), at_most_one=False)
         b.talk.close()
-        await until(lambda: a.talk.others["b"].summary.duty_state == "stopped")
+        await until(lambda: a.talk.others["b"].summary.workload_state == "stopped")
         a.talk.hear("b", a.talk.others["b"].boot, old)
-        assert a.talk.others["b"].summary.duty_state == "stopped"
+        assert a.talk.others["b"].summary.workload_state == "stopped"
 
     together(story)
 

@@ -32,8 +32,8 @@ LONGEST = Summary(
     token=2**53 - 1,
     hold_left_ms=86_400_000,
     waits_for="ü" * 500,
-    duty_kind="process",
-    duty_state="stopping",
+    workload_kind="process",
+    workload_state="stopping",
     run_ms=BIG,
     pid=4_194_304,
     containment="strong",
@@ -130,7 +130,7 @@ def test_the_row_is_plain_msgpack() -> None:
 
 
 def test_the_cluster_document_has_a_row_for_each_node_with_its_age() -> None:
-    said = cluster(seen(("b", RUNS, 300), ("c", RUNS._replace(duty_state="stopped", run_ms=-1, waits_for="x"), 1)))
+    said = cluster(seen(("b", RUNS, 300), ("c", RUNS._replace(workload_state="stopped", run_ms=-1, waits_for="x"), 1)))
     assert {key: said[key] for key in ("api", "cluster", "election", "strategy", "mode", "seen_from")} == {
         "api": 1,
         "cluster": "billing",
@@ -198,12 +198,19 @@ def test_a_node_that_was_removed_shows_itself_and_says_so() -> None:
         (RUNS, 300, RUNS._replace(token=9, run_ms=500), 50, ["c"], False),
         # b still claims it two seconds after c started
         (RUNS, 100, RUNS._replace(token=9, run_ms=2_000), 100, ["b", "c"], True),
-        (RUNS._replace(duty_state="stuck"), 100, RUNS._replace(token=9, run_ms=1_900), 100, ["b", "c"], True),
+        (RUNS._replace(workload_state="stuck"), 100, RUNS._replace(token=9, run_ms=1_900), 100, ["b", "c"], True),
         # handed over in order: b is still stopping, c does not claim anything
-        (RUNS._replace(duty_state="stopping"), 100, RUNS._replace(duty_state="waiting", run_ms=-1), 100, ["b"], False),
+        (
+            RUNS._replace(workload_state="stopping"),
+            100,
+            RUNS._replace(workload_state="waiting", run_ms=-1),
+            100,
+            ["b"],
+            False,
+        ),
         # the claim of a dead node is over with its hold, or after a while
-        (RUNS, CLAIM_MS + 1, RUNS._replace(duty_state="stopped", run_ms=-1), 100, [], False),
-        (RUNS._replace(hold_left_ms=10_000), 9_000, RUNS._replace(duty_state="stopped"), 100, ["b"], False),
+        (RUNS, CLAIM_MS + 1, RUNS._replace(workload_state="stopped", run_ms=-1), 100, [], False),
+        (RUNS._replace(hold_left_ms=10_000), 9_000, RUNS._replace(workload_state="stopped"), 100, ["b"], False),
     ],
 )
 def test_two_that_claim_the_command_at_the_same_time_are_an_alarm(
@@ -231,14 +238,14 @@ def test_two_that_act_are_said_to_be_what_they_are() -> None:
     divided = cluster(shot._replace(at_most_one=False))
     assert divided["at_most_one"] is False
     assert "nodes a and b both run the command: raft has one leader in each part" in divided["alarms"][0]
-    idle = seen(("b", RUNS._replace(duty_kind="none"), 100), view=VIEW, work=work._replace(kind="none"))
+    idle = seen(("b", RUNS._replace(workload_kind="none"), 100), view=VIEW, work=work._replace(kind="none"))
     assert "nodes a and b both say that they lead. Pause the older one: primacy pause a" in cluster(idle)["alarms"][0]
     assert "nodes a and b both lead: raft has one" in cluster(idle._replace(at_most_one=False))["alarms"][0]
 
 
 def test_two_of_one_id_and_another_configuration_are_alarms_with_the_next_command() -> None:
     twin = Trouble("c", "two machines speak as node c at the same time: stop one of them", alarm=True)
-    told = RUNS._replace(duty_state="stopped", run_ms=-1, doubled=("c",), config="00" * 8)
+    told = RUNS._replace(workload_state="stopped", run_ms=-1, doubled=("c",), config="00" * 8)
     said = cluster(seen(("b", told, 100), troubles=[twin], config="00" * 16))
     assert said["alarms"] == [twin.sentence]
     assert next(row for row in said["nodes"] if row["node"] == "c")["trouble"] == twin.sentence
@@ -335,7 +342,7 @@ def test_rows_like_the_last_one_are_read_as_they_stand_and_others_anew() -> None
     later = row_again(first, 900, 1_600)
     assert summary_in(later) == RUNS._replace(hold_left_ms=900, run_ms=RUNS.run_ms + 600)
     assert sent_in(later) == 1_600
-    idle = row_again(row_of(RUNS._replace(run_ms=-1, duty_state="stopped")), 0, 5)
+    idle = row_again(row_of(RUNS._replace(run_ms=-1, workload_state="stopped")), 0, 5)
     rows = [first, later, row_of(RUNS._replace(token=9), 1_700), row_of(LONGEST), idle, first[:16], [1], []]
     for place in range(1, 17):
         for wrong in (None, "x", -2, 2**80, 0.5, [], b"\xff" * 9):
@@ -352,7 +359,7 @@ def test_rows_like_the_last_one_are_read_as_they_stand_and_others_anew() -> None
 
 def test_a_node_whose_id_is_used_twice_is_an_alarm_of_everybody() -> None:
     waits = f"{DOUBLED}, or this disk is a copy"
-    told = RUNS._replace(duty_state="stopped", run_ms=-1, role="muted", waits_for=waits)
+    told = RUNS._replace(workload_state="stopped", run_ms=-1, role="muted", waits_for=waits)
     (sentence,) = cluster(seen(("b", told, 100)))["alarms"]
     assert sentence.startswith("node b is muted, for another machine speaks with its id")
     (own,) = cluster(seen(view=VIEW._replace(waits_for=waits)))["alarms"]

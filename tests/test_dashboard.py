@@ -26,14 +26,14 @@ LEADER = Said(
     leader="a",
     token=1_794_700_800_007,
     hold_left_ms=900,
-    duty_kind="process",
-    duty="running",
+    workload_kind="process",
+    workload="running",
     since_unix_ms=1_794_700_900_000,
     pid=4711,
     containment="strong",
     health="ok",
 )
-FOLLOWER = Said(node="b", heard_ms=40, told_ms=300, role="follower", term=7, leader="a", duty_kind="process")
+FOLLOWER = Said(node="b", heard_ms=40, told_ms=300, role="follower", term=7, leader="a", workload_kind="process")
 PLAN = Plan(hold_ms=1_000, beat_ms=100, term_at_ms=400)
 
 
@@ -62,10 +62,10 @@ def test_after_a_handover_the_new_holder_is_shown_although_the_old_row_still_say
 @pytest.mark.parametrize(
     ("rows", "state", "level"),
     [
-        ((LEADER._replace(duty="starting"), FOLLOWER), "starting", "warn"),
-        ((LEADER._replace(duty="stuck"), FOLLOWER), "stuck", "bad"),
-        ((LEADER._replace(duty="waiting", waits_for="300 ms"), FOLLOWER), "waiting", "warn"),
-        ((LEADER._replace(duty="stopped", duty_kind="none"), FOLLOWER), "leading", "ok"),
+        ((LEADER._replace(workload="starting"), FOLLOWER), "starting", "warn"),
+        ((LEADER._replace(workload="stuck"), FOLLOWER), "stuck", "bad"),
+        ((LEADER._replace(workload="waiting", waits_for="300 ms"), FOLLOWER), "waiting", "warn"),
+        ((LEADER._replace(workload="stopped", workload_kind="none"), FOLLOWER), "leading", "ok"),
         ((FOLLOWER._replace(role="candidate", leader=""),), "electing", "warn"),
         ((FOLLOWER._replace(leader=""),), "nobody", "warn"),
         ((LEADER._replace(heard_ms=60_000, told_ms=60_000),), "unknown", "unknown"),
@@ -87,8 +87,8 @@ def divided(*rows: Said, overlapping: tuple[str, ...] = ()) -> Known:
 
 def led(node: str, leader: str) -> Said:
     leads = node == leader
-    role, duty = ("leader", "running") if leads else ("follower", "stopped")
-    return Said(node, heard_ms=0, told_ms=0, role=role, term=3, leader=leader, duty_kind="none", duty=duty)
+    role, workload = ("leader", "running") if leads else ("follower", "stopped")
+    return Said(node, heard_ms=0, told_ms=0, role=role, term=3, leader=leader, workload_kind="none", workload=workload)
 
 
 def test_two_leaders_in_two_parts_of_a_bully_cluster_are_shown_as_what_they_are() -> None:
@@ -246,11 +246,11 @@ def test_two_claims_one_after_the_other_are_no_alarm_and_two_at_once_are() -> No
 def test_a_claim_that_ended_and_began_again_is_a_new_one() -> None:
     claims = Claims()
     claims.hear(LEADER, 1_000)
-    claims.hear(LEADER._replace(duty="stopped"), 1_500)
+    claims.hear(LEADER._replace(workload="stopped"), 1_500)
     b = LEADER._replace(node="b", token=LEADER.token + 1)
     claims.hear(b, 1_600)
     claims.hear(b, 2_000)
-    claims.hear(b._replace(duty="stopped"), 2_100)
+    claims.hear(b._replace(workload="stopped"), 2_100)
     again = LEADER._replace(token=LEADER.token + 2)
     claims.hear(again, 2_200)
     claims.hear(again, 2_900)
@@ -264,7 +264,7 @@ def test_the_next_token_is_the_next_claim_although_nobody_said_that_the_last_one
     claims.hear(b, 1_600)
     claims.hear(b, 2_000)
     claims.hear(LEADER._replace(token=LEADER.token + 2), 2_200)
-    claims.hear(LEADER._replace(token=0, duty="stopping"), 2_900)
+    claims.hear(LEADER._replace(token=0, workload="stopping"), 2_900)
     assert claims.overlapping() == ()
     claims.hear(b, 2_950)
     assert claims.overlapping() == ("a", "b")
@@ -273,7 +273,7 @@ def test_the_next_token_is_the_next_claim_although_nobody_said_that_the_last_one
 def test_one_token_on_two_nodes_is_an_alarm_at_any_time() -> None:
     claims = Claims()
     claims.hear(LEADER, 1_000)
-    claims.hear(LEADER._replace(duty="stopped"), 1_500)
+    claims.hear(LEADER._replace(workload="stopped"), 1_500)
     claims.hear(LEADER._replace(node="b"), 9_000)
     assert claims.overlapping() == ("a", "b")
     claims = Claims()
@@ -284,7 +284,7 @@ def test_one_token_on_two_nodes_is_an_alarm_at_any_time() -> None:
 
 def test_an_older_statement_that_arrives_late_changes_nothing() -> None:
     claims = Claims()
-    claims.hear(LEADER._replace(duty="stopped"), 2_000)
+    claims.hear(LEADER._replace(workload="stopped"), 2_000)
     claims.hear(LEADER, 1_000)
     assert claims.spans == {}
 

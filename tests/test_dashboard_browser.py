@@ -341,8 +341,8 @@ def test_the_printed_link_signs_in_once_and_leaves_no_trace(browser: Browser, bo
 
 
 def test_a_winner_that_waits_for_a_person_is_approved_here(browser: Browser, feed: Feed, board: Served) -> None:
-    duty = {"kind": "process", "state": "waiting", "since": None, "pid": None, "containment": "strong"}
-    feed.extra["a"] = {"waits_for": "an approval: primacy approve a --term 7", "duty": duty}
+    workload = {"kind": "process", "state": "waiting", "since": None, "pid": None, "containment": "strong"}
+    feed.extra["a"] = {"waits_for": "an approval: primacy approve a --term 7", "duty": workload}
     tab = Tab(browser, board.url)
     tab.page.goto(f"{board.url}#enter={board.code()}")
     tab.page.wait_for_selector("text=Sign out")

@@ -190,7 +190,7 @@ class Around:
     def view(self) -> View:
         return View(self.role(), "", self.term, "", self.term, 0, (), "")
 
-    def duty_state(self) -> State:
+    def workload_state(self) -> State:
         return State.STOPPED
 
     def pid(self) -> int:

@@ -201,20 +201,22 @@ def test_of_a_node_that_was_stopped_in_order_the_others_know_that_it_leads_no_mo
         for _ in range(3):
             old = made.leads(lambda _: True)
             (other,) = set(made.nodes) - {old}
-            until(lambda other=other, old=old: duty_of(made.nodes[other], old) == "running", "known to lead", WITHIN_S)  # type: ignore[misc]
+            until(
+                lambda other=other, old=old: workload_of(made.nodes[other], old) == "running", "known to lead", WITHIN_S
+            )  # type: ignore[misc]
             made.nodes[old].send(signal.SIGTERM)
             ended = made.nodes[old].process
             assert ended is not None
             assert ended.wait(WITHIN_S) == 0
             made.leads(other, other)
-            if duty_of(made.nodes[other], old) == "stopped":
+            if workload_of(made.nodes[other], old) == "stopped":
                 return
             made.nodes[old].kill()
             made.nodes[old].start()
         raise AssertionError("its last word was never heard")
 
 
-def duty_of(node: Node, of: str) -> str:
+def workload_of(node: Node, of: str) -> str:
     """How the work of one node stands, as far as another knows."""
     rows = (node.ask("/v1/cluster") or {"nodes": []})["nodes"]
     return next((row["duty"]["state"] for row in rows if row["node"] == of and row["duty"]), "")

@@ -17,8 +17,8 @@ from tests.crowd import tree
 from tests.servers import stop_whole
 from tests.test_cli_agent import FILE, Node, Say, alive, free_ports, say, write_secret  # noqa: F401
 
-from primacy.agent.duty import DutyView
 from primacy.agent.state import forget_pause, is_paused, keep_pause
+from primacy.agent.workload import WorkloadView
 from primacy.control import Approve, Snapshot
 from primacy.control.orders import order_of
 from primacy.election.model import Role, View
@@ -179,8 +179,8 @@ def test_G8_where_nothing_waits_nothing_is_approved(say: Say, tmp_path: Path) ->
 def test_approvals_that_make_no_sense(body: dict[str, Any], says: str) -> None:
     settings = of_mapping({"election": {"mode": "manual"}})
     view = View(Role.LEADER, "a", 7, "a", 1_007, 900, ("a",), "")
-    duty = DutyView("process", State.WAITING, 0, 0, 0, "", "")
-    shot = Snapshot(settings, "a", view, duty, {}, {}, 0, 0, False, approval_term=7)
+    workload = WorkloadView("process", State.WAITING, 0, 0, 0, "", "")
+    shot = Snapshot(settings, "a", view, workload, {}, {}, 0, 0, False, approval_term=7)
     assert order_of("approve", {"node": "a", "term": 7, "by": "ann"}, shot) == Approve(7, "ann")
     assert order_of("approve", {"node": "a", "term": 7}, shot) == Approve(7, "a holder of the control key")
     with pytest.raises((UsageError, Refused), match=says):

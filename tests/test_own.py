@@ -11,8 +11,8 @@ from examples.rendezvous import Rendezvous
 from tests.test_cli import Said, say  # noqa: F401
 
 from primacy.agent.assemble import promised, refuse, refuse_node
-from primacy.agent.duty import DutyView
 from primacy.agent.owned import own_of
+from primacy.agent.workload import WorkloadView
 from primacy.control import Snapshot
 from primacy.control.document import acts_as_leader
 from primacy.control.orders import order_of
@@ -167,7 +167,7 @@ def test_init_and_rejoin_are_about_ballots_of_raft() -> None:
         settings=of_mapping({"election": {"strategy": EXAMPLE}}),
         node="a",
         view=alone().view(600),
-        duty=DutyView("none", State.RUNNING),
+        workload=WorkloadView("none", State.RUNNING),
         heard_ms={},
         counters={},
         now_ms=600,

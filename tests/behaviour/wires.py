@@ -91,10 +91,11 @@ def _summaries() -> list[Any]:
         for how in summary.CONTAINMENTS
     ]
     first = samples(
-        summary.Summary, role="leader", duty_kind="none", duty_state="running", containment="", config="ab12"
+        summary.Summary, role="leader", workload_kind="none", workload_state="running", containment="", config="ab12"
     )[-1]
     return [
-        first._replace(role=role, duty_kind=kind, duty_state=state, containment=how) for role, kind, state, how in words
+        first._replace(role=role, workload_kind=kind, workload_state=state, containment=how)
+        for role, kind, state, how in words
     ]
 
 

@@ -44,7 +44,7 @@ def refuse(settings: Settings, *, allow_split_brain: bool) -> None:
 
 
 def refuse_node(settings: Settings) -> None:
-    """Raises `UsageError` for what no agent can do, whatever its duty. Without one, any strategy will do."""
+    """Raises `UsageError` for what no agent can do, whatever its workload. Without one, any strategy will do."""
     strategy = settings.election.strategy
     if strategy == "lease":
         _refuse_lease(settings)

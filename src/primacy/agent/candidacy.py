@@ -1,8 +1,8 @@
 """One process's part in one election of the library: a lease machine, driven in the keeper's thread.
 
-The machine decides everything about the lease (`election/lease.py`). This file is its duty and its ear: the duty is a
-body in the user's program, which is told of a beginning and an end through a `Face` (asyncio in `election.py`, threads
-in `blocking.py`), and which says when it is over.
+The machine decides everything about the lease (`election/lease.py`). This file is its workload and its ear: the
+workload is a body in the user's program, which is told of a beginning and an end through a `Face` (asyncio in
+`election.py`, threads in `blocking.py`), and which says when it is over.
 
 A node of the library stands only while somebody waits for the role. So it begins paused, is resumed while a caller
 waits, and is paused again before a body's end is reported; it watches the row all the time.
@@ -133,7 +133,7 @@ class Wishes(NamedTuple):
 
 
 class Candidacy:
-    """A machine, its driver and its duty. What has no underscore may be called from any thread."""
+    """A machine, its driver and its workload. What has no underscore may be called from any thread."""
 
     def __init__(self, keeper: Keeper, name: str, node: str, wishes: Wishes, face: Face) -> None:
         if wrong := wrong_lease(name) if isinstance(name, str) else f"a lease's name is a text, not {name!r:.40}":

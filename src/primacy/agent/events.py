@@ -22,7 +22,7 @@ class AgentEvents(AgentStatus):
     def note(self, note: Note) -> None:
         level, text = note_sentence(note)
         self.log.say(level, text, code=note.what, node=self.node, run=note.run)
-        self.record(self.duty.term, note.what, text, note.number)
+        self.record(self.workload.term, note.what, text, note.number)
         self.integrations.noted(note)
 
     def complain(self, sentence: str) -> None:

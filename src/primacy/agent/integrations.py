@@ -50,7 +50,7 @@ class Host(Protocol):
 
     def view(self) -> View: ...
 
-    def duty_state(self) -> State: ...
+    def workload_state(self) -> State: ...
 
     def pid(self) -> int: ...
 
@@ -154,7 +154,7 @@ class Integrations:
         leads = self.host.role() is Role.LEADER
         if leads != (self._leads is not None):
             self._role_changed(leads)
-        state = self.host.duty_state()
+        state = self.host.workload_state()
         if state is not self._state:
             self._state = state
             self.health.runs(state is State.RUNNING)
@@ -177,7 +177,7 @@ class Integrations:
 
     def _status(self) -> str:
         """One sentence for `systemctl status`."""
-        view, state = self.host.view(), self.host.duty_state()
+        view, state = self.host.view(), self.host.workload_state()
         if state is State.RUNNING:
             pid = self.host.pid()
             return f"leads term {view.term}; " + (

@@ -1,8 +1,8 @@
 """The lifecycle of an agent whose turn it is: start, lead, do what a leader does, end in order.
 
-It ends when it is told to (a signal), or when its duty is done and is not to be started again: always stop, confirm,
-release, in this order. What the duty is (a command, the slot server, nothing) stands in the plan; everything else is
-the same. What it shows and says stands below it, in `status.py` and `events.py`.
+It ends when it is told to (a signal), or when its workload is done and is not to be started again: always stop,
+confirm, release, in this order. What the workload is (a command, the slot server, nothing) stands in the plan;
+everything else is the same. What it shows and says stands below it, in `status.py` and `events.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from primacy.agent.assemble import holding_times, is_alone, promised, transport_
 from primacy.agent.child import Child
 from primacy.agent.chosen import Place, choose, seated
 from primacy.agent.control_api import ControlApi
-from primacy.agent.duty import Duty, HostedDuty, Nothing, Performer, Spans
 from primacy.agent.events import AgentEvents
 from primacy.agent.gossip import Gossip
 from primacy.agent.integrations import Integrations
@@ -25,12 +24,13 @@ from primacy.agent.memory import gather
 from primacy.agent.meter import Meter, MeteredDurable
 from primacy.agent.notify import Notifier
 from primacy.agent.page import Page
-from primacy.agent.process_duty import ProcessDuty
+from primacy.agent.process_workload import ProcessWorkload
 from primacy.agent.renewed import RenewedWork
 from primacy.agent.sentences import request_sentence
 from primacy.agent.signals import EndSignals
 from primacy.agent.start_gate import StartGate
 from primacy.agent.state import claim, forget_pause, is_paused, keep_pause, state_root
+from primacy.agent.workload import HostedWorkload, Nothing, Performer, Spans, Workload
 from primacy.control import Approve, MonitorSays, Order, Remove
 from primacy.control.orders import carry_out
 from primacy.election.inputs import Input, Pause, Resume, Shutdown, Started
@@ -67,17 +67,17 @@ class Plan(NamedTuple):
 
     settings: Settings
     child: Child | None
-    """The command; None: the duty is done in this process."""
+    """The command; None: the workload is done in this process."""
     log: Log
     clock: Clock
-    duty: Duty | None = None
+    workload: Workload | None = None
     """What this process does itself while its node leads; None, without a command: nothing."""
     waits: bool = True
     """Another agent of this node runs here: wait for one's turn; else refuse."""
 
 
 class Agent(AgentEvents):
-    """One node, alone or of several, with its duty: whose boss it is. The driver's listener."""
+    """One node, alone or of several, with its workload: whose host it is. The driver's listener."""
 
     def __init__(self, plan: Plan, folder: Folder, signals: EndSignals, notifier: Notifier) -> None:
         self.settings = settings = plan.settings
@@ -106,16 +106,16 @@ class Agent(AgentEvents):
             cwd,
             self.integrations.fence_told,
         )
-        self.duty: Performer
+        self.workload: Performer
         if plan.child is not None:
-            self.duty = self._process_duty(plan.child)
+            self.workload = self._process_workload(plan.child)
         else:
-            self.duty = self._hosted_duty(plan.duty or Nothing())
+            self.workload = self._hosted_workload(plan.workload or Nothing())
         self.meter = Meter()
         metered = MeteredDurable(chosen.durable, self.meter)
         holds = self.promise.at_most_one or not self._guards
-        self.renewed = None if holds else RenewedWork(self.duty, holding_times(settings), self.clock)
-        work = self.renewed or self.duty
+        self.renewed = None if holds else RenewedWork(self.workload, holding_times(settings), self.clock)
+        work = self.renewed or self.workload
         again = self.strategy.again if isinstance(self.strategy, RaftStrategy) else None
         self.driver = Driver(
             self.strategy, self.clock, metered, work, self.recorded, self.transport, self.stored, again
@@ -149,11 +149,11 @@ class Agent(AgentEvents):
         self.manager = manager
         return manager
 
-    def _process_duty(self, child: Child) -> ProcessDuty:
+    def _process_workload(self, child: Child) -> ProcessWorkload:
         settings, timing, election = self.settings, holding_times(self.settings), self.settings.election.name
         where = lease_folder(self.folder.where, os.environ, os.geteuid())
         policy = Policy(Restart(settings.run.restart), settings.run.stop_ms, settings.run.restart_limit)
-        return ProcessDuty(
+        return ProcessWorkload(
             election,
             child,
             Watchdog(timing, policy),
@@ -168,17 +168,17 @@ class Agent(AgentEvents):
             self.stored.releasers.right if self.stored is not None else None,
         )
 
-    def _hosted_duty(self, duty: Duty) -> HostedDuty:
+    def _hosted_workload(self, workload: Workload) -> HostedWorkload:
         timing = holding_times(self.settings)
         spans = Spans(self.settings.run.stop_ms, timing.kill_at_ms - timing.term_at_ms)
         send = self.send_release if self.transport is not None else None
-        return HostedDuty(duty, spans, self.clock, self.run_lock, self, self.gate, send)
+        return HostedWorkload(workload, spans, self.clock, self.run_lock, self, self.gate, send)
 
     async def live(self) -> int:
         """Until nothing is left to do."""
         asyncio.get_running_loop().set_exception_handler(self._broken)
         self.control_api.bind()
-        await self.duty.prepare()
+        await self.workload.prepare()
         self._say_containment()
         gather()
         if self.transport is not None and self.gossip is not None:
@@ -188,11 +188,11 @@ class Agent(AgentEvents):
         held = self.run_lock.is_held()
         if held:
             self.log.warn("waits for the run lock: work of an earlier agent on this machine is still ending")
-            self.duty.watch_lock()
+            self.workload.watch_lock()
         self.signals.agent = self
         self.meter.start()
         if self.stored is not None:
-            self.stored.start(self.driver.give, self._finish, releasers=isinstance(self.duty, ProcessDuty))
+            self.stored.start(self.driver.give, self._finish, releasers=isinstance(self.workload, ProcessWorkload))
             self.log.info(f"node {self.node} stands for the lease {self.settings.election.name}", node=self.node)
         if is_paused(self.folder):
             self.log.info(f"node {self.node} was paused before this start and stays so: primacy resume")
@@ -230,7 +230,7 @@ class Agent(AgentEvents):
             self.transport.close()
         await self.page.close()
         await self.control_api.close()
-        await self.duty.close()
+        await self.workload.close()
         if self.stored is not None:
             await self.stored.close()
         await self.integrations.close()
@@ -261,13 +261,13 @@ class Agent(AgentEvents):
         )
 
     def _say_containment(self) -> None:
-        if not isinstance(self.duty, ProcessDuty):
+        if not isinstance(self.workload, ProcessWorkload):
             return
-        found, why = self.duty.containment, self.duty.containment_why
+        found, why = self.workload.containment, self.workload.containment_why
         if not found:
             raise CannotHere("the guard process could not be started; the lines above say why")
-        sentence = containment_sentence(found, why, self.duty.way)
-        if found != "strong" and self.duty.require == "strong":
+        sentence = containment_sentence(found, why, self.workload.way)
+        if found != "strong" and self.workload.require == "strong":
             whom = " on a lease" if self.settings.election.strategy == "lease" else " of several nodes"
             by_default = "" if self.settings.run.require_containment else whom
             raise CannotHere(
@@ -302,15 +302,15 @@ class Agent(AgentEvents):
             self.log.info(f"was asked to end: {what}")
         else:
             self.log.warn(f"was asked to end again: {'kills the command' if self._guards else 'ends at once'}")
-            self.duty.hurry()
+            self.workload.hurry()
         self._end()
-        if times > PATIENCE or (times > 1 and (self.duty.is_orphaned or self.duty.is_over)):
+        if times > PATIENCE or (times > 1 and (self.workload.is_orphaned or self.workload.is_over)):
             self._finish(None)
 
     @property
     def _guards(self) -> bool:
         """It has a command to stop."""
-        return isinstance(self.duty, ProcessDuty)
+        return isinstance(self.workload, ProcessWorkload)
 
     def give_up(self, code: int) -> None:
         self.exit_code = code
@@ -330,7 +330,7 @@ class Agent(AgentEvents):
 
     def _look_for_the_end(self) -> None:
         """Nothing runs, and the lease is released. For one hold only: then nobody needs the release any more."""
-        if not self.ending or not self.duty.is_over:
+        if not self.ending or not self.workload.is_over:
             return
         if not isinstance(self.strategy, LeaseStrategy) or self.strategy.settled:
             self._finish(None)
@@ -354,7 +354,7 @@ class Agent(AgentEvents):
         leader = self.strategy.leader
         if leader == self.node:
             leader = ""
-        self.duty.looked(leader, self.clients_find(leader))
+        self.workload.looked(leader, self.clients_find(leader))
         if self.stored is not None:
             self._look_for_the_end()
         if self.strategy.role is Role.MUTED and self._mute_timer is None and not self.alone:

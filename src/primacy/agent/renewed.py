@@ -8,7 +8,7 @@ says.
 
 from __future__ import annotations
 
-from primacy.agent.duty import Performer
+from primacy.agent.workload import Performer
 from primacy.election.messages import Release
 from primacy.election.model import Leadership
 from primacy.loop import alarm
@@ -17,10 +17,10 @@ from primacy.settings.timing import Timing
 
 
 class RenewedWork:
-    """The driver's port `Work`, in front of a duty that wants a hold."""
+    """The driver's port `Work`, in front of a workload that wants a hold."""
 
-    def __init__(self, duty: Performer, timing: Timing, clock: Clock) -> None:
-        self.duty = duty
+    def __init__(self, workload: Performer, timing: Timing, clock: Clock) -> None:
+        self.workload = workload
         self.timing = timing
         self.clock = clock
         self._leadership: Leadership | None = None
@@ -29,7 +29,7 @@ class RenewedWork:
     def start(self, leadership: Leadership, release: Release | None, covered: bool) -> None:
         self._leadership = leadership
         self._alarm.set(self.timing.beat_ms / 1_000)
-        self.duty.start(self._held(leadership), release, covered)
+        self.workload.start(self._held(leadership), release, covered)
 
     def extend(self, leadership: Leadership) -> None:
         raise AssertionError(leadership)
@@ -37,10 +37,10 @@ class RenewedWork:
     def stop(self, term: int, reason: str, planned: bool) -> None:
         if not planned:
             self.end()
-        self.duty.stop(term, reason, planned)
+        self.workload.stop(term, reason, planned)
 
     def release(self, term: int, successor: str) -> None:
-        self.duty.release(term, successor)
+        self.workload.release(term, successor)
 
     def end(self) -> None:
         """The hold runs out from here on."""
@@ -51,8 +51,8 @@ class RenewedWork:
         return leadership._replace(valid_until_ms=self.clock.now_ms() + self.timing.hold_ms)
 
     def _beat(self) -> None:
-        if self._leadership is None or self.duty.is_over:
+        if self._leadership is None or self.workload.is_over:
             self.end()
             return
         self._alarm.set(self.timing.beat_ms / 1_000)
-        self.duty.extend(self._held(self._leadership))
+        self.workload.extend(self._held(self._leadership))

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from primacy.agent.duty import DutyView
 from primacy.agent.log import Log
 from primacy.agent.signals import EndSignals
-from primacy.agent.slots_duty import SlotServer, served, server_of
+from primacy.agent.slots_workload import SlotServer, served, server_of
+from primacy.agent.workload import WorkloadView
 from primacy.control import Snapshot
 from primacy.election.model import Role, View
 from primacy.loop import QuickLoop
@@ -81,7 +81,7 @@ class Alone:
             settings=self.settings,
             node=self.node,
             view=View(Role.LEADER, self.node, 0, "", 0, HOLD_MS, (self.node,), ""),
-            duty=DutyView("slots", State.RUNNING, self.since_ms),
+            workload=WorkloadView("slots", State.RUNNING, self.since_ms),
             heard_ms={},
             counters=self.server.figures(),
             now_ms=self.clock.now_ms(),

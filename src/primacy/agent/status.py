@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from primacy.agent.assemble import addresses
-from primacy.agent.duty import Performer
 from primacy.agent.gossip import Gossip
 from primacy.agent.integrations import Integrations
 from primacy.agent.meter import Meter
 from primacy.agent.start_gate import StartGate
 from primacy.agent.stored import Stored, seen_in_store
+from primacy.agent.workload import Performer
 from primacy.control import Heard, Snapshot
 from primacy.election.guarantees import Guarantees
 from primacy.election.lease import LeaseStrategy
@@ -40,7 +40,7 @@ class AgentStatus:
     clock: Clock
     strategy: AnyStrategy
     promise: Guarantees
-    duty: Performer
+    workload: Performer
     gate: StartGate
     integrations: Integrations
     meter: Meter
@@ -70,11 +70,11 @@ class AgentStatus:
     def view(self) -> View:
         return self.strategy.view(self.clock.now_ms())
 
-    def duty_state(self) -> State:
-        return self.duty.state
+    def workload_state(self) -> State:
+        return self.workload.state
 
     def pid(self) -> int:
-        return self.duty.view().pid
+        return self.workload.view().pid
 
     def preceding_term(self) -> int:
         return self.strategy.preceding_term
@@ -84,26 +84,26 @@ class AgentStatus:
         ran = [
             (name, heard.summary.term)
             for name, heard in others.items()
-            if heard.summary.role == Role.LEADER and heard.summary.duty_state == State.RUNNING
+            if heard.summary.role == Role.LEADER and heard.summary.workload_state == State.RUNNING
         ]
         return max(ran, key=lambda each: each[1], default=("", 0))
 
     def snapshot(self) -> Snapshot:
-        now_ms, duty = self.clock.now_ms(), self.duty.view()
+        now_ms, workload = self.clock.now_ms(), self.workload.view()
         transport = self.transport
         return Snapshot(
             settings=self.settings,
             node=self.node,
             view=self.strategy.view(now_ms),
-            duty=duty,
+            workload=workload,
             heard_ms=self._heard_ms(now_ms),
             counters=self._counters(),
             now_ms=now_ms,
             wall_ms=self.clock.wall_ms(),
             ending=self.ending,
             health=self.integrations.health.sentence,
-            containment=containment_sentence(duty.containment, duty.containment_why, duty.way)
-            if duty.containment
+            containment=containment_sentence(workload.containment, workload.containment_why, workload.way)
+            if workload.containment
             else "",
             approval_term=self.gate.approval_term,
             others=self._others(now_ms),
@@ -117,7 +117,7 @@ class AgentStatus:
         )
 
     def _counters(self) -> dict[str, int]:
-        counted = dict(self.duty.counters())
+        counted = dict(self.workload.counters())
         if self.transport is not None:
             counted.update(self.transport.counters)
         if self.stored is not None:
@@ -133,12 +133,12 @@ class AgentStatus:
         """What each says of itself; of the holder of a lease, if it says nothing, what its row says."""
         told = self.gossip.others if self.gossip is not None else {}
         if isinstance(self.strategy, LeaseStrategy):
-            return {**seen_in_store(self.strategy, now_ms, self.duty.view().kind), **told}
+            return {**seen_in_store(self.strategy, now_ms, self.workload.view().kind), **told}
         return told
 
     def changing(self) -> tuple[Any, ...]:
         """What is worth telling the others soon, without the cost of a snapshot."""
-        strategy, duty = self.strategy, self.duty.view()
+        strategy, workload = self.strategy, self.workload.view()
         return (
             strategy.role,
             strategy.term,
@@ -146,8 +146,8 @@ class AgentStatus:
             isinstance(strategy, RaftStrategy) and strategy.muted,
             strategy.paused,
             strategy.healthy,
-            duty.state,
-            duty.pid,
+            workload.state,
+            workload.pid,
             self.gate.gate.phase,
         )
 

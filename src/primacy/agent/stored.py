@@ -39,7 +39,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class Stored:
-    """The store of one node. The driver's port `Store`, and the duty's way to a release after our death."""
+    """The store of one node. The driver's port `Store`, and the workload's way to a release after our death."""
 
     def __init__(
         self, settings: Settings, store: LeaseStore, timing: Timing, holder: str, complain: Callable[[str], None]
@@ -159,7 +159,7 @@ def _noted(folder: Folder, place: dict[str, Any]) -> list[str]:
 def seen_in_store(strategy: LeaseStrategy, now_ms: int, kind: str) -> dict[str, Heard]:
     """The holder, if it is another node: that it holds, since when unchanged, how long at most. No more is known.
 
-    `kind`: of our own duty; whoever holds the same lease has the same.
+    `kind`: of our own workload; whoever holds the same lease has the same.
     """
     leader = strategy.view(now_ms).leader
     sight = strategy.seen
@@ -173,8 +173,8 @@ def seen_in_store(strategy: LeaseStrategy, now_ms: int, kind: str) -> dict[str, 
         token=row.token,
         hold_left_ms=row.hold_ms,
         waits_for="",
-        duty_kind=kind,
-        duty_state=UNKNOWN,
+        workload_kind=kind,
+        workload_state=UNKNOWN,
         run_ms=-1,
         pid=0,
         containment="",

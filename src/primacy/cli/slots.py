@@ -66,10 +66,10 @@ def serve(
     from primacy.agent.assemble import refuse_node
     from primacy.agent.lifecycle import Plan
     from primacy.agent.run import run
-    from primacy.agent.slots_duty import SlotsDuty
+    from primacy.agent.slots_workload import SlotsWorkload
 
     refuse_node(settings)
-    return run(Plan(settings, None, log, clock, SlotsDuty(settings, clock, log.warn, log.info)))
+    return run(Plan(settings, None, log, clock, SlotsWorkload(settings, clock, log.warn, log.info)))
 
 
 def unread(file: str | None) -> list[str]:

@@ -103,7 +103,7 @@ CLAIMS = ("starting", "running", "stopping", "stuck")
 BY_HTTP = ("bully", "ring")
 """Nodes of these speak through the manager; all others by datagrams."""
 OF_WORK = ("command", "containment")
-"""Columns that a cluster without a duty has nothing for."""
+"""Columns that a cluster without a workload has nothing for."""
 HEAD = ("node", "role", "leader", "term", "command", "hold left", "containment", "health", "news")
 
 
@@ -131,7 +131,7 @@ def _row(row: dict[str, Any], state: dict[str, Any]) -> tuple[str, ...]:
         past + (row["role"] if row["role"] == row["kind"] else f"{row['role']}{kind}"),
         row["leader"] or "nobody",
         str(row["term"]),
-        past + _duty(row["duty"]),
+        past + _workload(row["duty"]),
         hold,
         row["duty"]["containment"] or "-",
         row["health"].partition(":")[0],
@@ -150,12 +150,12 @@ def age(row: dict[str, Any], here: str, of: str = "told_ms") -> str:
     return "never" if row[of] is None else f"{ago(row[of])} ago"
 
 
-def _duty(duty: dict[str, Any]) -> str:
-    said = str(duty["state"])
-    if duty["pid"]:
-        said += f", process {duty['pid']}"
-    if duty["since"]:
-        since = datetime.fromisoformat(duty["since"]).astimezone()
+def _workload(workload: dict[str, Any]) -> str:
+    said = str(workload["state"])
+    if workload["pid"]:
+        said += f", process {workload['pid']}"
+    if workload["since"]:
+        since = datetime.fromisoformat(workload["since"]).astimezone()
         said += f", since {since:%Y-%m-%d %H:%M:%S}"
     return said
 
@@ -174,13 +174,13 @@ def acting(state: dict[str, Any]) -> str:
         return f"node {state['leader']} leads; whether its {work[4:]} runs is not known here, as Ghoti does not say it"
     if not acts:
         return f"{work} runs nowhere"
-    duty = next(row["duty"] for row in state["rows"] if row["node"] == acts[0])
-    if duty is None or duty["state"] != "running":
+    workload = next(row["duty"] for row in state["rows"] if row["node"] == acts[0])
+    if workload is None or workload["state"] != "running":
         doing = {"starting": "is starting", "stopping": "is being stopped", "stuck": "was killed and does not end"}
-        return f"{work} {doing.get(duty['state'] if duty else '', 'is')} on {acts[0]}"
-    if not duty["since"]:
+        return f"{work} {doing.get(workload['state'] if workload else '', 'is')} on {acts[0]}"
+    if not workload["since"]:
         return f"{work} runs on {acts[0]}"
-    began = datetime.fromisoformat(duty["since"])
+    began = datetime.fromisoformat(workload["since"])
     ran_ms = int((datetime.fromisoformat(state["at"]) - began.astimezone(UTC)).total_seconds() * 1_000)
     return f"{work} runs on {acts[0]}, for {ago(max(0, ran_ms))}"
 

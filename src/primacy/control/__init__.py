@@ -27,8 +27,8 @@ ADDRESS_FILE = "control.json"
 """In the state folder: where the node listens now."""
 
 
-class Duty(Protocol):
-    """How the work stands, as the agent's duty shows it."""
+class WorkloadState(Protocol):
+    """How the work stands, as the agent's workload shows it."""
 
     @property
     def kind(self) -> str: ...
@@ -97,7 +97,7 @@ class Snapshot(NamedTuple):
     settings: Settings
     node: str
     view: View
-    duty: Duty
+    workload: WorkloadState
     heard_ms: Mapping[str, int]
     """How long ago each other node was heard; those never heard are not in it."""
     counters: Mapping[str, int]

@@ -89,7 +89,7 @@ def claims_of(shot: Snapshot) -> list[Claim]:
             at_ms + max(summary.hold_left_ms, CLAIM_MS),
         )
         for node, summary, at_ms in said
-        if summary.duty_state in ACTS
+        if summary.workload_state in ACTS
     ]
     return [claim for claim in claims if shot.now_ms <= claim.ends_ms]
 
@@ -142,14 +142,14 @@ def alarms(shot: Snapshot) -> list[str]:
 
 def _both(shot: Snapshot, one: str, other: str, older: str) -> str:
     """Two act at once. Where one per island was promised, that breaks no promise, and ends by itself."""
-    runs = {"none": "lead", "slots": "serve slots"}.get(shot.duty.kind, "run the command")
+    runs = {"none": "lead", "slots": "serve slots"}.get(shot.workload.kind, "run the command")
     if not shot.at_most_one:
         strategy = shot.settings.election.strategy
         return (
             f"nodes {one} and {other} both {runs}: {strategy} has one leader in each part of a divided network. One of "
             "them gives way as soon as they hear each other; where two must never act at once, use raft or lease"
         )
-    if shot.duty.kind in ("none", "slots"):
+    if shot.workload.kind in ("none", "slots"):
         says = f"nodes {one} and {other} both say that they {runs}"
         return f"{says}. Pause the older one: primacy pause {older}; primacy why"
     return (
@@ -210,8 +210,8 @@ def _said(shot: Snapshot, summary: Summary, age_ms: int, boot: int) -> dict[str,
         "hold_left_ms": max(0, summary.hold_left_ms - age_ms),
         "waits_for": summary.waits_for or None,
         "duty": {
-            "kind": summary.duty_kind,
-            "state": summary.duty_state,
+            "kind": summary.workload_kind,
+            "state": summary.workload_state,
             "since": since,
             "pid": summary.pid or None,
             "containment": summary.containment,

@@ -30,7 +30,7 @@ def document(shot: Snapshot) -> dict[str, Any]:
         "token": view.token or None,
         "hold_left_ms": view.hold_left_ms,
         "waits_for": view.waits_for or None,
-        "duty": _duty(shot),
+        "duty": _workload(shot),
         "health": shot.health,
         "containment": shot.containment or None,
         "nodes": [_row(shot, name, kind) for name, kind in known_nodes(shot) if name != shot.node],
@@ -46,23 +46,23 @@ def _place(shot: Snapshot) -> dict[str, Any]:
 
 def acts_as_leader(shot: Snapshot) -> bool:
     """It leads, its hold lasts if the strategy has one, and its work runs: what a load balancer wants to know."""
-    running = shot.duty.kind == "none" or shot.duty.state == "running"
+    running = shot.workload.kind == "none" or shot.workload.state == "running"
     holds = shot.view.hold_left_ms > 0 or not shot.at_most_one
     return shot.view.role is Role.LEADER and holds and running
 
 
-def _duty(shot: Snapshot) -> dict[str, Any]:
-    """`since` belongs to a run: a duty that has none has no beginning either."""
-    duty = shot.duty
-    has_run = duty.since_ms and duty.state in ("starting", "running")
-    since = instant(shot.wall_ms - (shot.now_ms - duty.since_ms)) if has_run else None
+def _workload(shot: Snapshot) -> dict[str, Any]:
+    """`since` belongs to a run: a workload that has none has no beginning either."""
+    workload = shot.workload
+    has_run = workload.since_ms and workload.state in ("starting", "running")
+    since = instant(shot.wall_ms - (shot.now_ms - workload.since_ms)) if has_run else None
     return {
-        "kind": duty.kind,
-        "state": str(duty.state),
+        "kind": workload.kind,
+        "state": str(workload.state),
         "since": since,
-        "pid": duty.pid or None,
-        "containment": duty.containment,
-        "way": duty.way or None,
+        "pid": workload.pid or None,
+        "containment": workload.containment,
+        "way": workload.way or None,
     }
 
 
@@ -77,5 +77,5 @@ def _row(shot: Snapshot, name: str, kind: str) -> dict[str, Any]:
         "heard_ms": heard_ms(shot, name),
         "role": said.role if said is not None else "leader" if name == shot.view.leader else None,
         "leader": (said.leader or None) if said is not None else None,
-        "duty": said.duty_state if said is not None else None,
+        "duty": said.workload_state if said is not None else None,
     }

@@ -45,8 +45,8 @@ class Summary(NamedTuple):
     token: int
     hold_left_ms: int
     waits_for: str
-    duty_kind: str
-    duty_state: str
+    workload_kind: str
+    workload_state: str
     run_ms: int
     """How long the command has run; -1 if it does not."""
     pid: int
@@ -62,14 +62,14 @@ class Summary(NamedTuple):
     def news(self) -> tuple[Any, ...]:
         """What is worth telling at once when it changes: not what merely counts down."""
         waits = re.sub(r"[\d,]+", "", self.waits_for)
-        what = (self.role, self.term, self.leader, self.token, self.duty_state, self.pid, self.health)
+        what = (self.role, self.term, self.leader, self.token, self.workload_state, self.pid, self.health)
         return (*what, self.containment, waits, self.doubled)
 
 
 def summary_of(shot: Snapshot) -> Summary:
     """What this node says of itself now."""
-    view, duty = shot.view, shot.duty
-    ran = duty.since_ms and duty.state in ("running", "stopping", "stuck")
+    view, workload = shot.view, shot.workload
+    ran = workload.since_ms and workload.state in ("running", "stopping", "stuck")
     return Summary(
         role=str(view.role),
         term=view.term,
@@ -77,11 +77,11 @@ def summary_of(shot: Snapshot) -> Summary:
         token=view.token,
         hold_left_ms=view.hold_left_ms,
         waits_for=view.waits_for,
-        duty_kind=duty.kind,
-        duty_state=str(duty.state),
-        run_ms=max(0, shot.now_ms - duty.since_ms) if ran else -1,
-        pid=duty.pid,
-        containment=duty.containment,
+        workload_kind=workload.kind,
+        workload_state=str(workload.state),
+        run_ms=max(0, shot.now_ms - workload.since_ms) if ran else -1,
+        pid=workload.pid,
+        containment=workload.containment,
         health=shot.health,
         version=__version__,
         config=shot.config[: 2 * CONFIG_BYTES],
@@ -98,8 +98,8 @@ def row_of(summary: Summary, sent_ms: int = 0) -> list[Any]:
         summary.leader,
         summary.token,
         summary.hold_left_ms,
-        KINDS.index(summary.duty_kind),
-        STATES.index(summary.duty_state),
+        KINDS.index(summary.workload_kind),
+        STATES.index(summary.workload_state),
         summary.run_ms,
         summary.pid,
         CONTAINMENTS.index(summary.containment),
@@ -156,8 +156,8 @@ def summary_in(row: list[Any]) -> Summary | None:
             token=_number(token),
             hold_left_ms=_number(hold),
             waits_for=_text(waits, WAITS_BYTES_MAX),
-            duty_kind=_word(KINDS, kind),
-            duty_state=_word(STATES, state),
+            workload_kind=_word(KINDS, kind),
+            workload_state=_word(STATES, state),
             run_ms=_number(run),
             pid=_number(pid),
             containment=_word(CONTAINMENTS, held),

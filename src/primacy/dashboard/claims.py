@@ -42,7 +42,7 @@ class Claims:
             return
         self._newest_ms[said.node] = at_ms
         before = self.spans.get(said.node)
-        if said.duty in ACTING:
+        if said.workload in ACTING:
             if before is None or before.over or (before.token != said.token and 0 not in (before.token, said.token)):
                 before = Span(at_ms, at_ms, over=False)
             self.spans[said.node] = Span(before.first_ms, at_ms, over=False, token=said.token or before.token)

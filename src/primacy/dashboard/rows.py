@@ -47,8 +47,8 @@ class Said(NamedTuple):
     waits_for: str = ""
     trouble: str = ""
     """What others find wrong with it."""
-    duty_kind: str = ""
-    duty: str = ""
+    workload_kind: str = ""
+    workload: str = ""
     since_unix_ms: int = 0
     pid: int = 0
     containment: str = ""
@@ -178,7 +178,7 @@ def _said(raw: object) -> Said | None:
         return None
     heard = found.get("heard_ms")
     told = found.get("told_ms", heard if found.get("role") is not None else None)
-    duty, kind = object_of(found.get("duty")), text_of(found.get("kind"), NAME_CHARS_MAX)
+    workload, kind = object_of(found.get("duty")), text_of(found.get("kind"), NAME_CHARS_MAX)
     return Said(
         node=node,
         kind=kind or "voter",
@@ -192,11 +192,11 @@ def _said(raw: object) -> Said | None:
         hold_left_ms=max(0, number_of(found.get("hold_left_ms"))),
         waits_for=text_of(found.get("waits_for")),
         trouble=text_of(found.get("trouble")),
-        duty_kind=text_of(duty.get("kind"), NAME_CHARS_MAX),
-        duty=text_of(duty.get("state"), NAME_CHARS_MAX),
-        since_unix_ms=instant_of(duty.get("since")),
-        pid=number_of(duty.get("pid")),
-        containment=text_of(duty.get("containment"), NAME_CHARS_MAX),
+        workload_kind=text_of(workload.get("kind"), NAME_CHARS_MAX),
+        workload=text_of(workload.get("state"), NAME_CHARS_MAX),
+        since_unix_ms=instant_of(workload.get("since")),
+        pid=number_of(workload.get("pid")),
+        containment=text_of(workload.get("containment"), NAME_CHARS_MAX),
         health=text_of(found.get("health")),
         version=text_of(found.get("version"), NAME_CHARS_MAX),
         cuts=_cuts(found.get("links")),

@@ -198,7 +198,7 @@ def _alarms(known: Known, parts: Sequence[Island]) -> list[Model]:
 def _job(known: Known, seen: Mapping[str, Seen], parts: Sequence[Island]) -> Model:
     """Is the work running, where, since when."""
     fresh = [each.said for each in seen.values() if each.fresh]
-    acting = [said for said in fresh if said.duty in ACTING]
+    acting = [said for said in fresh if said.workload in ACTING]
     leading = [said for said in fresh if said.role == "leader"]
     holder = _newest(acting) or _newest(leading)
     state, level, text = ("islands", "warn", told(parts)) if parts else _headline(known, fresh, acting, holder)
@@ -209,7 +209,7 @@ def _job(known: Known, seen: Mapping[str, Seen], parts: Sequence[Island]) -> Mod
             since_unix_ms=holder.since_unix_ms,
             pid=holder.pid,
             containment=holder.containment,
-            kind=holder.duty_kind,
+            kind=holder.workload_kind,
             token=holder.token,
             term=holder.term,
             hold_left_ms=_hold_left(seen[holder.node]),
@@ -232,13 +232,13 @@ def _headline(known: Known, fresh: Sequence[Said], acting: Sequence[Said], holde
         return "overlap", "bad", f"Two nodes claim to act: {', '.join(known.overlapping)}"
     if not fresh:
         return "unknown", "unknown", "Not known: no node answers"
-    if acting and holder is not None and holder.duty_kind == "none":
+    if acting and holder is not None and holder.workload_kind == "none":
         return "leading", "ok", f"{holder.node} leads"
     if acting and holder is not None:
         words = {"running": "Running on", "starting": "Starting on", "stopping": "Stopping on", "stuck": "Stuck on"}
-        level = {"running": "ok", "stuck": "bad"}.get(holder.duty, "warn")
-        return holder.duty, level, f"{words[holder.duty]} {holder.node}"
-    if holder is not None and holder.duty_kind == "none":
+        level = {"running": "ok", "stuck": "bad"}.get(holder.workload, "warn")
+        return holder.workload, level, f"{words[holder.workload]} {holder.node}"
+    if holder is not None and holder.workload_kind == "none":
         return "leading", "ok", f"{holder.node} leads"
     if holder is not None:
         wait = f": it waits for {holder.waits_for}" if holder.waits_for else ""
@@ -268,8 +268,8 @@ def _node(known: Known, seen: Seen, there: str) -> Model:
         "waits_for": said.waits_for,
         "trouble": said.trouble,
         "next": next_step(said, heard=heard) if there in ("here", "silent", "never") else "",
-        "duty": said.duty,
-        "duty_kind": said.duty_kind,
+        "duty": said.workload,
+        "duty_kind": said.workload_kind,
         "since_unix_ms": said.since_unix_ms,
         "pid": said.pid,
         "containment": said.containment,

@@ -13,7 +13,7 @@ EXIT_NOT_STARTED = 126
 
 
 class State(StrEnum):
-    """What the duty is doing, in the users' words. Closed."""
+    """What the workload is doing, in the users' words. Closed."""
 
     STOPPED = "stopped"
     WAITING = "waiting"

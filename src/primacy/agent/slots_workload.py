@@ -1,4 +1,4 @@
-"""The duty of `primacy slots serve`: the slot server answers while this node leads, and says who does while not.
+"""The workload of `primacy slots serve`: the slot server answers while this node leads, and says who does while not.
 
 Nothing has to be waited for: the moment in which the board is taken away is the moment from which nothing is answered.
 A strategy that holds something has its hold looked at before each answer besides; see `slots/server.py`.
@@ -61,7 +61,7 @@ def served(settings: Settings, address: str) -> str:
     return f"serves {what} on {address}, protocol {slots.protocol}{sealed}"
 
 
-class SlotsDuty:
+class SlotsWorkload:
     """A slot server under any strategy."""
 
     kind = "slots"

@@ -1,11 +1,12 @@
-"""What the leader does: the port `Duty`, and whoever performs one for the agent.
+"""What the leader does: the port `Workload`, and whoever performs one for the agent.
 
-A duty inside of the agent's own process (the slot server, or nothing at all) has few methods, and `HostedDuty` is all
-that stands between it and the election: it waits at the gate, is started and stopped one after the other, and its
-confirmed end is told, and released. A command of the user's is another matter: `ProcessDuty` has a guard for it.
+A workload inside of the agent's own process (the slot server, or nothing at all) has few methods, and `HostedWorkload`
+is all that stands between it and the election: it waits at the gate, is started and stopped one after the other, and
+its confirmed end is told, and released. A command of the user's is another matter: `ProcessWorkload` has a guard for
+it.
 
-A hosted duty dies with the agent, and no kernel timer ends it before: what it does after its hold ran out, in a process
-that was stopped and goes on, it must prevent itself (`Leadership.valid_until_ms`).
+A hosted workload dies with the agent, and no kernel timer ends it before: what it does after its hold ran out, in a
+process that was stopped and goes on, it must prevent itself (`Leadership.valid_until_ms`).
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ LOCK_LOOK_S = 0.5
 """How often a run lock is looked at that a command of an earlier agent still holds."""
 
 
-class DutyView(NamedTuple):
-    """How the duty stands, in the words of the state document."""
+class WorkloadView(NamedTuple):
+    """How the workload stands, in the words of the state document."""
 
     kind: str
     state: State
@@ -41,8 +42,8 @@ class DutyView(NamedTuple):
     """Of strong containment: `namespace` or `ptrace`."""
 
 
-class Boss(Protocol):
-    """Whom the duty reports to: the agent."""
+class WorkloadHost(Protocol):
+    """Whom the workload reports to: the agent."""
 
     def tell(self, given: Input) -> None:
         """For the election."""
@@ -65,7 +66,7 @@ class Boss(Protocol):
         ...
 
 
-class Duty(Protocol):
+class Workload(Protocol):
     """What this process itself does while its node leads."""
 
     kind: str
@@ -128,7 +129,7 @@ class Nothing:
 
 
 class Performer(Protocol):
-    """What the agent needs of whoever performs its duty: the driver's `Work`, and this."""
+    """What the agent needs of whoever performs its workload: the driver's `Work`, and this."""
 
     @property
     def state(self) -> State: ...
@@ -168,7 +169,7 @@ class Performer(Protocol):
         """Whoever asked for the end asks again."""
         ...
 
-    def view(self) -> DutyView: ...
+    def view(self) -> WorkloadView: ...
 
     def looked(self, leader: str, address: str) -> None:
         """After each step of the election: who leads, as this node sees it, and where its clients find it."""
@@ -187,28 +188,28 @@ class Spans(NamedTuple):
     """After the role was lost: what lies between TERM and KILL."""
 
 
-class HostedDuty:
-    """Performs a duty in this process."""
+class HostedWorkload:
+    """Performs a workload in this process."""
 
     def __init__(
         self,
-        duty: Duty,
+        workload: Workload,
         spans: Spans,
         clock: Clock,
         run_lock: lock.RunLock,
-        boss: Boss,
+        host: WorkloadHost,
         gate: StartGate,
         send: Callable[[Release], None] | None = None,
     ) -> None:
         """`send` tells the others of a release; None where the election releases by itself, or nothing is held."""
-        self.duty = duty
+        self.workload = workload
         self.spans = spans
         self.clock = clock
         self.run_lock = run_lock
-        self.boss = boss
+        self.host = host
         self.gate = gate
         self.send = send
-        gate.let_in, gate.tell, gate.note = self._begin, boss.tell, boss.note
+        gate.let_in, gate.tell, gate.note = self._begin, host.tell, host.note
         self._state = State.STOPPED
         self._term = 0
         self._since_ms = 0
@@ -228,12 +229,12 @@ class HostedDuty:
         if self.gate.waits:
             self.gate.renew(leadership)
         elif leadership.term == self._term and self._state is not State.STOPPING:
-            self.duty.extend(leadership)
+            self.workload.extend(leadership)
 
     def stop(self, term: int, reason: str, planned: bool) -> None:
         if self.gate.waits:
             self.gate.end(term)
-            self.boss.stepped()
+            self.host.stepped()
         elif term == self._term and self._state is not State.STOPPING:
             self._state = State.STOPPING
             span_ms = self.spans.planned_ms if planned else self.spans.loss_ms
@@ -247,14 +248,14 @@ class HostedDuty:
     # --- what the agent says ------------------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        await self.duty.open()
+        await self.workload.open()
 
     def watch_lock(self) -> None:
         self._look = None
         if self.run_lock.is_held():
             self._look = asyncio.get_running_loop().call_later(LOCK_LOOK_S, self.watch_lock)
         else:
-            self.boss.tell(RunLock(held=False))
+            self.host.tell(RunLock(held=False))
 
     def hurry(self) -> None:
         """What waits politely is cut off."""
@@ -279,15 +280,15 @@ class HostedDuty:
     def is_orphaned(self) -> bool:
         return False
 
-    def view(self) -> DutyView:
-        return DutyView(self.duty.kind, self.state, self._since_ms)
+    def view(self) -> WorkloadView:
+        return WorkloadView(self.workload.kind, self.state, self._since_ms)
 
     def looked(self, leader: str, address: str) -> None:
         if self._state is State.STOPPED:
-            self.duty.follow(leader, address)
+            self.workload.follow(leader, address)
 
     def counters(self) -> Mapping[str, int]:
-        return self.duty.counters()
+        return self.workload.counters()
 
     async def close(self) -> None:
         await self.gate.close()
@@ -297,8 +298,8 @@ class HostedDuty:
             self._task.cancel()
             await asyncio.wait([self._task])
         if self._state is not State.STOPPED:
-            await self.duty.stop(0, "the node ends")
-        await self.duty.close()
+            await self.workload.stop(0, "the node ends")
+        await self.workload.close()
 
     # --- one after the other ------------------------------------------------------------------------------------------
 
@@ -308,18 +309,18 @@ class HostedDuty:
 
     async def _start(self, leadership: Leadership) -> None:
         try:
-            await self.duty.start(leadership)
+            await self.workload.start(leadership)
         except PrimacyError as error:
-            self.boss.complain(f"cannot do what a leader does, and lets another one lead: {error}")
+            self.host.complain(f"cannot do what a leader does, and lets another one lead: {error}")
             self._gone()
             return
         if self._state is State.STARTING:
             self._state, self._since_ms = State.RUNNING, self.clock.now_ms()
-            self.boss.tell(WorkStarted(leadership.term))
-            self.boss.stepped()
+            self.host.tell(WorkStarted(leadership.term))
+            self.host.stepped()
 
     async def _stop(self, within_ms: int, reason: str) -> None:
-        await self.duty.stop(within_ms, reason)
+        await self.workload.stop(within_ms, reason)
         self._gone()
 
     def _gone(self) -> None:
@@ -333,8 +334,8 @@ class HostedDuty:
             assert self.send is not None
             self.send(release)
         if term:
-            self.boss.tell(WorkGone(term, released=sends))
-        self.boss.stepped()
+            self.host.tell(WorkGone(term, released=sends))
+        self.host.stepped()
 
     def _then(self, what: Coroutine[Any, Any, None]) -> None:
         """After what is under way. A fault in it is a fault of ours, and ends the agent."""
@@ -347,7 +348,7 @@ class HostedDuty:
 
         def done(task: asyncio.Task[None]) -> None:
             if not task.cancelled() and (fault := task.exception()) is not None:
-                loop.call_exception_handler({"message": "a duty failed", "exception": fault})
+                loop.call_exception_handler({"message": "a workload failed", "exception": fault})
 
         self._task = loop.create_task(wait())
         self._task.add_done_callback(done)

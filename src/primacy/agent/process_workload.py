@@ -1,4 +1,4 @@
-"""The duty of `primacy run`: a process, held by a guard.
+"""The workload of `primacy run`: a process, held by a guard.
 
 The pure machine of the watchdog decides; here its orders become packets to the guard, and what the guard says becomes
 its inputs. One guard serves one term (G4); a spare one is kept ready, which has no release and holds no lock. Every
@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 
 from primacy.agent.child import Child, told
-from primacy.agent.duty import Boss, DutyView
 from primacy.agent.guard_link import GuardLink
 from primacy.agent.lease_file import LeaseFile
 from primacy.agent.start_gate import StartGate
+from primacy.agent.workload import WorkloadHost, WorkloadView
 from primacy.election.messages import Release
 from primacy.election.model import Leadership
 from primacy.loop import alarm
@@ -55,7 +55,7 @@ None: there is no such process now, so that the others wait out the hold should 
 """
 
 
-class ProcessDuty:
+class ProcessWorkload:
     """One command under a guard."""
 
     def __init__(
@@ -68,7 +68,7 @@ class ProcessDuty:
         lock: RunLock,
         lease: LeaseFile,
         require: str,
-        boss: Boss,
+        host: WorkloadHost,
         gate: StartGate,
         ready: Ready = lambda _: [],
         rights: Rights | None = None,
@@ -81,11 +81,11 @@ class ProcessDuty:
         self.lock = lock
         self.lease = lease
         self.require = require
-        self.boss = boss
+        self.host = host
         self.ready = ready
         self.rights = rights
         self.gate = gate
-        gate.let_in, gate.tell, gate.note = self._begin, boss.tell, boss.note
+        gate.let_in, gate.tell, gate.note = self._begin, host.tell, host.note
         self._release: Release | None = None
         """Of the term whose work may run: in the guard's hands from its first start on (G4)."""
         self.guard: GuardLink | None = None
@@ -125,7 +125,7 @@ class ProcessDuty:
     def stop(self, term: int, reason: str, planned: bool) -> None:  # noqa: ARG002
         if self.gate.waits:
             self.gate.end(term)
-            self.boss.stepped()
+            self.host.stepped()
         else:
             self._step(vocabulary.End(term, planned))
 
@@ -168,10 +168,10 @@ class ProcessDuty:
         """Of the work that is there, or is waited with; 0 for none."""
         return self.watchdog.term or self.gate.gate.term
 
-    def view(self) -> DutyView:
+    def view(self) -> WorkloadView:
         dog = self.watchdog
         held = (self.containment, self.containment_why, self.way)
-        return DutyView("process", self.state, dog.since_ms, dog.pid, dog.run, *held)
+        return WorkloadView("process", self.state, dog.since_ms, dog.pid, dog.run, *held)
 
     def looked(self, leader: str, address: str) -> None:
         """Who leads elsewhere is no matter to a command that does not run."""
@@ -217,7 +217,7 @@ class ProcessDuty:
             self._busy = False
         self._arm()
         if type(given) is not vocabulary.Renew:  # which changes nothing but the hold
-            self.boss.stepped()
+            self.host.stepped()
 
     def _perform(self, effect: vocabulary.Effect) -> None:
         match effect:
@@ -237,11 +237,11 @@ class ProcessDuty:
                 self.lease.remove()
                 self.watch_lock()
             case vocabulary.Tell(given):
-                self.boss.tell(given)
+                self.host.tell(given)
             case vocabulary.GiveUp(code):
-                self.boss.give_up(code)
+                self.host.give_up(code)
             case vocabulary.Note():
-                self.boss.note(effect)
+                self.host.note(effect)
             case _:
                 assert_never(effect)
 
@@ -293,7 +293,7 @@ class ProcessDuty:
         try:
             self.spare = GuardLink(self._hear, self._ended)
         except OSError as error:
-            self.boss.complain(f"no guard process could be started: {error.strerror}")
+            self.host.complain(f"no guard process could be started: {error.strerror}")
             self._spare_later(AGAIN_S)
             return
         self.spare.hello(self.lock.path, self.require)
@@ -312,7 +312,7 @@ class ProcessDuty:
                 self.containment, self.containment_why, self.way = link.containment, link.why, link.way
                 self._ready.set()
             case {"is": "error", "why": why}:
-                self.boss.complain(f"the guard says: {why}")
+                self.host.complain(f"the guard says: {why}")
                 self._ready.set()
             case _ if link is self.guard:
                 self._hear_own(said)
@@ -370,7 +370,7 @@ class ProcessDuty:
         if self.lock.is_held():
             again_s = min(LOCK_LOOK_S_MAX, after_s * 1.2)
             if after_s < LOCK_LOOK_S_MAX == again_s:
-                self.boss.complain("waits for the run lock: something of an earlier start still lives and holds it")
+                self.host.complain("waits for the run lock: something of an earlier start still lives and holds it")
             self._look = asyncio.get_running_loop().call_later(after_s, self._look_again, again_s)
         else:
             self._step(vocabulary.LockFree())

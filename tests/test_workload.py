@@ -1,4 +1,4 @@
-"""A duty inside of the agent's own process: started and stopped one after the other, confirmed, and released."""
+"""A workload inside of the agent's own process: started and stopped one after the other, confirmed, and released."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from primacy.agent.duty import HostedDuty, Nothing, Spans
 from primacy.agent.start_gate import StartGate
+from primacy.agent.workload import HostedWorkload, Nothing, Spans
 from primacy.election.inputs import Input, RunLock, WorkDeferred, WorkGone, WorkStarted
 from primacy.election.messages import Origin, Release
 from primacy.election.model import Leadership
@@ -52,20 +52,22 @@ class FreeLock:
 
 
 class Bench:
-    """The boss of a duty, which notes what it is told, in order."""
+    """The host of a workload, which notes what it is told, in order."""
 
-    def __init__(self, duty: Any, *, manual: bool = False) -> None:
+    def __init__(self, workload: Any, *, manual: bool = False) -> None:
         self.told: list[Any] = []
         self.lock = FreeLock()
         clock = SystemClock()
         self.gate = StartGate(Gate(TIMING, Rule(manual=manual), "a"), clock, (), "/", lambda _: {})
-        self.duty = HostedDuty(duty, Spans(3_000, 1_100), clock, self.lock, self, self.gate, self.told.append)  # type: ignore[arg-type]
+        self.workload = HostedWorkload(
+            workload, Spans(3_000, 1_100), clock, self.lock, self, self.gate, self.told.append
+        )  # type: ignore[arg-type]
         self.now_ms = clock.now_ms()
 
     def lead(self, term: int = 1) -> None:
         """With a hold that no machine is too slow for."""
         leadership = Leadership("a", term, term, self.now_ms + 3_600_000)
-        self.duty.start(leadership, Release(Origin("a"), term), covered=False)
+        self.workload.start(leadership, Release(Origin("a"), term), covered=False)
 
     def tell(self, given: Input) -> None:
         self.told.append(given)
@@ -101,21 +103,21 @@ def test_it_starts_is_stopped_confirmed_and_then_released() -> None:
         slow = Slow()
         bench = Bench(slow)
         bench.lead()
-        assert bench.duty.state is State.STARTING
+        assert bench.workload.state is State.STARTING
         await settled(bench)
-        assert (bench.duty.state, bench.duty.term, bench.told) == (State.RUNNING, 1, [WorkStarted(1)])
-        assert bench.duty.view().kind == "slots"
-        bench.duty.stop(1, "step-down", planned=True)
-        bench.duty.release(1, "b")
+        assert (bench.workload.state, bench.workload.term, bench.told) == (State.RUNNING, 1, [WorkStarted(1)])
+        assert bench.workload.view().kind == "slots"
+        bench.workload.stop(1, "step-down", planned=True)
+        bench.workload.release(1, "b")
         await settled(bench)
         assert slow.said == [("start", 1), ("stop", 3_000, "step-down")]
-        assert (bench.duty.state, bench.duty.is_over) == (State.STOPPING, False)
+        assert (bench.workload.state, bench.workload.is_over) == (State.STOPPING, False)
         assert bench.told == [WorkStarted(1)], "nothing is confirmed before it is so"
         slow.may_stop.set()
         await settled(bench)
         assert bench.told[1:] == [Release(Origin("a"), 1, "b"), WorkGone(1, released=True)]
-        assert bench.duty.is_over
-        await bench.duty.close()
+        assert bench.workload.is_over
+        await bench.workload.close()
 
     play(story)
 
@@ -127,9 +129,9 @@ def test_a_loss_has_less_time_and_without_an_order_nothing_is_released() -> None
         bench = Bench(slow)
         bench.lead()
         await settled(bench)
-        bench.duty.stop(2, "another term", planned=False)
-        bench.duty.stop(1, "majority-lost", planned=False)
-        bench.duty.stop(1, "majority-lost", planned=False)
+        bench.workload.stop(2, "another term", planned=False)
+        bench.workload.stop(1, "majority-lost", planned=False)
+        bench.workload.stop(1, "majority-lost", planned=False)
         await settled(bench)
         assert slow.said[1:] == [("stop", 1_100, "majority-lost")], "once, and for its own term only"
         assert bench.told == [WorkStarted(1), WorkGone(1, released=False)]
@@ -143,7 +145,7 @@ def test_a_stop_that_comes_during_the_start_waits_for_it() -> None:
         slow.may_stop.set()
         bench = Bench(slow)
         bench.lead()
-        bench.duty.stop(1, "lost", planned=False)
+        bench.workload.stop(1, "lost", planned=False)
         await settled(bench)
         assert [each[0] for each in slow.said] == ["start", "stop"]
         assert bench.told == [WorkGone(1, released=False)], "it never ran, as far as the election is told"
@@ -162,7 +164,7 @@ def test_one_that_cannot_start_lets_another_node_lead() -> None:
             "cannot do what a leader does, and lets another one lead: the port is taken",
             WorkGone(1, released=False),
         ]
-        assert bench.duty.is_over
+        assert bench.workload.is_over
 
     play(story)
 
@@ -173,11 +175,11 @@ def test_whoever_asks_twice_for_the_end_does_not_wait() -> None:
         bench = Bench(slow)
         bench.lead()
         await settled(bench)
-        bench.duty.hurry()
-        assert bench.duty.state is State.RUNNING, "nobody asked for its end yet"
-        bench.duty.stop(1, "stopping", planned=True)
+        bench.workload.hurry()
+        assert bench.workload.state is State.RUNNING, "nobody asked for its end yet"
+        bench.workload.stop(1, "stopping", planned=True)
         await settled(bench)
-        bench.duty.hurry()
+        bench.workload.hurry()
         await settled(bench)
         assert slow.said[-1] == ("stop", 0, "was asked to end again")
         assert bench.told[-1] == WorkGone(1, released=False)
@@ -191,7 +193,7 @@ def test_the_end_of_the_agent_cuts_off_what_still_runs() -> None:
         bench = Bench(slow)
         bench.lead()
         await settled(bench)
-        await bench.duty.close()
+        await bench.workload.close()
         assert slow.said[-2:] == [("stop", 0, "the node ends"), "close"]
 
     play(story)
@@ -201,15 +203,15 @@ def test_it_waits_at_the_gate_like_a_command() -> None:
     async def story() -> None:
         bench = Bench(Nothing(), manual=True)
         bench.lead(4)
-        assert (bench.duty.state, bench.duty.term) == (State.WAITING, 4)
+        assert (bench.workload.state, bench.workload.term) == (State.WAITING, 4)
         assert isinstance(bench.told[0], WorkDeferred)
-        bench.duty.stop(4, "lost", planned=False)
+        bench.workload.stop(4, "lost", planned=False)
         assert bench.told[-1] == WorkGone(4, released=False), "nothing of it ever ran"
         bench.lead(5)
         bench.gate.approve(5, "an operator")
         await settled(bench)
         assert bench.told[-1] == WorkStarted(5)
-        assert bench.duty.view()[:2] == ("none", State.RUNNING)
+        assert bench.workload.view()[:2] == ("none", State.RUNNING)
 
     play(story)
 
@@ -218,7 +220,7 @@ def test_a_command_of_an_earlier_agent_is_waited_for() -> None:
     async def story() -> None:
         bench = Bench(Nothing())
         bench.lock.held = True
-        bench.duty.watch_lock()
+        bench.workload.watch_lock()
         assert bench.told == []
         bench.lock.held = False
         while not bench.told:
