@@ -10,7 +10,7 @@ from statistics import median
 from typing import NamedTuple
 
 from primacy.election.messages import Alive, Coordinator, Heartbeat, Message
-from primacy.sim.life import Life, Plan
+from primacy.sim.trial import Plan, Trial
 
 SIZES = (3, 5, 7, 10, 15, 20, 30, 40, 50)
 SIZES_QUICK = (3, 10, 50)
@@ -64,27 +64,27 @@ def _row(strategy: str, nodes: int, failures: int) -> Count:
 
 def _failure(strategy: str, nodes: int, seed: int) -> tuple[int, float]:
     """Messages, and the time until everybody follows the new leader."""
-    life = Life(Plan(strategy, nodes, "lan", faults=(), draw=False, drift=0.001), seed)
-    world = life.world
-    step_ms = life.unit_ms / STEPS_PER_UNIT
+    trial = Trial(Plan(strategy, nodes, "lan", faults=(), draw=False, drift=0.001), seed)
+    world = trial.world
+    step_ms = trial.unit_ms / STEPS_PER_UNIT
     counter = ElectionCount()
     world.watches_messages = counter
-    old = _settle(life, step_ms, "")
-    world.run(world.now + 3 * life.unit_ms)
+    old = _settle(trial, step_ms, "")
+    world.run(world.now + 3 * trial.unit_ms)
     counter.count, began_ms = 0, world.now
     world.crash(world.nodes[old], power=True)
-    _settle(life, step_ms, old)
+    _settle(trial, step_ms, old)
     took_ms = world.now - began_ms
-    world.run(world.now + life.unit_ms)  # what is still under way belongs to it
+    world.run(world.now + trial.unit_ms)  # what is still under way belongs to it
     return counter.count, took_ms
 
 
-def _settle(life: Life, step_ms: float, gone: str) -> str:
+def _settle(trial: Trial, step_ms: float, gone: str) -> str:
     """Runs until all who live follow one and the same of them."""
-    nodes = life.world.nodes
+    nodes = trial.world.nodes
     for _ in range(UNITS_MAX * STEPS_PER_UNIT):
-        life.world.run(life.world.now + step_ms)
-        leaders = {nodes[name].leader for name in life.names if name != gone}
+        trial.world.run(trial.world.now + step_ms)
+        leaders = {nodes[name].leader for name in trial.names if name != gone}
         if len(leaders) == 1 and (leader := leaders.pop()) not in ("", gone):
             return leader
-    raise AssertionError(f"{life.plan.strategy}, {len(life.names)} nodes: no leader for all")
+    raise AssertionError(f"{trial.plan.strategy}, {len(trial.names)} nodes: no leader for all")

@@ -10,7 +10,7 @@ from time import process_time
 from typing import NamedTuple
 
 from bench import bare
-from primacy.sim.life import Life, Plan, live
+from primacy.sim.trial import Plan, Trial, run_trial
 
 PLAN = Plan("raft", 5, "lan")
 """What the bound is stated for: faults and checkers on, as `primacy simulate` lives."""
@@ -43,10 +43,10 @@ class Round(NamedTuple):
     heap_s: float
 
 
-def speed(rounds: int, lives: int) -> Speed:
+def speed(rounds: int, trials: int) -> Speed:
     """Alternates: some lives, then as many bare events as they had."""
     _round(0, 1)  # imports and caches are warm
-    done = [_round(number * lives, lives) for number in range(rounds)]
+    done = [_round(number * trials, trials) for number in range(rounds)]
     return Speed(
         median(r.cluster_s / r.took_s for r in done),
         median(r.heap_s / r.took_s for r in done),
@@ -55,16 +55,16 @@ def speed(rounds: int, lives: int) -> Speed:
     )
 
 
-def _round(first_seed: int, lives: int) -> Round:
+def _round(first_seed: int, trials: int) -> Round:
     began = process_time()
-    outcomes = [live(PLAN, seed) for seed in range(first_seed, first_seed + lives)]
-    lived = process_time()
+    outcomes = [run_trial(PLAN, seed) for seed in range(first_seed, first_seed + trials)]
+    tried = process_time()
     events = sum(outcome.events for outcome in outcomes)
     bare.Cluster(PLAN.nodes, BEAT_MS).run(events)
     beaten = process_time()
     bare.heap(events)
     simulated_s = sum(outcome.simulated_ms for outcome in outcomes) / 1000
-    return Round(simulated_s, events, lived - began, beaten - lived, process_time() - beaten)
+    return Round(simulated_s, events, tried - began, beaten - tried, process_time() - beaten)
 
 
 # --- history ----------------------------------------------------------------------------------------------------------
@@ -73,18 +73,18 @@ FAULTS = ("crash-agent", "partition", "lossy", "operator")
 """Of every sort one: elections, restarts, lost and repeated messages go on all the time."""
 
 
-def growth(minutes: float, lives: int) -> float:
+def growth(minutes: float, trials: int) -> float:
     """Cost per step in the last tenth of a life over that in the first; the median of several lives."""
-    return median(_growth(minutes, seed) for seed in range(lives))
+    return median(_growth(minutes, seed) for seed in range(trials))
 
 
 def _growth(minutes: float, seed: int) -> float:
     end_ms = minutes * 60_000
-    life = Life(Plan("raft", 5, "lan", minutes, faults=FAULTS, draw=False), seed)
-    life.faults.begin(FAULTS, end_ms)
+    trial = Trial(Plan("raft", 5, "lan", minutes, faults=FAULTS, draw=False), seed)
+    trial.faults.begin(FAULTS, end_ms)
     costs = []
     for tenth in range(1, 11):
-        steps, began = life.world.count.steps, process_time()
-        life.world.run(end_ms * tenth / 10)
-        costs.append((process_time() - began) / max(1, life.world.count.steps - steps))
+        steps, began = trial.world.count.steps, process_time()
+        trial.world.run(end_ms * tenth / 10)
+        costs.append((process_time() - began) / max(1, trial.world.count.steps - steps))
     return costs[-1] / costs[0]

@@ -61,13 +61,13 @@ from primacy.election.lease import LeaseOptions, LeaseStrategy
 from primacy.election.raft import RaftOptions
 from primacy.election.rank import RankOptions
 from primacy.election.ring import RingStrategy
-from primacy.sim.life import Life, Outcome, Plan
 from primacy.sim.store import SimStore
+from primacy.sim.trial import Outcome, Plan, Trial
 
 SAFETY = ("I1", "I2", "I3", "I4", "I5", "I7")
 
 
-# --- lease (L3 stretched, L7, T2 and others: test_lease_lives.py) -----------------------------------------------------
+# --- lease (L3 stretched, L7, T2 and others: test_lease_trials.py) ----------------------------------------------------
 
 
 class WaitsForNobody(LeaseStrategy):
@@ -123,17 +123,17 @@ class Mutant:
     plan: Plan
     caught_by: tuple[str, ...] = SAFETY
     """Which broken rules count as caught."""
-    prepare: Callable[[Life], None] | None = None
+    prepare: Callable[[Trial], None] | None = None
 
     @property
     def key(self) -> str:
         return f"{self.rule}: {self.name}"
 
-    def live(self, seed: int) -> Outcome:
-        life = Life(self.plan, seed, self.build)
+    def run(self, seed: int) -> Outcome:
+        trial = Trial(self.plan, seed, self.build)
         if self.prepare is not None:
-            self.prepare(life)
-        return life.live()
+            self.prepare(trial)
+        return trial.run()
 
     def caught(self, outcome: Outcome) -> bool:
         return any(violation.rule in self.caught_by for violation in outcome.violations)
@@ -160,24 +160,24 @@ def ranked(cls):
 
 
 def store(cls):
-    def prepare(life):
-        life.world.store = cls(wait_max_ms=life.slowest.wait_ms)
-        sluggish(life)
+    def prepare(trial):
+        trial.world.store = cls(wait_max_ms=trial.slowest.wait_ms)
+        sluggish(trial)
 
     return prepare
 
 
 def guard(cls):
-    def prepare(life):
-        life.world.guard_class = cls
+    def prepare(trial):
+        trial.world.guard_class = cls
 
     return prepare
 
 
 def disk(cls):
-    def prepare(life):
-        for name in sorted(life.world.nodes):
-            node = life.world.nodes[name]
+    def prepare(trial):
+        for name in sorted(trial.world.nodes):
+            node = trial.world.nodes[name]
             was, node.disk = node.disk, cls()
             node.disk.ballot = was.ballot
 
@@ -301,7 +301,7 @@ def caught_seeds(mutant: Mutant, seeds: range, wanted: int) -> list[int]:
     """The first seeds of the range that catch it."""
     found: list[int] = []
     for seed in seeds:
-        if mutant.caught(mutant.live(seed)):
+        if mutant.caught(mutant.run(seed)):
             found.append(seed)
             if len(found) >= wanted:
                 break

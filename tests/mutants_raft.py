@@ -69,9 +69,9 @@ class OldBeatsRenew(RaftStrategy):
         return None
 
 
-def repeated(life):
+def repeated(trial):
     """Every beat arrives a second time, ten seconds later; the leader's machine is without power for longer."""
-    world = life.world
+    world = trial.world
 
     def again(_, sender, to, message, delay_ms):
         if isinstance(message, Beat) and delay_ms >= 0:
@@ -280,62 +280,62 @@ class EarlyReleaseGuard(Guard):
             self.send_release()
 
 
-def spare_release(life):
+def spare_release(trial):
     """G4: a guard that is kept ready already holds the release, and sends it when the agent dies in its start delay."""
-    crash = life.world.crash
+    crash = trial.world.crash
 
     def crash_with_release(node, *, power=False):
         machine = node.machine
         if isinstance(machine, RaftStrategy) and machine.reign is not None and not machine.reign.ordered and not power:
             for name in node.release_targets():
-                life.world.send(node, name, Release(machine.origin, machine.reign.term))
+                trial.world.send(node, name, Release(machine.origin, machine.reign.term))
         crash(node, power=power)
 
-    life.world.crash = crash_with_release
+    trial.world.crash = crash_with_release
 
 
-def faster_list(life):
+def faster_list(trial):
     """All nodes get a file with shorter times at once, while the guards of the old times are stopped."""
-    timing = life.timing
+    timing = trial.timing
     faster = Timing(*(int(value * 0.7) for value in timing[:-1]))
-    life.faults.change = Change("faster", Membership.of(life.names, "list-2"), faster)
-    life.faults.stops_guards = 1.0
-    sluggish(life)
+    trial.faults.change = Change("faster", Membership.of(trial.names, "list-2"), faster)
+    trial.faults.stops_guards = 1.0
+    sluggish(trial)
 
 
-def sluggish(life):
+def sluggish(trial):
     """Kills take as long as they may."""
-    life.world.weather.slow_kill = 1.0
-    life.world.weather.spawn_ms = 1.0
+    trial.world.weather.slow_kill = 1.0
+    trial.world.weather.spawn_ms = 1.0
 
 
-def agreeing_walls(life):
+def agreeing_walls(trial):
     """Fail-overs lose commits only in lives whose wall clocks agree."""
-    life.faults.walls_agree = True
-    sluggish(life)
+    trial.faults.walls_agree = True
+    sluggish(trial)
 
 
-def deaf(life):
+def deaf(trial):
     """The work does not hear TERM."""
-    life.world.weather.ignores_term = 1.0
+    trial.world.weather.ignores_term = 1.0
 
 
-def one_ahead(life):
+def one_ahead(trial):
     """A follower comes back five terms ahead of the leader, as after candidacies that nobody heard of."""
 
     def come_back():
-        name = next(name for name in life.names if life.world.nodes[name].role == "follower")
-        node = life.world.nodes[name]
-        life.world.crash(node, power=True)
+        name = next(name for name in trial.names if trial.world.nodes[name].role == "follower")
+        node = trial.world.nodes[name]
+        trial.world.crash(node, power=True)
         node.disk.ballot = node.disk.ballot._replace(term=node.disk.ballot.term + 5, voted_for=name)
-        life.world.start(node)
+        trial.world.start(node)
 
-    life.world.after(30_000, come_back)
+    trial.world.after(30_000, come_back)
 
 
-def much_amnesia(life):
+def much_amnesia(trial):
     """Any number of nodes may lose their memory."""
-    life.faults.memory_left = 99
+    trial.faults.memory_left = 99
 
 
 class LazyDisk(Disk):
@@ -377,10 +377,10 @@ class Unmarked(RaftStrategy):
         return []
 
 
-def one_is_left(life):
+def one_is_left(trial):
     """Nobody has a memory yet, and a list of the node that is started last is rolled out while the cluster begins."""
-    for name in life.names:
-        life.world.nodes[name].disk.ballot = None
-    life.faults.copies_disks = False
-    life.faults.memory_left = 0
-    life.faults.change = Change("leave one", Membership.of([life.names[-1]], "list-2"), life.timing)
+    for name in trial.names:
+        trial.world.nodes[name].disk.ballot = None
+    trial.faults.copies_disks = False
+    trial.faults.memory_left = 0
+    trial.faults.change = Change("leave one", Membership.of([trial.names[-1]], "list-2"), trial.timing)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from primacy.sim.life import Plan
 from primacy.sim.replay import FaultPlan, Replayed, record
+from primacy.sim.trial import Plan
 
 FOLDER = Path(__file__).parent / "data" / "plans"
 STREAMS_WANTED = 3
@@ -35,7 +35,7 @@ def written(plan: Plan, seed: int, *, storms: bool = False) -> Path:
 
 
 def _violates(faults: FaultPlan, streams: int) -> bool:
-    return any(violation.rule == faults.rule for violation in Replayed(faults, streams).live().violations)
+    return any(violation.rule == faults.rule for violation in Replayed(faults, streams).run().violations)
 
 
 def main() -> None:

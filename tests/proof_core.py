@@ -14,8 +14,8 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 from tests.mutants import MUTANTS, caught_seeds
 
-from primacy.sim.campaign import campaign
-from primacy.sim.life import Plan
+from primacy.sim.batch import run_batch
+from primacy.sim.trial import Plan
 
 SEEDS = 500
 FIRST_SEED = 10_000
@@ -38,12 +38,12 @@ and of those with two what fits into the number of states.
 JOBS = 2
 
 
-def lives() -> bool:
+def trials() -> bool:
     """0 violations in 500 seeds of each strategy and size."""
     clean = True
     for strategy, sizes in SIZES.items():
         for nodes in sizes:
-            summary = campaign(Plan(strategy, nodes), range(FIRST_SEED, FIRST_SEED + SEEDS), JOBS)
+            summary = run_batch(Plan(strategy, nodes), range(FIRST_SEED, FIRST_SEED + SEEDS), JOBS)
             told = summary.as_dict()
             failover = told["failover_ms"]
             print(
@@ -113,7 +113,7 @@ def small_worlds() -> bool:
 
 def main() -> int:
     began = time.monotonic()
-    results = {"lives": lives(), "mutants": mutants(), "small worlds": small_worlds()}
+    results = {"lives": trials(), "mutants": mutants(), "small worlds": small_worlds()}
     print(f"proof of the core: {results}, {time.monotonic() - began:.0f} s")
     return 0 if all(results.values()) else 1
 

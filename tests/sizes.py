@@ -23,11 +23,11 @@ PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 TWO_AT_A_TIME = ["-n", "2", "--dist", "worksteal"]
 THREE_FILES_AT_A_TIME = ["-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"]
 COVERAGE = ["--cov=primacy.election", "--cov-branch", "--cov-report=term:skip-covered", "--cov-fail-under=95"]
-LIVES = (
+TRIALS = (
     "tests/test_sim.py",
     "tests/test_mutants.py",
     "tests/test_exhaustive.py",
-    "tests/test_lease_lives.py",
+    "tests/test_lease_trials.py",
     "tests/test_cache_trials.py",
     "tests/test_cache_small.py",
 )
@@ -160,7 +160,7 @@ LATER = {
         "test_a_planted_defect_is_caught_at_random",
         "test_nothing_is_violated_with_hundreds_of_keys",
     ),
-    "tests/test_campaign.py": (
+    "tests/test_batch.py": (
         "test_E2_a_batch_names_the_seed_of_a_lost_trial_and_goes_on",
         "test_a_worker_that_is_slow_to_start_loses_no_trial",
     ),
@@ -179,7 +179,7 @@ LATER = {
         "test_what_is_left_out_of_a_state_decides_nothing",
         "test_without_the_promise_the_start_delay_still_keeps_works_apart",
     ),
-    "tests/test_lease_lives.py": (
+    "tests/test_lease_trials.py": (
         "test_L4_a_release_may_be_forgotten_as_long_as_nobody_took_upon_it",
         "test_L4_watched_is_safe_on_a_store_that_never_tells_who_it_is",
         "test_T1_tokens_of_all_only_grow_if_no_commit_is_lost_or_the_wall_clocks_agree",
@@ -257,8 +257,8 @@ def quick() -> int:
 def test() -> int:
     """The rules with coverage, then the lives, then the processes, then some of these as an ordinary user."""
     phases = {
-        "rules": lambda: _pytest("test", *TWO_AT_A_TIME, *COVERAGE, *_without(*LIVES, *PROCESSES, *BESIDE)),
-        "lives": lambda: _pytest("test", *TWO_AT_A_TIME, *LIVES),
+        "rules": lambda: _pytest("test", *TWO_AT_A_TIME, *COVERAGE, *_without(*TRIALS, *PROCESSES, *BESIDE)),
+        "lives": lambda: _pytest("test", *TWO_AT_A_TIME, *TRIALS),
         "processes": lambda: _pytest("test", *PROCESSES),
         "processes, three at a time": lambda: _pytest("test", *THREE_FILES_AT_A_TIME, *BESIDE),
         "ordinary user": lambda: subprocess.run([sys.executable, "-m", "tests.ordinary"], check=False).returncode,

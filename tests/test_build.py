@@ -102,7 +102,7 @@ def test_the_source_archive_builds_the_same_wheel(made: dict[str, Path], tmp_pat
     assert again[".whl"].read_bytes() == made[".whl"].read_bytes()
 
 
-def test_the_metadata_says_who_may_use_it_and_where_it_lives(made: dict[str, Path]) -> None:
+def test_the_metadata_says_who_may_use_it_and_where_it_is_found(made: dict[str, Path]) -> None:
     with zipfile.ZipFile(made[".whl"]) as archive:
         text = archive.read(f"{NAME}.dist-info/METADATA").decode()
     head = text.partition("\n\n")[0]

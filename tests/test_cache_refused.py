@@ -51,7 +51,7 @@ def left_ms(expire_ms: int) -> float:
 # --- times ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_put_without_a_time_lives_as_long_as_the_peers_say() -> None:
+def test_a_put_without_a_time_lasts_as_long_as_the_peers_say() -> None:
     async def work() -> None:
         url, api = addresses(2)
         made = CacheSettings(sources=(SourceSettings(b"s:", ttl_ms=200_000),), ttl_ms=60_000)

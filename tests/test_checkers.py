@@ -33,28 +33,30 @@ while True:
 """
 
 
-def life(node: str, start: int, mark: tuple[int, int], first: int, last: int, kind: int = stamp.COMMAND) -> stamp.Stamp:
+def stamped(
+    node: str, start: int, mark: tuple[int, int], first: int, last: int, kind: int = stamp.COMMAND
+) -> stamp.Stamp:
     return stamp.Stamp(node.encode(), start, *mark, kind, 2, first, last)
 
 
-FIRST = life("a", 1, (7, 1), 5, 9)
+FIRST = stamped("a", 1, (7, 1), 5, 9)
 
 
 @pytest.mark.parametrize(
     ("other", "what"),
     [
-        (life("b", 2, (8, 1), 10, 12), ""),
-        (life("a", 2, (7, 2), 10, 12), ""),
-        (life("a", 1, (7, 1), 6, 20, stamp.ESCAPED), ""),
-        (life("b", 2, (8, 1), 9, 12), stamp.TWO_AT_ONCE),
-        (life("b", 2, (8, 1), 6, 7), stamp.TWO_AT_ONCE),
-        (life("a", 2, (7, 2), 9, 12), stamp.TWO_AT_ONCE),
-        (life("b", 2, (7, 1), 6, 12), stamp.TWO_AT_ONCE),
-        (life("a", 2, (7, 1), 6, 12), stamp.TWO_AT_ONCE),
-        (life("b", 2, (7, 1), 10, 12), stamp.ONE_MARK),
-        (life("a", 2, (7, 1), 10, 12), stamp.ONE_MARK),
-        (life("b", 2, (6, 9), 10, 12), stamp.BACKWARDS),
-        (life("a", 2, (7, 0), 10, 12), stamp.BACKWARDS),
+        (stamped("b", 2, (8, 1), 10, 12), ""),
+        (stamped("a", 2, (7, 2), 10, 12), ""),
+        (stamped("a", 1, (7, 1), 6, 20, stamp.ESCAPED), ""),
+        (stamped("b", 2, (8, 1), 9, 12), stamp.TWO_AT_ONCE),
+        (stamped("b", 2, (8, 1), 6, 7), stamp.TWO_AT_ONCE),
+        (stamped("a", 2, (7, 2), 9, 12), stamp.TWO_AT_ONCE),
+        (stamped("b", 2, (7, 1), 6, 12), stamp.TWO_AT_ONCE),
+        (stamped("a", 2, (7, 1), 6, 12), stamp.TWO_AT_ONCE),
+        (stamped("b", 2, (7, 1), 10, 12), stamp.ONE_MARK),
+        (stamped("a", 2, (7, 1), 10, 12), stamp.ONE_MARK),
+        (stamped("b", 2, (6, 9), 10, 12), stamp.BACKWARDS),
+        (stamped("a", 2, (7, 0), 10, 12), stamp.BACKWARDS),
     ],
 )
 def test_stamps_of_any_two_starts_are_compared(other: stamp.Stamp, what: str) -> None:
@@ -65,9 +67,11 @@ def test_stamps_of_any_two_starts_are_compared(other: stamp.Stamp, what: str) ->
             one_at_a_time([FIRST, other])
 
 
-def test_a_tree_lives_until_its_last_process_is_gone() -> None:
-    escaped = life("a", 1, (7, 1), 6, 30, stamp.ESCAPED)
-    assert [one.what for one in stamp.violations([FIRST, escaped, life("b", 2, (8, 1), 20, 25)])] == [stamp.TWO_AT_ONCE]
+def test_a_tree_lasts_until_its_last_process_is_gone() -> None:
+    escaped = stamped("a", 1, (7, 1), 6, 30, stamp.ESCAPED)
+    assert [one.what for one in stamp.violations([FIRST, escaped, stamped("b", 2, (8, 1), 20, 25)])] == [
+        stamp.TWO_AT_ONCE
+    ]
 
 
 def test_whoever_has_stamped_once_is_seen_by_every_look(tmp_path: Path) -> None:

@@ -220,7 +220,7 @@ def test_a_noun_without_its_verb_shows_what_there_is(capsys: pytest.CaptureFixtu
     assert not told(capsys, "list", "--store", "nonsense")[2].startswith("Usage")
 
 
-def test_what_lives_in_another_process_cannot_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_in_another_process_cannot_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = told(capsys, "list", "--store", "memory:")
     assert (code, "inside of the process that uses it" in err) == (2, True)
 

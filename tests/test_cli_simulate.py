@@ -15,11 +15,11 @@ import pytest
 
 from primacy.cli import main as entry
 from primacy.cli import simulate as command
-from primacy.sim.campaign import campaign
+from primacy.sim.batch import run_batch
 from primacy.sim.checkers import Violation
 from primacy.sim.faults import CLASSES_OF
-from primacy.sim.life import Outcome, Plan
 from primacy.sim.summary import Summary
+from primacy.sim.trial import Outcome, Plan
 
 FILES = Path(__file__).parent / "files"
 QUICK = ("--nodes", "3", "--minutes", "1", "--jobs", "1")
@@ -46,15 +46,15 @@ def say(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.fixture
-def lived(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Plan, range, int]]:
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Plan, range, int]]:
     """What would have been lived, without living it."""
     calls: list[tuple[Plan, range, int]] = []
 
     def noted(plan: Plan, seeds: range, jobs: int, **_: Any) -> Summary:
         calls.append((plan, seeds, jobs))
-        return campaign(plan, seeds, 1, live=lambda plan, seed: Outcome(seed))
+        return run_batch(plan, seeds, 1, run_trial=lambda plan, seed: Outcome(seed))
 
-    monkeypatch.setattr(command, "campaign", noted)
+    monkeypatch.setattr(command, "run_batch", noted)
     return calls
 
 
@@ -71,14 +71,14 @@ def breaks(monkeypatch: pytest.MonkeyPatch) -> None:
     from primacy.sim import shrink
 
     def run(plan: Plan, seeds: range, jobs: int, **_: Any) -> Summary:
-        return campaign(plan, seeds, 1, live=failing)
+        return run_batch(plan, seeds, 1, run_trial=failing)
 
     def shrunk(*args: Any) -> Any:
-        return shrink.shrink(*args, live=failing)
+        return shrink.shrink(*args, run_trial=failing)
 
-    monkeypatch.setattr(command, "campaign", run)
+    monkeypatch.setattr(command, "run_batch", run)
     monkeypatch.setattr(command, "shrink", shrunk)
-    monkeypatch.setattr(command, "live_or_raised", failing)
+    monkeypatch.setattr(command, "run_or_raised", failing)
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def test_a_summary_for_machines(say: Callable[..., Said]) -> None:
     assert document["faults"] == sum(document["faults_by_class"].values())
 
 
-def test_the_same_seed_is_the_same_life_under_any_hash_seed() -> None:
+def test_the_same_seed_is_the_same_trial_under_any_hash_seed() -> None:
     args = [sys.executable, "-m", "primacy.cli.main", "simulate", "--seeds", "2", "--json", *QUICK]
     hashes = set()
     for hash_seed in ("1", "77"):
@@ -115,7 +115,7 @@ def test_the_same_seed_is_the_same_life_under_any_hash_seed() -> None:
     assert len(hashes) == 1
 
 
-def test_a_violation_is_exit_1_with_the_smallest_life_and_its_command(say: Callable[..., Said], breaks: None) -> None:
+def test_a_violation_is_exit_1_with_the_smallest_trial_and_its_command(say: Callable[..., Said], breaks: None) -> None:
     said = say("--seeds", "5", "--nodes", "3")
     assert said.code == 1
     assert "1 violation in one life:\n    seed 3, 1.500 s, I1: a started while b was running" in said.out
@@ -148,9 +148,9 @@ def test_ctrl_c_gives_what_was_lived_and_130(say: Callable[..., Said], monkeypat
             raise KeyboardInterrupt
 
     def run(plan: Plan, seeds: range, jobs: int, **_: Any) -> Summary:
-        return campaign(plan, seeds, 1, live=lambda plan, seed: Outcome(seed), told=told)
+        return run_batch(plan, seeds, 1, run_trial=lambda plan, seed: Outcome(seed), told=told)
 
-    monkeypatch.setattr(command, "campaign", run)
+    monkeypatch.setattr(command, "run_batch", run)
     said = say("--json")
     assert said.code == 130
     assert (json.loads(said.out)["seeds"], json.loads(said.out)["interrupted"]) == (3, True)
@@ -183,18 +183,18 @@ def test_the_share_of_leaders_within_the_bound_is_told(say: Callable[..., Said])
 # --- what is asked ----------------------------------------------------------------------------------------------------
 
 
-def test_defaults(say: Callable[..., Said], lived: list[tuple[Plan, range, int]]) -> None:
+def test_defaults(say: Callable[..., Said], tried: list[tuple[Plan, range, int]]) -> None:
     assert say().code == 0
-    plan, seeds, jobs = lived[0]
+    plan, seeds, jobs = tried[0]
     assert (plan, seeds) == (Plan(), range(100))
     assert jobs >= 1
 
 
-def test_a_list_of_faults_is_taken_exactly(say: Callable[..., Said], lived: list[tuple[Plan, range, int]]) -> None:
+def test_a_list_of_faults_is_taken_exactly(say: Callable[..., Said], tried: list[tuple[Plan, range, int]]) -> None:
     say("--faults", "link, partition ,link", "--seed", "3")
     say("--faults", "none")
     say("--faults", "all")
-    assert [(plan.faults, plan.draw) for plan, _, _ in lived] == [
+    assert [(plan.faults, plan.draw) for plan, _, _ in tried] == [
         (("partition", "link"), False),
         ((), False),
         (None, True),
@@ -202,7 +202,7 @@ def test_a_list_of_faults_is_taken_exactly(say: Callable[..., Said], lived: list
 
 
 def test_a_file_gives_strategy_nodes_and_times(
-    say: Callable[..., Said], lived: list[tuple[Plan, range, int]], tmp_path: Path
+    say: Callable[..., Said], tried: list[tuple[Plan, range, int]], tmp_path: Path
 ) -> None:
     file = tmp_path / "mine.yaml"
     nodes = ", ".join(f'{name}: {{addr: "10.0.0.1:{port}"}}' for name, port in (("x", 1), ("y", 2), ("z", 3)))
@@ -211,7 +211,7 @@ def test_a_file_gives_strategy_nodes_and_times(
         "election: {strategy: raft, profile: fast, timing: {spread_ms: 333}}\n"
     )
     said = say("--config", str(file))
-    plan = lived[0][0]
+    plan = tried[0][0]
     assert (plan.strategy, [m.id for m in plan.members], plan.profile) == ("raft", ["x", "y", "z"], "fast")
     assert plan.timing is not None
     assert plan.timing.spread_ms == 333  # type: ignore[union-attr]
@@ -219,12 +219,12 @@ def test_a_file_gives_strategy_nodes_and_times(
 
 
 def test_a_file_in_the_working_folder_counts_unless_contradicted(
-    say: Callable[..., Said], lived: list[tuple[Plan, range, int]]
+    say: Callable[..., Said], tried: list[tuple[Plan, range, int]]
 ) -> None:
     Path("primacy.yaml").write_text("election: {profile: wan}\n")
     say()
     say("--nodes", "3")
-    assert [plan.profile for plan, _, _ in lived] == ["wan", "lan"]
+    assert [plan.profile for plan, _, _ in tried] == ["wan", "lan"]
 
 
 def test_faults_help(say: Callable[..., Said]) -> None:

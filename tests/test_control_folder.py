@@ -141,7 +141,7 @@ def test_a_chosen_port_that_is_taken_ends_with_4_and_the_default_one_gives_way(f
     asyncio.run(play())
 
 
-def test_a_command_finds_the_node_of_a_folder_if_it_lives(folder: Folder) -> None:
+def test_a_command_finds_the_node_of_a_folder_if_it_runs(folder: Folder) -> None:
     async def play() -> None:
         control_api = desk_of(
             folder, f"127.0.0.1:{free_port()}", source=""

@@ -6,14 +6,14 @@ import pytest
 from tests.mutants import MUTANTS, SAFETY, Mutant, only, raft, recorded
 from tests.mutants_raft import Eager, NoPromise
 
-from primacy.sim.life import Life, Plan
+from primacy.sim.trial import Plan, Trial
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.key)
 def test_a_planted_defect_is_caught(mutant: Mutant) -> None:
     seeds = recorded()[mutant.key]
     assert seeds, "no seed is recorded: python -m tests.mutants"
-    caught = [seed for seed in seeds if mutant.caught(mutant.live(seed))]
+    caught = [seed for seed in seeds if mutant.caught(mutant.run(seed))]
     assert caught, f"seeds {seeds} no longer catch it; if the simulator's draws changed: python -m tests.mutants"
 
 
@@ -26,7 +26,7 @@ def test_the_recorded_seeds_are_those_of_the_table() -> None:
 def test_the_base_without_promise_is_still_safe(base: type, seed: int) -> None:
     """Q5 alone keeps the promise of at most one; Q4 only spares its waiting."""
     plan = Plan("raft", 3, "lab", 1.0) if seed % 2 else only("freeze", "partition", "clock", "lag", "crash-agent")
-    life = Life(plan, seed, raft(base))
-    life.world.weather.slow_kill = 1.0
-    broken = [violation for violation in life.live().violations if violation.rule in SAFETY]
+    trial = Trial(plan, seed, raft(base))
+    trial.world.weather.slow_kill = 1.0
+    broken = [violation for violation in trial.run().violations if violation.rule in SAFETY]
     assert not broken

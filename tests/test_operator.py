@@ -6,18 +6,18 @@ import pytest
 
 from primacy.election.inputs import Init, Input, Rejoin
 from primacy.election.model import Ballot, ListRecord
-from primacy.sim.life import BASE, Life, Plan
 from primacy.sim.operator import Operator
+from primacy.sim.trial import BASE, Plan, Trial
 
 
 class Told(Operator):
     """Reads given sentences, and keeps what it would say."""
 
     def __init__(self, said: dict[str, str]) -> None:
-        super().__init__(Life(Plan("raft", 3, "lab", 1.0, (), draw=False), 1))
+        super().__init__(Trial(Plan("raft", 3, "lab", 1.0, (), draw=False), 1))
         self.said = said
         self.given: list[tuple[str, Input]] = []
-        self.life.world.give = lambda node, given: self.given.append((node.name, given))  # type: ignore[method-assign]
+        self.trial.world.give = lambda node, given: self.given.append((node.name, given))  # type: ignore[method-assign]
         self._look()
 
     def _said(self) -> dict[str, str]:
@@ -33,7 +33,7 @@ def test_two_without_memory_vouch_for_each_other() -> None:
     assert told.acts == 1
 
 
-def test_one_that_lives_and_remembers_is_never_named() -> None:
+def test_one_that_is_up_and_remembers_is_never_named() -> None:
     assert not Told({"n1": "", "n2": "", "n3": LOST.format("n2", "n2")}).given
 
 
@@ -55,14 +55,14 @@ def test_a_first_start_is_said_once_if_all_voters_wait_for_it() -> None:
 @pytest.mark.parametrize("uses", ["12.", "112.", "1122.", "11122.."])
 def test_of_two_first_starts_in_use_one_is_given_up(uses: str, seed: int) -> None:
     """n1 and so on have begun with the base of this number; a dot has no memory."""
-    life = Life(Plan("raft", len(uses), "lab", 1.0, (), draw=False), seed)
-    for name, base in zip(life.names, uses, strict=True):
-        node = life.world.nodes[name]
+    trial = Trial(Plan("raft", len(uses), "lab", 1.0, (), draw=False), seed)
+    for name, base in zip(trial.names, uses, strict=True):
+        node = trial.world.nodes[name]
         listed = ListRecord(node.membership.hash, node.membership.voters, confirmed=True)
         begun = BASE + int(base.replace(".", "0"))
         used = Ballot(begun, 1, name, node.timing.hold_ms, begun, 0, (listed,))
         node.disk.ballot = used if base != "." else None
-    outcome = life.live()
+    outcome = trial.run()
     assert not outcome.violations
     assert outcome.rare["ballot removed by an operator"]
 
@@ -70,8 +70,8 @@ def test_of_two_first_starts_in_use_one_is_given_up(uses: str, seed: int) -> Non
 @pytest.mark.parametrize("seed", [13, 49, 50])
 def test_a_roll_out_that_is_on_its_way_at_the_calm_ends_there(seed: int) -> None:
     """Steps of it that were due later took a node's list away again, and nobody was to blame for what followed."""
-    life = Life(Plan("raft", 3, "wan", 1.0, ("relist",), draw=False), seed)
-    life.live()
-    assert life.faults.final is not None
-    nodes = [life.world.nodes[name] for name in life.faults.names]
-    assert {(node.membership, node.timing) for node in nodes} == {life.faults.final}
+    trial = Trial(Plan("raft", 3, "wan", 1.0, ("relist",), draw=False), seed)
+    trial.run()
+    assert trial.faults.final is not None
+    nodes = [trial.world.nodes[name] for name in trial.faults.names]
+    assert {(node.membership, node.timing) for node in nodes} == {trial.faults.final}

@@ -39,15 +39,15 @@ from primacy.errors import PrimacyError, Refused, UsageError
 from primacy.node.ballot import Memory
 from primacy.settings import of_mapping
 from primacy.settings.timing import RANK_PROFILES
-from primacy.sim.campaign import live_or_raised
-from primacy.sim.life import Plan
+from primacy.sim.batch import run_or_raised
+from primacy.sim.trial import Plan
 from primacy.strategies import own_strategy, promise_of
 from primacy.watchdog.vocabulary import State
 
 Say = Callable[..., Said]
 EXAMPLE = "examples.rendezvous:Rendezvous"
 TIMING = RANK_PROFILES["lan"]
-LIVES = 40
+TRIALS = 40
 
 
 def seat_of(node: str = "a", *others: str) -> Seat:
@@ -125,8 +125,8 @@ def test_a_list_that_grows_by_joining_is_not_for_it() -> None:
 
 
 def test_the_simulator_finds_the_example_to_keep_what_it_promises() -> None:
-    found = [live_or_raised(Plan(EXAMPLE, 4), seed).violations for seed in range(LIVES)]
-    assert found == [[]] * LIVES
+    found = [run_or_raised(Plan(EXAMPLE, 4), seed).violations for seed in range(TRIALS)]
+    assert found == [[]] * TRIALS
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_the_simulator_finds_the_example_to_keep_what_it_promises() -> None:
 def test_the_simulator_finds_one_that_does_not(name: str, rule: str) -> None:
     """Who promises at most one is judged as raft is; who promises less is not, but must still end with one leader."""
     plan = Plan(f"tests.own_strategies:{name}", 3)
-    broken = {violation.rule for seed in range(8) for violation in live_or_raised(plan, seed).violations}
+    broken = {violation.rule for seed in range(8) for violation in run_or_raised(plan, seed).violations}
     assert rule in broken
     if rule == "L1":
         assert "I1" not in broken

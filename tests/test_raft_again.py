@@ -11,8 +11,8 @@ from primacy.election.effects import Effect
 from primacy.election.inputs import DeadlinePassed, Input, Received
 from primacy.election.messages import Message
 from primacy.election.raft import RaftStrategy
-from primacy.sim.life import Life, Plan
 from primacy.sim.snapshot import fork, frozen
+from primacy.sim.trial import Plan, Trial
 
 TAKEN: Counter[str] = Counter()
 
@@ -52,7 +52,7 @@ def seen(strategy: RaftStrategy) -> tuple[object, ...]:
 @pytest.mark.parametrize("seed", range(8))
 def test_the_short_way_leads_where_a_step_leads(seed: int) -> None:
     TAKEN.clear()
-    Life(Plan("raft", 3 if seed % 2 else 5, "lab", 0.3), seed, raft(Twice)).live()
+    Trial(Plan("raft", 3 if seed % 2 else 5, "lab", 0.3), seed, raft(Twice)).run()
     assert TAKEN["Beat"] > 100, TAKEN
     assert TAKEN["Ack"] > 100, TAKEN
     assert TAKEN["NoneType"] > 100, TAKEN
@@ -84,9 +84,9 @@ def test_a_short_way_that_leads_elsewhere_is_noticed(mutant: type[Twice]) -> Non
     late = Plan("raft", 3, "lab", 1.0, ("hold-back", "operator", "stall"), draw=False)
     # acks of a term arrive when the same node leads another one
 
-    def lives() -> None:
+    def trials() -> None:
         for seed in range(40):
-            Life(late, seed, raft(mutant)).live()
+            Trial(late, seed, raft(mutant)).run()
 
     with pytest.raises(AssertionError):
-        lives()
+        trials()

@@ -90,11 +90,11 @@ steps = st.lists(st.tuples(st.sampled_from([0, 1, 49, 200, 525, 2_000]), inputs,
 
 
 @settings(max_examples=400, deadline=None, derandomize=True)
-@given(words=st.sampled_from(LISTS), blank=flags, lock_held=flags, life=steps)
-def test_any_input_at_any_time(words: str, blank: bool, lock_held: bool, life: list[tuple[int, Input, bool]]) -> None:
+@given(words=st.sampled_from(LISTS), blank=flags, lock_held=flags, trial=steps)
+def test_any_input_at_any_time(words: str, blank: bool, lock_held: bool, trial: list[tuple[int, Input, bool]]) -> None:
     bench = Bench(words, kept=None if blank else ballot(words), blank=blank, lock_held=lock_held)
     granted: dict[tuple[int, int], str] = {}
-    for pause_ms, told, disk_fails in life:
+    for pause_ms, told, disk_fails in trial:
         bench.now += pause_ms
         deadline = bench.m.deadline_ms
         if isinstance(told, DeadlinePassed) and deadline is not None:

@@ -13,8 +13,8 @@ import pytest
 
 from primacy.election.messages import Origin, Stale
 from primacy.sim.facts import Fact
-from primacy.sim.life import Life, Plan
 from primacy.sim.replay import FaultPlan, Replayed, read, record
+from primacy.sim.trial import Plan, Trial
 
 PLANS = {path.stem: path for path in sorted((Path(__file__).parent / "data" / "plans").glob("*.json"))}
 
@@ -26,7 +26,7 @@ MORE_STREAMS = range(101, 105)
 
 
 def _violations(plan: FaultPlan, streams: int) -> list[str]:
-    return [f"streams {streams}: {violation}" for violation in Replayed(plan, streams).live().violations[:1]]
+    return [f"streams {streams}: {violation}" for violation in Replayed(plan, streams).run().violations[:1]]
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -49,10 +49,10 @@ def test_all_named_plans_are_there() -> None:
 # --- what a plan binds ------------------------------------------------------------------------------------------------
 
 
-def _facts(trial: Life) -> list[Fact]:
+def _facts(trial: Trial) -> list[Fact]:
     facts: list[Fact] = []
     trial.world.listeners.append(facts.append)
-    trial.live()
+    trial.run()
     return facts
 
 
@@ -61,13 +61,13 @@ def test_on_the_machines_that_it_was_recorded_with_a_plan_is_the_recorded_trial(
     plan = Plan("raft", (3, 4, 5, 7)[seed % 4], ("lan", "fast", "wan")[seed % 3], 1.0)
     file = tmp_path / "plan.json"
     record(plan, seed).write(file)
-    assert _facts(Replayed(read(file))) == _facts(Life(plan, seed))
+    assert _facts(Replayed(read(file))) == _facts(Trial(plan, seed))
 
 
 def test_a_replay_draws_nothing_about_faults() -> None:
     trial = Replayed(record(Plan("raft", 5, "lan", 1.0), 7))
     before = (trial.chance.getstate(), trial.faults.chance.getstate())
-    trial.live()
+    trial.run()
     assert (trial.chance.getstate(), trial.faults.chance.getstate()) == before
 
 

@@ -32,8 +32,8 @@ from primacy.election.messages import (
 )
 from primacy.election.model import Role
 from primacy.election.raft import RaftStrategy
-from primacy.sim.life import Life, Plan
 from primacy.sim.replay import Replayed, read
+from primacy.sim.trial import Plan, Trial
 from raft_bench import BEAT, Bench, H, P, ballot, origin
 
 SEEDS = 3 if os.environ.get("PRIMACY_SIZE") == "quick" else 8
@@ -156,7 +156,7 @@ def test_E1_taken_out_the_recorded_storms_are_back(name: str) -> None:
     """On the plans that once stormed, the machine of then storms again, and the checker says so."""
     plan = read(Path(__file__).parent / "data" / "plans" / f"{name}.json")
     for streams in (0, *plan.streams):
-        violations = Replayed(plan, streams, raft(AnswersRefusals)).live().violations
+        violations = Replayed(plan, streams, raft(AnswersRefusals)).run().violations
         assert [violation.rule for violation in violations] == ["E2"], streams
 
 
@@ -212,8 +212,8 @@ class Watched:
 def watched(plan: Plan, seed: int, cls: type[RaftStrategy] | None = None) -> list[str]:
     """One trial; what broke E1."""
     broken: list[str] = []
-    life = Life(plan, seed)
-    maker: Callable[..., Any] = life.world.maker
+    trial = Trial(plan, seed)
+    maker: Callable[..., Any] = trial.world.maker
 
     def made(node: Any, seat: Any, kept: Any) -> Any:
         machine = maker(node, seat, kept)
@@ -221,8 +221,8 @@ def watched(plan: Plan, seed: int, cls: type[RaftStrategy] | None = None) -> lis
             machine.__class__ = cls
         return Watched(machine, node.timing.beat_ms, broken)
 
-    life.world.maker = made
-    life.live()
+    trial.world.maker = made
+    trial.run()
     return broken
 
 

@@ -2,7 +2,7 @@
 
 They drive one machine against the simulated store by hand. Observing and taking stand in `test_rules_lease_take.py`,
 tokens in `test_rules_lease_tokens.py`, the holder's work in `test_rules_lease_holder.py`, the failsafe in
-`test_rules_lease_failsafe.py`, whole lives and the rules taken out in `test_lease_lives.py`.
+`test_rules_lease_failsafe.py`, whole lives and the rules taken out in `test_lease_trials.py`.
 """
 
 from __future__ import annotations

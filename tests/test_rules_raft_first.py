@@ -316,5 +316,5 @@ class HeedsEachBase(RaftStrategy):
 def test_M3_taken_out_a_recorded_trial_breaks_again(name: str, machine: type[RaftStrategy], rule: str) -> None:
     plan = read(Path(__file__).parent / "data" / "plans" / f"{name}.json")
     for streams in (0, *plan.streams):
-        violations = Replayed(plan, streams, raft(machine)).live().violations
+        violations = Replayed(plan, streams, raft(machine)).run().violations
         assert rule in [violation.rule for violation in violations], streams

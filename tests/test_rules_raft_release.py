@@ -122,7 +122,7 @@ def test_G6_a_vote_request_may_carry_it_as_evidence() -> None:
     assert bench.sent(VoteReply)[0].granted
 
 
-def test_G6_evidence_about_oneself_is_not_believed_while_the_own_work_lives() -> None:
+def test_G6_evidence_about_oneself_is_not_believed_while_the_own_work_runs() -> None:
     bench = Bench()
     term = bench.lead()
     bench.wait(LAB.term_at_ms)

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from primacy.sim.campaign import live_or_raised
-from primacy.sim.life import Life, Plan
+from primacy.sim.batch import run_or_raised
+from primacy.sim.trial import Plan, Trial
 
 SIZE = os.environ.get("PRIMACY_SIZE", "quick")
 SHARE = {"quick": 20, "test": 1, "proof": 1}[SIZE]
@@ -18,7 +18,7 @@ SHARE = {"quick": 20, "test": 1, "proof": 1}[SIZE]
 CHUNK = 20
 """Lives per test: enough to keep two workers busy evenly."""
 
-LIVES: tuple[tuple[Plan, int], ...] = (
+TRIALS: tuple[tuple[Plan, int], ...] = (
     (Plan("raft", 3), 240),
     (Plan("raft", 4), 140),
     (Plan("raft", 5), 240),
@@ -55,9 +55,9 @@ LIVES: tuple[tuple[Plan, int], ...] = (
 
 def _chunks() -> list[tuple[Plan, range]]:
     chunks = []
-    for plan, count in LIVES:
-        lives = max(2, count // SHARE)
-        chunks += [(plan, range(first, min(first + CHUNK, lives))) for first in range(0, lives, CHUNK)]
+    for plan, count in TRIALS:
+        trials = max(2, count // SHARE)
+        chunks += [(plan, range(first, min(first + CHUNK, trials))) for first in range(0, trials, CHUNK)]
     return chunks
 
 
@@ -67,15 +67,15 @@ def _name(chunk: object) -> str:
     return f"{chunk.start}-{chunk.stop - 1}" if isinstance(chunk, range) else str(chunk)
 
 
-def test_there_are_two_thousand_lives() -> None:
-    assert sum(count for _, count in LIVES) >= 2_000
+def test_there_are_two_thousand_trials() -> None:
+    assert sum(count for _, count in TRIALS) >= 2_000
 
 
 @pytest.mark.parametrize(("plan", "seeds"), _chunks(), ids=_name)
-def test_no_life_breaks_a_promise(plan: Plan, seeds: range) -> None:
+def test_no_trial_breaks_a_promise(plan: Plan, seeds: range) -> None:
     broken = []
     for seed in seeds:
-        outcome = live_or_raised(plan, seed)
+        outcome = run_or_raised(plan, seed)
         broken += [f"seed {seed}: {violation}" for violation in outcome.violations[:1]]
     assert not broken, "\n".join(broken)
 
@@ -110,7 +110,7 @@ def test_rare_situations_are_not_left_to_chance(strategy: str) -> None:
     """One that never comes would mean that the lives prove less than they seem to."""
     missing = set(RARE[strategy])
     for seed in range(1_000, 1_400 if strategy == "raft" else 1_120):
-        rare = live_or_raised(Plan(strategy, 3 if seed % 4 else 5), seed).rare
+        rare = run_or_raised(Plan(strategy, 3 if seed % 4 else 5), seed).rare
         missing -= {name for name, count in rare.items() if count}
         if not missing:
             break
@@ -120,14 +120,14 @@ def test_rare_situations_are_not_left_to_chance(strategy: str) -> None:
 def test_lost_memory_is_not_always_healed() -> None:
     """Two voters without memory wait for an operator (M2): the lives must meet that, too."""
     plan = Plan("raft", 5, "lan", 2.0, ("memory", "partition", "one-way", "swizzle"), draw=False)
-    assert any(live_or_raised(plan, seed).rare.get("memory not healed") for seed in range(60))
+    assert any(run_or_raised(plan, seed).rare.get("memory not healed") for seed in range(60))
 
 
 HISTORY = """
-from primacy.sim.life import Life, Plan
+from primacy.sim.trial import Trial, Plan
 for strategy in ("raft", "lease", "bully", "ring"):
     for seed in (3, 4):
-        print(strategy, seed, Life(Plan(strategy, 5, "lab", 1.0), seed).live().trace_hash)
+        print(strategy, seed, Trial(Plan(strategy, 5, "lab", 1.0), seed).run().trace_hash)
 """
 
 
@@ -143,7 +143,7 @@ def test_one_seed_is_one_history_under_any_hash_seed() -> None:
 
 
 def test_other_seeds_are_other_histories() -> None:
-    hashes = {Life(Plan("raft", 3, "lab", 1.0), seed).live().trace_hash for seed in range(5)}
+    hashes = {Trial(Plan("raft", 3, "lab", 1.0), seed).run().trace_hash for seed in range(5)}
     assert len(hashes) == 5
 
 
@@ -157,7 +157,7 @@ def _overlapping(strategy: str, drift: float, seeds: range, enough: int) -> list
     """The first seeds with two at work at once."""
     found: list[int] = []
     for seed in seeds:
-        if len(found) < enough and live_or_raised(Plan(strategy, 5, drift=drift), seed).overlaps:
+        if len(found) < enough and run_or_raised(Plan(strategy, 5, drift=drift), seed).overlaps:
             found.append(seed)
     return found
 
@@ -172,11 +172,11 @@ def test_F28_clocks_beyond_the_allowance_make_overlaps_and_clocks_within_it_make
     classes = ("aimed", "clock", "extremes", "freeze", "lag")
     for seed in seeds:
         for plan in (Plan(strategy, 5, drift=ALLOWED), Plan(strategy, 5, drift=ALLOWED, faults=classes, draw=False)):
-            assert not live_or_raised(plan, seed).violations, seed
+            assert not run_or_raised(plan, seed).violations, seed
 
 
 def test_F28_extremes_are_drawn_within_the_allowance_too() -> None:
-    drawn = [live_or_raised(Plan("raft", 3, "lan", 1.0), seed).faults.get("extremes", 0) for seed in range(20)]
+    drawn = [run_or_raised(Plan("raft", 3, "lan", 1.0), seed).faults.get("extremes", 0) for seed in range(20)]
     assert sum(1 for count in drawn if count) >= 3
 
 
@@ -187,7 +187,7 @@ FORGETFUL = Plan("raft", 3, "lan", 2.0, ("clock", "crash-agent", "freeze", "memo
 
 
 def _rules(plan: Plan, seeds: range) -> list[set[str]]:
-    return [{violation.rule for violation in live_or_raised(plan, seed).violations} for seed in seeds]
+    return [{violation.rule for violation in run_or_raised(plan, seed).violations} for seed in seeds]
 
 
 def test_F37_a_list_of_one_node_that_forgets_or_is_doubled_is_beyond_any_rule() -> None:
@@ -204,14 +204,14 @@ def test_F37_if_all_forget_there_is_still_one_at_work_at_a_time() -> None:
     seeds = range(4 if SIZE == "quick" else 40)
     plan = replace(FORGETFUL, beyond=("forgetful",))
     assert not [rules for rules in _rules(plan, seeds) if rules - {"I4"}]
-    lost = [live_or_raised(plan, seed).faults.get("memory", 0) for seed in seeds]
+    lost = [run_or_raised(plan, seed).faults.get("memory", 0) for seed in seeds]
     assert max(lost) >= 3
 
 
 # --- what is judged after the calm, and where nothing goes wrong ------------------------------------------------------
 
 
-def _grow_slow(trial: Life) -> None:
+def _grow_slow(trial: Trial) -> None:
     """From a moment on every message takes longer than a hold."""
 
     def slow() -> None:
@@ -222,13 +222,13 @@ def _grow_slow(trial: Life) -> None:
 
 def test_a_leader_that_is_lost_although_nothing_is_wrong_is_a_violation() -> None:
     """P5: a network that is too slow for its times, which no fault excuses."""
-    trial = Life(Plan("raft", 3, "lan", 1.0, faults=()), 3)
+    trial = Trial(Plan("raft", 3, "lan", 1.0, faults=()), 3)
     _grow_slow(trial)
-    assert "P5" in [violation.rule for violation in trial.live().violations]
+    assert "P5" in [violation.rule for violation in trial.run().violations]
 
 
 def test_a_leader_that_is_lost_during_faults_is_counted_and_not_judged() -> None:
-    trial = Life(Plan("raft", 3, "lan", 1.0), 3)
+    trial = Trial(Plan("raft", 3, "lan", 1.0), 3)
     _grow_slow(trial)
     trial.outcome.classes = ("lossy",)
     trial.world.run(30_000)
@@ -238,7 +238,7 @@ def test_a_leader_that_is_lost_during_faults_is_counted_and_not_judged() -> None
 
 def test_a_message_that_was_held_back_is_trouble_when_it_arrives() -> None:
     """P5: else a node that follows the late heartbeat of a leader that has resigned is held against it."""
-    trial = Life(Plan("raft", 3, "lan", 1.0, faults=()), 3)
+    trial = Trial(Plan("raft", 3, "lan", 1.0, faults=()), 3)
     trial.world.run(10 * trial.unit_ms)
     assert trial._is_quiet_for("n1")
     trial.faults.acts.hold_back("n2")
@@ -253,9 +253,9 @@ def test_a_message_that_was_held_back_is_trouble_when_it_arrives() -> None:
 
 
 def test_each_trial_says_whether_its_leader_came_within_the_bound_itself() -> None:
-    outcome = live_or_raised(Plan("raft", 3, "lan", 1.0, faults=()), 3)
+    outcome = run_or_raised(Plan("raft", 3, "lan", 1.0, faults=()), 3)
     assert outcome.within_bound is True
-    trial = Life(Plan("raft", 3, "lan", 1.0), 3)
+    trial = Trial(Plan("raft", 3, "lan", 1.0), 3)
     trial.liveness.bound_ms = 0.5 * trial.liveness.bound_ms
     trial.liveness.calm_ms, trial.liveness.leader_after_ms = 0.0, 1.2 * trial.liveness.bound_ms
     trial._judge_liveness()

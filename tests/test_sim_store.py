@@ -188,7 +188,7 @@ def test_L5_without_a_mark_only_a_table_made_anew_tells() -> None:
     assert store.perform(Take("job", seen, server, _row(B, 9, 2))).done, "outside, by physics"
 
 
-def test_L5_an_etcd_folder_comes_back_under_the_identity_of_the_lost_life() -> None:
+def test_L5_an_etcd_folder_comes_back_under_the_identity_of_the_lost_start() -> None:
     store = _held(ETCD)
     folder = store.table
     store.start_anew()

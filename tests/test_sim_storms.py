@@ -12,8 +12,8 @@ from primacy.election.effects import AskStore, Effect, Send
 from primacy.election.inputs import Input, Received, StoreAnswered
 from primacy.election.messages import Message
 from primacy.sim.cast import cast_of, events_max, pace_of, timing_for
-from primacy.sim.life import Life, Plan
 from primacy.sim.replay import Replayed, record
+from primacy.sim.trial import Plan, Trial
 from primacy.sim.world import INBOX_MAX, Overrun, World
 
 
@@ -55,21 +55,21 @@ def asks_again() -> Callable[[Input, list[Effect]], list[Effect]]:
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("strategy", ["raft", "bully", "ring"])
 def test_E2_answers_to_answers_are_a_storm(strategy: str, times: int) -> None:
-    trial = Life(Plan(strategy, 3, "lan", 1.0, faults=(), draw=False), 3, planted(strategy, echo(times)))
-    outcome = trial.live()
+    trial = Trial(Plan(strategy, 3, "lan", 1.0, faults=(), draw=False), 3, planted(strategy, echo(times)))
+    outcome = trial.run()
     assert outcome.violations[-1].rule == "E2"
     assert outcome.violations[-1].at_ms < 10_000
     assert outcome.events < 20_000
 
 
 def test_E2_a_store_that_is_asked_again_and_again_is_a_storm() -> None:
-    trial = Life(Plan("lease", 3, "lan", 1.0, faults=(), draw=False), 3, planted("lease", asks_again()))
-    assert trial.live().violations[-1].rule == "E2"
+    trial = Trial(Plan("lease", 3, "lan", 1.0, faults=(), draw=False), 3, planted("lease", asks_again()))
+    assert trial.run().violations[-1].rule == "E2"
 
 
 def test_E2_a_storm_fills_no_memory() -> None:
     tracemalloc.start()
-    Life(Plan("raft", 5, "lan", 1.0, faults=(), draw=False), 3, planted("raft", echo(3))).live()
+    Trial(Plan("raft", 5, "lan", 1.0, faults=(), draw=False), 3, planted("raft", echo(3))).run()
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 32 << 20
@@ -85,13 +85,13 @@ def test_E2_the_bound_is_a_small_multiple_of_heartbeats_and_nodes(strategy: str)
 
 def test_E2_a_trial_that_has_too_many_events_ends() -> None:
     """However few of them are messages."""
-    trial = Life(Plan("raft", 3, "lan", 1.0, faults=(), draw=False), 3)
+    trial = Trial(Plan("raft", 3, "lan", 1.0, faults=(), draw=False), 3)
 
     def again() -> None:
         trial.world.after(0.01, again)
 
     trial.world.after(0, again)
-    outcome = trial.live()
+    outcome = trial.run()
     assert [violation.rule for violation in outcome.violations] == ["E2"]
     assert outcome.events == trial.world.events_max == events_max(trial.timing, 3, 1.0)
     assert f"{outcome.events:,} events" in outcome.violations[0].sentence
@@ -99,7 +99,7 @@ def test_E2_a_trial_that_has_too_many_events_ends() -> None:
 
 def test_E2_a_burst_is_no_storm_and_more_than_a_burst_is_one() -> None:
     plan = Plan("raft", 3, "lan", 1.0, faults=(), draw=False)
-    trial = Life(plan, 3)
+    trial = Trial(plan, 3)
     message = _some_message(plan)
     world, node = trial.world, trial.world.nodes["n1"]
 
@@ -116,7 +116,7 @@ def test_E2_a_burst_is_no_storm_and_more_than_a_burst_is_one() -> None:
 
 def _some_message(plan: Plan) -> Message:
     seen: list[Message] = []
-    trial = Life(plan, 3)
+    trial = Trial(plan, 3)
     trial.world.watches_messages = lambda *told: seen.append(told[3])
     trial.world.run(5_000)
     return seen[0]
@@ -128,10 +128,10 @@ def test_E2_a_storm_can_be_recorded_with_what_comes_after_it() -> None:
     faults = record(plan, 5, storms=True)
     assert World.send is send
     assert max(act[0] for act in faults.acts) > 30_000
-    assert Replayed(faults).live().trace_hash
+    assert Replayed(faults).run().trace_hash
 
 
 @pytest.mark.parametrize("seed", [10_141, 10_224, 10_269])
 def test_B9_many_nodes_that_call_each_other_do_not_storm(seed: int) -> None:
     """Each ended its election by the leader's answer, and the next call began another one, thousands a second."""
-    assert not Life(Plan("bully", 20), seed).live().violations
+    assert not Trial(Plan("bully", 20), seed).run().violations

@@ -16,7 +16,7 @@ LEFT_OUT = (*APART, *sizes.PATIENT, *sizes.RECORDED)
 """Left out of `quick` as a whole."""
 
 
-@pytest.mark.parametrize("file", [*LEFT_OUT, *sizes.LIVES])
+@pytest.mark.parametrize("file", [*LEFT_OUT, *sizes.TRIALS])
 def test_a_file_that_is_named_is_there(file: str) -> None:
     assert (ROOT / file).is_file()
 
@@ -33,5 +33,5 @@ def test_quick_leaves_out_single_tests_that_are_there_and_has_the_rest_of_their_
 
 
 def test_nothing_is_named_twice_so_that_test_runs_it_once() -> None:
-    for listed in (LEFT_OUT, (*APART, *sizes.LIVES)):
+    for listed in (LEFT_OUT, (*APART, *sizes.TRIALS)):
         assert [file for file, count in Counter(listed).items() if count > 1] == []

@@ -14,8 +14,8 @@ from primacy.election.messages import Beat, Coordinator, Origin, VoteReply, Vote
 from primacy.election.model import Member
 from primacy.sim import trace
 from primacy.sim.facts import Fact, Kind
-from primacy.sim.life import Plan, live
 from primacy.sim.trace import Kept, Recorder, Story, page, recorded
+from primacy.sim.trial import Plan, run_trial
 from primacy.sim.words import SAYS, sentence
 
 PLAN = Plan(nodes=3, minutes=1.0)
@@ -36,7 +36,7 @@ def data_of(text: str) -> dict[str, object]:
 
 
 def test_recording_changes_nothing(story: Story) -> None:
-    assert story.outcome == live(PLAN, 3)
+    assert story.outcome == run_trial(PLAN, 3)
 
 
 def test_the_page_is_one_file_with_nothing_from_outside(story: Story) -> None:
@@ -46,7 +46,7 @@ def test_the_page_is_one_file_with_nothing_from_outside(story: Story) -> None:
     assert "{{" not in text
 
 
-def test_the_page_holds_the_life(story: Story) -> None:
+def test_the_page_holds_the_trial(story: Story) -> None:
     data = data_of(page(story))
     assert data["names"] == ["n1", "n2", "n3"]
     assert data["end"] == 60_000
@@ -101,7 +101,7 @@ def test_the_size_is_bounded_and_what_is_left_out_is_counted(monkeypatch: pytest
     assert [text.split(" ", 1)[1] for text in left_out] == ["heartbeats", "other messages"]
 
 
-def test_a_long_life_is_drawn_around_its_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_trial_is_drawn_around_its_violation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace, "MESSAGES_MAX", 10)
     monkeypatch.setattr(trace, "BEFORE_MS", 1_000)
     real = trace._record

@@ -15,7 +15,7 @@ from tests.behaviour.values import dumped
 from primacy.cache.model import Mode
 from primacy.settings.timing_cache import CACHE_PROFILES
 from primacy.sim.cache_trial import CachePlan, CacheTrial
-from primacy.sim.life import Life, Outcome, Plan
+from primacy.sim.trial import Outcome, Plan, Trial
 
 FORMAT = 1
 T = TypeVar("T")
@@ -58,7 +58,7 @@ def _simulated(strategy: str, seed: int, length: float) -> Outcome:
         timing = CACHE_PROFILES[CACHE_TIMES[seed % len(CACHE_TIMES)]]
         seconds = CachePlan().seconds * length
         return CacheTrial(CachePlan(peers=size, seconds=seconds, mode=CACHES[strategy], timing=timing), seed).run()
-    return Life(Plan(strategy, size, PROFILES[seed % len(PROFILES)], Plan().minutes * length), seed).live()
+    return Trial(Plan(strategy, size, PROFILES[seed % len(PROFILES)], Plan().minutes * length), seed).run()
 
 
 def path_of(folder: Path, strategy: str, seed: int) -> Path:

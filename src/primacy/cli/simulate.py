@@ -18,12 +18,12 @@ from primacy.cli.simulate_text import print_classes, print_shrunk, print_summary
 from primacy.errors import InUse, UsageError
 from primacy.settings.accepted import STRATEGIES
 from primacy.settings.timing import DEFAULT_PROFILE, profiles_of
+from primacy.sim.batch import cores, run_batch, run_or_raised
 from primacy.sim.cache_trial import STORAGES
-from primacy.sim.campaign import campaign, cores, live_or_raised
 from primacy.sim.faults import CLASSES, named_of
-from primacy.sim.life import Outcome, Plan
 from primacy.sim.shrink import Shrunk, command, shrink
 from primacy.sim.summary import Summary
+from primacy.sim.trial import Outcome, Plan
 from primacy.strategies import promise_of
 
 CACHE = "cache"
@@ -136,7 +136,7 @@ def simulate(
     if storage is not None:
         raise UsageError(f"--storage {storage} is of --strategy cache; other strategies have no such choice")
     if shows:
-        _no_life(seeds=seeds, first_seed=first_seed, faults=faults, trace=trace, json=as_json or None)
+        _no_trial(seeds=seeds, first_seed=first_seed, faults=faults, trace=trace, json=as_json or None)
         plan = _of_options(strategy, nodes, profile)
         code = show(plan.strategy, plan.nodes, plan.profile, SEED_DEFAULT if seed is None else seed, seconds)
         raise click.exceptions.Exit(code)
@@ -150,7 +150,7 @@ def simulate(
     plan = _with_faults(replace(plan, minutes=minutes, drift=drift), faults)
     chosen = _seeds(seed, seeds, first_seed)
     if trace is None:
-        summary = _lived(plan, chosen, jobs or cores())
+        summary = _tried(plan, chosen, jobs or cores())
     elif seed is None:
         raise UsageError(f"--trace {trace} draws one life: say which one with --seed K")
     else:
@@ -187,7 +187,7 @@ def _not_for_cache(**options: object) -> None:
             raise UsageError(f"--{name} is nothing that --strategy cache knows: leave it out")
 
 
-def _no_life(**options: object) -> None:
+def _no_trial(**options: object) -> None:
     """What is played has its own script."""
     for name, value in options.items():
         if value is not None:
@@ -258,9 +258,9 @@ def _near(name: str, known: tuple[str, ...]) -> str:
 # --- doing it ---------------------------------------------------------------------------------------------------------
 
 
-def _lived(plan: Plan, seeds: range, jobs: int) -> Summary:
+def _tried(plan: Plan, seeds: range, jobs: int) -> Summary:
     if not sys.stderr.isatty():
-        return campaign(plan, seeds, jobs)
+        return run_batch(plan, seeds, jobs)
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -273,7 +273,7 @@ def _lived(plan: Plan, seeds: range, jobs: int) -> Summary:
             for violation in outcome.violations[:1]:
                 progress.console.print(f"seed {outcome.seed}: {violation.rule}, {violation.sentence}", markup=False)
 
-        return campaign(plan, seeds, jobs, told=told)
+        return run_batch(plan, seeds, jobs, told=told)
 
 
 def _traced(plan: Plan, seed: int, trace: str) -> Summary:
@@ -299,7 +299,7 @@ def _shrunk(summary: Summary) -> Shrunk | None:
     """The smallest life that fails as the first failing one does."""
     first = summary.found[0]
     click.echo(f"seed {first.seed} breaks {first.rule}; looking for the smallest life that does ...", err=True)
-    classes = live_or_raised(summary.plan, first.seed).classes
+    classes = run_or_raised(summary.plan, first.seed).classes
     return shrink(summary.plan, first.seed, first.rule, classes)
 
 

@@ -27,9 +27,9 @@ def print_summary(summary: Summary, file: str, trace: str) -> None:
     plan = summary.plan
     if summary.interrupted:
         click.echo("stopped early; this covers what was lived", err=True)
-    lives = f"one life, seed {summary.first_seed}" if summary.seeds == 1 else f"{summary.seeds:,} lives"
+    trials = f"one life, seed {summary.first_seed}" if summary.seeds == 1 else f"{summary.seeds:,} lives"
     where = f"{file}: " if file else ""
-    click.echo(f"{where}{plan.strategy}, {summary.nodes} nodes, profile {plan.profile}, {lives}\n")
+    click.echo(f"{where}{plan.strategy}, {summary.nodes} nodes, profile {plan.profile}, {trials}\n")
     for name, value in _rows(summary):
         click.echo(f"  {name:<30} {value}")
     _print_faults(summary.faults)
@@ -46,7 +46,7 @@ def print_shrunk(shrunk: Shrunk, line: str) -> None:
     classes = ", ".join(plan.faults or ()) or "none"
     if plan.draw:
         classes = "as drawn"
-    click.echo(f"\n  The smallest life that breaks {shrunk.violation.rule}, of {shrunk.lives} lived to find it:")
+    click.echo(f"\n  The smallest life that breaks {shrunk.violation.rule}, of {shrunk.trials} lived to find it:")
     click.echo(f"    {len(plan.members) or plan.nodes} nodes, {plan.minutes:g} minutes, faults: {classes}")
     click.echo(f"    {shrunk.violation.at_ms / 1000:.3f} s: {shrunk.violation.sentence}")
     click.echo(f"    {line}")
@@ -57,9 +57,9 @@ def _print_verdict(summary: Summary) -> None:
     if not summary.violations:
         click.echo(f"  No violation.  trace {summary.trace_hash}")
         return
-    lives = "one life" if len(summary.failing) == 1 else f"{len(summary.failing):,} lives"
+    trials = "one life" if len(summary.failing) == 1 else f"{len(summary.failing):,} lives"
     count = "1 violation" if summary.violations == 1 else f"{summary.violations:,} violations"
-    click.secho(f"  {count} in {lives}:", bold=True)
+    click.secho(f"  {count} in {trials}:", bold=True)
     for found in summary.found[:SHOWN_MAX]:
         click.echo(f"    {_told(found)}")
     if summary.violations > SHOWN_MAX:

@@ -10,10 +10,10 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any
 
+from primacy.sim.batch import trial_outcomes
 from primacy.sim.cache_trial import CachePlan, CacheTrial, run_trial
-from primacy.sim.campaign import lives
-from primacy.sim.life import Outcome, Plan
 from primacy.sim.summary import SHOWN_MAX, Found
+from primacy.sim.trial import Outcome, Plan
 
 TRIES_MAX = 60
 """Trials spent on making a failing one small."""
@@ -113,7 +113,7 @@ def batch(
     began = time.perf_counter()
     bounds_of = Plan("cache", minutes=max(1.0, plan.seconds / 60))
     try:
-        with closing(lives(bounds_of, seeds, jobs, partial(run_trial, plan))) as outcomes:
+        with closing(trial_outcomes(bounds_of, seeds, jobs, partial(run_trial, plan))) as outcomes:
             for outcome in outcomes:
                 summary.add(outcome)
                 if told is not None:

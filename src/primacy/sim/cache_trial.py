@@ -25,7 +25,7 @@ from primacy.sim.cache_progress import HEALED_MS, ProgressChecker
 from primacy.sim.cache_world import WALL0_MS, Build, Overrun
 from primacy.sim.checkers import Violation
 from primacy.sim.clock import Clock
-from primacy.sim.life import Outcome
+from primacy.sim.trial import Outcome
 
 Make = Callable[[CacheSettings], Build]
 STORAGES = ("durable", "memory", "both")

@@ -1,4 +1,4 @@
-"""What a life must know of each strategy: how its nodes are made, its pace, and the bound for a leader."""
+"""What a trial must know of each strategy: how its nodes are made, its pace, and the bound for a leader."""
 
 from __future__ import annotations
 

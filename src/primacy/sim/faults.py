@@ -1,9 +1,9 @@
-"""What goes wrong in a life: fault classes with rates that are drawn anew for every seed.
+"""What goes wrong in a trial: fault classes with rates that are drawn anew for every seed.
 
-A life has a random subset of the classes (some interplay only shows when others are absent), each with its own pace and
-length, measured in holds so that every profile is treated alike. Each fault knows how to end itself; at the calm all of
-them end at once. Here they are drawn, counted and ended; what each of them does stands in `fault_*.py`, with its number
-in the fault catalogue, docs/faults.md, in brackets.
+A trial has a random subset of the classes (some interplay only shows when others are absent), each with its own pace
+and length, measured in holds so that every profile is treated alike. Each fault knows how to end itself; at the calm
+all of them end at once. Here they are drawn, counted and ended; what each of them does stands in `fault_*.py`, with its
+number in the fault catalogue, docs/faults.md, in brackets.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Faults:
         self.world.after(after_ms, fire)
 
     def counted(self, name: str) -> None:
-        """One more fault of this class befell this life."""
+        """One more fault of this class befell this trial."""
         faults = self.world.count.faults
         faults[name] = faults.get(name, 0) + 1
 

@@ -19,7 +19,7 @@ from primacy.election.inputs import Init, Rejoin
 from primacy.election.raft import RaftStrategy
 
 if TYPE_CHECKING:
-    from primacy.sim.life import Life
+    from primacy.sim.trial import Trial
 
 LOOKS_MAX = 6
 """After so many looks the operator gives up, and the cluster is judged as it is."""
@@ -34,13 +34,13 @@ WITHOUT = re.compile(r"--without (\S+?)[\s)]")
 class Operator:
     """Of one trial. Looks once per hold; each act begins the time anew in which a leader must come."""
 
-    def __init__(self, life: Life) -> None:
-        self.life = life
+    def __init__(self, trial: Trial) -> None:
+        self.trial = trial
         self.looks = 0
         self.acts = 0
 
     def begin(self) -> None:
-        self.life.world.after(self.life.unit_ms, self._look)
+        self.trial.world.after(self.trial.unit_ms, self._look)
 
     def _look(self) -> None:
         said = self._said()
@@ -48,15 +48,15 @@ class Operator:
         self.looks += 1
         if acted:
             self.acts += 1
-            rare = self.life.outcome.rare
+            rare = self.trial.outcome.rare
             rare[acted] = rare.get(acted, 0) + 1
-            self.life.liveness.begin(self.life.world.now, self.life.liveness.core)
+            self.trial.liveness.begin(self.trial.world.now, self.trial.liveness.core)
         if self.looks < LOOKS_MAX:
             self.begin()
 
     def _said(self) -> dict[str, str]:
         """What each node that is up waits for."""
-        nodes = [self.life.world.nodes[name] for name in self.life.faults.names]
+        nodes = [self.trial.world.nodes[name] for name in self.trial.faults.names]
         return {
             node.name: node.machine.view(node.local_ms()).waits_for
             for node in nodes
@@ -66,19 +66,19 @@ class Operator:
     def _restart(self, said: dict[str, str]) -> str:
         doubled = [name for name, sentence in said.items() if RESTART in sentence]
         for name in doubled:
-            node = self.life.world.nodes[name]
-            self.life.world.crash(node)
-            self.life.world.start(node)
+            node = self.trial.world.nodes[name]
+            self.trial.world.crash(node)
+            self.trial.world.start(node)
         return "restarted by an operator" if doubled else ""
 
     def _remove(self, said: dict[str, str]) -> str:
         """Two first starts are in use: the nodes of one give it up. Done for one sentence, then looked at again."""
         found = next((found for sentence in said.values() if (found := REMOVE.search(sentence))), None)
         for name in found[1].split(", ") if found is not None else ():
-            node = self.life.world.nodes[name]
-            self.life.world.crash(node)
+            node = self.trial.world.nodes[name]
+            self.trial.world.crash(node)
             node.disk.ballot = None
-            self.life.world.start(node)
+            self.trial.world.start(node)
         return "ballot removed by an operator" if found is not None else ""
 
     def _named(self, said: dict[str, str], sentence: str) -> tuple[str, ...]:
@@ -87,12 +87,12 @@ class Operator:
         return tuple(name for name in named if name not in said or said[name].startswith(BLANK))
 
     def _init(self, said: dict[str, str]) -> str:
-        voters = [name for name in self.life.voters() if name in said]
+        voters = [name for name in self.trial.voters() if name in said]
         if not voters or not all(INIT in said[name] for name in voters):
             return ""
-        node = self.life.world.nodes[voters[0]]
+        node = self.trial.world.nodes[voters[0]]
         without = self._named(said, said[voters[0]])
-        self.life.world.give(node, Init(node.clock.wall_ms(self.life.world.now), without))
+        self.trial.world.give(node, Init(node.clock.wall_ms(self.trial.world.now), without))
         return "first start said by an operator"
 
     def _rejoin(self, said: dict[str, str]) -> str:
@@ -100,6 +100,6 @@ class Operator:
         for name, sentence in said.items():
             without = self._named(said, sentence) if REJOIN in sentence else ()
             if without:
-                self.life.world.give(self.life.world.nodes[name], Rejoin(without))
+                self.trial.world.give(self.trial.world.nodes[name], Rejoin(without))
                 acted = "memory not healed"
         return acted

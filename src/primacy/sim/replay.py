@@ -41,9 +41,9 @@ from primacy.settings.timing import Timing
 from primacy.sim.acts import Written
 from primacy.sim.cast import Build
 from primacy.sim.clock import Clock
-from primacy.sim.life import Life, Outcome, Plan
 from primacy.sim.node import Node
 from primacy.sim.store import SimStore
+from primacy.sim.trial import Outcome, Plan, Trial
 from primacy.sim.world import Overrun, Pace, Weather, World
 
 DRAWS_PER_MESSAGE = 4
@@ -130,7 +130,7 @@ def _listed(name: str, members: list[list[Any]], timing: list[int]) -> tuple[Mem
 def record(plan: Plan, seed: int, *, storms: bool = False) -> FaultPlan:
     """Lives this seed and writes down what it drew. `storms`: it has one, which is stilled again and again."""
     assert plan.strategy == "raft", plan.strategy
-    trial = _Stilled(plan, seed) if storms else Life(plan, seed)
+    trial = _Stilled(plan, seed) if storms else Trial(plan, seed)
     nodes = [
         (node.name, node.clock.local0, node.clock.rate, node.clock.wall_offset_ms)
         for node in trial.world.nodes.values()
@@ -141,7 +141,7 @@ def record(plan: Plan, seed: int, *, storms: bool = False) -> FaultPlan:
         lists["new"] = (trial.faults.change.membership, trial.faults.change.timing)
     acts: list[Written] = []
     trial.faults.acts.write(acts.append)
-    outcome = trial.live()
+    outcome = trial.run()
     rule = "E2" if storms else outcome.violations[0].rule if outcome.violations else ""
     core = trial.core_drawn or trial.liveness.core
     return FaultPlan(plan, seed, rule, trial.first_start, conditions, nodes, lists, core, trial.breaks, acts)
@@ -160,7 +160,7 @@ class _Calming(World):
                 self.drop_messages()
 
 
-class _Stilled(Life):
+class _Stilled(Trial):
     def _make_world(self, build: Build, store: SimStore | None) -> World:
         return _Calming(f"world/{self.seed}", build, store)
 
@@ -168,7 +168,7 @@ class _Stilled(Life):
 # --- living it again --------------------------------------------------------------------------------------------------
 
 
-class Replayed(Life):
+class Replayed(Trial):
     """A trial by a fault plan instead of by draws."""
 
     def __init__(self, faults: FaultPlan, streams: int = 0, build: Build | None = None) -> None:
@@ -244,4 +244,4 @@ class _Streamed(World):
 
 def replayed(faults: FaultPlan, streams: int = 0) -> Outcome:
     """One trial, from its fault plan."""
-    return Replayed(faults, streams).live()
+    return Replayed(faults, streams).run()

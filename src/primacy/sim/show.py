@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from primacy.election.events import Code
 from primacy.sim.facts import Fact, Kind
-from primacy.sim.life import Life, Plan
 from primacy.sim.trace import Recorder, overlaps_of
+from primacy.sim.trial import Plan, Trial
 from primacy.sim.words import sentence
 from primacy.strategies import promise_of
 
@@ -83,10 +83,10 @@ def act(strategy: str = "raft", nodes: int = 5, profile: str = "lan", seed: int 
 class _Play:
     def __init__(self, plan: Plan, seed: int) -> None:
         self.plan = plan
-        self.life = Life(plan, seed)
-        self.world = self.life.world
-        self.names = self.life.names
-        self.unit_ms = self.life.unit_ms
+        self.trial = Trial(plan, seed)
+        self.world = self.trial.world
+        self.names = self.trial.names
+        self.unit_ms = self.trial.unit_ms
         self.recorder = Recorder()
         self.scenes: list[Scene] = []
         self.lines: list[Line] = []

@@ -1,4 +1,4 @@
-"""A failing life made small: fault classes, then nodes, then minutes are taken away while the same rule still breaks.
+"""A failing trial made small: fault classes, then nodes, then minutes are taken away while the same rule still breaks.
 
 Taking something away changes what the seed draws, so that a smaller plan is tried with a few seeds: any of them that
 still breaks the rule is as good as the first. Whatever comes out was lived before it is told, and the command that is
@@ -11,26 +11,26 @@ import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from primacy.sim.campaign import Live, live_or_raised
+from primacy.sim.batch import RunTrial, run_or_raised
 from primacy.sim.checkers import Violation
-from primacy.sim.life import Plan
+from primacy.sim.trial import Plan
 
 SEEDS_PER_TRY = 25
 """How many seeds a smaller plan gets: the one that failed, and the next ones."""
-LIVES_MAX = 800
+TRIALS_MAX = 800
 """Lives spent on shrinking; with two simulated minutes each that is less than a minute."""
 MINUTES_LEAST = 1.0
-"""Shorter lives leave no time to judge what follows the calm."""
+"""Shorter trials leave no time to judge what follows the calm."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """The smallest failing life that was found."""
+    """The smallest failing trial that was found."""
 
     plan: Plan
     seed: int
     violation: Violation
-    lives: int
+    trials: int
     """How many were lived to find it."""
 
 
@@ -40,44 +40,44 @@ def shrink(
     rule: str,
     classes: tuple[str, ...],
     *,
-    live: Live = live_or_raised,
-    lives_max: int = LIVES_MAX,
+    run_trial: RunTrial = run_or_raised,
+    trials_max: int = TRIALS_MAX,
     told: Callable[[Shrunk], None] | None = None,
 ) -> Shrunk | None:
-    """The smallest plan found that breaks the rule, or None if the life cannot be repeated.
+    """The smallest plan found that breaks the rule, or None if the trial cannot be repeated.
 
-    `classes` are those that the failing life had.
+    `classes` are those that the failing trial had.
     """
-    search = _Search(rule, live, lives_max)
+    search = _Search(rule, run_trial, trials_max)
     best = search.fails(plan, seed, 1)
     if best is None:
         return None
     fixed = search.fails(replace(plan, faults=classes, draw=False), seed, SEEDS_PER_TRY * 4)
     if fixed is None:
-        return replace(best, lives=search.lived)
+        return replace(best, trials=search.tried)
     best = fixed
     while (smaller := search.smaller(best)) is not None:
         best = smaller
         if told is not None:
             told(best)
-    return replace(best, lives=search.lived)
+    return replace(best, trials=search.tried)
 
 
 class _Search:
-    def __init__(self, rule: str, live: Live, lives_max: int) -> None:
+    def __init__(self, rule: str, run_trial: RunTrial, trials_max: int) -> None:
         self.rule = rule
-        self.live = live
-        self.lives_max = lives_max
-        self.lived = 0
+        self.run_trial = run_trial
+        self.trials_max = trials_max
+        self.tried = 0
 
     def fails(self, plan: Plan, seed: int, tries: int = SEEDS_PER_TRY) -> Shrunk | None:
         for k in range(seed, seed + tries):
-            if self.lived >= self.lives_max:
+            if self.tried >= self.trials_max:
                 return None
-            self.lived += 1
-            for violation in self.live(plan, k).violations:
+            self.tried += 1
+            for violation in self.run_trial(plan, k).violations:
                 if violation.rule == self.rule:
-                    return Shrunk(plan, k, violation, self.lived)
+                    return Shrunk(plan, k, violation, self.tried)
         return None
 
     def smaller(self, best: Shrunk) -> Shrunk | None:

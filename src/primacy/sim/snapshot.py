@@ -1,4 +1,4 @@
-"""Copies of machines, and values to compare them by: for walking over states instead of living one life.
+"""Copies of machines, and values to compare them by: for walking over states instead of living one trial.
 
 Any machine will do whose fields are plain values, dictionaries, sets, lists and objects made of these.
 """

@@ -18,10 +18,10 @@ from primacy.sim.cast import cast_of, timing_for
 from primacy.sim.checkers import TermChecker, WorkChecker
 from primacy.sim.clock import Clock
 from primacy.sim.guard import Guard, Phase
-from primacy.sim.life import BASE, Plan
 from primacy.sim.node import Node
 from primacy.sim.store import SimStore
 from primacy.sim.telling import Teller
+from primacy.sim.trial import BASE, Plan
 from primacy.sim.world import World
 
 RESTART_MS = 20

@@ -1,6 +1,6 @@
 """Many outcomes folded into one summary, in seed order, so that the order in which they were lived does not show.
 
-Nothing here grows with the number of lives but by what is told of them: waits are counted per millisecond, and of the
+Nothing here grows with the number of trials but by what is told of them: waits are counted per millisecond, and of the
 violations the first ones are kept with their seeds.
 """
 
@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from primacy.sim.life import Outcome, Plan
+from primacy.sim.trial import Outcome, Plan
 
 SHOWN_MAX = 100
-"""Violations kept with their sentence; a broken rule shows in one life after the other."""
+"""Violations kept with their sentence; a broken rule shows in one trial after the other."""
 
 
 class Found(NamedTuple):

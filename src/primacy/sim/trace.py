@@ -1,6 +1,6 @@
-"""One life as one page: lanes per node over true time, roles, work, messages, faults, and what was said about it.
+"""One trial as one page: lanes per node over true time, roles, work, messages, faults, and what was said about it.
 
-The recorder listens to the world as a checker does and changes nothing: the drawn life is the one that was judged. The
+The recorder listens to the world as a checker does and changes nothing: the drawn trial is the one that was judged. The
 page is one file without outside parts. Its size is bounded; what was left out is said on it.
 """
 
@@ -26,7 +26,7 @@ from primacy.election.messages import (
     VoteRequest,
 )
 from primacy.sim.facts import Fact, Kind
-from primacy.sim.life import Life, Outcome, Plan
+from primacy.sim.trial import Outcome, Plan, Trial
 from primacy.sim.words import sentence
 from primacy.strategies import promise_of
 
@@ -35,7 +35,7 @@ MESSAGES_MAX = 12_000
 MARKS_MAX = 8_000
 SPANS_MAX = 20_000
 BEFORE_MS = 30_000
-"""If a life is too long to draw whole, its drawing begins this long before the first violation."""
+"""If a trial is too long to draw whole, its drawing begins this long before the first violation."""
 ROUTINE = (Beat, Ack, Heartbeat, Alive, FailsafeBeat, FailsafeAck)
 """Sent all the time; drawn only when asked for."""
 
@@ -175,7 +175,7 @@ class Recorder:
 
 
 def recorded(plan: Plan, seed: int) -> Story:
-    """Lives the life and records it. One that is too long to draw is lived again and drawn around its violation."""
+    """Runs the trial and records it. One that is too long to draw is run again and drawn around its violation."""
     story = _record(plan, seed, 0.0)
     if any(story.left_out.values()) and story.outcome.violations:
         from_ms = story.outcome.violations[0].at_ms - BEFORE_MS
@@ -185,14 +185,14 @@ def recorded(plan: Plan, seed: int) -> Story:
 
 
 def _record(plan: Plan, seed: int, from_ms: float) -> Story:
-    life = Life(plan, seed)
+    trial = Trial(plan, seed)
     recorder = Recorder(from_ms)
-    for name in life.names:
+    for name in trial.names:
         recorder._index(name)
-    life.world.listeners.append(recorder.fact)
-    life.world.watches_messages = recorder.message
-    outcome = life.live()
-    calm_ms = life.liveness.calm_ms
+    trial.world.listeners.append(recorder.fact)
+    trial.world.watches_messages = recorder.message
+    outcome = trial.run()
+    calm_ms = trial.liveness.calm_ms
     recorder.close(outcome.simulated_ms, calm_ms)
     left_out = {
         "heartbeats": recorder.routine.left_out,

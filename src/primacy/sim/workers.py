@@ -56,7 +56,7 @@ class Workers(Generic[Done]):
         self._workers: list[_Worker] = []
         self._lost_in_a_row = 0
 
-    def outcomes(self, errands: Iterator[range]) -> Generator[Done, None, None]:
+    def outcomes(self, chunks: Iterator[range]) -> Generator[Done, None, None]:
         """In the order of the seeds."""
         order: deque[int] = deque()
         done: dict[int, Done] = {}
@@ -66,7 +66,7 @@ class Workers(Generic[Done]):
             while True:
                 for worker in self._workers:
                     if not worker.seeds and len(done) < AHEAD_MAX:
-                        seeds = list(next(errands, range(0)))
+                        seeds = list(next(chunks, range(0)))
                         order += seeds
                         _give(worker, seeds)
                 if not order:
@@ -84,7 +84,7 @@ class Workers(Generic[Done]):
 
     def _started(self) -> _Worker:
         ours, its = self._context.Pipe()
-        process = self._context.Process(target=_live, args=(its, self.work), daemon=True)
+        process = self._context.Process(target=_work_off, args=(its, self.work), daemon=True)
         with _deaf():
             process.start()
         its.close()
@@ -162,7 +162,7 @@ def _how(code: int | None) -> str:
 # --- in a worker ------------------------------------------------------------------------------------------------------
 
 
-def _live(pipe: Connection, work: Callable[[int], Any]) -> None:
+def _work_off(pipe: Connection, work: Callable[[int], Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     pipe.send(None)  # it is there
@@ -183,7 +183,7 @@ def _context() -> Any:
     if "forkserver" not in mp.get_all_start_methods():
         return mp.get_context("spawn")
     context = mp.get_context("forkserver")
-    context.set_forkserver_preload(["primacy.sim.campaign"])
+    context.set_forkserver_preload(["primacy.sim.batch"])
     return context
 
 

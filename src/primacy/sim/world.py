@@ -71,7 +71,7 @@ class Weather:
 
 @dataclass(slots=True)
 class Counters:
-    """Cheap figures of a life."""
+    """Cheap figures of a trial."""
 
     sent: int = 0
     steps: int = 0
@@ -91,7 +91,7 @@ Maker = Callable[[Node, Seat, Ballot | None], Strategy]
 
 
 class World:
-    """The universe of one life."""
+    """The universe of one trial."""
 
     guard_class = Guard
 

@@ -281,7 +281,7 @@ class Answering:
     st.integers(0, 99),
 )
 def test_no_input_breaks_a_machine(
-    kind: type[Machine], life: list[tuple[int, inputs.Input]], node: str, options: RankOptions, seed: int
+    kind: type[Machine], trial: list[tuple[int, inputs.Input]], node: str, options: RankOptions, seed: int
 ) -> None:
     machine = kind(seat(node, ["a", "b", "c", "d", Member("o", Kind.OBSERVER)]), LAN, options)
     answering = Answering(Random(seed))
@@ -295,7 +295,7 @@ def test_no_input_breaks_a_machine(
         return effects
 
     step(Started())
-    for span_ms, thing in life:
+    for span_ms, thing in trial:
         now_ms += span_ms
         queue = [thing]
         for _ in range(4):

@@ -46,9 +46,9 @@ from primacy.election.messages import Election, FailsafeAck, FailsafeBeat, Origi
 from primacy.election.model import TOKEN_MAX, Membership, Seat
 from primacy.election.store import Genesis, Row, StoreAnswer, holder_id
 from primacy.sim.faults import OUTSIDE, classes_of
-from primacy.sim.life import Plan, live
 from primacy.sim.store import ENGINES, ETCD, MARIADB, POSTGRESQL, SQLITE, Engine, SimStore
 from primacy.sim.transcript import play
+from primacy.sim.trial import Plan, run_trial
 
 # --- never raises -----------------------------------------------------------------------------------------------------
 
@@ -280,7 +280,7 @@ def test_the_simulator_strikes_by_ways_outside_of_the_promise_only_if_asked_and_
     """The same blow at the same watcher: by every way of the promise nothing breaks, beyond it the works overlap."""
     assert not set(OUTSIDE) & set(classes_of("lease"))
     inside, outside = (
-        [live(Plan("lease", 3, "lab", 1.0, classes, draw=False), seed).violations for seed in range(12)]
+        [run_trial(Plan("lease", 3, "lab", 1.0, classes, draw=False), seed).violations for seed in range(12)]
         for classes in (("store-blow",), OUTSIDE)
     )
     assert not any(inside)

@@ -16,30 +16,30 @@ from functools import partial
 
 from primacy.sim.bounds import Bounds, OutOfTime, bounded
 from primacy.sim.checkers import Violation
-from primacy.sim.life import Life, Outcome, Plan
 from primacy.sim.summary import Summary
+from primacy.sim.trial import Outcome, Plan, Trial
 from primacy.sim.workers import Workers
 
 CHUNK_MAX = 4
 """Trials per chunk: enough that handing over costs nothing, few enough that the progress is smooth."""
 
-Live = Callable[[Plan, int], Outcome]
+RunTrial = Callable[[Plan, int], Outcome]
 """One trial of a seed. With more than one job it must be importable: a function of a module."""
 
 
-def live_or_raised(plan: Plan, seed: int) -> Outcome:
+def run_or_raised(plan: Plan, seed: int) -> Outcome:
     """One trial, within bounds. What it raises becomes a violation, with the moment and the line."""
     return _within(plan, seed, Bounds().for_minutes(plan.minutes), None)
 
 
-def _within(plan: Plan, seed: int, bounds: Bounds, live: Live | None) -> Outcome:
-    trial: Life | None = None
+def _within(plan: Plan, seed: int, bounds: Bounds, run_trial: RunTrial | None) -> Outcome:
+    trial: Trial | None = None
     try:
         with bounded(bounds):
-            if live is not None:
-                return live(plan, seed)
-            trial = Life(plan, seed)
-            return trial.live()
+            if run_trial is not None:
+                return run_trial(plan, seed)
+            trial = Trial(plan, seed)
+            return trial.run()
     except OutOfTime:
         rule, sentence = "E2", f"it took more than {bounds.cpu_s:g} s of the processor: a step does not end"
     except MemoryError:
@@ -58,12 +58,12 @@ def _lost(seed: int, why: str) -> Outcome:
     return Outcome(seed, violations=[Violation(0.0, "lost", f"nothing is known of this trial: {why}")])
 
 
-def campaign(
+def run_batch(
     plan: Plan,
     seeds: range,
     jobs: int = 1,
     *,
-    live: Live = live_or_raised,
+    run_trial: RunTrial = run_or_raised,
     told: Callable[[Outcome], None] | None = None,
     bounds: Bounds | None = None,
 ) -> Summary:
@@ -71,7 +71,7 @@ def campaign(
     summary = Summary(plan, seeds.start)
     began = time.perf_counter()
     try:
-        with closing(lives(plan, seeds, jobs, live, bounds)) as outcomes:
+        with closing(trial_outcomes(plan, seeds, jobs, run_trial, bounds)) as outcomes:
             for outcome in outcomes:
                 summary.add(outcome)
                 if told is not None:
@@ -82,22 +82,22 @@ def campaign(
     return summary
 
 
-def lives(
-    plan: Plan, seeds: range, jobs: int = 1, live: Live = live_or_raised, bounds: Bounds | None = None
+def trial_outcomes(
+    plan: Plan, seeds: range, jobs: int = 1, run_trial: RunTrial = run_or_raised, bounds: Bounds | None = None
 ) -> Generator[Outcome, None, None]:
     """The outcomes in seed order. One job lives in this process: then nothing outlives a trial that is killed."""
     jobs = min(jobs, len(seeds))
     bounds = bounds or Bounds().for_minutes(plan.minutes)
-    one = None if live is live_or_raised else live
+    one = None if run_trial is run_or_raised else run_trial
     if jobs <= 1:
         return (_within(plan, seed, bounds, one) for seed in seeds)
     size = max(1, min(CHUNK_MAX, len(seeds) // (4 * jobs)))
-    errands = (seeds[at : at + size] for at in range(0, len(seeds), size))
-    return Workers(jobs, partial(_work, plan, bounds, one), _lost, bounds.wall_s).outcomes(errands)
+    chunks = (seeds[at : at + size] for at in range(0, len(seeds), size))
+    return Workers(jobs, partial(_work, plan, bounds, one), _lost, bounds.wall_s).outcomes(chunks)
 
 
-def _work(plan: Plan, bounds: Bounds, live: Live | None, seed: int) -> Outcome:
-    return _within(plan, seed, bounds, live)
+def _work(plan: Plan, bounds: Bounds, run_trial: RunTrial | None, seed: int) -> Outcome:
+    return _within(plan, seed, bounds, run_trial)
 
 
 def cores() -> int:

@@ -1,7 +1,7 @@
-"""One life of a cluster: built, tormented, calmed and judged, all from one seed.
+"""One trial of a cluster: built, tormented, calmed and judged, all from one seed.
 
 Safety phase: faults of the drawn classes, judged at every fact. Then the calm: a majority core is healed, what is left
-stays broken, and a leader must appear within the bound and stay. The seed alone decides everything; a life can be
+stays broken, and a leader must appear within the bound and stay. The seed alone decides everything; a trial can be
 replayed with fewer fault classes or fewer nodes, which is how a failing one is shrunk.
 """
 
@@ -35,14 +35,14 @@ BEYOND = ("lone", "forgetful")
 - forgetful: more than a minority may lose its memory, and with it what tokens there were.
 """
 BASE = 1_700_000_000_000
-"""Token base of clusters that are formed before the life begins."""
+"""Token base of clusters that are formed before the trial begins."""
 VIOLATIONS_MAX = 20
 """A broken rule shows again and again; the first ones say it all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be simulated. With the seed, it determines a life byte for byte."""
+    """What is to be simulated. With the seed, it determines a trial byte for byte."""
 
     strategy: str = "raft"
     nodes: int = 5
@@ -65,7 +65,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a life."""
+    """What came of a trial."""
 
     seed: int
     classes: tuple[str, ...] = ()
@@ -91,8 +91,8 @@ class Outcome:
         return sum(1 for violation in self.violations if violation.rule == "I1")
 
 
-class Life:
-    """Builds a world from a plan and a seed, lives it, and judges it."""
+class Trial:
+    """Builds a world from a plan and a seed, runs it, and judges it."""
 
     def __init__(self, plan: Plan, seed: int, build: Build | None = None) -> None:
         self.plan = plan
@@ -187,7 +187,7 @@ class Life:
                 self.world.after(self.chance.uniform(60, self.unit_ms), partial(self.faults.acts.tell, name, "init"))
 
     def _form(self, node: Node) -> None:
-        """As if it had been in this cluster before the life began."""
+        """As if it had been in this cluster before the trial began."""
         record = ListRecord(node.membership.hash, node.membership.voters, confirmed=True)
         node.disk.ballot = Ballot(BASE, 0, "", node.timing.hold_ms, BASE, 0, (record,))
 
@@ -201,7 +201,7 @@ class Life:
             store.wall_ms = lambda: BASE + skew_ms + int(self.world.now)
 
     def _draw_weather(self) -> None:
-        """How the work behaves in this life: quick or sluggish, polite or deaf to TERM."""
+        """How the work behaves in this trial: quick or sluggish, polite or deaf to TERM."""
         weather = self.world.weather
         weather.spawn_ms = self.chance.choice((2.0, 20.0, 0.05 * self.unit_ms))
         weather.stop_ms = self.chance.choice((5.0, 30.0, 0.3 * self.unit_ms))
@@ -218,7 +218,7 @@ class Life:
         return self.world.add(name, clock, membership, self.slowest if name == self.slow_node else self.timing)
 
     def _draw_change(self) -> Change:
-        """What an operator may roll out in this life: other times, or a node more, less, or exchanged."""
+        """What an operator may roll out in this trial: other times, or a node more, less, or exchanged."""
         timing = self.timing
         assert isinstance(timing, Timing)
         kind = self.chance.choice(("slower", "faster", "add", "add two", "remove", "replace", "leave one"))
@@ -244,7 +244,7 @@ class Life:
         self.world.give(node, Init(node.clock.wall_ms(self.world.now)))
 
     def _draw_classes(self) -> tuple[str, ...]:
-        """A random subset; drawn in any case, so that a seed lives the same life when its classes are given."""
+        """A random subset; drawn in any case, so that a seed makes the same trial when its classes are given."""
         share = self.chance.choice((0.15, 0.3, 0.6))
         drawn = [name for name in classes_of(self.plan.strategy) if self._draws(name, share)]
         allowed = self.plan.faults if self.plan.faults is not None else classes_of(self.plan.strategy)
@@ -265,7 +265,7 @@ class Life:
 
     # --- living -------------------------------------------------------------------------------------------------------
 
-    def live(self) -> Outcome:
+    def run(self) -> Outcome:
         try:
             self._live_through()
         except Overrun as error:
@@ -297,7 +297,7 @@ class Life:
 
     def _begin_faults(self, calm_ms: float) -> None:
         if self.chance.random() < 0.5:
-            self.world.run(2 * self.unit_ms)  # half of the lives begin in peace
+            self.world.run(2 * self.unit_ms)  # half of the trials begin in peace
         self.faults.begin(self.outcome.classes, calm_ms)
 
     def _calm(self) -> None:
@@ -393,26 +393,28 @@ class Life:
             self.outcome.violations.append(violation)
 
     def _judge_liveness(self) -> None:
-        live = self.liveness
-        calm_ms = live.calm_ms or 0.0
+        liveness = self.liveness
+        calm_ms = liveness.calm_ms or 0.0
         if self._stuck_by_design():
             self.outcome.rare["memory not healed"] = 1
             return
-        leaders = live.leaders()
-        self.outcome.leader_after_ms = live.leader_after_ms
-        self.outcome.within_bound = live.leader_after_ms is not None and live.leader_after_ms <= live.bound_ms
-        if live.leader_after_ms is None or live.leader_after_ms > 3 * live.bound_ms:
-            self._violated(Violation(calm_ms, "L1", f"no leader within {3 * live.bound_ms:.0f} ms after the calm"))
+        leaders = liveness.leaders()
+        self.outcome.leader_after_ms = liveness.leader_after_ms
+        self.outcome.within_bound = (
+            liveness.leader_after_ms is not None and liveness.leader_after_ms <= liveness.bound_ms
+        )
+        if liveness.leader_after_ms is None or liveness.leader_after_ms > 3 * liveness.bound_ms:
+            self._violated(Violation(calm_ms, "L1", f"no leader within {3 * liveness.bound_ms:.0f} ms after the calm"))
         elif len(leaders) != 1:
             self._violated(Violation(self.world.now, "L1", f"leaders at the end: {', '.join(leaders) or 'none'}"))
         elif leaders[0] not in self.work.running:
             self._violated(Violation(self.world.now, "L2", f"{leaders[0]} leads, but its work does not run at the end"))
         elif self.plan.strategy != "lease":
             self._judge_agreement(leaders[0])
-        if live.changes_after:
-            self._violated(Violation(self.world.now, "L3", f"{live.changes_after} changes of a stable leader"))
-        if live.candidacies_after and self.plan.strategy == "raft":
-            sentence = f"{live.candidacies_after} terms were begun beside a stable leader"
+        if liveness.changes_after:
+            self._violated(Violation(self.world.now, "L3", f"{liveness.changes_after} changes of a stable leader"))
+        if liveness.candidacies_after and self.plan.strategy == "raft":
+            sentence = f"{liveness.candidacies_after} terms were begun beside a stable leader"
             self._violated(Violation(self.world.now, "L4", sentence))
 
     def _judge_agreement(self, leader: str) -> None:
@@ -518,6 +520,6 @@ def _ignore(violation: Violation) -> None:
     """Bully and ring promise one per island, not one in all: their work may overlap in a partition."""
 
 
-def live(plan: Plan, seed: int, build: Build | None = None) -> Outcome:
-    """One life, from its seed."""
-    return Life(plan, seed, build).live()
+def run_trial(plan: Plan, seed: int, build: Build | None = None) -> Outcome:
+    """One trial, from its seed."""
+    return Trial(plan, seed, build).run()

@@ -17,13 +17,13 @@ import pytest
 
 from primacy.election.model import Member
 from primacy.errors import CannotHere
-from primacy.sim import campaign as campaigns
+from primacy.sim import batch as batches
+from primacy.sim.batch import CHUNK_MAX, run_batch, trial_outcomes
 from primacy.sim.bounds import Bounds
-from primacy.sim.campaign import CHUNK_MAX, campaign, lives
 from primacy.sim.checkers import Violation
-from primacy.sim.life import Outcome, Plan
 from primacy.sim.shrink import command, shrink
 from primacy.sim.summary import SHOWN_MAX, Summary
+from primacy.sim.trial import Outcome, Plan
 from primacy.sim.workers import Workers
 
 SHORT = Plan(nodes=3, minutes=1.0)
@@ -81,8 +81,8 @@ SMALL = Bounds(memory=64 << 20, cpu_s=0.2, wall_s=10.0)
 
 
 def test_the_number_of_jobs_does_not_show() -> None:
-    alone = campaign(SHORT, range(10, 19), 1).as_dict()
-    together = campaign(SHORT, range(10, 19), 2).as_dict()
+    alone = run_batch(SHORT, range(10, 19), 1).as_dict()
+    together = run_batch(SHORT, range(10, 19), 2).as_dict()
     assert alone["seeds"] == 9
     for figures in (alone, together):
         figures.pop("wall_s")
@@ -90,21 +90,21 @@ def test_the_number_of_jobs_does_not_show() -> None:
 
 
 def test_another_seed_is_another_trace() -> None:
-    assert campaign(SHORT, range(2)).trace_hash != campaign(SHORT, range(1, 3)).trace_hash
+    assert run_batch(SHORT, range(2)).trace_hash != run_batch(SHORT, range(1, 3)).trace_hash
 
 
 def test_outcomes_come_in_seed_order() -> None:
-    assert [o.seed for o in lives(SHORT, range(7, 60), 2, fake)] == list(range(7, 60))
+    assert [o.seed for o in trial_outcomes(SHORT, range(7, 60), 2, fake)] == list(range(7, 60))
 
 
 def test_waits_are_folded_exactly() -> None:
-    summary = campaign(SHORT, range(1, 101), live=fake)
+    summary = run_batch(SHORT, range(1, 101), run_trial=fake)
     assert (summary.failover_ms(0.5), summary.failover_ms(0.99), summary.failover_ms(1.0)) == (50, 99, 100)
     assert Summary(SHORT).failover_ms(0.5) is None
 
 
-def test_figures_are_those_of_the_lives() -> None:
-    summary = campaign(SHORT, range(1, 3), live=fake)
+def test_figures_are_those_of_the_trials() -> None:
+    summary = run_batch(SHORT, range(1, 3), run_trial=fake)
     assert summary.messages_per_node_s == pytest.approx(80 / 2 / 3)
     assert summary.violations == 0
     assert Summary(SHORT).messages_per_node_s == Summary(SHORT).working_share == 0
@@ -119,22 +119,22 @@ def test_the_share_of_leaders_in_time_is_that_of_the_trials_that_were_judged() -
 
 
 def test_violations_are_counted_all_and_kept_in_part() -> None:
-    summary = campaign(SHORT, range(600), live=fake)
+    summary = run_batch(SHORT, range(600), run_trial=fake)
     assert (summary.violations, summary.overlaps) == (400, 200)
     assert len(summary.found) == len(summary.failing) == SHOWN_MAX
     assert summary.found[0] == (0, 5.0, "I1", "two at once")
 
 
-def test_a_life_that_raises_is_a_violation_with_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Broken(campaigns.Life):
-        def live(self) -> Outcome:
+def test_a_trial_that_raises_is_a_violation_with_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(batches.Trial):
+        def run(self) -> Outcome:
             self.world.run(250)
             raise AssertionError("a bug")
 
-    monkeypatch.setattr(campaigns, "Life", Broken)
-    summary = campaign(SHORT, range(3, 4))
+    monkeypatch.setattr(batches, "Trial", Broken)
+    summary = run_batch(SHORT, range(3, 4))
     assert summary.found[0][:3] == (3, 250, "raised")
-    assert "AssertionError in test_campaign.py" in summary.found[0].sentence
+    assert "AssertionError in test_batch.py" in summary.found[0].sentence
 
 
 # --- workers ----------------------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def test_an_interrupt_ends_the_workers_and_gives_what_was_lived() -> None:
     def told(outcome: Outcome) -> None:
         raise KeyboardInterrupt
 
-    summary = campaign(SHORT, range(200), 2, live=slow, told=told)
+    summary = run_batch(SHORT, range(200), 2, run_trial=slow, told=told)
     assert (summary.interrupted, summary.seeds) == (True, 1)
     assert not multiprocessing.active_children()
 
@@ -154,20 +154,20 @@ def test_an_interrupt_of_a_single_job() -> None:
         if outcome.seed == 4:
             raise KeyboardInterrupt
 
-    summary = campaign(SHORT, range(20), live=fake, told=told)
+    summary = run_batch(SHORT, range(20), run_trial=fake, told=told)
     assert (summary.interrupted, summary.seeds) == (True, 5)
 
 
 def test_workers_that_are_all_killed_are_one_clear_sentence() -> None:
     with pytest.raises(CannotHere, match=r"5 workers in a row were killed from outside.*fewer than 2 jobs"):
-        campaign(SHORT, range(20), 2, live=deadly)
+        run_batch(SHORT, range(20), 2, run_trial=deadly)
 
 
 def test_E2_a_batch_names_the_seed_of_a_lost_trial_and_goes_on() -> None:
     """Stuck, out of memory, killed, raised, hung: each is a violation with its seed, and no other seed is missing."""
     plan = replace(SHORT, nodes=2)  # the others violate nothing
     seen: list[int] = []
-    summary = campaign(plan, range(40), 2, live=troubled, told=lambda o: seen.append(o.seed), bounds=SMALL)
+    summary = run_batch(plan, range(40), 2, run_trial=troubled, told=lambda o: seen.append(o.seed), bounds=SMALL)
     assert seen == list(range(40))
     assert [(found.seed, found.rule) for found in summary.found] == [
         (STUCK, "E2"),
@@ -206,7 +206,7 @@ def test_a_worker_that_is_slow_to_start_loses_no_trial() -> None:
 
 def test_E2_one_job_outlives_what_is_stuck_or_hoards() -> None:
     before = resource.getrlimit(resource.RLIMIT_AS)
-    summary = campaign(replace(SHORT, nodes=2), range(12), live=troubled, bounds=SMALL)
+    summary = run_batch(replace(SHORT, nodes=2), range(12), run_trial=troubled, bounds=SMALL)
     assert [(found.seed, found.rule) for found in summary.found] == [(STUCK, "E2"), (HOGS, "E2")]
     assert summary.seeds == 12
     assert resource.getrlimit(resource.RLIMIT_AS) == before
@@ -220,15 +220,15 @@ def test_E2_a_users_own_except_does_not_keep_a_trial_that_is_out_of_time() -> No
                 while True:
                     pass
 
-    assert campaign(SHORT, range(1), live=stubborn, bounds=SMALL).found[0].rule == "E2"
+    assert run_batch(SHORT, range(1), run_trial=stubborn, bounds=SMALL).found[0].rule == "E2"
 
 
 def test_workers_end_when_their_parent_is_killed() -> None:
     program = (
         "import multiprocessing, sys; sys.path.insert(0, 'tests')\n"
-        "from test_campaign import SHORT, campaign, slow\n"
+        "from test_batch import SHORT, run_batch, slow\n"
         "told = lambda o: print(*(w.pid for w in multiprocessing.active_children()), flush=True)\n"
-        "if __name__ == '__main__': campaign(SHORT, range(200), 2, live=slow, told=told)\n"
+        "if __name__ == '__main__': run_batch(SHORT, range(200), 2, run_trial=slow, told=told)\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
@@ -253,8 +253,8 @@ def _alive(pid: int) -> bool:
 # --- shrinking --------------------------------------------------------------------------------------------------------
 
 
-def test_a_failing_life_is_shrunk_to_what_matters() -> None:
-    shrunk = shrink(Plan(nodes=7), 3, "I1", ("stall", "partition", "link"), live=fake)
+def test_a_failing_trial_is_shrunk_to_what_matters() -> None:
+    shrunk = shrink(Plan(nodes=7), 3, "I1", ("stall", "partition", "link"), run_trial=fake)
     assert shrunk is not None
     assert (shrunk.plan.faults, shrunk.plan.nodes, shrunk.plan.draw) == (("partition",), 3, False)
     assert shrunk.violation.rule == "I1"
@@ -262,31 +262,31 @@ def test_a_failing_life_is_shrunk_to_what_matters() -> None:
 
 
 def test_only_the_same_rule_counts() -> None:
-    assert shrink(Plan(), 3, "I2", ("partition",), live=fake) is None
+    assert shrink(Plan(), 3, "I2", ("partition",), run_trial=fake) is None
 
 
-def test_a_life_that_does_not_fail_again_is_not_shrunk() -> None:
-    assert shrink(Plan(), 4, "I1", ("partition",), live=fake) is None
+def test_a_trial_that_does_not_fail_again_is_not_shrunk() -> None:
+    assert shrink(Plan(), 4, "I1", ("partition",), run_trial=fake) is None
 
 
-def test_a_life_that_needs_its_draw_is_told_as_it_is() -> None:
+def test_a_trial_that_needs_its_draw_is_told_as_it_is() -> None:
     def drawn(plan: Plan, seed: int) -> Outcome:
         return fake(plan, seed) if plan.draw else Outcome(seed)
 
-    shrunk = shrink(Plan(), 3, "I1", ("partition",), live=drawn)
+    shrunk = shrink(Plan(), 3, "I1", ("partition",), run_trial=drawn)
     assert shrunk is not None
     assert (shrunk.plan, shrunk.seed) == (Plan(), 3)
 
 
 def test_shrinking_is_bounded() -> None:
-    shrunk = shrink(Plan(nodes=7), 3, "I1", ("stall", "partition", "link"), live=fake, lives_max=5)
+    shrunk = shrink(Plan(nodes=7), 3, "I1", ("stall", "partition", "link"), run_trial=fake, trials_max=5)
     assert shrunk is not None
-    assert shrunk.lives == 5
+    assert shrunk.trials == 5
 
 
 def test_nodes_of_a_file_are_not_taken_away() -> None:
     plan = Plan(nodes=5, members=tuple(Member(name) for name in "abcde"))
-    shrunk = shrink(plan, 3, "I1", ("partition",), live=fake)
+    shrunk = shrink(plan, 3, "I1", ("partition",), run_trial=fake)
     assert shrunk is not None
     assert shrunk.plan.members == plan.members
 
