@@ -305,8 +305,8 @@ def faster_list(trial):
 
 def sluggish(trial):
     """Kills take as long as they may."""
-    trial.world.weather.slow_kill = 1.0
-    trial.world.weather.spawn_ms = 1.0
+    trial.world.conditions.slow_kill = 1.0
+    trial.world.conditions.spawn_ms = 1.0
 
 
 def agreeing_walls(trial):
@@ -317,7 +317,7 @@ def agreeing_walls(trial):
 
 def deaf(trial):
     """The work does not hear TERM."""
-    trial.world.weather.ignores_term = 1.0
+    trial.world.conditions.ignores_term = 1.0
 
 
 def one_ahead(trial):

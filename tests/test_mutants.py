@@ -27,6 +27,6 @@ def test_the_base_without_promise_is_still_safe(base: type, seed: int) -> None:
     """Q5 alone keeps the promise of at most one; Q4 only spares its waiting."""
     plan = Plan("raft", 3, "lab", 1.0) if seed % 2 else only("freeze", "partition", "clock", "lag", "crash-agent")
     trial = Trial(plan, seed, raft(base))
-    trial.world.weather.slow_kill = 1.0
+    trial.world.conditions.slow_kill = 1.0
     broken = [violation for violation in trial.run().violations if violation.rule in SAFETY]
     assert not broken

@@ -1,4 +1,4 @@
-"""Bully and ring in bad weather, any input at any time, and who ranks above whom."""
+"""Bully and ring in bad conditions, any input at any time, and who ranks above whom."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_roster_leaves_out_only_others_and_keeps_kinds() -> None:
 # --- lives ------------------------------------------------------------------------------------------------------------
 
 
-def bad_weather(made: Cluster, chance: Random) -> None:
+def bad_conditions(made: Cluster, chance: Random) -> None:
     """One more thing goes wrong, or gets better."""
     names, up = made.names, sorted(set(made.machines) - set(made.asleep))
     match chance.randrange(10):
@@ -140,12 +140,12 @@ def bad_weather(made: Cluster, chance: Random) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("profile", ["lan", "lab", "ghoti", "hecaton"])
 @pytest.mark.parametrize("seed", range(6 if QUICK else 24))
-def test_after_any_weather_one_leader_remains_and_stays(kind: type[Machine], profile: str, seed: int) -> None:
+def test_after_any_conditions_one_leader_remains_and_stays(kind: type[Machine], profile: str, seed: int) -> None:
     timing, chance = RANK_PROFILES[profile], Random(f"{profile} {seed}")
     count = (2, 3, 4, 5, 7, 12)[seed % 6]
     made = Cluster(kind, [f"n{index:02d}" for index in range(count)], seed=seed, timing=timing)
     for _ in range(chance.randrange(3, 15)):
-        bad_weather(made, chance)
+        bad_conditions(made, chance)
         made.run(chance.randrange(1, 3 * timing.beat_ms * timing.misses))
     made.loss, made.delay = 0.0, lambda: chance.randrange(1, 5)
     made.heal()
@@ -202,7 +202,7 @@ def test_one_seed_is_one_history(kind: type[Machine]) -> None:
         made = Cluster(kind, "a b c d e", seed=3)
         chance = Random(3)
         for _ in range(20):
-            bad_weather(made, chance)
+            bad_conditions(made, chance)
             made.run(300)
         return made.effects
 

@@ -215,7 +215,7 @@ def _grow_slow(trial: Trial) -> None:
     """From a moment on every message takes longer than a hold."""
 
     def slow() -> None:
-        trial.world.weather.delay_min_ms = 2 * trial.unit_ms
+        trial.world.conditions.delay_min_ms = 2 * trial.unit_ms
 
     trial.world.at(20_000, slow)
 

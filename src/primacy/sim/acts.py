@@ -143,7 +143,7 @@ class Acts:
         """How the network and the store are from now on; what is not named stays."""
         self._done("conditions", values)
         for name, value in values.items():
-            setattr(self.world.weather, name, value)
+            setattr(self.world.conditions, name, value)
 
     def lag(self, name: str, in_ms: float, out_ms: float) -> None:
         """What it receives, or sends, takes so much longer than before."""

@@ -87,7 +87,7 @@ def _when_proved(f: Faults, holder: Node, guard: Guard, hold_from_ms: int, since
         f.world.after(LOOKED_EVERY_MS, partial(_when_proved, f, holder, guard, hold_from_ms, since_ms))
         return
     before = {name: f.world.nodes[name].clock.rate for name in f.names}
-    slow_kill = f.world.weather.slow_kill
+    slow_kill = f.world.conditions.slow_kill
     for name in f.names:
         f.acts.clock(name, 1 - f.drift if name == holder.name else 1 + f.drift)
     f.acts.conditions({"slow_kill": 1.0})

@@ -113,7 +113,7 @@ def lossy(f: Faults) -> None:
     if f.chance.random() < 0.5:
         layer["delay_min_ms"] = f.unit_ms * 0.01
         layer["delay_span_ms"] = f.unit_ms * f.chance.choice((0.02, 0.1))
-    f.weather(layer, "loss, repetition, delay")
+    f.conditions(layer, "loss, repetition, delay")
 
 
 def lag(f: Faults) -> None:

@@ -34,13 +34,13 @@ def store_hangs(f: Faults) -> None:
 
 def store_slow(f: Faults) -> None:
     """Statements take up to most of a hold (F42)."""
-    f.weather({"store_ms": f.unit_ms * f.chance.uniform(0.05, 0.45)}, "store slow")
+    f.conditions({"store_ms": f.unit_ms * f.chance.uniform(0.05, 0.45)}, "store slow")
 
 
 def store_answers(f: Faults) -> None:
     """Answers are lost although the statement was performed (F43), or statements fail."""
     layer = {"store_answer_lost": f.chance.choice((0.1, 0.5)), "store_fails": f.chance.choice((0.0, 0.1, 0.3))}
-    f.weather(layer, "store answers lost")
+    f.conditions(layer, "store answers lost")
 
 
 def store_cut(f: Faults) -> None:

@@ -22,7 +22,7 @@ from primacy.sim.world import World
 Undo = Callable[[], None]
 
 LAYERED = ("loss", "repeat", "delay_min_ms", "delay_span_ms", "store_ms", "store_answer_lost", "store_fails")
-"""Parts of the weather that faults worsen."""
+"""Parts of the conditions that faults worsen."""
 
 SELDOM = {"extremes": 6}
 """Holds between two faults of a class, at most, where they are not 15: this one needs several to find anything."""
@@ -67,7 +67,7 @@ class Faults:
         self._next = 0
         self._intervals: dict[str, float] = {}
         self._layers: list[dict[str, float]] = []
-        self._fair: dict[str, float] = {name: getattr(world.weather, name) for name in LAYERED}
+        self._fair: dict[str, float] = {name: getattr(world.conditions, name) for name in LAYERED}
 
     # --- pace ---------------------------------------------------------------------------------------------------------
 
@@ -127,23 +127,23 @@ class Faults:
             self.acts.crash(name)
             self.acts.start(name)
 
-    def weather(self, layer: dict[str, float], text: str) -> None:
-        """Worsens the weather for a while; of several layers the worst counts."""
+    def conditions(self, layer: dict[str, float], text: str) -> None:
+        """Worsens the conditions for a while; of several layers the worst counts."""
         self._layers.append(layer)
-        self._reweather()
+        self._worsen()
 
         def undo() -> None:
             self._layers.remove(layer)
-            self._reweather()
+            self._worsen()
 
         self.lasting(text, "", undo)
 
-    def _reweather(self) -> None:
+    def _worsen(self) -> None:
         worst = {
             name: max([fair, *(layer.get(name, fair) for layer in self._layers)]) for name, fair in self._fair.items()
         }
-        weather = self.world.weather
-        self.acts.conditions({name: value for name, value in worst.items() if value != getattr(weather, name)})
+        conditions = self.world.conditions
+        self.acts.conditions({name: value for name, value in worst.items() if value != getattr(conditions, name)})
 
     def list_now(self) -> tuple[Membership, Timing]:
         """The list, with its times, that the nodes began with."""

@@ -58,15 +58,15 @@ class Guard:
         self.successor = ""
         self.planned_kill_at_ms: int | None = None
         self._scheduled = float("inf")
-        if world.weather.deferred and node.chance.random() < world.weather.deferred:
+        if world.conditions.deferred and node.chance.random() < world.conditions.deferred:
             self.phase = Phase.WAITING
             world.after(0, lambda: self._tell_deferred("an approval"))
-            world.after(node.draw_ms(0, world.weather.deferred_ms), self.let_in)
+            world.after(node.draw_ms(0, world.conditions.deferred_ms), self.let_in)
         else:
             self._spawn()
 
     def _spawn(self) -> None:
-        self.world.after(self.node.draw_ms(1, self.world.weather.spawn_ms), self._spawned)
+        self.world.after(self.node.draw_ms(1, self.world.conditions.spawn_ms), self._spawned)
         self._watch()
 
     # --- the agent's words --------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ class Guard:
         if self.frozen or self.phase in (Phase.GONE, Phase.KILLED):
             return
         if planned:
-            self.planned_kill_at_ms = self.node.local_ms() + self.world.weather.planned_stop_ms
+            self.planned_kill_at_ms = self.node.local_ms() + self.world.conditions.planned_stop_ms
         self._terminate()
         self._watch()
 
@@ -179,9 +179,9 @@ class Guard:
             self._gone()
         elif self.phase is Phase.RUNNING:
             self.phase = Phase.STOPPING
-            weather = self.world.weather
-            if self.node.chance.random() >= weather.ignores_term:
-                self.world.after(self.node.draw_ms(1, weather.stop_ms), self._stopped_by_itself)
+            conditions = self.world.conditions
+            if self.node.chance.random() >= conditions.ignores_term:
+                self.world.after(self.node.draw_ms(1, conditions.stop_ms), self._stopped_by_itself)
 
     def _stopped_by_itself(self) -> None:
         if self.phase is Phase.STOPPING:
@@ -197,7 +197,7 @@ class Guard:
     def _dying_ms(self) -> float:
         """How long a kill takes: within what the hold leaves after the dead-man point, on the fastest clock (A2)."""
         allowed_ms = (self.timing.hold_ms - self.timing.deadman_at_ms) * 0.985
-        slowest_ms = allowed_ms * self.world.weather.slow_kill
+        slowest_ms = allowed_ms * self.world.conditions.slow_kill
         return max(0.2, slowest_ms if self.node.chance.random() < 0.5 else self.node.draw_ms(0.2, slowest_ms))
 
     def _died(self) -> None:

@@ -30,7 +30,7 @@ class PlainWork:
         self.term = leadership.term
         self.boot = node.boot
         self.phase = Phase.SPAWNING
-        world.after(node.draw_ms(1, world.weather.spawn_ms), self._spawned)
+        world.after(node.draw_ms(1, world.conditions.spawn_ms), self._spawned)
 
     def _spawned(self) -> None:
         if self.phase is Phase.SPAWNING:
@@ -46,7 +46,7 @@ class PlainWork:
 
     def stop(self, *, planned: bool) -> None:  # noqa: ARG002  (both ways it has as long as it needs)
         if self.phase in (Phase.SPAWNING, Phase.RUNNING):
-            self.world.after(self.node.draw_ms(1, self.world.weather.stop_ms), self._gone)
+            self.world.after(self.node.draw_ms(1, self.world.conditions.stop_ms), self._gone)
 
     def agent_died(self) -> None:
         self._gone()

@@ -44,7 +44,7 @@ from primacy.sim.clock import Clock
 from primacy.sim.node import Node
 from primacy.sim.store import SimStore
 from primacy.sim.trial import Outcome, Plan, Trial
-from primacy.sim.world import Overrun, Pace, Weather, World
+from primacy.sim.world import Conditions, Overrun, Pace, World
 
 DRAWS_PER_MESSAGE = 4
 """Lost, how late, repeated, how late the second time."""
@@ -135,7 +135,7 @@ def record(plan: Plan, seed: int, *, storms: bool = False) -> FaultPlan:
         (node.name, node.clock.local0, node.clock.rate, node.clock.wall_offset_ms)
         for node in trial.world.nodes.values()
     ]
-    conditions = {name: getattr(trial.world.weather, name) for name in Weather.__slots__}
+    conditions = {name: getattr(trial.world.conditions, name) for name in Conditions.__slots__}
     lists = {"old": trial.faults.list_now()}
     if trial.faults.change is not None:
         lists["new"] = (trial.faults.change.membership, trial.faults.change.timing)
@@ -186,7 +186,7 @@ class Replayed(Trial):
 
     def _populate(self) -> None:
         for name, value in self.recorded.conditions.items():
-            setattr(self.world.weather, name, value)
+            setattr(self.world.conditions, name, value)
         acts, lists = self.faults.acts, self.recorded.lists
         acts.lists = lists
         self._first_list = lists["old"][0]

@@ -245,12 +245,12 @@ class Stage:
 
         self.world.watches_messages = again
 
-    def weather(self, words: str) -> None:
+    def conditions(self, words: str) -> None:
         for word in words.split():
             name, _, value = word.partition("=")
-            if not hasattr(self.world.weather, name):
+            if not hasattr(self.world.conditions, name):
                 raise TranscriptError(f"the weather has no {name!r}")
-            setattr(self.world.weather, name, float(value))
+            setattr(self.world.conditions, name, float(value))
 
     # --- clocks and disks ---------------------------------------------------------------------------------------------
 
@@ -400,8 +400,8 @@ class Stage:
 
 
 def _calm(world: World) -> None:
-    weather = world.weather
-    weather.delay_min_ms, weather.delay_span_ms, weather.late_ms = 1.0, 0.0, 0.0
-    weather.spawn_ms = weather.stop_ms = 5.0
-    weather.ignores_term = weather.slow_kill = 0.0
-    weather.store_ms = 1.0
+    conditions = world.conditions
+    conditions.delay_min_ms, conditions.delay_span_ms, conditions.late_ms = 1.0, 0.0, 0.0
+    conditions.spawn_ms = conditions.stop_ms = 5.0
+    conditions.ignores_term = conditions.slow_kill = 0.0
+    conditions.store_ms = 1.0

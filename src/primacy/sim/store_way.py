@@ -49,7 +49,7 @@ class StoreWay:
 
     def ask(self, node: Node, number: int, request: Any) -> None:
         """The request travels, is performed atomically on arrival, and its answer travels back, or does not."""
-        boot, weather, chance = node.boot, self.world.weather, self.world.chance
+        boot, conditions, chance = node.boot, self.world.conditions, self.world.chance
         store = self.world.store
         assert store is not None
         link, breaks = self._link(node), store.breaks
@@ -71,28 +71,28 @@ class StoreWay:
             if self.hangs:
                 self._held.append(arrive)
                 return
-            if not self.up or "store" in node.cut or chance.random() < weather.store_fails:
-                fail(0.1, weather.store_ms)
+            if not self.up or "store" in node.cut or chance.random() < conditions.store_fails:
+                fail(0.1, conditions.store_ms)
                 return
             if store.breaks != breaks and (store.engine.linked or chance.random() < 0.5):
-                fail(0.1, weather.store_ms)  # it was on a connection that broke; else a pool has passed it on
+                fail(0.1, conditions.store_ms)  # it was on a connection that broke; else a pool has passed it on
                 return
             said = store.perform(request, link)
-            if chance.random() < weather.store_answer_lost:
+            if chance.random() < conditions.store_answer_lost:
                 if said.done:
                     self.world.emit(Kind.EVENT, node.name, 0, Code.ANSWER_LOST)
-                fail(1, 20 * weather.store_ms)
+                fail(1, 20 * conditions.store_ms)
                 return
-            self._after(0.1, weather.store_ms, answer(said, store.table))
+            self._after(0.1, conditions.store_ms, answer(said, store.table))
 
-        self._after(0.1, weather.store_ms, arrive)
+        self._after(0.1, conditions.store_ms, arrive)
 
     def go_on(self) -> None:
         """What has arrived meanwhile is done now, late as it is: whoever asked may have given up on it, or be dead."""
         self.hangs = False
         held, self._held = self._held, []
         for arrive in held:
-            self._after(0.1, self.world.weather.store_ms, arrive)
+            self._after(0.1, self.world.conditions.store_ms, arrive)
 
     def _after(self, least_ms: float, most_ms: float, then: Callable[[], None]) -> None:
         self.world.after(self.world.draw_ms(least_ms, most_ms), then)
@@ -116,4 +116,4 @@ class StoreWay:
             if row is not None and row.token == token:
                 store.perform(ReleaseRow(name, row.holder, row.token, row.seq, successor))
 
-        self._after(0.1, 2 * self.world.weather.store_ms, arrive)
+        self._after(0.1, 2 * self.world.conditions.store_ms, arrive)

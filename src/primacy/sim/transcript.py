@@ -99,7 +99,7 @@ COMMANDS: tuple[tuple[str, Callable[..., list[str] | None]], ...] = (
     (rf"hold messages of {NODE}", Stage.hold),
     (r"let go", Stage.let_go),
     (rf"repeat messages of {NODE} after (\d+) ms", Stage.repeat),
-    (r"weather (\w+=[\d.]+(?: \w+=[\d.]+)*)", Stage.weather),
+    (r"weather (\w+=[\d.]+(?: \w+=[\d.]+)*)", Stage.conditions),
     (rf"drift {NODE} ([+-][\d.]+)%", Stage.drift),
     (rf"disk full {NODE}", Stage.disk_full),
     (rf"disk free {NODE}", Stage.disk_free),

@@ -152,7 +152,7 @@ class Trial:
         return World(f"world/{self.seed}", build, store)
 
     def _populate(self) -> None:
-        self._draw_weather()
+        self._draw_conditions()
         self.faults.drift = self.plan.drift
         self.faults.walls_agree = self.chance.random() < 0.5
         self.faults.memory_left = len(self.names) if "forgetful" in self.plan.beyond else (len(self.names) - 1) // 2
@@ -200,15 +200,15 @@ class Trial:
             )
             store.wall_ms = lambda: BASE + skew_ms + int(self.world.now)
 
-    def _draw_weather(self) -> None:
+    def _draw_conditions(self) -> None:
         """How the work behaves in this trial: quick or sluggish, polite or deaf to TERM."""
-        weather = self.world.weather
-        weather.spawn_ms = self.chance.choice((2.0, 20.0, 0.05 * self.unit_ms))
-        weather.stop_ms = self.chance.choice((5.0, 30.0, 0.3 * self.unit_ms))
-        weather.ignores_term = self.chance.choice((0.0, 0.1, 1.0))
-        weather.slow_kill = self.chance.choice((0.05, 0.3, 1.0))
-        weather.deferred, weather.deferred_ms = self.plan.deferred, 5 * self.unit_ms
-        weather.planned_stop_ms = int(self.unit_ms * self.chance.choice((0.1, 1.0, 3.0)))
+        conditions = self.world.conditions
+        conditions.spawn_ms = self.chance.choice((2.0, 20.0, 0.05 * self.unit_ms))
+        conditions.stop_ms = self.chance.choice((5.0, 30.0, 0.3 * self.unit_ms))
+        conditions.ignores_term = self.chance.choice((0.0, 0.1, 1.0))
+        conditions.slow_kill = self.chance.choice((0.05, 0.3, 1.0))
+        conditions.deferred, conditions.deferred_ms = self.plan.deferred, 5 * self.unit_ms
+        conditions.planned_stop_ms = int(self.unit_ms * self.chance.choice((0.1, 1.0, 3.0)))
 
     def _add(self, name: str, membership: Membership) -> Node:
         chance = self.chance

@@ -45,7 +45,7 @@ class Overrun(Exception):
 
 
 @dataclass(slots=True)
-class Weather:
+class Conditions:
     """What the world is like at the moment; faults change it."""
 
     delay_min_ms: float = 0.3
@@ -104,7 +104,7 @@ class World:
         self.now = 0.0
         self.late_until_ms = 0.0
         """When the last message that was held back arrives."""
-        self.weather = Weather()
+        self.conditions = Conditions()
         self.nodes: dict[str, Node] = {}
         self.count = Counters()
         self.listeners: list[Callable[[Fact], None]] = []
@@ -243,7 +243,7 @@ class World:
         if deadline_ms is None or (timer_ms is not None and timer_ms <= deadline_ms):
             return
         node.timer_ms = deadline_ms
-        at_ms = max(self.now, node.clock.true_ms(deadline_ms)) + node.lateness() * self.weather.late_ms
+        at_ms = max(self.now, node.clock.true_ms(deadline_ms)) + node.lateness() * self.conditions.late_ms
         self._push(at_ms, self._timer, node, (node.boot, deadline_ms))
 
     def rearm(self, node: Node) -> None:
@@ -420,9 +420,9 @@ class World:
         if target is None:
             return
         chance = self._draw
-        weather = self.weather
-        lost = (node.cut and to in node.cut) or (weather.loss and chance() < weather.loss)
-        delay_ms = weather.delay_min_ms + chance() * weather.delay_span_ms + node.lag_out_ms + target.lag_in_ms
+        conditions = self.conditions
+        lost = (node.cut and to in node.cut) or (conditions.loss and chance() < conditions.loss)
+        delay_ms = conditions.delay_min_ms + chance() * conditions.delay_span_ms + node.lag_out_ms + target.lag_in_ms
         if self.watches_messages is not None:
             self.watches_messages(self.now, node.name, to, message, -1.0 if lost else delay_ms)
         if lost:
@@ -433,8 +433,8 @@ class World:
         self._sequence += 1
         self._ways = (self._ways * STEP + target.index * 64 + node.index) & MASK
         heappush(self._heap, (self.now + delay_ms, self._sequence, self._delivers, target, message))
-        if weather.repeat and chance() < weather.repeat:
-            self._push(self.now + delay_ms + chance() * 50 * weather.delay_span_ms, self._deliver, target, message)
+        if conditions.repeat and chance() < conditions.repeat:
+            self._push(self.now + delay_ms + chance() * 50 * conditions.delay_span_ms, self._deliver, target, message)
 
     def _look_at_pace(self, node: Node) -> None:
         """A bucket that every message fills and that runs empty by the pace; looked at only when it might be full."""
