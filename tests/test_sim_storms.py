@@ -11,15 +11,15 @@ import pytest
 from primacy.election.effects import AskStore, Effect, Send
 from primacy.election.inputs import Input, Received, StoreAnswered
 from primacy.election.messages import Message
-from primacy.sim.cast import cast_of, events_max, pace_of, timing_for
 from primacy.sim.replay import Replayed, record
+from primacy.sim.strategy_table import entry_of, events_max, pace_of, timing_for
 from primacy.sim.trial import Plan, Trial
 from primacy.sim.world import INBOX_MAX, Overrun, World
 
 
 def planted(strategy: str, more: Callable[[Input, list[Effect]], list[Effect]]) -> Callable[..., Any]:
     """Its machines, with effects that they should not have."""
-    build = cast_of(strategy).build(True)
+    build = entry_of(strategy).build(True)
 
     def plant(node: Any, seat: Any, ballot: Any) -> Any:
         machine = build(node, seat, ballot)

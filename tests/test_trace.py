@@ -14,9 +14,9 @@ from primacy.election.messages import Beat, Coordinator, Origin, VoteReply, Vote
 from primacy.election.model import Member
 from primacy.sim import trace
 from primacy.sim.facts import Fact, Kind
+from primacy.sim.sentences import SAYS, sentence
 from primacy.sim.trace import Kept, Recorder, Story, page, recorded
 from primacy.sim.trial import Plan, run_trial
-from primacy.sim.words import SAYS, sentence
 
 PLAN = Plan(nodes=3, minutes=1.0)
 ORIGIN = Origin("a")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from primacy.sim.stage import TranscriptError
+from primacy.sim.scenario import TranscriptError
 from primacy.sim.transcript import parse, play
 
 SCENES = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))

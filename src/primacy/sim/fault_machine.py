@@ -114,7 +114,7 @@ def memory(f: Faults) -> None:
     f.lasting(MEMORY_LOST, node.name, lambda: f.acts.start(node.name), 0.01, 2)
 
 
-def twin(f: Faults) -> None:
+def duplicate(f: Faults) -> None:
     """A second machine with the same id and a copied disk speaks; what is sent to the id reaches the first (F49)."""
     node = f.some_node()
     voters = min(len(f.world.nodes[name].membership.voters) for name in f.names)

@@ -189,7 +189,7 @@ CLASSES: dict[str, Callable[[Faults], None]] = {
     "disk-full": fault_machine.disk_full,
     "disk-slow": fault_machine.disk_slow,
     "memory": fault_machine.memory,
-    "twin": fault_machine.twin,
+    "twin": fault_machine.duplicate,
     "relist": fault_people.relist,
     "operator": fault_people.operator,
     "store-away": fault_store.store_away,

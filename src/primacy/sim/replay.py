@@ -39,10 +39,10 @@ from primacy.election.model import Kind as MemberKind
 from primacy.election.model import Member, Membership
 from primacy.settings.timing import Timing
 from primacy.sim.acts import Written
-from primacy.sim.cast import Build
 from primacy.sim.clock import Clock
 from primacy.sim.node import Node
 from primacy.sim.store import SimStore
+from primacy.sim.strategy_table import Build
 from primacy.sim.trial import Outcome, Plan, Trial
 from primacy.sim.world import Conditions, Overrun, Pace, World
 

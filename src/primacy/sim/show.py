@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from primacy.election.events import Code
 from primacy.sim.facts import Fact, Kind
+from primacy.sim.sentences import sentence
 from primacy.sim.trace import Recorder, overlaps_of
 from primacy.sim.trial import Plan, Trial
-from primacy.sim.words import sentence
 from primacy.strategies import promise_of
 
 PATIENCE = 8

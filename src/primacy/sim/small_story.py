@@ -10,7 +10,7 @@ from primacy.election.store import Look, Place, Prune, ReleaseRow, Renew, Settle
 from primacy.sim.small_states import Event, Universe
 from primacy.sim.small_values import Ask, FreeRow, Item, Packet, Spawn, Word
 from primacy.sim.small_world import REFUSED
-from primacy.sim.telling import SAID
+from primacy.sim.transcript_text import SAID
 
 
 def story(universe: Universe, history: tuple[Event, ...]) -> list[str]:

@@ -26,8 +26,8 @@ from primacy.election.messages import (
     VoteRequest,
 )
 from primacy.sim.facts import Fact, Kind
+from primacy.sim.sentences import sentence
 from primacy.sim.trial import Outcome, Plan, Trial
-from primacy.sim.words import sentence
 from primacy.strategies import promise_of
 
 MESSAGES_MAX = 12_000

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from primacy.election.inputs import Health, Input, Pause, Resume, Shutdown
-from primacy.sim.stage import Stage, TranscriptError
+from primacy.sim.scenario import Scenario, TranscriptError
 
 
 class Block(NamedTuple):
@@ -45,7 +45,7 @@ def parse(text: str) -> list[Block]:
 
 def play(text: str, name: str = "scene") -> str:
     """The scene with its output made anew. Equal to `text` if nothing changed."""
-    stage = Stage()
+    scenario = Scenario()
     lines: list[str] = []
     for block in parse(text):
         if not block.command:
@@ -53,79 +53,79 @@ def play(text: str, name: str = "scene") -> str:
             continue
         lines.append(f"> {block.command}")
         try:
-            lines += do(stage, block.command)
+            lines += do(scenario, block.command)
         except TranscriptError as wrong:
             raise TranscriptError(f"{name}, line {block.line}: {wrong}") from None
     return "\n".join(lines) + "\n"
 
 
-def do(stage: Stage, command: str) -> list[str]:
+def do(scenario: Scenario, command: str) -> list[str]:
     """Performs one command and returns the lines that it brought about."""
     for pattern, action in COMMANDS:
         found = re.fullmatch(pattern, command)
         if found is not None:
-            stage.teller.begin(stage.now_ms)
-            shown = action(stage, *found.groups())
-            return [*stage.teller.take(), *(shown or [])]
+            scenario.transcript.begin(scenario.now_ms)
+            shown = action(scenario, *found.groups())
+            return [*scenario.transcript.take(), *(shown or [])]
     raise TranscriptError(f"unknown command {command!r}")
 
 
-def _say(given: Input) -> Callable[[Stage, str], None]:
-    return lambda stage, name: stage.tell(name, given)
+def _say(given: Input) -> Callable[[Scenario, str], None]:
+    return lambda scenario, name: scenario.tell(name, given)
 
 
 NODE = r"([\w-]+)"
 NODES = r"([\w-]+(?: [\w-]+)*)"
 
 COMMANDS: tuple[tuple[str, Callable[..., list[str] | None]], ...] = (
-    (r"cluster (.+)", Stage.cluster),
-    (r"pass ([\d.]+) (ms|s)", Stage.pass_time),
-    (rf"elect {NODE}", Stage.elect),
-    (rf"start {NODES}", Stage.start),
-    (rf"kill guard of {NODE}", Stage.kill_guard),
-    (rf"kill {NODES}", Stage.kill),
-    (rf"power off {NODES}", Stage.power_off),
-    (rf"stop {NODE}", Stage.stop),
-    (rf"freeze guard of {NODE}", Stage.freeze_guard),
-    (rf"thaw guard of {NODE}", Stage.thaw_guard),
-    (rf"freeze {NODE}", Stage.freeze),
-    (rf"go on {NODE}", Stage.go_on),
-    (rf"end child of {NODE}", Stage.end_child),
-    (rf"twin {NODE}", Stage.twin),
-    (rf"end twin {NODE}", Stage.end_twin),
-    (rf"cut {NODES} -> {NODES}", Stage.cut_one_way),
-    (rf"cut ({NODES[1:-1]}(?: \| {NODES[1:-1]})+)", Stage.cut),
-    (r"heal", Stage.heal),
-    (rf"hold messages of {NODE}", Stage.hold),
-    (r"let go", Stage.let_go),
-    (rf"repeat messages of {NODE} after (\d+) ms", Stage.repeat),
-    (r"weather (\w+=[\d.]+(?: \w+=[\d.]+)*)", Stage.conditions),
-    (rf"drift {NODE} ([+-][\d.]+)%", Stage.drift),
-    (rf"disk full {NODE}", Stage.disk_full),
-    (rf"disk free {NODE}", Stage.disk_free),
-    (rf"forget {NODE}", Stage.forget),
-    (rf"back up {NODE}", Stage.back_up),
-    (rf"restore {NODE}", Stage.restore),
-    (rf"put term on disk of {NODE} (\d+)", Stage.put_term),
-    (rf"init {NODE} without {NODES}", Stage.init),
-    (rf"init {NODES}", lambda stage, names: stage.init(names, None)),
-    (rf"rejoin {NODE}(?: without {NODES})?", Stage.rejoin),
-    (rf"step down {NODE}(?: to {NODE})?", Stage.step_down),
-    (rf"approve {NODE}", Stage.approve),
+    (r"cluster (.+)", Scenario.cluster),
+    (r"pass ([\d.]+) (ms|s)", Scenario.pass_time),
+    (rf"elect {NODE}", Scenario.elect),
+    (rf"start {NODES}", Scenario.start),
+    (rf"kill guard of {NODE}", Scenario.kill_guard),
+    (rf"kill {NODES}", Scenario.kill),
+    (rf"power off {NODES}", Scenario.power_off),
+    (rf"stop {NODE}", Scenario.stop),
+    (rf"freeze guard of {NODE}", Scenario.freeze_guard),
+    (rf"thaw guard of {NODE}", Scenario.thaw_guard),
+    (rf"freeze {NODE}", Scenario.freeze),
+    (rf"go on {NODE}", Scenario.go_on),
+    (rf"end child of {NODE}", Scenario.end_child),
+    (rf"twin {NODE}", Scenario.duplicate),
+    (rf"end twin {NODE}", Scenario.end_duplicate),
+    (rf"cut {NODES} -> {NODES}", Scenario.cut_one_way),
+    (rf"cut ({NODES[1:-1]}(?: \| {NODES[1:-1]})+)", Scenario.cut),
+    (r"heal", Scenario.heal),
+    (rf"hold messages of {NODE}", Scenario.hold),
+    (r"let go", Scenario.let_go),
+    (rf"repeat messages of {NODE} after (\d+) ms", Scenario.repeat),
+    (r"weather (\w+=[\d.]+(?: \w+=[\d.]+)*)", Scenario.conditions),
+    (rf"drift {NODE} ([+-][\d.]+)%", Scenario.drift),
+    (rf"disk full {NODE}", Scenario.disk_full),
+    (rf"disk free {NODE}", Scenario.disk_free),
+    (rf"forget {NODE}", Scenario.forget),
+    (rf"back up {NODE}", Scenario.back_up),
+    (rf"restore {NODE}", Scenario.restore),
+    (rf"put term on disk of {NODE} (\d+)", Scenario.put_term),
+    (rf"init {NODE} without {NODES}", Scenario.init),
+    (rf"init {NODES}", lambda scenario, names: scenario.init(names, None)),
+    (rf"rejoin {NODE}(?: without {NODES})?", Scenario.rejoin),
+    (rf"step down {NODE}(?: to {NODE})?", Scenario.step_down),
+    (rf"approve {NODE}", Scenario.approve),
     (rf"pause {NODE}", _say(Pause())),
     (rf"resume {NODE}", _say(Resume())),
     (rf"unhealthy {NODE}", _say(Health(False, "a health probe failed"))),
     (rf"healthy {NODE}", _say(Health(True))),
     (rf"shut down {NODE}", _say(Shutdown())),
-    (rf"list ([\w:-]+(?: [\w:-]+)*) on {NODES}", Stage.new_list),
-    (rf"timing {NODE} on {NODES}", Stage.new_timing),
-    (rf"join {NODE} through {NODE}", Stage.join),
-    (rf"remove {NODE}", Stage.remove),
-    (r"store away", Stage.store_away),
-    (r"store hangs", Stage.store_hangs),
-    (r"store back", Stage.store_back),
-    (rf"cut {NODE} from the store", Stage.store_cut),
-    (r"store fails over(?: losing (\d+) commits?)?", Stage.store_fails_over),
-    (r"show", Stage.show),
+    (rf"list ([\w:-]+(?: [\w:-]+)*) on {NODES}", Scenario.new_list),
+    (rf"timing {NODE} on {NODES}", Scenario.new_timing),
+    (rf"join {NODE} through {NODE}", Scenario.join),
+    (rf"remove {NODE}", Scenario.remove),
+    (r"store away", Scenario.store_away),
+    (r"store hangs", Scenario.store_hangs),
+    (r"store back", Scenario.store_back),
+    (rf"cut {NODE} from the store", Scenario.store_cut),
+    (r"store fails over(?: losing (\d+) commits?)?", Scenario.store_fails_over),
+    (r"show", Scenario.show),
 )
 """The language: what may stand after `> `, and what it does. The first that fits counts."""

@@ -18,7 +18,6 @@ from primacy.election.model import Kind as MemberKind
 from primacy.election.raft import RaftStrategy
 from primacy.election.store import FAILSAFE
 from primacy.settings.timing import PPM, RankTiming, Timing
-from primacy.sim.cast import Build, bound_ms, cast_of, events_max, pace_of, timing_for, unit_ms
 from primacy.sim.checkers import LivenessChecker, TermChecker, Violation, WorkChecker
 from primacy.sim.clock import Clock
 from primacy.sim.facts import Fact, Kind
@@ -26,6 +25,7 @@ from primacy.sim.faults import Change, Faults, classes_of
 from primacy.sim.node import Node
 from primacy.sim.operator import Operator
 from primacy.sim.store import ENGINES, SimStore
+from primacy.sim.strategy_table import Build, bound_ms, entry_of, events_max, pace_of, timing_for, unit_ms
 from primacy.sim.world import Overrun, World
 
 BEYOND = ("lone", "forgetful")
@@ -97,7 +97,7 @@ class Trial:
     def __init__(self, plan: Plan, seed: int, build: Build | None = None) -> None:
         self.plan = plan
         self.seed = seed
-        self.cast = cast_of(plan.strategy)
+        self.entry = entry_of(plan.strategy)
         self.chance = Random(f"{plan.strategy}/{seed}")
         self.outcome = Outcome(seed)
         self.timing = self.slowest = plan.timing or timing_for(plan.strategy, plan.profile)
@@ -107,10 +107,10 @@ class Trial:
         self.names = tuple(sorted(member.id for member in self.members))
         self.first_start = self._draw_first_start() if plan.strategy == "raft" else ""
         store = self._draw_store() if plan.strategy == "lease" else None
-        self.world = self._make_world(build or self.cast.build(self.first_start == "auto"), store)
+        self.world = self._make_world(build or self.entry.build(self.first_start == "auto"), store)
         self.unit_ms = unit_ms(self.timing)
         self.faults = Faults(self.world, Random(f"faults/{seed}"), self.names, self.unit_ms)
-        self.work = WorkChecker(self._violated if self.cast.holds else _ignore)
+        self.work = WorkChecker(self._violated if self.entry.holds else _ignore)
         self.terms = TermChecker(self._violated)
         self.liveness = LivenessChecker(bound_ms(plan.strategy, self.slowest, len(self.names)))
         self.last_trouble_ms = 0.0
@@ -277,7 +277,7 @@ class Trial:
         end_ms, calm_ms = self.plan.minutes * 60_000, self.calm_ms
         self.outcome.classes = self._draw_classes()
         self._begin_faults(calm_ms)
-        if self.cast.holds:
+        if self.entry.holds:
             self._look_at_beliefs()
         self.world.run(calm_ms)
         self._calm()

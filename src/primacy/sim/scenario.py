@@ -14,20 +14,20 @@ from primacy.election.model import Ballot, Kind, ListRecord, Member, Membership
 from primacy.election.store import FAILSAFE
 from primacy.errors import UsageError
 from primacy.settings.timing import PROFILES_OF, Timing
-from primacy.sim.cast import cast_of, timing_for
 from primacy.sim.checkers import TermChecker, WorkChecker
 from primacy.sim.clock import Clock
 from primacy.sim.guard import Guard, Phase
 from primacy.sim.node import Node
 from primacy.sim.store import SimStore
-from primacy.sim.telling import Teller
+from primacy.sim.strategy_table import entry_of, timing_for
+from primacy.sim.transcript_text import TranscriptText
 from primacy.sim.trial import BASE, Plan
 from primacy.sim.world import World
 
 RESTART_MS = 20
 """How long a restart with a new file takes."""
 BEGINS = ("formed", "blank", "auto", "off", "failsafe")
-"""How a scene may begin, see `Stage.cluster`."""
+"""How a scene may begin, see `Scenario.cluster`."""
 ELECT_MAX_MS = 60_000
 """`elect` gives up after this long."""
 
@@ -36,16 +36,16 @@ class TranscriptError(UsageError):
     """A scene that cannot be played: says file, line, and what is wrong there."""
 
 
-class Stage:
+class Scenario:
     """A world, its teller, and what can be done there. Methods that return lines show something at once."""
 
     def __init__(self) -> None:
-        self.teller = Teller()
+        self.transcript = TranscriptText()
         self.plan = Plan()
         self.auto = False
         self._world: World | None = None
         self._copies: dict[str, Ballot | None] = {}
-        self._twins: dict[str, Node] = {}
+        self._duplicates: dict[str, Node] = {}
         self._stopped: dict[str, list[Callable[[], None]]] = {}
         self._version = 0
 
@@ -78,27 +78,27 @@ class Stage:
         """
         options = dict(word.split("=", 1) for word in words.split() if "=" in word)
         begins = [word for word in words.split() if word in BEGINS]
-        cast = [word for word in words.split() if "=" not in word and word not in BEGINS]
+        members = [word for word in words.split() if "=" not in word and word not in BEGINS]
         self.plan = Plan(strategy=options.pop("strategy", "raft"), profile=options.pop("profile", "lab"))
         if self.plan.profile not in PROFILES_OF.get(self.plan.strategy, ()):
             raise TranscriptError(f"no profile {self.plan.profile!r} of strategy {self.plan.strategy!r}")
         self.auto = "auto" in begins
-        cast_ = cast_of(self.plan.strategy)
+        entry = entry_of(self.plan.strategy)
         timing = timing_for(self.plan.strategy, self.plan.profile)
         store = None
         if self.plan.strategy == "lease" and isinstance(timing, Timing):
             store = SimStore(wait_max_ms=timing.wait_ms)
-        world = World(f"transcript/{options.pop('seed', '1')}", cast_.build(self.auto), store)
+        world = World(f"transcript/{options.pop('seed', '1')}", entry.build(self.auto), store)
         if options:
             raise TranscriptError(f"unknown option {', '.join(options)}; there are strategy, profile, seed")
         _calm(world)
         self._world = world
-        self.teller.prepare(self.plan.strategy, BASE)
-        world.listeners.append(self.teller.fact)
-        if cast_.holds:
-            world.listeners += [WorkChecker(self.teller.violation), TermChecker(self.teller.violation)]
-        world.watches_messages = self.teller.message
-        membership = self._list_of(cast, self.plan.profile)
+        self.transcript.prepare(self.plan.strategy, BASE)
+        world.listeners.append(self.transcript.fact)
+        if entry.holds:
+            world.listeners += [WorkChecker(self.transcript.violation), TermChecker(self.transcript.violation)]
+        world.watches_messages = self.transcript.message
+        membership = self._list_of(members, self.plan.profile)
         for name in membership.ids:
             node = self._add(name, membership)
             node.failsafe = "failsafe" in begins
@@ -135,7 +135,7 @@ class Stage:
         """Lets this node become leader by pausing the others meanwhile; only the result is told."""
         node = self.node(name)
         others = [other for other in self.world.nodes.values() if other is not node and other.up]
-        self.teller.silent = True
+        self.transcript.silent = True
         for other in others:
             self.world.give(other, Pause())
         until_ms = self.world.now + ELECT_MAX_MS
@@ -145,8 +145,8 @@ class Stage:
             self.world.run(self.world.now + 10)
         for other in others:
             self.world.give(other, Resume())
-        self.teller.silent = False
-        self.teller.begin(self.world.now)
+        self.transcript.silent = False
+        self.transcript.begin(self.world.now)
 
     def _leads(self, node: Node, others: list[Node]) -> bool:
         working = node.guard is not None and node.guard.phase in (Phase.RUNNING, Phase.WAITING)
@@ -192,16 +192,16 @@ class Stage:
         for guard in tuple(self.node(name).guards):
             guard.child_ends()
 
-    def twin(self, name: str) -> None:
+    def duplicate(self, name: str) -> None:
         """A second machine with this id and a copy of its disk; what is sent to the id reaches the first."""
         node = self.node(name)
-        ghost = Node(self.world, node.index, node.name, node.clock, node.membership, node.timing)
-        ghost.disk.ballot = self._copies.get(name, node.disk.ballot)
-        self._twins[name] = ghost
-        self.world.start(ghost)
+        duplicate = Node(self.world, node.index, node.name, node.clock, node.membership, node.timing)
+        duplicate.disk.ballot = self._copies.get(name, node.disk.ballot)
+        self._duplicates[name] = duplicate
+        self.world.start(duplicate)
 
-    def end_twin(self, name: str) -> None:
-        self.world.crash(self._twins.pop(name), power=True)
+    def end_duplicate(self, name: str) -> None:
+        self.world.crash(self._duplicates.pop(name), power=True)
 
     # --- network ------------------------------------------------------------------------------------------------------
 
@@ -392,7 +392,7 @@ class Stage:
                 continue
             view = node.machine.view(node.local_ms())
             role = f"{view.role} (stopped)" if node.stopped else str(view.role)
-            rows.append((name, role, view.leader or "-", self.teller.term(view.term), work, view.waits_for))
+            rows.append((name, role, view.leader or "-", self.transcript.term(view.term), work, view.waits_for))
         widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
         return [
             "        " + "  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows

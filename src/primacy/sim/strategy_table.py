@@ -21,7 +21,7 @@ from primacy.strategies import own_strategy
 Build = Callable[[Node, Seat, Ballot | None], Strategy]
 
 
-class Cast(NamedTuple):
+class StrategyEntry(NamedTuple):
     """One strategy on the stage."""
 
     holds: bool
@@ -58,29 +58,29 @@ def _ring(auto: bool) -> Build:  # noqa: ARG001
     return lambda node, seat, ballot: RingStrategy(seat, node.timing, RankOptions())  # noqa: ARG005
 
 
-CASTS: dict[str, Cast] = {
-    "raft": Cast(True, _raft),
-    "lease": Cast(True, _lease),
-    "bully": Cast(False, _bully),
-    "ring": Cast(False, _ring),
+STRATEGY_TABLE: dict[str, StrategyEntry] = {
+    "raft": StrategyEntry(True, _raft),
+    "lease": StrategyEntry(True, _lease),
+    "bully": StrategyEntry(False, _bully),
+    "ring": StrategyEntry(False, _ring),
 }
 
 
-def cast_of(strategy: str) -> Cast:
+def entry_of(strategy: str) -> StrategyEntry:
     """Of a user's own strategy, too: what it promises says whether its work must never overlap."""
-    if strategy in CASTS:
-        return CASTS[strategy]
+    if strategy in STRATEGY_TABLE:
+        return STRATEGY_TABLE[strategy]
     made = own_strategy(strategy)
 
     def build(node: Node, seat: Seat, ballot: Ballot | None) -> Strategy:
         return Plugged(made(seat, node.timing, ballot), seat, node.local_ms())
 
-    return Cast(made.guarantees.at_most_one, lambda _: build)
+    return StrategyEntry(made.guarantees.at_most_one, lambda _: build)
 
 
 def timing_for(strategy: str, profile: str) -> Timing | RankTiming:
     """The times of a profile, for this strategy: those that run, not only those that are in the table."""
-    if not cast_of(strategy).holds:
+    if not entry_of(strategy).holds:
         return RANK_PROFILES[profile]
     return for_lease(PROFILES[profile]) if strategy == "lease" else PROFILES[profile]
 

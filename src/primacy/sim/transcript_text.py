@@ -15,7 +15,7 @@ from primacy.election import messages as m
 from primacy.election.events import Code
 from primacy.sim.checkers import Violation
 from primacy.sim.facts import Fact, Kind
-from primacy.sim.words import agreed, saying
+from primacy.sim.sentences import agreed, saying
 
 Told = tuple[str, object]
 """A sentence, and the key under which it is told once per command; None to tell it always."""
@@ -61,7 +61,7 @@ class Tokens:
         return f": token {self.name(token)}" if self.strategy in ("raft", "lease") else ""
 
 
-class Teller:
+class TranscriptText:
     """Listens to a world and keeps the lines since the last `take`."""
 
     def __init__(self) -> None:
