@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from tests.lease_universe import BACKUPS_MAX, LAB, Node, Universe
+from tests.lease_world import BACKUPS_MAX, LAB, LeaseWorld, Node
 
 from primacy.election.inputs import GuardLost, Health, Pause, Resume, StepDown, StoreNews
 from primacy.election.store import Look, Prune, ReleaseRow, Renew, Row, StoreAnswer, StoreRequest, Take
@@ -23,32 +23,32 @@ EARLY_MS = 30
 # --- machines and people ----------------------------------------------------------------------------------------------
 
 
-def _victim(u: Universe) -> Node:
+def _victim(u: LeaseWorld) -> Node:
     """Often the one that works."""
     working = [node for node in u.nodes if any(work.alive for work in node.works)]
     return u.chance.choice(working if working and u.chance.random() < 0.7 else u.nodes)
 
 
-def _for_a_while(u: Universe, node: Node, what: str, least: float = 10, most: float = 3 * LAB.hold_ms) -> None:
+def _for_a_while(u: LeaseWorld, node: Node, what: str, least: float = 10, most: float = 3 * LAB.hold_ms) -> None:
     setattr(node, what, getattr(node, what) + 1)
     u.after(u.chance.uniform(least, most), lambda: setattr(node, what, max(0, getattr(node, what) - 1)))
 
 
-def cut(u: Universe) -> None:
+def cut(u: LeaseWorld) -> None:
     _for_a_while(u, _victim(u), "cut")
 
 
-def cut_peer(u: Universe) -> None:
+def cut_peer(u: LeaseWorld) -> None:
     _for_a_while(u, u.chance.choice(u.nodes), "deaf")
 
 
-def cut_listed(u: Universe) -> None:
+def cut_listed(u: LeaseWorld) -> None:
     """All but the last node lose the store: with a failsafe they keep the holder alive (L7)."""
     for node in u.nodes[:-1]:
         _for_a_while(u, node, "cut", 2 * LAB.hold_ms, 4 * LAB.hold_ms)
 
 
-def isolate(u: Universe) -> None:
+def isolate(u: LeaseWorld) -> None:
     """The worker loses the store, and one of the others loses the worker."""
     node = _victim(u)
     other = u.chance.choice([n for n in u.nodes if n is not node])
@@ -56,17 +56,17 @@ def isolate(u: Universe) -> None:
         _for_a_while(u, victim, what, LAB.hold_ms, 3 * LAB.hold_ms)
 
 
-def stall(u: Universe) -> None:
+def stall(u: LeaseWorld) -> None:
     u.pause(_victim(u), u.chance.uniform(1, 3 * LAB.hold_ms))
 
 
-def crash(u: Universe) -> None:
+def crash(u: LeaseWorld) -> None:
     node = _victim(u)
     if node.machine is not None:
         u.crash(node)
 
 
-def guard(u: Universe) -> None:
+def guard(u: LeaseWorld) -> None:
     node = _victim(u)
     for work in node.works:
         if work.alive and work.boot == node.boot:
@@ -75,14 +75,14 @@ def guard(u: Universe) -> None:
             u.end_soon(work)
 
 
-def people(u: Universe) -> None:
+def people(u: LeaseWorld) -> None:
     node = _victim(u)
     heir = u.chance.choice(("", u.chance.choice(u.names)))
     u.give(node, u.chance.choice((StepDown(heir), Pause(), Health(False, "sick"))))
     u.after(u.chance.uniform(1, 1000), lambda: (u.give(node, Resume()), u.give(node, Health(True))))
 
 
-def news(u: Universe) -> None:
+def news(u: LeaseWorld) -> None:
     """Somebody says that there is news, true or not."""
     for node in u.nodes:
         u.give(node, StoreNews())
@@ -91,7 +91,7 @@ def news(u: Universe) -> None:
 # --- operators of leases ----------------------------------------------------------------------------------------------
 
 
-def break_lease(u: Universe) -> None:
+def break_lease(u: LeaseWorld) -> None:
     """`lease break`: takes the row, waits, and releases it, but never a failsafe row (L7)."""
     seen = u.store.perform(Look(u.name))
     row = seen.row
@@ -110,7 +110,7 @@ def break_lease(u: Universe) -> None:
     )
 
 
-def prune(u: Universe) -> None:
+def prune(u: LeaseWorld) -> None:
     """A released row is removed, as L4 would let it be taken now (L10). The operator looks a moment before."""
     seen = u.store.perform(Look(u.name, count=True))
     row, genesis = seen.row, seen.genesis
@@ -121,7 +121,7 @@ def prune(u: Universe) -> None:
         u.after(u.chance.choice((0.1, 20, 200)), lambda: u.store.perform(request))
 
 
-def fresh(u: Universe) -> None:
+def fresh(u: LeaseWorld) -> None:
     """Another user of the table takes, and gives back, a name of its own: names and versions move."""
     name = u.chance.choice(("x", "y", "z"))
     seen = u.store.perform(Look(name, count=True))
@@ -140,16 +140,16 @@ def fresh(u: Universe) -> None:
 # --- the store --------------------------------------------------------------------------------------------------------
 
 
-def away(u: Universe) -> None:
+def away(u: LeaseWorld) -> None:
     u.store.stop()
     u.after(u.chance.uniform(10, 3 * LAB.hold_ms), u.store.restart)
 
 
-def backup(u: Universe) -> None:
+def backup(u: LeaseWorld) -> None:
     u.backups = [*u.backups[1 - BACKUPS_MAX :], u.store.table]
 
 
-def _ways(u: Universe, table: Table) -> list[Callable[[], None]]:
+def _ways(u: LeaseWorld, table: Table) -> list[Callable[[], None]]:
     """Every way in which this kind of store goes back to that table and the rules hold (L5)."""
     store, ahead = u.store, u.chance.choice((0, AHEAD))
     ways: dict[str, list[Callable[[], None]]] = {
@@ -177,11 +177,11 @@ def _ways(u: Universe, table: Table) -> list[Callable[[], None]]:
     return ways[store.engine.name]
 
 
-def _went(u: Universe, name: str) -> None:
+def _went(u: LeaseWorld, name: str) -> None:
     u.blows[f"{u.store.engine.name} {name}"] += 1
 
 
-def fail_over(u: Universe) -> None:
+def fail_over(u: LeaseWorld) -> None:
     """The last commits are lost: a restart, a promotion, or promoted again after another was primary."""
     if u.store.engine in (SQLITE, ETCD):
         if u.store.engine is ETCD:
@@ -193,14 +193,14 @@ def fail_over(u: Universe) -> None:
     _went(u, way.__name__)
 
 
-def back(u: Universe) -> None:
+def back(u: LeaseWorld) -> None:
     """A backup of any age."""
     table = u.chance.choice(u.backups[-3:] if u.chance.random() < 0.5 else u.backups)
     u.chance.choice(_ways(u, table))()
     _went(u, "back")
 
 
-def remove(u: Universe) -> None:
+def remove(u: LeaseWorld) -> None:
     """A person removes the row, or drops the table."""
     if u.chance.random() < 0.5:
         u.store.by_hand((u.name, None))
@@ -209,7 +209,7 @@ def remove(u: Universe) -> None:
     _went(u, "removed")
 
 
-def free_by_hand(u: Universe) -> None:
+def free_by_hand(u: LeaseWorld) -> None:
     """A person writes `released` into the row of a live holder."""
     row = u.store.rows.get(u.name)
     entry = u.store.table.entry(u.name)
@@ -221,15 +221,15 @@ def free_by_hand(u: Universe) -> None:
 # --- aimed ------------------------------------------------------------------------------------------------------------
 
 
-def blow(u: Universe) -> None:
+def blow(u: LeaseWorld) -> None:
     """A watcher is cut or stopped, another takes, and the store goes back just before the watcher's wait ends."""
     ways = _outside if u.outside else _ways
     u.aims.append(partial(_strike, u, ways))
 
 
 def _strike(
-    u: Universe,
-    ways: Callable[[Universe, Table], list[Callable[[], None]]],
+    u: LeaseWorld,
+    ways: Callable[[LeaseWorld, Table], list[Callable[[], None]]],
     node: Node,
     request: StoreRequest,
     answer: StoreAnswer,
@@ -258,7 +258,7 @@ def _strike(
     return True
 
 
-def sudden(u: Universe) -> None:
+def sudden(u: LeaseWorld) -> None:
     """A renewal, a look of everybody else 2 to 9 ms later, and the holder's crash: the least that a wait can be."""
 
     def aim(node: Node, request: StoreRequest, answer: StoreAnswer, table: Table) -> bool:
@@ -273,7 +273,7 @@ def sudden(u: Universe) -> None:
     u.aims.append(aim)
 
 
-def revive(u: Universe) -> None:
+def revive(u: LeaseWorld) -> None:
     """A renewal, or a release, of a leadership that is long over arrives when its row has just been brought back (L2).
 
     The holder and one watcher do not reach the store meanwhile, and so know of no later token.
@@ -301,7 +301,7 @@ def revive(u: Universe) -> None:
     u.aims.append(aim)
 
 
-def lost_take(u: Universe) -> None:
+def lost_take(u: LeaseWorld) -> None:
     """A take is written, but its taker does not hear of it; another takes; then the store goes back to it (L4)."""
 
     def swallow(node: Node, answer: StoreAnswer) -> bool:
@@ -315,7 +315,7 @@ def lost_take(u: Universe) -> None:
     u.swallows.append(swallow)
 
 
-def emptied(u: Universe) -> None:
+def emptied(u: LeaseWorld) -> None:
     """Who waits for a table to be settled is cut off; others settle and use it; then somebody empties it (L9)."""
 
     def aim(node: Node, request: StoreRequest, answer: StoreAnswer, table: Table) -> bool:
@@ -329,7 +329,7 @@ def emptied(u: Universe) -> None:
     u.aims.append(aim)
 
 
-def _while_cut_off(u: Universe, victims: list[Node], then: Callable[[], None]) -> None:
+def _while_cut_off(u: LeaseWorld, victims: list[Node], then: Callable[[], None]) -> None:
     """These do not reach the store until somebody else must have taken the lease, and then it happens."""
     for victim in victims:
         victim.cut += 1
@@ -345,7 +345,7 @@ def _while_cut_off(u: Universe, victims: list[Node], then: Callable[[], None]) -
 # --- outside, by physics ----------------------------------------------------------------------------------------------
 
 
-def _outside(u: Universe, table: Table) -> list[Callable[[], None]]:
+def _outside(u: LeaseWorld, table: Table) -> list[Callable[[], None]]:
     """What no rule can tell on this engine; each is found by `outside` trials and drawn in no other."""
     store = u.store
     if u.outside == "folder":  # not outside at all: the one way that a rule is about
@@ -356,7 +356,7 @@ def _outside(u: Universe, table: Table) -> list[Callable[[], None]]:
     return ways if u.outside == "any" else [ways[-1] if u.outside == "hand" else ways[0]]
 
 
-FAULTS: dict[str, Callable[[Universe], None]] = {
+FAULTS: dict[str, Callable[[LeaseWorld], None]] = {
     made.__name__: made
     for made in (
         *(cut, cut_peer, cut_listed, isolate, stall, crash, guard, people, news, away, backup),
@@ -384,7 +384,7 @@ LISTED = ("cut", "stall", "crash", "away", "cut_peer", "isolate", "isolate", "cu
 """For the failsafe (L7)."""
 
 
-def trouble(u: Universe, until: float, faults: tuple[str, ...]) -> None:
+def trouble(u: LeaseWorld, until: float, faults: tuple[str, ...]) -> None:
     """Draws rates anew and strikes at random moments until the end."""
     u.loss = u.chance.choice((0.0, 0.0, 0.02, 0.1))
     u.slow = u.chance.choice((0.0, 0.02, 0.1))
@@ -398,12 +398,12 @@ def trial(
     seed: int,
     seconds: float = 20,
     faults: tuple[str, ...] = ALL,
-    prepare: Callable[[Universe], None] | None = None,
+    prepare: Callable[[LeaseWorld], None] | None = None,
     **how: object,
-) -> Universe:
+) -> LeaseWorld:
     """One trial with trouble."""
-    universe = Universe(seed, **how)  # type: ignore[arg-type]
+    world = LeaseWorld(seed, **how)  # type: ignore[arg-type]
     if prepare is not None:
-        prepare(universe)
-    trouble(universe, seconds * 1000, faults)
-    return universe.run(seconds * 1000)
+        prepare(world)
+    trouble(world, seconds * 1000, faults)
+    return world.run(seconds * 1000)

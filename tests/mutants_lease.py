@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.lease_blows import LISTED, trial
-from tests.lease_universe import LAB, Universe
+from tests.lease_world import LAB, LeaseWorld
 from tests.mutants_lease_store import (
     AnyIndex,
     AnyInsert,
@@ -260,14 +260,14 @@ class ShortcutAfterAck(KnowsNothing):
         return 0
 
 
-def releases_all(universe: Universe) -> None:
+def releases_all(world: LeaseWorld) -> None:
     """L7: `lease break` releases a failsafe row."""
-    universe.break_releases_all = True
+    world.break_releases_all = True
 
 
-def breaks_at_once(universe: Universe) -> None:
+def breaks_at_once(world: LeaseWorld) -> None:
     """L7: `lease break` releases at once."""
-    universe.break_wait_ms = lambda wait_ms: 0  # type: ignore[method-assign]
+    world.break_wait_ms = lambda wait_ms: 0  # type: ignore[method-assign]
 
 
 # --- L9, L10: names ---------------------------------------------------------------------------------------------------
@@ -310,23 +310,23 @@ class Forgetful(LeaseStrategy):
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-def admits_less(universe: Universe) -> None:
+def admits_less(world: LeaseWorld) -> None:
     """L3: the table admits the shorter of the two holds only."""
-    store = universe.store
+    store = world.store
     store._write_genesis(store.table.genesis._replace(wait_max_ms=LAB.wait_ms))
-    universe.wait_max_ms = LAB.wait_ms
+    world.wait_max_ms = LAB.wait_ms
 
 
-def overlaps(universe: Universe) -> bool:
-    return bool(universe.overlaps)
+def overlaps(world: LeaseWorld) -> bool:
+    return bool(world.overlaps)
 
 
-def tokens(universe: Universe) -> bool:
-    return bool(universe.token_trouble)
+def tokens(world: LeaseWorld) -> bool:
+    return bool(world.token_trouble)
 
 
-def own_tokens(universe: Universe) -> bool:
-    return bool(universe.own_token_trouble)
+def own_tokens(world: LeaseWorld) -> bool:
+    return bool(world.own_token_trouble)
 
 
 @dataclass(frozen=True)
@@ -339,9 +339,9 @@ class LeaseMutant:
     kind: type[LeaseStrategy] = LeaseStrategy
     store: type[SimStore] = SimStore
     engine: Engine | None = None
-    caught: Callable[[Universe], bool] = overlaps
+    caught: Callable[[LeaseWorld], bool] = overlaps
     how: dict[str, object] = field(default_factory=dict)
-    prepare: Callable[[Universe], None] | None = None
+    prepare: Callable[[LeaseWorld], None] | None = None
     base: tuple[type[LeaseStrategy], type[SimStore]] | None = None
     """Machine and store of the weakened base, which is safe on the recorded seeds."""
 
@@ -349,7 +349,7 @@ class LeaseMutant:
     def rule(self) -> str:
         return self.name.partition("-")[0]
 
-    def run(self, seed: int, kind: type[LeaseStrategy], store: type[SimStore], seconds: float = 10) -> Universe:
+    def run(self, seed: int, kind: type[LeaseStrategy], store: type[SimStore], seconds: float = 10) -> LeaseWorld:
         how = {"engine": self.engine, **self.how}
         return trial(seed, seconds, self.faults, self.prepare, kind=kind, store=store, **how)
 

@@ -23,14 +23,14 @@ FIRST_SEED = 10_000
 SIZES = {"raft": (3, 4, 5, 7), "lease": (3, 4, 5, 7), "bully": (3, 4, 5, 7, 20), "ring": (3, 4, 5, 7, 20)}
 MUTANT_SEEDS = 600
 STATES = 500_000
-"""Distinct states of a walk that cannot be complete."""
+"""Distinct states of a search that cannot be complete."""
 STATES_ALL = 20_000_000
-"""More than any complete walk has: it ends by itself, or the proof fails."""
-WALKS = (
+"""More than any complete search has: it ends by itself, or the proof fails."""
+SEARCHES = (
     (("raft", "equal", 2, STATES_ALL), ("raft", "drifting", 2, STATES_ALL)),
     (("lease", "equal", 2, STATES_ALL), ("lease", "drifting", 1, STATES)),
 )
-"""Small worlds: strategy, clocks, and for how many disturbances the walk must be complete. Both lines side by side.
+"""Small worlds: strategy, clocks, and for how many disturbances the search must be complete. Both lines side by side.
 
 Left out: two disturbances of a lease on drifting clocks, about forty million states. Everything with one is walked,
 and of those with two what fits into the number of states.
@@ -78,25 +78,25 @@ def mutants() -> bool:
     return not missed
 
 
-def _walked(strategy: str, clocks: str, complete: int, states: int) -> bool:
+def _searched(strategy: str, clocks: str, complete: int, states: int) -> bool:
     """One small world in a process of its own, for its memory is given back then. False also if it is not complete."""
     asked = {"strategy": strategy, "clocks": clocks, "states": states, "disturbances": 2, "complete": complete}
     options = [f"--{name}={value}" for name, value in asked.items()]
-    walk = [sys.executable, "-m", "primacy.sim.exhaustive", *options]
-    done = subprocess.run(walk, check=False, stdout=subprocess.PIPE, text=True)
+    search = [sys.executable, "-m", "primacy.sim.exhaustive", *options]
+    done = subprocess.run(search, check=False, stdout=subprocess.PIPE, text=True)
     print(done.stdout, flush=True)
     return done.returncode == 0
 
 
-def _walked_in_turn(walks: tuple[tuple[str, str, int, int], ...]) -> bool:
-    results = [_walked(*walk) for walk in walks]  # all of them, whatever the first says
+def _searched_in_turn(searches: tuple[tuple[str, str, int, int], ...]) -> bool:
+    results = [_searched(*search) for search in searches]  # all of them, whatever the first says
     return all(results)
 
 
 def small_worlds() -> bool:
-    """Every order of events in a small universe: raft and lease, clocks that agree and clocks that drift."""
-    with ThreadPoolExecutor(len(WALKS)) as pool:
-        clean = all(list(pool.map(_walked_in_turn, WALKS)))
+    """Every order of events in a bounded model: raft and lease, clocks that agree and clocks that drift."""
+    with ThreadPoolExecutor(len(SEARCHES)) as pool:
+        clean = all(list(pool.map(_searched_in_turn, SEARCHES)))
     hunts = [
         sys.executable,
         "-m",

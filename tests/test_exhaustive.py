@@ -1,8 +1,8 @@
-"""The small universe: no violation in the machines, and planted defects found without being aimed at.
+"""The bounded model: no violation in the machines, and planted defects found without being aimed at.
 
-Walked to the end are here the histories with one disturbance. `make proof` walks those with two to the end (raft on
-equal and drifting clocks, lease on equal ones) and fails if one is not complete. Other walks end at a number of states;
-each says up to how many disturbances it is complete.
+Searched to the end are here the histories with one disturbance. `make proof` searches those with two to the end (raft
+on equal and drifting clocks, lease on equal ones) and fails if one is not complete. Other searches end at a number of
+states; each says up to how many disturbances it is complete.
 
 `python -m tests.test_exhaustive` hunts all the defects, the long hunts included, and prints what each took.
 """
@@ -32,13 +32,13 @@ from primacy.election.inputs import (
 from primacy.election.lease import LeaseStrategy
 from primacy.election.model import Role
 from primacy.election.raft import RaftStrategy
-from primacy.sim import exhaustive, small_equal, small_values, snapshot
-from primacy.sim.exhaustive import Bounds, Found, Walk, explore, fresh, led
-from primacy.sim.small_settings import DRIFTING, LeaseSetting, RaftSetting
-from primacy.sim.small_states import Universe
-from primacy.sim.small_story import DISTURBANCES
-from primacy.sim.small_values import Numbers, Packet
-from primacy.sim.small_world import SmallWorld
+from primacy.sim import exhaustive, model_equal, model_values, snapshot
+from primacy.sim.exhaustive import Bounds, Found, Search, explore, fresh, led
+from primacy.sim.model_history import DISTURBANCES
+from primacy.sim.model_settings import DRIFTING, LeaseSetting, RaftSetting
+from primacy.sim.model_states import BoundedModel
+from primacy.sim.model_values import Numbers, Packet
+from primacy.sim.model_world import ModelWorld
 from primacy.sim.store import SimStore
 
 SIZE = os.environ.get("PRIMACY_SIZE", "")
@@ -55,7 +55,7 @@ HUNT = 3_000_000
 @pytest.mark.parametrize("setting", [RaftSetting, LeaseSetting])
 def test_no_order_of_events_within_a_number_of_states_breaks_a_promise(setting, clocks):
     found = explore(setting(clocks), Bounds(STATES))
-    assert found.wrong == "", "\n".join(found.story)
+    assert found.wrong == "", "\n".join(found.history_lines)
     assert found.states >= STATES
     assert found.finished >= 0
 
@@ -63,7 +63,7 @@ def test_no_order_of_events_within_a_number_of_states_breaks_a_promise(setting, 
 @pytest.mark.parametrize("setting", [RaftSetting, LeaseSetting])
 def test_no_order_of_the_first_election_within_a_number_of_states_breaks_a_promise(setting):
     found = explore(setting(), Bounds(STATES // 4, begin="fresh"))
-    assert found.wrong == "", "\n".join(found.story)
+    assert found.wrong == "", "\n".join(found.history_lines)
     assert found.finished >= 0
 
 
@@ -71,20 +71,20 @@ def test_no_order_of_the_first_election_within_a_number_of_states_breaks_a_promi
 def test_everything_with_one_disturbance_was_walked(setting):
     """Raft on equal clocks: below."""
     found = explore(setting, Bounds(1_000_000, disturbances=1))
-    assert (found.wrong, found.finished) == ("", 1), "\n".join(found.story)
+    assert (found.wrong, found.finished) == ("", 1), "\n".join(found.history_lines)
 
 
 def test_everything_with_one_disturbance_was_walked_and_leads_to_a_second_term():
     """The bounds are wide enough to matter: successors work, terms end, nodes restart, and every role occurs."""
-    universe = Universe(RaftSetting())
-    beginning = led(universe)
-    universe.until = beginning[-1].state.now + RaftSetting().span
-    walk = Walk(universe, 10_000_000)
-    assert walk.go(beginning, 1).finished == 1
-    ledgers = [universe.ledgers[state.ledger] for state in walk.states]
+    model = BoundedModel(RaftSetting())
+    beginning = led(model)
+    model.until = beginning[-1].state.now + RaftSetting().span
+    search = Search(model, 10_000_000)
+    assert search.go(beginning, 1).finished == 1
+    ledgers = [model.ledgers[state.ledger] for state in search.states]
     assert {ledger.token for ledger in ledgers} == {0, 1_001, 1_002}
     assert {node for ledger in ledgers for term, node in ledger.leaders if term == 2} == {0, 1, 2}
-    numbers = universe.numbers
+    numbers = model.numbers
     roles = {numbers.machines[node.machine].role for node in numbers.nodes if node.machine >= 0}
     assert roles >= {Role.FOLLOWER, Role.CANDIDATE, Role.LEADER}
     assert max(node.boots for node in numbers.nodes) == 2
@@ -97,15 +97,15 @@ def test_the_same_walk_twice_is_the_same():
 
 def _seen(setting, disturbances: int) -> set[tuple[object, ...]]:
     """What an outsider can tell of every state: ballots, works, roles, and what was ever promised."""
-    universe = Universe(setting)
-    beginning = led(universe)
-    universe.until = beginning[-1].state.now + 8
-    walk = Walk(universe, 10_000_000)
-    assert walk.go(beginning, disturbances).finished == disturbances
-    numbers = universe.numbers
+    model = BoundedModel(setting)
+    beginning = led(model)
+    model.until = beginning[-1].state.now + 8
+    search = Search(model, 10_000_000)
+    assert search.go(beginning, disturbances).finished == disturbances
+    numbers = model.numbers
     views = {number: _view(numbers, node) for number, node in enumerate(numbers.nodes)}
     return {
-        (state.now, universe.ledgers[state.ledger], *(views[number] for number in state.nodes)) for state in walk.states
+        (state.now, model.ledgers[state.ledger], *(views[number] for number in state.nodes)) for state in search.states
     }
 
 
@@ -113,7 +113,7 @@ def _view(numbers, node) -> tuple[object, ...]:
     machine = numbers.machines[node.machine] if node.machine >= 0 else None
     if isinstance(machine, RaftStrategy):
         machine = snapshot.fork(machine)
-        small_equal._save_arrived(machine)  # whether a save that arrived was found out about, nobody can tell
+        model_equal._save_arrived(machine)  # whether a save that arrived was found out about, nobody can tell
     return (node.ballot, node.works, node.asleep, machine and machine.view(0)._replace(alive=()))
 
 
@@ -122,8 +122,8 @@ def test_what_is_left_out_of_a_state_decides_nothing(setting, monkeypatch):
     """States are compared without the fields in `UNSEEN`; with them there are more states, but nothing more happens."""
     short = _seen(setting(), 1)
     monkeypatch.setattr(snapshot, "UNSEEN", snapshot.FIXED)
-    monkeypatch.setattr(small_values, "settle", lambda machine, now_ms: None)
-    monkeypatch.setattr(small_values, "will_settle", lambda machine: False)
+    monkeypatch.setattr(model_values, "settle", lambda machine, now_ms: None)
+    monkeypatch.setattr(model_values, "will_settle", lambda machine: False)
     assert _seen(setting(), 1) == short
 
 
@@ -148,16 +148,16 @@ class Unsettled(Numbers):
 
 
 def _unsettled(disturbances: int, span: int, monkeypatch) -> Unsettled:
-    """All machines of a walk in which none was settled."""
+    """All machines of a search in which none was settled."""
     with monkeypatch.context() as patched:
-        patched.setattr(small_values, "settle", lambda machine, now_ms: None)
-        patched.setattr(small_values, "will_settle", lambda machine: False)
-        world = SmallWorld(RaftSetting())
+        patched.setattr(model_values, "settle", lambda machine, now_ms: None)
+        patched.setattr(model_values, "will_settle", lambda machine: False)
+        world = ModelWorld(RaftSetting())
         numbers = world.numbers = Unsettled(RaftSetting())
-        universe = Universe(RaftSetting(), world)
-        beginning = led(universe)
-        universe.until = beginning[-1].state.now + span
-        assert Walk(universe, 10_000_000).go(beginning, disturbances).finished == disturbances
+        model = BoundedModel(RaftSetting(), world)
+        beginning = led(model)
+        model.until = beginning[-1].state.now + span
+        assert Search(model, 10_000_000).go(beginning, disturbances).finished == disturbances
     return numbers
 
 
@@ -176,7 +176,7 @@ def _merged(numbers: Unsettled, settle) -> list[tuple[int, list[RaftStrategy]]]:
 
 
 def _inputs(numbers: Unsettled) -> dict[str, list[Given]]:
-    """What was ever said to each node in the walk, and what a node may be told by itself."""
+    """What was ever said to each node in the search, and what a node may be told by itself."""
     by_itself: list[Input] = [DeadlinePassed(), StepDown(), RunLock(False), RunLock(True)]
     for term in (1, 2):
         by_itself += [WorkStarted(term), WorkGone(term), WorkGone(term, True), GuardLost(term)]
@@ -216,21 +216,21 @@ def _differences(numbers: Unsettled, settle, every: int) -> Iterator[str]:
 
 def test_machines_that_are_merged_do_the_same_and_stay_merged(monkeypatch):
     numbers = _unsettled(1, 5 if QUICK else 7, monkeypatch)
-    assert list(_differences(numbers, small_equal.settle, {"quick": 41, "proof": 5}.get(SIZE, 41))) == []
+    assert list(_differences(numbers, model_equal.settle, {"quick": 41, "proof": 5}.get(SIZE, 41))) == []
 
 
 def _without_refusals(machine, now_ms):
-    small_equal.settle(machine, now_ms)
+    model_equal.settle(machine, now_ms)
     machine._refused = {}
 
 
 def _without_numbers(machine, now_ms):
-    small_equal.settle(machine, now_ms)
+    model_equal.settle(machine, now_ms)
     machine._acked_number = 0
 
 
 def _without_departures(machine, now_ms):
-    small_equal.settle(machine, now_ms)
+    model_equal.settle(machine, now_ms)
     if machine.reign is not None:
         machine.reign.departures = dict.fromkeys(machine.reign.departures, 0)
 
@@ -241,8 +241,8 @@ def test_machines_that_must_not_be_merged_are_noticed(too_much, monkeypatch):
 
 
 def test_a_fork_leaves_its_original_alone():
-    universe = Universe(RaftSetting())
-    machine = universe.numbers.machines[universe.numbers.nodes[universe.first.nodes[0]].machine]
+    model = BoundedModel(RaftSetting())
+    machine = model.numbers.machines[model.numbers.nodes[model.first.nodes[0]].machine]
     before = snapshot.frozen(machine)
     copy = snapshot.fork(machine)
     assert snapshot.frozen(copy) == before
@@ -309,7 +309,7 @@ class TermReopens(RaftStrategy):
         return True
 
 
-class EarlyRelease(SmallWorld):
+class EarlyRelease(ModelWorld):
     """G5: the guard releases when it is told to, before the work is gone."""
 
     def ordered(self, node, work):
@@ -353,10 +353,10 @@ class Defect:
     name: str
     breaks: str
     disturbances: int
-    """How many it needs at least; the walk finds a shortest history."""
+    """How many it needs at least; the search finds a shortest history."""
     machine: type | None = None
     clocks: str = "equal"
-    world: type[SmallWorld] | None = None
+    world: type[ModelWorld] | None = None
     store: type[SimStore] | None = None
     lease: bool = False
     size: str = "quick"
@@ -405,7 +405,7 @@ def test_finds_a_planted_defect_by_itself(defect, monkeypatch):
     assert found.wrong.startswith(defect.breaks), found
     assert disturbances(found) == defect.disturbances
     assert found.finished == defect.disturbances - 1
-    assert found.story
+    assert found.history_lines
 
 
 def test_without_the_promise_the_start_delay_still_keeps_works_apart():
@@ -427,7 +427,7 @@ class FineSetting(RaftSetting):
         self.periods = (8, 4, 4)
 
 
-class OneQuestionLate(Universe):
+class OneQuestionLate(BoundedModel):
     """Of all disturbances these: a and b are cut from each other, a is stopped later, questions of b are late."""
 
     def disturb(self, state):
@@ -445,10 +445,10 @@ class OneQuestionLate(Universe):
 def test_two_clocks_are_read_in_whole_milliseconds(tick_ms, overlaps, monkeypatch):
     """Q5: a voter's age and the winner's wait are each up to a millisecond short, so the delay must cover two."""
     monkeypatch.setattr(raft_lead, "TICK_MS", tick_ms)
-    universe = OneQuestionLate(FineSetting())
-    beginning = led(universe)
-    universe.until = beginning[-1].state.now + 58
-    found = Walk(universe, HUNT).go(beginning, 3)
+    model = OneQuestionLate(FineSetting())
+    beginning = led(model)
+    model.until = beginning[-1].state.now + 58
+    found = Search(model, HUNT).go(beginning, 3)
     assert found.finished == (2 if overlaps else 3)
     assert found.wrong == ("I1: work 1002 of b started beside work 1001 of a" if overlaps else "")
 
@@ -468,12 +468,12 @@ def test_a_violation_is_told_as_a_story():
 
 @pytest.mark.parametrize(("setting", "machine"), [(RaftSetting, NoSilence), (LeaseSetting, LeaseStrategy)])
 def test_every_event_can_be_told(setting, machine):
-    universe = Universe(setting("equal", machine))
-    beginning = fresh(universe) if setting is LeaseSetting else led(universe)
-    universe.until = beginning[-1].state.now + 12
-    walk = Walk(universe, 60_000)
-    walk.go(beginning, 2)
-    told = [exhaustive.story(universe, (event,)) for event in walk._known]
+    model = BoundedModel(setting("equal", machine))
+    beginning = fresh(model) if setting is LeaseSetting else led(model)
+    model.until = beginning[-1].state.now + 12
+    search = Search(model, 60_000)
+    search.go(beginning, 2)
+    told = [exhaustive.history_lines(model, (event,)) for event in search._known]
     assert all(len(lines) == 1 and "(" not in lines[0][:8] for lines in told if lines)
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.lease_blows import LISTED, OPERATORS, PLAIN, STORE, trial
-from tests.lease_universe import LAB, Universe
+from tests.lease_world import LAB, LeaseWorld
 from tests.mutants_lease import nameless
 
 from lease_desk import LAN, TRIO, WALL
@@ -139,15 +139,15 @@ def test_at_most_one_works_at_any_instant_and_someone_does_afterwards(engine: En
     rare: set[str] = set()
     blows = starts = 0
     for seed in range(20):
-        universe = trial(seed, 12, engine=engine)
-        assert universe.overlaps == []
-        assert universe.own_token_trouble == 0
-        universe.calm()
-        universe.run(universe.now + 8_000)
-        assert len(universe.working()) == 1
-        rare.update(universe.codes)
-        starts += universe.starts
-        blows += universe.blows[f"{engine.name} blow"]
+        world = trial(seed, 12, engine=engine)
+        assert world.overlaps == []
+        assert world.own_token_trouble == 0
+        world.calm()
+        world.run(world.now + 8_000)
+        assert len(world.working()) == 1
+        rare.update(world.codes)
+        starts += world.starts
+        blows += world.blows[f"{engine.name} blow"]
     assert starts > 100
     assert blows > 30
     wanted = {Code.ANSWER_LOST, Code.OBSERVATION_RESTARTED, Code.RELEASE_APPLIED, Code.LATE_ACK, Code.SETTLED}
@@ -159,10 +159,10 @@ def test_L9_at_most_one_works_on_a_table_that_is_emptied(engine: Engine) -> None
     """While somebody who waits for it to be settled is cut off, again and again."""
     struck = 0
     for seed in range(12):
-        universe = trial(seed, 12, ("emptied", "emptied", "crash", "people", "remove"), engine=engine, settled=False)
-        assert universe.overlaps == []
-        assert universe.own_token_trouble == 0
-        struck += universe.blows[f"{engine.name} emptied"]
+        world = trial(seed, 12, ("emptied", "emptied", "crash", "people", "remove"), engine=engine, settled=False)
+        assert world.overlaps == []
+        assert world.own_token_trouble == 0
+        struck += world.blows[f"{engine.name} emptied"]
     assert struck > 15
 
 
@@ -182,8 +182,8 @@ def test_T1_tokens_of_all_only_grow_if_no_commit_is_lost_or_the_wall_clocks_agre
 def test_T1_with_history_lost_and_wild_wall_clocks_tokens_go_back() -> None:
     """Outside, by physics; the works do not overlap all the same."""
     trials = [trial(seed, 12, wall_spread_ms=10_000_000) for seed in range(20)]
-    assert any(universe.token_trouble for universe in trials)
-    assert not any(universe.overlaps for universe in trials)
+    assert any(world.token_trouble for world in trials)
+    assert not any(world.overlaps for world in trials)
 
 
 def test_L4_watched_is_safe_on_a_store_that_never_tells_who_it_is() -> None:
@@ -191,9 +191,9 @@ def test_L4_watched_is_safe_on_a_store_that_never_tells_who_it_is() -> None:
     store = nameless("start", "promotion", "counters")
     for seed in range(30):
         faults = ("backup", "blow", "blow", "fail_over", "people", "cut", "crash")
-        universe = trial(seed, 12, faults, engine=MARIADB, store=store, watched=True, tables_anew=False)
-        assert universe.overlaps == []
-        assert universe.store.server == "server-1"
+        world = trial(seed, 12, faults, engine=MARIADB, store=store, watched=True, tables_anew=False)
+        assert world.overlaps == []
+        assert world.store.server == "server-1"
 
 
 @pytest.mark.parametrize(
@@ -210,19 +210,19 @@ def test_what_is_outside_by_physics_is_found(engine: Engine, outside: str) -> No
 def test_where_there_is_a_mark_a_dump_is_inside(engine: Engine) -> None:
     """The blow that breaks a store without one."""
     for seed in range(20):
-        universe = trial(seed, 8, ("blow",), engine=engine)
-        assert universe.overlaps == []
+        world = trial(seed, 8, ("blow",), engine=engine)
+        assert world.overlaps == []
 
 
 def test_a_release_makes_the_handover_quick_and_a_crash_costs_one_wait() -> None:
-    universe = Universe(3, mixed=False, watched=False, settled=True, engine=POSTGRESQL).run(5_000)
-    (worker,) = universe.working()
-    node = next(node for node in universe.nodes if node.name == worker)
-    universe.give(node, StepDown())
-    began = universe.now
-    while universe.working() in ([], [worker]):
-        universe.run(universe.now + 5)
-    assert universe.now - began < 600 + 3 * LAB.beat_ms
+    world = LeaseWorld(3, mixed=False, watched=False, settled=True, engine=POSTGRESQL).run(5_000)
+    (worker,) = world.working()
+    node = next(node for node in world.nodes if node.name == worker)
+    world.give(node, StepDown())
+    began = world.now
+    while world.working() in ([], [worker]):
+        world.run(world.now + 5)
+    assert world.now - began < 600 + 3 * LAB.beat_ms
 
 
 class ReleasesLater(SimStore):
@@ -250,12 +250,12 @@ def test_L4_a_release_may_be_forgotten_as_long_as_nobody_took_upon_it() -> None:
     forgotten = 0
     for seed in range(12):
         for faults in (("people", "people", "crash", "fail_over", "fail_over"), (*PLAIN, "fail_over")):
-            universe = trial(seed, 12, faults, store=ReleasesLater, engine=POSTGRESQL)
-            assert (universe.overlaps, universe.token_trouble, universe.own_token_trouble) == ([], 0, 0)
-            universe.calm()
-            assert len(universe.run(universe.now + 10_000).working()) == 1
-            assert isinstance(universe.store, ReleasesLater)
-            forgotten += universe.store.forgotten
+            world = trial(seed, 12, faults, store=ReleasesLater, engine=POSTGRESQL)
+            assert (world.overlaps, world.token_trouble, world.own_token_trouble) == ([], 0, 0)
+            world.calm()
+            assert len(world.run(world.now + 10_000).working()) == 1
+            assert isinstance(world.store, ReleasesLater)
+            forgotten += world.store.forgotten
     assert forgotten > 3, "or nothing was shown"
 
 

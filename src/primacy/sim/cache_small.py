@@ -31,7 +31,7 @@ from primacy.cache.model import ALL, Ballot, CacheSettings, Failure, Fetched, Me
 from primacy.cache.own import OwnMachine
 from primacy.cache.own_parts import Ceiling
 from primacy.settings.timing_cache import CacheTiming
-from primacy.sim.small_settings import Steady
+from primacy.sim.model_settings import Steady
 from primacy.sim.snapshot import fork
 
 KEY = b"k"

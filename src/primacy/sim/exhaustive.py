@@ -1,8 +1,8 @@
-"""Every order of events in a small universe: three nodes, two terms, a few disturbances, nothing left to chance.
+"""Every order of events in a bounded model: three nodes, two terms, a few disturbances, nothing left to chance.
 
-The walk goes by (disturbances, events). It knows all states that no disturbance is needed for before it looks at the
+The search goes by (disturbances, events). It knows all states that no disturbance is needed for before it looks at the
 first one that needs one, and so on; so the first violation that it finds is a shortest one, and it is told as a story.
-What is free and what counts as a disturbance stands in `small_states.py`.
+What is free and what counts as a disturbance stands in `model_states.py`.
 
 It says nothing about more disturbances than it finished (it tells how many these are), later moments, more terms, more
 nodes, or clocks of other rates; the random lives of `trial.py` go there. What it does cover, it covers whole.
@@ -21,15 +21,15 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from primacy.sim.small_settings import CLOCKS, LeaseSetting, RaftSetting
-from primacy.sim.small_states import Event, Next, State, Universe
-from primacy.sim.small_story import story
-from primacy.sim.small_values import Packet, Setting
-from primacy.sim.small_world import SmallWorld
+from primacy.sim.model_history import history_lines
+from primacy.sim.model_settings import CLOCKS, LeaseSetting, RaftSetting
+from primacy.sim.model_states import BoundedModel, Event, Next, State
+from primacy.sim.model_values import Packet, Setting
+from primacy.sim.model_world import ModelWorld
 
 
 class Found(NamedTuple):
-    """What a walk came to."""
+    """What a search came to."""
 
     states: int
     events: int
@@ -40,14 +40,14 @@ class Found(NamedTuple):
     history: tuple[Event, ...] = ()
     """From the very first start on."""
     span: int = 0
-    story: tuple[str, ...] = ()
+    history_lines: tuple[str, ...] = ()
 
 
-class Walk:
+class Search:
     """All states in order of (disturbances, events), until a violation or a bound."""
 
-    def __init__(self, universe: Universe, states_max: int) -> None:
-        self.universe = universe
+    def __init__(self, model: BoundedModel, states_max: int) -> None:
+        self.model = model
         self.states_max = states_max
         self.states: dict[State, int] = {}
         self.events = 0
@@ -89,15 +89,15 @@ class Walk:
     def _level(self, before: list[list[State]], first: list[State]) -> list[list[State]]:
         """The states that need one disturbance more than those of the level before, by the number of events."""
         level: list[list[State]] = [first]
-        universe = self.universe
+        model = self.model
         while len(level) <= len(before) or level[-1]:
             after: list[State] = []
             for state in level[-1]:
-                if not universe.is_beyond(state):
-                    after += self._new(state, universe.follow(state))
+                if not model.is_beyond(state):
+                    after += self._new(state, model.follow(state))
             for state in before[len(level) - 1] if len(level) <= len(before) else ():
-                if not universe.is_beyond(state):
-                    after += self._new(state, universe.disturb(state))
+                if not model.is_beyond(state):
+                    after += self._new(state, model.disturb(state))
             level.append(after)
             if self._is_over():
                 break
@@ -131,17 +131,17 @@ class Walk:
         return tuple(reversed(found))
 
 
-def led(universe: Universe, leader: int = 0) -> list[Next]:
+def led(model: BoundedModel, leader: int = 0) -> list[Next]:
     """A beginning after which this node leads and its work runs. The others slept until it stood."""
-    world, numbers = universe.world, universe.numbers
-    path = [Next(("first",), universe.first)]
+    world, numbers = model.world, model.numbers
+    path = [Next(("first",), model.first)]
 
     def all_asleep(asleep: bool) -> None:
         for i in world.everybody:
             state = path[-1].state
             if i != leader and numbers.nodes[state.nodes[i]].asleep is not asleep:
                 move = world.once(world.sleep, state.nodes[i], asleep)
-                path.append(universe.after(state, i, move, ("asleep" if asleep else "awake", i)))
+                path.append(model.after(state, i, move, ("asleep" if asleep else "awake", i)))
 
     all_asleep(True)
     while not path[-1].wrong:
@@ -151,20 +151,20 @@ def led(universe: Universe, leader: int = 0) -> list[Next]:
             all_asleep(False)
         if any(work.ran for work in works) and not path[-1].state.under_way:
             return path
-        path.append(next(step for step in universe.follow(path[-1].state) if step.event[0] != "awake"))
+        path.append(next(step for step in model.follow(path[-1].state) if step.event[0] != "awake"))
     return path
 
 
-def fresh(universe: Universe) -> list[Next]:
+def fresh(model: BoundedModel) -> list[Next]:
     """The beginning of everything: all three nodes have just been started."""
-    return [Next(("first",), universe.first)]
+    return [Next(("first",), model.first)]
 
 
 BEGINNINGS = {"led": led, "fresh": fresh}
 
 
 class Bounds(NamedTuple):
-    """How far a walk goes."""
+    """How far a search goes."""
 
     states: int = 100_000
     disturbances: int = 3
@@ -175,18 +175,18 @@ class Bounds(NamedTuple):
     """`led`: one node's work runs. `fresh`: all have just been started, and the first election is walked over, too."""
 
 
-def explore(setting: Setting, bounds: Bounds, world: SmallWorld | None = None) -> Found:
-    """One walk over the states of a setting; with `world`, over one whose guards were tampered with."""
-    universe = Universe(setting, world, terms=bounds.terms)
-    beginning = BEGINNINGS[bounds.begin](universe)
+def explore(setting: Setting, bounds: Bounds, world: ModelWorld | None = None) -> Found:
+    """One search of the states of a setting; with `world`, over one whose guards were tampered with."""
+    model = BoundedModel(setting, world, terms=bounds.terms)
+    beginning = BEGINNINGS[bounds.begin](model)
     span = bounds.span or setting.span * (2 if bounds.begin == "fresh" else 1)
-    universe.until = beginning[-1].state.now + span
-    found = Walk(universe, bounds.states).go(beginning, bounds.disturbances)
-    return found._replace(span=span, story=tuple(story(universe, found.history)))
+    model.until = beginning[-1].state.now + span
+    found = Search(model, bounds.states).go(beginning, bounds.disturbances)
+    return found._replace(span=span, history_lines=tuple(history_lines(model, found.history)))
 
 
 def report(strategy: str, clocks: str, bounds: Bounds, found: Found) -> list[str]:
-    """What a person is told of a walk."""
+    """What a person is told of a search."""
     begin = "its first leader's work runs" if bounds.begin == "led" else "all nodes were started"
     lines = [
         f"{strategy}, {clocks} clocks: 3 nodes, {bounds.terms} terms, {found.span} units of time after {begin}",
@@ -201,7 +201,7 @@ def report(strategy: str, clocks: str, bounds: Bounds, found: Found) -> list[str
         many = "1 disturbance" if found.finished == 1 else f"{found.finished} disturbances"
         lines.append(f"complete for every history with up to {many}")
     if found.wrong:
-        lines += ["", *found.story, f"     VIOLATION {found.wrong}"]
+        lines += ["", *found.history_lines, f"     VIOLATION {found.wrong}"]
     return lines
 
 

@@ -1,4 +1,4 @@
-"""A small universe: true time, nodes with clocks of their own, a network, disks, a store, and the work itself.
+"""A small world: true time, nodes with clocks of their own, a network, disks, a store, and the work itself.
 
 Machines are performed exactly as the driver performs them: one input, an ordered list of effects, a crash possible
 between any two. Everything is drawn from one `Random`, ordered by (time, sequence number), and never depends on the
@@ -91,7 +91,7 @@ Maker = Callable[[Node, Seat, Ballot | None], Strategy]
 
 
 class World:
-    """The universe of one trial."""
+    """The world of one trial."""
 
     guard_class = Guard
 

@@ -1,6 +1,6 @@
-"""The values of the small universe: nodes with their works, what is under way, and numbers for all of them.
+"""The values of the bounded model: nodes with their works, what is under way, and numbers for all of them.
 
-A state of the universe is a short tuple of such numbers; two equal values always have the same one.
+A state of the model is a short tuple of such numbers; two equal values always have the same one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from primacy.election.messages import Message, Release
 from primacy.election.model import Ballot, Role, Strategy
 from primacy.election.store import StoreRequest
 from primacy.settings.timing import Timing
-from primacy.sim.small_equal import settle, will_settle
+from primacy.sim.model_equal import settle, will_settle
 from primacy.sim.snapshot import fork, frozen
 from primacy.sim.store import SimStore
 

@@ -1,4 +1,4 @@
-"""A small universe for the lease alone: true time, nodes with clocks of their own, the simulated store, and the work.
+"""A small world for the lease alone: true time, nodes with clocks of their own, the simulated store, and the work.
 
 It is harsher than the real guard: work that is not extended lives until the very end of its hold, to the millisecond.
 What goes wrong in it stands in `lease_blows.py`.
@@ -88,7 +88,7 @@ class Node:
         return (local_ms - self.offset_ms) / self.rate
 
 
-class Universe:
+class LeaseWorld:
     """Trials of several nodes on one row, beside other rows of the same table."""
 
     def __init__(
@@ -183,7 +183,7 @@ class Universe:
     def after(self, span: float, do: Callable[[], None]) -> None:
         self.at(self.now + span, do)
 
-    def run(self, until: float) -> Universe:
+    def run(self, until: float) -> LeaseWorld:
         while self.queue and self.queue[0][0] <= until:
             self.now, _, do = heapq.heappop(self.queue)
             do()

@@ -1,9 +1,9 @@
-"""A universe small enough to be known whole: three nodes, whole units of time, and nothing left to chance.
+"""A model small enough to be known whole: three nodes, whole units of time, and nothing left to chance.
 
 It performs the same machines as `world.py`, but as a function: a node, the moment and what happens to it give the next
-node and what leaves it. All values are numbered, so that a state of the universe is a short tuple of small numbers, and
-each different happening is computed once, however many states it occurs in. The values stand in `small_values.py`;
-`small_states.py` says what may follow on a state; `exhaustive.py` walks over all of them.
+node and what leaves it. All values are numbered, so that a state of the model is a short tuple of small numbers, and
+each different happening is computed once, however many states it occurs in. The values stand in `model_values.py`;
+`model_states.py` says what may follow on a state; `exhaustive.py` searches all of them.
 
 What is simpler than in `world.py`:
 
@@ -38,7 +38,7 @@ from primacy.election.inputs import (
 from primacy.election.messages import Ack, Beat, Message, Release, VoteReply, VoteRequest
 from primacy.election.model import Leadership, Strategy
 from primacy.election.store import StoreAnswer, holder_id
-from primacy.sim.small_values import (
+from primacy.sim.model_values import (
     DOWN,
     Ask,
     Fact,
@@ -61,7 +61,7 @@ WHOLE, REFUSED = -1, -2
 """In place of the effect that a crash falls before: no crash; no crash, but the disk refuses to save."""
 
 
-class SmallWorld:
+class ModelWorld:
     """What can happen to a node or to the store. A rule of the guard that a test may take out is a method by itself."""
 
     def __init__(self, setting: Setting) -> None:
@@ -262,7 +262,7 @@ class SmallWorld:
 class Doing:
     """The effects of one step, performed one by one."""
 
-    def __init__(self, world: SmallWorld, node: Node, now: int) -> None:
+    def __init__(self, world: ModelWorld, node: Node, now: int) -> None:
         self.world = world
         self.node = node
         self.now = now

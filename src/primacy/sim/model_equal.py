@@ -4,10 +4,10 @@
 again, because of the moment or because of how the small world works. `settle` puts a value in their place that is the
 same for all such machines. The argument for each stands beside it. What all have in common: (1) from the settled
 machine every input gives the same effects as from the original, but for what is only recorded, and (2) the two machines
-after it are settled alike. So, input by input, no history tells them apart, and to walk over one is to walk over both.
+after it are settled alike. So, input by input, no history tells them apart, and to search one is to search both.
 
-`tests/test_exhaustive.py` looks at both: it compares machines that are merged, with every input that the walk knows,
-and it compares what a walk sees with and without settling.
+`tests/test_exhaustive.py` looks at both: it compares machines that are merged, with every input that the search knows,
+and it compares what a search sees with and without settling.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tells a history of the small universe: one line per event, with the moment and who hears what from whom."""
+"""Tells a history of the bounded model: one line per event, with the moment and who hears what from whom."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import assert_never
 from primacy.election import messages as m
 from primacy.election.inputs import GuardLost, Input, RunLock, StoreAnswered, WorkGone, WorkStarted
 from primacy.election.store import Look, Place, Prune, ReleaseRow, Renew, Settle, StoreAnswer, StoreRequest, Take
-from primacy.sim.small_states import Event, Universe
-from primacy.sim.small_values import Ask, FreeRow, Item, Packet, Spawn, Word
-from primacy.sim.small_world import REFUSED
+from primacy.sim.model_states import BoundedModel, Event
+from primacy.sim.model_values import Ask, FreeRow, Item, Packet, Spawn, Word
+from primacy.sim.model_world import REFUSED
 from primacy.sim.transcript_text import SAID
 
 
-def story(universe: Universe, history: tuple[Event, ...]) -> list[str]:
+def history_lines(model: BoundedModel, history: tuple[Event, ...]) -> list[str]:
     """The history as lines: the time in units since the first start, `!` for what disturbed the ordinary course."""
     lines = []
     now = 0
@@ -22,7 +22,7 @@ def story(universe: Universe, history: tuple[Event, ...]) -> list[str]:
             now += 1
             continue
         mark = "!" if event[0] in DISTURBANCES else " "
-        lines.append(f"{now:>4} {mark} {sentence(universe, event)}")
+        lines.append(f"{now:>4} {mark} {sentence(model, event)}")
     return lines
 
 
@@ -32,9 +32,9 @@ DISTURBANCES = (
 )
 
 
-def sentence(universe: Universe, event: Event) -> str:
+def sentence(model: BoundedModel, event: Event) -> str:
     """One event."""
-    names, items = universe.names, universe.numbers.items
+    names, items = model.names, model.numbers.items
     match event:
         case ("hear", item):
             return arrival(names, items[item])

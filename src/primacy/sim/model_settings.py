@@ -1,4 +1,4 @@
-"""What the small universe is made of: tiny times, steady chance, and three nodes of one strategy or the other."""
+"""What the bounded model is made of: tiny times, steady chance, and three nodes of one strategy or the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The states of the small universe: what may follow on each, and what must never be.
+"""The states of the bounded model: what may follow on each, and what must never be.
 
 Free of charge, hence in every combination: whatever was sent at one moment arrives at a place in every order; and what
 may happen by itself (a dead agent is started again, a sleeping one wakes, a cut is mended, a message that was held back
@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from primacy.sim.small_values import DOWN, STORE, Ask, Fact, FreeRow, Move, Node, Packet, Phase, Setting, Spawn, Word
-from primacy.sim.small_world import REFUSED, WHOLE, SmallWorld
+from primacy.sim.model_values import DOWN, STORE, Ask, Fact, FreeRow, Move, Node, Packet, Phase, Setting, Spawn, Word
+from primacy.sim.model_world import REFUSED, WHOLE, ModelWorld
 
 NOWHERE = 9
 """In place of a place: nothing happens at this moment any more."""
@@ -30,7 +30,7 @@ WAYS_BACK = (("fail over", 0), ("fail over", 1), ("dump", 1), ("dump", 2), ("row
 
 
 class State(NamedTuple):
-    """The universe at one moment. Everything but the time is a number that stands for a value."""
+    """The model at one moment. Everything but the time is a number that stands for a value."""
 
     now: int
     nodes: tuple[int, ...]
@@ -88,11 +88,11 @@ def partitions(names: tuple[str, ...], stored: bool) -> dict[str, int]:
     return found
 
 
-class Universe:
+class BoundedModel:
     """All states that can be reached from the first one, within the bounds of time and terms."""
 
-    def __init__(self, setting: Setting, world: SmallWorld | None = None, *, terms: int = 2) -> None:
-        self.world = world or SmallWorld(setting)
+    def __init__(self, setting: Setting, world: ModelWorld | None = None, *, terms: int = 2) -> None:
+        self.world = world or ModelWorld(setting)
         self.numbers = self.world.numbers
         self.names = setting.names
         self.terms = terms
