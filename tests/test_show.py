@@ -14,7 +14,19 @@ from primacy.cli import main as entry
 from primacy.cli import simulate_show as command
 from primacy.settings.accepted import STRATEGIES
 from primacy.sim import show
-from primacy.sim.show import Line, Scene, Span, Tale, act, lane, legend, plain, ruler, scene_at, summary
+from primacy.sim.show import (
+    Demonstration,
+    Line,
+    Scene,
+    Span,
+    demonstrate,
+    lane,
+    legend,
+    plain,
+    ruler,
+    scene_at,
+    summary,
+)
 
 COLUMNS = 60
 
@@ -36,7 +48,7 @@ def say(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
     return run
 
 
-def tale(**changed: object) -> Tale:
+def recorded(**changed: object) -> Demonstration:
     """Two nodes and a handover in the middle of a column."""
     spans = (
         Span("a", 0, 100, "follower"),
@@ -44,11 +56,13 @@ def tale(**changed: object) -> Tale:
         Span("a", 10, 52, "work"),
         Span("b", 55, 100, "work"),
     )
-    base = Tale("raft", ("a", "b"), 100.0, (Scene(0, "It begins.", "Look."),), (Line(10, "a runs"),), spans, (), ())
+    base = Demonstration(
+        "raft", ("a", "b"), 100.0, (Scene(0, "It begins.", "Look."),), (Line(10, "a runs"),), spans, (), ()
+    )
     return base._replace(**changed)  # type: ignore[arg-type]
 
 
-def drawn(shown: Tale, name: str, now_ms: float = 100.0, columns: int = 10) -> str:
+def drawn(shown: Demonstration, name: str, now_ms: float = 100.0, columns: int = 10) -> str:
     return "".join(cell.sign for cell in lane(shown, name, now_ms, columns))
 
 
@@ -57,7 +71,7 @@ def drawn(shown: Tale, name: str, now_ms: float = 100.0, columns: int = 10) -> s
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_every_strategy_plays_all_scenes_and_fails_over_three_times(strategy: str) -> None:
-    played = act(strategy)
+    played = demonstrate(strategy)
     assert len(played.scenes) == 6
     assert [after for after, _ in played.failovers] == ["a killed agent", "a partition", "a lost machine"]
     assert bool(played.overlaps) != played.promised_one
@@ -67,51 +81,51 @@ def test_every_strategy_plays_all_scenes_and_fails_over_three_times(strategy: st
 @pytest.mark.parametrize("profile", ["lab", "fast", "lan", "wan", "executor"])
 @pytest.mark.parametrize("nodes", [3, 9])
 def test_every_profile_and_size_plays(profile: str, nodes: int) -> None:
-    played = act("raft", nodes, profile, seed=5)
+    played = demonstrate("raft", nodes, profile, seed=5)
     assert len(played.failovers) == 3
     assert not played.overlaps
     assert all(gap_ms >= 0 for _, gap_ms in played.failovers)
 
 
 def test_a_release_is_quicker_than_silence() -> None:
-    gaps = dict(act("raft").failovers)
+    gaps = dict(demonstrate("raft").failovers)
     assert gaps["a killed agent"] < 500 < gaps["a lost machine"]
 
 
 def test_the_same_seed_is_the_same_play() -> None:
-    assert act(seed=9) == act(seed=9)
+    assert demonstrate(seed=9) == demonstrate(seed=9)
 
 
 # --- drawing ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_handover_within_one_column_is_not_drawn_as_an_overlap() -> None:
-    assert drawn(tale(), "a") == "─████─────"
-    assert drawn(tale(), "b") == "─────█████"
+    assert drawn(recorded(), "a") == "─████─────"
+    assert drawn(recorded(), "b") == "─────█████"
 
 
 def test_an_overlap_is_drawn_where_it_was() -> None:
-    shown = tale(overlaps=((41.0, 43.0),))
+    shown = recorded(overlaps=((41.0, 43.0),))
     assert [cell.style for cell in lane(shown, "a", 100, 10)][3:6] == ["green", "bold red", "bright_black"]
     assert "two at work" in [words for _, words in legend(shown)]
 
 
 def test_islands_are_no_overlap() -> None:
-    shown = tale(strategy="bully", overlaps=((41.0, 43.0),))
+    shown = recorded(strategy="bully", overlaps=((41.0, 43.0),))
     assert {cell.style for cell in lane(shown, "a", 100, 10)} == {"green", "bright_black"}
 
 
 def test_only_what_has_happened_is_drawn() -> None:
-    assert drawn(tale(), "a", now_ms=35) == "─███"
-    assert drawn(tale(), "a", now_ms=0) == ""
+    assert drawn(recorded(), "a", now_ms=35) == "─███"
+    assert drawn(recorded(), "a", now_ms=0) == ""
 
 
 def test_a_node_before_its_start_is_blank() -> None:
-    assert drawn(tale(spans=(Span("a", 50, 100, "follower"),)), "a") == "     ─────"
+    assert drawn(recorded(spans=(Span("a", 50, 100, "follower"),)), "a") == "     ─────"
 
 
 def test_scenes_are_marked_and_found() -> None:
-    shown = tale(scenes=(Scene(0, "one", ""), Scene(55, "two", "")))
+    shown = recorded(scenes=(Scene(0, "one", ""), Scene(55, "two", "")))
     assert ruler(shown, 100, 10) == "▼    ▼    "
     assert ruler(shown, 40, 10) == "▼         "
     assert [scene_at(shown, at).title for at in (0, 54, 55)] == ["one", "one", "two"]
@@ -124,20 +138,20 @@ def test_every_sign_has_an_ascii_twin() -> None:
 
 
 def test_the_summary_says_what_was_seen() -> None:
-    assert summary(tale(failovers=(("a partition", 1987.0),))) == [
+    assert summary(recorded(failovers=(("a partition", 1987.0),))) == [
         "1 failover, in 0.1 simulated seconds:",
         "  after a partition: nobody at work for 1,987 ms",
         "No overlap: never were two at work at once.",
     ]
-    assert "must never be" in summary(tale(overlaps=((1.0, 2.0),)))[-1]
-    split = tale(strategy="ring", overlaps=((1.0, 2.0),), failovers=(("a partition", -5.0),))
+    assert "must never be" in summary(recorded(overlaps=((1.0, 2.0),)))[-1]
+    split = recorded(strategy="ring", overlaps=((1.0, 2.0),), failovers=(("a partition", -5.0),))
     assert "two at work" in summary(split)[1]
     assert "one per island" in summary(split)[-1]
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_frames_fit_the_terminal(width: int) -> None:
-    played = act()
+    played = demonstrate()
     for share in (0.0, 0.3, 1.0):
         file = io.StringIO()
         console = Console(file=file, width=width, highlight=False)
@@ -176,15 +190,15 @@ def test_a_terminal_gets_the_lanes_at_a_pace(say: Callable[..., Said], monkeypat
 
 
 def test_exit_1_if_the_work_overlapped(say: Callable[..., Said], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(show, "act", lambda *_: tale(overlaps=((41.0, 43.0),)))
+    monkeypatch.setattr(show, "demonstrate", lambda *_: recorded(overlaps=((41.0, 43.0),)))
     assert say().code == 1
 
 
 def test_ctrl_c_is_130(say: Callable[..., Said], monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> Tale:
+    def interrupted(*_: object) -> Demonstration:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(show, "act", interrupted)
+    monkeypatch.setattr(show, "demonstrate", interrupted)
     assert say().code == 130
 
 

@@ -15,7 +15,7 @@ from primacy.election.model import Member
 from primacy.sim import trace
 from primacy.sim.facts import Fact, Kind
 from primacy.sim.sentences import SAYS, sentence
-from primacy.sim.trace import Kept, Recorder, Story, page, recorded
+from primacy.sim.trace import Kept, Recorder, Recording, page, recorded
 from primacy.sim.trial import Plan, run_trial
 
 PLAN = Plan(nodes=3, minutes=1.0)
@@ -23,7 +23,7 @@ ORIGIN = Origin("a")
 
 
 @pytest.fixture(scope="module")
-def story() -> Story:
+def recording() -> Recording:
     return recorded(PLAN, 3)
 
 
@@ -35,19 +35,19 @@ def data_of(text: str) -> dict[str, object]:
     return document
 
 
-def test_recording_changes_nothing(story: Story) -> None:
-    assert story.outcome == run_trial(PLAN, 3)
+def test_recording_changes_nothing(recording: Recording) -> None:
+    assert recording.outcome == run_trial(PLAN, 3)
 
 
-def test_the_page_is_one_file_with_nothing_from_outside(story: Story) -> None:
-    text = page(story)
+def test_the_page_is_one_file_with_nothing_from_outside(recording: Recording) -> None:
+    text = page(recording)
     assert not re.search(r"""(src|href)\s*=|url\(|@import|https?://""", text)
     assert "default-src 'none'" in text
     assert "{{" not in text
 
 
-def test_the_page_holds_the_trial(story: Story) -> None:
-    data = data_of(page(story))
+def test_the_page_holds_the_trial(recording: Recording) -> None:
+    data = data_of(page(recording))
     assert data["names"] == ["n1", "n2", "n3"]
     assert data["end"] == 60_000
     for part in ("roles", "work", "marks", "messages", "routine", "faults"):
@@ -58,23 +58,23 @@ def test_the_page_holds_the_trial(story: Story) -> None:
         assert all(0 <= row[1] <= row[2] <= 60_000 for row in rows), part
 
 
-def test_roles_of_a_node_neither_overlap_nor_leave_a_gap(story: Story) -> None:
+def test_roles_of_a_node_neither_overlap_nor_leave_a_gap(recording: Recording) -> None:
     for node in range(3):
-        rows = [row for row in story.roles if row[0] == node]
+        rows = [row for row in recording.roles if row[0] == node]
         assert all(a[2] == b[1] for a, b in pairwise(rows))
         assert rows[-1][2] == 60_000
 
 
-def test_texts_cannot_leave_their_place(story: Story) -> None:
+def test_texts_cannot_leave_their_place(recording: Recording) -> None:
     evil = "</script><script>alert(1)</script><!--"
-    story = trace._record(Plan(nodes=3, minutes=1.0, members=(Member(evil), Member("b"), Member("c"))), 3, 0.0)
-    text = page(story)
+    recording = trace._record(Plan(nodes=3, minutes=1.0, members=(Member(evil), Member("b"), Member("c"))), 3, 0.0)
+    text = page(recording)
     assert evil not in text
     assert data_of(text)["names"] == [evil, "b", "c"]
     assert text.count("<script") == 2
 
 
-def test_the_page_is_well_formed(story: Story) -> None:
+def test_the_page_is_well_formed(recording: Recording) -> None:
     class Tags(html.parser.HTMLParser):
         def __init__(self) -> None:
             super().__init__()
@@ -88,7 +88,7 @@ def test_the_page_is_well_formed(story: Story) -> None:
             assert self.open.pop() == tag
 
     tags = Tags()
-    tags.feed(page(story))
+    tags.feed(page(recording))
     assert tags.open == []
 
 
@@ -106,7 +106,7 @@ def test_a_long_trial_is_drawn_around_its_violation(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(trace, "BEFORE_MS", 1_000)
     real = trace._record
 
-    def violated(plan: Plan, seed: int, from_ms: float) -> Story:
+    def violated(plan: Plan, seed: int, from_ms: float) -> Recording:
         found = real(plan, seed, from_ms)
         found.outcome.violations.append(trace_violation)
         return found
@@ -115,10 +115,10 @@ def test_a_long_trial_is_drawn_around_its_violation(monkeypatch: pytest.MonkeyPa
 
     trace_violation = Violation(30_000.0, "I1", "two at once")
     monkeypatch.setattr(trace, "_record", violated)
-    story = recorded(PLAN, 3)
-    assert story.from_ms == 29_000
-    assert all(row[0] >= 29_000 for row in story.routine.rows + story.marks.rows)
-    assert data_of(page(story))["violations"] == [[30_000.0, "I1", "two at once"]]
+    recording = recorded(PLAN, 3)
+    assert recording.from_ms == 29_000
+    assert all(row[0] >= 29_000 for row in recording.routine.rows + recording.marks.rows)
+    assert data_of(page(recording))["violations"] == [[30_000.0, "I1", "two at once"]]
 
 
 # --- the recorder -----------------------------------------------------------------------------------------------------

@@ -285,12 +285,12 @@ def _traced(plan: Plan, seed: int, trace: str) -> Summary:
     began = perf_counter()
     try:
         with open(trace, "w", encoding="utf-8") as file:
-            story = recorded(plan, seed)
-            file.write(page(story))
+            recording = recorded(plan, seed)
+            file.write(page(recording))
     except OSError as error:
         raise InUse(f"--trace {trace}: cannot be written: {error.strerror or error}") from None
     summary = Summary(plan, seed)
-    summary.add(story.outcome)
+    summary.add(recording.outcome)
     summary.wall_s = perf_counter() - began
     return summary
 

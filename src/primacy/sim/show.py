@@ -1,7 +1,8 @@
 """A short play for `simulate --show`: a simulated cluster is quiet, loses its leader, is split, heals, loses a machine.
 
-`act` plays it at once and records everything; the terminal then shows the record at a pace that a person can follow.
-What is drawn is a pure function of the record and of the moment that is shown, so that a test can look at every frame.
+`demonstrate` plays it at once and records everything; the terminal then shows the record at a pace that a person can
+follow. What is drawn is a pure function of the record and of the moment that is shown, so that a test can look at every
+frame.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Span(NamedTuple):
     state: str
 
 
-class Tale(NamedTuple):
+class Demonstration(NamedTuple):
     """The whole record of a play."""
 
     strategy: str
@@ -75,12 +76,12 @@ class Tale(NamedTuple):
         return promise_of(self.strategy).at_most_one
 
 
-def act(strategy: str = "raft", nodes: int = 5, profile: str = "lan", seed: int = 1) -> Tale:
+def demonstrate(strategy: str = "raft", nodes: int = 5, profile: str = "lan", seed: int = 1) -> Demonstration:
     """Plays it. Nothing here waits."""
-    return _Play(Plan(strategy, nodes, profile, faults=(), draw=False, drift=0.0005), seed).play()
+    return _Script(Plan(strategy, nodes, profile, faults=(), draw=False, drift=0.0005), seed).perform()
 
 
-class _Play:
+class _Script:
     def __init__(self, plan: Plan, seed: int) -> None:
         self.plan = plan
         self.trial = Trial(plan, seed)
@@ -108,7 +109,7 @@ class _Play:
 
     # --- the script ---------------------------------------------------------------------------------------------------
 
-    def play(self) -> Tale:
+    def perform(self) -> Demonstration:
         holds = promise_of(self.plan.strategy).at_most_one
         self._scene(f"{len(self.names)} nodes start.", "Nobody works until one of them is chosen.")
         self._until_work("the start")
@@ -138,7 +139,7 @@ class _Play:
         self.world.crash(self.world.nodes[last], power=True)
         self._until_work("a lost machine", not_by=last)
         self._pass(1.0)
-        return self._tale()
+        return self._recorded()
 
     def _partition(self, alone: str, holds: bool) -> None:
         store = self.plan.strategy == "lease"
@@ -191,14 +192,14 @@ class _Play:
                     self.failovers.append((after, min(started) - over_ms))
                 return
 
-    def _tale(self) -> Tale:
+    def _recorded(self) -> Demonstration:
         end_ms = self.world.now
         self.recorder.close(end_ms, None)
         names = self.recorder.names
         spans = [Span(names[node], from_ms, to_ms, role) for node, from_ms, to_ms, role in self.recorder.roles.rows]
         work = sorted(self.recorder.work.rows, key=lambda row: row[1])
         spans += [Span(names[row[0]], row[1], row[2], "work") for row in work]
-        return Tale(
+        return Demonstration(
             self.plan.strategy,
             self.names,
             end_ms,
@@ -248,10 +249,10 @@ LEGEND = {
 }
 
 
-def lane(tale: Tale, name: str, now_ms: float, columns: int) -> list[Cell]:
+def lane(recorded: Demonstration, name: str, now_ms: float, columns: int) -> list[Cell]:
     """One node, from the beginning to now; `columns` hold the whole play."""
-    own = [span for span in tale.spans if span.node == name]
-    width_ms = tale.end_ms / columns
+    own = [span for span in recorded.spans if span.node == name]
+    width_ms = recorded.end_ms / columns
     cells = []
     for column in range(columns):
         from_ms, to_ms = column * width_ms, min((column + 1) * width_ms, now_ms)
@@ -261,30 +262,32 @@ def lane(tale: Tale, name: str, now_ms: float, columns: int) -> list[Cell]:
         worked = "work" in states
         if not any(span.state == "work" and span.from_ms < to_ms <= span.to_ms for span in own):
             states.discard("work")  # counted at the column's end: a handover within one column is no overlap
-        if worked and tale.promised_one and _within(tale.overlaps, from_ms, to_ms):
+        if worked and recorded.promised_one and _within(recorded.overlaps, from_ms, to_ms):
             states.add("twice")
         cells.append(next(cell for state, cell in SIGNS.items() if state in states or not state))
     return cells
 
 
-def ruler(tale: Tale, now_ms: float, columns: int) -> str:
+def ruler(recorded: Demonstration, now_ms: float, columns: int) -> str:
     """A mark where each scene began."""
     marks = [" "] * columns
-    for scene in tale.scenes:
+    for scene in recorded.scenes:
         if scene.at_ms <= now_ms:
-            marks[min(columns - 1, int(scene.at_ms / tale.end_ms * columns))] = "▼"
+            marks[min(columns - 1, int(scene.at_ms / recorded.end_ms * columns))] = "▼"
     return "".join(marks)
 
 
-def legend(tale: Tale) -> list[tuple[Cell, str]]:
+def legend(recorded: Demonstration) -> list[tuple[Cell, str]]:
     """The signs that this play has, with their words."""
-    seen = {span.state for span in tale.spans} | ({"twice"} if tale.overlaps and tale.promised_one else set())
+    seen = {span.state for span in recorded.spans} | (
+        {"twice"} if recorded.overlaps and recorded.promised_one else set()
+    )
     return [(SIGNS[state], words) for state, words in LEGEND.items() if state in seen]
 
 
-def scene_at(tale: Tale, now_ms: float) -> Scene:
+def scene_at(recorded: Demonstration, now_ms: float) -> Scene:
     """What is played at this moment."""
-    return max((scene for scene in tale.scenes if scene.at_ms <= now_ms), key=lambda scene: scene.at_ms)
+    return max((scene for scene in recorded.scenes if scene.at_ms <= now_ms), key=lambda scene: scene.at_ms)
 
 
 def plain(text: str) -> str:
@@ -296,17 +299,19 @@ def _within(spans: tuple[tuple[float, float], ...], from_ms: float, to_ms: float
     return any(a < to_ms and b > from_ms for a, b in spans)
 
 
-def summary(tale: Tale) -> list[str]:
+def summary(recorded: Demonstration) -> list[str]:
     """What one has seen, in a few sentences."""
-    count = f"{len(tale.failovers)} failover{'' if len(tale.failovers) == 1 else 's'}"
-    said = [f"{count}, in {tale.end_ms / 1000:.1f} simulated seconds:"]
-    for after, gap_ms in tale.failovers:
+    count = f"{len(recorded.failovers)} failover{'' if len(recorded.failovers) == 1 else 's'}"
+    said = [f"{count}, in {recorded.end_ms / 1000:.1f} simulated seconds:"]
+    for after, gap_ms in recorded.failovers:
         gap = f"nobody at work for {gap_ms:,.0f} ms" if gap_ms >= 0 else "two at work for a while"
         said.append(f"  after {after}: {gap}")
-    if not tale.overlaps:
+    if not recorded.overlaps:
         said.append("No overlap: never were two at work at once.")
-    elif tale.promised_one:
-        said.append(f"The work overlapped {len(tale.overlaps)} times. That must never be.")
+    elif recorded.promised_one:
+        said.append(f"The work overlapped {len(recorded.overlaps)} times. That must never be.")
     else:
-        said.append(f"Two were at work while the network was split: {tale.strategy} promises one per island, not one.")
+        said.append(
+            f"Two were at work while the network was split: {recorded.strategy} promises one per island, not one."
+        )
     return said

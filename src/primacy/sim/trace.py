@@ -59,7 +59,7 @@ class Kept:
 
 
 @dataclass(slots=True)
-class Story:
+class Recording:
     """A recorded life."""
 
     plan: Plan
@@ -174,17 +174,17 @@ class Recorder:
             self._end_fault(key, max(since_ms, end_ms if calm_ms is None else calm_ms))
 
 
-def recorded(plan: Plan, seed: int) -> Story:
+def recorded(plan: Plan, seed: int) -> Recording:
     """Runs the trial and records it. One that is too long to draw is run again and drawn around its violation."""
-    story = _record(plan, seed, 0.0)
-    if any(story.left_out.values()) and story.outcome.violations:
-        from_ms = story.outcome.violations[0].at_ms - BEFORE_MS
+    recording = _record(plan, seed, 0.0)
+    if any(recording.left_out.values()) and recording.outcome.violations:
+        from_ms = recording.outcome.violations[0].at_ms - BEFORE_MS
         if from_ms > 0:
             return _record(plan, seed, from_ms)
-    return story
+    return recording
 
 
-def _record(plan: Plan, seed: int, from_ms: float) -> Story:
+def _record(plan: Plan, seed: int, from_ms: float) -> Recording:
     trial = Trial(plan, seed)
     recorder = Recorder(from_ms)
     for name in trial.names:
@@ -200,7 +200,7 @@ def _record(plan: Plan, seed: int, from_ms: float) -> Story:
         "events": recorder.marks.left_out,
         "spans": recorder.roles.left_out + recorder.work.left_out + recorder.faults.left_out,
     }
-    return Story(
+    return Recording(
         plan,
         outcome,
         tuple(recorder.names),
@@ -217,37 +217,37 @@ def _record(plan: Plan, seed: int, from_ms: float) -> Story:
     )
 
 
-def page(story: Story) -> str:
+def page(recording: Recording) -> str:
     """The whole HTML file."""
-    plan, outcome = story.plan, story.outcome
+    plan, outcome = recording.plan, recording.outcome
     title = f"{plan.strategy}, {len(plan.members) or plan.nodes} nodes, seed {outcome.seed}"
-    data = json.dumps(_document(story, title), separators=(",", ":"), ensure_ascii=True)
+    data = json.dumps(_document(recording, title), separators=(",", ":"), ensure_ascii=True)
     template = files("primacy.sim").joinpath("trace_page.html").read_text(encoding="utf-8")
     # In a script element only "</" and "<!--" could end the data; no "<" is left at all.
     return template.replace("{{title}}", html.escape(title)).replace("{{data}}", data.replace("<", "\\u003c"))
 
 
-def _document(story: Story, title: str) -> dict[str, Any]:
-    outcome = story.outcome
-    islands = not promise_of(story.plan.strategy).at_most_one  # there, two at work is what was promised
+def _document(recording: Recording, title: str) -> dict[str, Any]:
+    outcome = recording.outcome
+    islands = not promise_of(recording.plan.strategy).at_most_one  # there, two at work is what was promised
     return {
         "title": title,
-        "profile": story.plan.profile,
+        "profile": recording.plan.profile,
         "classes": list(outcome.classes),
-        "names": list(story.names),
+        "names": list(recording.names),
         "end": _ms(outcome.simulated_ms),
-        "from": _ms(story.from_ms),
-        "calm": None if story.calm_ms is None else _ms(story.calm_ms),
-        "roles": story.roles,
-        "work": story.work,
+        "from": _ms(recording.from_ms),
+        "calm": None if recording.calm_ms is None else _ms(recording.calm_ms),
+        "roles": recording.roles,
+        "work": recording.work,
         "islands": islands,
-        "overlaps": [] if islands else overlaps_of(story.work),
-        "faults": story.faults,
-        "marks": story.marks.rows,
-        "messages": story.messages.rows,
-        "routine": story.routine.rows,
-        "labels": story.labels,
-        "left_out": [f"{count:,} {what}" for what, count in story.left_out.items() if count],
+        "overlaps": [] if islands else overlaps_of(recording.work),
+        "faults": recording.faults,
+        "marks": recording.marks.rows,
+        "messages": recording.messages.rows,
+        "routine": recording.routine.rows,
+        "labels": recording.labels,
+        "left_out": [f"{count:,} {what}" for what, count in recording.left_out.items() if count],
         "violations": [[_ms(v.at_ms), v.rule, v.sentence] for v in outcome.violations],
         "figures": _figures(outcome),
     }
