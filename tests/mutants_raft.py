@@ -7,7 +7,7 @@ from primacy.election.inputs import Init
 from primacy.election.messages import Ahead, Beat, Release, Stale, VoteRequest
 from primacy.election.model import Ballot, Membership
 from primacy.election.raft import RaftOptions, RaftStrategy
-from primacy.election.rollcall import RollCall
+from primacy.election.recovery import Recovery
 from primacy.settings.timing import Timing
 from primacy.sim.disk import Disk
 from primacy.sim.faults import Change
@@ -55,8 +55,8 @@ class CountFromAck(Eager):
 class AnyAckProves(Eager):
     """Q3: acks count whatever beat they name."""
 
-    def _proved_number(self, reign):
-        return reign.number if len(reign.acked) >= self._majority - 1 else 0
+    def _proved_number(self, leader_state):
+        return leader_state.number if len(leader_state.acked) >= self._majority - 1 else 0
 
 
 class OldBeatsRenew(RaftStrategy):
@@ -144,14 +144,14 @@ class WaitsInVain(RaftStrategy):
 class NeverLate(RaftStrategy):
     """Q7: a leader without a majority goes on beating."""
 
-    def _is_late(self, now_ms, reign):
+    def _is_late(self, now_ms, leader_state):
         return False
 
 
 class TermReopens(RaftStrategy):
     """Q8: after its work is gone, the leader starts again in the same term."""
 
-    def _reopens(self, reign):
+    def _reopens(self, leader_state):
         return True
 
 
@@ -173,7 +173,7 @@ class AheadIgnored(RaftStrategy):
         return []
 
 
-class _HastyRoll(RollCall):
+class _HastyRoll(Recovery):
     def _needed(self, ballot):
         return (
             tuple(name for name in self.own.voters if name != self.seat.node)[:1] if ballot else super()._needed(ballot)
@@ -185,7 +185,7 @@ class ListAfterOne(RaftStrategy):
 
     def __init__(self, seat, timing, ballot, options=None):
         super().__init__(seat, timing, ballot, options)
-        self.roll = _HastyRoll(seat, auto=self.options.auto, token_max=self.options.token_max)
+        self.recovery = _HastyRoll(seat, auto=self.options.auto, token_max=self.options.token_max)
 
 
 class ListIgnored(RaftStrategy):
@@ -206,7 +206,7 @@ class UnmutedAtOnce(Eager):
         return effects
 
 
-class _ForgetfulRoll(RollCall):
+class _ForgetfulRoll(Recovery):
     def remembered(self, wall_ms):
         heard = [r for r in self._reports() if r.memory and r.origin.config == self.own.hash]
         if not heard:
@@ -219,10 +219,10 @@ class AmnesiacVotes(RaftStrategy):
 
     def __init__(self, seat, timing, ballot, options=None):
         super().__init__(seat, timing, ballot, options)
-        self.roll = _ForgetfulRoll(seat, auto=self.options.auto, token_max=self.options.token_max)
+        self.recovery = _ForgetfulRoll(seat, auto=self.options.auto, token_max=self.options.token_max)
 
 
-class _BoldRoll(RollCall):
+class _BoldRoll(Recovery):
     def wants_first(self, *, waited_long, base):
         lowest = self.own.voters[0] == self.seat.node
         return self.init or (Init(0) if lowest and not base else None)
@@ -243,7 +243,7 @@ class InitWithoutAsking(RaftStrategy):
 
     def __init__(self, seat, timing, ballot, options=None):
         super().__init__(seat, timing, ballot, RaftOptions(auto=True))
-        self.roll = _BoldRoll(seat, auto=True, token_max=0)
+        self.recovery = _BoldRoll(seat, auto=True, token_max=0)
 
     def _on_first_ballot(self, now_ms, message):
         if self.ballot is not None and message.base != self.ballot.base:
@@ -266,9 +266,9 @@ class ReleaseCoversAll(RaftStrategy):
 class ResignWithRelease(Eager):
     """G7: a leader that never started its work says that all work is gone."""
 
-    def _resign(self, now_ms, reign, code, detail):
-        effects = super()._resign(now_ms, reign, code, detail)
-        return effects + [Send(node, Release(self.origin, reign.term)) for node in self._others]
+    def _resign(self, now_ms, leader_state, code, detail):
+        effects = super()._resign(now_ms, leader_state, code, detail)
+        return effects + [Send(node, Release(self.origin, leader_state.term)) for node in self._others]
 
 
 class EarlyReleaseGuard(Guard):
@@ -286,9 +286,14 @@ def spare_release(trial):
 
     def crash_with_release(node, *, power=False):
         machine = node.machine
-        if isinstance(machine, RaftStrategy) and machine.reign is not None and not machine.reign.ordered and not power:
+        if (
+            isinstance(machine, RaftStrategy)
+            and machine.leader_state is not None
+            and not machine.leader_state.ordered
+            and not power
+        ):
             for name in node.release_targets():
-                trial.world.send(node, name, Release(machine.origin, machine.reign.term))
+                trial.world.send(node, name, Release(machine.origin, machine.leader_state.term))
         crash(node, power=power)
 
     trial.world.crash = crash_with_release

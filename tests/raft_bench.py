@@ -150,14 +150,14 @@ class Bench:
         return self.hear(Beat(origin(node), term, number, hold_ms, settled))
 
     def ack(self, node: str, number: int = 0, term: int = 0, boot: int = 0) -> list[Effect]:
-        assert self.m.reign is not None
-        number = number or self.m.reign.number
-        return self.hear(Ack(origin(node), term or self.m.reign.term, number, boot or self.m.seat.boot))
+        assert self.m.leader_state is not None
+        number = number or self.m.leader_state.number
+        return self.hear(Ack(origin(node), term or self.m.leader_state.term, number, boot or self.m.seat.boot))
 
     def held_from(self) -> int:
         """s of the newest proved beat."""
-        assert self.m.reign is not None
-        return self.m.reign.hold_from_ms
+        assert self.m.leader_state is not None
+        return self.m.leader_state.hold_from_ms
 
     def ask_first(self) -> None:
         """Wakes it until it asks whether others would vote."""
@@ -184,7 +184,7 @@ class Bench:
         """Elected with the vote of b; no beat is acked yet."""
         term = self.stand()
         self.yes("b", term, **more)
-        assert self.m.reign is not None
+        assert self.m.leader_state is not None
         return term
 
     def lead(self, **more: Any) -> int:

@@ -231,8 +231,8 @@ def _without_numbers(machine, now_ms):
 
 def _without_departures(machine, now_ms):
     model_equal.settle(machine, now_ms)
-    if machine.reign is not None:
-        machine.reign.departures = dict.fromkeys(machine.reign.departures, 0)
+    if machine.leader_state is not None:
+        machine.leader_state.departures = dict.fromkeys(machine.leader_state.departures, 0)
 
 
 @pytest.mark.parametrize("too_much", [_without_refusals, _without_numbers, _without_departures])
@@ -247,7 +247,7 @@ def test_a_fork_leaves_its_original_alone():
     copy = snapshot.fork(machine)
     assert snapshot.frozen(copy) == before
     copy.heard["b"] = 1
-    copy.roll.reports["b"] = None
+    copy.recovery.reports["b"] = None
     copy.released_term = 7
     assert snapshot.frozen(machine) == before
     assert machine.heard == {}
@@ -305,7 +305,7 @@ class NoDriftRatio(NoPromise):
 class TermReopens(RaftStrategy):
     """Q8: after its work is gone, the leader starts again in the same term."""
 
-    def _reopens(self, reign):
+    def _reopens(self, leader_state):
         return True
 
 

@@ -77,7 +77,7 @@ RaftStrategy._why_mute = lambda self: "no-memory" if self.ballot is None else ""
 FORGETFUL = """
 import sys
 from primacy.election.model import Ballot
-from primacy.election.rollcall import RollCall
+from primacy.election.recovery import Recovery
 
 def remembered(self, wall_ms):
     heard = [r for r in self._reports() if r.memory and r.origin.config == self.own.hash]
@@ -86,7 +86,7 @@ def remembered(self, wall_ms):
     term = min(r.term for r in heard)
     return Ballot(heard[0].origin.base, term, "", heard[0].hold_max_ms, 0, self._incarnation(wall_ms), (self.own,))
 
-RollCall.remembered = remembered
+Recovery.remembered = remembered
 """
 """M2: a node without memory asks one other and votes again, in terms in which it may have voted."""
 

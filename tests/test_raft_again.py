@@ -73,9 +73,9 @@ class Trusting(Twice):
     """An ack of another term, or of another start of this node, counts."""
 
     def again(self, now_ms: int, message: Message | None) -> list[Effect] | None:
-        reign = self.reign
-        if reign is not None and hasattr(message, "leader_boot"):
-            message = message._replace(term=reign.term, leader_boot=self.seat.boot)  # type: ignore[union-attr]
+        leader_state = self.leader_state
+        if leader_state is not None and hasattr(message, "leader_boot"):
+            message = message._replace(term=leader_state.term, leader_boot=self.seat.boot)  # type: ignore[union-attr]
         return super().again(now_ms, message)
 
 

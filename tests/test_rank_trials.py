@@ -19,8 +19,8 @@ from primacy.election.inputs import Health, MembersChanged, Pause, Resume, Start
 from primacy.election.messages import Origin
 from primacy.election.model import Kind, Member, Membership, Role
 from primacy.election.rank import RankOptions, natural_key, patience_max_ms, rank_key, settle_ms, wait_ms
+from primacy.election.ranking import Ranking
 from primacy.election.ring import RingStrategy
-from primacy.election.roster import Roster
 from primacy.settings.timing import RANK_PROFILES
 
 KINDS = [BullyStrategy, RingStrategy]
@@ -87,20 +87,20 @@ def test_spans() -> None:
     assert settle_ms(LAN, 20) < 20_000
 
 
-def test_roster_leaves_out_only_others_and_keeps_kinds() -> None:
+def test_ranking_leaves_out_only_others_and_keeps_kinds() -> None:
     members = [Member("a"), Member("b"), Member("w", Kind.WITNESS)]
-    roster = Roster("a", Membership.of(members), "id", 100)
-    roster.told_pruned("b", ("a", "b", "w", "zz"))
-    assert roster.pruned == ("w",)
-    assert roster.has_majority(0) is False
-    roster.note(5, "b")
-    assert roster.has_majority(105)
-    assert roster.alive(106) == ("a",)
-    assert roster.changed((("a", 0, 0), ("w", 0, 0)), 3)
-    assert roster.leaders == ("a",)
-    assert roster.highest_live(6) == ""
-    assert not roster.changed((), 2)
-    assert Roster("x", Membership.of(members), "id", 100).eligible is False
+    ranking = Ranking("a", Membership.of(members), "id", 100)
+    ranking.told_pruned("b", ("a", "b", "w", "zz"))
+    assert ranking.pruned == ("w",)
+    assert ranking.has_majority(0) is False
+    ranking.note(5, "b")
+    assert ranking.has_majority(105)
+    assert ranking.alive(106) == ("a",)
+    assert ranking.changed((("a", 0, 0), ("w", 0, 0)), 3)
+    assert ranking.leaders == ("a",)
+    assert ranking.highest_live(6) == ""
+    assert not ranking.changed((), 2)
+    assert Ranking("x", Membership.of(members), "id", 100).eligible is False
 
 
 # --- lives ------------------------------------------------------------------------------------------------------------
@@ -306,12 +306,12 @@ def test_no_input_breaks_a_machine(
             assert machine.deadline_ms is None or machine.deadline_ms > now_ms, "no turning on the spot"
         assert machine.deadline_ms is None or type(machine.deadline_ms) is int
         assert (machine.role is Role.LEADER) == (machine.leader == node)
-        assert machine.leader == "" or machine._roster.may_lead(machine.leader)
+        assert machine.leader == "" or machine._ranking.may_lead(machine.leader)
         assert machine.role is not Role.LEADER or started[-1] == machine._led
         assert started == sorted(set(started))
         view = machine.view(now_ms)
         assert view.term >= 0
-        assert set(view.alive) <= {*machine._roster.place, node}
+        assert set(view.alive) <= {*machine._ranking.place, node}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -319,4 +319,4 @@ def test_lists_are_bounded(kind: type[Machine]) -> None:
     made = Cluster(kind, "a b")
     machine = made.machines["a"]
     machine.step(1, MembersChanged(tuple((f"n{index}", 0, 0) for index in range(5000))))
-    assert len(machine._roster.place) == 1024
+    assert len(machine._ranking.place) == 1024

@@ -27,7 +27,7 @@ from primacy.election.messages import (
 )
 from primacy.election.model import CLOSED, Role
 from primacy.election.raft import RaftOptions, RaftStrategy
-from primacy.election.rollcall import RollCall
+from primacy.election.recovery import Recovery
 from primacy.sim.replay import Replayed, read
 from raft_bench import BASE, LIST, Bench, P, ballot, boot_of, origin
 
@@ -288,7 +288,7 @@ class HeedsLeadersOnly(RaftStrategy):
         return super()._give_way(message) if asked or larger or isinstance(message, Beat) else []
 
 
-class _AnyBase(RollCall):
+class _AnyBase(Recovery):
     def _bases(self, heard):  # type: ignore[no-untyped-def]
         return tuple({report.origin.base for report in heard})
 
@@ -298,9 +298,9 @@ class HeedsEachBase(RaftStrategy):
 
     def __init__(self, seat, timing, ballot, options=None):  # type: ignore[no-untyped-def]
         super().__init__(seat, timing, ballot, options)
-        self.roll = _AnyBase(seat, auto=self.options.auto, token_max=self.options.token_max)
+        self.recovery = _AnyBase(seat, auto=self.options.auto, token_max=self.options.token_max)
         if ballot is not None and ballot.void:
-            self.roll.found(ballot)
+            self.recovery.found(ballot)
 
 
 @pytest.mark.parametrize(

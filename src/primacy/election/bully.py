@@ -25,7 +25,7 @@ class BullyStrategy(RankStrategy):
     def _start_round(self, now_ms: int) -> list[Effect]:
         self._enter(Phase.CALL)
         self._round += 1
-        higher = tuple(name for name in self._roster.higher if name not in self._roster.pruned)
+        higher = tuple(name for name in self._ranking.higher if name not in self._ranking.pruned)
         if not higher:
             return self._win(now_ms)
         self._pending = dict.fromkeys(higher)

@@ -116,9 +116,9 @@ class RankFollower(RankLeader):
 
     def _takes(self, now_ms: int, candidate: str) -> bool:
         """Would follow it: one that may lead and ranks above; or any rank, if this node cannot lead or is new (B5)."""
-        if not self._roster.may_lead(candidate) or candidate == self.node:
+        if not self._ranking.may_lead(candidate) or candidate == self.node:
             return False
-        return self._roster.outranks(candidate, self.node) or not self._joined or not self._able(now_ms)
+        return self._ranking.outranks(candidate, self.node) or not self._joined or not self._able(now_ms)
 
     def _expected(self, sender: str, number: int) -> bool:
         """An answer to a recent look. Real nodes of seed 000 give no number, but their calls end in time or fail."""
@@ -163,13 +163,13 @@ class RankFollower(RankLeader):
         return epoch
 
     def _hear_coordinator(self, now_ms: int, sender: str, message: Coordinator) -> list[Effect]:
-        if not self._roster.may_lead(sender):
+        if not self._ranking.may_lead(sender):
             return []
         known = self._epoch
         epoch = self._raise_epoch(message.epoch)
         following = self._phase is Phase.FOLLOW
         if following and sender == self.leader:
-            self._roster.told_pruned(sender, message.pruned)
+            self._ranking.told_pruned(sender, message.pruned)
             return []
         self._rival = (sender, now_ms)
         if self._phase is Phase.LEAD:
@@ -177,7 +177,7 @@ class RankFollower(RankLeader):
         if following:
             if self._answers_lower_announcement(now_ms, sender):
                 return self._elect(now_ms)
-            newer = epoch == 0 or epoch > known or self._roster.outranks(sender, self.leader)
+            newer = epoch == 0 or epoch > known or self._ranking.outranks(sender, self.leader)
             return self._probe(sender) if newer and self._takes(now_ms, sender) else []
         if not self._takes(now_ms, sender):
             return []  # from below, and an election is running that will tell it (B1, B3)
@@ -190,7 +190,7 @@ class RankFollower(RankLeader):
 
         Not if its leader ranks above itself: that one lives, would win again, and meets the announcer on its own.
         """
-        outranks = self._roster.outranks
+        outranks = self._ranking.outranks
         return outranks(self.node, sender) and not outranks(self.leader, self.node) and self._able(now_ms)
 
     def _probe(self, sender: str) -> list[Effect]:
@@ -211,7 +211,7 @@ class RankFollower(RankLeader):
             return []
         if successor == self.node:
             return self._win(now_ms) if self._able(now_ms) else []
-        return self._follow(now_ms, successor) if self._roster.may_lead(successor) else []
+        return self._follow(now_ms, successor) if self._ranking.may_lead(successor) else []
 
     # --- electing -----------------------------------------------------------------------------------------------------
 
@@ -260,13 +260,13 @@ class RankFollower(RankLeader):
 
     def _begin(self, now_ms: int) -> list[Effect]:
         """Nobody leads before it has asked the others, not even the first node after a restart."""
-        return self._look_around(now_ms) if self._roster.others else self._can_lead(now_ms)
+        return self._look_around(now_ms) if self._ranking.others else self._can_lead(now_ms)
 
     def _look_around(self, now_ms: int) -> list[Effect]:
         """Long enough to hear an announcement too; shorter for the first node of a cluster, so that it is heard."""
         answer_ms, beat_ms = self.timing.answer_ms, self.timing.beat_ms
         first_ms = answer_ms if self.options.bootstrap else max(answer_ms, beat_ms + beat_ms // 2)
-        return self._look(now_ms, self._roster.others, self._patience_ms() if self._rounds else first_ms)
+        return self._look(now_ms, self._ranking.others, self._patience_ms() if self._rounds else first_ms)
 
     def _look(self, now_ms: int, whom: tuple[str, ...], span_ms: int) -> list[Effect]:
         if not self._up:
@@ -309,16 +309,16 @@ class RankFollower(RankLeader):
 
     def _members_changed(self, now_ms: int, members: tuple[tuple[str, int, int], ...], version: int) -> list[Effect]:
         """Changes who ranks where and who is asked; who leads changes only if the leader itself has left."""
-        if not self._roster.changed(members, version):
+        if not self._ranking.changed(members, version):
             return []
         for names in (self._asked, self._pending, self._probes, self._silent, self._crossed):
-            for name in [name for name in names if name not in self._roster]:
+            for name in [name for name in names if name not in self._ranking]:
                 del names[name]
-        if self.node not in self._roster:
+        if self.node not in self._ranking:
             return self._left_out()
         if self._up and self._phase is Phase.IDLE:
             return self._begin(now_ms)
-        if self._roster.may_lead(self.leader):
+        if self._ranking.may_lead(self.leader):
             return []
         if self._phase is Phase.FOLLOW:
             return self._leader_gone(now_ms, "has left the list", Code.LEADER_LEFT)

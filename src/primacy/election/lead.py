@@ -15,7 +15,7 @@ from primacy.election.events import Code, Event
 from primacy.election.messages import Coordinator, Election, Handover, Heartbeat, Origin
 from primacy.election.model import Leadership, Membership, Seat
 from primacy.election.rank import BACKOFF_MAX, NO_HOLD_MS, RankOptions, detect_ms, paced, wait_ms
-from primacy.election.roster import Roster
+from primacy.election.ranking import Ranking
 from primacy.settings.timing import RankTiming
 
 
@@ -67,7 +67,7 @@ class RankLeader(ABC):
         """Whom this node believes to lead; empty for nobody."""
         self._random = seat.random
         self._origin = Origin(seat.node, boot=seat.boot, config=seat.membership.hash)
-        self._roster = Roster(seat.node, seat.membership, options.rank, detect_ms(timing) + timing.beat_ms)
+        self._ranking = Ranking(seat.node, seat.membership, options.rank, detect_ms(timing) + timing.beat_ms)
         self._phase = Phase.IDLE
         self._timers: dict[Timer, int] = {}
         self._wait_ms = wait_ms(timing)
@@ -120,12 +120,12 @@ class RankLeader(ABC):
     @property
     def heard(self) -> dict[str, int]:
         """When each other node was heard last."""
-        return self._roster.heard
+        return self._ranking.heard
 
     @property
     def membership(self) -> Membership:
         """The list as it is now."""
-        return self._roster.membership
+        return self._ranking.membership
 
     # --- what follow.py adds ------------------------------------------------------------------------------------------
 
@@ -141,7 +141,7 @@ class RankLeader(ABC):
         """From now on; what is being waited for keeps the limit that it has."""
         self.timing = paced(self._profile, max(1, factor))
         self._wait_ms = wait_ms(self.timing)
-        self._roster.window_ms = detect_ms(self.timing) + self.timing.beat_ms
+        self._ranking.window_ms = detect_ms(self.timing) + self.timing.beat_ms
 
     # --- time and phases ----------------------------------------------------------------------------------------------
 
@@ -193,11 +193,11 @@ class RankLeader(ABC):
     # --- leading ------------------------------------------------------------------------------------------------------
 
     def _win(self, now_ms: int) -> list[Effect]:
-        if not self.options.require_majority or self._roster.has_majority(now_ms):
+        if not self.options.require_majority or self._ranking.has_majority(now_ms):
             return self._lead(now_ms)
         self._enter(Phase.POLL)
         self._arm(Timer.LIMIT, now_ms, self.timing.answer_ms)
-        return [self._ask(name) for name in self._roster.others]
+        return [self._ask(name) for name in self._ranking.others]
 
     def _poll_over(self, now_ms: int) -> list[Effect]:
         self._rounds += 1
@@ -218,19 +218,19 @@ class RankLeader(ABC):
         ]
 
     def _announcement(self) -> Coordinator:
-        return Coordinator(self._origin, self._led, self._roster.pruned)
+        return Coordinator(self._origin, self._led, self._ranking.pruned)
 
     def _announce(self, now_ms: int) -> list[Effect]:
         """B2: every beat, to the whole list."""
         beat_ms = self.timing.beat_ms
         self._arm(Timer.BEAT, now_ms, beat_ms - self._random.randrange(beat_ms // 10 + 1))
         message = self._announcement()
-        return [Send(name, message) for name in self._roster.others]
+        return [Send(name, message) for name in self._ranking.others]
 
     def _leader_beat(self, now_ms: int) -> list[Effect]:
         effects = self._prune(now_ms)
-        settled = now_ms - self._led_since_ms > self._roster.window_ms
-        if self.options.require_majority and settled and not self._roster.has_majority(now_ms):
+        settled = now_ms - self._led_since_ms > self._ranking.window_ms
+        if self.options.require_majority and settled and not self._ranking.has_majority(now_ms):
             effects += self._resign(Code.MAJORITY_LOST, "", "fewer than a majority are heard")
             return effects + self._look_around(now_ms)
         return effects + self._announce(now_ms)
@@ -239,12 +239,12 @@ class RankLeader(ABC):
         limit_ms = self.options.prune_after_ms
         if limit_ms <= 0:
             return []
-        dead = self._roster.prune(now_ms, self._led_since_ms, limit_ms)
+        dead = self._ranking.prune(now_ms, self._led_since_ms, limit_ms)
         return [Record(Event(Code.PRUNED, self._led, name, f"{name} was silent for {limit_ms} ms")) for name in dead]
 
     def _yields_to(self, rival: str) -> bool:
         """B2: of two leaders that meet, the lower yields."""
-        return self._roster.outranks(rival, self.node)
+        return self._ranking.outranks(rival, self.node)
 
     def _resign(self, code: Code, subject: str, detail: str) -> list[Effect]:
         """Leads no more, at once. What comes next is the caller's to say."""
@@ -276,12 +276,12 @@ class RankLeader(ABC):
     def _hand_over(self, now_ms: int) -> list[Effect]:
         """To the named node, if it lives, by telling all; else the highest live node is told to elect."""
         named = self._leaving or ""
-        to_named = named != self.node and self._roster.may_lead(named) and self._roster.lives(now_ms, named)
-        heir = named if to_named else self._roster.highest_live(now_ms)
+        to_named = named != self.node and self._ranking.may_lead(named) and self._ranking.is_alive(now_ms, named)
+        heir = named if to_named else self._ranking.highest_live(now_ms)
         self._halt()
         effects: list[Effect] = []
         if to_named:
-            effects += [Send(name, Handover(self._origin, heir)) for name in self._roster.others]
+            effects += [Send(name, Handover(self._origin, heir)) for name in self._ranking.others]
         elif heir:
             effects.append(Send(heir, Election(self._origin)))
         if self._stopping:
@@ -304,7 +304,7 @@ class RankLeader(ABC):
         """Why it cannot lead; empty if it can."""
         if not self._up:
             return "it is not running"
-        if not self._roster.eligible:
+        if not self._ranking.eligible:
             return "a leader to be elected: no voter of the list, it only follows"
         if self._paused:
             return PAUSED
@@ -323,7 +323,7 @@ class RankLeader(ABC):
 
     def _can_lead(self, now_ms: int) -> list[Effect]:
         """What hindered it is over. It stands if it was left without a leader, and changes nothing otherwise."""
-        alone = self._phase is Phase.IDLE and not self._roster.others and not self.options.joining
+        alone = self._phase is Phase.IDLE and not self._ranking.others and not self.options.joining
         leaderless = self._phase is Phase.LOOK and self._joined
         return self._new_round(now_ms) if (alone or leaderless) and self._able(now_ms) else []
 

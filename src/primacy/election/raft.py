@@ -8,12 +8,12 @@ What it adds to the paper, and why (the letters are the safety rules, docs/rules
   nothing is left to wait. A leader without a majority stops by its own clock and goes silent (Q7).
 - Ends. A term that was ended for a node never reopens (Q8). A release says that all work up to a term is gone, and
   frees the voters at once (G6); it is only given by a leader whose work ran (G7).
-- Memory. A node that forgot, or whose list changed, is mute until all others have answered (M, see `rollcall.py`).
+- Memory. A node that forgot, or whose list changed, is mute until all others have answered (M, see `recovery.py`).
 
 Of seed 004: CurrentTerm and VotedFor are `ballot.term` and `ballot.voted_for`; Votes and Heartbeats are
-`Campaign.yes` and `Reign.acked`; ElectionTimeout, LeadershipAwareTimeout, HeartbeatTimer and LeadershipGraceTimeout
-are `stand_at_ms`, the promise, `next_beat_ms` and `start_at_ms`. It never touches a clock, a socket or a disk; time
-and chance are handed in.
+`Campaign.yes` and `LeaderState.acked`; ElectionTimeout, LeadershipAwareTimeout, HeartbeatTimer and
+LeadershipGraceTimeout are `stand_at_ms`, the promise, `next_beat_ms` and `start_at_ms`. It never touches a clock, a
+socket or a disk; time and chance are handed in.
 
 This file is the one way in: it tells inputs apart, orders effects, sets the deadline and shows the view. The layers
 below are `raft_memory.py`, `raft_vote.py`, `raft_lead.py` and `raft_state.py`.
@@ -67,7 +67,7 @@ from primacy.election.messages import (
 )
 from primacy.election.model import DOUBLED, Role, View
 from primacy.election.raft_memory import TWO_BOOTS, Remembering
-from primacy.election.raft_state import RaftOptions, Reign
+from primacy.election.raft_state import LeaderState, RaftOptions
 from primacy.election.raft_state import made as _made
 
 __all__ = ["RaftOptions", "RaftStrategy"]
@@ -94,8 +94,8 @@ class RaftStrategy(Remembering):
             self._saved()
         if self._refused:
             self._forget_refusals(now_ms)
-        reign = self.reign
-        if reign is not None and self._is_late(now_ms, reign):
+        leader_state = self.leader_state
+        if leader_state is not None and self._is_late(now_ms, leader_state):
             effects = self._lose(now_ms, Code.MAJORITY_LOST, "no majority acked a beat in time")
         match given:
             case Received():
@@ -139,7 +139,7 @@ class RaftStrategy(Remembering):
             case Init():
                 effects += self._init_said(now_ms, given)
             case Rejoin(without):
-                self.roll.without = without
+                self.recovery.without = without
                 effects += self._decide_mute(now_ms)
             case Unanswered() | Answered() | Paced() | MembersChanged() | StoreAnswered() | StoreNews():
                 pass  # not of this strategy
@@ -164,9 +164,9 @@ class RaftStrategy(Remembering):
         The same as `step` with it, in effects and in all that it leaves behind. None, with nothing changed, if anything
         about this node or the message is not as it was at the last step: then `step` must hear it.
         """
-        steady, reign = self._steady, self.reign
+        steady, leader_state = self._steady, self.leader_state
         if message is None:
-            return self._beat_again(now_ms, reign) if reign is not None and self._calm else None
+            return self._beat_again(now_ms, leader_state) if leader_state is not None and self._calm else None
         origin = message.origin
         if steady is not None and type(message) is Beat:
             same = origin is steady.origin or origin == steady.origin
@@ -180,36 +180,41 @@ class RaftStrategy(Remembering):
             self.heard[origin.node] = self.newest_at_ms = now_ms
             self.stand_at_ms = self.deadline_ms = self._timeout(now_ms)
             return [_made(Send, (origin.node, _made(Ack, (self.origin, message.term, message.number, origin.boot))))]
-        if reign is not None and self._calm and type(message) is Ack:
-            return self._acked_again(now_ms, reign, message)
+        if leader_state is not None and self._calm and type(message) is Ack:
+            return self._acked_again(now_ms, leader_state, message)
         return None
 
-    def _beat_again(self, now_ms: int, reign: Reign) -> list[Effect] | None:
-        if not reign.ran or not reign.ordered or now_ms < reign.next_beat_ms or self._is_late(now_ms, reign):
+    def _beat_again(self, now_ms: int, leader_state: LeaderState) -> list[Effect] | None:
+        if (
+            not leader_state.ran
+            or not leader_state.ordered
+            or now_ms < leader_state.next_beat_ms
+            or self._is_late(now_ms, leader_state)
+        ):
             return None
         if self._refused:
             self._forget_refusals(now_ms)
-        effects = self._beat(now_ms, reign)
+        effects = self._beat(now_ms, leader_state)
         self._rearm(now_ms)
         return effects
 
-    def _acked_again(self, now_ms: int, reign: Reign, ack: Ack) -> list[Effect] | None:
+    def _acked_again(self, now_ms: int, leader_state: LeaderState, ack: Ack) -> list[Effect] | None:
         origin, number = ack.origin, ack.number
         node = origin.node
         known = self._known.get(node)
-        if (known is not origin and known != origin) or not reign.ordered or self._is_late(now_ms, reign):
+        if (known is not origin and known != origin) or not leader_state.ordered or self._is_late(now_ms, leader_state):
             return None
-        if ack.term != reign.term or ack.leader_boot != self.seat.boot or node not in self._other_voters:
+        if ack.term != leader_state.term or ack.leader_boot != self.seat.boot or node not in self._other_voters:
             return None
-        if not reign.acked.get(node, 0) < number <= reign.number:
+        if not leader_state.acked.get(node, 0) < number <= leader_state.number:
             return None
         if self._refused:
             self._forget_refusals(now_ms)
         self.heard[node] = now_ms
-        reign.acked[node] = number
-        if number <= reign.proved:
+        leader_state.acked[node] = number
+        if number <= leader_state.proved:
             return []
-        effects = self._prove(now_ms, reign)
+        effects = self._prove(now_ms, leader_state)
         self._rearm(now_ms)
         return effects
 
@@ -223,7 +228,7 @@ class RaftStrategy(Remembering):
         if self.ballot is None:
             return effects
         if self.ballot is self._durable:
-            if not self._disk_fault or self.reign is not None or not any(type(e) is Send for e in effects):
+            if not self._disk_fault or self.leader_state is not None or not any(type(e) is Send for e in effects):
                 return effects
         else:
             self._earlier, self._durable = self._durable, self.ballot
@@ -238,7 +243,7 @@ class RaftStrategy(Remembering):
         """No failure was told: what was on its way to the disk has arrived."""
         self._disk_fault = ""
         if self._voiding:
-            self._voiding = self._void_due = self.roll.mark_due = False
+            self._voiding = self._void_due = self.recovery.mark_due = False
 
     def _persist_failed(self, now_ms: int, reason: str) -> list[Effect]:
         """Back to what the disk has. Nothing that relied on the lost ballot was done (F31)."""
@@ -247,10 +252,10 @@ class RaftStrategy(Remembering):
             return self._disk_refused(reason)
         self.ballot = self._durable = self._earlier
         self._first_start_failed()
-        if self._starts and self.reign is not None:
-            self.reign.ordered = False
+        if self._starts and self.leader_state is not None:
+            self.leader_state.ordered = False
             self.work_term = 0
-        if self.reign is not None and self.reign.term > self.term:
+        if self.leader_state is not None and self.leader_state.term > self.term:
             self._retire(now_ms)
         self.campaign = None
         self._ask_at_ms = now_ms + self.timing.beat_ms
@@ -271,11 +276,11 @@ class RaftStrategy(Remembering):
 
     def _rearm(self, now_ms: int) -> None:
         """The next moment at which time alone changes something."""
-        reign = self.reign
-        if reign is not None:
-            at = min(reign.next_beat_ms, reign.hold_from_ms + self.timing.term_at_ms)
-            if now_ms < reign.start_at_ms:
-                at = min(at, reign.start_at_ms)
+        leader_state = self.leader_state
+        if leader_state is not None:
+            at = min(leader_state.next_beat_ms, leader_state.hold_from_ms + self.timing.term_at_ms)
+            if now_ms < leader_state.start_at_ms:
+                at = min(at, leader_state.start_at_ms)
         elif self.muted or not self._booted:
             at = self._ask_at_ms
         elif self._stands or self.leader:
@@ -288,8 +293,8 @@ class RaftStrategy(Remembering):
 
     def _wake(self, now_ms: int) -> list[Effect]:
         """Time passed; it may be early or late. Each part looks at its own moment."""
-        if self.reign is not None:
-            return self._reign_on(now_ms, self.reign)
+        if self.leader_state is not None:
+            return self._lead_on(now_ms, self.leader_state)
         if not self._booted or self.muted:
             if now_ms < self._ask_at_ms:
                 return []
@@ -340,25 +345,29 @@ class RaftStrategy(Remembering):
                 return effects + self._on_first_ballot(now_ms, message)
             case FirstBallotTaken() if self.ballot is not None and message.base == self.ballot.base:
                 self._offers.pop(origin.node, None)
-                self.roll.remembers[origin.node] = origin.boot
+                self.recovery.remembers[origin.node] = origin.boot
             case Stale():
                 return effects + self._on_stale(now_ms, message)
         return effects
 
     def hold_left_ms(self, now_ms: int) -> int:
-        reign = self.reign
-        return max(0, reign.hold_from_ms + self.timing.hold_ms - now_ms) if reign is not None and reign.proved else 0
+        leader_state = self.leader_state
+        return (
+            max(0, leader_state.hold_from_ms + self.timing.hold_ms - now_ms)
+            if leader_state is not None and leader_state.proved
+            else 0
+        )
 
     def view(self, now_ms: int) -> View:
         """How it stands, for people."""
-        reign = self.reign
+        leader_state = self.leader_state
         recent = tuple(n for n in sorted(self.heard) if now_ms - self.heard[n] <= self.timing.hold_ms)
         return View(
             role=self.role,
             leader=self.leader,
             term=self.term,
             voted_for=self.ballot.voted_for if self.ballot is not None else "",
-            token=reign.token if reign is not None else 0,
+            token=leader_state.token if leader_state is not None else 0,
             hold_left_ms=self.hold_left_ms(now_ms),
             alive=tuple(sorted((self.node, *recent))),
             waits_for=self._waits_for(now_ms),
@@ -366,13 +375,13 @@ class RaftStrategy(Remembering):
 
     def _waits_for(self, now_ms: int) -> str:
         """What this node waits for, in one phrase with the next command in it; empty if nothing is amiss."""
-        to_save = self.ballot is not None or self.roll.mark_due or self._void_due or not self.roll.reports
+        to_save = self.ballot is not None or self.recovery.mark_due or self._void_due or not self.recovery.reports
         if self._disk_fault and to_save and self.role is not Role.LEADER:
             return f"its disk to take the ballot ({self._disk_fault})"
         if self.muted:
             return self._mute_sentence()
-        if self.reign is not None:
-            return self._leader_sentence(now_ms, self.reign)
+        if self.leader_state is not None:
+            return self._leader_sentence(now_ms, self.leader_state)
         if self._work_unconfirmed():
             return "the run lock: work of an earlier term on this machine is not confirmed gone"
         if self.paused:
@@ -391,40 +400,40 @@ class RaftStrategy(Remembering):
             return f"votes of a majority: {self._majority} of {len(self._voters)} voting nodes{differs}"
         return "a leader to be elected" if self._votes else ""
 
-    def _leader_sentence(self, now_ms: int, reign: Reign) -> str:
-        if reign.closed:
+    def _leader_sentence(self, now_ms: int, leader_state: LeaderState) -> str:
+        if leader_state.closed:
             return "its work to end, then it releases the role"
-        if reign.ordered:
-            return "" if reign.ran else reign.deferred or "its work to start"
+        if leader_state.ordered:
+            return "" if leader_state.ran else leader_state.deferred or "its work to start"
         if self._work_unconfirmed():
             return "the run lock: work of an earlier term on this machine is not confirmed gone"
-        if now_ms < reign.start_at_ms:
-            return f"{reign.start_at_ms - now_ms} ms, until any earlier holder's work is surely over"
+        if now_ms < leader_state.start_at_ms:
+            return f"{leader_state.start_at_ms - now_ms} ms, until any earlier holder's work is surely over"
         return "the first beat that a majority acks"
 
     def _mute_sentence(self) -> str:
         if self.muted == TWO_BOOTS:
             return f"{DOUBLED}, or this disk is a copy; stop one, restart the other"
-        missing = self.roll.missing(self.ballot)
+        missing = self.recovery.missing(self.ballot)
         names = ", ".join(missing) or "nobody"
         gone = "".join(f" --without {name}" for name in missing)
         remedy = f" (gone for good: primacy rejoin{gone})" if gone else ""
         if self.muted == "other-list":
             return f"its new list of nodes to be reported by {names}{remedy}"
-        if any(report.memory for report in self.roll.reports.values()):
-            kept, *others = self.roll.starts_in_use() or ((),)
+        if any(report.memory for report in self.recovery.reports.values()):
+            kept, *others = self.recovery.starts_in_use() or ((),)
             if others and not missing:
                 given_up = ", ".join(name for names in others for name in names)
                 used = f"two first starts are in use, by {', '.join(kept)} and by {given_up}"
                 return f"an operator: {used}; on {given_up}: stop the agent, remove its file ballot, start it again"
             return f"answers from memory, for its own is lost, by {names}{remedy}"
-        init = self.roll.init
-        refused = self.roll.first_refused(init or Init(0))
+        init = self.recovery.init
+        refused = self.recovery.first_refused(init or Init(0))
         if refused:
             return f"the first start of the cluster; {refused}: give all nodes the same file"
-        missing = self.roll.first_missing(init or Init(0))
-        earlier = "".join(f" --without {name}" for name in missing if name in self.roll.behind)
-        if init is None and not earlier and (self.roll.is_tainted or not self.options.auto):
+        missing = self.recovery.first_missing(init or Init(0))
+        earlier = "".join(f" --without {name}" for name in missing if name in self.recovery.behind)
+        if init is None and not earlier and (self.recovery.is_tainted or not self.options.auto):
             return "the first start of the cluster: primacy init, once, on one node"
         remedy = f" (of an earlier list; gone for good: primacy init{earlier})" if earlier else ""
         heard = f"not heard yet: {', '.join(missing)}{remedy}" if missing else "all nodes were heard"

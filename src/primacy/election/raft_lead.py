@@ -12,7 +12,7 @@ from primacy.election.effects import Effect, Extend, OrderRelease, Record, Send,
 from primacy.election.events import Code, Event
 from primacy.election.messages import Ack, Ahead, Beat, Release, VoteRequest
 from primacy.election.model import Kind, Leadership, Role
-from primacy.election.raft_state import TERM_JUMP_MAX, Campaign, RaftState, Reign, made
+from primacy.election.raft_state import TERM_JUMP_MAX, Campaign, LeaderState, RaftState, made
 from primacy.settings.timing import stretched
 
 TICK_MS = 2
@@ -43,181 +43,195 @@ class Leading(RaftState):
         self.campaign = None
         self.role = Role.LEADER
         self.leader = self.node
-        self.reign = Reign(now_ms, ballot.term, token, self._start_at(now_ms, ages), ages)
-        self.reign.newest_term = 0 if self.newest_at_ms is None else self.newest_term
+        self.leader_state = LeaderState(now_ms, ballot.term, token, self._start_at(now_ms, ages), ages)
+        self.leader_state.newest_term = 0 if self.newest_at_ms is None else self.newest_term
         effects: list[Effect] = [Record(Event(Code.ELECTED, ballot.term, self.node, value=token))]
-        delay_ms = self.reign.start_at_ms - now_ms
+        delay_ms = self.leader_state.start_at_ms - now_ms
         if delay_ms > 0:
             effects.append(Record(Event(Code.START_DELAY, ballot.term, value=delay_ms)))
         known = max([ballot.token_max, self.options.token_max, *(reply.token_max for reply in replies)])
         if known > token:
             refused = self._resign(
-                now_ms, self.reign, Code.TOKEN_LOW, f"token {known} was already seen, ours is {token}"
+                now_ms, self.leader_state, Code.TOKEN_LOW, f"token {known} was already seen, ours is {token}"
             )
             return effects + refused
-        return effects + self._reign_on(now_ms, self.reign)
+        return effects + self._lead_on(now_ms, self.leader_state)
 
     def _start_at(self, now_ms: int, ages: dict[str, tuple[int, int]]) -> int:
         """The end of the winner's start delay (Q5): the latest moment at which any reported hold is surely over."""
         return max([now_ms, *(at_ms for _, at_ms in ages.values())])
 
-    def _is_late(self, now_ms: int, reign: Reign) -> bool:
+    def _is_late(self, now_ms: int, leader_state: LeaderState) -> bool:
         """No majority by TERM (Q7)."""
-        return now_ms >= reign.hold_from_ms + self.timing.term_at_ms
+        return now_ms >= leader_state.hold_from_ms + self.timing.term_at_ms
 
-    def _reign_on(self, now_ms: int, reign: Reign) -> list[Effect]:
-        if not reign.ran and not reign.closed and self._is_overdue(now_ms, reign):
-            return self._resign(now_ms, reign, Code.CANNOT_START, "the work could not be started in time")
+    def _lead_on(self, now_ms: int, leader_state: LeaderState) -> list[Effect]:
+        if not leader_state.ran and not leader_state.closed and self._is_overdue(now_ms, leader_state):
+            return self._resign(now_ms, leader_state, Code.CANNOT_START, "the work could not be started in time")
         effects: list[Effect] = []
-        if now_ms >= reign.next_beat_ms:
-            effects = self._beat(now_ms, reign)
-        return effects if reign.ordered else effects + self._start_if_ready(now_ms)
+        if now_ms >= leader_state.next_beat_ms:
+            effects = self._beat(now_ms, leader_state)
+        return effects if leader_state.ordered else effects + self._start_if_ready(now_ms)
 
-    def _is_overdue(self, now_ms: int, reign: Reign) -> bool:
+    def _is_overdue(self, now_ms: int, leader_state: LeaderState) -> bool:
         """Its work could not start within H (Q6). One that waits on purpose may wait for hours (G8)."""
-        return not reign.deferred and now_ms >= max(reign.due_ms, reign.start_at_ms) + self.timing.hold_ms
+        return (
+            not leader_state.deferred
+            and now_ms >= max(leader_state.due_ms, leader_state.start_at_ms) + self.timing.hold_ms
+        )
 
-    def _beat(self, now_ms: int, reign: Reign) -> list[Effect]:
-        reign.number += 1
-        reign.departures[reign.number] = now_ms
-        late_ms = now_ms - reign.next_beat_ms
-        reign.next_beat_ms = now_ms + self.timing.beat_ms - min(late_ms, self.timing.beat_ms // 2)
-        self.newest_at_ms, self.newest_term = now_ms, reign.term
-        settled = now_ms >= reign.start_at_ms
-        beat = made(Beat, (self.origin, reign.term, reign.number, self.timing.hold_ms, settled))
+    def _beat(self, now_ms: int, leader_state: LeaderState) -> list[Effect]:
+        leader_state.number += 1
+        leader_state.departures[leader_state.number] = now_ms
+        late_ms = now_ms - leader_state.next_beat_ms
+        leader_state.next_beat_ms = now_ms + self.timing.beat_ms - min(late_ms, self.timing.beat_ms // 2)
+        self.newest_at_ms, self.newest_term = now_ms, leader_state.term
+        settled = now_ms >= leader_state.start_at_ms
+        beat = made(Beat, (self.origin, leader_state.term, leader_state.number, self.timing.hold_ms, settled))
         effects: list[Effect] = [made(Send, (node, beat)) for node in self._others]
-        return effects + self._prove(now_ms, reign) if self._majority == 1 else effects
+        return effects + self._prove(now_ms, leader_state) if self._majority == 1 else effects
 
     def _on_ack(self, now_ms: int, ack: Ack) -> list[Effect]:
-        reign = self.reign
-        if reign is None or ack.term != reign.term or ack.leader_boot != self.seat.boot:
+        leader_state = self.leader_state
+        if leader_state is None or ack.term != leader_state.term or ack.leader_boot != self.seat.boot:
             return []
         node = ack.origin.node
-        newest = reign.acked.get(node, 0)
-        if ack.number <= newest or ack.number > reign.number or node not in self._other_voters:
+        newest = leader_state.acked.get(node, 0)
+        if ack.number <= newest or ack.number > leader_state.number or node not in self._other_voters:
             return [Record(Event(Code.LATE_ACK, ack.term, node, value=ack.number))] if ack.number < newest else []
-        reign.acked[node] = ack.number
-        return self._prove(now_ms, reign) if ack.number > reign.proved else []
+        leader_state.acked[node] = ack.number
+        return self._prove(now_ms, leader_state) if ack.number > leader_state.proved else []
 
-    def _prove(self, now_ms: int, reign: Reign) -> list[Effect]:
+    def _prove(self, now_ms: int, leader_state: LeaderState) -> list[Effect]:
         """Hold = H from the departure of the newest beat that a majority, the leader included, acked (Q3)."""
-        number = self._proved_number(reign)
-        if number <= reign.proved:
+        number = self._proved_number(leader_state)
+        if number <= leader_state.proved:
             return []
-        for old in range(reign.proved, number):
-            reign.departures.pop(old, None)
-        reign.proved = number
-        reign.hold_from_ms = self._counted_from(now_ms, reign.departures[number])
-        if reign.ordered:
+        for old in range(leader_state.proved, number):
+            leader_state.departures.pop(old, None)
+        leader_state.proved = number
+        leader_state.hold_from_ms = self._counted_from(now_ms, leader_state.departures[number])
+        if leader_state.ordered:
             return [
-                made(Extend, (self._leadership(reign),))
+                made(Extend, (self._leadership(leader_state),))
             ]  # also during a planned stop: the work may end in peace (G9)
         return self._start_if_ready(now_ms)
 
-    def _proved_number(self, reign: Reign) -> int:
+    def _proved_number(self, leader_state: LeaderState) -> int:
         others = self._majority - 1
         if others == 0:
-            return reign.number
-        acked = sorted(reign.acked.values(), reverse=True)
+            return leader_state.number
+        acked = sorted(leader_state.acked.values(), reverse=True)
         return acked[others - 1] if len(acked) >= others else 0
 
     def _counted_from(self, now_ms: int, departed_ms: int) -> int:  # noqa: ARG002  (the mutant counts from now)
         """The hold counts from before the beat left, never from the ack."""
         return departed_ms
 
-    def _leadership(self, reign: Reign) -> Leadership:
-        until_ms = reign.hold_from_ms + self.timing.hold_ms
-        return made(Leadership, (self.node, reign.term, reign.token, until_ms))
+    def _leadership(self, leader_state: LeaderState) -> Leadership:
+        until_ms = leader_state.hold_from_ms + self.timing.hold_ms
+        return made(Leadership, (self.node, leader_state.term, leader_state.token, until_ms))
 
     def _start_if_ready(self, now_ms: int) -> list[Effect]:
         """Work starts after the first acked round, the start delay, and with the run lock free; once in a term (G4)."""
-        reign = self.reign
-        if reign is None or reign.ordered or reign.closed or reign.proved == 0:
+        leader_state = self.leader_state
+        if leader_state is None or leader_state.ordered or leader_state.closed or leader_state.proved == 0:
             return []
-        if now_ms < reign.start_at_ms or self._work_unconfirmed():
+        if now_ms < leader_state.start_at_ms or self._work_unconfirmed():
             return []
-        reign.ordered = True
-        self.work_term = reign.term
+        leader_state.ordered = True
+        self.work_term = leader_state.term
         covered = self.released_term > 0 and self.preceding_term <= self.released_term
-        return [Start(self._leadership(reign), Release(self.origin, reign.term), covered)]
+        return [Start(self._leadership(leader_state), Release(self.origin, leader_state.term), covered)]
 
     @property
     def preceding_term(self) -> int:
         """A leader's: the newest earlier term of which it or a voter of its majority knows a beat; 0 for none."""
-        reign = self.reign
-        return max(reign.newest_term, *(term for term, _ in reign.ages.values()), 0) if reign is not None else 0
+        leader_state = self.leader_state
+        return (
+            max(leader_state.newest_term, *(term for term, _ in leader_state.ages.values()), 0)
+            if leader_state is not None
+            else 0
+        )
 
     def _work_started(self, now_ms: int, term: int) -> list[Effect]:  # noqa: ARG002
-        if self.reign is not None and self.reign.term == term:
-            self.reign.ran = True
+        if self.leader_state is not None and self.leader_state.term == term:
+            self.leader_state.ran = True
         return []
 
     def _work_deferred(self, now_ms: int, term: int, why: str) -> list[Effect]:
         """Once it waits no more, H counts from now: the run lock may be held (Q6)."""
-        reign = self.reign
-        if reign is not None and reign.term == term:
-            reign.deferred, reign.due_ms = why, now_ms
+        leader_state = self.leader_state
+        if leader_state is not None and leader_state.term == term:
+            leader_state.deferred, leader_state.due_ms = why, now_ms
         return []
 
     def _lose(self, now_ms: int, code: Code, detail: str) -> list[Effect]:
         """The term is over for this node: stop the work, go silent, and release once the work is confirmed gone."""
-        reign = self.reign
-        assert reign is not None
-        effects: list[Effect] = [Record(Event(code, reign.term, detail=detail))]
-        if self.work_term == reign.term:
-            effects.append(Stop(reign.term, code.value, planned=False))
-            if reign.ran:  # only then all work up to its term is known to be gone (G7)
-                effects.append(OrderRelease(reign.term, reign.successor))
+        leader_state = self.leader_state
+        assert leader_state is not None
+        effects: list[Effect] = [Record(Event(code, leader_state.term, detail=detail))]
+        if self.work_term == leader_state.term:
+            effects.append(Stop(leader_state.term, code.value, planned=False))
+            if leader_state.ran:  # only then all work up to its term is known to be gone (G7)
+                effects.append(OrderRelease(leader_state.term, leader_state.successor))
         self._retire(now_ms)
         return effects
 
     def _retire(self, now_ms: int) -> None:
         """Follower of nobody, without a beat; the own beats still bind (Q4)."""
-        self.reign = None
+        self.leader_state = None
         self.leader = ""
         self._settle_role()
         self.stand_at_ms = self._timeout(now_ms if self.newest_at_ms is None else self.newest_at_ms)
 
-    def _resign(self, now_ms: int, reign: Reign, code: Code, detail: str) -> list[Effect]:
+    def _resign(self, now_ms: int, leader_state: LeaderState, code: Code, detail: str) -> list[Effect]:
         """Gives up a term whose work never ran: without a release, for a predecessor may still act (G7)."""
-        effects: list[Effect] = [Record(Event(code, reign.term, detail=detail))]
-        if self.work_term == reign.term:
-            effects.append(Stop(reign.term, code.value, planned=False))
+        effects: list[Effect] = [Record(Event(code, leader_state.term, detail=detail))]
+        if self.work_term == leader_state.term:
+            effects.append(Stop(leader_state.term, code.value, planned=False))
         self._retire(now_ms)
         return effects
 
     def _step_down(self, now_ms: int, code: Code, detail: str, successor: str = "") -> list[Effect]:
         """Stop, confirm, release, in this order; beats go on until the work is confirmed gone (G9)."""
-        reign = self.reign
-        if reign is None:
+        leader_state = self.leader_state
+        if leader_state is None:
             if self.role in (Role.FOLLOWER, Role.CANDIDATE, Role.PAUSED):
                 self.campaign = None
                 self._settle_role()
             return []
-        if reign.closed:
+        if leader_state.closed:
             return []
-        if not reign.ran:
-            return self._resign(now_ms, reign, code, detail)
-        reign.closed = True
-        reign.successor = successor
+        if not leader_state.ran:
+            return self._resign(now_ms, leader_state, code, detail)
+        leader_state.closed = True
+        leader_state.successor = successor
         return [
-            Record(Event(code, reign.term, successor, detail)),
-            Stop(reign.term, code.value, planned=True),
-            OrderRelease(reign.term, successor),
+            Record(Event(code, leader_state.term, successor, detail)),
+            Stop(leader_state.term, code.value, planned=True),
+            OrderRelease(leader_state.term, successor),
         ]
 
     def _on_ahead(self, now_ms: int, ahead: Ahead) -> list[Effect]:
         """A voter is a term ahead and can ack nothing: step down in order, then stand again above its term (Q9)."""
-        reign = self.reign
-        if reign is None or ahead.term <= reign.term or reign.closed or ahead.origin.node not in self._voters:
+        leader_state = self.leader_state
+        if (
+            leader_state is None
+            or ahead.term <= leader_state.term
+            or leader_state.closed
+            or ahead.origin.node not in self._voters
+        ):
             return []
-        if ahead.term - reign.term > TERM_JUMP_MAX:
-            return self._note(Code.TERM_JUMP, ahead.origin.node, f"term {ahead.term} is too far above {reign.term}")
-        reign.ahead_term = ahead.term
+        if ahead.term - leader_state.term > TERM_JUMP_MAX:
+            return self._note(
+                Code.TERM_JUMP, ahead.origin.node, f"term {ahead.term} is too far above {leader_state.term}"
+            )
+        leader_state.ahead_term = ahead.term
         effects = self._step_down(
             now_ms, Code.TERM_AHEAD, f"node {ahead.origin.node} is at term {ahead.term}", self.node
         )
-        if self.reign is None:
+        if self.leader_state is None:
             self._adopt(ahead.term)
         return effects
 
@@ -229,7 +243,7 @@ class Leading(RaftState):
         return self._step_down(now_ms, Code.UNHEALTHY, self.ill)
 
     def _stand_again(self, now_ms: int) -> list[Effect]:
-        if self.reign is None and not self.muted:
+        if self.leader_state is None and not self.muted:
             self._settle_role()
             self.stand_at_ms = max(self.stand_at_ms, now_ms + int(self.seat.random.random() * self.timing.spread_ms))
         return []
@@ -238,14 +252,14 @@ class Leading(RaftState):
         """The tree is confirmed gone. If the release has left, it binds us as it binds the others."""
         if term == self.work_term:
             self.work_term = 0
-        reign = self.reign
+        leader_state = self.leader_state
         ahead_term, successor = 0, ""
         effects: list[Effect] = []
-        if reign is not None and reign.term == term:
-            if self._reopens(reign):
-                reign.ordered = reign.ran = reign.closed = False
+        if leader_state is not None and leader_state.term == term:
+            if self._reopens(leader_state):
+                leader_state.ordered = leader_state.ran = leader_state.closed = False
                 return self._start_if_ready(now_ms)
-            ahead_term, successor = reign.ahead_term, reign.successor
+            ahead_term, successor = leader_state.ahead_term, leader_state.successor
             effects.append(Record(Event(Code.RELEASED if released else Code.WORK_ENDED, term)))
             self._retire(now_ms)
         if released:
@@ -254,7 +268,7 @@ class Leading(RaftState):
             self._adopt(ahead_term)
         return effects
 
-    def _reopens(self, reign: Reign) -> bool:  # noqa: ARG002
+    def _reopens(self, leader_state: LeaderState) -> bool:  # noqa: ARG002
         """Nothing reopens a term (Q8)."""
         return False
 
@@ -262,10 +276,10 @@ class Leading(RaftState):
         """The guard is gone, and with it the release; its tree may still be dying, so the run lock decides (Q6, Q8)."""
         if term != self.work_term:
             return []
-        reign = self.reign
+        leader_state = self.leader_state
         self.work_term = 0
         self.lock_held = True  # until the driver finds it free
-        if reign is None or reign.term != term:
+        if leader_state is None or leader_state.term != term:
             return []
         self._retire(now_ms)
         return [Record(Event(Code.GUARD_LOST, term))]
@@ -283,10 +297,10 @@ class Leading(RaftState):
 
     def _apply_release(self, now_ms: int, release: Release) -> list[Effect]:
         """Clears acks of terms up to T and nothing above (G6)."""
-        reign = self.reign
+        leader_state = self.leader_state
         term = release.term
-        if reign is not None:
-            return self._release_in_delay(now_ms, reign, release) if term < reign.term else []
+        if leader_state is not None:
+            return self._release_in_delay(now_ms, leader_state, release) if term < leader_state.term else []
         if self.newest_at_ms is None and term <= self.released_term:
             return []
         if not self._release_covers(term):
@@ -304,16 +318,16 @@ class Leading(RaftState):
         """At least the newest term acked and, after a restart, at least the ballot's term as it was read (G6)."""
         return term >= self.newest_term
 
-    def _release_in_delay(self, now_ms: int, reign: Reign, release: Release) -> list[Effect]:
+    def _release_in_delay(self, now_ms: int, leader_state: LeaderState, release: Release) -> list[Effect]:
         """A winner applies a release that arrives during its delay."""
-        if reign.ordered or release.term <= self.released_term:
+        if leader_state.ordered or release.term <= self.released_term:
             return []
         self.released_term, self.release = release.term, release
-        reign.ages = {node: age for node, age in reign.ages.items() if age[0] > release.term}
-        shorter = self._start_at(now_ms, reign.ages)
+        leader_state.ages = {node: age for node, age in leader_state.ages.items() if age[0] > release.term}
+        shorter = self._start_at(now_ms, leader_state.ages)
         effects: list[Effect] = []
-        if shorter < reign.start_at_ms:
-            reign.start_at_ms = shorter
+        if shorter < leader_state.start_at_ms:
+            leader_state.start_at_ms = shorter
             effects = [Record(Event(Code.RELEASE_APPLIED, release.term, release.origin.node))]
         return effects + self._start_if_ready(now_ms)
 

@@ -1,6 +1,6 @@
 """Starting, meeting others, and the end of muteness: the part of raft that reads and writes whole ballots.
 
-`rollcall.py` decides when a mute node may speak (rules M); here its questions are sent, its answers given, and its
+`recovery.py` decides when a mute node may speak (rules M); here its questions are sent, its answers given, and its
 decisions written into the ballot. Meeting somebody for the first time in a boot is here too: earlier starts and
 copies of a node are recognised by incarnation and boot (Q10), other lists by their hash, other clusters by their
 token base (T1).
@@ -54,8 +54,8 @@ class Remembering(Voting):
         ballot = self.ballot
         if ballot is not None:
             lists = ballot.lists
-            if self.roll.own.hash not in [record.hash for record in lists]:
-                lists = (*lists, self.roll.own._replace(confirmed=False))
+            if self.recovery.own.hash not in [record.hash for record in lists]:
+                lists = (*lists, self.recovery.own._replace(confirmed=False))
             changed = ballot.changed or len(lists) > 1
             self.ballot = ballot._replace(incarnation=ballot.incarnation + 1, lists=lists, changed=changed)
         return effects + self._ballot_read(now_ms)
@@ -84,7 +84,7 @@ class Remembering(Voting):
             return TWO_BOOTS
         if self.ballot is None:
             return "no-memory"
-        if any(record.hash != self.roll.own.hash for record in self.ballot.lists):
+        if any(record.hash != self.recovery.own.hash for record in self.ballot.lists):
             return "other-list"
         return ""
 
@@ -93,10 +93,10 @@ class Remembering(Voting):
         self._ask_at_ms = now_ms + self.timing.beat_ms
         if self.muted == TWO_BOOTS:
             return self._doubt()  # only a restart helps, after the other machine was stopped
-        targets = self.roll.to_ask(self.ballot)
-        if self.roll.init is not None or self.options.auto:
-            init = self.roll.init or Init(0)
-            targets = tuple(sorted({*targets, *self.roll.first_missing(init)}))
+        targets = self.recovery.to_ask(self.ballot)
+        if self.recovery.init is not None or self.options.auto:
+            init = self.recovery.init or Init(0)
+            targets = tuple(sorted({*targets, *self.recovery.first_missing(init)}))
         asked: list[Effect] = [Send(node, self._query()) for node in targets]
         return self._void() + asked + self._decide_mute(now_ms)
 
@@ -114,7 +114,7 @@ class Remembering(Voting):
         if not self.muted:
             return []
         wall_ms = now_ms + self._wall_offset_ms
-        heard = self.roll.remembered(wall_ms) if self.ballot is None else self.roll.changed(self.ballot)
+        heard = self.recovery.remembered(wall_ms) if self.ballot is None else self.recovery.changed(self.ballot)
         if heard is None:
             return []
         self.ballot = heard._replace(hold_max_ms=max(heard.hold_max_ms, self.timing.hold_ms))
@@ -122,35 +122,35 @@ class Remembering(Voting):
 
     def _is_blank(self) -> bool:
         """No memory, or a first ballot of this very list that was never used, which counts as none for `init` (M3)."""
-        return self.ballot is None or (self.ballot.term == 0 and self.ballot.lists == (self.roll.own,))
+        return self.ballot is None or (self.ballot.term == 0 and self.ballot.lists == (self.recovery.own,))
 
     def _init_said(self, now_ms: int, init: Init) -> list[Effect]:
         if not self._votes:
             return [Record(Event(Code.INIT_REFUSED, self.term, detail="this node does not vote"))]
         if not self._is_blank():
             return [Record(Event(Code.INIT_REFUSED, self.term, detail="this node remembers the cluster"))]
-        self.roll.init = init
-        self.roll.reports.clear()  # only answers given after the word count
-        asked: list[Effect] = [Send(node, self._query()) for node in self.roll.first_missing(init)]
+        self.recovery.init = init
+        self.recovery.reports.clear()  # only answers given after the word count
+        asked: list[Effect] = [Send(node, self._query()) for node in self.recovery.first_missing(init)]
         return asked + self._decide_mute(now_ms)
 
     def _first_start(self, now_ms: int) -> list[Effect]:
         """M3: all have answered blank, so this node writes the first ballot and hands it to each."""
         waited = now_ms - self._read_at_ms >= self.timing.promise_ms
-        init = self.roll.wants_first(waited_long=waited, base=self.ballot.base if self.ballot is not None else 0)
+        init = self.recovery.wants_first(waited_long=waited, base=self.ballot.base if self.ballot is not None else 0)
         if init is None or not self._votes:
             return []
-        refused = self.roll.first_refused(init)
+        refused = self.recovery.first_refused(init)
         if refused:
-            said, self.roll.init = self.roll.init, None
+            said, self.recovery.init = self.recovery.init, None
             return [Record(Event(Code.INIT_REFUSED, self.term, detail=refused))] if said else []
-        if not self.roll.first_complete(init):
+        if not self.recovery.first_complete(init):
             return []
         wall_ms = max(init.wall_ms, now_ms + self._wall_offset_ms)
-        base = self.roll.first_base(max(wall_ms, self.ballot.base + 1 if self.ballot is not None else 0))
-        self.ballot = self.roll.first_ballot(base, self.timing.hold_ms, wall_ms, self.ballot)
-        self._init_tried = self.roll.init
-        self._offers = self.roll.take_offers(init)
+        base = self.recovery.first_base(max(wall_ms, self.ballot.base + 1 if self.ballot is not None else 0))
+        self.ballot = self.recovery.first_ballot(base, self.timing.hold_ms, wall_ms, self.ballot)
+        self._init_tried = self.recovery.init
+        self._offers = self.recovery.take_offers(init)
         self._offer_at_ms = now_ms + self.timing.beat_ms
         effects: list[Effect] = [Record(Event(Code.FIRST_BALLOT, value=base)), *self._ballot_read(now_ms)]
         return effects + self._offer_first()
@@ -162,7 +162,7 @@ class Remembering(Voting):
         """
         if self._offers and self.origin.base != (self.ballot.base if self.ballot is not None else 0):
             self._offers = {}
-            self.roll.init, self._init_tried = self._init_tried, None
+            self.recovery.init, self._init_tried = self._init_tried, None
 
     def _offer_first(self) -> list[Effect]:
         """To the boots that said they are blank, every beat until each has it.
@@ -188,7 +188,7 @@ class Remembering(Voting):
         """
         if not (self.options.auto and self._is_blank() and self._voters[:1] == (self.node,)):
             return []
-        self.roll.reports.clear()
+        self.recovery.reports.clear()
         return [Send(node, self._query()) for node in self._other_voters]
 
     def _on_first_ballot(self, now_ms: int, message: FirstBallot) -> list[Effect]:
@@ -198,12 +198,12 @@ class Remembering(Voting):
             return []
         if self.ballot is not None and self.ballot.base == message.base:
             return [Send(sender, FirstBallotTaken(self.origin, message.base))]  # it has it, by whatever way
-        if message.echo != self.seat.boot or not self._is_blank() or self.roll.copy is not None:
+        if message.echo != self.seat.boot or not self._is_blank() or self.recovery.copy is not None:
             return []  # also one that this boot used and had to give up must not come back
         effects: list[Effect] = []
         if self.ballot is None or message.base > self.ballot.base:
             wall_ms = now_ms + self._wall_offset_ms
-            self.ballot = self.roll.first_ballot(message.base, self.timing.hold_ms, wall_ms, self.ballot)
+            self.ballot = self.recovery.first_ballot(message.base, self.timing.hold_ms, wall_ms, self.ballot)
             self._offers = {}
             effects = [Record(Event(Code.FIRST_BALLOT, value=message.base)), *self._ballot_read(now_ms)]
         if self.ballot.base == message.base:
@@ -219,32 +219,32 @@ class Remembering(Voting):
             self.origin,
             echo=query.origin.boot,
             memory=ballot is not None and not ballot.void,
-            used=not self._is_blank() or self.roll.copy is not None or self.roll.is_left,
+            used=not self._is_blank() or self.recovery.copy is not None or self.recovery.is_left,
             term=self.term,
             hold_max_ms=ballot.hold_max_ms if ballot is not None else 0,
             token_max=max(self._token_known(), self.options.token_max),
             confirmed=tuple((r.hash, r.voters) for r in ballot.lists if r.confirmed) if ballot is not None else (),
             incarnation_seen=max(seen, query.origin.incarnation),
-            gave_way=self._gave_way and self.roll.copy is None,
+            gave_way=self._gave_way and self.recovery.copy is None,
         )
         return [*self._mark(), Send(asker, report)]
 
     def _mark(self) -> list[Effect]:
         """Before a node says that it has no memory, its disk knows under which list it does (M3)."""
-        if self.ballot is not None or not self.roll.mark_due:
+        if self.ballot is not None or not self.recovery.mark_due:
             return []
         self._voiding = True
-        return [Persist(self.roll.mark())]
+        return [Persist(self.recovery.mark())]
 
     def _token_known(self) -> int:
         """The largest token that the ballot, or an old copy of it, knows of."""
-        known = self.ballot or self.roll.copy
+        known = self.ballot or self.recovery.copy
         return known.token_known if known is not None else 0
 
     def _on_report(self, now_ms: int, report: Report) -> list[Effect]:
         if not report.memory and self._offers.get(report.origin.node) == report.origin.boot:
             return []  # it is being offered a first ballot; that it has none yet is no news
-        self.roll.hear(report)
+        self.recovery.hear(report)
         return self._decide_mute(now_ms)
 
     def _meet(self, now_ms: int, message: Message) -> tuple[bool, list[Effect]]:
@@ -279,7 +279,7 @@ class Remembering(Voting):
         assert self.ballot is not None
         newest, boot = self._seen(origin.node)
         if origin.incarnation > newest:
-            self._twins.discard(origin.node)
+            self._duplicates.discard(origin.node)
             if origin.node in self._others:
                 known = [record for record in self.ballot.seen if record[0] != origin.node]
                 seen = sorted([*known, (origin.node, origin.incarnation, origin.boot)])
@@ -289,8 +289,8 @@ class Remembering(Voting):
             return True, []  # what is said of our own start is true, however old the one who heard of it
         if origin.incarnation < newest:  # of the boot that spoke last, it is a late word from before it rose
             return False, [] if origin.boot == boot else self._tell_stale(now_ms, message, newest)
-        if origin.boot != boot or origin.node in self._twins:
-            self._twins.add(origin.node)
+        if origin.boot != boot or origin.node in self._duplicates:
+            self._duplicates.add(origin.node)
             self._known.pop(origin.node, None)
             sentence = "two starts of one id speak: neither is heard"
             told = self._tell_stale(now_ms, message, newest)
@@ -335,7 +335,7 @@ class Remembering(Voting):
         """The ballot counts no longer: mute until the others tell what they remember (M2)."""
         self.ballot = self._durable = self._earlier = None
         self._offers = {}
-        self.roll.start_over()
+        self.recovery.start_over()
         self._mute("no-memory")
         self.origin = self.origin._replace(incarnation=0, base=0)
 
@@ -361,8 +361,8 @@ class Remembering(Voting):
         if self.muted == TWO_BOOTS and not later:
             return []
         code = Code.STALE_INCARNATION if later else Code.TWO_BOOTS
-        effects = self._lose(now_ms, code, "this node's identity is in doubt") if self.reign is not None else []
-        self.roll.copy = ballot
+        effects = self._lose(now_ms, code, "this node's identity is in doubt") if self.leader_state is not None else []
+        self.recovery.copy = ballot
         voided: list[Effect] = []
         if later:
             self._forget()
@@ -382,7 +382,7 @@ class Remembering(Voting):
 
     def _void(self) -> list[Effect]:
         """Marks the ballot on the disk as an old copy; tried again with every question until it is saved."""
-        if not self._void_due or self.roll.copy is None:
+        if not self._void_due or self.recovery.copy is None:
             return []
         self._voiding = True
-        return [Persist(self.roll.mark())]
+        return [Persist(self.recovery.mark())]

@@ -13,7 +13,7 @@ from primacy.election.events import Code, Event
 from primacy.election.inputs import Init
 from primacy.election.messages import Ahead, Beat, Message, Origin, Release, Stale, VoteReply, VoteRequest
 from primacy.election.model import Ballot, Kind, Role, Seat
-from primacy.election.rollcall import RollCall
+from primacy.election.recovery import Recovery
 from primacy.settings.timing import Timing
 
 TERM_JUMP_MAX = 1_000_000
@@ -45,7 +45,7 @@ class Campaign:
         self.no: dict[str, int] = {}
 
 
-class Reign:
+class LeaderState:
     """What a leader keeps of its term."""
 
     def __init__(self, now_ms: int, term: int, token: int, start_at_ms: int, ages: dict[str, tuple[int, int]]) -> None:
@@ -109,13 +109,13 @@ class RaftState:
         self.ill = ""
         """What its probes complain of."""
         self.campaign: Campaign | None = None
-        self.reign: Reign | None = None
+        self.leader_state: LeaderState | None = None
         self.heard: dict[str, int] = {}
         self.muted = ""
         self.origin = Origin(self.node, 0, seat.boot, seat.membership.hash, 0)
-        self.roll = RollCall(seat, auto=self.options.auto, token_max=self.options.token_max)
+        self.recovery = Recovery(seat, auto=self.options.auto, token_max=self.options.token_max)
         if ballot is not None and ballot.void:
-            self.roll.found(ballot)
+            self.recovery.found(ballot)
         self._durable = self.ballot
         self._earlier = self.ballot
         self._saving = False
@@ -137,7 +137,7 @@ class RaftState:
         self._known: dict[str, Origin] = {}
         self._elsewhere: dict[str, int] = {}
         """When a listed node was last heard that runs under another list; only people ask for it."""
-        self._twins: set[str] = set()  # only asked for membership, never walked
+        self._duplicates: set[str] = set()  # only asked for membership, never walked
         self._noted: dict[tuple[str, str], bool] = {}
         self._refused: dict[tuple[str | int, ...], int] = {}
         """When which refusal was sent to whom, for one beat (E1)."""

@@ -30,7 +30,7 @@ class Voting(Leading):
                 return []
             if beat.term - ballot.term > TERM_JUMP_MAX:
                 return self._note(Code.TERM_JUMP, sender, f"term {beat.term} is too far above {ballot.term}")
-            if self.reign is not None and beat.term == ballot.term:
+            if self.leader_state is not None and beat.term == ballot.term:
                 return self._note(Code.TWO_BOOTS, sender, f"it claims our term {beat.term}")
             return self._follow(now_ms, beat) + self._ack(now_ms, beat)
         if beat.term <= self.released_term:
@@ -49,7 +49,7 @@ class Voting(Leading):
     def _follow(self, now_ms: int, beat: Beat) -> list[Effect]:
         """A leader of our term or a newer one: whatever we were, we are its follower."""
         effects: list[Effect] = []
-        if self.reign is not None:
+        if self.leader_state is not None:
             effects = self._lose(now_ms, Code.HIGHER_TERM, f"node {beat.origin.node} leads term {beat.term}")
         self._adopt(beat.term)
         self.campaign = None

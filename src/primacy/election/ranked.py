@@ -69,7 +69,7 @@ class RankStrategy(RankFollower):
                 effects += self._tick(now_ms)
             case Unanswered(node):
                 effects += self._unreached(now_ms, node)
-            case Answered(node) if node in self._roster:
+            case Answered(node) if node in self._ranking:
                 effects += self._note(now_ms, node) + self._counted(now_ms)
             case WorkGone(term, _):
                 effects += self._work_gone(now_ms, term)
@@ -107,7 +107,7 @@ class RankStrategy(RankFollower):
         """In the users' words."""
         if self._phase is Phase.LEAD:
             return Role.LEADER
-        if self._roster.kind is Kind.OBSERVER:
+        if self._ranking.kind is Kind.OBSERVER:
             return Role.OBSERVER
         if self._paused:
             return Role.PAUSED
@@ -118,11 +118,11 @@ class RankStrategy(RankFollower):
     @property
     def pruned(self) -> tuple[str, ...]:
         """Nodes that no election waits for at present."""
-        return self._roster.pruned
+        return self._ranking.pruned
 
     def view(self, now_ms: int) -> View:
         """How it stands. Nothing is held here, hence no hold and no token."""
-        alive = self._roster.alive(now_ms)
+        alive = self._ranking.alive(now_ms)
         return View(self.role, self.leader, self._epoch, "", 0, 0, alive, self._waits_for(now_ms))
 
     def _waits_for(self, now_ms: int) -> str:
@@ -179,7 +179,7 @@ class RankStrategy(RankFollower):
 
     def _wake_up(self, now_ms: int) -> list[Effect]:
         """It comes back as a follower: what it believed is old, and its overdue waits prove nothing about others."""
-        if not self._roster.others:
+        if not self._ranking.others:
             return []
         effects = self._resign(Code.OVERSLEPT, "", "it was stopped meanwhile") if self._phase is Phase.LEAD else []
         self._timers.clear()
@@ -192,7 +192,7 @@ class RankStrategy(RankFollower):
         sender = message.origin.node
         if sender == self.node:
             return self._hear_namesake(message.origin)
-        known = sender in self._roster
+        known = sender in self._ranking
         effects = self._note(now_ms, sender) if known else []
         match message:
             case Heartbeat(_, number):
@@ -200,7 +200,7 @@ class RankStrategy(RankFollower):
                 return [*effects, Send(sender, Alive(self._origin, number, self.leader, self._epoch, able))]
             case Election(_, number):
                 return effects + self._hear_call(now_ms, sender, number)
-        if not known or not self._up or self.node not in self._roster:
+        if not known or not self._up or self.node not in self._ranking:
             return effects
         match message:
             case Alive():
@@ -215,13 +215,13 @@ class RankStrategy(RankFollower):
 
     def _counted(self, now_ms: int) -> list[Effect]:
         """One more was heard: it leads, if it waited for a majority and this makes one."""
-        return self._lead(now_ms) if self._phase is Phase.POLL and self._roster.has_majority(now_ms) else []
+        return self._lead(now_ms) if self._phase is Phase.POLL and self._ranking.has_majority(now_ms) else []
 
     def _note(self, now_ms: int, sender: str) -> list[Effect]:
         """It lives: a node that was left out comes back by being heard."""
         if sender == self._gone:
             self._gone = ""
-        returned = self._roster.note(now_ms, sender)
+        returned = self._ranking.note(now_ms, sender)
         return [Record(Event(Code.RETURNED, self._epoch, sender))] if returned else []
 
     def _hear_namesake(self, origin: Origin) -> list[Effect]:
@@ -237,9 +237,9 @@ class RankStrategy(RankFollower):
         """
         if self._phase is Phase.LEAD:
             effects: list[Effect] = [Send(sender, Okay(self._origin, number))]
-            return [*effects, Send(sender, self._announcement())] if sender in self._roster else effects
+            return [*effects, Send(sender, self._announcement())] if sender in self._ranking else effects
         if not self._able(now_ms):
             return [Send(sender, Unable(self._origin, number))]
-        listed = not sender or sender in self._roster
+        listed = not sender or sender in self._ranking
         begins = listed and not self._is_just_over(now_ms, sender)
         return [Send(sender, Okay(self._origin, number)), *(self._elect(now_ms) if begins else [])]

@@ -59,12 +59,12 @@ class RingStrategy(RankStrategy):
 
     def _members_changed(self, now_ms: int, members: tuple[tuple[str, int, int], ...], version: int) -> list[Effect]:
         effects = super()._members_changed(now_ms, members, version)
-        self._passed = {name: passed for name, passed in self._passed.items() if name in self._roster}
+        self._passed = {name: passed for name, passed in self._passed.items() if name in self._ranking}
         return effects
 
     def _patience_span_ms(self) -> tuple[int, int]:
         """The baton may find a quarter of the nodes dead at first, and all of them in the end."""
-        dead_ms = len(self._roster.leaders) * self.timing.answer_ms
+        dead_ms = len(self._ranking.leaders) * self.timing.answer_ms
         return self._wait_ms + dead_ms // 4, max(BACKOFF_MAX * self._wait_ms, self._wait_ms + dead_ms)
 
     # --- a round ------------------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ class RingStrategy(RankStrategy):
 
     def _head_start_ms(self) -> int:
         """What higher nodes are given: half an answer each, so that of many who notice together few start."""
-        ahead = sum(name != self._gone and name not in self._roster.pruned for name in self._roster.higher)
+        ahead = sum(name != self._gone and name not in self._ranking.pruned for name in self._ranking.higher)
         span_ms = min(ahead * max(1, self.timing.answer_ms // 2), self.timing.coordinator_ms)
         return span_ms + self._jitter(span_ms) if ahead else 0
 
@@ -109,10 +109,10 @@ class RingStrategy(RankStrategy):
 
     def _neighbour(self, starter: str) -> str:
         """The next node up that is not skipped, as far as the starter; after the highest, the lowest. Else empty."""
-        ring = self._roster.leaders
+        ring = self._ranking.leaders
         at = ring.index(self.node) + 1
         for name in ring[at:] + ring[: at - 1]:
-            if name not in self._skipped and name not in self._roster.pruned:
+            if name not in self._skipped and name not in self._ranking.pruned:
                 return name
             if name == starter:
                 break
@@ -179,15 +179,15 @@ class RingStrategy(RankStrategy):
 
     def _hear_baton(self, now_ms: int, baton: Baton) -> list[Effect]:
         starter, number = baton.starter, baton.round
-        may_lead = self._roster.may_lead
-        if not self._roster.eligible or not may_lead(starter) or (baton.best and not may_lead(baton.best)):
+        may_lead = self._ranking.may_lead
+        if not self._ranking.eligible or not may_lead(starter) or (baton.best and not may_lead(baton.best)):
             return []  # of another list (B5): the starter renews it, or another does
         if starter == self.node:
             return self._came_round(now_ms, baton) if self._mine and number == self._mine else []
         best = self._better(now_ms, baton.best)
         last, passed_best = self._passed.get(starter, (0, ""))
         repeated = number == last
-        if repeated and not self._roster.outranks(best, passed_best):
+        if repeated and not self._ranking.outranks(best, passed_best):
             return []
         if self._merges(now_ms, starter):
             return [Record(Event(Code.BATON_MERGED, self._epoch, starter, f"{starter}'s baton ends at a higher one's"))]
@@ -199,12 +199,12 @@ class RingStrategy(RankStrategy):
 
     def _better(self, now_ms: int, best: str) -> str:
         able = self._phase is Phase.LEAD or self._able(now_ms)
-        return self.node if able and self._roster.outranks(self.node, best) else best
+        return self.node if able and self._ranking.outranks(self.node, best) else best
 
     def _merges(self, now_ms: int, starter: str) -> bool:
         """B8: of two batons of one election, the one of the higher starter goes on."""
         carried = self._carried if now_ms < self._carried_until_ms else ""
-        return self._roster.outranks(self.node if self._mine else carried, starter)
+        return self._ranking.outranks(self.node if self._mine else carried, starter)
 
     def _carry(self, now_ms: int, starter: str) -> None:
         """It takes part in this round now. Who follows, leads or asks goes on: the outcome will be announced."""
@@ -234,7 +234,7 @@ class RingStrategy(RankStrategy):
             return [Send(sender, self._announcement())]
         last = self._mine if starter == self.node else self._passed.get(starter, (0, ""))[0]
         took_part = last and number == last
-        follows_higher = self._phase is Phase.FOLLOW and self._roster.outranks(self.leader, self.node)
+        follows_higher = self._phase is Phase.FOLLOW and self._ranking.outranks(self.leader, self.node)
         if not took_part or follows_higher or not self._able(now_ms):
             return []
         return self._win(now_ms)

@@ -30,10 +30,12 @@ def settle(machine: Strategy, now_ms: int) -> None:
     if machine._acked_of[0] < machine.term:
         # Q4: a beat is compared with it in its own term only, and a term that was left does not come back.
         machine._acked_of, machine._acked_number = (0, 0), 0
-    reign = machine.reign
-    if reign is not None and machine._majority == 2:
+    leader_state = machine.leader_state
+    if leader_state is not None and machine._majority == 2:
         # Q3: with two of three voters the newest ack proves. One below what is proved proves nothing, however often.
-        reign.acked = {node: number for node, number in reign.acked.items() if number >= reign.proved}
+        leader_state.acked = {
+            node: number for node, number in leader_state.acked.items() if number >= leader_state.proved
+        }
 
 
 def will_settle(machine: Strategy) -> bool:

@@ -26,7 +26,7 @@ NOTHING = Ballot(0, 0, "", 0, 0, 0, ())
 """The lower bound of a node that has not even an old copy."""
 
 
-class RollCall:
+class Recovery:
     """The answers of one boot, and what follows from them."""
 
     def __init__(self, seat: Seat, *, auto: bool, token_max: int) -> None:

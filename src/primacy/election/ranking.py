@@ -11,7 +11,7 @@ from primacy.election.model import Kind, Member, Membership
 from primacy.election.rank import MEMBERS_MAX, rank_key
 
 
-class Roster:
+class Ranking:
     """One node's list. Decides nothing."""
 
     def __init__(self, node: str, membership: Membership, order: str, window_ms: int) -> None:
@@ -70,22 +70,22 @@ class Roster:
         self.pruned = tuple(name for name in self.pruned if name != sender)
         return True
 
-    def lives(self, now_ms: int, node: str) -> bool:
+    def is_alive(self, now_ms: int, node: str) -> bool:
         heard_ms = self.heard.get(node)
         return heard_ms is not None and now_ms - heard_ms <= self.window_ms
 
     def alive(self, now_ms: int) -> tuple[str, ...]:
         """In id order, with the node itself."""
-        return tuple(sorted((self.node, *(name for name in self.others if self.lives(now_ms, name)))))
+        return tuple(sorted((self.node, *(name for name in self.others if self.is_alive(now_ms, name)))))
 
     def has_majority(self, now_ms: int) -> bool:
         """Heard from a majority of the whole list; who was left out of elections still counts."""
         voters = self.membership.voters
-        return sum(name == self.node or self.lives(now_ms, name) for name in voters) >= self.membership.majority
+        return sum(name == self.node or self.is_alive(now_ms, name) for name in voters) >= self.membership.majority
 
     def highest_live(self, now_ms: int) -> str:
         """The best other node that was heard lately; empty if there is none."""
-        return next((name for name in reversed(self.leaders) if name != self.node and self.lives(now_ms, name)), "")
+        return next((name for name in reversed(self.leaders) if name != self.node and self.is_alive(now_ms, name)), "")
 
     def prune(self, now_ms: int, since_ms: int, limit_ms: int) -> tuple[str, ...]:
         """Leaves out who was silent for too long, counted from `since_ms` at the earliest, and says whom."""
