@@ -21,7 +21,7 @@ from typing import Any
 
 import aiohttp
 
-from primacy.transport.http_server import Door
+from primacy.transport.http_server import ManagerServer
 from primacy.transport.http_wire import Asked, Reply
 
 BEAT_S = 2.0
@@ -50,7 +50,7 @@ class Double:
         """Hears nobody, as one that is cut off."""
         self._dead = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._door: Door | None = None
+        self._server: ManagerServer | None = None
         self._session: aiohttp.ClientSession | None = None
 
     @property
@@ -71,8 +71,8 @@ class Double:
             self.leader = answer.get("leader", "")
         else:
             self.leader = self.node
-        self._door = Door(self._answer, print)
-        await self._door.open(socket.create_server(("127.0.0.1", self.port), backlog=512), None)
+        self._server = ManagerServer(self._answer, print)
+        await self._server.open(socket.create_server(("127.0.0.1", self.port), backlog=512), None)
         self.up = True
         self._spawn(self._watch())
 
@@ -82,8 +82,8 @@ class Double:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks, timeout=0.1)
-        if self._door is not None:
-            await self._door.close()
+        if self._server is not None:
+            await self._server.close()
         if self._session is not None:
             await self._session.close()
         await asyncio.sleep(0.01)

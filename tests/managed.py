@@ -114,7 +114,7 @@ class Nodes:
 
     def story(self) -> str:
         rows = {
-            name: (str(node.view().role), node.leader(), sorted(node.manager.roll.peers))
+            name: (str(node.view().role), node.leader(), sorted(node.manager.member_list.peers))
             for name, node in self.up.items()
         }
         return f"{rows}; {[(name, str(event.code)) for name, event in self.events][-40:]}; {self.said[-5:]}"
@@ -139,7 +139,8 @@ async def three(nodes: Nodes, **more: Any) -> None:
 async def knows(nodes: Nodes, names: Any) -> None:
     wanted = set(names)
     await nodes.until(
-        lambda: all(set(node.manager.roll.peers) == wanted for node in nodes.up.values()), f"all know {sorted(wanted)}"
+        lambda: all(set(node.manager.member_list.peers) == wanted for node in nodes.up.values()),
+        f"all know {sorted(wanted)}",
     )
 
 

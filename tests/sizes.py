@@ -131,7 +131,7 @@ BESIDE = (
 """Real processes and servers, too, which wait most of the time, and nothing in them depends on how soon, but for bounds
 of several seconds: three files at a time. The longest come first, so that no worker is left with one in the end; the
 last one uses all processors by itself."""
-PATIENT = ("tests/test_manager_echoes.py", "tests/test_manager_scenarios.py", "tests/test_manager_twins.py")
+PATIENT = ("tests/test_manager_echoes.py", "tests/test_manager_scenarios.py", "tests/test_manager_duplicates.py")
 """Real sockets in one process, with pauses that are real, too: too long for `quick`."""
 RECORDED = (
     "tests/test_replay.py",

@@ -19,7 +19,7 @@ from primacy.control.summary import Reader, Summary, row_again, row_of, sent_in,
 from primacy.election.model import DOUBLED
 from primacy.errors import UsageError
 from primacy.transport import Trouble
-from primacy.transport.doubles import FORGOTTEN_S, LEAST_COUNT, LEAST_S, Doubles
+from primacy.transport.duplicates import FORGOTTEN_S, LEAST_COUNT, LEAST_S, Duplicates
 from primacy.transport.layout import packed_word, unpacked_word
 from primacy.transport.seal import DATAGRAM_BYTES_MAX, Seal, Sort
 
@@ -315,10 +315,10 @@ def test_a_silent_death_is_told_by_who_noticed_it_and_clocks_that_differ_tell_no
 
 def test_a_second_start_that_goes_on_speaking_is_found_and_a_restart_or_recording_is_not() -> None:
     def heard(spoken: list[tuple[float, int]], at_s: float) -> dict[str, str]:
-        doubles = Doubles()
+        duplicates = Duplicates()
         for now_s, counter in spoken:
-            doubles.note(now_s, "c", 7, counter, "10.0.0.9:7400")
-        return doubles.found(at_s)
+            duplicates.note(now_s, "c", 7, counter, "10.0.0.9:7400")
+        return duplicates.found(at_s)
 
     steady = [(number * 0.5, number) for number in range(10)]
     assert heard(steady, 4.5) == {"c": "10.0.0.9:7400"}
@@ -326,14 +326,14 @@ def test_a_second_start_that_goes_on_speaking_is_found_and_a_restart_or_recordin
     assert heard(steady[: int(LEAST_S / 0.5)], 2.0) == {}, "a restart"
     assert heard([(number * 0.5, 5) for number in range(10)], 4.5) == {}, "one recording, over and over"
     assert heard([(0.0, 1), (4.0, 2)], 4.0) == {}, f"fewer than {LEAST_COUNT}"
-    doubles = Doubles()
+    duplicates = Duplicates()
     for now_s, counter in steady:
-        doubles.note(now_s, "c", 7, counter, "")
-    doubles.forget("c", 7)
-    assert doubles.found(4.5) == {}, "it is the one that is heard, after all"
+        duplicates.note(now_s, "c", 7, counter, "")
+    duplicates.forget("c", 7)
+    assert duplicates.found(4.5) == {}, "it is the one that is heard, after all"
     for boot in range(1_000):
-        doubles.note(5.0, "c", boot, 1, "")
-    assert len(doubles._seconds) <= 16
+        duplicates.note(5.0, "c", boot, 1, "")
+    assert len(duplicates._seconds) <= 16
 
 
 def test_rows_like_the_last_one_are_read_as_they_stand_and_others_anew() -> None:

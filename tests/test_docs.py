@@ -344,7 +344,7 @@ def test_the_page_for_operators_explains_every_sentence_of_status() -> None:
     spoken = {
         "election/raft.py": ("_waits_for", "_leader_sentence", "_mute_sentence"),
         "election/lease_view.py": ("waits_for", "waits_for_row", "waits_for_names", "doubt"),
-        "transport/says.py": ("unresolved", "no_route", "other_layout", "no_seal", "twins", "unheard"),
+        "transport/notices.py": ("unresolved", "no_route", "other_layout", "no_seal", "duplicate_nodes", "unheard"),
         "control/cluster.py": ("alarms", "_both"),
         "cli/status.py": ("sentences",),
     }

@@ -22,7 +22,7 @@ from primacy.node.folder import Folder
 from primacy.settings import load, of_mapping, timing_of
 from primacy.settings.timing import RANK_PROFILES
 from primacy.transport import http_join
-from primacy.transport.http_roll import Entry, Roll, entries_in, entry_in, kept
+from primacy.transport.http_members import Entry, MemberList, entries_in, entry_in, kept
 from primacy.transport.http_wire import (
     Credentials,
     Said,
@@ -86,7 +86,7 @@ def test_an_address_without_a_host_is_the_one_it_came_from() -> None:
 
 
 def test_of_two_entries_the_later_counts_and_lists_that_were_exchanged_are_equal() -> None:
-    a, b = Roll(Entry("a", "h:1", 10)), Roll(Entry("b", "h:2", 11))
+    a, b = MemberList(Entry("a", "h:1", 10)), MemberList(Entry("b", "h:2", 11))
     a.take(Entry("c", "h:3", 5))
     b.take(Entry("c", "h:4", 6))
     b.take(Entry("d", "h:5", 7, True))
@@ -358,8 +358,8 @@ def test_no_split_brain_when_the_leader_dies_right_after_a_join() -> None:
         await nodes.start("b", ["a"])
         await knows(nodes, "ab")
         await nodes.start("c", ["a"])
-        await nodes.until(lambda: "c" in nodes.up["a"].manager.roll.peers, "a took c in")
-        await nodes.until(lambda: "c" in nodes.up["b"].manager.roll.peers, "b was told")
+        await nodes.until(lambda: "c" in nodes.up["a"].manager.member_list.peers, "a took c in")
+        await nodes.until(lambda: "c" in nodes.up["b"].manager.member_list.peers, "b was told")
         await nodes.kill("a")
         await nodes.leads("c")
 
@@ -379,7 +379,7 @@ def test_limitation_6_a_removed_node_leaves_every_list_and_comes_back_by_joining
         await nodes.up["a"].remove("c")
         gone = nodes.up.pop("c")
         await knows(nodes, "ab")
-        await nodes.until(lambda: gone.manager.roll.own.gone, "c is told")
+        await nodes.until(lambda: gone.manager.member_list.own.gone, "c is told")
         removed = "was removed"
         await nodes.until(lambda: [each for each in gone.manager.troubles if removed in each.sentence], "and says so")
         await gone.kill()
@@ -396,11 +396,13 @@ def test_limitation_6_a_leader_that_was_removed_while_it_was_cut_off_learns_of_i
         nodes.cut("a b", "c")
         await nodes.until(lambda: nodes.leaders() == ["a", "c"], "c leads alone")
         await nodes.up["a"].remove("c")
-        await nodes.until(lambda: "c" not in nodes.up["b"].manager.roll.peers, "b is told; the word to c is not sent")
-        assert not nodes.up["c"].manager.roll.own.gone
+        await nodes.until(
+            lambda: "c" not in nodes.up["b"].manager.member_list.peers, "b is told; the word to c is not sent"
+        )
+        assert not nodes.up["c"].manager.member_list.own.gone
         nodes.heal()
         await nodes.until(lambda: nodes.leaders() == ["a"], "one leads")
-        assert nodes.up["c"].manager.roll.own.gone
+        assert nodes.up["c"].manager.member_list.own.gone
 
     lived(scene)
 
@@ -468,7 +470,7 @@ def test_twenty_nodes_that_join_at_once_tell_each_other_once() -> None:
 
         most = len(names) * (len(names) - 1)
         await nodes.until(
-            lambda: len({node.manager.roll.digest for node in nodes.up.values()}) == 1, "all lists are the same"
+            lambda: len({node.manager.member_list.digest for node in nodes.up.values()}) == 1, "all lists are the same"
         )
         await nodes.until(quiet(joins), "the storm is over")
         assert joins() <= most, f"{joins()} joins for {len(names)} nodes"

@@ -99,7 +99,7 @@ def test_the_port_of_the_list_is_the_managers() -> None:
             await here.join(f"127.0.0.1:{nodes.port('gone')}")
         nodes.up["b"].membership.remove("a")
         assert nodes.up["b"].membership.nodes == (("b", there),)
-        await nodes.until(lambda: nodes.up["a"].manager.roll.own.gone, "a is told")
+        await nodes.until(lambda: nodes.up["a"].manager.member_list.own.gone, "a is told")
 
     lived(scene)
 
@@ -117,7 +117,7 @@ def test_the_list_is_fetched_at_every_eighth_look_though_nothing_says_that_it_ch
         await nodes.start("b", ["a"], election={"profile": "fast"})
         await knows(nodes, "ab")
         a, b = (nodes.up[name].manager for name in "ab")
-        await nodes.until(lambda: a.roll.digest == b.roll.digest, "the lists are the same")
+        await nodes.until(lambda: a.member_list.digest == b.member_list.digest, "the lists are the same")
 
         def fetched() -> int:
             return a.counters.get("fetched", 0) + b.counters.get("fetched", 0)
@@ -125,7 +125,7 @@ def test_the_list_is_fetched_at_every_eighth_look_though_nothing_says_that_it_ch
         for _ in range(2):
             before, looks = fetched(), b.joining._looks + a.joining._looks
             await nodes.until(lambda before=before: fetched() > before, "fetched again")  # type: ignore[misc]
-            assert a.roll.digest == b.roll.digest
+            assert a.member_list.digest == b.member_list.digest
             assert b.joining._looks + a.joining._looks > looks
 
     lived(scene)
@@ -177,7 +177,7 @@ def test_a_fixed_list_needs_no_join_and_takes_nobody_in() -> None:
         calls, addr = nodes.up[other].manager.calls, lead.manager.identity.addr
         told = [await calls.call("POST", addr, "/remove", id_body(each), "", 30) for each in (other, PROBE)]
         assert [each.status for each in told if isinstance(each, Answer)] == [400, 200], "it leads, and changes nothing"
-        assert set(lead.manager.roll.peers) == set("abc")
+        assert set(lead.manager.member_list.peers) == set("abc")
         with pytest.raises(NotReached, match="refuses"):
             await nodes.start(
                 "x", ["a"], election=STEADY, cluster={"user": "user", "pass": "pass"}, manager={"join_retry": 0}
@@ -218,7 +218,7 @@ def test_two_that_know_each_other_and_have_other_passwords_both_say_so_and_what_
         await nodes.until(lambda: nodes.leaders() == ["a", "b"], "both lead, for each takes the other for dead")
         await is_told("a", "b")
         await is_told("b", "a")
-        sent = nodes.up["b"].manager.tally.counters
+        sent = nodes.up["b"].manager.drops.counters
         before = sent["sent/coordinator"]
         await nodes.until(lambda: sent["sent/coordinator"] > before + 3, "some beats later")
         assert len([line for line in nodes.said if "refuses what" in line]) == 2, "not at every beat"

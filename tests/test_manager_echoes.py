@@ -1,4 +1,4 @@
-"""The storm of joins that real nodes of the first version keep up, and how ours end it (transport/http_calm.py)."""
+"""The storm of joins that real nodes of the first version keep up, and how ours end it (transport/http_storms.py)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 from tests.mixed import Mixed, played
 
 from primacy.election.inputs import Pause
-from primacy.transport import http_calm
-from primacy.transport.http_calm import Word, bent, mended
-from primacy.transport.http_roll import entries_in
+from primacy.transport import http_storms
+from primacy.transport.http_members import entries_in
+from primacy.transport.http_storms import Word, bent, mended
 from primacy.transport.http_wire import encoded
 
 QUICK = {"profile": "fast"}
@@ -103,7 +103,7 @@ def test_one_node_of_ours_ends_the_storm_about_its_own_join(doubles: int) -> Non
         await nodes.calmed()
         assert await nodes.one_leader()
         assert ours.manager.counters["storms_calmed"] >= 1
-        assert ours.manager.roll.peers == {
+        assert ours.manager.member_list.peers == {
             name: f"127.0.0.1:{nodes.port(name)}" for name in (*nodes.up, *nodes.doubles)
         }
         await nodes.kill(await nodes.one_leader())
@@ -174,7 +174,7 @@ def test_two_real_nodes_that_came_to_lead_meanwhile_are_one_again() -> None:
         await nodes.calmed()
         assert await nodes.one_leader() == "z"
         low.leader = "a"  # as if it had looked for z in vain, and told nobody
-        ours.manager.joining.calming.at_once()
+        ours.manager.joining.storms.at_once()
         await nodes.until(lambda: low.leader == "z", "the lower one is told who leads")
         assert await nodes.one_leader() == "z"
 
@@ -194,7 +194,7 @@ def test_one_of_ours_that_is_killed_in_the_middle_mends_the_lists_when_it_is_bac
         assert {each.node for each in remembered} == {"a", "c"}
         node = await nodes.start("b", ["a"], election=QUICK, remembered=remembered)
         await nodes.calmed()  # who leads is another matter: while b was away a and c could not find each other
-        assert node.manager.roll.addr("c") == f"127.0.0.1:{nodes.port('c')}"
+        assert node.manager.member_list.addr("c") == f"127.0.0.1:{nodes.port('c')}"
 
     played(scene)
 
@@ -220,8 +220,8 @@ def test_a_real_node_that_looks_at_one_of_ours_which_does_not_lead_is_told_who_d
 @pytest.fixture
 def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lists stay bent for a second and more, so that something can happen meanwhile."""
-    monkeypatch.setattr(http_calm, "QUIET_S", 1.0)
-    monkeypatch.setattr(http_calm, "DRAIN_S", 3.0)
+    monkeypatch.setattr(http_storms, "QUIET_S", 1.0)
+    monkeypatch.setattr(http_storms, "DRAIN_S", 3.0)
 
 
 async def until_bent(nodes: Mixed, by: str) -> None:
@@ -281,7 +281,7 @@ def test_what_one_that_is_killed_has_begun_is_ended_by_another_of_ours() -> None
         await nodes.kill("b")
         await nodes.until(lambda: other.manager.counters["storms_calmed"] > done, "d does it again")
         await nodes.calmed()
-        assert other.manager.roll.addr("a") == f"127.0.0.1:{nodes.port('a')}"
+        assert other.manager.member_list.addr("a") == f"127.0.0.1:{nodes.port('a')}"
 
     played(scene, pace=1.0)
 
@@ -293,11 +293,11 @@ def test_another_of_ours_that_joins_does_not_believe_the_address() -> None:
         await nodes.start("b", ["z"])
         await until_bent(nodes, "b")
         wrong, true = (f"127.0.0.1:{nodes.port(name)}" for name in "bz")
-        roll = (await nodes.start("d", ["a"])).manager.roll
+        member_list = (await nodes.start("d", ["a"])).manager.member_list
 
         def knows_z() -> bool:
-            assert roll.addr("z") != wrong
-            return roll.addr("z") == true
+            assert member_list.addr("z") != wrong
+            return member_list.addr("z") == true
 
         await nodes.until(knows_z, "d knows where z is")
         await nodes.calmed()
@@ -311,17 +311,17 @@ def test_an_address_is_not_believed_if_another_of_ours_answers_there() -> None:
     """Also one that is not known yet: real nodes tell one after the other, and may tell what is bent first."""
 
     async def scene(nodes: Mixed) -> None:
-        roll = (await nodes.start("b")).manager.roll
+        member_list = (await nodes.start("b")).manager.member_list
         await nodes.leads("b")
         teller = await nodes.double("c", "b")
         await nodes.start("d")
         b, c, d, free = (f"127.0.0.1:{nodes.port(name)}" for name in ("b", "c", "d", "free"))
         assert await teller.ask("POST", b, "/join", {"id": "c", "addr": d}) == 200
         assert await teller.ask("POST", b, "/join", {"id": "x", "addr": d}) == 200
-        assert (roll.addr("c"), roll.addr("x")) == (c, "")
+        assert (member_list.addr("c"), member_list.addr("x")) == (c, "")
         assert await teller.ask("POST", b, "/join", {"id": "d", "addr": d}) == 200
         assert await teller.ask("POST", b, "/join", {"id": "c", "addr": free}) == 200
-        assert (roll.addr("c"), roll.addr("d")) == (free, d)
+        assert (member_list.addr("c"), member_list.addr("d")) == (free, d)
 
     played(scene)
 
@@ -341,8 +341,8 @@ def test_what_is_joined_in_the_middle_is_ended_afterwards() -> None:
 
 @pytest.mark.usefixtures("slowly")
 def test_lists_are_put_right_when_nodes_that_were_cut_off_are_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_calm, "TOLD_S", 0.5)
-    monkeypatch.setattr(http_calm, "OWED_S", 0.5)
+    monkeypatch.setattr(http_storms, "TOLD_S", 0.5)
+    monkeypatch.setattr(http_storms, "OWED_S", 0.5)
 
     async def scene(nodes: Mixed) -> None:
         await a_follows_z(nodes)
@@ -350,7 +350,7 @@ def test_lists_are_put_right_when_nodes_that_were_cut_off_are_back(monkeypatch: 
         await until_bent(nodes, "b")
         for each in nodes.doubles.values():
             each.deaf = True
-        await nodes.until(lambda: not ours.manager.joining.calming.stands_in, "b has given it up")
+        await nodes.until(lambda: not ours.manager.joining.storms.stands_in, "b has given it up")
         assert not nodes.lists_are_true()
         for each in nodes.doubles.values():
             each.deaf = False
@@ -367,7 +367,7 @@ def test_a_real_node_that_missed_who_leads_meanwhile_is_told() -> None:
         await nodes.calmed()
         assert await nodes.one_leader() == "z"
         nodes.doubles["a"].leader = "c"  # as if z had announced itself while its list was bent
-        ours.manager.joining.calming.at_once()
+        ours.manager.joining.storms.at_once()
         await nodes.until(lambda: nodes.doubles["a"].leader == "z", "a is told who leads")
 
     played(scene, pace=1.0)

@@ -21,7 +21,7 @@ from tests.managed import LIMIT_S, free_ports, mapping
 from primacy.agent.cluster import ManagedCluster
 from primacy.election.inputs import Shutdown
 from primacy.settings import of_mapping
-from primacy.transport.http_roll import Entry
+from primacy.transport.http_members import Entry
 
 DATA = json.loads((Path(__file__).parent / "data" / "manager_exchanges.json").read_text(encoding="utf-8"))
 EXCHANGES = {each["id"]: each for each in DATA["cluster_http"]["exchanges"]}
@@ -105,7 +105,7 @@ class Stage:
             await asyncio.sleep(0.01)
 
     def state(self) -> dict[str, Any]:
-        peers = {name: addr for name, addr in self.node.manager.roll.peers.items() if name != self.node.node}
+        peers = {name: addr for name, addr in self.node.manager.member_list.peers.items() if name != self.node.node}
         return {"leader": self.node.leader(), "peers": peers}
 
     async def ask(self) -> tuple[int, dict[str, str], str]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tests.managed import PASSWORD, USER, Nodes
 
 from primacy.agent.cluster import ManagedCluster
-from primacy.transport.http_calm import HELD_MAX
+from primacy.transport.http_storms import HELD_MAX
 from primacy.transport.http_wire import Credentials
 
 SPAN_S = {"quick": 2.0, "proof": 60.0}.get(os.environ.get("PRIMACY_SIZE", ""), 10.0)
@@ -88,7 +88,7 @@ SIZES: list[Size] = []
 
 def connections_of(node: ManagedCluster) -> int:
     """Those that are open; the door's own count forgets closed ones every two seconds."""
-    runner = node.manager.door._runner
+    runner = node.manager.server._runner
     assert runner is not None
     assert runner.server is not None
     return len(runner.server.connections)
@@ -131,9 +131,9 @@ def test_random_bytes_and_mutated_requests_do_no_harm() -> None:
             bounded(SIZES)
             assert not [line for line in nodes.said if "fault" in line], nodes.said
             for node in nodes.up.values():
-                assert len(node.manager.roll.entries) <= 64
-                assert node.manager.joining.calming._held <= 512
-            strangers = [name for name in nodes.up["a"].manager.roll.peers if name not in "ac"]
+                assert len(node.manager.member_list.entries) <= 64
+                assert node.manager.joining.storms._held <= 512
+            strangers = [name for name in nodes.up["a"].manager.member_list.peers if name not in "ac"]
             for name in [*nodes.leaders()]:
                 for stranger in strangers:
                     nodes.up[name].manager.joining.remove(stranger)

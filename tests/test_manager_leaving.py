@@ -8,7 +8,7 @@ import pytest
 from tests.managed import LIMIT_S, STEADY, Nodes, lived
 from tests.mixed import Mixed, played
 
-from primacy.transport import http, http_calm
+from primacy.transport import http, http_storms
 
 
 def test_a_join_that_nobody_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,8 +30,8 @@ def test_a_join_that_nobody_answers_is_not_waited_for(monkeypatch: pytest.Monkey
 def test_lists_of_real_nodes_that_are_bent_are_put_right_before_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     """As an agent ends: it lets its calls end, then closes. Here the storm would not be over for minutes."""
     monkeypatch.setattr(http, "SETTLE_S", LIMIT_S)
-    monkeypatch.setattr(http_calm, "DRAIN_S", http_calm.QUIET_S / 2)
-    monkeypatch.setattr(http_calm, "ROUNDS_MAX", 10_000)
+    monkeypatch.setattr(http_storms, "DRAIN_S", http_storms.QUIET_S / 2)
+    monkeypatch.setattr(http_storms, "ROUNDS_MAX", 10_000)
 
     async def scene(nodes: Mixed) -> None:
         await nodes.double("a")

@@ -123,16 +123,16 @@ def test_late_answers_of_several_nodes_are_measured_beyond_the_limit_and_said() 
     async def scene(nodes: Nodes) -> None:
         for name, join in (("a", []), ("b", ["a"]), ("c", ["a"])):
             await nodes.start(name, join, election=STEADY)
-        await nodes.until(lambda: nodes.agreed() and len(nodes.up["a"].manager.roll.listed) == 3, "three nodes")
+        await nodes.until(lambda: nodes.agreed() and len(nodes.up["a"].manager.member_list.listed) == 3, "three nodes")
         late_s = 6 * nodes.up["a"].manager.timing.answer_ms / 1_000
         for node in nodes.up.values():
-            answer = node.manager.door.answer
+            answer = node.manager.server.answer
 
             async def slowly(asked: Asked, answer: Respond = answer) -> Reply | None:
                 await asyncio.sleep(late_s)
                 return await answer(asked)
 
-            node.manager.door.answer = slowly
+            node.manager.server.answer = slowly
 
         def slow() -> bool:
             return any(node.manager.counters["pace"] >= 4 for node in nodes.up.values())

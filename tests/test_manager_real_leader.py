@@ -21,8 +21,8 @@ from tests.ports import free_ports
 from tests.test_manager_process import WITHIN_S, Node
 
 from primacy.cli.status import OLD_MS, acting, sentences
-from primacy.transport import http_calm
-from primacy.transport.http_answers import MOVING
+from primacy.transport import http_storms
+from primacy.transport.http_handlers import MOVING
 from primacy.transport.http_send import QUIET_S
 from primacy.transport.layout import packed_word, unpacked_word
 
@@ -42,7 +42,7 @@ def listens(nodes: Mixed, name: str) -> set[str]:
 
 def says(nodes: Mixed, number: int) -> None:
     for node in nodes.up.values():
-        for entry in node.manager.roll.others:
+        for entry in node.manager.member_list.others:
             node.manager.tell(entry.node, [*WORD, node.node, number], later=True)
 
 
@@ -60,7 +60,8 @@ def test_under_a_real_leader_our_nodes_hear_of_each_other_and_of_nobody_else() -
             await nodes.start(name, ["z"])
         everybody = set("abcdyz")
         await nodes.until(
-            lambda: all(set(node.manager.roll.peers) == everybody for node in nodes.up.values()), "all are listed"
+            lambda: all(set(node.manager.member_list.peers) == everybody for node in nodes.up.values()),
+            "all are listed",
         )
         await nodes.calmed()
         await nodes.until(lambda: nodes.agreed() in "yz" and nodes.agreed(), "a real node leads")
@@ -85,7 +86,9 @@ def test_under_a_leader_of_ours_nothing_is_sent_for_it() -> None:
         await nodes.leads("b")
         await nodes.start("a", ["b"])
         await nodes.double("z", "b")
-        await nodes.until(lambda: all("z" in node.manager.roll.peers for node in nodes.up.values()), "all know z")
+        await nodes.until(
+            lambda: all("z" in node.manager.member_list.peers for node in nodes.up.values()), "all know z"
+        )
         await nodes.leads("b", "a", "b")
         before = [dict(node.manager.counters) for node in nodes.up.values()]  # nothing else has a turn in between
         for node in nodes.up.values():
@@ -169,24 +172,24 @@ def test_a_real_node_that_changes_its_mind_is_told_at_the_next_beat() -> None:
 def test_a_real_node_that_restarts_again_and_again_is_taken_in_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Echoes of its joins, which are kept waiting, look the same; but then the node is there. All within one window,
     however slow this machine is, and a wait that is noticed."""
-    monkeypatch.setattr(http_calm, "STORM_S", 3_600.0)
-    monkeypatch.setattr(http_calm, "HELD_S", 3_600.0)
+    monkeypatch.setattr(http_storms, "STORM_S", 3_600.0)
+    monkeypatch.setattr(http_storms, "HELD_S", 3_600.0)
 
     async def scene(nodes: Mixed) -> None:
         await nodes.start("b")
         await nodes.leads("b")
-        for _ in range(http_calm.STORM_LEAST + 3):
+        for _ in range(http_storms.STORM_LEAST + 3):
             async with asyncio.timeout(LIMIT_S):
                 await nodes.double("a", "b")
             await nodes.kill("a")
-            await asyncio.sleep(http_calm.STARTS_S)
+            await asyncio.sleep(http_storms.STARTS_S)
         assert "echoes_held" not in nodes.up["b"].manager.counters
 
     played(scene)
 
 
 def test_of_tellers_that_are_kept_waiting_the_log_has_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_calm, "STORM_S", 3_600.0)
+    monkeypatch.setattr(http_storms, "STORM_S", 3_600.0)
 
     async def scene(nodes: Mixed) -> None:
         await nodes.start("b")
@@ -194,7 +197,9 @@ def test_of_tellers_that_are_kept_waiting_the_log_has_a_line(monkeypatch: pytest
         double = await nodes.double("a", "b")
         told = {"addr": double.addr, "id": "a"}
         at = nodes.up["b"].manager.identity.addr
-        tellers = [asyncio.create_task(double.ask("POST", at, "/join", told)) for _ in range(http_calm.STORM_LEAST + 3)]
+        tellers = [
+            asyncio.create_task(double.ask("POST", at, "/join", told)) for _ in range(http_storms.STORM_LEAST + 3)
+        ]
         await nodes.until(lambda: any("tell of node a again and again" in said for said in nodes.said), "it is said")
         assert nodes.up["b"].manager.counters["echoes_held"] >= 1
         assert sum("again and again" in said for said in nodes.said) == 1

@@ -39,7 +39,9 @@ async def formed(nodes: Mixed, doubles: int, election: dict[str, str] = QUICK) -
         await nodes.double(name, "b")
     known = {"b", "d", *"acz"[:doubles]}
     await nodes.until(
-        lambda: all(set(node.manager.roll.peers) == known for node in nodes.up.values()) and nodes.lists_are_true(),
+        lambda: (
+            all(set(node.manager.member_list.peers) == known for node in nodes.up.values()) and nodes.lists_are_true()
+        ),
         f"all know {known}",
     )
     await b_leads(nodes)
@@ -90,7 +92,7 @@ def test_scenario_02_follower_crashes_and_nothing_changes(doubles: int) -> None:
         await asyncio.sleep(WATCH_S)
         assert nodes.agreed() == "b"
         assert not nodes.events
-        assert "d" in nodes.up["b"].manager.roll.peers, "it stays listed until it is removed"
+        assert "d" in nodes.up["b"].manager.member_list.peers, "it stays listed until it is removed"
 
     played(scene, pace=1.0)
 
@@ -237,7 +239,7 @@ def test_scenario_10_wrong_credentials_stay_outside(doubles: int) -> None:
             await nodes.double("y", "b", password="another_one")
         with pytest.raises(NotReached, match=r"cluster\.user and cluster\.pass"):
             await stranger.join(f"127.0.0.1:{nodes.port('d')}")
-        assert "x" not in nodes.up["b"].manager.roll.peers
+        assert "x" not in nodes.up["b"].manager.member_list.peers
         await nodes.kill("x")
         assert await nodes.one_leader()
         assert nodes.up["b"].manager.counters["credentials"] >= 2

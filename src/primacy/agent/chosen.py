@@ -25,7 +25,7 @@ from primacy.strategies import is_own
 if TYPE_CHECKING:
     from primacy.election.own import Plugged
     from primacy.election.ranked import RankStrategy
-    from primacy.transport.http_roll import Entry
+    from primacy.transport.http_members import Entry
 
     AnyStrategy = RaftStrategy | LeaseStrategy | RankStrategy | Plugged
 

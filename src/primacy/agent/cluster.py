@@ -31,7 +31,7 @@ from primacy.node.driver import Driver
 from primacy.settings import is_ranked
 from primacy.settings.schema import Settings
 from primacy.transport import MembershipManager
-from primacy.transport.http_roll import Entry
+from primacy.transport.http_members import Entry
 
 LEAVE_S = 10.0
 """How long the work of a leader may take to end when its node shuts down."""

@@ -38,7 +38,7 @@ from primacy.settings.schema import Settings
 from primacy.settings.timing import RankTiming
 from primacy.transport.http import HttpTransport, Identity
 from primacy.transport.http_join import JoinPlan
-from primacy.transport.http_roll import Entry, entries_in
+from primacy.transport.http_members import Entry, entries_in
 from primacy.transport.http_wire import Credentials, derived_credentials, encoded, object_in
 from primacy.transport.seal import read_secrets
 
@@ -244,9 +244,9 @@ def where(settings: Settings, manager: HttpTransport) -> str:
     """Where this node listens, and how it finds others, as a sentence."""
     listens = f"node {manager.node} listens on {manager.listen} for other nodes"
     if manager.joining.plan.fixed:
-        others = ", ".join(f"{entry.node} at {entry.addr}" for entry in manager.roll.others)
+        others = ", ".join(f"{entry.node} at {entry.addr}" for entry in manager.member_list.others)
         return f"{listens}, and speaks to {others}"
     if settings.cluster.manager.join:
         return f"{listens}, and joins {', '.join(settings.cluster.manager.join)}"
-    known = ", ".join(entry.node for entry in manager.roll.others)
+    known = ", ".join(entry.node for entry in manager.member_list.others)
     return f"{listens}, and asks {known}, whom it remembers" if known else f"{listens}, and begins a cluster"

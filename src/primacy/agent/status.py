@@ -62,7 +62,7 @@ class AgentStatus:
         if self.ranked is None or self.manager is None:
             return ()
         kinds = {member.id: str(member.kind) for member in self.ranked.membership.members}
-        return tuple((e.node, kinds.get(e.node, "voter"), e.addr) for e in self.manager.roll.listed)
+        return tuple((e.node, kinds.get(e.node, "voter"), e.addr) for e in self.manager.member_list.listed)
 
     def role(self) -> Role:
         return self.strategy.role
@@ -166,7 +166,7 @@ class AgentStatus:
         if not node:
             return ""
         if self.manager is not None:
-            others = self.manager.roll.others
+            others = self.manager.member_list.others
             return next((reached(each.data, each.addr) for each in others if each.node == node), "")
         listed = self.settings.cluster.manager.nodes.get(node)
         listens = self.settings.slots.addr

@@ -8,10 +8,10 @@ that the answer means; silence becomes nothing at all, as the machines have limi
 Real nodes of seed 000 are met on the same paths. They say less, so they are asked more: a look at one is two calls, of
 which the second (`PROBE`) tells whether it leads. What our own nodes add is in the header (`http_wire.py`).
 
-The list of nodes (`http_roll.py`) grows by `/join` and shrinks by `/remove`; our nodes compare digests of it with every
-exchange and fetch it (`GET /members`) when they differ. `http_answers.py` answers requests, `http_join.py` joins,
-fetches and tells on, `http_send.py` speaks, `http_gossip.py` hears of others where a real node leads, `http_server.py`
-and `http_client.py` are the sockets.
+The list of nodes (`http_members.py`) grows by `/join` and shrinks by `/remove`; our nodes compare digests of it with
+every exchange and fetch it (`GET /members`) when they differ. `http_handlers.py` answers requests, `http_join.py`
+joins, fetches and tells on, `http_send.py` speaks, `http_gossip.py` hears of others where a real node leads,
+`http_server.py` and `http_client.py` are the sockets.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ from primacy.election.messages import (
 from primacy.election.model import Role, View
 from primacy.errors import CannotHere, InUse
 from primacy.settings.timing import RankTiming
-from primacy.transport import Hear, Overhear, ReadyDatagram, Trouble, ignored, says
-from primacy.transport.doubles import Doubles, Spoken
-from primacy.transport.http_answers import Answers
+from primacy.transport import Hear, Overhear, ReadyDatagram, Trouble, ignored, notices
+from primacy.transport.drop_counters import DropCounters
+from primacy.transport.duplicates import Duplicates, Spoken
 from primacy.transport.http_gossip import Gossip
+from primacy.transport.http_handlers import Handlers
 from primacy.transport.http_join import Joining, JoinPlan
-from primacy.transport.http_roll import Entry, Roll
+from primacy.transport.http_members import Entry, MemberList
 from primacy.transport.http_send import Sending
 from primacy.transport.http_wire import (
     Credentials,
@@ -54,7 +55,6 @@ from primacy.transport.http_wire import (
 )
 from primacy.transport.layout import packed_word, unpacked_word
 from primacy.transport.links import Links
-from primacy.transport.tally import Tally
 
 REPLIES = (Okay, Unable, Alive, BatonTaken)
 """Messages that are answers to requests."""
@@ -71,10 +71,10 @@ SAY_AGAIN_S = 600.0
 """Before the same trouble with a node is said again in the log; `status` shows it all the time."""
 STRANGER_S = 60.0
 """So long the trouble with a node that is not listed is shown, after it was heard."""
-TWINS_S = 10.0
+DUPLICATE_S = 10.0
 """An alarm about two machines with one id stands until one was silent for so long, or for some beats: a node that is
 refused, as its id is taken, asks again after 6 s at most."""
-TWINS_BEATS = 4
+DUPLICATE_BEATS = 4
 SETTLE_S = 2.0
 """For the last calls of a node that ends: the next leader is told to stand."""
 UNTOLD = ("/heartbeat", "join")
@@ -138,8 +138,8 @@ class HttpTransport:
     ) -> None:
         """`credentials`: the first is used, all are accepted. `tls`: of the server, of the client."""
         # aiohttp is loaded by those who need it: it takes as long as everything else of a node's start
-        from primacy.transport.http_client import Calls  # noqa: PLC0415
-        from primacy.transport.http_server import Door  # noqa: PLC0415
+        from primacy.transport.http_client import ManagerClient  # noqa: PLC0415
+        from primacy.transport.http_server import ManagerServer  # noqa: PLC0415
 
         self.identity = identity
         self.node = identity.node
@@ -148,19 +148,19 @@ class HttpTransport:
         self.timing = timing
         self.complain = complain
         self.wall_ms = wall_ms
-        self.tally = Tally(complain)
+        self.drops = DropCounters(complain)
         self.links = Links()
-        self.doubles = Doubles(max(TWINS_S, TWINS_BEATS * timing.beat_ms / 1_000))
+        self.duplicates = Duplicates(max(DUPLICATE_S, DUPLICATE_BEATS * timing.beat_ms / 1_000))
         self._returns = 0
         """Times that a start was heard which is not the only one of its node."""
         own = Entry(
             identity.node, identity.addr, wall_ms(), False, identity.data, identity.priority, identity.started_ms
         )
-        self.roll = Roll(own, plan.entries)
+        self.member_list = MemberList(own, plan.entries)
         self.peers: dict[str, Peer] = {}
-        self.calls = Calls(credentials[0].header, tls[1] if tls else None)
+        self.calls = ManagerClient(credentials[0].header, tls[1] if tls else None)
         self.joining = Joining(self, plan)
-        self.door = Door(Answers(self).answer, complain)
+        self.server = ManagerServer(Handlers(self).answer, complain)
         self.give: Callable[[Input], None] = lambda _: None
         self.view: Callable[[], View] = lambda: View(Role.STARTING, "", 0, "", 0, 0, (), "")
         self.closed = False
@@ -198,15 +198,17 @@ class HttpTransport:
 
     @property
     def counters(self) -> dict[str, int]:
-        now = {"connections": self.door.connections, "hung_up": self.door.hung_up, "pace": self.sending.pace.factor}
-        return {**self.tally.counters, **now}
+        now = {"connections": self.server.connections, "hung_up": self.server.hung_up, "pace": self.sending.pace.factor}
+        return {**self.drops.counters, **now}
 
     @property
     def troubles(self) -> list[Trouble]:
         found = [Trouble(name, peer.trouble) for name, peer in sorted(self.peers.items()) if peer.trouble]
-        listed = [each for each in found if each.node in self.roll]
-        twins = [says.twins(name, source) for name, source in self.doubles.found(time.monotonic()).items()]
-        return [*self.joining.troubles, *twins, *listed, *self._with_strangers(found)]
+        listed = [each for each in found if each.node in self.member_list]
+        duplicate_nodes = [
+            notices.duplicate_nodes(name, source) for name, source in self.duplicates.found(time.monotonic()).items()
+        ]
+        return [*self.joining.troubles, *duplicate_nodes, *listed, *self._with_strangers(found)]
 
     def _with_strangers(self, found: list[Trouble]) -> list[Trouble]:
         """One that is not listed has no row of its own where this would be shown."""
@@ -214,7 +216,7 @@ class HttpTransport:
         return [
             Trouble(self.node, each.sentence)
             for each in found
-            if each.node not in self.roll and self.peers[each.node].troubled_s > since_s
+            if each.node not in self.member_list and self.peers[each.node].troubled_s > since_s
         ]
 
     async def start(self, hear: Hear, overhear: Overhear = ignored) -> None:
@@ -222,7 +224,7 @@ class HttpTransport:
         self._hear, self._overhear = hear, overhear
         listening = self._listening()
         self.calls.open()
-        await self.door.open(listening, self._server_tls)
+        await self.server.open(listening, self._server_tls)
         await self.joining.start()
         self.gossip.start()
 
@@ -231,10 +233,10 @@ class HttpTransport:
             if self._slot is not None and to == self._slot_for:
                 self._slot.append(message)
             return
-        if self.closed or to not in self.roll:
-            self.tally.count("unsent")
+        if self.closed or to not in self.member_list:
+            self.drops.count("unsent")
         elif to in self.links.dumb_to:
-            self.tally.count("cut")
+            self.drops.count("cut")
         else:
             self.sending.begin(to, message)
 
@@ -242,8 +244,8 @@ class HttpTransport:
         peer = self.peer(to)
         if later:
             self._own_word = packed_word(row)
-        if not peer.boot or to not in self.roll or (only and peer.boot != only):
-            return peer.boot if to in self.roll else 0
+        if not peer.boot or to not in self.member_list or (only and peer.boot != only):
+            return peer.boot if to in self.member_list else 0
         if later:
             peer.summary = self._own_word
             return peer.boot
@@ -260,7 +262,7 @@ class HttpTransport:
         self.closed = True
         self.joining.close()
         self.gossip.close()
-        self.tally.close()
+        self.drops.close()
         if self._flush is not None:
             self._flush.cancel()
         for task in tuple(self._tasks):
@@ -280,7 +282,7 @@ class HttpTransport:
         self.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.joining.over()
-        await self.door.close()
+        await self.server.close()
         await self.calls.close()
         for _ in range(2):  # what was closed is told to the loop, and done in its next turn
             await asyncio.sleep(0)
@@ -315,7 +317,7 @@ class HttpTransport:
 
     def header(self, to: str = "", **more: str | int) -> str:
         """What this node says of itself, to one that is listed or to anybody."""
-        said: dict[str, str | int] = {"list": self.roll.digest, **more}
+        said: dict[str, str | int] = {"list": self.member_list.digest, **more}
         peer = self.peers.get(to)
         if peer is not None and peer.summary:
             said["word"] = as_text(peer.summary)
@@ -344,7 +346,7 @@ class HttpTransport:
 
     def list_changed(self) -> None:
         """The machine is told, and the disk a little later."""
-        self.give(MembersChanged(self.roll.members, self.roll.version))
+        self.give(MembersChanged(self.member_list.members, self.member_list.version))
         self.joining.keep()
 
     def leader(self) -> str:
@@ -375,7 +377,7 @@ class HttpTransport:
         self._returns += 1
         addr = said.text("addr")
         source = f"{remote} ({addr})" if remote and not addr.startswith(f"{remote}:") else addr
-        self.doubles.note(time.monotonic(), said.node, said.number("boot"), self._returns, source)
+        self.duplicates.note(time.monotonic(), said.node, said.number("boot"), self._returns, source)
 
     def trouble(self, node: str, sentence: str) -> None:
         """What is amiss with a node, or that nothing is; the log has it once, not at every exchange."""
@@ -394,7 +396,7 @@ class HttpTransport:
         theirs = said.text("config")
         if not self.joining.plan.fixed or theirs in ("", self.identity.config):
             return ""
-        unlisted = "" if said.node in self.roll else f" and is not in cluster.manager.nodes of {self.node}"
+        unlisted = "" if said.node in self.member_list else f" and is not in cluster.manager.nodes of {self.node}"
         return (
             f"node {said.node} runs with another file than {self.node} (nodes, times or election differ){unlisted}: "
             "more than one may lead. Compare primacy check on both, then restart one of them with the same file"
@@ -404,7 +406,7 @@ class HttpTransport:
         """A word, from the node itself or passed on by the leader."""
         peer = self.peer(node)
         row = unpacked_word(word)
-        if row is None or word == peer.word or node not in self.roll:
+        if row is None or word == peer.word or node not in self.member_list:
             return
         peer.word = word
         peer.boot = peer.boot or boot
@@ -433,7 +435,7 @@ class HttpTransport:
         known = {name: [peer.boot, as_text(peer.word)] for name, peer in self.peers.items() if peer.word and peer.boot}
         if self._own_word:
             known[self.node] = [self.identity.boot, as_text(self._own_word)]
-        return {name: word for name, word in sorted(known.items()) if name in self.roll}
+        return {name: word for name, word in sorted(known.items()) if name in self.member_list}
 
     def _flush_soon(self) -> None:
         if self._flush is None and not self.closed:
@@ -443,7 +445,7 @@ class HttpTransport:
     def _flush_words(self, *, last: bool = False) -> None:
         """To each node one call at a time; what it is to be told meanwhile goes with the next, unless there is none."""
         self._flush = None
-        ready = [name for name, peer in self.peers.items() if peer.words and peer.boot and name in self.roll]
+        ready = [name for name, peer in self.peers.items() if peer.words and peer.boot and name in self.member_list]
         told = 0
         for name in ready:
             if name in self.links.dumb_to or (self.sending.is_under_way(name, "/words") and not last):

@@ -22,7 +22,7 @@ POOLED_S = 30.0
 """Shorter than any real node keeps an idle connection (60 s at the least)."""
 
 
-class Calls:
+class ManagerClient:
     """One node's calls to others."""
 
     def __init__(self, authorization: str, tls: ssl.SSLContext | None = None) -> None:

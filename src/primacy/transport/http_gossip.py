@@ -52,14 +52,14 @@ class Gossip:
         """A real node leads, as far as this one knows. While nobody leads, the election has the wire for itself."""
         manager = self.manager
         leader = manager.leader()
-        return leader in manager.roll and leader != manager.node and manager.peer(leader).is_real
+        return leader in manager.member_list and leader != manager.node and manager.peer(leader).is_real
 
     def _next(self) -> str:
         """The next in the order of names that may be ours and can be reached; empty if there is none."""
         manager = self.manager
         names = sorted(
             entry.node
-            for entry in manager.roll.others
+            for entry in manager.member_list.others
             if not manager.peer(entry.node).is_real and entry.node not in manager.links.dumb_to
         )
         return next((name for name in names if name > self._last), names[0] if names else "")

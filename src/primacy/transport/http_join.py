@@ -5,7 +5,7 @@ join on, and melt. Our nodes compare digests of the list with their leader's at 
 differ (and every eighth look anyway, seed 003's refresh), and tell the leader what it does not know. So a word that got
 lost is repeated within a beat or two, and two clusters of which one learned of the other become one.
 
-Where real nodes echo joins in a storm: `http_calm.py`.
+Where real nodes echo joins in a storm: `http_storms.py`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from primacy.election.messages import Alive, Origin
 from primacy.errors import NotReached, Refused
 from primacy.transport import Trouble
-from primacy.transport.http_calm import Calming
-from primacy.transport.http_roll import HEARSAY, Entry, kept
+from primacy.transport.http_members import HEARSAY, Entry, kept
+from primacy.transport.http_storms import StormControl
 from primacy.transport.http_wire import (
     Answer,
     Said,
@@ -90,7 +90,7 @@ class Joining:
         self._busy: set[str] = set()
         self._telling = asyncio.Semaphore(TELLS_MAX)
         self._keeping: asyncio.TimerHandle | None = None
-        self.calming = Calming(manager, Random(plan.seed))
+        self.storms = StormControl(manager, Random(plan.seed))
         self._lacked: tuple[str, frozenset[Entry]] = ("", frozenset())
         """What the node whose list was fetched last did not know."""
 
@@ -98,7 +98,7 @@ class Joining:
     def troubles(self) -> list[Trouble]:
         manager = self.manager
         found = [Trouble(manager.node, self._sentence)] if self._sentence else []
-        if manager.roll.own.gone:
+        if manager.member_list.own.gone:
             sentence = f"node {manager.node} was removed from the cluster; restart it to join again, or end it"
             found.append(Trouble(manager.node, sentence))
         return found
@@ -122,7 +122,7 @@ class Joining:
 
         To nodes of ours only: real ones that live remember it, and would pass the word on and on.
         """
-        others = self.manager.roll.others
+        others = self.manager.member_list.others
         names = await asyncio.gather(*(self.ours_at(entry.addr, ASK_S / 2) for entry in others))
         for entry, name in zip(others, names, strict=True):
             if name == entry.node and not await self._join_at(entry.addr):
@@ -161,11 +161,11 @@ class Joining:
 
     def _with_remembered(self, targets: tuple[str, ...]) -> tuple[str, ...]:
         """Whoever is listed knows the cluster as well as the node that the file names."""
-        return tuple(dict.fromkeys((*targets, *(entry.addr for entry in self.manager.roll.others))))
+        return tuple(dict.fromkeys((*targets, *(entry.addr for entry in self.manager.member_list.others))))
 
     def _is_met(self, addr: str) -> bool:
         """Taken in there in this start, or listed where it was taken in."""
-        listed = {entry.addr for entry in self.manager.roll.others} if self._met_at else set()
+        listed = {entry.addr for entry in self.manager.member_list.others} if self._met_at else set()
         return addr in self._met_at or addr in listed or addr == self.manager.identity.addr
 
     async def _try(self, targets: Iterable[str]) -> bool:
@@ -185,7 +185,7 @@ class Joining:
 
     @property
     def nodes(self) -> tuple[tuple[str, str], ...]:
-        return tuple((entry.node, entry.addr) for entry in self.manager.roll.listed)
+        return tuple((entry.node, entry.addr) for entry in self.manager.member_list.listed)
 
     async def join(self, addr: str) -> None:
         """Joins the cluster there, too. Raises `NotReached`, or `Refused` if the list is a fixed one."""
@@ -218,8 +218,8 @@ class Joining:
         manager.list_changed()
         if found.said.is_ours and node:
             await self.fetch(node)
-        if not found.said.is_ours or sum(not entry.started_ms for entry in manager.roll.others) > 1:
-            self.calming.at_once()  # ours say when they started: there are two real ones, which are told by now
+        if not found.said.is_ours or sum(not entry.started_ms for entry in manager.member_list.others) > 1:
+            self.storms.at_once()  # ours say when they started: there are two real ones, which are told by now
         self._tell_who_leads(node, answer.leader)
         return ""
 
@@ -227,18 +227,18 @@ class Joining:
         """The list of the node that was joined, as far as it is news."""
         manager, others = self.manager, []
         for name, addr in listed.items():
-            if name == manager.node or name in manager.roll:
+            if name == manager.node or name in manager.member_list:
                 continue
             owner = await self._owner(name, addr, listed)
             if owner == name:
-                manager.roll.take(Entry(name, addr, manager.roll.next_stamp(name, HEARSAY)))
+                manager.member_list.take(Entry(name, addr, manager.member_list.next_stamp(name, HEARSAY)))
             elif owner != manager.node:
                 others.append(owner)
         for owner in dict.fromkeys(others):
             await self.fetch(owner)
 
     async def _owner(self, name: str, addr: str, listed: Mapping[str, str]) -> str:
-        """Who is at this address: another one of ours may have given its own out for a moment (`http_calm.py`), and
+        """Who is at this address: another one of ours may have given its own out for a moment (`http_storms.py`), and
         knows the true one. If it was this node, before a crash, and it remembers nothing, nobody does."""
         manager = self.manager
         if addr == manager.identity.addr:
@@ -252,35 +252,35 @@ class Joining:
 
     def _tell_who_leads(self, node: str, leader: str) -> None:
         """The answer to a join names the leader, which a look at the node would tell as well, later."""
-        who = node if node in self.manager.roll else leader
-        if who in self.manager.roll and who != self.manager.node:
+        who = node if node in self.manager.member_list else leader
+        if who in self.manager.member_list and who != self.manager.node:
             self.manager.hear(Alive(Origin(who), 0, leader))
 
     def introduce(self, to: str) -> None:
         """A node does not know this one any more."""
-        if not self.plan.fixed and not self.manager.roll.own.gone:
+        if not self.plan.fixed and not self.manager.member_list.own.gone:
             self._once(f"introduce {to}", self._introduce(to))
 
     async def _introduce(self, to: str) -> None:
         manager = self.manager
-        addr = manager.roll.addr(to)
+        addr = manager.member_list.addr(to)
         body = join_body(manager.node, manager.identity.addr)
         if addr and to not in manager.links.dumb_to:
             found = await manager.calls.call("POST", addr, "/join", body, manager.header(to), JOIN_S)
             if isinstance(found, Answer) and not found.said.is_ours:
-                self.calming.at_once()
+                self.storms.at_once()
 
     def meet(self, said: Said) -> None:
         """A node of ours that is not listed leads somewhere: two clusters met."""
         addr = address_of(said.text("addr"))
-        known = self.manager.roll.entries.get(said.node)
+        known = self.manager.member_list.entries.get(said.node)
         if addr is None or self.plan.fixed or (known is not None and known.gone):
             return
         self._once(f"meet {said.node}", self._meet(said.node, addr))
 
     async def _meet(self, node: str, addr: str) -> None:
         manager = self.manager
-        if manager.roll.take(Entry(node, addr, manager.roll.next_stamp(node, HEARSAY))):
+        if manager.member_list.take(Entry(node, addr, manager.member_list.next_stamp(node, HEARSAY))):
             manager.list_changed()
         await self.fetch(node)
 
@@ -290,7 +290,7 @@ class Joining:
         """Not into a fixed list; and the ring's baton is not for real nodes of seed 000."""
         manager = self.manager
         if self.plan.fixed:
-            return manager.roll.addr(entry.node) == entry.addr
+            return manager.member_list.addr(entry.node) == entry.addr
         if manager.identity.strategy == "ring" and not said.is_ours:
             manager.complain(f"node {entry.node} cannot join: it does not know the ring, and election.strategy is ring")
             return False
@@ -303,7 +303,7 @@ class Joining:
     def tell_on(self, entry: Entry, known: Entry | None) -> None:
         """To all others, once. Real nodes read id and address only, and need not hear what they know."""
         is_news = known is None or known.gone or known.addr != entry.addr
-        for other in self.manager.roll.others:
+        for other in self.manager.member_list.others:
             if other.node != entry.node and (is_news or self.manager.peer(other.node).boot):
                 self.manager.spawn(self._tell_until_heard(other.node, entry))
 
@@ -313,20 +313,20 @@ class Joining:
             if not await self._tell(to, entry) or self.manager.peer(to).boot:
                 return
             await asyncio.sleep(pause_s)
-            if self.manager.roll.entries.get(entry.node) != entry:
+            if self.manager.member_list.entries.get(entry.node) != entry:
                 return
 
     def remove(self, node: str) -> None:
         """The leader takes a node off the list, and tells those of ours; a real node cannot be told."""
         self._must_grow()
         manager = self.manager
-        known = manager.roll.entries.get(node)
+        known = manager.member_list.entries.get(node)
         if known is None or known.gone:
             return
-        entry = known._replace(gone=True, stamp=manager.roll.next_stamp(node, manager.wall_ms()))
-        targets = [other.node for other in manager.roll.others if manager.peer(other.node).boot]
+        entry = known._replace(gone=True, stamp=manager.member_list.next_stamp(node, manager.wall_ms()))
+        targets = [other.node for other in manager.member_list.others if manager.peer(other.node).boot]
         addr = known.addr
-        manager.roll.take(entry)
+        manager.member_list.take(entry)
         manager.list_changed()
         manager.spawn(self._tell_all(targets, entry, addr))
 
@@ -338,7 +338,7 @@ class Joining:
     async def _tell(self, to: str, entry: Entry, addr: str = "") -> bool:
         """One entry to one node, as seed 000 says it, with the rest of it in the header. True: nobody listens there."""
         manager = self.manager
-        addr = addr or manager.roll.addr(to)
+        addr = addr or manager.member_list.addr(to)
         if not addr or to in manager.links.dumb_to:
             return False
         more: dict[str, str | int] = {
@@ -349,7 +349,7 @@ class Joining:
         }
         path, body = ("/remove", id_body(entry.node)) if entry.gone else ("/join", join_body(entry.node, entry.addr))
         async with self._telling:
-            manager.tally.count(f"sent{path}")
+            manager.drops.count(f"sent{path}")
             found = await manager.calls.call("POST", addr, path, body, manager.header(to, **more), TELL_S)
         return isinstance(found, Silent) and found.refused
 
@@ -362,7 +362,7 @@ class Joining:
             self.heard_list(node, said)
 
     def heard_list(self, node: str, said: Said) -> None:
-        if said.text("list") not in ("", self.manager.roll.digest):
+        if said.text("list") not in ("", self.manager.member_list.digest):
             self._fetch_soon(node)
 
     def _fetch_soon(self, node: str) -> None:
@@ -376,13 +376,13 @@ class Joining:
         took that node in; if all who have heard it told it too, twenty joins would be a thousand words.
         """
         manager = self.manager
-        addr = manager.roll.addr(node)
+        addr = manager.member_list.addr(node)
         if not addr or node in manager.links.dumb_to:
             return
         found = await manager.calls.call("GET", addr, "/members", None, manager.header(node), FETCH_S)
         if not isinstance(found, Answer) or found.status != 200 or node in manager.links.deaf_to:
             return
-        manager.tally.count("fetched")
+        manager.drops.count("fetched")
         if found.said.is_ours and found.said.node == node:
             manager.met(found.said)
         said = object_in(found.body) or {}
@@ -391,9 +391,9 @@ class Joining:
             self._take_words(words, node)
         if self.plan.fixed or not isinstance(rows, list):
             return
-        if manager.roll.take_all(rows):
+        if manager.member_list.take_all(rows):
             manager.list_changed()
-        newer = [entry for entry in manager.roll.newer_than(rows) if entry.node != node]
+        newer = [entry for entry in manager.member_list.newer_than(rows) if entry.node != node]
         lacked, self._lacked = self._lacked, (node, frozenset(newer))
         for entry in newer[:PUSHED_MAX]:
             if at_once or (lacked[0] == node and entry in lacked[1]):
@@ -416,7 +416,7 @@ class Joining:
 
     def _keep_now(self) -> None:
         self._keeping = None
-        self.plan.keep(kept(self.manager.roll))
+        self.plan.keep(kept(self.manager.member_list))
 
     def close(self) -> None:
         self.is_ending = True

@@ -88,11 +88,11 @@ class Sending:
         key = (to, kind)
         if self._under_way.get(key, 0) >= most:
             work.close()
-            self.manager.tally.count("held_back")
+            self.manager.drops.count("held_back")
             return
         self._under_way[key] = self._under_way.get(key, 0) + 1
-        self.manager.tally.count("sent")
-        self.manager.tally.count(f"sent{kind}")
+        self.manager.drops.count("sent")
+        self.manager.drops.count(f"sent{kind}")
 
         def over(_: asyncio.Task[None]) -> None:
             left = self._under_way.pop(key, 1) - 1
@@ -162,11 +162,11 @@ class Sending:
         """
         manager = self.manager
         now_s = asyncio.get_running_loop().time()
-        is_real = leader in manager.roll and not manager.peer(leader).boot
+        is_real = leader in manager.member_list and not manager.peer(leader).boot
         if not is_real or now_s < self._set_right_s + SET_RIGHT_S:
             return
         self._set_right_s = now_s
-        for other in manager.roll.others:
+        for other in manager.member_list.others:
             if other.node != leader and not manager.peer(other.node).boot and other.node not in manager.links.dumb_to:
                 self.call(other.node, "/handover", self._hand_over(other.node, leader))
 
@@ -217,14 +217,14 @@ class Sending:
         self, method: str, to: str, path: str, body: bytes | None, limit_s: float, **more: str | int
     ) -> Answer | Silent:
         """One call to a listed node. What comes over a link that was cut meanwhile is silence."""
-        addr = self.manager.roll.addr(to)
+        addr = self.manager.member_list.addr(to)
         if not addr:
             return Silent(False, "it is not listed any more")
         found = await self._timed(method, to, addr, path, body, limit_s, **more)
         if self.manager.closed:
             return Silent(False, "this node ends")
         if to in self.manager.links.deaf_to or to in self.manager.links.dumb_to:
-            self.manager.tally.count("cut")
+            self.manager.drops.count("cut")
             return Silent(False, "the link is cut")
         return self._learned(to, path, found)
 
@@ -265,16 +265,17 @@ class Sending:
         """What an answer tells besides. One of another node than the one that was meant is none."""
         manager, peer = self.manager, self.manager.peer(to)
         if isinstance(found, Silent):
-            manager.tally.count("unanswered")
+            manager.drops.count("unanswered")
             if found.refused and not peer.was_down:
                 peer.was_down = True
-                manager.joining.calming.lost(to)
+                manager.joining.storms.lost(to)
             return found
         said = found.said
         if said.is_ours and said.node != to:
             manager.trouble(
                 to,
-                f"node {said.node or '?'} answers at {manager.roll.addr(to)}, where node {to} is listed: it has gone "
+                f"node {said.node or '?'} answers at {manager.member_list.addr(to)}, where node {to} is listed: "
+                "it has gone "
                 f"(primacy remove {to}), or two nodes advertise one address",
             )
             return Silent(True, peer.trouble)
@@ -295,7 +296,7 @@ class Sending:
         if found.status == 409:
             manager.trouble(to, f"node {to} refuses this node: {found.body.decode('utf-8', 'replace')[:300]}")
         elif found.status == 400 and not said.is_ours and path in ("/election", "/coordinator"):
-            manager.tally.count("refused")
+            manager.drops.count("refused")
             manager.trouble(
                 to,
                 f"node {to} refuses what this node says: cluster.user and cluster.pass, or the secret, are others "

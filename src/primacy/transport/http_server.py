@@ -47,7 +47,7 @@ MUTE_S = 3.0
 Respond = Callable[[Asked], Awaitable[Reply | None]]
 
 
-class Door:
+class ManagerServer:
     """Serves on a socket that listens already."""
 
     def __init__(self, answer: Respond, complain: Callable[[str], None]) -> None:

@@ -1,7 +1,7 @@
 """Sealed datagrams between the nodes of a fixed list.
 
-They come and go on the sockets of `lines.py`. Of each a bounded number of datagrams is read in a turn of the loop, of
-the door the fewest. A node that is down answers with "refused", which means nothing here.
+They come and go on the sockets of `udp_sockets.py`. Of each a bounded number of datagrams is read in a turn of the
+loop, of the door the fewest. A node that is down answers with "refused", which means nothing here.
 
 What is dropped is counted by kind. Only a datagram with a good seal is ever answered, by a greeting at most, and to the
 address that stands in our own list.
@@ -20,10 +20,10 @@ from typing import Any
 from primacy.election.messages import Ack, Beat, Message, Release
 from primacy.errors import CannotHere
 from primacy.loop import Alarm, alarm, unwatch, watch
-from primacy.transport import Hear, Overhear, ReadyDatagram, ignored, says
-from primacy.transport.doubles import FORGOTTEN_S
+from primacy.transport import Hear, Overhear, ReadyDatagram, ignored, notices
+from primacy.transport.drop_counters import DropCounters
+from primacy.transport.duplicates import FORGOTTEN_S
 from primacy.transport.layout import LAYOUT, packed, packed_word, unpacked, unpacked_word
-from primacy.transport.lines import UdpLines
 from primacy.transport.links import Links
 from primacy.transport.peer import Address, Peer, numeric
 from primacy.transport.seal import (
@@ -39,7 +39,7 @@ from primacy.transport.seal import (
     Sort,
 )
 from primacy.transport.short import Lost, is_short
-from primacy.transport.tally import Tally
+from primacy.transport.udp_sockets import UdpSockets
 
 __all__ = ["Address", "UdpTransport"]
 
@@ -49,14 +49,14 @@ CARRIED_BYTES_MAX = DATAGRAM_BYTES_MAX - HEAD.size - NAME_BYTES_MAX - TAG_BYTES 
 SHORT = (Beat, Ack)
 READS_MAX = 64
 """Datagrams of one node in a turn: several beats of a hundred nodes, and still only about a millisecond."""
-DOOR_READS_MAX = 16
+ANY_READS_MAX = 16
 GREETING_S = 0.05
 """Between two greetings of one node: the shortest heartbeat of any profile (E1); a restart needs one."""
 CARRY_S = 0.3
 """So long a word that is in no hurry waits for a message to carry it: a beat of most profiles."""
 
 
-class UdpTransport(UdpLines):
+class UdpTransport(UdpSockets):
     """The port `Transport`, for one node. `complain` is told what an operator should know."""
 
     def __init__(
@@ -64,7 +64,7 @@ class UdpTransport(UdpLines):
     ) -> None:
         super().__init__(listen, others, complain)
         self.seal = seal
-        self.tally = Tally(complain)
+        self.drops = DropCounters(complain)
         self.links = Links()
         self._hear: Hear = lambda _: None
         self._overhear: Overhear = ignored
@@ -73,7 +73,7 @@ class UdpTransport(UdpLines):
 
     @property
     def counters(self) -> dict[str, int]:
-        return self.tally.counters
+        return self.drops.counters
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -85,8 +85,8 @@ class UdpTransport(UdpLines):
         if found is None:
             raise CannotHere(f"the own address {self.listen} cannot be resolved; say `bind` for this node in the file")
         family, self._bound = found
-        self._door = self._opened_door(family)
-        watch(self._loop, self._door, self._read, self._door, None, DOOR_READS_MAX)
+        self._any_socket = self._opened_any_socket(family)
+        watch(self._loop, self._any_socket, self._read, self._any_socket, None, ANY_READS_MAX)
         for peer in self.peers.values():
             self._dial(peer, numeric(peer.dialled, family))
         self._resolving = self._loop.create_task(self._resolve())
@@ -96,21 +96,21 @@ class UdpTransport(UdpLines):
         if self._resolving is not None:
             self._resolving.cancel()
             self._resolving = None
-        self.tally.close()
+        self.drops.close()
         for peer in self.peers.values():
             self._hang_up(peer)
-        if self._door is not None:
+        if self._any_socket is not None:
             self._carrying.clear()
-            unwatch(self._loop, self._door)
-            self._door.close()
-            self._door = None
+            unwatch(self._loop, self._any_socket)
+            self._any_socket.close()
+            self._any_socket = None
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
     def send(self, to: str, message: Message) -> None:
         peer = self.peers.get(to)
         if peer is None:
-            self.tally.count("unsent")
+            self.drops.count("unsent")
             return
         if isinstance(message, SHORT) and not peer.word:
             data = self.seal.sealed(Sort.MESSAGE, to, peer.boot, peer.short.packed(message, peer.boot))
@@ -177,23 +177,23 @@ class UdpTransport(UdpLines):
         try:
             line.send(data)
         except ConnectionRefusedError:  # of an earlier one: this one was not sent
-            self.tally.count("refused")
+            self.drops.count("refused")
             with contextlib.suppress(OSError):
                 line.send(data)
         except OSError:
-            self.tally.count("unsent")
+            self.drops.count("unsent")
             return
-        self.tally.counters["sent"] += 1
+        self.drops.counters["sent"] += 1
 
     def _not_put(self, peer: Peer, data: bytes) -> None:
         if len(data) > DATAGRAM_BYTES_MAX:
-            self.tally.count("too-long")
+            self.drops.count("too-long")
             self._complain_once(
                 peer,
                 f"a message to node {peer.name} has {len(data)} bytes, and {DATAGRAM_BYTES_MAX} fit: too many nodes",
             )
         else:
-            self.tally.count("cut" if peer.name in self.links.dumb_to else "unsent")
+            self.drops.count("cut" if peer.name in self.links.dumb_to else "unsent")
 
     # --- receiving ----------------------------------------------------------------------------------------------------
 
@@ -232,7 +232,7 @@ class UdpTransport(UdpLines):
             return False
         peer.heard_s = monotonic()
         peer.trouble = ""
-        self.tally.counters["received"] += 1
+        self.drops.counters["received"] += 1
         self._hear(message)
         if word is not None:
             self._overhear(peer.name, peer.boot, word)
@@ -250,10 +250,10 @@ class UdpTransport(UdpLines):
             except BlockingIOError:
                 return
             except ConnectionRefusedError:
-                self.tally.count("refused")
+                self.drops.count("refused")
                 continue
             except OSError:
-                self.tally.count("unread")
+                self.drops.count("unread")
                 return
             if self._take(data, peer, source):
                 return  # mostly it is the only one: to be woken again costs less than to look each time
@@ -266,10 +266,10 @@ class UdpTransport(UdpLines):
             return False
         peer = self.peers.get(opened.sender)
         if peer is None:
-            self.tally.drop("stranger")
+            self.drops.drop("stranger")
             return False
         if peer.name in self.links.deaf_to:
-            self.tally.count("cut")
+            self.drops.count("cut")
             return False
         known = opened.boot == peer.boot or peer.windows.knows(opened.boot)
         if opened.sort is not Sort.RELEASE and not self._is_fresh(peer, opened, source):
@@ -282,11 +282,11 @@ class UdpTransport(UdpLines):
         if opened.sort is Sort.GREETING or (opened.sort is not Sort.RELEASE and not known):
             self._meet(peer, opened)
         elif opened.boot != peer.boot and opened.sort is not Sort.RELEASE:
-            self.doubles.note(peer.heard_s, peer.name, opened.boot, opened.counter, source)
+            self.duplicates.note(peer.heard_s, peer.name, opened.boot, opened.counter, source)
         peer.trouble = ""
         if opened.sort is Sort.GREETING:
             return False
-        self.tally.count("received")
+        self.drops.count("received")
         if message is not None:
             self._hear(message)
         if word is not None:
@@ -304,7 +304,7 @@ class UdpTransport(UdpLines):
             word = unpacked_word(payload[end:])
             payload = payload[2:end]
             if word is None:
-                self.tally.drop("payload")
+                self.drops.drop("payload")
                 return None
             if sort is Sort.WORD:
                 return None, word
@@ -312,13 +312,13 @@ class UdpTransport(UdpLines):
         if short:
             message = peer.short.unpacked(payload, opened.boot, self.seal.boot)
             if message is Lost.UNKNOWN:
-                self.tally.count("origin-unknown")
+                self.drops.count("origin-unknown")
                 self._greet(peer, opened)
                 return None
         else:
             message = unpacked(opened.sender, payload) or Lost.WRONG
         if isinstance(message, Lost) or (type(message) is Release) != (sort is Sort.RELEASE):
-            self.tally.drop("payload")
+            self.drops.drop("payload")
             return None
         if sort is not Sort.RELEASE and not short:
             peer.short.learn(opened.boot, message.origin)
@@ -327,17 +327,17 @@ class UdpTransport(UdpLines):
     def _is_fresh(self, peer: Peer, opened: Opened, source: str) -> bool:
         """For this start of ours, and not heard before. One that knows another start is told about this one."""
         if opened.receiver_boot != self.seal.boot:
-            self.tally.count("other-boot")
+            self.drops.count("other-boot")
             now_s = self._loop.time()
             if opened.sort is Sort.GREETING:  # to somebody else who says that he is this node
-                self.doubles.note(now_s, self.seal.node, opened.receiver_boot, opened.counter, "")
+                self.duplicates.note(now_s, self.seal.node, opened.receiver_boot, opened.counter, "")
                 return False
             if opened.boot != peer.boot or now_s - peer.heard_s > FORGOTTEN_S:
-                self.doubles.note(now_s, peer.name, opened.boot, opened.counter, source)
+                self.duplicates.note(now_s, peer.name, opened.boot, opened.counter, source)
             self._greet(peer, opened)
             return False
         if not peer.windows.is_new(opened.boot, opened.counter):
-            self.tally.drop("replay")
+            self.drops.drop("replay")
             return False
         return True
 
@@ -362,7 +362,7 @@ class UdpTransport(UdpLines):
             peer.boot = heard.boot
             peer.head, peer.after_counter = self.seal.head_of_messages(Sort.MESSAGE, peer.name, peer.boot)
             peer.head_carries, _ = self.seal.head_of_messages(Sort.CARRIES, peer.name, peer.boot)
-            self.doubles.forget(peer.name, heard.boot)
+            self.duplicates.forget(peer.name, heard.boot)
         elif not answers:
             return
         peer.short.say_whole()
@@ -374,9 +374,9 @@ class UdpTransport(UdpLines):
     # --- counting -----------------------------------------------------------------------------------------------------
 
     def _dropped(self, drop: Drop, dialled: Peer | None) -> None:
-        self.tally.drop(drop.why)
+        self.drops.drop(drop.why)
         sender = self.peers.get(drop.sender)
         if drop.why == "layout" and sender is not None:
-            self._complain_once(sender, says.other_layout(sender.name, drop.layout, LAYOUT))
+            self._complain_once(sender, notices.other_layout(sender.name, drop.layout, LAYOUT))
         elif drop.why == "seal" and dialled is not None:
-            self._complain_once(dialled, says.no_seal(dialled.name))
+            self._complain_once(dialled, notices.no_seal(dialled.name))

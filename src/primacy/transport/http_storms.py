@@ -30,7 +30,7 @@ from primacy.transport.http_wire import PROBE, Answer, Silent, id_body, join_bod
 
 if TYPE_CHECKING:
     from primacy.transport.http import HttpTransport
-    from primacy.transport.http_roll import Entry
+    from primacy.transport.http_members import Entry
 
 PROBE_S = 5.0
 """Two nodes that tell each other of joins as fast as they can answer late."""
@@ -109,7 +109,7 @@ def mended(nodes: Sequence[tuple[str, str]]) -> list[Word]:
     return words
 
 
-class Calming:
+class StormControl:
     """One node's part in it: notices a storm, and ends it."""
 
     def __init__(self, manager: HttpTransport, random: Random) -> None:
@@ -150,13 +150,15 @@ class Calming:
             if not self._bent:  # a late word of what is long put right: it would go on for ever
                 self.soon()
             return True
-        known = manager.roll.addr(entry.node)
+        known = manager.member_list.addr(entry.node)
         if known == entry.addr:
             return False
-        owner = next((other.node for other in manager.roll.others if other.addr == entry.addr), "") if known else ""
+        owner = (
+            next((other.node for other in manager.member_list.others if other.addr == entry.addr), "") if known else ""
+        )
         if not owner or owner in self._first_version or manager.peer(owner).was_down:
             async with self._asking:  # of many that say the same one is asked about, and the others then know
-                is_known = manager.roll.addr(entry.node) == entry.addr
+                is_known = manager.member_list.addr(entry.node) == entry.addr
                 owner = "" if is_known else await manager.joining.ours_at(entry.addr, THERE_S)
             if owner in ("", entry.node):
                 return False
@@ -182,7 +184,7 @@ class Calming:
         if is_echo and self._held < HELD_MAX and not await self._starts(entry):
             self._held += 1
             self._say_held(entry)
-            self.manager.tally.count("echoes_held")
+            self.manager.drops.count("echoes_held")
             try:
                 await self._wait(HELD_S * (0.5 + self._random.random()))
             finally:
@@ -196,7 +198,7 @@ class Calming:
         times.append(now_s)
         while now_s - times[0] > STORM_S:
             times.popleft()
-        return len(times) > max(STORM_LEAST, len(self.manager.roll.others))
+        return len(times) > max(STORM_LEAST, len(self.manager.member_list.others))
 
     async def _starts(self, entry: Entry) -> bool:
         """It is the node itself that joins again and waits for the answer. A real one joins before it listens, so that
@@ -241,7 +243,7 @@ class Calming:
 
     def _is_alone(self) -> bool:
         """No other one of ours is known to live."""
-        others = [self.manager.peer(other.node) for other in self.manager.roll.others]
+        others = [self.manager.peer(other.node) for other in self.manager.member_list.others]
         return not any(peer.boot and not peer.was_down for peer in others)
 
     def _once_more(self) -> None:
@@ -324,7 +326,7 @@ class Calming:
 
     async def _drain(self, nodes: list[tuple[str, str]]) -> None:
         manager = self.manager
-        manager.tally.count("storms_calmed")
+        manager.drops.count("storms_calmed")
         for _ in range(ROUNDS_MAX):
             await asyncio.gather(*map(self._tell, bent(nodes, manager.identity.addr)))
             self._release()
@@ -373,7 +375,7 @@ class Calming:
     def _real(self) -> list[Entry]:
         """Listed nodes that are not ours, or were not heard yet, as far as they are not known to be down."""
         manager = self.manager
-        others = [(entry, manager.peer(entry.node)) for entry in manager.roll.others]
+        others = [(entry, manager.peer(entry.node)) for entry in manager.member_list.others]
         up = [entry for entry, peer in others if not peer.boot and not peer.was_down]
         return [entry for entry in up if entry.node not in manager.links.dumb_to]
 
@@ -396,7 +398,7 @@ class Calming:
         return isinstance(found, Answer) or found.refused
 
     async def _tell(self, word: Word) -> Answer | Silent:
-        self.manager.tally.count("sent/join")
+        self.manager.drops.count("sent/join")
         return await self._call(word.at, "/join", join_body(word.node, word.addr))
 
     async def _put_right(self, word: Word) -> None:
@@ -414,7 +416,7 @@ class Calming:
 
     async def _put_right_later(self, word: Word) -> None:
         """Until it is heard, or is not true any more."""
-        while {word.at, word.addr} <= {entry.addr for entry in self.manager.roll.others}:
+        while {word.at, word.addr} <= {entry.addr for entry in self.manager.member_list.others}:
             await asyncio.sleep(OWED_S)
             if await self._is_right(word):
                 break

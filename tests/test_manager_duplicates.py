@@ -8,7 +8,7 @@ from tests.managed import STEADY, Nodes, lived, mapping, three
 
 from primacy.agent.cluster import ManagedCluster
 from primacy.settings import of_mapping
-from primacy.transport.doubles import LEAST_COUNT, STARTS_MAX, Spoken
+from primacy.transport.duplicates import LEAST_COUNT, STARTS_MAX, Spoken
 
 
 def test_a_start_that_speaks_again_after_another_is_no_restart() -> None:
@@ -44,7 +44,7 @@ def test_a_second_one_is_not_taken_in_where_the_first_is_heard_and_is_an_alarm_t
         assert sentence.endswith("two have this id, or a disk was copied; stop one of them")
         why = f"another machine speaks as node c, at 127.0.0.1:{nodes.port('c')}: give this one an id of its own"
         await nodes.until(lambda: [each for each in second.manager.troubles if why in each.sentence], "so does it")
-        assert nodes.up["a"].manager.roll.addr("c") == f"127.0.0.1:{nodes.port('c')}"
+        assert nodes.up["a"].manager.member_list.addr("c") == f"127.0.0.1:{nodes.port('c')}"
         await nodes.kill("c")
         await nodes.until(lambda: second.leader() == "a", "with the first one gone it is taken in")
         await second.kill()

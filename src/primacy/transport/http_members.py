@@ -52,7 +52,7 @@ def entry_in(row: Any) -> Entry | None:
     return Entry(node, addr, stamp, gone, data if data.isprintable() else "", priority, started_ms)
 
 
-class Roll:
+class MemberList:
     """One node's list. Decides nothing."""
 
     def __init__(self, own: Entry, others: Iterable[Entry] = ()) -> None:
@@ -154,9 +154,9 @@ class Roll:
         self.version += 1
 
 
-def kept(roll: Roll) -> dict[str, Any]:
+def kept(member_list: MemberList) -> dict[str, Any]:
     """What a node keeps on its disk, to find the others after a restart."""
-    return {"nodes": roll.rows}
+    return {"nodes": member_list.rows}
 
 
 def entries_in(kept_before: Mapping[str, Any] | None) -> tuple[Entry, ...]:

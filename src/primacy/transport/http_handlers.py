@@ -25,7 +25,7 @@ from primacy.election.messages import (
     Origin,
     Won,
 )
-from primacy.transport.http_roll import Entry
+from primacy.transport.http_members import Entry
 from primacy.transport.http_wire import (
     OPEN,
     WORDS_BYTES_MAX,
@@ -64,7 +64,7 @@ SAY_AGAIN_S = 60.0
 """So often it is said at most that somebody's credentials are wrong."""
 
 
-class Answers:
+class Handlers:
     """One node's answers."""
 
     def __init__(self, manager: HttpTransport) -> None:
@@ -87,10 +87,10 @@ class Answers:
             return refusal
         sender = said.node if said.is_ours else (texts_in(asked.body) or {}).get("id", "")
         if sender in manager.links.deaf_to:
-            manager.tally.count("cut")
+            manager.drops.count("cut")
             return None
-        manager.tally.count("received")
-        manager.tally.count(f"received{asked.path}")
+        manager.drops.count("received")
+        manager.drops.count(f"received{asked.path}")
         if asked.too_long:
             return BAD
         if said.is_ours:
@@ -99,13 +99,13 @@ class Answers:
             manager.sending.real_ones_moved()
         reply = await self._of(asked, said)
         if sender in manager.links.dumb_to:
-            manager.tally.count("cut")
+            manager.drops.count("cut")
             return None
         return reply._replace(said=self._header(said, reply.said)) if said.is_ours else reply._replace(said="")
 
     def _wrong_credentials(self, asked: Asked) -> Reply:
         """Who it is cannot be believed; that it asks is worth a line, for it may be a node of this very cluster."""
-        self.manager.tally.count("credentials")
+        self.manager.drops.count("credentials")
         now_s = time.monotonic()
         if self._said_s is None or now_s - self._said_s >= SAY_AGAIN_S:
             self._said_s = now_s
@@ -118,7 +118,7 @@ class Answers:
 
     def _header(self, said: Said, more: str) -> str:
         manager = self.manager
-        known = manager.roll.entries.get(said.node)
+        known = manager.member_list.entries.get(said.node)
         fields: dict[str, str | int] = {"unknown": 1} if known is None else {"removed": 1} if known.gone else {}
         header = manager.header(said.node, **fields)
         return f"{header}&{more}" if more else header
@@ -138,7 +138,7 @@ class Answers:
             if mine != other
         ]
         sentence = "; ".join(differs) or "it speaks another version"
-        manager.tally.count("other_kin")
+        manager.drops.count("other_kin")
         if said.node:
             manager.trouble(said.node, f"node {said.node} is refused: {sentence}")
         return Reply(409, f"{sentence}: nodes of one cluster need the same".encode(), kind="text/plain; charset=utf-8")
@@ -169,7 +169,7 @@ class Answers:
     def _heartbeat(self, said: Said) -> Reply:
         manager = self.manager
         answer = manager.ask_machine(said.node, Heartbeat(_origin(said.node, said), said.number("n")))
-        if not said.is_ours and manager.joining.calming.stands_in:
+        if not said.is_ours and manager.joining.storms.stands_in:
             return Reply(200)
         if not isinstance(answer, Alive):
             return Reply(503)
@@ -189,7 +189,7 @@ class Answers:
             return Reply(503)
         sender = sender if is_id(sender) else ""
         answer = manager.ask_machine(sender, Election(_origin(sender, said), said.number("n")))
-        stands_in = not said.is_ours and manager.joining.calming.stands_in
+        stands_in = not said.is_ours and manager.joining.storms.stands_in
         return Reply(200) if stands_in or isinstance(answer, Okay) else Reply(503)
 
     def _coordinator(self, asked: Asked, said: Said) -> Reply:
@@ -205,7 +205,7 @@ class Answers:
             return BAD
         else:
             message = Coordinator(_origin(leader, said), said.number("epoch"), said.names("pruned"))
-        if message.origin.node not in manager.roll:
+        if message.origin.node not in manager.member_list:
             if said.is_ours:
                 manager.joining.meet(said)
             return BAD
@@ -219,7 +219,7 @@ class Answers:
         body = texts_in(asked.body) or {}
         starter, best = body.get("starter", ""), body.get("best", "")
         number, hops = _number(body.get("round", "")), _number(body.get("hops", "0"))
-        known = said.node in manager.roll and is_id(starter) and number is not None
+        known = said.node in manager.member_list and is_id(starter) and number is not None
         if manager.identity.strategy != "ring" or not known or number is None:
             return BAD
         origin = _origin(said.node, said)
@@ -244,7 +244,7 @@ class Answers:
         if addr is None:
             return BAD
         if not said.is_ours:
-            manager.joining.calming.heard()
+            manager.joining.storms.heard()
         if node == manager.node:
             return self._joined() if addr == manager.identity.addr else BAD
         if manager.joining.is_ending or manager.joining.is_outside:
@@ -252,19 +252,19 @@ class Answers:
         entry = self._entry(node, addr, said, is_told=is_told)
         if not manager.joining.may_join(entry, said):
             return BAD
-        if not said.is_ours and await manager.joining.calming.is_bent(entry):
-            await manager.joining.calming.heard_again(entry)
+        if not said.is_ours and await manager.joining.storms.is_bent(entry):
+            await manager.joining.storms.heard_again(entry)
             return self._joined()
-        known = manager.roll.entries.get(node)
+        known = manager.member_list.entries.get(node)
         if known is not None and said.is_ours and not is_told and (refusal := self._unwelcome(known, entry, said)):
             return Reply(409, refusal.encode(), kind="text/plain; charset=utf-8")
         if not is_told and known is not None and not known.gone and known._replace(stamp=entry.stamp) == entry:
             if not said.is_ours:
-                await manager.joining.calming.heard_again(entry)
+                await manager.joining.storms.heard_again(entry)
             return self._joined()
         if not said.is_ours and known is None:
-            await manager.joining.calming.over()
-        if manager.roll.take(entry):
+            await manager.joining.storms.over()
+        if manager.member_list.take(entry):
             manager.list_changed()
             if not is_told:
                 manager.joining.tell_on(entry, known)
@@ -287,13 +287,13 @@ class Answers:
         manager = self.manager
         prefix = "of_" if is_told else ""
         priority, _, started = said.text(f"{prefix}rank").partition(".")
-        stamp = said.number("stamp") if is_told else manager.roll.next_stamp(node, manager.wall_ms())
+        stamp = said.number("stamp") if is_told else manager.member_list.next_stamp(node, manager.wall_ms())
         return Entry(
             node, addr, stamp or 1, False, said.text(f"{prefix}data"), _number(priority) or 0, _number(started) or 0
         )
 
     def _joined(self) -> Reply:
-        return Reply(200, join_answer(self.manager.leader(), self.manager.roll.peers))
+        return Reply(200, join_answer(self.manager.leader(), self.manager.member_list.peers))
 
     def _remove(self, asked: Asked, said: Said) -> Reply:
         """Of the leader only, or told on by a node of ours, with its stamp."""
@@ -306,11 +306,11 @@ class Answers:
             return BAD
         node = body["id"]
         if manager.joining.plan.fixed:
-            return BAD if node in manager.roll else Reply(200)
+            return BAD if node in manager.member_list else Reply(200)
         if is_told:
-            known = manager.roll.entries.get(node)
+            known = manager.member_list.entries.get(node)
             addr = known.addr if known is not None else address_of(said.text("of_addr")) or ""
-            if addr and manager.roll.take(Entry(node, addr, said.number("stamp"), True)):
+            if addr and manager.member_list.take(Entry(node, addr, said.number("stamp"), True)):
                 manager.list_changed()
         elif node != manager.node:
             manager.joining.remove(node)
@@ -318,12 +318,12 @@ class Answers:
 
     def _members(self) -> Reply:
         manager = self.manager
-        found = {"leader": manager.leader(), "members": manager.roll.rows, "words": manager.words}
+        found = {"leader": manager.leader(), "members": manager.member_list.rows, "words": manager.words}
         return Reply(200, encoded(found))
 
     def _words(self, asked: Asked, said: Said) -> Reply:
         found = (object_in(asked.body) or {}).get("words")
-        if not isinstance(found, list) or said.node not in self.manager.roll:
+        if not isinstance(found, list) or said.node not in self.manager.member_list:
             return BAD
         words = []
         for word in found[:WORDS_MAX]:

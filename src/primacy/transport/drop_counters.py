@@ -12,7 +12,7 @@ SAID = ("size", "foreign", "seal", "stranger", "layout", "head", "payload", "rep
 """Drops that somebody should look into; the others are a network's daily life."""
 
 
-class Tally:
+class DropCounters:
     """The counters of one transport."""
 
     def __init__(self, complain: Callable[[str], None]) -> None:

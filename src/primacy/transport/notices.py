@@ -25,7 +25,7 @@ def no_seal(name: str) -> str:
     return f"what comes from node {name} has no good seal: its secret, cluster.name or election.name is another"
 
 
-def twins(name: str, source: str) -> Trouble:
+def duplicate_nodes(name: str, source: str) -> Trouble:
     """Beside the start that is heard, another one speaks."""
     place = f", one of them from {source}" if source else ""
     return Trouble(

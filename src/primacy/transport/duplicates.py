@@ -20,7 +20,7 @@ FORGOTTEN_S = 6.0
 STARTS_MAX = 16
 
 
-class Second(NamedTuple):
+class SecondStart(NamedTuple):
     """A start that speaks beside the one that is heard."""
 
     since_s: float
@@ -31,12 +31,12 @@ class Second(NamedTuple):
     source: str
 
 
-class Doubles:
+class Duplicates:
     """The second starts of all nodes, our own included."""
 
     def __init__(self, forgotten_s: float = FORGOTTEN_S) -> None:
         self._forgotten_s = forgotten_s
-        self._seconds: dict[tuple[str, int], Second] = {}
+        self._seconds: dict[tuple[str, int], SecondStart] = {}
 
     def note(self, now_s: float, node: str, boot: int, counter: int, source: str) -> None:
         """A datagram of this start had a good seal, and this is not the start that is heard."""
@@ -46,9 +46,9 @@ class Doubles:
         if known is None:
             if len(self._seconds) >= STARTS_MAX:
                 del self._seconds[next(iter(self._seconds))]
-            self._seconds[node, boot] = Second(now_s, now_s, 1, counter, source)
+            self._seconds[node, boot] = SecondStart(now_s, now_s, 1, counter, source)
         elif counter > known.counter:
-            self._seconds[node, boot] = Second(
+            self._seconds[node, boot] = SecondStart(
                 known.since_s, now_s, known.datagrams + 1, counter, source or known.source
             )
 

@@ -19,8 +19,8 @@ from collections.abc import Callable
 
 from primacy.errors import CannotHere, InUse
 from primacy.loop import unwatch, watch
-from primacy.transport import Trouble, says
-from primacy.transport.doubles import FORGOTTEN_S, Doubles
+from primacy.transport import Trouble, notices
+from primacy.transport.duplicates import FORGOTTEN_S, Duplicates
 from primacy.transport.peer import Address, Peer, SocketAddress, numeric
 
 RESOLVE_AGAIN_S = 2.0
@@ -28,15 +28,15 @@ SILENT_S = 30.0
 """A name is looked up again when its node was silent this long."""
 
 
-class UdpLines(ABC):
+class UdpSockets(ABC):
     """The sockets of one node, and the names behind which the others are. `complain` is told what cannot be done."""
 
     def __init__(self, listen: Address, others: dict[str, Address], complain: Callable[[str], None]) -> None:
         self.listen = listen
         self.complain = complain
-        self.doubles = Doubles()
+        self.duplicates = Duplicates()
         self.peers = {name: Peer(name, others[name]) for name in sorted(others)}
-        self._door: socket.socket | None = None
+        self._any_socket: socket.socket | None = None
         self._bound: SocketAddress = (listen.host, listen.port)
         self._loop: asyncio.AbstractEventLoop
 
@@ -46,28 +46,28 @@ class UdpLines(ABC):
 
     # --- sockets ------------------------------------------------------------------------------------------------------
 
-    def _opened_door(self, family: int) -> socket.socket:
+    def _opened_any_socket(self, family: int) -> socket.socket:
         """Bound without sharing, so that a port in use is noticed; shared with our own sockets only, one by one."""
-        door = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        any_socket = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         try:
-            door.bind(self._bound)
+            any_socket.bind(self._bound)
         except OSError as error:
-            door.close()
+            any_socket.close()
             if error.errno == errno.EADDRINUSE:
                 raise InUse(f"UDP port {self.listen} is in use on this machine; each node needs its own") from None
             raise CannotHere(
                 f"cannot listen on UDP {self.listen}: {error.strerror}; is this node's address in the file this "
                 "machine's? If others dial it under another one, say `bind` as well"
             ) from None
-        return door
+        return any_socket
 
     def _dial(self, peer: Peer, address: SocketAddress | None) -> None:
         """A socket of its own for this node. Sharing the port is allowed just as long as it takes."""
-        if address is None or address == peer.address or self._door is None:
+        if address is None or address == peer.address or self._any_socket is None:
             return
         self._hang_up(peer)
-        ours = [self._door, *(other.socket for other in self.peers.values() if other.socket is not None)]
-        fresh = socket.socket(self._door.family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        ours = [self._any_socket, *(other.socket for other in self.peers.values() if other.socket is not None)]
+        fresh = socket.socket(self._any_socket.family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         try:
             for one in (*ours, fresh):
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -75,7 +75,7 @@ class UdpLines(ABC):
             fresh.connect(address)
         except OSError as error:  # no route: tried again with the names
             fresh.close()
-            self._complain_once(peer, says.no_route(peer.name, str(peer.dialled), error.strerror or ""))
+            self._complain_once(peer, notices.no_route(peer.name, str(peer.dialled), error.strerror or ""))
             return
         finally:
             for one in (*ours, fresh):
@@ -106,11 +106,11 @@ class UdpLines(ABC):
         return 0.0 if peer.socket is None else peer.heard_s + SILENT_S - self._loop.time()
 
     async def _find(self, peer: Peer) -> None:
-        if self._door is None:
+        if self._any_socket is None:
             return
-        found = await self._looked_up(peer.dialled, family=self._door.family)
+        found = await self._looked_up(peer.dialled, family=self._any_socket.family)
         if found is None:
-            self._complain_once(peer, says.unresolved(peer.name, str(peer.dialled)))
+            self._complain_once(peer, notices.unresolved(peer.name, str(peer.dialled)))
         else:
             self._dial(peer, found[1])
 
@@ -136,12 +136,12 @@ class UdpLines(ABC):
     def troubles(self) -> list[Trouble]:
         found = [Trouble(peer.name, peer.trouble) for peer in self.peers.values() if peer.trouble]
         now_s = self._loop.time()
-        for name, source in self.doubles.found(now_s).items():
+        for name, source in self.duplicates.found(now_s).items():
             peer = self.peers.get(name)
             if peer is None or now_s - peer.heard_s <= FORGOTTEN_S:  # this node itself, or one that is heard
-                found.append(says.twins(name, source))
+                found.append(notices.duplicate_nodes(name, source))
             else:
-                found.append(says.unheard(name, source, str(peer.dialled)))
+                found.append(notices.unheard(name, source, str(peer.dialled)))
         return found
 
     def _complain_once(self, peer: Peer, sentence: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from primacy.transport import http_server
-from primacy.transport.http_server import Door
+from primacy.transport.http_server import ManagerServer
 from primacy.transport.http_wire import Asked, Reply
 
 LIMIT_S = 30.0
@@ -26,8 +26,8 @@ class Guest:
         self.socket = socket.socket()
         self.socket.setblocking(False)
 
-    async def connect(self, door: socket.socket) -> Guest:
-        await asyncio.get_running_loop().sock_connect(self.socket, door.getsockname())
+    async def connect(self, server: socket.socket) -> Guest:
+        await asyncio.get_running_loop().sock_connect(self.socket, server.getsockname())
         return self
 
     async def send(self, data: bytes) -> None:
@@ -46,7 +46,7 @@ class Guest:
         return (await self.read()).startswith(b"HTTP/1.1 200")
 
 
-Scene = Callable[[Door, socket.socket, list[str]], Awaitable[None]]
+Scene = Callable[[ManagerServer, socket.socket, list[str]], Awaitable[None]]
 
 
 def opened(scene: Scene) -> None:
@@ -55,13 +55,13 @@ def opened(scene: Scene) -> None:
 
     async def whole() -> None:
         said: list[str] = []
-        door = Door(answer, said.append)
+        server = ManagerServer(answer, said.append)
         listening = socket.create_server(("127.0.0.1", 0))
-        await door.open(listening, None)
+        await server.open(listening, None)
         try:
-            await scene(door, listening, said)
+            await scene(server, listening, said)
         finally:
-            await door.close()
+            await server.close()
 
     asyncio.run(whole())
 
@@ -76,7 +76,7 @@ def test_a_later_request_of_a_connection_has_no_longer_to_come_than_the_first(mo
     """Each byte of a head came in time for the 120 s of a quiet connection; a whole head has 10 s."""
     monkeypatch.setattr(http_server, "SWEEP_S", 0.05)
 
-    async def scene(door: Door, listening: socket.socket, said: list[str]) -> None:
+    async def scene(server: ManagerServer, listening: socket.socket, said: list[str]) -> None:
         slow, calm = await Guest().connect(listening), await Guest().connect(listening)
         assert await slow.asks()
         assert await calm.asks()
@@ -84,7 +84,7 @@ def test_a_later_request_of_a_connection_has_no_longer_to_come_than_the_first(mo
         monkeypatch.setattr(http_server, "FIRST_S", 0.3)
         await slow.send(REQUEST[:9])
         assert await slow.read() == b"", "hung up on"
-        assert door.hung_up == 1
+        assert server.hung_up == 1
         assert await calm.asks(), "one that is only quiet stays"
         for each in (slow, calm):
             each.socket.close()
@@ -119,14 +119,14 @@ class Descriptors:
 
 
 def test_without_descriptors_a_quiet_connection_goes_and_the_log_stays_short() -> None:
-    async def scene(door: Door, listening: socket.socket, said: list[str]) -> None:
+    async def scene(server: ManagerServer, listening: socket.socket, said: list[str]) -> None:
         first, second, third = Guest(), Guest(), Guest()
         left = Descriptors()
         try:
             left.use_up()
             await first.connect(listening)
             await first.send(REQUEST)
-            await until(lambda: door._not_taken >= 3)
+            await until(lambda: server._not_taken >= 3)
             assert len(said) == 1, "not a line for each try"
             assert "raise the limit of open files" in said[0]
             left.give_back(1)
@@ -136,7 +136,7 @@ def test_without_descriptors_a_quiet_connection_goes_and_the_log_stays_short() -
             assert await first.read() == b""
             await third.connect(listening)
             assert await third.asks()
-            assert door.hung_up == 2
+            assert server.hung_up == 2
             assert len(said) == 1
         finally:
             left.end()
@@ -149,7 +149,7 @@ def test_without_descriptors_a_quiet_connection_goes_and_the_log_stays_short() -
 def test_after_a_minute_it_is_said_again_with_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "SAY_AGAIN_S", 0.3)
 
-    async def scene(door: Door, listening: socket.socket, said: list[str]) -> None:
+    async def scene(server: ManagerServer, listening: socket.socket, said: list[str]) -> None:
         guest, left = Guest(), Descriptors()
         try:
             left.use_up()
