@@ -14,8 +14,8 @@ import aiohttp.web
 import pytest
 
 from primacy.control import KEY_HEADER, ORDER_HEADER, Heard, Snapshot
+from primacy.control.control_server import ControlServer
 from primacy.control.eventlog import EventLog
-from primacy.control.server import ControlServer
 from primacy.control.summary import Summary
 from primacy.election.events import Code
 from primacy.election.inputs import Input

@@ -21,7 +21,7 @@ from tests.ports import free_port
 
 from primacy.control import KEY_HEADER
 from primacy.control.client import Found
-from primacy.dashboard.server import Dashboard, DashboardPlan
+from primacy.dashboard.page_server import Dashboard, DashboardPlan
 from primacy.dashboard.source import now_ms
 
 KEY = "5a" * 32

@@ -23,7 +23,7 @@ from primacy.settings.loading import of_mapping
 from primacy.settings.schema_work import Slots
 from primacy.slots.host import Terms
 from primacy.slots.http import HttpServer
-from primacy.slots.server import LineServer, listening
+from primacy.slots.line_server import LineServer, listening
 
 DATA = json.loads((Path(__file__).parent / "data/slots_conversations.json").read_text())
 LIMIT_S = 30.0

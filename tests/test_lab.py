@@ -26,7 +26,7 @@ from primacy.control.client import ask, find
 from primacy.errors import InUse, NotReached, Refused, UsageError
 from primacy.lab.cluster import Lab
 from primacy.lab.leash import Held, ended
-from primacy.lab.links import Links, islands_of
+from primacy.lab.network import LabNetwork, islands_of
 from primacy.lab.place import LOCK, holder_of
 
 STAMP = (sys.executable, "-I", "-S", str(Path(stamp.__file__)))
@@ -51,7 +51,7 @@ def lab(tmp_path: Path, stamps: Path) -> Iterator[Lab]:
 
 
 def test_a_link_is_two_streets_and_each_end_knows_its_part() -> None:
-    links = Links("abc")
+    links = LabNetwork("abc")
     links.set("a", "b", "out")
     assert links.listed() == [["a", "b"]]
     assert (links.way("a", "b"), links.way("b", "a"), links.way("a", "c")) == ("out", "in", "none")
@@ -79,13 +79,13 @@ def test_shapes_put_the_leader_where_it_loses_its_majority(shape: str, count: in
     found = islands_of(shape, names, "d" if count > 3 else "c")
     assert ["".join(island) for island in found] == islands
     assert len(found[0]) * 2 <= count
-    links = Links(names)
+    links = LabNetwork(names)
     links.divide(found)
     assert len(links.cut) == count * (count - 1) - sum(len(island) * (len(island) - 1) for island in found)
 
 
 def test_nonsense_about_links_gets_one_sentence() -> None:
-    links = Links("ab")
+    links = LabNetwork("ab")
     for node, other, way, part in (
         ("a", "x", "both", "no node of this lab"),
         ("a", "a", "both", "no link with itself"),

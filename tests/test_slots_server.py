@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from tests.slots_desk import LIMIT_S, Client, Desk, slots_of
 
-from primacy.slots import links, server, session
-from primacy.slots.server import LINE_S
+from primacy.slots import connections, line_server, session
+from primacy.slots.line_server import LINE_S
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_the_hold_is_looked_at_between_signals(desk: Desk, monkeypatch: pytest.M
     desk.call(lambda: desk.server.lead(desk.clock.now_ms() + 3_000))
     later = desk.server.later
 
-    def moved(link: links.Link) -> None:
+    def moved(link: connections.Link) -> None:
         desk.clock.ms += 3_000
         later(link)
 
@@ -211,7 +211,7 @@ def test_a_client_that_does_not_read_its_answers_is_read_no_further(desk: Desk) 
             client.send(b"r000\n" * 1_000)
             asked += 1_000
         other.ask(b"r001\n", b"v001\n")  # the others are served
-        assert desk.call(lambda: all(link.owed_bytes <= links.OWED_BYTES_MAX for link in desk.server.links))
+        assert desk.call(lambda: all(link.owed_bytes <= connections.OWED_BYTES_MAX for link in desk.server.links))
         answers = 1 + asked
         answer = b"v000" + b"x" * 36 + b"\n"
         got = bytearray()
@@ -222,7 +222,7 @@ def test_a_client_that_does_not_read_its_answers_is_read_no_further(desk: Desk) 
 
 
 def test_a_client_that_takes_nothing_for_long_is_dropped(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "STALL_S", 0.2)
+    monkeypatch.setattr(line_server, "STALL_S", 0.2)
     with narrow(desk) as client:
         client.send(b"w000" + b"x" * 36 + b"\n")
         client.sock.setblocking(False)
@@ -241,7 +241,7 @@ def test_signals_give_a_client_that_takes_nothing_no_more_time(desk: Desk, monke
         slow.send(b"w000" + b"x" * 36 + b"\n")
         while not desk.call(lambda: any(link.owed_bytes for link in desk.server.links)):
             slow.send(b"r000\n" * 1_000)
-        monkeypatch.setattr(server, "STALL_S", LIMIT_S)  # for whatever were counted anew
+        monkeypatch.setattr(line_server, "STALL_S", LIMIT_S)  # for whatever were counted anew
         desk.call(lambda: desk.server._owing.update(dict.fromkeys(desk.server._owing, 0.0)))
         writer.ask(b"w014x\n", b"a014x\n")
         assert writer.line() in (b"v0141/2/1\n", b"v0141/1/0\n")  # the latter if it was dropped already

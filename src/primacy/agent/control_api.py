@@ -22,8 +22,8 @@ from primacy.node.folder import Folder
 from primacy.settings.schema import Control, Settings
 
 if TYPE_CHECKING:
+    from primacy.control.control_server import ControlServer, PublicServer
     from primacy.control.loopback import LoopbackServer
-    from primacy.control.server import ControlServer, PublicServer
 
 ANY = "127.0.0.1:0"
 FLUSH_S = 0.1
@@ -136,7 +136,7 @@ class ControlApi:
 
 
 def _load() -> tuple[type[ControlServer], type[PublicServer]]:
-    from primacy.control.server import ControlServer, PublicServer  # noqa: PLC0415
+    from primacy.control.control_server import ControlServer, PublicServer  # noqa: PLC0415
 
     return ControlServer, PublicServer
 

@@ -20,11 +20,11 @@ from primacy.node.clock import Clock
 from primacy.settings.loading import host_name
 from primacy.settings.schema import Settings
 from primacy.slots.host import FOR_EVER_MS
-from primacy.slots.server import listening
+from primacy.slots.line_server import listening
 from primacy.watchdog.vocabulary import State
 
 if TYPE_CHECKING:
-    from primacy.control.server import PublicServer
+    from primacy.control.control_server import PublicServer
 
 HOLD_MS = 1
 """Shown as left of a hold that never ends: it leads."""
@@ -59,7 +59,7 @@ async def _public(shown: Alone) -> list[PublicServer]:
     wanted = shown.settings.control.public
     if not wanted:
         return []
-    from primacy.control.server import PublicServer  # noqa: PLC0415  aiohttp takes as long to load as all else
+    from primacy.control.control_server import PublicServer  # noqa: PLC0415  aiohttp takes as long to load as all else
 
     open_ = []
     for sock in listening(wanted, "control.public"):

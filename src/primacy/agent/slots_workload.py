@@ -1,7 +1,7 @@
 """The workload of `primacy slots serve`: the slot server answers while this node leads, and says who does while not.
 
 Nothing has to be waited for: the moment in which the board is taken away is the moment from which nothing is answered.
-A strategy that holds something has its hold looked at before each answer besides; see `slots/server.py`.
+A strategy that holds something has its hold looked at before each answer besides; see `slots/line_server.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from primacy.election.model import Leadership
 from primacy.node.clock import Clock
 from primacy.settings.schema import Settings
 from primacy.slots.host import Terms
-from primacy.slots.server import LineServer, listening
+from primacy.slots.line_server import LineServer, listening
 
 
 class SlotServer(Protocol):

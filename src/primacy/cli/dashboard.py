@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from primacy.cli.local import Place
     from primacy.control.client import Found
-    from primacy.dashboard.server import DashboardPlan
+    from primacy.dashboard.page_server import DashboardPlan
     from primacy.dashboard.source import Where
 
 LISTEN = "127.0.0.1:8081"
@@ -95,7 +95,7 @@ def dashboard(
 def lab_plan(where: Path | None) -> DashboardPlan:
     """A dashboard of the lab in this folder, or of the one in the usual folder."""
     from primacy.control.client import find
-    from primacy.dashboard.server import DashboardPlan
+    from primacy.dashboard.page_server import DashboardPlan
     from primacy.errors import NotReached
     from primacy.lab.place import CLUSTER, NODES, default_folder
 
@@ -117,7 +117,7 @@ def serve(plan: DashboardPlan, said: Said) -> int:
 
 
 async def _serve(plan: DashboardPlan, said: Said, taken: socket.socket) -> int:
-    from primacy.dashboard.server import Dashboard
+    from primacy.dashboard.page_server import Dashboard
     from primacy.dashboard.source import now_ms
 
     over = Over()
@@ -196,7 +196,7 @@ def _plan(
     """
     from primacy.cli.local import local, place
     from primacy.control.client import Found
-    from primacy.dashboard.server import DashboardPlan
+    from primacy.dashboard.page_server import DashboardPlan
     from primacy.errors import NotReached
 
     named = addresses or ((call.at,) if call.at is not None else ())
@@ -217,7 +217,7 @@ def _plan(
 
 def _of(nodes: tuple[Where, ...], key: str) -> DashboardPlan:
     """Orders go to any of these, which passes them on."""
-    from primacy.dashboard.server import DashboardPlan
+    from primacy.dashboard.page_server import DashboardPlan
 
     return DashboardPlan(nodes, key, desk_of=lambda _: next((at for node in nodes if (at := node())), None))
 

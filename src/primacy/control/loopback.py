@@ -19,10 +19,10 @@ from typing import Any, Protocol, TypeVar
 
 from aiohttp import web
 
+from primacy.connection_limits import HangUp, Idlers, silent
 from primacy.control import KEY_HEADER, ORDER_HEADER
 from primacy.control.key import is_key
 from primacy.errors import NotReached, PrimacyError, UsageError
-from primacy.visitors import HangUp, Idlers, silent
 
 BODY_BYTES_MAX = 16_384
 """The largest order names 64 nodes of 63 letters."""

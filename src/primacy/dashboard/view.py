@@ -13,7 +13,7 @@ from primacy.dashboard.advice import next_step
 from primacy.dashboard.change import last_change
 from primacy.dashboard.claims import ACTING
 from primacy.dashboard.islands import Island, explained, islands, told
-from primacy.dashboard.links import blocked, links
+from primacy.dashboard.link_states import blocked, links
 from primacy.dashboard.rows import Chain, Cluster, Lab, Row, Said
 
 FRESH_MS = 1_500

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 from primacy.control.client import Found, ask, find
 from primacy.errors import NotReached, PrimacyError, Refused, UsageError
 from primacy.lab.leash import Held, Leashed, children
-from primacy.lab.links import Links, islands_of
+from primacy.lab.network import LabNetwork, islands_of
 from primacy.lab.place import Place, free_ports, names_of
 from primacy.lab.tail import Tail, merged
 
@@ -94,7 +94,7 @@ class Lab:
         ports = free_ports(nodes, socket.SOCK_DGRAM)
         self.place.write(dict(zip(self.names, ports, strict=True)), profile, command, more or {})
         self.nodes = {name: Node(name) for name in self.names}
-        self.links = Links(self.names)
+        self.links = LabNetwork(self.names)
         self.helpers: dict[str, Leashed] = {}
         """Other processes of this lab, such as the chain."""
         self.on_wait: Callable[[], None] = lambda: None

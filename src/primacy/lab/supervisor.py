@@ -30,8 +30,8 @@ from primacy.control.key import own_key, write_whole
 from primacy.control.when import instant
 from primacy.errors import NotReached, PrimacyError
 from primacy.lab.cluster import Lab, Row, acts, leader_of
+from primacy.lab.lab_server import Act, LabServer, serve
 from primacy.lab.place import free_ports
-from primacy.lab.server import Act, LabServer, serve
 
 API = 1
 LOOK_S = 0.02

@@ -18,6 +18,6 @@ __all__ = ["Client", "Watch"]
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module 'primacy.slots' has no attribute {name!r}")
-    from primacy.slots import client  # noqa: PLC0415 -- a server needs no client
+    from primacy.slots import client  # noqa: PLC0415 -- a line_server needs no client
 
     return getattr(client, name)

@@ -18,12 +18,12 @@ import socket
 
 from aiohttp import web
 
+from primacy.connection_limits import HangUp, Idlers, pass_over_lost, silent
 from primacy.slots.board import MISSING, NO_READ, NO_WRITE, VALUE_BYTES_MAX, Board
 from primacy.slots.host import HANDSHAKE_S, STALL_S, Host, Terms
 from primacy.slots.kinds import Signal
 from primacy.slots.session import NO_PASSWORD
 from primacy.slots.where import Where
-from primacy.visitors import HangUp, Idlers, pass_over_lost, silent
 
 EVENTS_MAX = 128
 """That wait for a reader of a stream; with one more it is dropped."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from primacy.election.messages import Message, Release
-from primacy.transport.links import Links
+from primacy.transport.link_cuts import LinkCuts
 
 __all__ = [
     "Hear",
@@ -55,7 +55,7 @@ class Transport(Protocol):
         ...
 
     @property
-    def links(self) -> Links:
+    def links(self) -> LinkCuts:
         """What was cut on purpose."""
         ...
 
@@ -138,7 +138,7 @@ class MemoryTransport:
         self.node = node
         self.others = others
         self.counters: dict[str, int] = {}
-        self.links = Links()
+        self.links = LinkCuts()
         self.troubles: list[Trouble] = []
 
     async def start(self, hear: Hear, overhear: Overhear = ignored) -> None:

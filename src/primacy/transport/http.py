@@ -54,7 +54,7 @@ from primacy.transport.http_wire import (
     pairs,
 )
 from primacy.transport.layout import packed_word, unpacked_word
-from primacy.transport.links import Links
+from primacy.transport.link_cuts import LinkCuts
 
 REPLIES = (Okay, Unable, Alive, BatonTaken)
 """Messages that are answers to requests."""
@@ -149,7 +149,7 @@ class HttpTransport:
         self.complain = complain
         self.wall_ms = wall_ms
         self.drops = DropCounters(complain)
-        self.links = Links()
+        self.links = LinkCuts()
         self.duplicates = Duplicates(max(DUPLICATE_S, DUPLICATE_BEATS * timing.beat_ms / 1_000))
         self._returns = 0
         """Times that a start was heard which is not the only one of its node."""

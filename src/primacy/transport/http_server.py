@@ -20,8 +20,8 @@ from typing import Any
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
+from primacy.connection_limits import silent
 from primacy.transport.http_wire import BODY_BYTES_MAX, HEADER, WORDS_BYTES_MAX, Asked, Reply
-from primacy.visitors import silent
 
 IDLE_S = 120.0
 """A connection that has asked something stays; Go's pool keeps it for 90 s."""

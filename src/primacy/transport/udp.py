@@ -24,7 +24,7 @@ from primacy.transport import Hear, Overhear, ReadyDatagram, ignored, notices
 from primacy.transport.drop_counters import DropCounters
 from primacy.transport.duplicates import FORGOTTEN_S
 from primacy.transport.layout import LAYOUT, packed, packed_word, unpacked, unpacked_word
-from primacy.transport.links import Links
+from primacy.transport.link_cuts import LinkCuts
 from primacy.transport.peer import Address, Peer, numeric
 from primacy.transport.seal import (
     COUNTER_AT,
@@ -65,7 +65,7 @@ class UdpTransport(UdpSockets):
         super().__init__(listen, others, complain)
         self.seal = seal
         self.drops = DropCounters(complain)
-        self.links = Links()
+        self.links = LinkCuts()
         self._hear: Hear = lambda _: None
         self._overhear: Overhear = ignored
         self._resolving: asyncio.Task[None] | None = None

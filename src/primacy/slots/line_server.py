@@ -9,14 +9,14 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterable
 
+from primacy.connection_limits import HangUp, pass_over_lost
 from primacy.errors import CannotHere, InUse
 from primacy.loop import unwatch, watch
+from primacy.slots.connections import Link, PlainLink, TlsLink
 from primacy.slots.host import HANDSHAKE_S, STALL_S, Host, Terms
 from primacy.slots.kinds import Receiver
-from primacy.slots.links import Link, PlainLink, TlsLink
 from primacy.slots.session import Session, TelnetSession
 from primacy.slots.where import Where
-from primacy.visitors import HangUp, pass_over_lost
 
 LINE_S = {"standard": 1.0, "telnet": 60.0}
 """How long a line may wait for its end since its last byte. In telnet a human types."""

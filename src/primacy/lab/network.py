@@ -19,7 +19,7 @@ SHAPES = {
 }
 
 
-class Links:
+class LabNetwork:
     """The streets between the nodes of one lab."""
 
     def __init__(self, names: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ WAYS = ("none", "in", "out", "both")
 """`in`: what the other node sends is not heard here. `out`: nothing is sent to it."""
 
 
-class Links:
+class LinkCuts:
     """Which links are cut, and which way."""
 
     def __init__(self) -> None:

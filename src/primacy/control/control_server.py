@@ -15,9 +15,9 @@ from aiohttp import web
 from primacy.control import AgentPort, Shown, Snapshot
 from primacy.control.cluster import cluster
 from primacy.control.config import config
+from primacy.control.cut_request import cut_of
 from primacy.control.document import acts_as_leader, document
 from primacy.control.eventlog import EVENTS_MAX, Entry, EventLog
-from primacy.control.links import cut_of
 from primacy.control.loopback import LoopbackServer, body_of, number_of, sent_event, wants_stream
 from primacy.control.orders import ORDERS, carry_out, target_of
 from primacy.control.when import instant
