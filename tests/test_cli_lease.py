@@ -26,7 +26,7 @@ from primacy.store import LeaseStore, open_store, perform, pruning
 from primacy.store.etcd import EtcdStore
 from primacy.store.etcd_rows import b64
 from primacy.store.port import MakesTable
-from primacy.store.seed import Old, SeedTable, import_seed
+from primacy.store.sql_coordinator import CoordinatorTable, Old, import_coordinator
 
 SHORT = row()._replace(hold_ms=100, wait_ms=103)
 SHORT_MS = 150
@@ -303,7 +303,7 @@ def test_L10_prune_removes_what_was_released_long_ago(
         assert desk.release(name).done
     code, out, err = told(capsys, "prune", "--store", here.url)
     assert (code, "no lease was unused for 7 days" in out) == (0, True), err
-    monkeypatch.setattr(pruning, "unused_ms", lambda sheet, _: 8 * 86_400_000 * (sheet.name != "used"))
+    monkeypatch.setattr(pruning, "unused_ms", lambda listing, _: 8 * 86_400_000 * (listing.name != "used"))
     code, out, err = told(capsys, "prune", "--store", here.url, "--dry-run")
     assert (code, out) == (0, "lease old would be removed\n"), err
     code, out, err = told(capsys, "prune", "--store", here.url, "--json")
@@ -462,7 +462,9 @@ def test_L8_an_expired_row_is_taken_for_good(old: tuple[OldNode, Place], capsys:
     assert "the first node leads after 10,500 ms" in out
     assert node.owner().startswith("primacy-import-")
     node.renew()
-    assert SeedTable(node.store).look() == Old(node.owner(), SeedTable(node.store).look().expires_at, False)  # type: ignore[union-attr]
+    assert CoordinatorTable(node.store).look() == Old(
+        node.owner(), CoordinatorTable(node.store).look().expires_at, False
+    )  # type: ignore[union-attr]
     answer = Desk(here.open()).look("coordinator")
     assert answer.row is not None
     assert (answer.row.released, answer.row.is_placeholder) == (False, True)
@@ -485,9 +487,9 @@ def test_L8_a_held_row_is_waited_for_and_left_alone(
 def test_L8_no_row_yet_and_an_import_that_broke_off(old: tuple[OldNode, Place]) -> None:
     """The import of an earlier version was two steps: one that broke off in between is finished."""
     node, here = old
-    assert SeedTable(node.store).take("primacy-import-0a")
-    assert not SeedTable(node.store).take("primacy-import-0b"), "it never expires"
-    made = import_seed(node.store, "coordinator", "0c", 10_203)
+    assert CoordinatorTable(node.store).take("primacy-import-0a")
+    assert not CoordinatorTable(node.store).take("primacy-import-0b"), "it never expires"
+    made = import_coordinator(node.store, "coordinator", "0c", 10_203)
     assert not isinstance(made, Old)
     assert made == Desk(here.open()).look("coordinator").row
 
@@ -505,12 +507,12 @@ def test_L8_old_and_new_row_change_together_or_not_at_all(old: tuple[OldNode, Pl
         return [StoreAnswer(ok=False, reason="the disk is full")]
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("primacy.store.seed.perform", made_meanwhile)
+        patched.setattr("primacy.store.sql_coordinator.perform", made_meanwhile)
         with pytest.raises(Refused, match="was not made"):
-            import_seed(node.store, "coordinator", "0c", 10_203)
+            import_coordinator(node.store, "coordinator", "0c", 10_203)
     assert node.owner() == "old", "rolled back"
     with pytest.raises(Refused, match="admits waits of 10,500 ms"):
-        import_seed(node.store, "another", "0d", 60_000)
+        import_coordinator(node.store, "another", "0d", 60_000)
 
 
 def test_L8_etcd_and_a_database_without_the_table_say_so(local: Place, capsys: pytest.CaptureFixture[str]) -> None:
@@ -525,7 +527,7 @@ def test_L8_etcd_and_a_database_without_the_table_say_so(local: Place, capsys: p
         assert (code, "there is no table locks" in err) == (1, True)
         assert database.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)], "nor a table"
     with pytest.raises(Refused, match="there is no table absent"):
-        SeedTable(local.open(), table="absent").look()
+        CoordinatorTable(local.open(), table="absent").look()
 
 
 def test_the_profile_coordinator_is_the_seeds(capsys: pytest.CaptureFixture[str]) -> None:

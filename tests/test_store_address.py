@@ -231,7 +231,7 @@ def test_a_file_that_is_no_database_and_a_folder_that_is_not_there(tmp_path: Pat
         assert not answer.ok
         assert str(tmp_path) in answer.reason
     with pytest.raises(NotReached, match="there is no file"):
-        SqliteStore(str(tmp_path / "x.db"), create=False).sheets()
+        SqliteStore(str(tmp_path / "x.db"), create=False).listings()
     assert not (tmp_path / "x.db").exists()
 
 

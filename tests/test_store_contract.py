@@ -485,10 +485,10 @@ def test_rows_can_be_listed(desk: Desk) -> None:
     for name in ("b", "a", "c"):
         desk.take(name)
     assert isinstance(desk.store, Lists)
-    sheets = desk.store.sheets()
-    assert [sheet.name for sheet in sheets] == ["a", "b", "c"]
-    assert sheets[0].row == desk.look("a").row
-    assert sheets[0].written_at.startswith("20")
+    listings = desk.store.listings()
+    assert [listing.name for listing in listings] == ["a", "b", "c"]
+    assert listings[0].row == desk.look("a").row
+    assert listings[0].written_at.startswith("20")
 
 
 def test_a_store_that_was_closed_comes_back(desk: Desk) -> None:

@@ -81,7 +81,7 @@ def test_the_rehearsal_leaves_nothing(here: Place) -> None:
     desk = here.desk()
     store = desk.store
     assert isinstance(store, PostgresqlStore)
-    assert store.sheets() == []
+    assert store.listings() == []
     postgres = server("postgresql")
     assert isinstance(postgres, Postgres)
     assert postgres.admin("SELECT count(*) FROM primacy_leases", database="app") == [(1,)]

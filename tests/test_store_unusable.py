@@ -341,7 +341,7 @@ def test_what_speaks_json_and_is_not_etcd_is_told_and_is_no_fault_of_ours(answer
             (found,) = perform(store, [request])
             assert (found.ok, found.final) == (False, False)
             assert "is this etcd 3.4 or newer?" in found.reason
-        for ask in (store.sheets, store.make_table):
+        for ask in (store.listings, store.make_table):
             with pytest.raises(NotReached, match="does not answer like etcd"):
                 ask()
         store.close()

@@ -98,13 +98,13 @@ def _write_leases(where: Path) -> None:
 def _read_leases(where: Path) -> Any:
     """Without what the store says of itself: a copy is another file, and of another server."""
     with closing(SqliteStore(str(where / "leases.db"), limit_ms=20_000)) as store:
-        sheets = [
-            sheet._replace(
-                written_at="", row=sheet.row and sheet.row._replace(server="", proof="", mark="", vouches=True)
+        listings = [
+            listing._replace(
+                written_at="", row=listing.row and listing.row._replace(server="", proof="", mark="", vouches=True)
             )
-            for sheet in store.sheets()
+            for listing in store.listings()
         ]
-    return sorted(sheets, key=lambda sheet: sheet.name)
+    return sorted(listings, key=lambda listing: listing.name)
 
 
 KEYS = (b"k0", b"k1", b"\x00\xff", b"k2/long/" + b"x" * 600)

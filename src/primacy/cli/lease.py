@@ -21,7 +21,7 @@ from primacy.election.store import FAILSAFE, Look, Row, heir_of, node_of
 from primacy.errors import NotReached, Refused, UsageError
 from primacy.node.clock import SystemClock
 from primacy.settings.timing import DEFAULT_PROFILE, PROFILES, stretched
-from primacy.store.port import LeaseStore, Lists, MakesTable, Sheet, check_name
+from primacy.store.port import LeaseStore, Listing, Lists, MakesTable, check_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -64,19 +64,19 @@ def list_leases(call: Call, /, *, store: str | None, table: str | None, config: 
     The time is when the holder last renewed it, by the store's clock.
     """
     with opened(call, store, table, config) as here:
-        sheets = sheets_of(here)
-    wrong = {sheet.name: refused(sheet) for sheet in sheets if sheet.row is None}
+        listings = listings_of(here)
+    wrong = {listing.name: refused(listing) for listing in listings if listing.row is None}
     if as_json or call.json:
-        found = [document(sheet) for sheet in sheets if sheet.row is not None]
+        found = [document(listing) for listing in listings if listing.row is not None]
         print_json({"api": 1, "leases": found, "refused": wrong})
-    elif not sheets:
+    elif not listings:
         click.echo("there is no lease in this store")
     else:
-        table_of(sheets)
+        table_of(listings)
     if wrong:
         for sentence in wrong.values():
             click.echo(sentence, err=True)
-        raise Refused(f"{len(wrong)} of {len(sheets)} rows are not leases; the lines above say which")
+        raise Refused(f"{len(wrong)} of {len(listings)} rows are not leases; the lines above say which")
 
 
 @lease.command()
@@ -88,15 +88,15 @@ def show(call: Call, /, *, name: str, store: str | None, table: str | None, conf
     """One lease, whole."""
     check_row_name(name)
     with opened(call, store, table, config) as here:
-        sheet = next((sheet for sheet in sheets_of(here) if sheet.name == name), None)
-    if sheet is None:
+        listing = next((listing for listing in listings_of(here) if listing.name == name), None)
+    if listing is None:
         raise Refused(f"there is no lease {name!r} in this store")
-    if sheet.row is None:
-        raise Refused(refused(sheet))
+    if listing.row is None:
+        raise Refused(refused(listing))
     if as_json or call.json:
-        print_json({"api": 1, **document(sheet)})
+        print_json({"api": 1, **document(listing)})
         return
-    for key, value in document(sheet).items():
+    for key, value in document(listing).items():
         click.echo(f"{key:12} {value}")
 
 
@@ -191,17 +191,19 @@ def import_(
     Its columns are lock_key, owner_id and expires_at. Stop the old nodes first: the row is taken by their own rules,
     when it has expired, and so that no old node can ever lead again.
     """
-    from primacy.store import seed
+    from primacy.store import sql_coordinator
 
     clock = SystemClock()
     end_ms = clock.now_ms() + wait_ms
     told = ""
     with opened(call, store, table, config) as here:
-        seed.SeedTable(here, old_table, key).look()  # before anything is made: a wrong address has no such table
+        sql_coordinator.CoordinatorTable(
+            here, old_table, key
+        ).look()  # before anything is made: a wrong address has no such table
     with opened(call, store, table, config, create=True) as here:
         while True:
-            found = seed.import_seed(
-                here, name, os.urandom(8).hex(), stretched(seed.LEASE_MS, DRIFT_PPM), old_table, key
+            found = sql_coordinator.import_coordinator(
+                here, name, os.urandom(8).hex(), stretched(sql_coordinator.LEASE_MS, DRIFT_PPM), old_table, key
             )
             if isinstance(found, Row):
                 break
@@ -250,17 +252,17 @@ def prune(
     removed: list[str] = []
     kept: dict[str, str] = {}
     with opened(call, store, table, config) as here:
-        for sheet in sheets_of(here):
-            if sheet.row is None:
-                kept[sheet.name] = refused(sheet)
+        for listing in listings_of(here):
+            if listing.row is None:
+                kept[listing.name] = refused(listing)
                 continue
-            if not sheet.row.released or pruning.unused_ms(sheet, wall_ms) <= days * DAY_MS:
+            if not listing.row.released or pruning.unused_ms(listing, wall_ms) <= days * DAY_MS:
                 continue
-            why = "" if dry_run else pruning.prune(here, sheet.name)
+            why = "" if dry_run else pruning.prune(here, listing.name)
             if why:
-                kept[sheet.name] = why
+                kept[listing.name] = why
             else:
-                removed.append(sheet.name)
+                removed.append(listing.name)
     if as_json or call.json:
         print_json({"api": 1, "removed": removed, "kept": kept, "dry_run": dry_run})
     else:
@@ -478,16 +480,16 @@ def opened(
         here.close()
 
 
-def sheets_of(store: LeaseStore) -> list[Sheet]:
+def listings_of(store: LeaseStore) -> list[Listing]:
     if not isinstance(store, Lists):
         raise NotReached("this store cannot list its leases")
-    return store.sheets()
+    return store.listings()
 
 
-def table_of(sheets: list[Sheet]) -> None:
+def table_of(listings: list[Listing]) -> None:
     """All that can be read, in columns."""
     rows = [("lease", "held by", "token", "hold", "written (by the store's clock)")]
-    for name, row, written_at, _ in sheets:
+    for name, row, written_at, _ in listings:
         if row is not None:
             rows.append((name, holder_of(row), str(row.token), f"{row.hold_ms:,} ms", written_at))
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
@@ -506,16 +508,17 @@ def holder_of(row: Row) -> str:
     return f"node {node_of(row.holder)}"
 
 
-def refused(sheet: Sheet) -> str:
+def refused(listing: Listing) -> str:
     """What is wrong with a row, and what helps."""
     return (
-        f"{sheet.wrong}. Nobody can take this lease ({sheet.name}): put its row right, or, if nothing works under it, "
+        f"{listing.wrong}. Nobody can take this lease ({listing.name}): put its row right, or, "
+        "if nothing works under it, "
         "remove the row by hand"
     )
 
 
-def document(sheet: Sheet) -> dict[str, Any]:
-    return {"lease": sheet.name, **(plain(sheet.row) or {}), "written_at": sheet.written_at}
+def document(listing: Listing) -> dict[str, Any]:
+    return {"lease": listing.name, **(plain(listing.row) or {}), "written_at": listing.written_at}
 
 
 def plain(row: Row | None) -> dict[str, Any] | None:

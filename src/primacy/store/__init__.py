@@ -9,8 +9,8 @@ Importing this loads no driver; `open_store` loads the one that its address need
 from __future__ import annotations
 
 from primacy.store.batch import perform
-from primacy.store.port import LeaseStore, Notifies, Sheet, limit_of_ms
+from primacy.store.port import LeaseStore, Listing, Notifies, limit_of_ms
 from primacy.store.thread import StorePort, StoreThread
 from primacy.store.url import open_store
 
-__all__ = ["LeaseStore", "Notifies", "Sheet", "StorePort", "StoreThread", "limit_of_ms", "open_store", "perform"]
+__all__ = ["LeaseStore", "Listing", "Notifies", "StorePort", "StoreThread", "limit_of_ms", "open_store", "perform"]

@@ -53,7 +53,7 @@ from primacy.store.etcd_rows import (
     row_value,
     written_at,
 )
-from primacy.store.port import HOLD_MS_MAX, LIST_MAX, NAME_MAX, Change, News, Sheet, check_request, check_table
+from primacy.store.port import HOLD_MS_MAX, LIST_MAX, NAME_MAX, Change, Listing, News, check_request, check_table
 
 log = logging.getLogger("primacy.store")
 
@@ -123,17 +123,17 @@ class EtcdStore:
             self._watch.close()
             self._watch = None
 
-    def sheets(self) -> list[Sheet]:
+    def listings(self) -> list[Listing]:
         body = {**self._folder(), "limit": LIST_MAX + 1}
         found = self._post("kv/range", body)
         index, _ = self._asked_status()
-        sheets = []
+        listings = []
         with self._understood():
             for kv in found.get("kvs", []):
                 name = key_of(kv)[len(self._prefix) :]
                 if name != GENESIS:
-                    sheets.append(_sheet(name, kv, index))
-        return sheets[:LIST_MAX]
+                    listings.append(_listing(name, kv, index))
+        return listings[:LIST_MAX]
 
     def make_table(self, new: bool = False, wait_max_ms: int = 0) -> None:
         if not 0 <= wait_max_ms <= HOLD_MS_MAX:
@@ -456,11 +456,11 @@ class EtcdStore:
         return found
 
 
-def _sheet(name: str, kv: dict[str, Any], index: int) -> Sheet:
+def _listing(name: str, kv: dict[str, Any], index: int) -> Listing:
     try:
-        return Sheet(name, known_row(kv).row_at(index), written_at(kv))
+        return Listing(name, known_row(kv).row_at(index), written_at(kv))
     except Refused as error:
-        return Sheet(ascii(name)[1:-1][:NAME_MAX], None, "", str(error))
+        return Listing(ascii(name)[1:-1][:NAME_MAX], None, "", str(error))
 
 
 def _writes_genesis(request: StoreRequest) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from primacy.election.store import Genesis, Look, ReleaseRow, Renew, Row, Settle, StoreAnswer, StoreRequest, Take
 from primacy.errors import NotReached, Refused
 from primacy.store.conditions import after, needs_count
-from primacy.store.port import LIST_MAX, Change, News, Sheet, check_request, next_link
+from primacy.store.port import LIST_MAX, Change, Listing, News, check_request, next_link
 
 _SHARED: dict[str, MemoryTable] = {}
 _LOCK = threading.Lock()
@@ -92,10 +92,10 @@ class MemoryStore:
             if wait_max_ms > found.wait_max_ms:
                 self.table.genesis = found._replace(wait_max_ms=wait_max_ms, version=found.version + 1)
 
-    def sheets(self) -> list[Sheet]:
+    def listings(self) -> list[Listing]:
         with self._asked():
             rows = sorted(self.table.rows.items())[:LIST_MAX]
-            return [Sheet(name, row, self.table.times[name]) for name, row in rows]
+            return [Listing(name, row, self.table.times[name]) for name, row in rows]
 
     def listen(self) -> int:
         with self.table.lock:

@@ -65,7 +65,7 @@ _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 Change = Place | Settle | Prune
 
 
-class Sheet(NamedTuple):
+class Listing(NamedTuple):
     """One row as people see it: `lease list` and `show`."""
 
     name: str
@@ -128,7 +128,7 @@ class Notifies(Protocol):
 class Lists(Protocol):
     """A store whose rows can be listed."""
 
-    def sheets(self) -> list[Sheet]:
+    def listings(self) -> list[Listing]:
         """All leases in the order of their names, at most `LIST_MAX`; the genesis row is none."""
         ...
 
@@ -244,12 +244,12 @@ def checked_row(values: Sequence[Any]) -> Row:
     )
 
 
-def sheet_of(name: Any, read: Callable[[], Row], written_at: Any) -> Sheet:
+def listing_of(name: Any, read: Callable[[], Row], written_at: Any) -> Listing:
     """One row for people; of one that is not primacy's, what is wrong: the others are shown all the same."""
     try:
-        return Sheet(str(name), read(), str(written_at))
+        return Listing(str(name), read(), str(written_at))
     except Refused as error:
-        return Sheet(ascii(name)[1:-1][:NAME_MAX], None, "", str(error))
+        return Listing(ascii(name)[1:-1][:NAME_MAX], None, "", str(error))
 
 
 def checked_genesis(values: Sequence[Any]) -> Genesis:

@@ -28,7 +28,7 @@ from primacy.election.store import (
     Take,
 )
 from primacy.errors import NotReached, Refused, StoreUnusable, UsageError
-from primacy.store.port import HOLD_MS_MAX, LIST_MAX, NAME_MAX, Sheet, check_request, checked_row, sheet_of
+from primacy.store.port import HOLD_MS_MAX, LIST_MAX, NAME_MAX, Listing, check_request, checked_row, listing_of
 from primacy.store.sql_text import Texts
 
 Result = TypeVar("Result")
@@ -136,9 +136,9 @@ class SqlStore(ABC):
         self._check(requests)
         return [self._changed(request) for request in requests]
 
-    def sheets(self) -> list[Sheet]:
-        found = self._with_table(lambda: self._execute(self.texts.sheets, {"most": LIST_MAX}))
-        return [sheet_of(values[0], partial(row_of, values), values[13]) for values in found]
+    def listings(self) -> list[Listing]:
+        found = self._with_table(lambda: self._execute(self.texts.listings, {"most": LIST_MAX}))
+        return [listing_of(values[0], partial(row_of, values), values[13]) for values in found]
 
     def make_table(self, new: bool = False, wait_max_ms: int = 0) -> None:
         """As `lease schema` prints it.

@@ -39,7 +39,7 @@ class Texts(NamedTuple):
     """If the row is as it was seen."""
     renew: str
     release: str
-    sheets: str
+    listings: str
 
 
 def spelled(text: str, style: str) -> str:
@@ -207,7 +207,7 @@ FROM me, unnest(CAST(:names AS text[]), CAST(:holders AS text[]), CAST(:tokens A
 WHERE l.name = r.name AND l.holder = r.holder AND l.token = r.token AND l.seq = r.seq AND l.server = me.server
   AND {POSTGRESQL_VOUCHES}
 {returning}, {tells}""",
-        sheets=f"""SELECT {POSTGRESQL_ROW}, l.written_at FROM {t} AS l WHERE l.name <> '{GENESIS}'
+        listings=f"""SELECT {POSTGRESQL_ROW}, l.written_at FROM {t} AS l WHERE l.name <> '{GENESIS}'
 ORDER BY l.name LIMIT :most""",
     )
 
@@ -349,7 +349,7 @@ WHERE name = :name AND token = :seen_token AND seq = :seen_seq AND proof = :seen
 WHERE name IN :names AND (name, holder, token, seq) IN :batch AND released = 0 AND {same_place}""",
         release=f"""UPDATE {t} SET released = 1, successor = :successor, written_at = UTC_TIMESTAMP(3), proof = :proof
 WHERE name IN :names AND (name, holder, token, seq) IN :batch AND server = {identity} AND {MYSQL_WRITABLE}""",
-        sheets=f"""SELECT {MYSQL_ROW}, l.written_at FROM {t} AS l WHERE l.name <> '{GENESIS}'
+        listings=f"""SELECT {MYSQL_ROW}, l.written_at FROM {t} AS l WHERE l.name <> '{GENESIS}'
 ORDER BY l.name LIMIT :most""",
     )
 

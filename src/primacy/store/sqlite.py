@@ -41,7 +41,7 @@ from primacy.store import sqlite_text
 from primacy.store.conditions import after, needs_count
 from primacy.store.inotify import Ear
 from primacy.store.note import Note
-from primacy.store.port import HOLD_MS_MAX, LIST_MAX, News, Sheet, next_link, sheet_of
+from primacy.store.port import HOLD_MS_MAX, LIST_MAX, Listing, News, listing_of, next_link
 from primacy.store.sql import NoTable, OldTable, Seen, SqlStore, genesis_of, named_row
 
 log = logging.getLogger("primacy.store")
@@ -103,16 +103,16 @@ class SqliteStore(SqlStore):
 
     # --- what is asked ------------------------------------------------------------------------------------------------
 
-    def sheets(self) -> list[Sheet]:
+    def listings(self) -> list[Listing]:
         """Of a text that is not UTF-8 its row is refused, and not the file."""
         self._connected().text_factory = lambda data: data.decode(errors="surrogateescape")
         try:
-            found = self._with_table(lambda: self._execute(self.texts.sheets, {"most": LIST_MAX}))
+            found = self._with_table(lambda: self._execute(self.texts.listings, {"most": LIST_MAX}))
         finally:
             if self._connection is not None:
                 self._connection.text_factory = str
         self._make_note()
-        return [sheet_of(values[0], partial(self._judged, values), values[11]) for values in found]
+        return [listing_of(values[0], partial(self._judged, values), values[11]) for values in found]
 
     def make_table(self, new: bool = False, wait_max_ms: int = 0) -> None:
         if not 0 <= wait_max_ms <= HOLD_MS_MAX:

@@ -48,7 +48,7 @@ VALUES (':genesis', '', 0, {VERSION}, 0, :wait_max, 1, '', '', '', {TIME}) ON CO
         take=write,
         renew=write,
         release=write,
-        sheets=f"SELECT {NAMED}, proof, written_at FROM {t} WHERE name <> ':genesis' ORDER BY name LIMIT :most",
+        listings=f"SELECT {NAMED}, proof, written_at FROM {t} WHERE name <> ':genesis' ORDER BY name LIMIT :most",
     )
 
 

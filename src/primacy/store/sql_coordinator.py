@@ -81,7 +81,7 @@ class Old(NamedTuple):
     expired: bool
 
 
-class SeedTable:
+class CoordinatorTable:
     """The old table in the database of a store."""
 
     def __init__(self, store: LeaseStore, table: str = TABLE, key: str = KEY) -> None:
@@ -149,7 +149,7 @@ class SeedTable:
             raise Refused(f"there is no table {self._table} in this database") from None
 
 
-def import_seed(
+def import_coordinator(
     store: LeaseStore,
     name: str,
     unique: str,
@@ -162,7 +162,7 @@ def import_seed(
     `unique` is new at every call. `wait_ms`: the old lease, stretched by the clocks' error.
     """
     check_name(name)
-    seed = SeedTable(store, table, key)
+    seed = CoordinatorTable(store, table, key)
     (seen,) = store.look([Look(name)])
     if seen.row is not None:
         raise Refused(f"there is a lease {name!r} already; `primacy lease show {name}` shows it")
