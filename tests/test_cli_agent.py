@@ -24,7 +24,7 @@ from primacy.cli.status import lines as status_lines
 from primacy.cli.why import lines as why_lines
 from primacy.cli.why import took_text
 from primacy.control.eventlog import FILE_NAME
-from primacy.control.orders import ORDERS
+from primacy.control.requests import ORDERS
 
 WITHIN_S = 40.0
 """Far more than anything here takes: only a hang reaches it."""

@@ -15,7 +15,7 @@ from primacy.agent.gossip import Gossip
 from primacy.control import Heard, Snapshot, gossip_rows
 from primacy.control.cluster import cluster
 from primacy.control.gossip_rows import GossipEvent, event_row
-from primacy.control.orders import target_of
+from primacy.control.requests import target_of
 from primacy.control.summary import row_of
 from primacy.election.model import Role
 from primacy.errors import NotReached, Refused, UsageError

@@ -30,7 +30,7 @@ from primacy.control import loopback
 from primacy.control.control_server import PublicServer
 from primacy.control.document import acts_as_leader, document
 from primacy.control.eventlog import EventLog
-from primacy.control.orders import ORDERS
+from primacy.control.requests import ORDERS
 from primacy.control.when import instant
 from primacy.node.folder import Folder
 from primacy.settings import of_mapping

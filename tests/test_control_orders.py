@@ -17,7 +17,7 @@ from tests.control_desk import (
 )
 
 from primacy.control import Heard
-from primacy.control.orders import NAMES_MAX, order_of
+from primacy.control.requests import NAMES_MAX, order_of
 from primacy.control.summary import Summary
 from primacy.election.events import Code
 from primacy.election.inputs import Init, Pause, Rejoin, Resume, StepDown

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from primacy.dashboard.access import CODE_MS, SESSION_MS, SESSIONS_MAX, TRIES_MAX, TRIES_MS, Access
-from primacy.dashboard.orders import PROCESS_ORDERS, Scene, steps_of
+from primacy.dashboard.clicks import PROCESS_ORDERS, Scene, steps_of
 from primacy.dashboard.page_server import CSP, static_files
 from primacy.dashboard.source import Source
 from primacy.errors import Refused, UsageError

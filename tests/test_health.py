@@ -19,7 +19,7 @@ from tests.test_cli_agent import FILE, WITHIN_S, Node, Say, alive, free_ports, s
 
 from primacy.agent.health import HealthProbes, name_of, rule_of
 from primacy.control import MonitorSays
-from primacy.control.orders import order_of
+from primacy.control.requests import order_of
 from primacy.election.inputs import Health
 from primacy.errors import Refused, UsageError
 from primacy.node.clock import SystemClock

@@ -20,7 +20,7 @@ from tests.test_cli_agent import FILE, Node, Say, alive, free_ports, say, write_
 from primacy.agent.state import forget_pause, is_paused, keep_pause
 from primacy.agent.workload import WorkloadView
 from primacy.control import Approve, Snapshot
-from primacy.control.orders import order_of
+from primacy.control.requests import order_of
 from primacy.election.model import Role, View
 from primacy.errors import Refused, UsageError
 from primacy.node.folder import Folder

@@ -15,7 +15,7 @@ from primacy.agent.owned import own_of
 from primacy.agent.workload import WorkloadView
 from primacy.control import Snapshot
 from primacy.control.document import acts_as_leader
-from primacy.control.orders import order_of
+from primacy.control.requests import order_of
 from primacy.election.effects import Effect, Persist, Record, Send, Start, Stop
 from primacy.election.events import Code
 from primacy.election.inputs import (

@@ -29,7 +29,7 @@ from primacy.control.gossip_rows import (
     reply_row,
     request_row,
 )
-from primacy.control.orders import PASSED
+from primacy.control.requests import PASSED
 from primacy.control.summary import HOLD_AT, SUMMARY, Delays, Reader, row_again, row_of, sent_in, summary_of
 from primacy.errors import NotReached, PrimacyError, Refused, UsageError
 from primacy.loop import alarm

@@ -32,7 +32,7 @@ from primacy.agent.start_gate import StartGate
 from primacy.agent.state import claim, forget_pause, is_paused, keep_pause, state_root
 from primacy.agent.workload import HostedWorkload, Nothing, Performer, Spans, Workload
 from primacy.control import Approve, MonitorSays, Order, Remove
-from primacy.control.orders import carry_out
+from primacy.control.requests import carry_out
 from primacy.election.inputs import Input, Pause, Resume, Shutdown, Started
 from primacy.election.lease import LeaseStrategy
 from primacy.election.messages import Release

@@ -19,7 +19,7 @@ from primacy.control.cut_request import cut_of
 from primacy.control.document import acts_as_leader, document
 from primacy.control.eventlog import EVENTS_MAX, Entry, EventLog
 from primacy.control.loopback import LoopbackServer, body_of, number_of, sent_event, wants_stream
-from primacy.control.orders import ORDERS, carry_out, target_of
+from primacy.control.requests import ORDERS, carry_out, target_of
 from primacy.control.when import instant
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from primacy.control import Snapshot
-from primacy.control.orders import only
+from primacy.control.requests import only
 from primacy.errors import UsageError
 from primacy.settings import membership_rows
 

@@ -21,8 +21,8 @@ from primacy.control.client import Found
 from primacy.control.loopback import LOOPBACK, Handler, LoopbackServer, body_of
 from primacy.dashboard import PATH
 from primacy.dashboard.access import COOKIE, SESSION_MS, Access
+from primacy.dashboard.clicks import Scene, steps_of
 from primacy.dashboard.hub import WATCHERS_MAX, Hub
-from primacy.dashboard.orders import Scene, steps_of
 from primacy.dashboard.rows import text_of
 from primacy.dashboard.source import DeskOf, More, Source, Where, now_ms, wall_ms
 from primacy.dashboard.view import Model, view
