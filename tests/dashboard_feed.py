@@ -365,9 +365,11 @@ class Served:
 @contextlib.contextmanager
 def served(feed: Feed, **changes: Any) -> Iterator[Served]:
     """A dashboard that reads this feed."""
-    desk = Found("127.0.0.1", feed.port, KEY)
-    nodes = () if feed.is_lab else (lambda: desk,)
-    plan = DashboardPlan(nodes, KEY, lab=desk if feed.is_lab else None, desk_of=lambda _: desk)._replace(**changes)
+    address = Found("127.0.0.1", feed.port, KEY)
+    nodes = () if feed.is_lab else (lambda: address,)
+    plan = DashboardPlan(nodes, KEY, lab=address if feed.is_lab else None, address_of=lambda _: address)._replace(
+        **changes
+    )
     one = Served(plan).start()
     try:
         yield one

@@ -124,12 +124,12 @@ def test_the_dashboard_finds_nodes_as_they_come_and_go(feed: Feed, tmp_path: Pat
     assert whole.nodes() == {}
     folder = node_in(tmp_path, "b", feed.port)
     (at,) = whole.nodes().values()
-    desk = whole.desk("b")
-    assert at() == desk
-    assert desk is not None
-    assert desk.port == feed.port
+    address = whole.address("b")
+    assert at() == address
+    assert address is not None
+    assert address.port == feed.port
     (folder / "control.json").unlink()
-    assert at() is whole.desk("b") is whole.desk("z") is None
+    assert at() is whole.address("b") is whole.address("z") is None
 
 
 def test_a_leader_that_died_is_said_to_have_been_one() -> None:

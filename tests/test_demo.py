@@ -116,22 +116,22 @@ def test_a_leader_that_changes_before_the_harm_is_done_holds_up_no_scene(
     say: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a busy machine: the harm strikes one that leads no more, and nobody need come after the one that does."""
-    fails_over = tour.Stage.fails_over
+    fails_over = tour.DemoScript.fails_over
 
-    def late(stage: tour.Stage, after: str, harm: Callable[[], None]) -> str:
-        lab, token = stage.up.lab, stage.token
+    def late(script: tour.DemoScript, after: str, harm: Callable[[], None]) -> str:
+        lab, token = script.up.lab, script.token
 
         def is_led_by_another() -> bool:
             leader = lab.leader()
             if leader and (lab.state(leader) or {}).get("token") == token:
                 with contextlib.suppress(PrimacyError):  # it may have given up by itself just now
                     lab.order(leader, "step-down")
-            return bool((stage.chain()["signer"] or {"token": 0})["token"] > token)
+            return bool((script.chain()["signer"] or {"token": 0})["token"] > token)
 
-        stage.until(is_led_by_another, "another signer")
-        return fails_over(stage, after, harm)
+        script.until(is_led_by_another, "another signer")
+        return fails_over(script, after, harm)
 
-    monkeypatch.setattr(tour.Stage, "fails_over", late)
+    monkeypatch.setattr(tour.DemoScript, "fails_over", late)
     said = say("--profile", "lan", "--nodes", "3", "--scenario", "kill")
     assert said.code == 0, said.err
     assert "1 failover:" in said.out
@@ -160,10 +160,10 @@ def test_exit_1_and_the_logs_are_kept_if_the_chain_saw_two_at_once(
     """A scene that signs with an old token, as a second signer would."""
     from primacy.control import ORDER_HEADER
 
-    def cheat(stage: tour.Stage) -> None:
+    def cheat(script: tour.DemoScript) -> None:
         import http.client
 
-        host, _, port = stage.up.chain_at.rpartition(":")
+        host, _, port = script.up.chain_at.rpartition(":")
         body = {"token": 1, "run": 1, "node": "z", "id": "f" * 16, "made_us": 2**50, "interval_ms": 100}
         connection = http.client.HTTPConnection(host, int(port), timeout=WITHIN_S)
         connection.request("POST", "/v1/open", json.dumps(body), {ORDER_HEADER: "1"})

@@ -104,10 +104,10 @@ def lab_plan(where: Path | None) -> DashboardPlan:
     if found is None:
         raise NotReached(f"no lab is up in {folder}; start one: primacy lab up")
 
-    def desk_of(node: str) -> Found | None:
+    def address_of(node: str) -> Found | None:
         return find(str(folder / NODES / node / CLUSTER / "main")) if "/" not in node else None
 
-    return DashboardPlan((), found.key, found, desk_of)
+    return DashboardPlan((), found.key, found, address_of)
 
 
 def serve(plan: DashboardPlan, said: Said) -> int:
@@ -212,14 +212,14 @@ def _plan(
     if call.node:
         return _of((_found_in(here.folder),), here.found.key)
     all_here = Here(place(call, config, election, state_dir, cluster))
-    return DashboardPlan((), here.found.key, desk_of=all_here.desk, more=all_here.nodes)
+    return DashboardPlan((), here.found.key, address_of=all_here.address, more=all_here.nodes)
 
 
 def _of(nodes: tuple[Where, ...], key: str) -> DashboardPlan:
     """Orders go to any of these, which passes them on."""
     from primacy.dashboard.page_server import DashboardPlan
 
-    return DashboardPlan(nodes, key, desk_of=lambda _: next((at for node in nodes if (at := node())), None))
+    return DashboardPlan(nodes, key, address_of=lambda _: next((at for node in nodes if (at := node())), None))
 
 
 class Here:
@@ -234,7 +234,7 @@ class Here:
 
         return {one.folder: _found_in(one.folder) for one in locals_in(self.where).values()}
 
-    def desk(self, node: str) -> Found | None:
+    def address(self, node: str) -> Found | None:
         from primacy.cli.local import locals_in
 
         one = locals_in(self.where).get(node)

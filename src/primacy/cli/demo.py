@@ -176,7 +176,7 @@ def _play(
     where: Path, nodes: int, profile: str, chosen: str, seconds: float | None, show: Show, page: Page | None
 ) -> dict[str, Any]:
     from primacy.lab.supervisor import Ended, Supervisor
-    from primacy.lab.tour import Stage
+    from primacy.lab.tour import DemoScript
 
     began_s = time.monotonic()
     number = 0
@@ -188,10 +188,10 @@ def _play(
                 up.end_s = time.monotonic() + seconds
             if page is not None:
                 page.serve(up, show)
-            stage = Stage(up, show)
-            failovers = stage.failovers
+            script = DemoScript(up, show)
+            failovers = script.failovers
             try:
-                _scenes(stage, chosen, show, stays=show.is_live or seconds is not None)
+                _scenes(script, chosen, show, stays=show.is_live or seconds is not None)
             finally:
                 show.scene("The nodes end, in order.", "")
     except Ended as end:
@@ -216,24 +216,24 @@ def _play(
     }
 
 
-def _scenes(stage: Any, chosen: str, show: Show, *, stays: bool) -> None:
+def _scenes(script: Any, chosen: str, show: Show, *, stays: bool) -> None:
     """The chosen scenario, then whatever keys ask for, until the end. Raises `Ended`."""
     from primacy.lab.tour import SCENARIOS as SCENES
 
     def play(name: str) -> None:
         try:
-            SCENES[name](stage)
+            SCENES[name](script)
         except Refused as error:  # somebody else broke it meanwhile, from another terminal
             show.line(f"the scene ends here: {error}")
         if name != "calm" and show.is_live:
-            SCENES["calm"](stage)
+            SCENES["calm"](script)
 
-    stage.until(lambda: stage.chain()["height"], "the first signature")
-    show.line(f"{stage.leader()} leads, and its signer signs")
-    stage.up.rest(stage.rest_s)
+    script.until(lambda: script.chain()["height"], "the first signature")
+    show.line(f"{script.leader()} leads, and its signer signs")
+    script.up.rest(script.rest_s)
     play(chosen)
     while stays:
-        stage.up.rest(0.1)
+        script.up.rest(0.1)
         key = show.key()
         if key == "q":
             return

@@ -24,7 +24,7 @@ from primacy.dashboard.access import COOKIE, SESSION_MS, Access
 from primacy.dashboard.clicks import Scene, steps_of
 from primacy.dashboard.hub import WATCHERS_MAX, Hub
 from primacy.dashboard.rows import text_of
-from primacy.dashboard.source import DeskOf, More, Source, Where, now_ms, wall_ms
+from primacy.dashboard.source import AddressOf, More, Source, Where, now_ms, wall_ms
 from primacy.dashboard.view import Model, view
 from primacy.errors import NotReached, Refused, UsageError
 
@@ -62,7 +62,7 @@ class DashboardPlan(NamedTuple):
     """The control key, for orders; empty: read only."""
     lab: Found | None = None
     """The lab's supervisor."""
-    desk_of: DeskOf = nobody
+    address_of: AddressOf = nobody
     """Where a node takes orders, by its name, and its key."""
     hosts: tuple[str, ...] = ()
     """Names under which it may be asked, besides those of loopback."""
@@ -88,7 +88,7 @@ class Dashboard(LoopbackServer):
         self.hosts = {*LOOPBACK, *(host.lower() for host in plan.hosts)}
         self.plan = plan
         self.access = Access(plan.key, loopback=plan.loopback, lab=plan.lab is not None)
-        self.source = Source(plan.nodes, plan.lab, plan.desk_of, plan.more)
+        self.source = Source(plan.nodes, plan.lab, plan.address_of, plan.more)
         self.hub = Hub(self.source.record)
         self.model: Model = {}
         self.cookie = COOKIE

@@ -63,7 +63,7 @@ Where = Callable[[], Found | None]
 """Where a node answers now; None if it does not run. Asked again after every failure, for a restart may move it."""
 More = Callable[[], Mapping[str, Where]]
 """Nodes that run now, by a name that stays theirs: whoever is new among them is read from then on."""
-DeskOf = Callable[[str], Found | None]
+AddressOf = Callable[[str], Found | None]
 """Where a node, by its name, takes orders now; None if nobody knows."""
 
 
@@ -78,11 +78,11 @@ def wall_ms() -> int:
 class Source:
     """What was read so far."""
 
-    def __init__(self, nodes: Sequence[Where], lab_at: Found | None, desk_of: DeskOf, more: More = dict) -> None:
+    def __init__(self, nodes: Sequence[Where], lab_at: Found | None, address_of: AddressOf, more: More = dict) -> None:
         self.nodes = nodes
         self.more = more
         self.lab_at = lab_at
-        self.desk_of = desk_of
+        self.address_of = address_of
         self.record = Record()
         self.claims = Claims()
         self.reads: dict[str, Read] = {}
@@ -195,9 +195,9 @@ class Source:
         """The file changes with a restart only; it is asked for again now and then, for a node may have another."""
         while True:
             plan, hashes = None, {}
-            for desk in sorted({found for name in self._names() if (found := self.desk_of(name)) is not None}):
+            for address in sorted({found for name in self._names() if (found := self.address_of(name)) is not None}):
                 with contextlib.suppress(NotReached, Refused):
-                    raw = object_of(await self._get(desk, "/v1/config"))
+                    raw = object_of(await self._get(address, "/v1/config"))
                     node = text_of(raw.get("node"), NAME_CHARS_MAX)
                     plan = plan or plan_of(raw, node)
                     hashes[node] = text_of(raw.get("hash"), NAME_CHARS_MAX)
@@ -279,15 +279,15 @@ class Source:
 
     async def document(self, node: str) -> Any:
         """A node's own state document, with its counters; None if its API is not read here."""
-        found = self.desk_of(node) if self.lab_at is not None else self.homes.get(node)
+        found = self.address_of(node) if self.lab_at is not None else self.homes.get(node)
         return await self._get(found, "/v1/state") if found is not None else None
 
     async def order_node(self, node: str, path: str, body: dict[str, Any]) -> Any:
         """Said to the node itself if it can be, else to one that answers and passes it on."""
         for name in (node, *sorted(self._names())):
-            desk = self.desk_of(name) if name else None
-            if desk is not None:
-                return await self._order(desk, path, body)
+            address = self.address_of(name) if name else None
+            if address is not None:
+                return await self._order(address, path, body)
         raise NotReached("no node answers, so that nobody can be told")
 
     async def order_lab(self, path: str, body: dict[str, Any]) -> Any:

@@ -64,13 +64,13 @@ class Node:
         """The cuts that this process was told of."""
 
     @property
-    def lives(self) -> bool:
+    def is_alive(self) -> bool:
         agent = self.agent  # once: another thread may be looking while this one is exchanged
         return agent is not None and agent.exit_code is None
 
     @property
     def process(self) -> str:
-        if self.lives:
+        if self.is_alive:
             return "frozen" if self.frozen is not None else "running"
         return "stopped" if self.ended_by_us else "ended"
 
@@ -114,7 +114,7 @@ class Lab:
         assert threading.get_ident() == self._thread, "a lab's nodes are started by the thread that made it"
         chosen = [self.node(name) for name in names or self.names]
         for node in chosen:
-            if node.lives:
+            if node.is_alive:
                 raise Refused(f"node {node.name} is {node.process} already")
         for node in chosen:
             self._forget(node)
@@ -143,7 +143,7 @@ class Lab:
                 node.ended_by_us = True
                 if node.frozen is not None:
                     self._thaw(node)
-                if node.agent is not None and node.lives:
+                if node.agent is not None and node.is_alive:
                     node.agent.send(signal.SIGTERM)
             last_s = time.monotonic() + STOP_S
             for node in group:
@@ -153,7 +153,7 @@ class Lab:
     def kill(self, name: str, *, whole: bool = False) -> None:
         """`kill -9` of the agent; `whole`: of guard and command besides, at one stroke, as a lost machine would."""
         node = self.node(name)
-        if node.agent is None or not node.lives:
+        if node.agent is None or not node.is_alive:
             raise Refused(f"node {name} is not running, and cannot be killed")
         node.ended_by_us = True
         if whole:
@@ -181,7 +181,7 @@ class Lab:
         if node.frozen is None:
             raise Refused(f"node {name} is {node.process}, not frozen")
         self._thaw(node)
-        self.until(lambda: not node.lives or self._answers(node), f"an answer of node {name}", UP_S)
+        self.until(lambda: not node.is_alive or self._answers(node), f"an answer of node {name}", UP_S)
         self._tell_links(node)
 
     def restart(self, name: str) -> None:
@@ -203,7 +203,7 @@ class Lab:
         for helper in self.helpers.values():
             helper.close()
         for node in self.nodes.values():
-            if node.lives:
+            if node.is_alive:
                 self._kill_whole(node)
         for node in self.nodes.values():
             self._forget(node)
@@ -305,7 +305,7 @@ class Lab:
         return found
 
     def _answers(self, node: Node) -> bool:
-        if not node.lives:
+        if not node.is_alive:
             code = node.agent.exit_code if node.agent is not None else None
             raise NotReached(f"node {node.name} ended with {code} before it answered\n{self._logs(node.name)}")
         return self.state(node.name) is not None

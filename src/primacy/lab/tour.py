@@ -41,7 +41,7 @@ class Failover(NamedTuple):
     gap_ms: int
 
 
-class Stage:
+class DemoScript:
     """A lab with its chain, and somebody who is told."""
 
     def __init__(self, up: Supervisor, told: Told) -> None:
@@ -98,184 +98,186 @@ class Stage:
         return str(row["node"])
 
 
-def kill(stage: Stage) -> None:
-    leader = stage.leader()
-    stage.told.scene(
+def kill(script: DemoScript) -> None:
+    leader = script.leader()
+    script.told.scene(
         f"The agent of {leader} is killed (kill -9).",
         "Its guard ends the signer, confirms it, and tells the others: nobody waits for a hold to run out.",
     )
-    stage.fails_over(
-        "a killed agent", lambda: stage.act(lambda lab: lab.kill(leader), f"the demo kills {leader}", leader)
+    script.fails_over(
+        "a killed agent", lambda: script.act(lambda lab: lab.kill(leader), f"the demo kills {leader}", leader)
     )
-    stage.up.rest(stage.rest_s)
-    _back(stage, leader)
+    script.up.rest(script.rest_s)
+    _back(script, leader)
 
 
-def links(stage: Stage) -> None:
+def links(script: DemoScript) -> None:
     """The seed's second picture: links of the leader are broken, one after the other, until it has no majority."""
     for _ in range(TRIES):
-        if _links_of(stage, stage.leader()):
+        if _links_of(script, script.leader()):
             return
-        stage.told.line("the leader has changed meanwhile: once more, with the new one")
-        _heal(stage)
+        script.told.line("the leader has changed meanwhile: once more, with the new one")
+        _heal(script)
 
 
-def _links_of(stage: Stage, leader: str) -> bool:
+def _links_of(script: DemoScript, leader: str) -> bool:
     """False if a busy machine had another leader before the last cut."""
-    others = [name for name in stage.up.lab.names if name != leader]
-    enough = len(others) - len(stage.up.lab.names) // 2
+    others = [name for name in script.up.lab.names if name != leader]
+    enough = len(others) - len(script.up.lab.names) // 2
     """So many can be lost: the leader and the rest are still a majority."""
-    stage.told.scene(
+    script.told.scene(
         f"The links of {leader} are cut, one after the other.",
         "As long as it reaches a majority nothing changes; then it stops its signer before another one may start.",
     )
     for other in others[:enough]:
-        stage.act(_cut(leader, other), f"the demo cuts {leader}-{other}", leader)
-        stage.told.line(f"{leader} has lost {other}, and still reaches a majority")
-        stage.up.rest(stage.rest_s / 2)
-    if stage.leader() != leader:
+        script.act(_cut(leader, other), f"the demo cuts {leader}-{other}", leader)
+        script.told.line(f"{leader} has lost {other}, and still reaches a majority")
+        script.up.rest(script.rest_s / 2)
+    if script.leader() != leader:
         return False
     last = others[enough]
 
     def cut_last() -> None:
-        stage.act(_cut(leader, last), f"the demo cuts {leader}-{last}", leader)
-        stage.told.line(f"{leader} has lost {last} too, and with it the majority")
+        script.act(_cut(leader, last), f"the demo cuts {leader}-{last}", leader)
+        script.told.line(f"{leader} has lost {last} too, and with it the majority")
 
-    stage.fails_over("a lost majority", cut_last)
-    stage.up.rest(stage.rest_s)
-    _heal(stage)
+    script.fails_over("a lost majority", cut_last)
+    script.up.rest(script.rest_s)
+    _heal(script)
     return True
 
 
-def one_way(stage: Stage) -> None:
-    leader = stage.leader()
-    stage.told.scene(
+def one_way(script: DemoScript) -> None:
+    leader = script.leader()
+    script.told.scene(
         f"{leader} is still heard by all, and hears nobody.",
         "Its beats would keep the others quiet for ever: so a leader without answers stops its signer and its beats.",
     )
 
     def deafen() -> None:
-        for other in stage.up.lab.names:
+        for other in script.up.lab.names:
             if other != leader:
-                stage.act(_cut(leader, other, "in"), f"the demo cuts {other}→{leader}", leader)
+                script.act(_cut(leader, other, "in"), f"the demo cuts {other}→{leader}", leader)
 
-    stage.fails_over("links of one way", deafen)
-    stage.up.rest(stage.rest_s)
-    _heal(stage)
+    script.fails_over("links of one way", deafen)
+    script.up.rest(script.rest_s)
+    _heal(script)
 
 
-def minority(stage: Stage) -> None:
-    leader = stage.leader()
-    stage.told.scene(
+def minority(script: DemoScript) -> None:
+    leader = script.leader()
+    script.told.scene(
         f"The network is split, and {leader} is on the smaller side.",
         "Its side has a leader and no majority, the other one a majority and no leader: the signer moves over.",
     )
-    stage.fails_over(
-        "a smaller side", lambda: stage.act(lambda lab: lab.partition("2/3"), "the demo splits the network", leader)
+    script.fails_over(
+        "a smaller side", lambda: script.act(lambda lab: lab.partition("2/3"), "the demo splits the network", leader)
     )
-    stage.up.rest(stage.rest_s)
-    _heal(stage)
+    script.up.rest(script.rest_s)
+    _heal(script)
 
 
-def child(stage: Stage) -> None:
+def child(script: DemoScript) -> None:
     for _ in range(TRIES - 1):
         try:
-            return _child_of(stage, stage.leader())
+            return _child_of(script, script.leader())
         except Refused as error:
-            stage.told.line(f"{error}: once more, with the leader of now")
-    return _child_of(stage, stage.leader())
+            script.told.line(f"{error}: once more, with the leader of now")
+    return _child_of(script, script.leader())
 
 
-def _child_of(stage: Stage, leader: str) -> None:
+def _child_of(script: DemoScript, leader: str) -> None:
     """Raises `Refused` if a busy machine has another leader before its signer is killed."""
-    stage.told.scene(
+    script.told.scene(
         f"The signer of {leader} is killed, and nothing else.",
         "No election: the same node starts it again under the same token, as its next run.",
     )
-    before = stage.chain()
+    before = script.chain()
     number, signer = before["counters"]["signatures"], before["signer"] or {}
-    stage.act(lambda lab: _kill_work(lab, leader), f"the demo kills the signer of {leader}", leader)
+    script.act(lambda lab: _kill_work(lab, leader), f"the demo kills the signer of {leader}", leader)
 
     def again() -> dict[str, Any] | None:
-        rows = stage.up.ask_chain(f"/v1/signatures?after={number}") or []
+        rows = script.up.ask_chain(f"/v1/signatures?after={number}") or []
         return next((row for row in rows if row["signer"] != signer.get("id")), None)
 
-    row = stage.until(again, "a signature of the next run") or {}
+    row = script.until(again, "a signature of the next run") or {}
     whose = "the same token" if row["token"] == signer.get("token") else "another token: the machine is busy"
-    stage.told.line(f"{row['node']} signs height {row['height']} as run {row['run']}, under {whose}")
-    stage.up.rest(stage.rest_s)
+    script.told.line(f"{row['node']} signs height {row['height']} as run {row['run']}, under {whose}")
+    script.up.rest(script.rest_s)
 
 
-def freeze(stage: Stage) -> None:
-    leader = stage.leader()
-    stage.told.scene(
+def freeze(script: DemoScript) -> None:
+    leader = script.leader()
+    script.told.scene(
         f"{leader} is frozen: its agent and its guard (SIGSTOP).",
         "Neither can stop the signer now. A timer in the kernel does.",
     )
-    stage.fails_over(
+    script.fails_over(
         "a frozen node",
-        lambda: stage.act(lambda lab: lab.freeze(leader, guard=True), f"the demo freezes {leader}", leader),
+        lambda: script.act(lambda lab: lab.freeze(leader, guard=True), f"the demo freezes {leader}", leader),
     )
-    stage.up.rest(stage.rest_s)
-    stage.act(lambda lab: lab.thaw(leader), f"the demo thaws {leader}", leader)
-    stage.told.line(f"{leader} thaws, and follows: it knows that its time is over")
-    stage.up.rest(stage.rest_s)
+    script.up.rest(script.rest_s)
+    script.act(lambda lab: lab.thaw(leader), f"the demo thaws {leader}", leader)
+    script.told.line(f"{leader} thaws, and follows: it knows that its time is over")
+    script.up.rest(script.rest_s)
 
 
-def halves(stage: Stage) -> None:
-    stage.leader()
-    stage.told.scene("The network is split: no side has a majority.", "Nobody signs. At most one, and if need be none.")
+def halves(script: DemoScript) -> None:
+    script.leader()
+    script.told.scene(
+        "The network is split: no side has a majority.", "Nobody signs. At most one, and if need be none."
+    )
 
     def split_and_mend() -> None:
-        stage.act(lambda lab: lab.partition("halves"), "the demo splits the network")
-        stage.until(lambda: not stage.up.document()["acting"], "the end of the signer")
-        stage.told.line("nobody runs the signer")
-        stage.up.rest(stage.rest_s)
-        _heal(stage, rest=False)
+        script.act(lambda lab: lab.partition("halves"), "the demo splits the network")
+        script.until(lambda: not script.up.document()["acting"], "the end of the signer")
+        script.told.line("nobody runs the signer")
+        script.up.rest(script.rest_s)
+        _heal(script, rest=False)
 
-    stage.fails_over("a split network", split_and_mend)
-    stage.up.rest(stage.rest_s)
+    script.fails_over("a split network", split_and_mend)
+    script.up.rest(script.rest_s)
 
 
-def power(stage: Stage) -> None:
-    leader = stage.leader()
-    stage.told.scene(
+def power(script: DemoScript) -> None:
+    leader = script.leader()
+    script.told.scene(
         f"{leader} loses its power: agent, guard and signer are gone at one stroke.",
         "Nobody can say that the signer is gone: the others wait until it surely is.",
     )
-    stage.fails_over(
+    script.fails_over(
         "a lost machine",
-        lambda: stage.act(lambda lab: lab.kill(leader, whole=True), f"the demo switches {leader} off", leader),
+        lambda: script.act(lambda lab: lab.kill(leader, whole=True), f"the demo switches {leader} off", leader),
     )
-    stage.up.rest(stage.rest_s)
-    _back(stage, leader)
+    script.up.rest(script.rest_s)
+    _back(script, leader)
 
 
-def stop(stage: Stage) -> None:
+def stop(script: DemoScript) -> None:
     """The seed's first picture."""
-    leader = stage.leader()
-    stage.told.scene(
+    leader = script.leader()
+    script.told.scene(
         f"{leader} is stopped in order.", "Its signer ends, then it releases the role: the next one starts."
     )
-    stage.fails_over(
-        "a stopped node", lambda: stage.act(lambda lab: lab.stop(leader), f"the demo stops {leader}", leader)
+    script.fails_over(
+        "a stopped node", lambda: script.act(lambda lab: lab.stop(leader), f"the demo stops {leader}", leader)
     )
-    stage.up.rest(stage.rest_s)
-    _back(stage, leader)
+    script.up.rest(script.rest_s)
+    _back(script, leader)
 
 
-def tour(stage: Stage) -> None:
+def tour(script: DemoScript) -> None:
     """All of them."""
     for scene in (stop, kill, child, links, one_way, minority, halves, freeze, power):
-        scene(stage)
+        scene(script)
 
 
-def calm(stage: Stage) -> None:
+def calm(script: DemoScript) -> None:
     """Nothing: whoever watches breaks it."""
-    stage.told.scene("All is well.", "Break it: with the keys below, or from another terminal with primacy lab.")
+    script.told.scene("All is well.", "Break it: with the keys below, or from another terminal with primacy lab.")
 
 
-SCENARIOS: dict[str, Callable[[Stage], None]] = {
+SCENARIOS: dict[str, Callable[[DemoScript], None]] = {
     "tour": tour,
     "calm": calm,
     "stop": stop,
@@ -315,14 +317,14 @@ def _kill_work(lab: Lab, node: str) -> None:
         os.close(handle)
 
 
-def _back(stage: Stage, node: str) -> None:
-    stage.act(lambda lab: lab.start(node), f"the demo starts {node}", node)
-    stage.told.line(f"{node} is back, and disturbs nobody")
-    stage.up.rest(BRIEF_S)
+def _back(script: DemoScript, node: str) -> None:
+    script.act(lambda lab: lab.start(node), f"the demo starts {node}", node)
+    script.told.line(f"{node} is back, and disturbs nobody")
+    script.up.rest(BRIEF_S)
 
 
-def _heal(stage: Stage, *, rest: bool = True) -> None:
-    stage.act(lambda lab: lab.heal(), "the demo mends all links")
-    stage.told.line("all links are whole again")
+def _heal(script: DemoScript, *, rest: bool = True) -> None:
+    script.act(lambda lab: lab.heal(), "the demo mends all links")
+    script.told.line("all links are whole again")
     if rest:
-        stage.up.rest(stage.rest_s)
+        script.up.rest(script.rest_s)

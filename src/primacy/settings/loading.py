@@ -12,12 +12,12 @@ from primacy.errors import Problem, SettingsError
 from primacy.settings.checks import Checks, overridden, profile_or_default
 from primacy.settings.checks_cache import MIXED_PROFILE, cache_timing, default_security
 from primacy.settings.ghoti import moved
+from primacy.settings.reading import TreeReader
 from primacy.settings.schema import Settings
 from primacy.settings.schema_cache import Cache
 from primacy.settings.timing import DEFAULT_PROFILE, RANK_PROFILES, RankTiming, Timing
 from primacy.settings.timing_cache import CacheTiming
 from primacy.settings.tree import Entries, of_plain, parse, read_file
-from primacy.settings.walk import Walker
 
 NAME_MAX = 63
 """Characters of a node's name."""
@@ -44,14 +44,14 @@ def of_mapping(values: Mapping[str, object], node: str | None = None) -> Setting
 def of_tree(tree: Entries, node: str | None = None, source: str = "", *, any_node: bool = False) -> Settings:
     """The settings in a tree: moved into our spelling, walked, completed, checked."""
     tree, problems = moved(tree)
-    walker = Walker()
-    settings = walker.section(Settings, tree, "")
+    reader = TreeReader()
+    settings = reader.section(Settings, tree, "")
     assert isinstance(settings, Settings)
-    problems += walker.problems
-    settings = completed(settings, walker.lines, node, source)
+    problems += reader.problems
+    settings = completed(settings, reader.lines, node, source)
     # A relation of a setting that is itself wrong would be checked with its default, and blame the innocent.
     wrong = {p.path for p in problems}
-    problems += [p for p in Checks(settings, walker.lines).problems() if not _about(p, wrong)]
+    problems += [p for p in Checks(settings, reader.lines).problems() if not _about(p, wrong)]
     if any_node:
         problems = [p for p in problems if p.path != "--node"]
     if problems:

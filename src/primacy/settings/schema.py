@@ -1,7 +1,7 @@
 """The one file, as frozen dataclasses.
 
-Each setting says in one place what it means, in which unit, and what happens if it is too small or too large; `walk.py`
-reads files by it, `page.py` writes docs/config.md from it.
+Each setting says in one place what it means, in which unit, and what happens if it is too small or too large;
+`reading.py` reads files by it, `page.py` writes docs/config.md from it.
 
 Relations between settings are not here but in `checks.py`. Where a default depends on other settings it is the empty
 text here and filled in by `loading.py`, so that a `Settings` in the hands of a caller has no open question left. What

@@ -1,8 +1,8 @@
 """From the bytes of a file to a bounded tree of texts with line numbers. Nothing here knows a setting.
 
 Scalars stay *texts*: what `000`, `no`, `12:30` or `1e3` means is decided by the setting that it is written at
-(`walk.py`), not by the rules of YAML, so that a slot `000` is a slot and a password 12345 is a password. For the same
-reason there are no tags. Everything has a bound, because a file may come from anywhere: see the constants.
+(`reading.py`), not by the rules of YAML, so that a slot `000` is a slot and a password 12345 is a password. For the
+same reason there are no tags. Everything has a bound, because a file may come from anywhere: see the constants.
 """
 
 from __future__ import annotations

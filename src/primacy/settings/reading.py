@@ -26,7 +26,7 @@ NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 SPAN = re.compile(r"([0-9]{1,9})\s*([a-z]+)")
 
 
-class Walker:
+class TreeReader:
     """One reading of one tree."""
 
     def __init__(self) -> None:
