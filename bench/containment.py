@@ -31,12 +31,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.crowd import burning
-from tests.guard_desk import Desk, boot_ms, interpreter_for, wait_until
+from tests.guard_harness import Harness, boot_ms, interpreter_for, wait_until
 
 from primacy.settings.timing import PROFILES
 
 WAYS = {"namespace": "root", "namespace, user": "user", "ptrace": "capless", "ptrace, user": "traced"}
-"""Each way with the mode of the guard's desk that has it."""
+"""Each way with the mode of the guard's harness that has it."""
 COSTS = """
 import os, signal, sys, threading, time
 heard = 0
@@ -141,17 +141,17 @@ def bare(part: int = 1) -> dict[str, float]:
 
 
 def held(mode: str, part: int = 1) -> dict[str, float]:
-    desk = Desk(mode)
+    harness = Harness(mode)
     try:
-        desk.hello()
-        out = desk.folder / "out"
-        argv = [desk.anyones_python, "-I", "-S", "-c", COSTS, f"{part}", str(desk.folder)]
-        desk.order(s_ms=boot_ms() + 600_000, argv=argv, stdout=str(out))
-        desk.hear("running")
+        harness.hello()
+        out = harness.folder / "out"
+        argv = [harness.anyones_python, "-I", "-S", "-c", COSTS, f"{part}", str(harness.folder)]
+        harness.order(s_ms=boot_ms() + 600_000, argv=argv, stdout=str(out))
+        harness.hear("running")
         wait_until(lambda: out.exists() and "over" in out.read_text(), 60.0)
         return read(out.read_text())
     finally:
-        desk.close()
+        harness.close()
 
 
 def read(text: str) -> dict[str, float]:
@@ -187,27 +187,27 @@ def kills(mode: str, count: int) -> list[Kill]:
 
 
 def kill(mode: str, ahead_ms: int) -> Kill | None:
-    desk = Desk(mode)
+    harness = Harness(mode)
     try:
-        desk.hello()
+        harness.hello()
         due_ms = boot_ms() + ahead_ms
-        desk.order("escape", "ignore-term", term_at=due_ms, kill_at=due_ms, deadman_at=due_ms)
-        while len(desk.lives()) < 2:
+        harness.order("escape", "ignore-term", term_at=due_ms, kill_at=due_ms, deadman_at=due_ms)
+        while len(harness.lives()) < 2:
             if boot_ms() > due_ms - 50:
                 return None
             time.sleep(0.005)
         try:
-            tree = [os.pidfd_open(pid) for pid in desk.commands()]
+            tree = [os.pidfd_open(pid) for pid in harness.commands()]
         except ProcessLookupError:  # the machine was so slow that the dead-man came first
             assert boot_ms() >= due_ms, "it ended before its time"
             return None
-        desk.signal(signal.SIGSTOP, desk.agent_pid, desk.guard_pid)
+        harness.signal(signal.SIGSTOP, harness.agent_pid, harness.guard_pid)
         if boot_ms() >= due_ms:
             return None
         empty_ns, still_ns = ended_ns(tree)
-        return Kill(due_ms, desk.last_ms() - due_ms, empty_ns / 1e6 - due_ms, still_ns / 1e6)
+        return Kill(due_ms, harness.last_ms() - due_ms, empty_ns / 1e6 - due_ms, still_ns / 1e6)
     finally:
-        desk.close()
+        harness.close()
 
 
 def ended_ns(handles: list[int]) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import psycopg
 import pymysql
 from tests import servers
-from tests.store_desk import made_new
+from tests.store_harness import made_new
 
 from bench import processes
 from bench.nodes import NAMES, Nodes

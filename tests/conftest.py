@@ -11,7 +11,7 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from tests import isolated
 from tests.canary import NOTES
-from tests.guard_desk import ORDINARY
+from tests.guard_harness import ORDINARY
 from tests.isolated import pytest_unconfigure, state_of_its_own
 from tests.ordinary import why_not
 from tests.void import (

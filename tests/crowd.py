@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests import stamp, switch
-from tests.guard_desk import is_alive, state_of
+from tests.guard_harness import is_alive, state_of
 from tests.ports import free_ports
 from tests.safety import one_at_a_time
 from tests.servers import stop_whole

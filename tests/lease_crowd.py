@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.crowd import CLUSTER, Crowd
-from tests.store_desk import LIMIT_MS, made_new, place
+from tests.store_harness import LIMIT_MS, made_new, place
 
 from primacy.election.store import FAILSAFE, Look, Row
 from primacy.settings.timing import PROFILES, for_lease

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from random import Random
 
-from tests.slots_desk import DATA, LIMIT_S
+from tests.slots_harness import DATA, LIMIT_S
 from tests.slots_served import Served, served
 
 PROTOCOLS = ("standard", "telnet", "http")

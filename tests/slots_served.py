@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 
 from tests.ports import free_port
-from tests.slots_desk import LIMIT_S, Client
+from tests.slots_harness import LIMIT_S, Client
 
 PRIMACY = [sys.executable, "-m", "primacy.cli.main"]
 

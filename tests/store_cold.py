@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from tests.store_desk import LIMIT_MS, Desk, row
+from tests.store_harness import LIMIT_MS, Harness, row
 
 from primacy.election.store import Row, StoreAnswer
 from primacy.store import open_store
@@ -66,21 +66,21 @@ def _answer(found: dict[str, Any]) -> StoreAnswer:
 
 def main(words: Sequence[str]) -> None:
     number = int(words[0])
-    desk: Desk | None = None
+    harness: Harness | None = None
     seen: StoreAnswer | None = None
     for line in sys.stdin:
         order = json.loads(line)
         if "url" in order:
-            desk = Desk(open_store(order["url"], limit_ms=LIMIT_MS))
-            print(json.dumps(desk.look("nobody").ok), flush=True)
+            harness = Harness(open_store(order["url"], limit_ms=LIMIT_MS))
+            print(json.dumps(harness.look("nobody").ok), flush=True)
             continue
-        assert desk is not None
+        assert harness is not None
         if "look" in order:
-            seen = desk.look(order["look"], count=True)
+            seen = harness.look(order["look"], count=True)
             print(json.dumps(seen.ok and seen.row is None), flush=True)
             continue
         time.sleep(max(0, order["at_ns"] - time.monotonic_ns()) / 1e9)
-        answer = desk.take(order["name"], new=row(f"n{number}#1", TOKEN + number), seen=seen)
+        answer = harness.take(order["name"], new=row(f"n{number}#1", TOKEN + number), seen=seen)
         print(json.dumps(answer._asdict()), flush=True)
 
 

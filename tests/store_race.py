@@ -431,7 +431,7 @@ if __name__ == "__main__":
     PROFILE = PROFILES[given[6]]
     if os.environ.get(WAIT):
         import pytest
-        from tests.store_desk import short_waits
+        from tests.store_harness import short_waits
 
         short_waits(pytest.MonkeyPatch(), int(os.environ[WAIT]))
     run(given[0], Path(given[1]), int(given[2]), float(given[3]), int(given[4]), given[5])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from bench.containment import WAYS, WORDS, bare, held, kills, load, reserve_ms
-from tests.guard_desk import need
+from tests.guard_harness import need
 from tests.safety import safe
 
 

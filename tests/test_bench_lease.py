@@ -14,7 +14,7 @@ from bench.lease_peers import SessionLocks
 from bench.trials import Took
 from bench.watch import Doorbell, Watch
 from tests import servers
-from tests.store_desk import made_new
+from tests.store_harness import made_new
 
 from primacy.settings.timing import PROFILES, for_lease
 

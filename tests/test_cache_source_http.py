@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.source_desk import LIMIT_S, Desk, reason, with_desk
+from tests.source_harness import LIMIT_S, Harness, reason, with_harness
 
 from primacy.cache.model import Failure, Fetched
 from primacy.cache.source import SourceSpec
@@ -29,21 +29,21 @@ async def serve(handler: Callable[[web.Request], Awaitable[web.StreamResponse]])
 
 def with_server(
     handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
-    work: Callable[[Desk], Awaitable[None]],
+    work: Callable[[Harness], Awaitable[None]],
     path: str = "/x/{key}?k={key}",
     **more: Any,
-) -> Desk:
-    async def main() -> Desk:
+) -> Harness:
+    async def main() -> Harness:
         runner, url = await serve(handler)
         value_bytes_max = more.pop("value_bytes_max", 16 << 20)
-        desk = Desk(SourceSpec(url + path, **more), value_bytes_max=value_bytes_max)
-        await desk.calls.open()
+        harness = Harness(SourceSpec(url + path, **more), value_bytes_max=value_bytes_max)
+        await harness.calls.open()
         try:
-            await work(desk)
+            await work(harness)
         finally:
-            await desk.calls.close()
+            await harness.calls.close()
             await runner.cleanup()
-        return desk
+        return harness
 
     return asyncio.run(main())
 
@@ -55,11 +55,11 @@ def test_every_byte_of_a_key_is_encoded_in_a_url() -> None:
         seen.append(request.raw_path)
         return web.Response(body=b"value")
 
-    async def work(desk: Desk) -> None:
+    async def work(harness: Harness) -> None:
         for key in [b"plain", b"a/../b?x=1&y#z", b"\0\xff %41", "grün".encode(), b"..."]:
-            assert await desk.get(key) == Fetched(b"value")
-        assert "a step in the path" in reason(await desk.get(b".."))
-        assert "a step in the path" in reason(await desk.get(b"."))
+            assert await harness.get(key) == Fetched(b"value")
+        assert "a step in the path" in reason(await harness.get(b".."))
+        assert "a step in the path" in reason(await harness.get(b"."))
 
     with_server(handler, work)
     assert seen == [
@@ -75,15 +75,17 @@ def test_what_an_answer_means() -> None:
         headers = {"Location": "/x/200?k=200"} if code == 302 else {}
         return web.Response(status=code, body=b"v" if code not in (204, 304) else None, headers=headers)
 
-    async def work(desk: Desk) -> None:
-        assert await desk.get(b"200") == Fetched(b"v")
-        assert await desk.get(b"203") == Fetched(b"v")
-        assert await desk.get(b"204") == Fetched(b"")
-        assert await desk.get(b"302") == Fetched(b"v")
+    async def work(harness: Harness) -> None:
+        assert await harness.get(b"200") == Fetched(b"v")
+        assert await harness.get(b"203") == Fetched(b"v")
+        assert await harness.get(b"204") == Fetched(b"")
+        assert await harness.get(b"302") == Fetched(b"v")
         for code in (b"404", b"410"):
-            assert await desk.get(code) == Failure(f"the source has no such entry (HTTP {code.decode()})", missing=True)
+            assert await harness.get(code) == Failure(
+                f"the source has no such entry (HTTP {code.decode()})", missing=True
+            )
         for code in (b"500", b"503", b"401", b"429"):
-            found = await desk.get(code)
+            found = await harness.get(code)
             assert f"HTTP {code.decode()}" in reason(found)
             assert isinstance(found, Failure)
             assert not found.missing
@@ -103,8 +105,8 @@ def test_an_answer_that_is_too_large_is_not_read_to_its_end() -> None:
             sent += 100_000
         return answer
 
-    async def work(desk: Desk) -> None:
-        assert "cache.value_bytes_max is 1,000,000" in reason(await desk.get(b"a"))
+    async def work(harness: Harness) -> None:
+        assert "cache.value_bytes_max is 1,000,000" in reason(await harness.get(b"a"))
 
     with_server(handler, work, value_bytes_max=1_000_000)
     assert sent < 100_000_000
@@ -120,21 +122,21 @@ def test_a_cancelled_url_closes_its_connection() -> None:
             gone.set()
         return web.Response()
 
-    async def work(desk: Desk) -> None:
-        over_at = desk.start(b"a", 2_000, 6_000)
-        found = await desk.end()
+    async def work(harness: Harness) -> None:
+        over_at = harness.start(b"a", 2_000, 6_000)
+        found = await harness.end()
         assert found.result == Failure("the hold was not proved anew in time")
-        assert desk.clock.now_ms() <= over_at
+        assert harness.clock.now_ms() <= over_at
         await asyncio.wait_for(gone.wait(), LIMIT_S)
 
     with_server(handler, work)
 
 
 def test_a_server_that_is_not_there_is_a_failure() -> None:
-    async def work(desk: Desk) -> None:
-        assert "the source cannot be reached" in reason(await desk.get(b"a"))
+    async def work(harness: Harness) -> None:
+        assert "the source cannot be reached" in reason(await harness.get(b"a"))
 
-    with_desk(work, SourceSpec("http://127.0.0.1:9/{key}"))
+    with_harness(work, SourceSpec("http://127.0.0.1:9/{key}"))
 
 
 @pytest.mark.parametrize(
@@ -164,7 +166,7 @@ def test_the_time_to_live_counts_where_it_is_wanted(max_age: bool) -> None:
     async def handler(request: web.Request) -> web.Response:
         return web.Response(body=b"v", headers={"Cache-Control": "max-age=7"})
 
-    async def work(desk: Desk) -> None:
-        assert await desk.get(b"a") == Fetched(b"v", 7_000 if max_age else None)
+    async def work(harness: Harness) -> None:
+        assert await harness.get(b"a") == Fetched(b"v", 7_000 if max_age else None)
 
     with_server(handler, work, max_age=max_age)

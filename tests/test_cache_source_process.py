@@ -23,7 +23,7 @@ from tests import stamp
 from tests.cache_caller import OVER_MS
 from tests.cache_crowd import Crowd
 from tests.canary import Canary
-from tests.guard_desk import boot_ms, wait_until
+from tests.guard_harness import boot_ms, wait_until
 from tests.safety import safe
 
 from primacy.cache import Client

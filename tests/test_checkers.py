@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests import stamp
 from tests.holder import state_of
-from tests.holder_desk import judge as judge_holders
+from tests.holder_harness import judge as judge_holders
 from tests.safety import SafetyViolation, one_at_a_time
 from tests.store_race import judge as judge_race
 

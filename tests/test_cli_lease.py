@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.servers import MariaDb, Postgres, empty, server, servers_here
-from tests.store_desk import LIMIT_MS, Desk, Place, place, row, short_waits
+from tests.store_harness import LIMIT_MS, Harness, Place, place, row, short_waits
 
 from primacy.cli import main
 from primacy.cli.lease import Watched
@@ -61,10 +61,10 @@ def test_list_and_show(here: Place, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = told(capsys, "list", "--store", here.url)
     if not here.url.startswith("etcd"):
         assert (code, "no file" in err or "no table" in err) == (3, True), "reading makes no table"
-    desk = here.desk()
-    desk.take("reports")
-    desk.take("billing")
-    desk.release("billing", to="b")
+    harness = here.harness()
+    harness.take("reports")
+    harness.take("billing")
+    harness.release("billing", to="b")
     code, out, _ = told(capsys, "list", "--store", here.url)
     assert code == 0
     lines = out.splitlines()
@@ -82,7 +82,7 @@ def test_list_and_show(here: Place, capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, "there is no lease 'nothing'" in err) == (1, True)
 
 
-def spoil(here: Place, desk: Desk, name: str) -> None:
+def spoil(here: Place, harness: Harness, name: str) -> None:
     """Somebody writes into the row by hand."""
     text = f"UPDATE primacy_leases SET holder = 'two words' WHERE name = '{name}'"
     if here.url.startswith("sqlite"):
@@ -92,9 +92,9 @@ def spoil(here: Place, desk: Desk, name: str) -> None:
         found = server("postgresql")
         assert isinstance(found, Postgres)
         found.admin(text, database="app")
-    elif isinstance(desk.store, EtcdStore):
-        key = b64(desk.store._prefix + name)
-        desk.store._post("kv/put", {"key": key, "value": b64("no row")})
+    elif isinstance(harness.store, EtcdStore):
+        key = b64(harness.store._prefix + name)
+        harness.store._post("kv/put", {"key": key, "value": b64("no row")})
     else:
         found = server("mariadb")
         assert isinstance(found, MariaDb)
@@ -102,10 +102,10 @@ def spoil(here: Place, desk: Desk, name: str) -> None:
 
 
 def test_a_row_that_is_not_primacys_costs_the_others_nothing(here: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    desk = here.desk()
+    harness = here.harness()
     for name in ("billing", "reports"):
-        desk.take(name)
-    spoil(here, desk, "billing")
+        harness.take(name)
+    spoil(here, harness, "billing")
     code, out, err = told(capsys, "list", "--store", here.url)
     assert code == 1
     assert [line.split()[0] for line in out.splitlines()] == ["lease", "reports"]
@@ -126,9 +126,9 @@ def test_a_row_that_is_not_primacys_costs_the_others_nothing(here: Place, capsys
 
 
 def test_a_text_that_is_not_utf8_costs_the_others_nothing(local: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    desk = local.desk()
+    harness = local.harness()
     for name in ("billing", "reports"):
-        desk.take(name)
+        harness.take(name)
     with contextlib.closing(sqlite3.connect(local.url.removeprefix("sqlite:///"), isolation_level=None)) as file:
         file.execute("UPDATE primacy_leases SET holder = CAST(x'ff41' AS TEXT) WHERE name = 'billing'")
     code, out, err = told(capsys, "list", "--store", local.url)
@@ -142,9 +142,9 @@ def test_which_store_is_meant(
     monkeypatch.chdir(tmp_path)
     code, _, err = told(capsys, "list")
     assert (code, "say --store URL" in err) == (2, True)
-    desk = Desk(new_table(open_store(f"sqlite:///{tmp_path}/leases.db", table="other")))
-    assert desk.take().done
-    desk.store.close()
+    harness = Harness(new_table(open_store(f"sqlite:///{tmp_path}/leases.db", table="other")))
+    assert harness.take().done
+    harness.store.close()
     (tmp_path / "primacy.yaml").write_text(
         f"election: {{strategy: lease, store: {{url: 'sqlite:///{tmp_path}/leases.db', table: other}}}}\n"
     )
@@ -181,25 +181,25 @@ def test_the_schema_and_its_rights_suffice(kind: str, capsys: pytest.CaptureFixt
         found.admin("DO $$ BEGIN CREATE ROLE poor LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
     else:
         found.admin("CREATE USER IF NOT EXISTS poor@'%'", "GRANT USAGE ON *.* TO poor@'%'")
-        with_no_rights = Desk(open_store(poor, limit_ms=LIMIT_MS)).look()
+        with_no_rights = Harness(open_store(poor, limit_ms=LIMIT_MS)).look()
         assert not with_no_rights.ok
     if isinstance(found, Postgres):
-        refused = Desk(open_store(poor, limit_ms=LIMIT_MS))
+        refused = Harness(open_store(poor, limit_ms=LIMIT_MS))
         answer = refused.look()
         refused.store.close()
         assert not answer.ok
         assert "primacy lease schema" in answer.reason
     _, out, _ = told(capsys, "schema", "--store", poor)
     found.admin(*[statement for statement in out.split(";\n") if statement.strip()], database="app")
-    desk = Desk(open_store(poor, limit_ms=LIMIT_MS))
-    seen = desk.look(count=True)
+    harness = Harness(open_store(poor, limit_ms=LIMIT_MS))
+    seen = harness.look(count=True)
     assert seen.genesis is not None
-    assert not desk.take().done, "a table that was just made is not settled"
-    assert desk.ask(Settle("job", seen.server, seen.genesis)).done
-    assert desk.take().done
-    assert desk.renew().done
-    assert desk.release(seq=2).done
-    desk.store.close()
+    assert not harness.take().done, "a table that was just made is not settled"
+    assert harness.ask(Settle("job", seen.server, seen.genesis)).done
+    assert harness.take().done
+    assert harness.renew().done
+    assert harness.release(seq=2).done
+    harness.store.close()
 
 
 def test_the_schema_says_where_a_user_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -242,19 +242,19 @@ def test_L7_break_waits_until_the_old_work_is_dead(
     here: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short_waits(monkeypatch, SHORT_MS)
-    desk = here.desk()
-    assert desk.take("job", new=SHORT).done
+    harness = here.harness()
+    assert harness.take("job", new=SHORT).done
     code, _, err = told(capsys, "break", "nothing", "--store", here.url, "--yes")
     assert (code, "there is no lease 'nothing'" in err) == (1, True)
     code, out, err = told(capsys, "break", "job", "--store", here.url, "--yes", "--json")
     assert code == 0, err
     assert f"waiting {SHORT_MS} ms" in err, "the table's longest wait: what the store forgot may have had it"
-    found = desk.look()
+    found = harness.look()
     assert found.row is not None
     assert (found.row.released, found.row.holder[:6], covers(found.row)) == (True, "break#", False), "nobody saw it end"
     assert found.row.token == json.loads(out)["token"] > 10
-    assert not desk.renew().done, "the old holder learns it with its next renewal"
-    assert desk.take(new=row("b#2", found.row.token + 1)).done
+    assert not harness.renew().done, "the old holder learns it with its next renewal"
+    assert harness.take(new=row("b#2", found.row.token + 1)).done
     code, _, err = told(capsys, "break", "job", "--store", here.url, "--yes", "--now")
     assert (code, "waiting" in err) == (0, False)
     code, _, err = told(capsys, "break", "job", "--store", here.url, "--yes", "--now")
@@ -266,9 +266,9 @@ def test_L7_break_of_a_failsafe_row_never_releases_it(
 ) -> None:
     """Its holder may live on by its peers alone: a listed node takes over, or an operator says that all are stopped."""
     short_waits(monkeypatch, SHORT_MS)
-    desk = here.desk()
+    harness = here.harness()
     held = SHORT._replace(members=list_hash(("a", "b", "c")))
-    assert desk.take("=job", new=held).done
+    assert harness.take("=job", new=held).done
     call = ("break", "=job", "--store", here.url, "--yes")
     code, _, err = told(capsys, *call, "--now")
     assert (code, "--now is not offered" in err) == (1, True)
@@ -276,16 +276,16 @@ def test_L7_break_of_a_failsafe_row_never_releases_it(
     assert code == 0, err
     assert "a listed node takes it within" in out
     assert "if none reaches the store, nobody does" in out
-    taken = desk.look("=job").row
+    taken = harness.look("=job").row
     assert taken is not None
     assert (taken.holder[:6], taken.released, taken.members) == ("break#", False, held.members)
-    assert not desk.renew("=job").done
+    assert not harness.renew("=job").done
     code, _, err = told(capsys, *call, "--free", "a,b")
     assert (code, "these are not all nodes" in err) == (1, True)
     code, out, err = told(capsys, *call, "--free", "c,a,b")
     assert code == 0, err
     assert f"waiting {SHORT_MS} ms" in err
-    freed = desk.look("=job").row
+    freed = harness.look("=job").row
     assert freed is not None
     assert freed.released
     assert freed.token > taken.token
@@ -296,11 +296,11 @@ def test_L7_break_of_a_failsafe_row_never_releases_it(
 def test_L10_prune_removes_what_was_released_long_ago(
     here: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk = here.desk()
+    harness = here.harness()
     for name in ("held", "old", "used"):
-        assert desk.take(name).done
+        assert harness.take(name).done
     for name in ("old", "used"):
-        assert desk.release(name).done
+        assert harness.release(name).done
     code, out, err = told(capsys, "prune", "--store", here.url)
     assert (code, "no lease was unused for 7 days" in out) == (0, True), err
     monkeypatch.setattr(pruning, "unused_ms", lambda listing, _: 8 * 86_400_000 * (listing.name != "used"))
@@ -308,13 +308,13 @@ def test_L10_prune_removes_what_was_released_long_ago(
     assert (code, out) == (0, "lease old would be removed\n"), err
     code, out, err = told(capsys, "prune", "--store", here.url, "--json")
     assert (code, json.loads(out)["removed"]) == (0, ["old"]), err
-    assert desk.look("old").row is None
-    assert desk.look("held").row is not None
-    genesis = desk.look("old", count=True).genesis
+    assert harness.look("old").row is None
+    assert harness.look("held").row is not None
+    genesis = harness.look("old", count=True).genesis
     assert genesis is not None
     assert (genesis.floor, genesis.names, genesis.count) == (10, 2, 2)
-    assert not desk.take("old", new=row("b#2", 10)).done, "tokens go on above the floor"
-    assert desk.take("old", new=row("b#2", 11)).done
+    assert not harness.take("old", new=row("b#2", 10)).done, "tokens go on above the floor"
+    assert harness.take("old", new=row("b#2", 11)).done
 
 
 def test_schema_makes_a_new_table_and_raises_its_longest_wait(here: Place, capsys: pytest.CaptureFixture[str]) -> None:
@@ -323,15 +323,15 @@ def test_schema_makes_a_new_table_and_raises_its_longest_wait(here: Place, capsy
     assert (code, json.loads(out)["wait_max_ms"]) == (0, 20_000), err
     code, out, err = told(capsys, *call, "--wait-max-ms", "11000")
     assert (code, json.loads(out)["wait_max_ms"]) == (0, 20_000), "never lowered"
-    desk = Desk(here.open())
-    assert desk.take().done, "names are free at once"
+    harness = Harness(here.open())
+    assert harness.take().done, "names are free at once"
     code, _, err = told(capsys, *call, "--new", "--yes")
     assert (code, "so it is not new" in err) == (1, True), err
 
 
 def test_break_asks_and_says_what_is_at_risk(local: Place) -> None:
-    desk = local.desk()
-    desk.take("job", new=SHORT)
+    harness = local.harness()
+    harness.take("job", new=SHORT)
     for said, code in (("no\n", 1), ("", 1), ("yes\n", 0)):
         call = [sys.executable, "-m", "primacy.cli.main", "lease", "break", "job", "--now", "--store", local.url]
         done = subprocess.run(call, input=said, capture_output=True, text=True, check=False)
@@ -341,8 +341,8 @@ def test_break_asks_and_says_what_is_at_risk(local: Place) -> None:
 
 
 def test_break_that_is_interrupted_says_what_it_leaves(local: Place) -> None:
-    desk = local.desk()
-    desk.take("job", new=row()._replace(hold_ms=60_000, wait_ms=61_213))
+    harness = local.harness()
+    harness.take("job", new=row()._replace(hold_ms=60_000, wait_ms=61_213))
     call = [sys.executable, "-m", "primacy.cli.main", "lease", "break", "job", "--yes", "--store", local.url]
     with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as breaking:
         try:
@@ -354,7 +354,7 @@ def test_break_that_is_interrupted_says_what_it_leaves(local: Place) -> None:
             assert breaking.stderr.read() == left
         finally:
             breaking.kill()
-    found = desk.look()
+    found = harness.look()
     assert found.row is not None
     assert (found.row.holder[:6], found.row.released) == ("break#", False)
 
@@ -385,8 +385,8 @@ def test_watch_says_each_change_once() -> None:
 
 def test_watch_follows_a_row_until_ctrl_c(local: Place) -> None:
     """The command itself: a line of JSON for each change, as it happens, and 130 at the end."""
-    desk = local.desk()
-    desk.server()  # the file is there
+    harness = local.harness()
+    harness.server()  # the file is there
     call = [sys.executable, "-m", "primacy.cli.main", "lease", "watch", "job", "--json", "--store", local.url]
     with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
         try:
@@ -399,10 +399,10 @@ def test_watch_follows_a_row_until_ctrl_c(local: Place) -> None:
                 return found
 
             assert heard()["text"] == "nobody has used this name yet"
-            desk.take("job")
+            harness.take("job")
             taken = heard()
             assert (taken["lease"], taken["text"], taken["row"]["token"]) == ("job", "node a, token 10", 10)
-            desk.release("job")
+            harness.release("job")
             assert heard()["text"] == "nobody (released by a), token 10"
             watching.send_signal(signal.SIGINT)
             assert watching.wait(30) == 130
@@ -426,7 +426,7 @@ class OldNode:
     def __init__(self, url: str, kind: str) -> None:
         self.store: Any = open_store(url, limit_ms=LIMIT_MS)
         self.kind = kind
-        Desk(self.store).look()
+        Harness(self.store).look()
         self.run("CREATE TABLE locks (lock_key VARCHAR(255) PRIMARY KEY, owner_id VARCHAR(255) NOT NULL, "
                  f"expires_at {OLD_ROWS[kind][1]} NOT NULL)")  # fmt: skip
 
@@ -465,7 +465,7 @@ def test_L8_an_expired_row_is_taken_for_good(old: tuple[OldNode, Place], capsys:
     assert CoordinatorTable(node.store).look() == Old(
         node.owner(), CoordinatorTable(node.store).look().expires_at, False
     )  # type: ignore[union-attr]
-    answer = Desk(here.open()).look("coordinator")
+    answer = Harness(here.open()).look("coordinator")
     assert answer.row is not None
     assert (answer.row.released, answer.row.is_placeholder) == (False, True)
     assert answer.row.wait_ms >= 10_203, "nobody starts at once"
@@ -481,7 +481,7 @@ def test_L8_a_held_row_is_waited_for_and_left_alone(
     code, _, err = told(capsys, "import", "--store", here.url, "--wait-ms", "0")
     assert (code, "held by old until" in err, "Nothing was changed" in err) == (1, True, True)
     assert node.owner() == "old"
-    assert here.desk().look("coordinator").row is None
+    assert here.harness().look("coordinator").row is None
 
 
 def test_L8_no_row_yet_and_an_import_that_broke_off(old: tuple[OldNode, Place]) -> None:
@@ -491,14 +491,14 @@ def test_L8_no_row_yet_and_an_import_that_broke_off(old: tuple[OldNode, Place]) 
     assert not CoordinatorTable(node.store).take("primacy-import-0b"), "it never expires"
     made = import_coordinator(node.store, "coordinator", "0c", 10_203)
     assert not isinstance(made, Old)
-    assert made == Desk(here.open()).look("coordinator").row
+    assert made == Harness(here.open()).look("coordinator").row
 
 
 def test_L8_old_and_new_row_change_together_or_not_at_all(old: tuple[OldNode, Place]) -> None:
     """A new row that cannot be made leaves the old one to its nodes."""
     node, here = old
     node.hold(-5)
-    other = Desk(here.open())
+    other = Harness(here.open())
 
     def made_meanwhile(store: Any, requests: Any) -> Any:
         if node.kind != "sqlite":  # there one transaction locks out all others

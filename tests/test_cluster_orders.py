@@ -8,7 +8,7 @@ from itertools import chain, repeat
 from typing import Any
 
 import pytest
-from tests.control_desk import FOLLOWS, NOW_MS, RUNS, SETTINGS, VIEW, Work, seen, shot
+from tests.control_harness import FOLLOWS, NOW_MS, RUNS, SETTINGS, VIEW, Work, seen, shot
 
 from primacy.agent import gossip
 from primacy.agent.gossip import Gossip
@@ -28,7 +28,7 @@ LIMIT_S = 30.0
 def test_news_that_waited_while_we_stood_still_are_as_old_as_they_are() -> None:
     """The last word of a killed leader, read after a pause of our own, is no claim of now."""
 
-    async def story(a: Desk, _b: Desk, _: MemoryNet) -> None:
+    async def story(a: Harness, _b: Harness, _: MemoryNet) -> None:
         a.clock.ms = 100_000
         for number in range(30):  # another clock, another start of counting
             a.clock.ms += 1_000
@@ -53,7 +53,7 @@ def test_news_that_waited_while_we_stood_still_are_as_old_as_they_are() -> None:
 
 
 def test_a_calm_node_finds_out_anew_how_it_stands_when_something_changed_or_it_is_time() -> None:
-    async def story(a: Desk, b: Desk, _: MemoryNet) -> None:
+    async def story(a: Harness, b: Harness, _: MemoryNet) -> None:
         shots: list[int] = []
         shot_of = a.snapshot
         a.snapshot = lambda: (shots.append(a.clock.ms), shot_of())[1]  # type: ignore[method-assign, func-returns-value]
@@ -78,7 +78,7 @@ def test_a_calm_node_finds_out_anew_how_it_stands_when_something_changed_or_it_i
     together(story)
 
 
-class Desk:
+class Harness:
     """An agent, as far as its gossip knows it."""
 
     def __init__(self, net: MemoryNet, node: str) -> None:
@@ -115,13 +115,13 @@ class Desk:
         self.alarms.append(sentence)
 
 
-def together(story: Callable[[Desk, Desk, MemoryNet], Awaitable[None]]) -> None:
+def together(story: Callable[[Harness, Harness, MemoryNet], Awaitable[None]]) -> None:
     async def whole() -> None:
         net = MemoryNet()
-        a, b = Desk(net, "a"), Desk(net, "b")
-        for desk in (a, b):
-            await desk.transport.start(lambda _: None, desk.talk.hear)
-            desk.talk.start()
+        a, b = Harness(net, "a"), Harness(net, "b")
+        for harness in (a, b):
+            await harness.transport.start(lambda _: None, harness.talk.hear)
+            harness.talk.start()
 
         async def deliver() -> None:
             while True:
@@ -146,7 +146,7 @@ async def until(check: Callable[[], Any]) -> None:
 
 
 def test_nodes_know_how_the_others_stand_and_what_happened_there() -> None:
-    async def story(a: Desk, b: Desk, _: MemoryNet) -> None:
+    async def story(a: Harness, b: Harness, _: MemoryNet) -> None:
         await until(lambda: "b" in a.talk.others and "a" in b.talk.others)
         assert a.talk.others["b"].summary.role == "follower"
         b.shown = b.shown._replace(view=VIEW)
@@ -165,7 +165,7 @@ def test_nodes_know_how_the_others_stand_and_what_happened_there() -> None:
 
 
 def test_an_order_is_done_once_however_often_it_arrives() -> None:
-    async def story(a: Desk, b: Desk, net: MemoryNet) -> None:
+    async def story(a: Harness, b: Harness, net: MemoryNet) -> None:
         tells: list[list[Any]] = []
         plain = a.transport.tell
 
@@ -199,7 +199,7 @@ def test_an_order_is_done_once_however_often_it_arrives() -> None:
 
 
 def test_a_refusal_comes_back_as_it_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story(a: Desk, b: Desk, _: MemoryNet) -> None:
+    async def story(a: Harness, b: Harness, _: MemoryNet) -> None:
         for error in (Refused("node b does not lead"), UsageError("to: the name of a node")):
             b.refuses = error
             with pytest.raises(type(error), match=str(error)):
@@ -221,7 +221,7 @@ def test_who_does_not_answer_was_not_reached_and_who_started_anew_is_not_told_tw
 ) -> None:
     monkeypatch.setattr(gossip, "TRY_S", 0.02)
 
-    async def story(a: Desk, b: Desk, _: MemoryNet) -> None:
+    async def story(a: Harness, b: Harness, _: MemoryNet) -> None:
         b.transport.close()
         with pytest.raises(NotReached, match="node b was not reached"):
             await a.talk.pass_on("b", "pause", {})
@@ -235,7 +235,7 @@ def test_who_does_not_answer_was_not_reached_and_who_started_anew_is_not_told_tw
 
 
 def test_an_alarm_is_said_once() -> None:
-    async def story(a: Desk, b: Desk, _: MemoryNet) -> None:
+    async def story(a: Harness, b: Harness, _: MemoryNet) -> None:
         a.shown = a.shown._replace(config="00" * 16)
         b.shown = b.shown._replace(config="11" * 16)
         a.talk.stepped()
@@ -251,7 +251,7 @@ def test_an_alarm_is_said_once() -> None:
 def test_an_alarm_of_bully_and_ring_must_last() -> None:
     """One that was frozen says with its first word that it still leads, and with its next one that it does not."""
 
-    async def story(a: Desk, _: Desk, __: MemoryNet) -> None:
+    async def story(a: Harness, _: Harness, __: MemoryNet) -> None:
         a.shown = seen(view=VIEW, work=Work(since_ms=NOW_MS - 10_000))._replace(at_most_one=False)
         a.clock.ms = NOW_MS
 
@@ -275,7 +275,7 @@ def test_an_alarm_of_bully_and_ring_must_last() -> None:
 
 
 def test_what_is_passed_on_late_does_not_replace_what_a_node_said_itself_and_its_last_word_is_told() -> None:
-    async def story(a: Desk, b: Desk, _: MemoryNet) -> None:
+    async def story(a: Harness, b: Harness, _: MemoryNet) -> None:
         b.clock.ms = 100_000
         await until(lambda: "b" in a.talk.others)
         b.shown = b.shown._replace(view=VIEW, workload=Work(since_ms=NOW_MS - 10_000))
@@ -309,7 +309,7 @@ def test_whom_an_order_is_for() -> None:
 
 
 def test_a_node_that_goes_wrong_does_not_push_others_out_of_the_log_and_the_last_words_are_told() -> None:
-    async def story(a: Desk, b: Desk, _: MemoryNet) -> None:
+    async def story(a: Harness, b: Harness, _: MemoryNet) -> None:
         row = event_row(GossipEvent(1, 0, "x", "", 0))
         for _ in range(500):
             a.talk.hear("b", 1, row)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.control_desk import FOLLOWS, NOW_MS, RUNS, VIEW, Work, seen, shot
+from tests.control_harness import FOLLOWS, NOW_MS, RUNS, VIEW, Work, seen, shot
 
 from primacy.cli.why import change_line
 from primacy.control import gossip_rows

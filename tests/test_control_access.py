@@ -11,7 +11,7 @@ from collections.abc import Callable
 import aiohttp
 import aiohttp.web
 import pytest
-from tests.control_desk import (
+from tests.control_harness import (
     KEY,
     LIMIT_S,
     MAY,

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.control_desk import FakeAgent
+from tests.control_harness import FakeAgent
 from tests.ports import free_port
 
 from primacy.agent.control_api import ControlApi
@@ -116,7 +116,7 @@ def test_the_key_is_made_once_and_is_private(folder: Folder) -> None:
         own_key(folder)
 
 
-def desk_of(folder: Folder, listen: str, source: str = "primacy.yaml") -> ControlApi:
+def harness_of(folder: Folder, listen: str, source: str = "primacy.yaml") -> ControlApi:
     settings: Settings = of_mapping({"control": {"listen": listen}})
     return ControlApi(dataclasses.replace(settings, source=source), folder, "a", FakeAgent(EventLog(folder, nobody)))
 
@@ -125,12 +125,12 @@ def test_a_chosen_port_that_is_taken_ends_with_4_and_the_default_one_gives_way(f
     async def play() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = f"127.0.0.1:{taken.getsockname()[1]}"
-            control_api = desk_of(folder, address)
+            control_api = harness_of(folder, address)
             with pytest.raises(InUse, match=f"control.listen = {address}: Address already in use"):
                 control_api.bind()
             await control_api.close()
             for listen, source in (("127.0.0.1:7480", "primacy.yaml"), (address, "")):
-                first, second = desk_of(folder, listen, source), desk_of(folder, listen, source)
+                first, second = harness_of(folder, listen, source), harness_of(folder, listen, source)
                 first.bind()
                 second.bind()
                 assert first.address != second.address
@@ -143,7 +143,7 @@ def test_a_chosen_port_that_is_taken_ends_with_4_and_the_default_one_gives_way(f
 
 def test_a_command_finds_the_node_of_a_folder_if_it_runs(folder: Folder) -> None:
     async def play() -> None:
-        control_api = desk_of(
+        control_api = harness_of(
             folder, f"127.0.0.1:{free_port()}", source=""
         )  # nobody takes it over when it is free again
         assert find(folder.where) is None

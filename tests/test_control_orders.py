@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.control_desk import (
+from tests.control_harness import (
     FOLLOWS,
     VIEW,
     Play,

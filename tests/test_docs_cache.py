@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from tests.source_desk import Desk, reason
+from tests.source_harness import Harness, reason
 from tests.test_cache_source_http import serve
 
 from primacy import settings
@@ -40,21 +40,21 @@ def test_the_sources_on_the_page_do_what_it_says(folder: Path) -> None:
         specs = [
             spec._replace(source=str(spec.source).replace("http://127.0.0.1:8000", url)) for spec in source_specs(cache)
         ]
-        desk = Desk(*specs, folder=str(folder))
-        await desk.calls.open()
+        harness = Harness(*specs, folder=str(folder))
+        await harness.calls.open()
         try:
-            assert await desk.get(b"rate:EUR") == Fetched(b"1.0842")
-            assert await desk.get(b"rate:GBP") == Fetched(b"1.2701", 500)
-            assert await desk.get(b"rate:XXX") == Failure("the bank is closed")
-            missing = await desk.get(b"rate:YYY")
+            assert await harness.get(b"rate:EUR") == Fetched(b"1.0842")
+            assert await harness.get(b"rate:GBP") == Fetched(b"1.2701", 500)
+            assert await harness.get(b"rate:XXX") == Failure("the bank is closed")
+            missing = await harness.get(b"rate:YYY")
             assert isinstance(missing, Failure)
             assert missing.missing
-            assert await desk.get(b"report:may 2026") == Fetched(b"report of may 2026\n")
-            assert await desk.get(b"other") == Failure("nobody writes this report", missing=True)
-            assert await desk.get(b"page:a") == Fetched(b"/pages/page:a", 9_000)
-            assert reason(await desk.get(b"a\0")).startswith("the key has a zero byte")
+            assert await harness.get(b"report:may 2026") == Fetched(b"report of may 2026\n")
+            assert await harness.get(b"other") == Failure("nobody writes this report", missing=True)
+            assert await harness.get(b"page:a") == Fetched(b"/pages/page:a", 9_000)
+            assert reason(await harness.get(b"a\0")).startswith("the key has a zero byte")
         finally:
-            await desk.calls.close()
+            await harness.calls.close()
             await runner.cleanup()
 
     asyncio.run(main())

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.holder_desk import BETWEEN_STOPS_S, locked
+from tests.holder_harness import BETWEEN_STOPS_S, locked
 from tests.safety import safe, tokens_grow
 from tests.servers import free_port, stop_whole
-from tests.store_desk import made_new
+from tests.store_harness import made_new
 
 from primacy.settings.timing import PROFILES
 

@@ -13,7 +13,7 @@ from tests import servers
 from tests.canary import beside_a_canary
 from tests.lease_crowd import LeaseCrowd, lease_crowd
 from tests.servers import Server
-from tests.store_desk import made_new, short_waits
+from tests.store_harness import made_new, short_waits
 from tests.test_cli import Said, say  # noqa: F401
 
 from primacy.settings.timing import PROFILES, for_lease

@@ -17,7 +17,7 @@ from tests import crowd as crowds
 from tests import stamp
 from tests.canary import Canary
 from tests.crowd import LEAVING
-from tests.holder_desk import BETWEEN_STOPS_S
+from tests.holder_harness import BETWEEN_STOPS_S
 from tests.lease_crowd import LeaseCrowd, lease_crowd
 from tests.servers import stop_whole
 from tests.silence import beats_watched

@@ -16,7 +16,7 @@ import pytest
 from tests import crowd as crowds
 from tests import stamp
 from tests.crowd import Crowd, crowd_in
-from tests.guard_desk import mutate
+from tests.guard_harness import mutate
 from tests.test_faults_calm import replay
 
 from primacy.watchdog.containment import GUARD

@@ -18,7 +18,7 @@ import pytest
 from tests import crowd as crowds
 from tests import stamp
 from tests.crowd import LEAVING, Crowd, burning, crowd_in
-from tests.guard_desk import NOBODY, status_of
+from tests.guard_harness import NOBODY, status_of
 from tests.silence import outwaits_the_hold
 
 

@@ -17,7 +17,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import pytest
 from tests.holder import REST_S, now_ms
-from tests.holder_desk import WITHIN_S, Process, holders
+from tests.holder_harness import WITHIN_S, Process, holders
 from tests.test_fence import SQL, Database, written
 
 from primacy.fence.file import Mark

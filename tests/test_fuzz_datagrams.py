@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 from tests.ports import free_ports
-from tests.transport_desk import CHANCES, EVERY, SECRET, seal_of
+from tests.transport_harness import CHANCES, EVERY, SECRET, seal_of
 
 from primacy.control import key as control_key
 from primacy.election.inputs import Received, Started

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 from tests.canary import Canary, beside_a_canary
-from tests.guard_desk import (
+from tests.guard_harness import (
     ALL,
     KILLED_S,
     LIMIT_S,
@@ -30,15 +30,15 @@ from tests.guard_desk import (
     OWN,
     PROMPT_MS,
     STRONG,
-    Desk,
     Ended,
-    OpenDesk,
+    Harness,
+    OpenHarness,
     boot_ms,
     dead_in_time,
     ended_at_once,
     is_alive,
     need,
-    open_desk,
+    open_harness,
     state_of,
     status_of,
     wait_until,
@@ -48,7 +48,7 @@ from tests.safety import one_at_a_time
 from primacy.agent.guard_link import GuardLink
 from primacy.watchdog.containment import containment_sentence, start_guard
 
-__all__ = ["open_desk"]
+__all__ = ["open_harness"]
 
 MIB = 1024
 RESIDENT_KIB_MAX = 14 * MIB
@@ -57,125 +57,127 @@ RESIDENT_KIB_MAX = 14 * MIB
 # --- who dies with whom -----------------------------------------------------------------------------------------------
 
 
-def holds_when_guard_is_killed(desk: Desk) -> None:
+def holds_when_guard_is_killed(harness: Harness) -> None:
     """G2, F10: the whole tree dies with the guard; the lock is free only then."""
-    expect = 1 if desk.mode == "weak" else 2
-    desk.start(*(["escape"] if expect == 2 else []), "ignore-term", expect=expect)
+    expect = 1 if harness.mode == "weak" else 2
+    harness.start(*(["escape"] if expect == 2 else []), "ignore-term", expect=expect)
     with Canary(PROMPT_MS / 4) as canary:
-        desk.signal(signal.SIGKILL, desk.guard_pid)
+        harness.signal(signal.SIGKILL, harness.guard_pid)
         killed_ms = boot_ms()
-        wait_until(desk.lock_is_free, within_s=KILLED_S)
-    assert desk.commands() == []
-    assert desk.lives()[-1].run == 1
-    assert len(desk.lives()) == expect
-    ended_at_once(desk, killed_ms, canary)
+        wait_until(harness.lock_is_free, within_s=KILLED_S)
+    assert harness.commands() == []
+    assert harness.lives()[-1].run == 1
+    assert len(harness.lives()) == expect
+    ended_at_once(harness, killed_ms, canary)
 
 
-def holds_when_both_are_stopped(desk: Desk) -> None:
+def holds_when_both_are_stopped(harness: Harness) -> None:
     """G1, F04: agent and guard are stopped; the kernel's timer ends the tree within the hold."""
-    expect = 1 if desk.mode == "weak" else 2
+    expect = 1 if harness.mode == "weak" else 2
     ways = ["escape"] if expect == 2 else []
-    points = desk.start(*ways, "ignore-term", expect=expect, long=False)
-    desk.signal(signal.SIGSTOP, desk.agent_pid, desk.guard_pid)
-    dead_in_time(desk, points)
-    assert not is_alive(desk.guard_pid)
-    wait_until(desk.lock_is_free)
+    points = harness.start(*ways, "ignore-term", expect=expect, long=False)
+    harness.signal(signal.SIGSTOP, harness.agent_pid, harness.guard_pid)
+    dead_in_time(harness, points)
+    assert not is_alive(harness.guard_pid)
+    wait_until(harness.lock_is_free)
 
 
-def holds_when_agent_is_killed(desk: Desk) -> None:
+def holds_when_agent_is_killed(harness: Harness) -> None:
     """G5, F02: the tree dies at once, and only then the release leaves."""
-    desk.start("heavy", "escape", "forking", "ignore-term", expect=20)
-    tree = desk.watch()
+    harness.start("heavy", "escape", "forking", "ignore-term", expect=20)
+    tree = harness.watch()
     with Canary(PROMPT_MS / 4) as canary:
-        desk.signal(signal.SIGKILL, desk.agent_pid)
+        harness.signal(signal.SIGKILL, harness.agent_pid)
         killed_ms = boot_ms()
-        arrived_ns = desk.release_arrived_ns(within_s=LIMIT_S)
+        arrived_ns = harness.release_arrived_ns(within_s=LIMIT_S)
         living = tree.living()
     tree.close()
     assert arrived_ns
     assert living == 0, f"{living} processes lived when the release arrived"
-    assert desk.commands() == []
-    assert desk.last_ms() * 1e6 < arrived_ns
-    if desk.mode in STRONG:  # weak: they are hunted one by one, and a canary does not vouch for how fast that is done
-        ended_at_once(desk, killed_ms, canary)
-    wait_until(lambda: not is_alive(desk.guard_pid))
-    assert desk.lock_is_free()
+    assert harness.commands() == []
+    assert harness.last_ms() * 1e6 < arrived_ns
+    if (
+        harness.mode in STRONG
+    ):  # weak: they are hunted one by one, and a canary does not vouch for how fast that is done
+        ended_at_once(harness, killed_ms, canary)
+    wait_until(lambda: not is_alive(harness.guard_pid))
+    assert harness.lock_is_free()
 
 
 @pytest.mark.parametrize("mode", ALL)
-def test_G2_a_killed_guard_takes_the_tree_with_it(open_desk: OpenDesk, mode: str) -> None:
-    holds_when_guard_is_killed(open_desk(mode))
+def test_G2_a_killed_guard_takes_the_tree_with_it(open_harness: OpenHarness, mode: str) -> None:
+    holds_when_guard_is_killed(open_harness(mode))
 
 
 @pytest.mark.parametrize("mode", ALL)
 @beside_a_canary(PROMPT_MS / 2, passes_if_late=True)
-def test_G1_the_kernel_ends_the_tree_of_a_stopped_guard(open_desk: OpenDesk, mode: str) -> None:
-    holds_when_both_are_stopped(open_desk(mode))
+def test_G1_the_kernel_ends_the_tree_of_a_stopped_guard(open_harness: OpenHarness, mode: str) -> None:
+    holds_when_both_are_stopped(open_harness(mode))
 
 
 @pytest.mark.parametrize("mode", ALL)
-def test_G5_a_killed_agent_is_followed_by_its_tree_and_then_the_release(open_desk: OpenDesk, mode: str) -> None:
-    holds_when_agent_is_killed(open_desk(mode))
+def test_G5_a_killed_agent_is_followed_by_its_tree_and_then_the_release(open_harness: OpenHarness, mode: str) -> None:
+    holds_when_agent_is_killed(open_harness(mode))
 
 
 # --- stops, ends and restarts -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ALL)
-def test_G9_a_planned_stop(open_desk: OpenDesk, mode: str) -> None:
+def test_G9_a_planned_stop(open_harness: OpenHarness, mode: str) -> None:
     """The signal at once; leadership, and with it the deadlines of the hold, go on meanwhile."""
-    desk = open_desk(mode)
-    desk.start("escape", expect=2)
-    desk.say("stop", signal=signal.SIGUSR1, kill_at=boot_ms() + LONG_MS)
-    assert desk.hear("exited") == {"is": "exited", "run": 1, "code": None, "signal": signal.SIGUSR1}
-    assert desk.hear("gone") == {"is": "gone", "run": 1, "released": False}
-    assert desk.commands() == []
-    desk.say("bye")
+    harness = open_harness(mode)
+    harness.start("escape", expect=2)
+    harness.say("stop", signal=signal.SIGUSR1, kill_at=boot_ms() + LONG_MS)
+    assert harness.hear("exited") == {"is": "exited", "run": 1, "code": None, "signal": signal.SIGUSR1}
+    assert harness.hear("gone") == {"is": "gone", "run": 1, "released": False}
+    assert harness.commands() == []
+    harness.say("bye")
     with pytest.raises(Ended):
-        desk.hear()
-    wait_until(desk.lock_is_free)
+        harness.hear()
+    wait_until(harness.lock_is_free)
 
 
-def test_G9_a_planned_stop_has_an_end(open_desk: OpenDesk) -> None:
-    desk = open_desk(OWN)
-    desk.start("ignore-term")
+def test_G9_a_planned_stop_has_an_end(open_harness: OpenHarness) -> None:
+    harness = open_harness(OWN)
+    harness.start("ignore-term")
     kill_at = boot_ms() + 100
-    desk.say("stop", signal=signal.SIGTERM, kill_at=kill_at)
-    assert desk.hear("exited")["signal"] == signal.SIGKILL
+    harness.say("stop", signal=signal.SIGTERM, kill_at=kill_at)
+    assert harness.hear("exited")["signal"] == signal.SIGKILL
     assert kill_at <= boot_ms()
-    desk.hear("gone")
+    harness.hear("gone")
 
 
 @pytest.mark.parametrize("mode", ALL)
-def test_F06_a_stopped_command_can_be_stopped(open_desk: OpenDesk, mode: str) -> None:
-    desk = open_desk(mode)
-    desk.start()
-    (command,) = desk.commands()
-    desk.signal(signal.SIGSTOP, command)
+def test_F06_a_stopped_command_can_be_stopped(open_harness: OpenHarness, mode: str) -> None:
+    harness = open_harness(mode)
+    harness.start()
+    (command,) = harness.commands()
+    harness.signal(signal.SIGSTOP, command)
     wait_until(lambda: state_of(command) in ("T", "t"))  # t: stopped under a tracer
-    desk.say("stop", signal=signal.SIGTERM, kill_at=boot_ms() + LONG_MS)
-    assert desk.hear("exited")["signal"] == signal.SIGTERM
-    desk.hear("gone")
-    desk.start(run=2)
-    (command,) = desk.commands()
-    desk.signal(signal.SIGSTOP, command)
-    desk.say("stop", signal=signal.SIGTERM, kill_at=boot_ms())
-    assert desk.hear("exited")["signal"] in (signal.SIGTERM, signal.SIGKILL)
-    desk.hear("gone")
+    harness.say("stop", signal=signal.SIGTERM, kill_at=boot_ms() + LONG_MS)
+    assert harness.hear("exited")["signal"] == signal.SIGTERM
+    harness.hear("gone")
+    harness.start(run=2)
+    (command,) = harness.commands()
+    harness.signal(signal.SIGSTOP, command)
+    harness.say("stop", signal=signal.SIGTERM, kill_at=boot_ms())
+    assert harness.hear("exited")["signal"] in (signal.SIGTERM, signal.SIGKILL)
+    harness.hear("gone")
 
 
 @pytest.mark.parametrize("mode", ALL)
-def test_G10_a_restart_waits_until_the_whole_old_tree_is_gone(open_desk: OpenDesk, mode: str) -> None:
-    desk = open_desk(mode)
-    desk.start("escape", "exit=3,1500", expect=2)
-    desk.order(run=2)
-    assert desk.hear("failed") == {"is": "failed", "run": 2, "why": "run 1 is not gone yet"}
-    assert desk.hear("exited") == {"is": "exited", "run": 1, "code": 3, "signal": None}
-    assert desk.hear("gone") == {"is": "gone", "run": 1, "released": False}
-    assert desk.commands() == []
-    desk.start("escape", expect=2, run=2)
-    assert not desk.lock_is_free()
-    lives = desk.lives()
+def test_G10_a_restart_waits_until_the_whole_old_tree_is_gone(open_harness: OpenHarness, mode: str) -> None:
+    harness = open_harness(mode)
+    harness.start("escape", "exit=3,1500", expect=2)
+    harness.order(run=2)
+    assert harness.hear("failed") == {"is": "failed", "run": 2, "why": "run 1 is not gone yet"}
+    assert harness.hear("exited") == {"is": "exited", "run": 1, "code": 3, "signal": None}
+    assert harness.hear("gone") == {"is": "gone", "run": 1, "released": False}
+    assert harness.commands() == []
+    harness.start("escape", expect=2, run=2)
+    assert not harness.lock_is_free()
+    lives = harness.lives()
     assert [one.run for one in lives] == [1, 1, 2, 2]
     one_at_a_time(lives)
 
@@ -184,10 +186,10 @@ def test_G10_a_restart_waits_until_the_whole_old_tree_is_gone(open_desk: OpenDes
 
 
 @pytest.mark.parametrize("mode", ALL)
-def test_G3_no_second_start_while_the_lock_is_held(open_desk: OpenDesk, mode: str) -> None:
-    one = open_desk(mode)
+def test_G3_no_second_start_while_the_lock_is_held(open_harness: OpenHarness, mode: str) -> None:
+    one = open_harness(mode)
     one.start()
-    two = open_desk(mode, lock=one.lock)
+    two = open_harness(mode, lock=one.lock)
     two.order()
     assert two.hear("locked") == {"is": "locked", "by": one.guard_pid}
     one.say("stop", signal=signal.SIGTERM, kill_at=boot_ms() + LONG_MS)
@@ -200,12 +202,12 @@ def test_G3_no_second_start_while_the_lock_is_held(open_desk: OpenDesk, mode: st
     two.start()
 
 
-def holds_lock_until_the_last_is_gone(desk: Desk) -> None:
+def holds_lock_until_the_last_is_gone(harness: Harness) -> None:
     """G3: whoever finds the lock free after the guard was killed finds no process of the tree either."""
-    desk.start("heavy", "escape", "ignore-term", expect=2)
-    tree = desk.watch()
-    desk.signal(signal.SIGKILL, desk.guard_pid)
-    while not desk.lock_is_free():
+    harness.start("heavy", "escape", "ignore-term", expect=2)
+    tree = harness.watch()
+    harness.signal(signal.SIGKILL, harness.guard_pid)
+    while not harness.lock_is_free():
         pass
     living = tree.living()
     tree.close()
@@ -213,18 +215,18 @@ def holds_lock_until_the_last_is_gone(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("mode", STRONG)
-def test_G3_the_lock_is_free_only_when_the_last_descendant_is_gone(open_desk: OpenDesk, mode: str) -> None:
-    holds_lock_until_the_last_is_gone(open_desk(mode))
+def test_G3_the_lock_is_free_only_when_the_last_descendant_is_gone(open_harness: OpenHarness, mode: str) -> None:
+    holds_lock_until_the_last_is_gone(open_harness(mode))
 
 
 @pytest.mark.parametrize("mode", ["weak"])
-def test_G3_weak_what_outlives_a_killed_guard_keeps_the_next_start_away(open_desk: OpenDesk, mode: str) -> None:
+def test_G3_weak_what_outlives_a_killed_guard_keeps_the_next_start_away(open_harness: OpenHarness, mode: str) -> None:
     """The named limit of weak: the one that left the command lives on. It has inherited the lock."""
-    one = open_desk(mode)
+    one = open_harness(mode)
     one.start("escape", expect=2)
     one.signal(signal.SIGKILL, one.guard_pid)
     wait_until(lambda: len(one.commands()) == 1)
-    two = open_desk(mode, lock=one.lock)
+    two = open_harness(mode, lock=one.lock)
     two.order(run=2)
     assert two.hear("locked")["by"] == one.guard_pid
     one.signal(signal.SIGKILL, *one.commands())
@@ -234,140 +236,140 @@ def test_G3_weak_what_outlives_a_killed_guard_keeps_the_next_start_away(open_des
 
 
 @pytest.mark.parametrize("mode", ["root", "user", "weak"])
-def test_G3_a_killed_keeper_is_replaced(open_desk: OpenDesk, mode: str) -> None:
+def test_G3_a_killed_keeper_is_replaced(open_harness: OpenHarness, mode: str) -> None:
     """Unless it is the one that reaps a traced tree: see `test_guard_trace.py`."""
-    desk = open_desk(mode)
-    desk.start()
-    (keeper,) = desk.named("primacy-lock")
-    desk.signal(signal.SIGKILL, keeper)
-    wait_until(lambda: desk.named("primacy-lock") not in ([], [keeper]))
-    assert desk.commands()
+    harness = open_harness(mode)
+    harness.start()
+    (keeper,) = harness.named("primacy-lock")
+    harness.signal(signal.SIGKILL, keeper)
+    wait_until(lambda: harness.named("primacy-lock") not in ([], [keeper]))
+    assert harness.commands()
 
 
-def test_a_lock_file_that_was_replaced_is_not_the_lock(open_desk: OpenDesk) -> None:
-    desk = open_desk(OWN)
-    desk.lock.unlink()
-    desk.start()
-    assert not desk.lock_is_free()
-    assert stat.S_IMODE(desk.lock.stat().st_mode) == 0o600
-    assert int(desk.lock.read_text()) == desk.guard_pid
+def test_a_lock_file_that_was_replaced_is_not_the_lock(open_harness: OpenHarness) -> None:
+    harness = open_harness(OWN)
+    harness.lock.unlink()
+    harness.start()
+    assert not harness.lock_is_free()
+    assert stat.S_IMODE(harness.lock.stat().st_mode) == 0o600
+    assert int(harness.lock.read_text()) == harness.guard_pid
 
 
 # --- the release ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ALL)
-def test_G5_a_closed_socket_is_no_dead_agent(open_desk: OpenDesk, mode: str) -> None:
+def test_G5_a_closed_socket_is_no_dead_agent(open_harness: OpenHarness, mode: str) -> None:
     """The tree is stopped in order and the guard ends, without a release."""
-    desk = open_desk(mode)
-    desk.start("escape", expect=2)
-    desk.socket.close()
-    wait_until(lambda: not is_alive(desk.guard_pid))
-    assert desk.commands() == []
-    assert is_alive(desk.agent_pid)
-    assert desk.release_arrived_ns() is None
-    assert desk.lock_is_free()
+    harness = open_harness(mode)
+    harness.start("escape", expect=2)
+    harness.socket.close()
+    wait_until(lambda: not is_alive(harness.guard_pid))
+    assert harness.commands() == []
+    assert is_alive(harness.agent_pid)
+    assert harness.release_arrived_ns() is None
+    assert harness.lock_is_free()
 
 
-def test_G5_an_agent_that_dies_as_agents_do(open_desk: OpenDesk) -> None:
+def test_G5_an_agent_that_dies_as_agents_do(open_harness: OpenHarness) -> None:
     """Its socket is closed a moment before its death can be seen; that must not cost the release."""
-    desk = open_desk(OWN)
-    desk.start()
-    desk.signal(signal.SIGSTOP, desk.guard_pid)
-    desk.socket.close()
-    desk.signal(signal.SIGCONT, desk.guard_pid)
-    wait_until(lambda: not desk.commands())
-    desk.signal(signal.SIGKILL, desk.agent_pid)
-    wait_until(desk.release_arrived_ns)
+    harness = open_harness(OWN)
+    harness.start()
+    harness.signal(signal.SIGSTOP, harness.guard_pid)
+    harness.socket.close()
+    harness.signal(signal.SIGCONT, harness.guard_pid)
+    wait_until(lambda: not harness.commands())
+    harness.signal(signal.SIGKILL, harness.agent_pid)
+    wait_until(harness.release_arrived_ns)
 
 
-def test_G5_an_ordered_release_waits_for_the_end_of_the_tree(open_desk: OpenDesk) -> None:
-    desk = open_desk(OWN)
-    desk.start("ignore-term")
-    host, port = desk.inbox.getsockname()
-    desk.say("release", datagrams=[[base64.b64encode(b"release").decode(), host, port], ["?", "no.name.here", 9]])
-    desk.say("stop", signal=signal.SIGTERM, kill_at=boot_ms() + 100)
-    while boot_ms() < desk.last_ms() + 50 and desk.commands():
-        assert desk.release_arrived_ns() is None or not desk.commands()
-    desk.hear("exited")
-    assert desk.hear("gone") == {"is": "gone", "run": 1, "released": True}
-    arrived = desk.release_arrived_ns()
+def test_G5_an_ordered_release_waits_for_the_end_of_the_tree(open_harness: OpenHarness) -> None:
+    harness = open_harness(OWN)
+    harness.start("ignore-term")
+    host, port = harness.inbox.getsockname()
+    harness.say("release", datagrams=[[base64.b64encode(b"release").decode(), host, port], ["?", "no.name.here", 9]])
+    harness.say("stop", signal=signal.SIGTERM, kill_at=boot_ms() + 100)
+    while boot_ms() < harness.last_ms() + 50 and harness.commands():
+        assert harness.release_arrived_ns() is None or not harness.commands()
+    harness.hear("exited")
+    assert harness.hear("gone") == {"is": "gone", "run": 1, "released": True}
+    arrived = harness.release_arrived_ns()
     assert arrived is not None
-    assert desk.last_ms() * 1e6 < arrived
-    desk.order(run=2)
-    assert desk.hear("failed")["why"] == "a release was ordered"
+    assert harness.last_ms() * 1e6 < arrived
+    harness.order(run=2)
+    assert harness.hear("failed")["why"] == "a release was ordered"
 
 
-def test_G5_a_release_ordered_after_the_end(open_desk: OpenDesk) -> None:
-    desk = open_desk(OWN)
-    desk.start("exit=0,20")
-    desk.hear("exited")
-    desk.hear("gone")
-    host, port = desk.inbox.getsockname()
-    desk.say("release", datagrams=[[base64.b64encode(b"release").decode(), host, port]])
-    assert desk.hear("gone") == {"is": "gone", "run": 1, "released": True}
-    assert desk.release_arrived_ns() is not None
-    assert desk.release_arrived_ns() is not None, "it is sent twice"
-    desk.signal(signal.SIGKILL, desk.agent_pid)
-    wait_until(lambda: not is_alive(desk.guard_pid))
-    assert desk.release_arrived_ns() is None
+def test_G5_a_release_ordered_after_the_end(open_harness: OpenHarness) -> None:
+    harness = open_harness(OWN)
+    harness.start("exit=0,20")
+    harness.hear("exited")
+    harness.hear("gone")
+    host, port = harness.inbox.getsockname()
+    harness.say("release", datagrams=[[base64.b64encode(b"release").decode(), host, port]])
+    assert harness.hear("gone") == {"is": "gone", "run": 1, "released": True}
+    assert harness.release_arrived_ns() is not None
+    assert harness.release_arrived_ns() is not None, "it is sent twice"
+    harness.signal(signal.SIGKILL, harness.agent_pid)
+    wait_until(lambda: not is_alive(harness.guard_pid))
+    assert harness.release_arrived_ns() is None
 
 
-def holds_spare_releases_nothing(desk: Desk) -> None:
+def holds_spare_releases_nothing(harness: Harness) -> None:
     """G4: it holds no lock, so that neither an order nor its agent's death gets a release out of it."""
-    host, port = desk.inbox.getsockname()
-    desk.say("release", datagrams=[[base64.b64encode(b"release").decode(), host, port]])
-    assert desk.hear("gone") == {"is": "gone", "run": 0, "released": False}
-    desk.signal(signal.SIGKILL, desk.agent_pid)
-    wait_until(lambda: not is_alive(desk.guard_pid))
-    assert desk.release_arrived_ns() is None
+    host, port = harness.inbox.getsockname()
+    harness.say("release", datagrams=[[base64.b64encode(b"release").decode(), host, port]])
+    assert harness.hear("gone") == {"is": "gone", "run": 0, "released": False}
+    harness.signal(signal.SIGKILL, harness.agent_pid)
+    wait_until(lambda: not is_alive(harness.guard_pid))
+    assert harness.release_arrived_ns() is None
 
 
-def test_G4_a_spare_guard_releases_nothing(open_desk: OpenDesk) -> None:
-    holds_spare_releases_nothing(open_desk(OWN))
+def test_G4_a_spare_guard_releases_nothing(open_harness: OpenHarness) -> None:
+    holds_spare_releases_nothing(open_harness(OWN))
 
 
-def test_G5_an_agent_that_dies_between_two_runs_leaves_a_release(open_desk: OpenDesk) -> None:
-    desk = open_desk(OWN)
-    desk.start("exit=0,20")
-    desk.hear("exited")
-    desk.hear("gone")
-    desk.signal(signal.SIGKILL, desk.agent_pid)
-    wait_until(desk.release_arrived_ns)
-    wait_until(lambda: not is_alive(desk.guard_pid))
+def test_G5_an_agent_that_dies_between_two_runs_leaves_a_release(open_harness: OpenHarness) -> None:
+    harness = open_harness(OWN)
+    harness.start("exit=0,20")
+    harness.hear("exited")
+    harness.hear("gone")
+    harness.signal(signal.SIGKILL, harness.agent_pid)
+    wait_until(harness.release_arrived_ns)
+    wait_until(lambda: not is_alive(harness.guard_pid))
 
 
 # --- the guard itself -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ALL)
-def test_G9_the_guard_stands_alone(open_desk: OpenDesk, mode: str) -> None:
-    desk = open_desk(mode)
-    desk.start("escape", expect=2)
-    assert os.getsid(desk.guard_pid) == desk.guard_pid
-    desk.signal(signal.SIGTERM, desk.guard_pid)
-    desk.signal(signal.SIGINT, desk.guard_pid)
-    desk.signal(signal.SIGHUP, desk.guard_pid)
-    desk.say("nonsense")
-    assert desk.hear("error")["why"] == "not now, or never heard of: nonsense"
-    desk.say("bye")
-    desk.hear("error")
-    desk.socket.send(b"{")
-    desk.hear("error")
-    desk.socket.send(b"[1]")
-    desk.hear("error")
-    assert len(desk.commands()) == 2
-    assert [os.sched_getscheduler(pid) for pid in desk.commands()] == [os.SCHED_OTHER] * 2
+def test_G9_the_guard_stands_alone(open_harness: OpenHarness, mode: str) -> None:
+    harness = open_harness(mode)
+    harness.start("escape", expect=2)
+    assert os.getsid(harness.guard_pid) == harness.guard_pid
+    harness.signal(signal.SIGTERM, harness.guard_pid)
+    harness.signal(signal.SIGINT, harness.guard_pid)
+    harness.signal(signal.SIGHUP, harness.guard_pid)
+    harness.say("nonsense")
+    assert harness.hear("error")["why"] == "not now, or never heard of: nonsense"
+    harness.say("bye")
+    harness.hear("error")
+    harness.socket.send(b"{")
+    harness.hear("error")
+    harness.socket.send(b"[1]")
+    harness.hear("error")
+    assert len(harness.commands()) == 2
+    assert [os.sched_getscheduler(pid) for pid in harness.commands()] == [os.SCHED_OTHER] * 2
 
 
-def test_strong_containment_can_be_required(open_desk: OpenDesk) -> None:
-    desk = open_desk("weak", containment="strong")
-    desk.order()
-    assert desk.hear("failed")["why"] == "strong containment is required and cannot be had here"
+def test_strong_containment_can_be_required(open_harness: OpenHarness) -> None:
+    harness = open_harness("weak", containment="strong")
+    harness.order()
+    assert harness.hear("failed")["why"] == "strong containment is required and cannot be had here"
 
 
-def test_G2_the_sentence_says_what_holds_why_and_the_cure(open_desk: OpenDesk) -> None:
-    (ready,) = open_desk("weak").news
+def test_G2_the_sentence_says_what_holds_why_and_the_cure(open_harness: OpenHarness) -> None:
+    (ready,) = open_harness("weak").news
     sentence = containment_sentence(ready["containment"], ready["why"])
     assert sentence.startswith("containment is weak: no pid namespace can be made (No space left on device: ")
     assert "and the command cannot be traced (Operation not permitted" in sentence
@@ -378,15 +380,15 @@ def test_G2_the_sentence_says_what_holds_why_and_the_cure(open_desk: OpenDesk) -
     assert "the kernel ends every process" in strong
 
 
-def test_a_guard_refuses_a_stranger_as_agent(open_desk: OpenDesk) -> None:
+def test_a_guard_refuses_a_stranger_as_agent(open_harness: OpenHarness) -> None:
     need(OWN)
-    desk = Desk(OWN)
+    harness = Harness(OWN)
     try:
-        desk.say("hello", agent=os.getpid(), lock=str(desk.lock), containment="any")
+        harness.say("hello", agent=os.getpid(), lock=str(harness.lock), containment="any")
         with pytest.raises(Ended):
-            desk.hear()
+            harness.hear()
     finally:
-        desk.close()
+        harness.close()
 
 
 def test_start_guard_makes_a_small_guard_that_ends_with_its_socket(tmp_path: Path) -> None:

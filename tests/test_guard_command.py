@@ -14,22 +14,22 @@ from typing import Any
 
 import pytest
 from tests.canary import Canary
-from tests.guard_desk import (
+from tests.guard_harness import (
     ALL,
     LONG_MS,
     NOBODY,
     PROMPT_MS,
-    OpenDesk,
+    OpenHarness,
     boot_ms,
     dead_after,
     ended_at_once,
-    open_desk,
+    open_harness,
     status_of,
 )
 
 from primacy.watchdog.containment import GUARD
 
-__all__ = ["open_desk"]
+__all__ = ["open_harness"]
 
 REPORT = """
 import json, os, sys
@@ -47,21 +47,21 @@ print(json.dumps({"env": env, "fds": fds, "umask": umask, "cwd": os.getcwd(), "u
 
 
 @pytest.mark.parametrize("mode", ALL)
-def test_the_command_gets_what_was_ordered_and_nothing_else(open_desk: OpenDesk, mode: str) -> None:
-    desk = open_desk(mode)
-    out, err = desk.folder / "out", desk.folder / "err"
+def test_the_command_gets_what_was_ordered_and_nothing_else(open_harness: OpenHarness, mode: str) -> None:
+    harness = open_harness(mode)
+    out, err = harness.folder / "out", harness.folder / "err"
     user = {"uid": NOBODY, "gid": NOBODY, "groups": [NOBODY]} if mode in ("root", "capless") else {}
     env = {"ONE": "1", "ODD": "\udcff ü\n", "PATH": "/nowhere", "BIG": "x" * 100_000}
-    argv = [desk.anyones_python, "-I", "-S", "-X", "utf8", "-c", REPORT, "a b", "$HOME", ""]
+    argv = [harness.anyones_python, "-I", "-S", "-X", "utf8", "-c", REPORT, "a b", "$HOME", ""]
     more: dict[str, Any] = {"argv": argv, "env": env, "cwd": "/usr", "umask": 0o27, **user}
-    desk.order(s_ms=boot_ms() + LONG_MS, stdout=str(out), stderr=str(err), **more)
-    desk.hear("running")
-    desk.hear("exited")
-    desk.hear("gone")
+    harness.order(s_ms=boot_ms() + LONG_MS, stdout=str(out), stderr=str(err), **more)
+    harness.hear("running")
+    harness.hear("exited")
+    harness.hear("gone")
     said = json.loads(out.read_text())
     fds = said["fds"]
     assert [fds.pop("0"), fds.pop("1"), fds.pop("2")] == ["/dev/null", str(out), str(err)]
-    assert list(fds.values()) == ([str(desk.lock)] if mode == "weak" else [])
+    assert list(fds.values()) == ([str(harness.lock)] if mode == "weak" else [])
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
     uid = NOBODY if os.geteuid() == 0 else os.geteuid()
     gid = NOBODY if os.geteuid() == 0 else os.getegid()
@@ -81,18 +81,18 @@ def test_the_command_gets_what_was_ordered_and_nothing_else(open_desk: OpenDesk,
 
 
 @pytest.mark.parametrize("mode", ["root", "capless"])
-def test_F10_another_user_is_bound_to_the_guard_all_the_same(open_desk: OpenDesk, mode: str) -> None:
+def test_F10_another_user_is_bound_to_the_guard_all_the_same(open_harness: OpenHarness, mode: str) -> None:
     """A change of user takes the parent-death signal away, so it is asked for afterwards."""
-    desk = open_desk(mode)
-    desk.start(uid=NOBODY, gid=NOBODY, groups=[])
-    (command,) = desk.commands()
+    harness = open_harness(mode)
+    harness.start(uid=NOBODY, gid=NOBODY, groups=[])
+    (command,) = harness.commands()
     assert status_of(command)["Uid"].split() == [str(NOBODY)] * 4
     assert status_of(command)["Groups"] == ""
     with Canary(PROMPT_MS / 4) as canary:
-        desk.signal(signal.SIGKILL, desk.guard_pid)
+        harness.signal(signal.SIGKILL, harness.guard_pid)
         killed_ms = boot_ms()
-        dead_after(desk)
-    ended_at_once(desk, killed_ms, canary)
+        dead_after(harness)
+    ended_at_once(harness, killed_ms, canary)
 
 
 @pytest.mark.parametrize("mode", ALL)
@@ -106,19 +106,21 @@ def test_F10_another_user_is_bound_to_the_guard_all_the_same(open_desk: OpenDesk
         ({"argv": []}, "the order makes no sense: no command, or deadlines out of order"),
     ],
 )
-def test_a_command_that_cannot_be_started(open_desk: OpenDesk, mode: str, wrong: dict[str, Any], why: str) -> None:
-    desk = open_desk(mode)
-    desk.order(s_ms=boot_ms() + LONG_MS, **wrong)
-    assert desk.hear("failed") == {"is": "failed", "run": 1, "why": why}
-    assert desk.commands() == []
-    desk.start(run=2)
+def test_a_command_that_cannot_be_started(
+    open_harness: OpenHarness, mode: str, wrong: dict[str, Any], why: str
+) -> None:
+    harness = open_harness(mode)
+    harness.order(s_ms=boot_ms() + LONG_MS, **wrong)
+    assert harness.hear("failed") == {"is": "failed", "run": 1, "why": why}
+    assert harness.commands() == []
+    harness.start(run=2)
 
 
 @pytest.mark.parametrize("mode", ["user", "weak"])
-def test_a_user_that_cannot_be_had(open_desk: OpenDesk, mode: str) -> None:
-    desk = open_desk(mode)
-    desk.order(s_ms=boot_ms() + LONG_MS, uid=0, gid=0)
-    assert desk.hear("failed")["why"] == "cannot become user 0, group 0: Operation not permitted"
+def test_a_user_that_cannot_be_had(open_harness: OpenHarness, mode: str) -> None:
+    harness = open_harness(mode)
+    harness.order(s_ms=boot_ms() + LONG_MS, uid=0, gid=0)
+    assert harness.hear("failed")["why"] == "cannot become user 0, group 0: Operation not permitted"
 
 
 def test_a_command_that_is_killed_while_it_waits_for_its_byte_is_a_failure_and_not_the_guards_end(

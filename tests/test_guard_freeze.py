@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 from tests.canary import Canary
-from tests.guard_desk import PROMPT_MS, Desk, OpenDesk, boot_ms, is_alive, open_desk, wait_until
+from tests.guard_harness import PROMPT_MS, Harness, OpenHarness, boot_ms, is_alive, open_harness, wait_until
 from tests.safety import safe
 
-__all__ = ["open_desk"]
+__all__ = ["open_harness"]
 
 AHEAD_MS = (800, 1_600, 6_400)
 SET_UP_MS = 300
@@ -50,64 +50,68 @@ def a_group(kind: str) -> Iterator[Path]:
         group.rmdir()
 
 
-def standing(open_desk: OpenDesk, mode: str) -> tuple[Desk, int]:
-    """A desk with a tree of two whose dead-man is near, and when that is; later if the machine was too slow for it."""
+def standing(open_harness: OpenHarness, mode: str) -> tuple[Harness, int]:
+    """A harness with a tree of two whose dead-man is near, and when that is; later if the machine was too slow for
+    it.
+    """
     for ahead_ms in AHEAD_MS:
-        desk = open_desk(mode)
+        harness = open_harness(mode)
         due_ms = boot_ms() + ahead_ms
-        desk.order("escape", "ignore-term", term_at=due_ms, kill_at=due_ms, deadman_at=due_ms)
-        wait_until(lambda desk=desk, due_ms=due_ms: len(desk.lives()) == 2 or boot_ms() > due_ms)
+        harness.order("escape", "ignore-term", term_at=due_ms, kill_at=due_ms, deadman_at=due_ms)
+        wait_until(lambda harness=harness, due_ms=due_ms: len(harness.lives()) == 2 or boot_ms() > due_ms)
         if boot_ms() < due_ms - SET_UP_MS:
-            return desk, due_ms
+            return harness, due_ms
     raise AssertionError("nothing could be started in time")
 
 
-def dead_within_the_hold(desk: Desk, stopped_ms: float, due_ms: int) -> None:
+def dead_within_the_hold(harness: Harness, stopped_ms: float, due_ms: int) -> None:
     """Nothing of it runs again, on any machine. How soon it is gone is asked of one that lets the dying run."""
     with Canary(DYING_MS) as canary:
         wait_until(lambda: boot_ms() >= due_ms + OVER_MS)
-        left = [*desk.commands(), *([desk.guard_pid] if is_alive(desk.guard_pid) else [])]
-        wait_until(lambda: not desk.commands() and not is_alive(desk.guard_pid))
-    safe(desk.last_ms() <= stopped_ms + 1, "something of it ran again")
+        left = [*harness.commands(), *([harness.guard_pid] if is_alive(harness.guard_pid) else [])]
+        wait_until(lambda: not harness.commands() and not is_alive(harness.guard_pid))
+    safe(harness.last_ms() <= stopped_ms + 1, "something of it ran again")
     canary.judge(not left, f"{len(left)} processes are left {OVER_MS} ms after the dead-man")
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_F29_a_tree_that_is_stopped_as_a_whole_dies_where_it_stands(open_desk: OpenDesk, mode: str) -> None:
-    desk, due_ms = standing(open_desk, mode)
-    desk.signal(signal.SIGSTOP, desk.agent_pid, *desk.processes())
-    dead_within_the_hold(desk, boot_ms(), due_ms)
+def test_F29_a_tree_that_is_stopped_as_a_whole_dies_where_it_stands(open_harness: OpenHarness, mode: str) -> None:
+    harness, due_ms = standing(open_harness, mode)
+    harness.signal(signal.SIGSTOP, harness.agent_pid, *harness.processes())
+    dead_within_the_hold(harness, boot_ms(), due_ms)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_F29_a_tree_in_the_freezer_of_cgroup_v2_dies_where_it_stands(open_desk: OpenDesk, mode: str) -> None:
+def test_F29_a_tree_in_the_freezer_of_cgroup_v2_dies_where_it_stands(open_harness: OpenHarness, mode: str) -> None:
     with a_group("v2") as group:
-        desk, due_ms = standing(open_desk, mode)
-        for pid in (desk.agent_pid, *desk.processes()):
+        harness, due_ms = standing(open_harness, mode)
+        for pid in (harness.agent_pid, *harness.processes()):
             (group / "cgroup.procs").write_text(str(pid))
         (group / "cgroup.freeze").write_text("1")
         wait_until(lambda: "frozen 1" in (group / "cgroup.events").read_text())
-        dead_within_the_hold(desk, boot_ms(), due_ms)
+        dead_within_the_hold(harness, boot_ms(), due_ms)
         (group / "cgroup.freeze").write_text("0")
-        desk.signal(signal.SIGKILL, desk.agent_pid)
+        harness.signal(signal.SIGKILL, harness.agent_pid)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_F29_a_tree_in_the_freezer_of_cgroup_v1_dies_as_soon_as_it_is_thawed(open_desk: OpenDesk, mode: str) -> None:
+def test_F29_a_tree_in_the_freezer_of_cgroup_v1_dies_as_soon_as_it_is_thawed(
+    open_harness: OpenHarness, mode: str
+) -> None:
     """Outside of the promise: it runs on for a moment, beside whoever took over."""
     with a_group("v1") as group:
-        desk, due_ms = standing(open_desk, mode)
-        for pid in (desk.agent_pid, *desk.processes()):
+        harness, due_ms = standing(open_harness, mode)
+        for pid in (harness.agent_pid, *harness.processes()):
             (group / "cgroup.procs").write_text(str(pid))
         (group / "freezer.state").write_text("FROZEN")
         wait_until(lambda: (group / "freezer.state").read_text() == "FROZEN\n")
         wait_until(lambda: boot_ms() >= due_ms + OVER_MS)
-        assert len(desk.commands()) == 2, "a frozen process cannot die"
+        assert len(harness.commands()) == 2, "a frozen process cannot die"
         time.sleep(0.01)
         with Canary(PROMPT_MS / 4) as canary:
             thawed_ms = boot_ms()
             (group / "freezer.state").write_text("THAWED")
-            wait_until(lambda: not desk.commands())
-        ran_ms = desk.last_ms() - thawed_ms
+            wait_until(lambda: not harness.commands())
+        ran_ms = harness.last_ms() - thawed_ms
         canary.judge(ran_ms < PROMPT_MS / 4, f"it ran for {ran_ms:.1f} ms after the thaw")
-        desk.signal(signal.SIGKILL, desk.agent_pid)
+        harness.signal(signal.SIGKILL, harness.agent_pid)

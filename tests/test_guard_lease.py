@@ -8,9 +8,9 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from tests.guard_desk import ALL, LIMIT_S, OWN, Desk, OpenDesk, boot_ms, is_alive, open_desk, wait_until
+from tests.guard_harness import ALL, LIMIT_S, OWN, Harness, OpenHarness, boot_ms, is_alive, open_harness, wait_until
 
-__all__ = ["open_desk"]
+__all__ = ["open_harness"]
 
 WORDS = '{"release": true}\n'
 
@@ -22,8 +22,8 @@ class Pipe:
         self.read, self.write = os.pipe2(os.O_CLOEXEC)
         self.inode = os.fstat(self.read).st_ino
 
-    def hand(self, desk: Desk) -> None:
-        desk.handles = [self.write]
+    def hand(self, harness: Harness) -> None:
+        harness.handles = [self.write]
 
     def given(self) -> None:
         os.close(self.write)
@@ -59,59 +59,59 @@ def pipe() -> Iterator[Pipe]:
 
 @pytest.mark.parametrize("mode", ALL)
 def test_G5_a_killed_agent_has_its_lease_released_when_the_tree_is_gone(
-    open_desk: OpenDesk,
+    open_harness: OpenHarness,
     pipe: Pipe,
     mode: str,
 ) -> None:
-    desk = open_desk(mode)
-    pipe.hand(desk)
-    desk.start("ignore-term", "escape", expect=2, words=WORDS)
+    harness = open_harness(mode)
+    pipe.hand(harness)
+    harness.start("ignore-term", "escape", expect=2, words=WORDS)
     pipe.given()
-    assert pipe.holders(desk.processes()) == [desk.guard_pid], "nobody but the guard can say it"
+    assert pipe.holders(harness.processes()) == [harness.guard_pid], "nobody but the guard can say it"
     assert pipe.said(0.05) is None
-    desk.signal(signal.SIGKILL, desk.agent_pid)
+    harness.signal(signal.SIGKILL, harness.agent_pid)
     assert pipe.said(LIMIT_S) == WORDS
-    assert desk.commands() == []
+    assert harness.commands() == []
     assert pipe.said(LIMIT_S) == "", "once, and then it is gone"
-    wait_until(lambda: not is_alive(desk.guard_pid))
+    wait_until(lambda: not is_alive(harness.guard_pid))
 
 
-def test_G5_without_a_dead_agent_nothing_is_said(open_desk: OpenDesk, pipe: Pipe) -> None:
+def test_G5_without_a_dead_agent_nothing_is_said(open_harness: OpenHarness, pipe: Pipe) -> None:
     """The tree ended in order: the agent lives, and releases by itself."""
-    desk = open_desk(OWN)
-    pipe.hand(desk)
-    desk.start("escape", expect=2, words=WORDS)
+    harness = open_harness(OWN)
+    pipe.hand(harness)
+    harness.start("escape", expect=2, words=WORDS)
     pipe.given()
-    desk.say("stop", signal=signal.SIGTERM, kill_at=boot_ms() + 100)
-    desk.hear("exited")
-    desk.hear("gone")
-    desk.say("bye")
+    harness.say("stop", signal=signal.SIGTERM, kill_at=boot_ms() + 100)
+    harness.hear("exited")
+    harness.hear("gone")
+    harness.say("bye")
     assert pipe.said(LIMIT_S) == ""
-    assert is_alive(desk.agent_pid)
+    assert is_alive(harness.agent_pid)
 
 
-def test_G4_the_right_comes_with_the_first_start_or_not_at_all(open_desk: OpenDesk, pipe: Pipe) -> None:
+def test_G4_the_right_comes_with_the_first_start_or_not_at_all(open_harness: OpenHarness, pipe: Pipe) -> None:
     """With a start that is refused, or a later one, it is closed at once."""
-    desk = open_desk(OWN)
-    desk.start("exit=0,20")
-    desk.hear("exited")
-    desk.hear("gone")
-    pipe.hand(desk)
-    desk.start("exit=0,20", run=2, words=WORDS)
+    harness = open_harness(OWN)
+    harness.start("exit=0,20")
+    harness.hear("exited")
+    harness.hear("gone")
+    pipe.hand(harness)
+    harness.start("exit=0,20", run=2, words=WORDS)
     pipe.given()
     assert pipe.said(LIMIT_S) == ""
-    desk.hear("exited")
-    desk.hear("gone")
-    desk.signal(signal.SIGKILL, desk.agent_pid)
-    wait_until(desk.release_arrived_ns)
+    harness.hear("exited")
+    harness.hear("gone")
+    harness.signal(signal.SIGKILL, harness.agent_pid)
+    wait_until(harness.release_arrived_ns)
 
 
-def test_G4_a_refused_start_gives_no_right(open_desk: OpenDesk, pipe: Pipe) -> None:
-    desk = open_desk(OWN)
-    pipe.hand(desk)
-    desk.order(s_ms=boot_ms() - 60_000, words=WORDS)
+def test_G4_a_refused_start_gives_no_right(open_harness: OpenHarness, pipe: Pipe) -> None:
+    harness = open_harness(OWN)
+    pipe.hand(harness)
+    harness.order(s_ms=boot_ms() - 60_000, words=WORDS)
     pipe.given()
-    assert desk.hear("failed")["why"] == "the hold has already run out"
+    assert harness.hear("failed")["why"] == "the hold has already run out"
     assert pipe.said(LIMIT_S) == ""
-    desk.signal(signal.SIGKILL, desk.agent_pid)
-    wait_until(lambda: not is_alive(desk.guard_pid))
+    harness.signal(signal.SIGKILL, harness.agent_pid)
+    wait_until(lambda: not is_alive(harness.guard_pid))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.guard_desk import (
+from tests.guard_harness import (
     OWN,
     TERM_MS,
-    Desk,
-    OpenDesk,
-    open_desk,
+    Harness,
+    OpenHarness,
+    open_harness,
 )
 from tests.safety import SafetyViolation
 from tests.test_guard import (
@@ -22,7 +22,7 @@ from tests.test_guard import (
 )
 from tests.test_guard_deadlines import holds_extension_counts_by_its_instants, holds_through_the_pipe
 
-__all__ = ["open_desk"]
+__all__ = ["open_harness"]
 
 RELATIVE = f"""
 absolute = Guard.extend
@@ -59,7 +59,7 @@ def hear_extensions(self, now):
 
 Guard.hear_extensions = hear_extensions
 """
-MUTANTS: dict[str, tuple[Callable[[Desk], None], dict[str, str]]] = {
+MUTANTS: dict[str, tuple[Callable[[Harness], None], dict[str, str]]] = {
     "the timer is never armed": (
         holds_when_both_are_stopped,
         {"guard_tree.py": "def arm_deadman(timer, at_ms):\n    pass"},
@@ -104,11 +104,11 @@ ATTEMPTS = 5
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_mutant_is_caught(open_desk: OpenDesk, name: str) -> None:
+def test_mutant_is_caught(open_harness: OpenHarness, name: str) -> None:
     holds, mutant = MUTANTS[name]
     for _ in range(ATTEMPTS):
         try:
-            holds(open_desk(OWN, mutant=mutant))
+            holds(open_harness(OWN, mutant=mutant))
         except (AssertionError, SafetyViolation):
             return
     raise AssertionError(f"{name}: not caught in {ATTEMPTS} attempts")

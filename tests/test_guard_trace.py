@@ -19,20 +19,20 @@ from typing import Any
 import pytest
 from bench.containment import first
 from tests.canary import Canary
-from tests.guard_desk import (
+from tests.guard_harness import (
     KILLED_S,
     LONG_MS,
     NOBODY,
     PROMPT_MS,
     TRACED,
-    Desk,
     Ended,
-    OpenDesk,
+    Harness,
+    OpenHarness,
     boot_ms,
     dead_after,
     ended_at_once,
     is_alive,
-    open_desk,
+    open_harness,
     state_of,
     status_of,
     wait_until,
@@ -40,7 +40,7 @@ from tests.guard_desk import (
 from tests.safety import one_at_a_time
 from tests.test_guard import holds_lock_until_the_last_is_gone, holds_when_guard_is_killed
 
-__all__ = ["open_desk"]
+__all__ = ["open_harness"]
 
 CLONE = """
 import ctypes, errno, json, os, signal, sys, time
@@ -176,12 +176,12 @@ def kills_by_ptrace():
 """
 
 
-def says(desk: Desk, code: str, *arguments: str, run: int = 1) -> Any:
+def says(harness: Harness, code: str, *arguments: str, run: int = 1) -> Any:
     """What a command with this code prints first."""
-    out = desk.folder / f"out-{run}"
-    argv = [desk.anyones_python, "-I", "-S", "-c", code, str(desk.folder), *arguments]
-    desk.order(run=run, s_ms=boot_ms() + LONG_MS, argv=argv, stdout=str(out))
-    desk.hear("running")
+    out = harness.folder / f"out-{run}"
+    argv = [harness.anyones_python, "-I", "-S", "-c", code, str(harness.folder), *arguments]
+    harness.order(run=run, s_ms=boot_ms() + LONG_MS, argv=argv, stdout=str(out))
+    harness.hear("running")
     wait_until(lambda: out.exists() and out.read_text().endswith("\n"))
     return json.loads(out.read_text())
 
@@ -189,162 +189,164 @@ def says(desk: Desk, code: str, *arguments: str, run: int = 1) -> Any:
 # --- no way out -------------------------------------------------------------------------------------------------------
 
 
-def holds_whatever_is_asked_of_clone(desk: Desk) -> None:
-    found = says(desk, CLONE + GETS_OUT % UNTRACED)
-    assert desk.commands()
-    desk.signal(signal.SIGKILL, desk.guard_pid)
-    wait_until(lambda: not is_alive(desk.guard_pid))
-    wait_until(desk.lock_is_free, within_s=KILLED_S)
+def holds_whatever_is_asked_of_clone(harness: Harness) -> None:
+    found = says(harness, CLONE + GETS_OUT % UNTRACED)
+    assert harness.commands()
+    harness.signal(signal.SIGKILL, harness.guard_pid)
+    wait_until(lambda: not is_alive(harness.guard_pid))
+    wait_until(harness.lock_is_free, within_s=KILLED_S)
     time.sleep(0.02)
-    assert desk.commands() == []
+    assert harness.commands() == []
     assert found["clone"] == -1, "EPERM"
     assert found["clone3"] == -38, "ENOSYS, so that C libraries use clone"
     assert found["plain"] > 0
 
 
 @pytest.mark.parametrize("mode", TRACED)
-def test_G2_a_process_cannot_ask_not_to_be_traced(open_desk: OpenDesk, mode: str) -> None:
-    holds_whatever_is_asked_of_clone(open_desk(mode))
+def test_G2_a_process_cannot_ask_not_to_be_traced(open_harness: OpenHarness, mode: str) -> None:
+    holds_whatever_is_asked_of_clone(open_harness(mode))
 
 
-def holds_for_every_way_to_call_the_kernel(desk: Desk) -> None:
+def holds_for_every_way_to_call_the_kernel(harness: Harness) -> None:
     """A 32-bit program's numbers are others, and those of x32 have a bit more."""
     if os.uname().machine != "x86_64":
         pytest.skip("this processor has other calls")
-    found = says(desk, CLONE + OTHER_CALLS % UNTRACED)
+    found = says(harness, CLONE + OTHER_CALLS % UNTRACED)
     assert found.pop("x32") == -1, "EPERM, also from a kernel that has no such calls"
     if found.pop("32 bits"):
         pytest.skip("this kernel runs no 32-bit programs")
     assert found == {"clone": -1, "clone3": -38}
-    assert desk.commands()
-    desk.signal(signal.SIGKILL, desk.guard_pid)
-    wait_until(desk.lock_is_free, within_s=KILLED_S)
-    assert desk.commands() == []
+    assert harness.commands()
+    harness.signal(signal.SIGKILL, harness.guard_pid)
+    wait_until(harness.lock_is_free, within_s=KILLED_S)
+    assert harness.commands() == []
 
 
-def test_G2_a_process_cannot_ask_so_in_another_way(open_desk: OpenDesk) -> None:
-    holds_for_every_way_to_call_the_kernel(open_desk("traced"))
+def test_G2_a_process_cannot_ask_so_in_another_way(open_harness: OpenHarness) -> None:
+    holds_for_every_way_to_call_the_kernel(open_harness("traced"))
 
 
 @pytest.mark.parametrize("mode", TRACED)
-def test_G2_the_command_can_trace_nobody_and_cannot_make_the_guard_let_go(open_desk: OpenDesk, mode: str) -> None:
-    desk = open_desk(mode)
-    found = says(desk, CLONE + ASKS_PTRACE, str(desk.guard_pid))
-    assert [found.pop("parent")] == desk.named("primacy-lock")
+def test_G2_the_command_can_trace_nobody_and_cannot_make_the_guard_let_go(open_harness: OpenHarness, mode: str) -> None:
+    harness = open_harness(mode)
+    found = says(harness, CLONE + ASKS_PTRACE, str(harness.guard_pid))
+    assert [found.pop("parent")] == harness.named("primacy-lock")
     assert found == {"traceme": -1, "guard": -1, "keeper": -1}, "EPERM"
-    assert desk.commands()
+    assert harness.commands()
 
 
-def holds_when_guard_is_killed_in_a_storm(desk: Desk) -> None:
+def holds_when_guard_is_killed_in_a_storm(harness: Harness) -> None:
     """New processes appear, and old ones leave their sessions, while the guard dies."""
-    desk.start("forking", "hopping", "escape", "ignore-term", expect=30)
+    harness.start("forking", "hopping", "escape", "ignore-term", expect=30)
     with Canary(PROMPT_MS / 4) as canary:
-        desk.signal(signal.SIGKILL, desk.guard_pid)
+        harness.signal(signal.SIGKILL, harness.guard_pid)
         killed_ms = boot_ms()
-        wait_until(desk.lock_is_free, within_s=KILLED_S)
-    assert desk.commands() == []
-    seen = desk.last_ms()
+        wait_until(harness.lock_is_free, within_s=KILLED_S)
+    assert harness.commands() == []
+    seen = harness.last_ms()
     time.sleep(0.05)
-    assert desk.last_ms() == seen, "something of it lives on"
+    assert harness.last_ms() == seen, "something of it lives on"
     canary.judge(seen - killed_ms < 1_000, f"stamps until {seen - killed_ms:.0f} ms after the blow")
 
 
 @pytest.mark.parametrize("mode", TRACED)
-def test_G2_a_tree_that_forks_while_the_guard_is_killed(open_desk: OpenDesk, mode: str) -> None:
-    holds_when_guard_is_killed_in_a_storm(open_desk(mode))
+def test_G2_a_tree_that_forks_while_the_guard_is_killed(open_harness: OpenHarness, mode: str) -> None:
+    holds_when_guard_is_killed_in_a_storm(open_harness(mode))
 
 
 @pytest.mark.parametrize("mode", TRACED)
-def test_G2_a_stopped_tree_dies_with_its_guard(open_desk: OpenDesk, mode: str) -> None:
-    desk = open_desk(mode)
-    desk.start("escape", "ignore-term", expect=2)
-    tree = desk.commands()
-    desk.signal(signal.SIGSTOP, *tree)
+def test_G2_a_stopped_tree_dies_with_its_guard(open_harness: OpenHarness, mode: str) -> None:
+    harness = open_harness(mode)
+    harness.start("escape", "ignore-term", expect=2)
+    tree = harness.commands()
+    harness.signal(signal.SIGSTOP, *tree)
     wait_until(lambda: all(state_of(pid) == "t" for pid in tree))
     with Canary(PROMPT_MS / 4) as canary:
-        desk.signal(signal.SIGKILL, desk.guard_pid)
+        harness.signal(signal.SIGKILL, harness.guard_pid)
         killed_ms = boot_ms()
-        wait_until(desk.lock_is_free, within_s=KILLED_S)
-    assert desk.commands() == []
-    ended_at_once(desk, killed_ms, canary)
+        wait_until(harness.lock_is_free, within_s=KILLED_S)
+    assert harness.commands() == []
+    ended_at_once(harness, killed_ms, canary)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a set-user-ID program")
-def test_a_set_user_id_program_has_no_effect(open_desk: OpenDesk) -> None:
+def test_a_set_user_id_program_has_no_effect(open_harness: OpenHarness) -> None:
     """As inside a user namespace: the kernel gives a traced program no rights that its tracer does not have."""
-    desk = open_desk("traced")
-    program = desk.folder / "id"
+    harness = open_harness("traced")
+    program = harness.folder / "id"
     shutil.copy("/usr/bin/id", program)
     program.chmod(0o4755)
     said = subprocess.run([program, "-u"], user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, check=True)
     assert said.stdout == b"0\n", "it has one without a guard"
     code = "import os, sys; os.execv(sys.argv[1] + '/id', ['id', '-u'])"
-    assert says(desk, code) == NOBODY
+    assert says(harness, code) == NOBODY
 
 
 # --- the command hardly notices ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", TRACED)
-def test_stops_of_a_group_are_stops(open_desk: OpenDesk, mode: str) -> None:
+def test_stops_of_a_group_are_stops(open_harness: OpenHarness, mode: str) -> None:
     """A shell with jobs in it sees them stop, stay so, and go on."""
-    assert says(open_desk(mode), JOBS) == [signal.SIGSTOP, 0, True, signal.SIGTSTP, 0, True, 7]
+    assert says(open_harness(mode), JOBS) == [signal.SIGSTOP, 0, True, signal.SIGTSTP, 0, True, 7]
 
 
-def test_threads_vfork_signals_and_a_thread_that_executes(open_desk: OpenDesk) -> None:
-    desk = open_desk("traced")
-    said = says(desk, ALL_SORTS)
+def test_threads_vfork_signals_and_a_thread_that_executes(open_harness: OpenHarness) -> None:
+    harness = open_harness("traced")
+    said = says(harness, ALL_SORTS)
     assert [said.pop(f"thread {each}") for each in range(20)] == [True] * 20
     assert said == {"spawned": 3 << 8, "vforked": 4, "signals": True, "executed": True}
-    assert desk.hear("exited")["code"] == 0
-    desk.hear("gone")
+    assert harness.hear("exited")["code"] == 0
+    harness.hear("gone")
 
 
-def test_F09_a_tree_of_another_user_is_killed_also_without_the_right_to_signal_it(open_desk: OpenDesk) -> None:
-    desk = open_desk("capless")
-    desk.start("ignore-term", "escape", "forking", expect=10, uid=NOBODY, gid=NOBODY, groups=[])
-    desk.say("stop", signal=signal.SIGTERM, kill_at=boot_ms())
-    assert desk.hear("exited")["signal"] == signal.SIGKILL
-    desk.hear("gone")
-    assert desk.commands() == []
-    assert is_alive(desk.guard_pid)
+def test_F09_a_tree_of_another_user_is_killed_also_without_the_right_to_signal_it(open_harness: OpenHarness) -> None:
+    harness = open_harness("capless")
+    harness.start("ignore-term", "escape", "forking", expect=10, uid=NOBODY, gid=NOBODY, groups=[])
+    harness.say("stop", signal=signal.SIGTERM, kill_at=boot_ms())
+    assert harness.hear("exited")["signal"] == signal.SIGKILL
+    harness.hear("gone")
+    assert harness.commands() == []
+    assert is_alive(harness.guard_pid)
 
 
-def test_the_command_of_another_user_is_asked_to_end_also_without_the_right_to_signal_it(open_desk: OpenDesk) -> None:
-    desk = open_desk("capless")
-    out = desk.folder / "out"
-    argv = ["/bin/sh", "-c", "trap 'exit 3' TERM; echo up; while :; do sleep 0.05; done", str(desk.folder)]
+def test_the_command_of_another_user_is_asked_to_end_also_without_the_right_to_signal_it(
+    open_harness: OpenHarness,
+) -> None:
+    harness = open_harness("capless")
+    out = harness.folder / "out"
+    argv = ["/bin/sh", "-c", "trap 'exit 3' TERM; echo up; while :; do sleep 0.05; done", str(harness.folder)]
     more: dict[str, Any] = {"argv": argv, "stdout": str(out), "uid": NOBODY, "gid": NOBODY, "groups": []}
-    desk.order(s_ms=boot_ms() + LONG_MS, **more)
-    desk.hear("running")
+    harness.order(s_ms=boot_ms() + LONG_MS, **more)
+    harness.hear("running")
     wait_until(lambda: out.exists() and out.read_text())
-    desk.say("stop", signal=signal.SIGTERM, kill_at=boot_ms() + LONG_MS // 4)
-    assert desk.hear("exited")["code"] == 3
-    desk.hear("gone")
-    assert status_of(desk.guard_pid)["Uid"].split() == ["0"] * 4
+    harness.say("stop", signal=signal.SIGTERM, kill_at=boot_ms() + LONG_MS // 4)
+    assert harness.hear("exited")["code"] == 3
+    harness.hear("gone")
+    assert status_of(harness.guard_pid)["Uid"].split() == ["0"] * 4
 
 
-def test_F09_where_the_kernel_kills_nothing_by_ptrace_the_guard_ends_and_all_with_it(open_desk: OpenDesk) -> None:
+def test_F09_where_the_kernel_kills_nothing_by_ptrace_the_guard_ends_and_all_with_it(open_harness: OpenHarness) -> None:
     """As before Linux 5.19. It would try for ever; the others wait out the hold, for no release is sent."""
-    desk = open_desk("capless", mutant={"guard_trace.py": KERNEL_5_18})
-    desk.start("ignore-term", "escape", expect=2, uid=NOBODY, gid=NOBODY, groups=[])
-    desk.say("stop", signal=signal.SIGTERM, kill_at=boot_ms())
+    harness = open_harness("capless", mutant={"guard_trace.py": KERNEL_5_18})
+    harness.start("ignore-term", "escape", expect=2, uid=NOBODY, gid=NOBODY, groups=[])
+    harness.say("stop", signal=signal.SIGTERM, kill_at=boot_ms())
     with pytest.raises(Ended):
-        desk.hear("exited", within_s=KILLED_S)
-    wait_until(desk.lock_is_free, within_s=KILLED_S)
-    assert desk.commands() == []
-    assert desk.release_arrived_ns() is None
+        harness.hear("exited", within_s=KILLED_S)
+    wait_until(harness.lock_is_free, within_s=KILLED_S)
+    assert harness.commands() == []
+    assert harness.release_arrived_ns() is None
 
 
-def test_a_fork_storm_keeps_no_deadline_away(open_desk: OpenDesk) -> None:
-    desk = open_desk("traced")
-    desk.start("forking", "hopping", "ignore-term", expect=20)
+def test_a_fork_storm_keeps_no_deadline_away(open_harness: OpenHarness) -> None:
+    harness = open_harness("traced")
+    harness.start("forking", "hopping", "ignore-term", expect=20)
     kill_at = boot_ms() + 100
-    desk.say("stop", signal=signal.SIGTERM, kill_at=kill_at)
-    desk.hear("exited")
-    desk.hear("gone")
+    harness.say("stop", signal=signal.SIGTERM, kill_at=kill_at)
+    harness.hear("exited")
+    harness.hear("gone")
     assert kill_at <= boot_ms()
-    dead_after(desk)
+    dead_after(harness)
 
 
 FORKS_UNTIL = """
@@ -358,50 +360,54 @@ time.sleep(20)
 """
 
 
-def test_the_guard_of_a_tree_that_forks_all_the_time_leaves_the_processor_to_others(open_desk: OpenDesk) -> None:
+def test_the_guard_of_a_tree_that_forks_all_the_time_leaves_the_processor_to_others(open_harness: OpenHarness) -> None:
     """In real time it kept all others from a core for up to 0.9 s. Its tree is quiet: it goes first again."""
-    desk = open_desk("capless")
+    harness = open_harness("capless")
 
     def goes_first() -> bool:
-        return os.sched_getscheduler(desk.guard_pid) & ~os.SCHED_RESET_ON_FORK == os.SCHED_FIFO
+        return os.sched_getscheduler(harness.guard_pid) & ~os.SCHED_RESET_ON_FORK == os.SCHED_FIFO
 
     if not goes_first():
         pytest.skip("this machine gives nobody real time")
-    quiet = desk.folder / "quiet"
-    desk.order(s_ms=boot_ms() + 4 * LONG_MS, argv=[desk.anyones_python, "-I", "-S", "-c", FORKS_UNTIL, str(quiet)])
-    desk.hear("running")
+    quiet = harness.folder / "quiet"
+    harness.order(
+        s_ms=boot_ms() + 4 * LONG_MS, argv=[harness.anyones_python, "-I", "-S", "-c", FORKS_UNTIL, str(quiet)]
+    )
+    harness.hear("running")
     wait_until(lambda: not goes_first(), 60.0)
     quiet.touch()
     wait_until(goes_first, 60.0)
-    desk.say("stop", signal=signal.SIGTERM, kill_at=boot_ms())
-    desk.hear("exited")
-    desk.hear("gone")
+    harness.say("stop", signal=signal.SIGTERM, kill_at=boot_ms())
+    harness.hear("exited")
+    harness.hear("gone")
 
 
-def test_much_at_once_keeps_nothing_standing(open_desk: OpenDesk) -> None:
+def test_much_at_once_keeps_nothing_standing(open_harness: OpenHarness) -> None:
     """More than is attended to in a row, and then no further news: all that could tell of something stand still."""
     few, many = 2, 9
-    desk = open_desk("traced", mutant={"guard_trace.py": f"EVENTS_MAX = {few}"})
-    desk.order(s_ms=boot_ms() + LONG_MS, argv=[desk.python, "-I", "-S", "-c", ALL_HEAR % many, str(desk.folder)])
-    desk.hear("running")
-    wait_until(lambda: len(list(desk.folder.glob("ready-*"))) == many + 1)
-    tree = desk.commands()
-    desk.signal(signal.SIGSTOP, desk.guard_pid)
-    desk.signal(signal.SIGUSR1, *tree)
+    harness = open_harness("traced", mutant={"guard_trace.py": f"EVENTS_MAX = {few}"})
+    harness.order(
+        s_ms=boot_ms() + LONG_MS, argv=[harness.python, "-I", "-S", "-c", ALL_HEAR % many, str(harness.folder)]
+    )
+    harness.hear("running")
+    wait_until(lambda: len(list(harness.folder.glob("ready-*"))) == many + 1)
+    tree = harness.commands()
+    harness.signal(signal.SIGSTOP, harness.guard_pid)
+    harness.signal(signal.SIGUSR1, *tree)
     wait_until(lambda: all(state_of(pid) == "t" for pid in tree))
-    desk.signal(signal.SIGCONT, desk.guard_pid)
-    wait_until(lambda: len(list(desk.folder.glob("heard-*"))) == many + 1)
+    harness.signal(signal.SIGCONT, harness.guard_pid)
+    wait_until(lambda: len(list(harness.folder.glob("heard-*"))) == many + 1)
 
 
 # --- the run lock -----------------------------------------------------------------------------------------------------
 
 
-def holds_lock_until_the_heavy_orphan_is_gone(desk: Desk) -> None:
+def holds_lock_until_the_heavy_orphan_is_gone(harness: Harness) -> None:
     """G3: the command is gone long before what left it is."""
-    desk.start("escape-heavy", "ignore-term", expect=2)
-    tree = desk.watch()
-    with open(desk.lock, "rb") as lock, first():
-        desk.signal(signal.SIGKILL, desk.guard_pid)
+    harness.start("escape-heavy", "ignore-term", expect=2)
+    tree = harness.watch()
+    with open(harness.lock, "rb") as lock, first():
+        harness.signal(signal.SIGKILL, harness.guard_pid)
         fcntl.flock(lock, fcntl.LOCK_EX)
         living = tree.living()
     tree.close()
@@ -409,50 +415,50 @@ def holds_lock_until_the_heavy_orphan_is_gone(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("mode", TRACED)
-def test_G3_the_lock_waits_for_what_left_the_command(open_desk: OpenDesk, mode: str) -> None:
-    holds_lock_until_the_heavy_orphan_is_gone(open_desk(mode))
+def test_G3_the_lock_waits_for_what_left_the_command(open_harness: OpenHarness, mode: str) -> None:
+    holds_lock_until_the_heavy_orphan_is_gone(open_harness(mode))
 
 
-def test_G3_the_command_has_nothing_of_the_lock(open_desk: OpenDesk) -> None:
-    desk = open_desk("traced")
+def test_G3_the_command_has_nothing_of_the_lock(open_harness: OpenHarness) -> None:
+    harness = open_harness("traced")
     code = "import json, os; print(json.dumps([os.path.exists(f'/proc/self/fd/{fd}') for fd in range(99)]))"
-    assert [fd for fd, is_open in enumerate(says(desk, code)) if is_open] == [0, 1, 2]
+    assert [fd for fd, is_open in enumerate(says(harness, code)) if is_open] == [0, 1, 2]
 
 
-def test_G3_a_killed_keeper_ends_the_run_and_the_next_one_has_its_own(open_desk: OpenDesk) -> None:
+def test_G3_a_killed_keeper_ends_the_run_and_the_next_one_has_its_own(open_harness: OpenHarness) -> None:
     """Nobody else could know when the tree is gone. The guard holds the lock until it has ended it itself."""
-    desk = open_desk("traced")
-    desk.start("escape", "ignore-term", expect=2)
-    (keeper,) = desk.named("primacy-lock")
-    desk.signal(signal.SIGKILL, keeper)
-    assert desk.hear("exited")["signal"] == signal.SIGKILL
-    desk.hear("gone")
-    assert desk.commands() == []
-    assert not desk.lock_is_free()
-    desk.start("escape", expect=2, run=2)
-    assert len(desk.named("primacy-lock")) == 1
-    one_at_a_time(desk.lives())
+    harness = open_harness("traced")
+    harness.start("escape", "ignore-term", expect=2)
+    (keeper,) = harness.named("primacy-lock")
+    harness.signal(signal.SIGKILL, keeper)
+    assert harness.hear("exited")["signal"] == signal.SIGKILL
+    harness.hear("gone")
+    assert harness.commands() == []
+    assert not harness.lock_is_free()
+    harness.start("escape", expect=2, run=2)
+    assert len(harness.named("primacy-lock")) == 1
+    one_at_a_time(harness.lives())
 
 
 @pytest.mark.parametrize("mode", ["root", "user", "traced"])
-def test_G3_a_stopped_keeper_goes_on_when_the_guard_is_dead(open_desk: OpenDesk, mode: str) -> None:
+def test_G3_a_stopped_keeper_goes_on_when_the_guard_is_dead(open_harness: OpenHarness, mode: str) -> None:
     """It would keep the lock for ever."""
-    desk = open_desk(mode)
-    desk.start("escape", "ignore-term", expect=2)
-    desk.signal(signal.SIGSTOP, *desk.named("primacy-lock"))
-    desk.signal(signal.SIGKILL, desk.guard_pid)
-    wait_until(desk.lock_is_free, within_s=KILLED_S)
-    assert desk.commands() == []
+    harness = open_harness(mode)
+    harness.start("escape", "ignore-term", expect=2)
+    harness.signal(signal.SIGSTOP, *harness.named("primacy-lock"))
+    harness.signal(signal.SIGKILL, harness.guard_pid)
+    wait_until(harness.lock_is_free, within_s=KILLED_S)
+    assert harness.commands() == []
 
 
-def test_G3_a_stopped_keeper_delays_no_end(open_desk: OpenDesk) -> None:
-    desk = open_desk("traced")
-    desk.start("escape", "ignore-term", expect=2)
-    desk.signal(signal.SIGSTOP, *desk.named("primacy-lock"))
-    desk.say("stop", signal=signal.SIGTERM, kill_at=boot_ms())
-    desk.hear("exited")
-    desk.hear("gone")
-    assert desk.commands() == []
+def test_G3_a_stopped_keeper_delays_no_end(open_harness: OpenHarness) -> None:
+    harness = open_harness("traced")
+    harness.start("escape", "ignore-term", expect=2)
+    harness.signal(signal.SIGSTOP, *harness.named("primacy-lock"))
+    harness.say("stop", signal=signal.SIGTERM, kill_at=boot_ms())
+    harness.hear("exited")
+    harness.hear("gone")
+    assert harness.commands() == []
 
 
 def kill_all(*pids: int) -> None:
@@ -463,28 +469,28 @@ def kill_all(*pids: int) -> None:
 
 
 @pytest.mark.parametrize("mode", TRACED)
-def test_G2_guard_and_keeper_killed_at_once(open_desk: OpenDesk, mode: str) -> None:
-    desk = open_desk(mode)
-    desk.start("escape", "forking", "ignore-term", expect=20)
+def test_G2_guard_and_keeper_killed_at_once(open_harness: OpenHarness, mode: str) -> None:
+    harness = open_harness(mode)
+    harness.start("escape", "forking", "ignore-term", expect=20)
     with Canary(PROMPT_MS / 4) as canary:
-        kill_all(*desk.named("primacy-lock"), desk.guard_pid)
+        kill_all(*harness.named("primacy-lock"), harness.guard_pid)
         killed_ms = boot_ms()
-        wait_until(lambda: not desk.commands(), within_s=KILLED_S)
-    ended_at_once(desk, killed_ms, canary)
-    wait_until(desk.lock_is_free)
+        wait_until(lambda: not harness.commands(), within_s=KILLED_S)
+    ended_at_once(harness, killed_ms, canary)
+    wait_until(harness.lock_is_free)
 
 
 @pytest.mark.parametrize("mode", TRACED)
-def test_F03_all_killed_at_once(open_desk: OpenDesk, mode: str) -> None:
-    desk = open_desk(mode)
-    desk.start("escape", "forking", "ignore-term", expect=20)
+def test_F03_all_killed_at_once(open_harness: OpenHarness, mode: str) -> None:
+    harness = open_harness(mode)
+    harness.start("escape", "forking", "ignore-term", expect=20)
     with Canary(PROMPT_MS / 4) as canary:
-        kill_all(desk.agent_pid, *desk.named("primacy-lock"), desk.guard_pid)
+        kill_all(harness.agent_pid, *harness.named("primacy-lock"), harness.guard_pid)
         killed_ms = boot_ms()
-        wait_until(lambda: not desk.commands(), within_s=KILLED_S)
-    ended_at_once(desk, killed_ms, canary)
-    arrived_ns = desk.release_arrived_ns()
-    assert arrived_ns is None or desk.last_ms() * 1e6 < arrived_ns, "the guard had ended it before it was killed"
+        wait_until(lambda: not harness.commands(), within_s=KILLED_S)
+    ended_at_once(harness, killed_ms, canary)
+    arrived_ns = harness.release_arrived_ns()
+    assert arrived_ns is None or harness.last_ms() * 1e6 < arrived_ns, "the guard had ended it before it was killed"
 
 
 # --- rules taken out --------------------------------------------------------------------------------------------------
@@ -520,22 +526,22 @@ MUTANTS = {
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_mutant_is_caught(open_desk: OpenDesk, name: str) -> None:
+def test_mutant_is_caught(open_harness: OpenHarness, name: str) -> None:
     holds, mutant = MUTANTS[name]
     for _ in range(ATTEMPTS):
         try:
-            holds(open_desk("traced", mutant={"guard_trace.py": mutant}))
+            holds(open_harness("traced", mutant={"guard_trace.py": mutant}))
         except AssertionError:
             return
     raise AssertionError(f"{name}: not caught in {ATTEMPTS} attempts")
 
 
 @pytest.mark.parametrize("option", ["EXIT_KILL", "TRACE_FORK"])
-def test_G2_a_kernel_that_does_not_do_it_is_found_out_beforehand(open_desk: OpenDesk, option: str) -> None:
-    desk = Desk("traced", mutant={"guard_trace.py": f"OPTIONS &= ~{option}\nTRIAL_S = 1"})
+def test_G2_a_kernel_that_does_not_do_it_is_found_out_beforehand(open_harness: OpenHarness, option: str) -> None:
+    harness = Harness("traced", mutant={"guard_trace.py": f"OPTIONS &= ~{option}\nTRIAL_S = 1"})
     try:
-        ready = desk.hello()
+        ready = harness.hello()
         assert (ready["containment"], ready["way"]) == ("weak", "")
         assert "and the command cannot be traced (the kernel does not kill what is traced)" in ready["why"]
     finally:
-        desk.close()
+        harness.close()

@@ -15,7 +15,7 @@ from tests.lease_blows import LISTED, OPERATORS, PLAIN, STORE, trial
 from tests.lease_world import LAB, LeaseWorld
 from tests.mutants_lease import nameless
 
-from lease_desk import LAN, TRIO, WALL
+from lease_harness import LAN, TRIO, WALL
 from primacy.election.effects import AskStore, Start
 from primacy.election.events import Code
 from primacy.election.inputs import (

@@ -7,7 +7,7 @@ import logging
 import time
 
 import pytest
-from tests.library_desk import CANARY_BEAT_MS, HOLD_S, LAB, WITHIN_S, Place, fresh_url, place, run, until
+from tests.library_harness import CANARY_BEAT_MS, HOLD_S, LAB, WITHIN_S, Place, fresh_url, place, run, until
 from tests.safety import tokens_grow
 
 import primacy

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.library_desk import CANARY_BEAT_MS, HOLD_S, WITHIN_S, Place, place, run, until
-from tests.store_desk import made_new
+from tests.library_harness import CANARY_BEAT_MS, HOLD_S, WITHIN_S, Place, place, run, until
+from tests.store_harness import made_new
 
 import primacy
 from primacy.agent.candidacy import Standing

@@ -1,7 +1,7 @@
 """The library in real processes that are stopped, killed, blocked and forked. Profile `lab`: hold 500 ms.
 
-Whether two held at once is judged from what they said themselves when all have ended (`holder_desk.py`): that the next
-one waits for the hold of the one before is part of it. A machine that is late excuses none of it.
+Whether two held at once is judged from what they said themselves when all have ended (`holder_harness.py`): that the
+next one waits for the hold of the one before is part of it. A machine that is late excuses none of it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from tests import servers
 from tests.holder import now_ms, state_of
-from tests.holder_desk import WITHIN_S, Holders, Process, holders
+from tests.holder_harness import WITHIN_S, Holders, Process, holders
 from tests.safety import safe
-from tests.store_desk import LIMIT_MS, made_new
+from tests.store_harness import LIMIT_MS, made_new
 
 from primacy.election.store import Look
 from primacy.settings.timing import PROFILES, for_lease

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.library_desk import CANARY_BEAT_MS, HOLD_S, WITHIN_S, Place, place, run, until
+from tests.library_harness import CANARY_BEAT_MS, HOLD_S, WITHIN_S, Place, place, run, until
 from tests.safety import safe, tokens_grow
 from tests.servers import Postgres, empty, server
 

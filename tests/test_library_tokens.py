@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from tests.library_desk import CANARY_BEAT_MS, Place, place, run, until
+from tests.library_harness import CANARY_BEAT_MS, Place, place, run, until
 from tests.safety import safe, tokens_grow
 
 import primacy

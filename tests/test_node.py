@@ -18,7 +18,7 @@ from tests.canary import beside_a_canary
 from tests.crowd import until
 from tests.node_crowd import WITHIN_S, Node, NodeCrowd, node_crowd
 from tests.safety import tokens_grow
-from tests.store_desk import made_new
+from tests.store_harness import made_new
 from tests.test_cli import Said, say  # noqa: F401
 
 from primacy.cli.call import Call

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from tests.bully_desk import BOUND_MS, cluster, codes, follower, machine, to
+from tests.bully_harness import BOUND_MS, cluster, codes, follower, machine, to
 from tests.rank_harness import LAN, Cluster, seat
 
 from primacy.election.bully import BullyStrategy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.bully_desk import ALL, BOUND_MS, cluster, codes, follower, machine, to
+from tests.bully_harness import ALL, BOUND_MS, cluster, codes, follower, machine, to
 from tests.rank_harness import LAN, Cluster, seat
 
 from primacy.election.bully import BullyStrategy

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from lease_desk import LAN, WALL, Desk, held_by, only, row_of
+from lease_harness import LAN, WALL, Harness, held_by, only, row_of
 from primacy.election.effects import Extend, OrderRelease, Send, Start, Stop
 from primacy.election.events import Code
 from primacy.election.inputs import (
@@ -27,9 +27,9 @@ from primacy.sim.store import SimStore
 
 
 def test_L1_the_row_says_holder_token_seq_hold_and_wait() -> None:
-    desk = Desk()
-    start = desk.lead()
-    row = desk.store.rows["job"]
+    harness = Harness()
+    start = harness.lead()
+    row = harness.store.rows["job"]
     mine = Row(holder_id("a", 7), start.leadership.token, 1, 3000, 3061, False, server="server-1")
     assert row == mine._replace(proof=row.proof, mark=row.mark)
     assert row.proof
@@ -100,21 +100,21 @@ def test_the_store_forgets_commits_only_when_told() -> None:
 
 
 def test_L2_the_hold_counts_from_before_the_renewal_left() -> None:
-    desk = Desk()
-    desk.lead()
-    desk.wake()
-    sent_ms = desk.now
-    assert isinstance(desk.asked[0].request, Renew)
-    (extend,) = only(desk.answer(at=sent_ms + 400), Extend)
+    harness = Harness()
+    harness.lead()
+    harness.wake()
+    sent_ms = harness.now
+    assert isinstance(harness.asked[0].request, Renew)
+    (extend,) = only(harness.answer(at=sent_ms + 400), Extend)
     assert extend.leadership.valid_until_ms == sent_ms + LAN.hold_ms
 
 
 def test_L2_the_take_counts_as_the_first_renewal() -> None:
-    desk = Desk()
-    desk.tell(Started(WALL))
-    desk.until(Take)
-    sent_ms = desk.now
-    (start,) = only(desk.answer(at=sent_ms + 300), Start)
+    harness = Harness()
+    harness.tell(Started(WALL))
+    harness.until(Take)
+    sent_ms = harness.now
+    (start,) = only(harness.answer(at=sent_ms + 300), Start)
     assert start.leadership.valid_until_ms == sent_ms + LAN.hold_ms
 
 
@@ -127,17 +127,17 @@ def test_L2_the_take_counts_as_the_first_renewal() -> None:
     ],
 )
 def test_L2_anything_but_one_proved_row_is_not_renewed(answer: StoreAnswer) -> None:
-    desk = Desk()
-    start = desk.lead()
+    harness = Harness()
+    start = harness.lead()
     if answer.row is not None:
-        answer = answer._replace(row=desk.store.rows["job"])
-    desk.wake()
-    effects = desk.answer(answer=answer)
+        answer = answer._replace(row=harness.store.rows["job"])
+    harness.wake()
+    effects = harness.answer(answer=answer)
     assert not only(effects, Extend)
     assert not only(effects, Stop)
-    while not only(effects := desk.wake(), Stop):
-        desk.asked.clear()
-    assert desk.now == start.leadership.valid_until_ms - LAN.hold_ms + LAN.term_at_ms
+    while not only(effects := harness.wake(), Stop):
+        harness.asked.clear()
+    assert harness.now == start.leadership.valid_until_ms - LAN.hold_ms + LAN.term_at_ms
     assert only(effects, Stop) == [Stop(start.leadership.term, "no renewal was proved in time", planned=False)]
 
 
@@ -150,110 +150,110 @@ def test_L2_anything_but_one_proved_row_is_not_renewed(answer: StoreAnswer) -> N
     ],
 )
 def test_L2_a_row_that_is_no_longer_ours_ends_the_leadership_at_once(answer: StoreAnswer) -> None:
-    desk = Desk()
-    term = desk.lead().leadership.term
+    harness = Harness()
+    term = harness.lead().leadership.term
     if answer.row is not None and node_of(answer.row.holder) == "a":
-        answer = answer._replace(row=desk.store.rows["job"]._replace(released=True))
-    desk.wake()
-    effects = desk.answer(answer=answer)
+        answer = answer._replace(row=harness.store.rows["job"]._replace(released=True))
+    harness.wake()
+    effects = harness.answer(answer=answer)
     assert only(effects, Stop)[0].planned is False
     assert only(effects, OrderRelease) == [OrderRelease(term)]
-    assert Code.LEASE_LOST in desk.codes()
-    assert desk.machine.role is Role.FOLLOWER
+    assert Code.LEASE_LOST in harness.codes()
+    assert harness.machine.role is Role.FOLLOWER
 
 
 def test_Time_an_answer_after_TERM_was_due_is_a_loss_even_if_it_says_done() -> None:
-    desk = Desk()
-    start = desk.lead()
+    harness = Harness()
+    start = harness.lead()
     proved_ms = start.leadership.valid_until_ms - LAN.hold_ms
-    desk.wake()
-    effects = desk.answer(at=proved_ms + LAN.term_at_ms)
+    harness.wake()
+    effects = harness.answer(at=proved_ms + LAN.term_at_ms)
     assert not only(effects, Extend)
     assert only(effects, Stop)
-    assert Code.RENEWAL_LATE in desk.codes()
+    assert Code.RENEWAL_LATE in harness.codes()
 
 
 def test_Time_a_late_proof_of_an_old_renewal_extends_nothing() -> None:
-    desk = Desk()
-    desk.lead()
-    desk.wake()
-    old = desk.asked.pop(0)
-    sent_ms = desk.now
-    done = desk.store.perform(old.request)
-    desk.wake()
-    desk.answer()  # matches nothing, and shows that the old one was written
-    assert Code.ANSWER_LOST in desk.codes()
-    while desk.now < sent_ms + LAN.term_at_ms:
-        desk.answer() if desk.asked else desk.wake()
-    before = desk.machine.view(desk.now).hold_left_ms
-    effects = desk.tell(StoreAnswered(old.number, done))
+    harness = Harness()
+    harness.lead()
+    harness.wake()
+    old = harness.asked.pop(0)
+    sent_ms = harness.now
+    done = harness.store.perform(old.request)
+    harness.wake()
+    harness.answer()  # matches nothing, and shows that the old one was written
+    assert Code.ANSWER_LOST in harness.codes()
+    while harness.now < sent_ms + LAN.term_at_ms:
+        harness.answer() if harness.asked else harness.wake()
+    before = harness.machine.view(harness.now).hold_left_ms
+    effects = harness.tell(StoreAnswered(old.number, done))
     assert not only(effects, Extend)
-    assert desk.machine.view(desk.now).hold_left_ms == before
-    assert Code.LATE_ACK in desk.codes()
+    assert harness.machine.view(harness.now).hold_left_ms == before
+    assert Code.LATE_ACK in harness.codes()
 
 
 def test_L2_of_overlapping_renewals_each_counts_with_its_own_departure() -> None:
-    desk = Desk()
-    desk.lead()
-    desk.wake()
-    first, first_ms = desk.asked.pop(0), desk.now
-    desk.wake()
-    second = desk.asked.pop(0)
-    assert desk.now > first_ms
+    harness = Harness()
+    harness.lead()
+    harness.wake()
+    first, first_ms = harness.asked.pop(0), harness.now
+    harness.wake()
+    second = harness.asked.pop(0)
+    assert harness.now > first_ms
     assert first.request == second.request
-    done, refused = desk.store.perform(first.request), desk.store.perform(second.request)
+    done, refused = harness.store.perform(first.request), harness.store.perform(second.request)
     assert (done.done, refused.done) == (True, False)
-    (extend,) = only(desk.tell(StoreAnswered(first.number, done), desk.now + 20), Extend)
+    (extend,) = only(harness.tell(StoreAnswered(first.number, done), harness.now + 20), Extend)
     assert extend.leadership.valid_until_ms == first_ms + LAN.hold_ms
-    assert not only(desk.tell(StoreAnswered(second.number, refused)), Extend)
-    assert not only(desk.tell(StoreAnswered(second.number, done)), Extend), "each answer counts once"
-    desk.until(Extend)
+    assert not only(harness.tell(StoreAnswered(second.number, refused)), Extend)
+    assert not only(harness.tell(StoreAnswered(second.number, done)), Extend), "each answer counts once"
+    harness.until(Extend)
 
 
 def test_L2_an_older_proof_never_shortens_the_hold() -> None:
-    desk = Desk()
-    desk.lead()
-    desk.wake()
-    first = desk.asked.pop(0)
-    desk.wake()
-    second = desk.asked.pop(0)
+    harness = Harness()
+    harness.lead()
+    harness.wake()
+    first = harness.asked.pop(0)
+    harness.wake()
+    second = harness.asked.pop(0)
     proof = StoreAnswer(True, True, None, "server-1")
-    assert only(desk.tell(StoreAnswered(second.number, proof)), Extend)
-    assert not only(desk.tell(StoreAnswered(first.number, proof)), Extend)
+    assert only(harness.tell(StoreAnswered(second.number, proof)), Extend)
+    assert not only(harness.tell(StoreAnswered(first.number, proof)), Extend)
 
 
 def test_L2_unanswered_renewals_are_bounded() -> None:
-    desk = Desk(failsafe=("a", "b"))
-    desk.lead()
+    harness = Harness(failsafe=("a", "b"))
+    harness.lead()
     for _ in range(OUTSTANDING_MAX * 4):
-        desk.wake()
-        desk.tell(Received(FailsafeAck(Origin("b", config=list_hash(("a", "b"))), WALL, 0, 7)))
-        for effect in only(desk.log[-20:], Send):
+        harness.wake()
+        harness.tell(Received(FailsafeAck(Origin("b", config=list_hash(("a", "b"))), WALL, 0, 7)))
+        for effect in only(harness.log[-20:], Send):
             ack = FailsafeAck(Origin("b", config=list_hash(("a", "b"))), effect.message.token, effect.message.number, 7)
-            desk.tell(Received(ack), desk.now + 1)
-    lead = desk.machine._lead
+            harness.tell(Received(ack), harness.now + 1)
+    lead = harness.machine._lead
     assert lead is not None
     assert len(lead.renewals) == OUTSTANDING_MAX
     assert len(lead.rounds) <= OUTSTANDING_MAX
 
 
 def test_L2_after_an_error_the_holder_tries_again_within_a_beat() -> None:
-    desk = Desk()
-    desk.lead()
-    desk.wake()
-    desk.answer(answer=StoreAnswer(False, reason="refused"))
-    assert desk.machine.deadline_ms is not None
-    assert desk.machine.deadline_ms - desk.now < LAN.beat_ms
-    desk.until(Extend)
+    harness = Harness()
+    harness.lead()
+    harness.wake()
+    harness.answer(answer=StoreAnswer(False, reason="refused"))
+    assert harness.machine.deadline_ms is not None
+    assert harness.machine.deadline_ms - harness.now < LAN.beat_ms
+    harness.until(Extend)
 
 
 def test_L2_a_holder_moves_along_with_a_fail_over_that_kept_its_hold() -> None:
-    desk = Desk()
-    desk.lead()
+    harness = Harness()
+    harness.lead()
     for _ in range(3):
-        desk.until(Extend)
-    desk.store.fail_over(lost_commits=2)
-    desk.until(Extend)
-    assert Code.OTHER_SERVER in desk.codes()
-    assert desk.store.rows["job"].server == "server-2"
-    assert not only(desk.log, Stop)
+        harness.until(Extend)
+    harness.store.fail_over(lost_commits=2)
+    harness.until(Extend)
+    assert Code.OTHER_SERVER in harness.codes()
+    assert harness.store.rows["job"].server == "server-2"
+    assert not only(harness.log, Stop)

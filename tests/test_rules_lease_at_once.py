@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lease_desk import LAN, LONG_MS, TRIO, WALL, Desk, held_by, look_until, only, row_of, taken_ms
+from lease_harness import LAN, LONG_MS, TRIO, WALL, Harness, held_by, look_until, only, row_of, taken_ms
 from primacy.election.effects import Send, Start
 from primacy.election.inputs import Received, RunLock, Started
 from primacy.election.lease_state import TICK_MS, list_hash
@@ -41,18 +41,18 @@ SHORTCUTS = pytest.mark.parametrize("make", [released_store, fresh_store, cold_s
 @SHORTCUTS
 def test_L4_a_release_a_fresh_name_and_an_earlier_start_are_taken_at_once(make: Any) -> None:
     store, options = make()
-    desk = Desk(store=store, **options)
-    desk.tell(Started(WALL))
-    assert taken_ms(desk) == 0
+    harness = Harness(store=store, **options)
+    harness.tell(Started(WALL))
+    assert taken_ms(harness) == 0
 
 
 @SHORTCUTS
 def test_L4a_nothing_is_taken_at_once_under_another_identity(make: Any) -> None:
     store, options = make()
     store.start_anew()
-    desk = Desk(store=store, **options)
-    desk.tell(Started(WALL))
-    assert taken_ms(desk) >= LONG_MS
+    harness = Harness(store=store, **options)
+    harness.tell(Started(WALL))
+    assert taken_ms(harness) >= LONG_MS
 
 
 def test_L4a_a_release_counts_again_once_the_identity_is_settled_and_an_earlier_start_does_not() -> None:
@@ -60,9 +60,9 @@ def test_L4a_a_release_counts_again_once_the_identity_is_settled_and_an_earlier_
         store, options = make()
         store.start_anew()
         assert store.perform(Settle("job", store.server, store.genesis)).done
-        desk = Desk(store=store, **options)
-        desk.tell(Started(WALL))
-        assert (taken_ms(desk) >= LONG_MS) is waits
+        harness = Harness(store=store, **options)
+        harness.tell(Started(WALL))
+        assert (taken_ms(harness) >= LONG_MS) is waits
 
 
 def test_L4a_a_release_under_a_settled_identity_needs_the_count() -> None:
@@ -72,69 +72,69 @@ def test_L4a_a_release_under_a_settled_identity_needs_the_count() -> None:
     store.start_anew()
     assert store.perform(Settle("job", store.server, store.genesis)).done
     store.by_hand(("other", None))
-    desk = Desk(store=store)
-    desk.tell(Started(WALL))
-    assert taken_ms(desk) >= LONG_MS
+    harness = Harness(store=store)
+    harness.tell(Started(WALL))
+    assert taken_ms(harness) >= LONG_MS
 
 
 @pytest.mark.parametrize("make", [released_store, cold_store])
 def test_L4b_nothing_is_taken_at_once_that_does_not_vouch(make: Any) -> None:
     store, options = make()
     store.by_hand(("job", store.rows["job"]))
-    desk = Desk(store=store, **options)
-    desk.tell(Started(WALL))
-    assert taken_ms(desk) >= LONG_MS
+    harness = Harness(store=store, **options)
+    harness.tell(Started(WALL))
+    assert taken_ms(harness) >= LONG_MS
 
 
 @SHORTCUTS
 def test_L4c_nothing_is_taken_at_once_below_a_token_that_this_node_knows(make: Any) -> None:
     store, options = make()
-    desk = Desk(store=store, token_max=WALL + 5, **options)
-    desk.tell(Started(WALL))
-    assert taken_ms(desk) >= LONG_MS
-    assert desk.store.rows["job"].token > WALL + 5
+    harness = Harness(store=store, token_max=WALL + 5, **options)
+    harness.tell(Started(WALL))
+    assert taken_ms(harness) >= LONG_MS
+    assert harness.store.rows["job"].token > WALL + 5
 
 
 @SHORTCUTS
 def test_L4c_nor_below_one_that_another_process_of_this_machine_knows(make: Any) -> None:
     store, options = make()
-    desk = Desk(store=store, **options)
-    desk.machine.learn(WALL + 5)
-    desk.tell(Started(WALL))
-    assert taken_ms(desk) >= LONG_MS
+    harness = Harness(store=store, **options)
+    harness.machine.learn(WALL + 5)
+    harness.tell(Started(WALL))
+    assert taken_ms(harness) >= LONG_MS
 
 
 @SHORTCUTS
 def test_L4d_nothing_is_taken_at_once_within_wait_max_of_a_position_that_fell(make: Any) -> None:
     store, options = make()
-    desk = Desk(store=store, **options)
-    desk.tell(Started(WALL, lock_held=True))
-    look_until(desk, 1_000)
+    harness = Harness(store=store, **options)
+    harness.tell(Started(WALL, lock_held=True))
+    look_until(harness, 1_000)
     before = store.table
     store.put("other", row_of("c"))
-    look_until(desk, 2_000)
+    look_until(harness, 2_000)
     store.revert(before)
-    desk.until(Look)
-    fell_ms = desk.now
-    desk.answer()
-    desk.tell(RunLock(False))
-    assert "the store went back" in desk.waits()
-    assert taken_ms(desk) >= fell_ms + LONG_MS
+    harness.until(Look)
+    fell_ms = harness.now
+    harness.answer()
+    harness.tell(RunLock(False))
+    assert "the store went back" in harness.waits()
+    assert taken_ms(harness) >= fell_ms + LONG_MS
 
 
 @pytest.mark.parametrize("make", [released_store, fresh_store])
 def test_L4e_a_listed_node_that_acked_within_D_takes_nothing_at_once(make: Any) -> None:
     store, _ = make()
-    desk = Desk("b", store=store, failsafe=TRIO, token_max=1)
-    desk.store.stop()
-    desk.tell(Started(WALL))
-    desk.answer()
+    harness = Harness("b", store=store, failsafe=TRIO, token_max=1)
+    harness.store.stop()
+    harness.tell(Started(WALL))
+    harness.answer()
     beat = FailsafeBeat(Origin("a", boot=9, config=list_hash(TRIO)), 2, 4)
-    assert only(desk.tell(Received(beat), at=5_000), Send)
-    desk.store.restart()
+    assert only(harness.tell(Received(beat), at=5_000), Send)
+    harness.store.restart()
     if make is fresh_store:
-        desk.machine.token_max = 0  # so that only the ack speaks against it
-    assert taken_ms(desk) >= 5_000 + LAN.wait_ms + TICK_MS
+        harness.machine.token_max = 0  # so that only the ack speaks against it
+    assert taken_ms(harness) >= 5_000 + LAN.wait_ms + TICK_MS
 
 
 @pytest.mark.parametrize("make", [released_store, fresh_store])
@@ -146,49 +146,49 @@ def test_L4e_a_listed_node_without_memory_has_to_run_for_D_first(make: Any, know
         assert store.genesis.is_settled(store.server)
         known = 1  # it remembers something, and the floor is not below it
         store.table = store.table._replace(genesis=store.table.genesis._replace(floor=1))
-    desk = Desk("b", store=store, failsafe=TRIO, token_max=known)
-    desk.tell(Started(WALL), at=100)
-    assert (taken_ms(desk) >= 100 + LAN.wait_ms + TICK_MS) is waits
+    harness = Harness("b", store=store, failsafe=TRIO, token_max=known)
+    harness.tell(Started(WALL), at=100)
+    assert (taken_ms(harness) >= 100 + LAN.wait_ms + TICK_MS) is waits
 
 
 def test_L4_an_earlier_start_spares_nothing_with_a_failsafe() -> None:
     store = held_by("b", members=list_hash(TRIO))
-    desk = Desk("b", store=store, failsafe=TRIO, token_max=1, dead=(holder_id("b", 9),))
-    desk.tell(Started(WALL))
-    assert taken_ms(desk) >= LAN.wait_ms + TICK_MS
+    harness = Harness("b", store=store, failsafe=TRIO, token_max=1, dead=(holder_id("b", 9),))
+    harness.tell(Started(WALL))
+    assert taken_ms(harness) >= LAN.wait_ms + TICK_MS
 
 
 # --- L4: one's own take, found ----------------------------------------------------------------------------------------
 
 
 def test_L4_a_found_take_is_renewed_first() -> None:
-    desk = Desk()
-    desk.tell(Started(WALL))
-    take = desk.until(Take)
-    desk.lose()
-    lost_ms = desk.now
-    desk.until(Renew)
-    assert desk.now < lost_ms + LAN.wait_ms
-    (start,) = only(desk.answer(), Start)
+    harness = Harness()
+    harness.tell(Started(WALL))
+    take = harness.until(Take)
+    harness.lose()
+    lost_ms = harness.now
+    harness.until(Renew)
+    assert harness.now < lost_ms + LAN.wait_ms
+    (start,) = only(harness.answer(), Start)
     assert start.leadership.token == take.row.token
-    assert desk.store.rows["job"].seq == 2
+    assert harness.store.rows["job"].seq == 2
 
 
 @pytest.mark.parametrize("how", ["identity", "known", "fell"])
 def test_L4_a_found_take_needs_the_same_evidence(how: str) -> None:
-    desk = Desk()
-    desk.tell(Started(WALL))
-    desk.until(Take)
-    desk.lose()
+    harness = Harness()
+    harness.tell(Started(WALL))
+    harness.until(Take)
+    harness.lose()
     if how == "identity":
-        desk.store.start_anew()
+        harness.store.start_anew()
     elif how == "known":
-        desk.machine.learn(WALL + 10**6)
+        harness.machine.learn(WALL + 10**6)
     else:
-        desk.machine._position = ("server-1", 10**9)  # what it is told next is below what it was told
-    lost_ms = desk.now
-    start = desk.until(Start, within_ms=30_000)
-    assert desk.now >= lost_ms + LONG_MS
+        harness.machine._position = ("server-1", 10**9)  # what it is told next is below what it was told
+    lost_ms = harness.now
+    start = harness.until(Start, within_ms=30_000)
+    assert harness.now >= lost_ms + LONG_MS
     if how != "fell":
         assert start.leadership.token > WALL + 1
 
@@ -196,36 +196,36 @@ def test_L4_a_found_take_needs_the_same_evidence(how: str) -> None:
 def test_L4d_a_take_whose_answer_shows_that_the_store_went_back_proves_nothing() -> None:
     """Between the last look and the take the store was put back to what this node saw, under its name."""
     store = held_by()
-    desk = Desk(store=store)
-    desk.tell(Started(WALL))
-    look_until(desk, 1_000)
+    harness = Harness(store=store)
+    harness.tell(Started(WALL))
+    look_until(harness, 1_000)
     seen = store.table
     for number in range(3):
         store.put(f"other-{number}", row_of("c"))
-    desk.until(Take)
+    harness.until(Take)
     store.revert(seen)
-    went_back_ms = desk.now
-    assert not only(desk.answer(), Start), "it matched, and yet a holder of what was lost may live"
-    assert store.rows["job"].holder == desk.machine.holder
-    desk.until(Start, within_ms=30_000)
-    assert desk.now >= went_back_ms + LONG_MS
+    went_back_ms = harness.now
+    assert not only(harness.answer(), Start), "it matched, and yet a holder of what was lost may live"
+    assert store.rows["job"].holder == harness.machine.holder
+    harness.until(Start, within_ms=30_000)
+    assert harness.now >= went_back_ms + LONG_MS
 
 
 @pytest.mark.parametrize("watched", [False, True])
 def test_L4_a_take_over_another_connection_than_its_evidence_proves_nothing(watched: bool) -> None:
     store = SimStore(POSTGRESQL if watched else ETCD)
     store.put("job", row_of(server=store.server))
-    desk = Desk(store=store, watched=watched)
-    desk.tell(Started(WALL))
-    take = desk.until(Take)
-    assert take.link == desk.link
-    desk.link += 1
-    broken_ms = desk.now
-    assert not only(desk.answer(), Start)
-    assert store.rows["job"].holder != desk.machine.holder, "the store does nothing over another connection"
-    desk.until(Start, within_ms=30_000)
-    assert desk.now >= broken_ms + (LONG_MS if watched else LAN.wait_ms + TICK_MS)
-    plain = Desk(store=held_by())
+    harness = Harness(store=store, watched=watched)
+    harness.tell(Started(WALL))
+    take = harness.until(Take)
+    assert take.link == harness.link
+    harness.link += 1
+    broken_ms = harness.now
+    assert not only(harness.answer(), Start)
+    assert store.rows["job"].holder != harness.machine.holder, "the store does nothing over another connection"
+    harness.until(Start, within_ms=30_000)
+    assert harness.now >= broken_ms + (LONG_MS if watched else LAN.wait_ms + TICK_MS)
+    plain = Harness(store=held_by())
     plain.tell(Started(WALL))
     assert plain.until(Take).link == 0
 
@@ -233,30 +233,30 @@ def test_L4_a_take_over_another_connection_than_its_evidence_proves_nothing(watc
 def test_L4_nor_does_one_that_a_store_did_over_another_connection_all_the_same() -> None:
     store = SimStore(ETCD)
     store.put("job", row_of(server=store.server))
-    desk = Desk(store=store)
-    desk.tell(Started(WALL))
-    take = desk.until(Take)
-    done = store.perform(take, take.link)._replace(link=desk.link + 1)
+    harness = Harness(store=store)
+    harness.tell(Started(WALL))
+    take = harness.until(Take)
+    done = store.perform(take, take.link)._replace(link=harness.link + 1)
     assert done.done
-    assert not only(desk.answer(answer=done), Start)
-    desk.link += 1
-    broken_ms = desk.now
-    desk.until(Start, within_ms=30_000)
-    assert desk.now >= broken_ms + LONG_MS, "nor is it found and believed a moment later"
+    assert not only(harness.answer(answer=done), Start)
+    harness.link += 1
+    broken_ms = harness.now
+    harness.until(Start, within_ms=30_000)
+    assert harness.now >= broken_ms + LONG_MS, "nor is it found and believed a moment later"
 
 
 def test_L4_a_found_take_that_is_renewed_over_another_connection_proves_nothing() -> None:
     store = SimStore(ETCD)
-    desk = Desk(store=store)
-    desk.tell(Started(WALL))
-    desk.until(Take)
-    desk.lose()
-    desk.until(Renew)
-    desk.link += 1
-    broken_ms = desk.now
-    assert not only(desk.answer(), Start)
-    desk.until(Start, within_ms=30_000)
-    assert desk.now >= broken_ms + LONG_MS
+    harness = Harness(store=store)
+    harness.tell(Started(WALL))
+    harness.until(Take)
+    harness.lose()
+    harness.until(Renew)
+    harness.link += 1
+    broken_ms = harness.now
+    assert not only(harness.answer(), Start)
+    harness.until(Start, within_ms=30_000)
+    assert harness.now >= broken_ms + LONG_MS
 
 
 # --- L4: watched ------------------------------------------------------------------------------------------------------
@@ -265,43 +265,43 @@ def test_L4_a_found_take_that_is_renewed_over_another_connection_proves_nothing(
 @SHORTCUTS
 def test_L4_watched_needs_one_unbroken_connection_for_wait_max(make: Any) -> None:
     store, options = make()
-    desk = Desk(store=store, watched=True, **options)
-    desk.tell(Started(WALL))
-    look_until(desk, 7_000)
-    assert "watched" in desk.waits()
-    desk.link += 1
-    desk.until(Look)
-    broken_ms = desk.now
-    assert taken_ms(desk) >= broken_ms + LONG_MS
+    harness = Harness(store=store, watched=True, **options)
+    harness.tell(Started(WALL))
+    look_until(harness, 7_000)
+    assert "watched" in harness.waits()
+    harness.link += 1
+    harness.until(Look)
+    broken_ms = harness.now
+    assert taken_ms(harness) >= broken_ms + LONG_MS
 
 
 def test_L4_watched_makes_a_release_count_at_once_after_that() -> None:
-    desk = Desk(store=held_by(), watched=True)
-    desk.tell(Started(WALL))
+    harness = Harness(store=held_by(), watched=True)
+    harness.tell(Started(WALL))
     seq = 1
-    while desk.now < LONG_MS + 1_000:
-        desk.answer() if desk.asked else desk.wake()
-        if desk.store.perform(Renew("job", holder_id("b", 9), WALL, seq, "server-1")).done:
+    while harness.now < LONG_MS + 1_000:
+        harness.answer() if harness.asked else harness.wake()
+        if harness.store.perform(Renew("job", holder_id("b", 9), WALL, seq, "server-1")).done:
             seq += 1
-    assert desk.store.release("job", holder_id("b", 9), WALL).done
-    released_ms = desk.now
-    assert taken_ms(desk) <= released_ms + 2 * LAN.beat_ms
+    assert harness.store.release("job", holder_id("b", 9), WALL).done
+    released_ms = harness.now
+    assert taken_ms(harness) <= released_ms + 2 * LAN.beat_ms
 
 
 def test_L4_watched_a_silent_holder_is_not_followed_before_the_connection_was_watched() -> None:
     """What was lost may have had a longer hold than what is seen."""
-    desk = Desk(store=held_by(), watched=True)
-    desk.tell(Started(WALL))
-    assert taken_ms(desk) >= LONG_MS
+    harness = Harness(store=held_by(), watched=True)
+    harness.tell(Started(WALL))
+    assert taken_ms(harness) >= LONG_MS
 
 
 def test_L4_watched_a_found_take_is_taken_anew_with_a_new_token() -> None:
-    desk = Desk(watched=True)
-    desk.tell(Started(WALL))
-    first = desk.until(Take)
-    desk.lose()
-    taken = only(desk.log, Renew)
-    start = desk.until(Start)
+    harness = Harness(watched=True)
+    harness.tell(Started(WALL))
+    first = harness.until(Take)
+    harness.lose()
+    taken = only(harness.log, Renew)
+    start = harness.until(Start)
     assert not taken
     assert start.leadership.token > first.row.token
-    assert desk.store.rows["job"].token == start.leadership.token
+    assert harness.store.rows["job"].token == start.leadership.token

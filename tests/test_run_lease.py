@@ -17,7 +17,7 @@ from tests.canary import beside_a_canary
 from tests.crowd import CLUSTER, ELECTION
 from tests.lease_crowd import LeaseCrowd, lease_crowd
 from tests.safety import safe, tokens_grow
-from tests.store_desk import made_new, short_waits
+from tests.store_harness import made_new, short_waits
 from tests.test_cli import Said, say  # noqa: F401
 
 from primacy.agent.stored import HOLDERS, earlier_holders

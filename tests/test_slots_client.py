@@ -9,7 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from tests.slots_desk import LIMIT_S, Desk, slots_of
+from tests.slots_harness import LIMIT_S, Harness, slots_of
 
 import primacy
 from primacy import blocking
@@ -34,14 +34,14 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
-    with Desk(slots_of(more=MORE)) as found:
+def harness() -> Iterator[Harness]:
+    with Harness(slots_of(more=MORE)) as found:
         yield found
 
 
 @pytest.fixture
-def other() -> Iterator[Desk]:
-    with Desk(slots_of(more=MORE)) as found:
+def other() -> Iterator[Harness]:
+    with Harness(slots_of(more=MORE)) as found:
         yield found
 
 
@@ -71,9 +71,9 @@ async def frozen(answers: int = 0) -> AsyncIterator[str]:
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-def test_it_reads_and_writes_many_at_once(desk: Desk) -> None:
+def test_it_reads_and_writes_many_at_once(harness: Harness) -> None:
     async def body() -> None:
-        async with Client(desk.server.address, within_ms=LONG_MS) as slots:
+        async with Client(harness.server.address, within_ms=LONG_MS) as slots:
             assert await slots.set("000", "hello") == b"hello"
             assert await slots.get(0) == b"hello"
             numbers = await asyncio.gather(*(slots.get("013") for _ in range(200)))
@@ -83,9 +83,9 @@ def test_it_reads_and_writes_many_at_once(desk: Desk) -> None:
     asyncio.run(body())
 
 
-def test_refusals_say_which_slot_and_why(desk: Desk) -> None:
+def test_refusals_say_which_slot_and_why(harness: Harness) -> None:
     async def body() -> None:
-        async with Client(desk.server.address, within_ms=LONG_MS) as slots:
+        async with Client(harness.server.address, within_ms=LONG_MS) as slots:
             with pytest.raises(SlotRefused, match="slot 999 refuses with 005: there is no such slot") as found:
                 await slots.get("999")
             assert (found.value.slot, found.value.code, found.value.exit_code) == ("999", "005", 1)
@@ -98,10 +98,10 @@ def test_refusals_say_which_slot_and_why(desk: Desk) -> None:
             assert await slots.set("000", b"\xff\r") == b"\xff\r", "every byte but the line feed"
         with pytest.raises(UsageError, match="closed"):
             await slots.get("000")
-        async with Client(desk.server.address, user="pepe", password="wrong", within_ms=LONG_MS) as slots:
+        async with Client(harness.server.address, user="pepe", password="wrong", within_ms=LONG_MS) as slots:
             with pytest.raises(SlotRefused, match="004"):
                 await slots.get("000")
-        async with Client(desk.server.address, user="sammy", password="samPassw0rd", within_ms=LONG_MS) as slots:
+        async with Client(harness.server.address, user="sammy", password="samPassw0rd", within_ms=LONG_MS) as slots:
             assert await slots.set("004", "mine") == b"mine"
 
     asyncio.run(body())
@@ -114,26 +114,26 @@ def test_refusals_say_which_slot_and_why(desk: Desk) -> None:
             Client("localhost:1", user="pepe", password=word)
 
 
-def test_it_finds_the_one_that_leads(desk: Desk, other: Desk) -> None:
-    desk.call(lambda: desk.server.follow("b"))
+def test_it_finds_the_one_that_leads(harness: Harness, other: Harness) -> None:
+    harness.call(lambda: harness.server.follow("b"))
     other.call(lambda: other.server.hall.board.kinds[b"000"].write(0, None, b"here"))
 
     async def body() -> None:
         with unused() as nobody:
             for _ in range(10):  # whichever comes first
-                async with Client(desk.server.address, nobody, other.server.address, within_ms=LONG_MS) as slots:
+                async with Client(harness.server.address, nobody, other.server.address, within_ms=LONG_MS) as slots:
                     assert await slots.get("000") == b"here"
 
     asyncio.run(body())
 
 
-def test_a_named_leader_is_asked_next(desk: Desk, other: Desk) -> None:
+def test_a_named_leader_is_asked_next(harness: Harness, other: Harness) -> None:
     """With many nodes it need not try them all."""
-    desk.call(lambda: desk.server.follow("b"))
+    harness.call(lambda: harness.server.follow("b"))
 
     async def body() -> None:
         with unused() as nobody:
-            nodes = {"a": desk.server.address, "b": other.server.address, **{f"x{n}": nobody for n in range(1)}}
+            nodes = {"a": harness.server.address, "b": other.server.address, **{f"x{n}": nobody for n in range(1)}}
             async with Client(nodes, within_ms=LONG_MS) as slots:
                 slots._order = [nodes["a"], nodes["x0"], nodes["b"]]
                 await slots.get("000")
@@ -143,13 +143,13 @@ def test_a_named_leader_is_asked_next(desk: Desk, other: Desk) -> None:
     asyncio.run(body())
 
 
-def test_when_leadership_moves_it_follows_and_nothing_is_done_twice(desk: Desk, other: Desk) -> None:
+def test_when_leadership_moves_it_follows_and_nothing_is_done_twice(harness: Harness, other: Harness) -> None:
     other.call(lambda: other.server.follow("a"))
 
     async def body() -> None:
-        async with Client(desk.server.address, other.server.address, within_ms=LONG_MS) as slots:
+        async with Client(harness.server.address, other.server.address, within_ms=LONG_MS) as slots:
             assert await slots.set("000", "x") == b"x"
-            await asyncio.to_thread(desk.call, lambda: desk.server.follow("b"))
+            await asyncio.to_thread(harness.call, lambda: harness.server.follow("b"))
             await asyncio.to_thread(other.call, other.server.lead)
             assert await slots.get("000") == b"", "a new leader starts clean"
             assert slots.leaderships == 2
@@ -157,11 +157,11 @@ def test_when_leadership_moves_it_follows_and_nothing_is_done_twice(desk: Desk, 
     asyncio.run(body())
 
 
-def test_nobody_leads_is_said_in_time(desk: Desk) -> None:
-    desk.call(lambda: desk.server.follow("b"))
+def test_nobody_leads_is_said_in_time(harness: Harness) -> None:
+    harness.call(lambda: harness.server.follow("b"))
 
     async def body() -> None:
-        async with Client(desk.server.address, within_ms=2_000) as slots:
+        async with Client(harness.server.address, within_ms=2_000) as slots:
             with pytest.raises(NotReached, match=r"no node that leads answered .* within 2,000 ms; b leads") as found:
                 await slots.set("000", "x")
             assert not isinstance(found.value, Unsure)
@@ -173,19 +173,19 @@ def test_nobody_leads_is_said_in_time(desk: Desk) -> None:
     asyncio.run(body())
 
 
-def test_nothing_is_written_to_a_node_that_is_frozen(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_written_to_a_node_that_is_frozen(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel takes its connections and what is sent; it would be done when the node goes on."""
     monkeypatch.setattr(client, "CONNECT_S", 1.0)
 
     async def body() -> None:
-        async with frozen() as address, Client(address, desk.server.address, within_ms=LONG_MS) as slots:
-            slots._order = [address, desk.server.address]
+        async with frozen() as address, Client(address, harness.server.address, within_ms=LONG_MS) as slots:
+            slots._order = [address, harness.server.address]
             assert await slots.set("000", "x") == b"x"
 
     asyncio.run(body())
 
 
-def test_a_write_whose_answer_is_lost_is_unsure_and_a_read_is_repeated(desk: Desk) -> None:
+def test_a_write_whose_answer_is_lost_is_unsure_and_a_read_is_repeated(harness: Harness) -> None:
     """A server that takes the request and hangs up, once; then the real one."""
     taken = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -205,12 +205,12 @@ def test_a_write_whose_answer_is_lost_is_unsure_and_a_read_is_repeated(desk: Des
         rude = f"127.0.0.1:{listener.getsockname()[1]}"
 
         async def body() -> None:
-            async with Client(rude, desk.server.address, within_ms=LONG_MS) as slots:
-                slots._order = [rude, desk.server.address]
+            async with Client(rude, harness.server.address, within_ms=LONG_MS) as slots:
+                slots._order = [rude, harness.server.address]
                 with pytest.raises(Unsure, match="may have been done"):
                     await slots.set("000", "x")
-            async with Client(rude, desk.server.address, within_ms=LONG_MS) as slots:
-                slots._order = [rude, desk.server.address]
+            async with Client(rude, harness.server.address, within_ms=LONG_MS) as slots:
+                slots._order = [rude, harness.server.address]
                 assert await slots.get("000") == b""
 
         asyncio.run(body())
@@ -234,16 +234,18 @@ def test_a_write_that_was_not_answered_in_time_is_unsure_too() -> None:
     asyncio.run(body())
 
 
-def test_a_frozen_node_is_left_by_clients_who_never_wait_long(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frozen_node_is_left_by_clients_who_never_wait_long(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(client, "ANSWER_S", 2.0)
 
     async def body() -> None:
         async with (
             frozen(answers=1) as address,
-            Client(address, desk.server.address, within_ms=1_000) as slots,
+            Client(address, harness.server.address, within_ms=1_000) as slots,
             asyncio.timeout(LIMIT_S),
         ):
-            slots._order = [address, desk.server.address]
+            slots._order = [address, harness.server.address]
             while True:
                 with contextlib.suppress(NotReached):
                     assert await slots.get("000") == b""
@@ -263,11 +265,13 @@ def test_why_nobody_was_reached_is_said() -> None:
 
 
 @pytest.mark.parametrize("slot", ["014", "100"])
-def test_a_watch_gets_what_is_written_and_goes_on_under_the_next_leader(desk: Desk, other: Desk, slot: str) -> None:
+def test_a_watch_gets_what_is_written_and_goes_on_under_the_next_leader(
+    harness: Harness, other: Harness, slot: str
+) -> None:
     other.call(lambda: other.server.follow("a"))
 
     async def body() -> None:
-        addresses = (desk.server.address, other.server.address)
+        addresses = (harness.server.address, other.server.address)
         async with (
             Client(*addresses, within_ms=LONG_MS) as reader,
             Client(*addresses, within_ms=LONG_MS) as writer,
@@ -277,7 +281,7 @@ def test_a_watch_gets_what_is_written_and_goes_on_under_the_next_leader(desk: De
             assert (await writer.set(slot, "one")).endswith(b"/0")
             await writer.set(slot, "two")
             assert [await anext(watch), await anext(watch)] == [b"one", b"two"]
-            await asyncio.to_thread(desk.call, lambda: desk.server.follow("b"))
+            await asyncio.to_thread(harness.call, lambda: harness.server.follow("b"))
             await asyncio.to_thread(other.call, other.server.lead)
             heard = asyncio.ensure_future(anext(watch))
             while not heard.done():  # until the reader is back
@@ -313,9 +317,9 @@ def test_a_watch_comes_back_though_the_one_who_wrote_has_given_up(monkeypatch: p
     asyncio.run(body())
 
 
-def test_a_watch_without_permission_is_refused(desk: Desk) -> None:
+def test_a_watch_without_permission_is_refused(harness: Harness) -> None:
     async def body() -> None:
-        async with Client(desk.server.address, within_ms=LONG_MS) as slots:
+        async with Client(harness.server.address, within_ms=LONG_MS) as slots:
             for slot in ("101", "019"):
                 with pytest.raises(SlotRefused, match="008"):
                     await anext(slots.watch(slot))
@@ -328,20 +332,20 @@ def test_a_watch_without_permission_is_refused(desk: Desk) -> None:
     asyncio.run(body())
 
 
-def test_of_two_watches_the_one_without_permission_ends(desk: Desk) -> None:
+def test_of_two_watches_the_one_without_permission_ends(harness: Harness) -> None:
     """The next leader has another file, as in the middle of a change."""
-    with Desk(slots_of(more={**MORE, "100": {"kind": "multicast", "users": {"pepe": "a"}}})) as strict:
+    with Harness(slots_of(more={**MORE, "100": {"kind": "multicast", "users": {"pepe": "a"}}})) as strict:
         strict.call(lambda: strict.server.follow("a"))
 
         async def body() -> None:
-            addresses = (desk.server.address, strict.server.address)
+            addresses = (harness.server.address, strict.server.address)
             async with (
                 Client(*addresses, within_ms=LONG_MS) as slots,
                 slots.watch("100") as refused,
                 slots.watch("102") as allowed,
                 asyncio.timeout(LIMIT_S),
             ):
-                await asyncio.to_thread(desk.call, lambda: desk.server.follow("b"))
+                await asyncio.to_thread(harness.call, lambda: harness.server.follow("b"))
                 await asyncio.to_thread(strict.call, strict.server.lead)
                 with pytest.raises(SlotRefused, match="slot 100 refuses with 008"):
                     await anext(refused)
@@ -352,13 +356,13 @@ def test_of_two_watches_the_one_without_permission_ends(desk: Desk) -> None:
         asyncio.run(body())
 
 
-def test_who_watches_no_more_is_deregistered(desk: Desk) -> None:
+def test_who_watches_no_more_is_deregistered(harness: Harness) -> None:
     """Else a message of a random slot would go to one who is gone, and to nobody else."""
 
     async def body() -> None:
         async with (
-            Client(desk.server.address, within_ms=LONG_MS) as reader,
-            Client(desk.server.address, within_ms=LONG_MS) as writer,
+            Client(harness.server.address, within_ms=LONG_MS) as reader,
+            Client(harness.server.address, within_ms=LONG_MS) as writer,
         ):
             async with reader.watch("102"), reader.watch("102") as watch:
                 assert await writer.set("102", "one") == b"1/1/0"
@@ -369,17 +373,17 @@ def test_who_watches_no_more_is_deregistered(desk: Desk) -> None:
     asyncio.run(body())
 
 
-def test_a_watch_leaves_a_leader_that_says_nothing_more(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watch_leaves_a_leader_that_says_nothing_more(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Frozen, or cut off: nothing comes and nothing breaks. Nobody but the watch is there to notice."""
     monkeypatch.setattr(client, "WATCH_S", 0.1)
 
     async def body() -> None:
         async with (
             frozen(answers=3) as address,
-            Client(address, desk.server.address, within_ms=LONG_MS) as reader,
-            Client(desk.server.address, within_ms=LONG_MS) as writer,
+            Client(address, harness.server.address, within_ms=LONG_MS) as reader,
+            Client(harness.server.address, within_ms=LONG_MS) as writer,
         ):
-            reader._order = [address, desk.server.address]
+            reader._order = [address, harness.server.address]
             async with reader.watch("014") as watch, asyncio.timeout(LIMIT_S):
                 monkeypatch.setattr(client, "ANSWER_S", 1.0)
                 heard = asyncio.ensure_future(anext(watch))
@@ -392,20 +396,20 @@ def test_a_watch_leaves_a_leader_that_says_nothing_more(desk: Desk, monkeypatch:
     asyncio.run(body())
 
 
-def test_a_watch_that_was_deregistered_registers_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watch_that_was_deregistered_registers_again(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """As happens to a client that was too slow for a while: the server has no word for it."""
     monkeypatch.setattr(client, "WATCH_S", 0.05)
 
     async def body() -> None:
         async with (
-            Client(desk.server.address, within_ms=LONG_MS) as reader,
-            Client(desk.server.address, within_ms=LONG_MS) as writer,
+            Client(harness.server.address, within_ms=LONG_MS) as reader,
+            Client(harness.server.address, within_ms=LONG_MS) as writer,
             reader.watch("100") as watch,
             asyncio.timeout(LIMIT_S),
         ):
             assert await writer.set("100", "one") == b"1/1/0"
-            registered = desk.server.hall.board.signal(b"100").registered
-            await asyncio.to_thread(desk.call, registered.clear)
+            registered = harness.server.hall.board.signal(b"100").registered
+            await asyncio.to_thread(harness.call, registered.clear)
             while await writer.set("100", "two") != b"1/1/0":
                 await asyncio.sleep(0.02)
             assert [await anext(watch), await anext(watch)] == [b"one", b"two"]
@@ -413,9 +417,9 @@ def test_a_watch_that_was_deregistered_registers_again(desk: Desk, monkeypatch: 
     asyncio.run(body())
 
 
-def test_a_slow_body_misses_the_oldest_and_it_is_counted(desk: Desk) -> None:
+def test_a_slow_body_misses_the_oldest_and_it_is_counted(harness: Harness) -> None:
     async def body() -> None:
-        async with Client(desk.server.address, within_ms=LONG_MS) as slots, slots.watch("014") as watch:
+        async with Client(harness.server.address, within_ms=LONG_MS) as slots, slots.watch("014") as watch:
             for n in range(WAITING_MAX + 7):
                 await slots.set("014", str(n))
             assert slots.missed == 7
@@ -424,8 +428,8 @@ def test_a_slow_body_misses_the_oldest_and_it_is_counted(desk: Desk) -> None:
     asyncio.run(body())
 
 
-def test_threads_have_the_same_client(desk: Desk) -> None:
-    with blocking.SlotsClient(desk.server.address, within_ms=LONG_MS) as slots:
+def test_threads_have_the_same_client(harness: Harness) -> None:
+    with blocking.SlotsClient(harness.server.address, within_ms=LONG_MS) as slots:
         assert slots.set("000", "x") == b"x"
         assert slots.get("000") == b"x"
         with pytest.raises(SlotRefused):
@@ -444,14 +448,14 @@ def test_threads_have_the_same_client(desk: Desk) -> None:
         slots.get("000")
 
 
-def test_a_load_says_why_it_is_refused(desk: Desk) -> None:
+def test_a_load_says_why_it_is_refused(harness: Harness) -> None:
     def refused() -> str:
         with pytest.raises(Refused) as found:
-            asyncio.run(measured(Load(desk.server.address, b"r999\n", 2, 3, LIMIT_S)))
+            asyncio.run(measured(Load(harness.server.address, b"r999\n", 2, 3, LIMIT_S)))
         return str(found.value)
 
     assert refused() == "slot 999 refuses with 005: there is no such slot; --slot names another one"
-    desk.call(lambda: desk.server.follow("b"))
+    harness.call(lambda: harness.server.follow("b"))
     assert refused() == "this node does not lead (b leads, as was said last); --addr names the one that does"
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 from tests.ports import free_ports
-from tests.slots_desk import LIMIT_S, Client
-from tests.store_desk import made_new
+from tests.slots_harness import LIMIT_S, Client
+from tests.store_harness import made_new
 
 PRIMACY = [sys.executable, "-m", "primacy.cli.main"]
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.slots_desk import DATA, Desk, slots_of, talk
+from tests.slots_harness import DATA, Harness, slots_of, talk
 
 PROTOCOL = {"telnet": "telnet"}
 LEADER = {"follower": "node1", "leaderless": ""}
@@ -15,14 +15,14 @@ LEADER = {"follower": "node1", "leaderless": ""}
 @pytest.mark.parametrize("conversation", DATA["tcp"], ids=[each["id"] for each in DATA["tcp"]])
 def test_conversation(conversation: dict) -> None:
     profile = conversation["profile"]
-    with Desk(slots_of(PROTOCOL.get(profile, "standard"))) as desk:
+    with Harness(slots_of(PROTOCOL.get(profile, "standard"))) as harness:
         if profile in LEADER:
-            desk.call(lambda: desk.server.follow(LEADER[profile]))
+            harness.call(lambda: harness.server.follow(LEADER[profile]))
 
         def wait(ms: int) -> None:
-            desk.clock.ms += ms
+            harness.clock.ms += ms
 
-        talk(conversation["steps"], desk.open, wait)
+        talk(conversation["steps"], harness.open, wait)
 
 
 def test_there_are_all_of_them() -> None:

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.slots_desk import slots_of
+from tests.slots_harness import slots_of
 
 from primacy.settings.schema_work import Slots
 from primacy.slots.board import Board

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from tests.ports import free_port
-from tests.slots_desk import LIMIT_S
+from tests.slots_harness import LIMIT_S
 from tests.slots_served import PRIMACY, served
 
 FILES = Path(__file__).parent / "files"

@@ -13,65 +13,65 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.slots_desk import LIMIT_S, Client, Desk, slots_of
+from tests.slots_harness import LIMIT_S, Client, Harness, slots_of
 
 from primacy.slots import connections, line_server, session
 from primacy.slots.line_server import LINE_S
 
 
 @pytest.fixture
-def desk():
-    with Desk(slots_of(more={"100": {"kind": "multicast", "dereg_tries": 1}})) as found:
+def harness():
+    with Harness(slots_of(more={"100": {"kind": "multicast", "dereg_tries": 1}})) as found:
         yield found
 
 
 # --- who leads --------------------------------------------------------------------------------------------------------
 
 
-def test_when_leadership_ends_every_client_is_told_at_once(desk: Desk) -> None:
-    with desk.open() as idle, desk.open() as half:
+def test_when_leadership_ends_every_client_is_told_at_once(harness: Harness) -> None:
+    with harness.open() as idle, harness.open() as half:
         idle.ask(b"w000x\n", b"v000x\n")
         half.send(b"r00")
-        desk.wait(lambda: any(link.session.rest for link in desk.server.links))
-        desk.call(lambda: desk.server.follow("node9"))
+        harness.wait(lambda: any(link.session.rest for link in harness.server.links))
+        harness.call(lambda: harness.server.follow("node9"))
         for client in (idle, half):
             client.expect(b"exxx000node9\n")
             client.closed()
-        with desk.open() as later:
+        with harness.open() as later:
             later.ask(b"r000\n", b"exxx000node9\n")
             later.ask(b"upepe\n", b"exxx000node9\n")
-            desk.call(desk.server.lead)
+            harness.call(harness.server.lead)
             later.ask(b"r000\n", b"v000\n")  # the same connection, and nothing of the earlier leadership
 
 
-def test_a_follower_that_hears_of_another_leader_keeps_its_clients(desk: Desk) -> None:
-    desk.call(lambda: desk.server.follow("node1"))
-    with desk.open() as client:
+def test_a_follower_that_hears_of_another_leader_keeps_its_clients(harness: Harness) -> None:
+    harness.call(lambda: harness.server.follow("node1"))
+    with harness.open() as client:
         client.ask(b"r000\n", b"exxx000node1\n")
-        desk.call(lambda: desk.server.follow("node2"))
+        harness.call(lambda: harness.server.follow("node2"))
         client.ask(b"r000\n", b"exxx000node2\n")
 
 
-def test_a_new_leader_starts_clean_also_if_it_is_the_old_one(desk: Desk) -> None:
-    with desk.open() as client:
+def test_a_new_leader_starts_clean_also_if_it_is_the_old_one(harness: Harness) -> None:
+    with harness.open() as client:
         client.ask(b"w000x\nw003mine\nr013\n", b"v000x\nv003mine\nv0131\n")
-    desk.call(lambda: desk.server.follow(""))
-    desk.call(desk.server.lead)
-    with desk.open() as client:
+    harness.call(lambda: harness.server.follow(""))
+    harness.call(harness.server.lead)
+    with harness.open() as client:
         client.ask(b"r000\nw003theirs\nr013\n", b"v000\nv003theirs\nv0131\n")
 
 
-def test_nothing_is_answered_under_a_hold_that_has_run_out(desk: Desk) -> None:
+def test_nothing_is_answered_under_a_hold_that_has_run_out(harness: Harness) -> None:
     """As after a stop of the whole process: the socket is read before the election has noticed."""
-    desk.call(lambda: desk.server.lead(desk.clock.now_ms() + 3_000))
-    with desk.open() as client, desk.open() as other:
-        desk.clock.ms += 2_999
+    harness.call(lambda: harness.server.lead(harness.clock.now_ms() + 3_000))
+    with harness.open() as client, harness.open() as other:
+        harness.clock.ms += 2_999
         client.ask(b"w000x\n", b"v000x\n")
-        desk.call(lambda: desk.server.extend(desk.clock.now_ms() + 3_000))
-        desk.clock.ms += 2_999
+        harness.call(lambda: harness.server.extend(harness.clock.now_ms() + 3_000))
+        harness.clock.ms += 2_999
         client.ask(b"r000\n", b"v000x\n")
         other.ask(b"r000\n", b"v000x\n")
-        desk.clock.ms += 1
+        harness.clock.ms += 1
         client.ask(b"r000\n", b"exxx000\n")
         client.closed()
         other.expect(b"exxx000\n")
@@ -81,9 +81,9 @@ def test_nothing_is_answered_under_a_hold_that_has_run_out(desk: Desk) -> None:
 # --- signals ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_broadcast_reaches_all_and_the_writer_before_its_answer(desk: Desk) -> None:
-    clients = [desk.open() for _ in range(100)]
-    desk.wait(lambda: len(desk.server.links) == 100)
+def test_a_broadcast_reaches_all_and_the_writer_before_its_answer(harness: Harness) -> None:
+    clients = [harness.open() for _ in range(100)]
+    harness.wait(lambda: len(harness.server.links) == 100)
     clients[0].ask(b"r000\nw014hi\nr000\n", b"v000\na014hi\nv014100/100/0\nv000\n")
     for client in clients[1:]:
         client.expect(b"a014hi\n")
@@ -99,26 +99,26 @@ def test_signals_by_the_hundred_leave_turns_to_all_else(
     monkeypatch.setattr(session, "EVENTS_PER_TURN", 10)
     count, crowd, end = 200, 5, b"\r\n" if protocol == "telnet" else b"\n"
     context, trusting = tls_of(pair) if protocol == "tls" else (None, None)
-    with Desk(slots_of("telnet" if protocol == "telnet" else "standard"), tls=context) as desk:
+    with Harness(slots_of("telnet" if protocol == "telnet" else "standard"), tls=context) as harness:
 
         def dial() -> Client:
-            client = desk.open()
+            client = harness.open()
             return (
                 client if trusting is None else Client(trusting.wrap_socket(client.sock, server_hostname="127.0.0.1"))
             )
 
         clients = [dial() for _ in range(crowd)]
-        desk.wait(lambda: len(desk.server.links) == crowd)
-        desk.server.line_s = LIMIT_S
+        harness.wait(lambda: len(harness.server.links) == crowd)
+        harness.server.line_s = LIMIT_S
         seen: list[int] = []
         ended = threading.Event()
 
         def turn() -> None:
-            seen.append(desk.server.hall.events)
+            seen.append(harness.server.hall.events)
             if not ended.is_set():
-                desk._loop.call_soon(turn)
+                harness._loop.call_soon(turn)
 
-        desk.call(turn)
+        harness.call(turn)
         lines = b"".join(b"w014%03d" % n + end + b"r000" + end for n in range(count))
         clients[0].send(lines + b"r0")
         answers = (b"a014%03d\nv014%d/%d/0\nv000\n" % (n, crowd, crowd) for n in range(count))
@@ -128,64 +128,64 @@ def test_signals_by_the_hundred_leave_turns_to_all_else(
         for client in clients[1:]:
             client.expect(b"".join(b"a014%03d\n" % n for n in range(count)))
         assert max(after - before for before, after in pairwise(seen)) <= 10 + crowd
-        assert desk.server.hall.requests == 2 * count + 1
+        assert harness.server.hall.requests == 2 * count + 1
         for client in clients:
             client.close()
 
 
-def test_the_hold_is_looked_at_between_signals(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hold_is_looked_at_between_signals(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "EVENTS_PER_TURN", 1)
-    desk.call(lambda: desk.server.lead(desk.clock.now_ms() + 3_000))
-    later = desk.server.later
+    harness.call(lambda: harness.server.lead(harness.clock.now_ms() + 3_000))
+    later = harness.server.later
 
     def moved(link: connections.Link) -> None:
-        desk.clock.ms += 3_000
+        harness.clock.ms += 3_000
         later(link)
 
-    desk.server.later = moved
-    with desk.open() as client:
+    harness.server.later = moved
+    with harness.open() as client:
         client.send(b"w014x\n" * 50)
         client.expect(b"a014x\nv0141/1/0\nexxx000\n")
         client.closed()
 
 
-def test_a_reset_connection_is_one_receiver_less_and_no_fault(desk: Desk) -> None:
-    with desk.open() as writer:
-        broken = desk.open()
-        desk.wait(lambda: len(desk.server.links) == 2)
+def test_a_reset_connection_is_one_receiver_less_and_no_fault(harness: Harness) -> None:
+    with harness.open() as writer:
+        broken = harness.open()
+        harness.wait(lambda: len(harness.server.links) == 2)
         broken.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         broken.close()
         writer.send(b"w014hi\n")
         writer.expect(b"a014hi\nv0141/")  # the other one was counted, or was gone already
-        desk.wait(lambda: len(desk.server.links) == 1)
+        harness.wait(lambda: len(harness.server.links) == 1)
         assert writer.line() in (b"1/0\n", b"2/1\n")
 
 
-def test_a_registration_ends_with_its_connection(desk: Desk) -> None:
-    with desk.open() as writer, desk.open() as reader:
+def test_a_registration_ends_with_its_connection(harness: Harness) -> None:
+    with harness.open() as writer, harness.open() as reader:
         reader.ask(b"s100\n", b"v1001\n")
         writer.ask(b"w100a\n", b"v1001/1/0\n")
         reader.expect(b"a100a\n")
         reader.close()
-        desk.wait(lambda: len(desk.server.links) == 1)
+        harness.wait(lambda: len(harness.server.links) == 1)
         writer.ask(b"w100b\n", b"v1000/0/0\n")
 
 
 # --- bounds -----------------------------------------------------------------------------------------------------------
 
 
-def narrow(desk: Desk) -> Client:
+def narrow(harness: Harness) -> Client:
     """A client that takes little at once."""
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-    host, _, port = desk.server.address.rpartition(":")
+    host, _, port = harness.server.address.rpartition(":")
     sock.connect((host, int(port)))
     return Client(sock)
 
 
-def test_a_reader_that_owes_too_much_is_dropped_and_counted(desk: Desk) -> None:
-    with desk.open() as writer, narrow(desk):
-        desk.wait(lambda: len(desk.server.links) == 2)
+def test_a_reader_that_owes_too_much_is_dropped_and_counted(harness: Harness) -> None:
+    with harness.open() as writer, narrow(harness):
+        harness.wait(lambda: len(harness.server.links) == 2)
         line = b"w014" + b"x" * 36 + b"\n"
         event = b"a014" + b"x" * 36 + b"\n"
         for _ in range(20_000):
@@ -198,32 +198,32 @@ def test_a_reader_that_owes_too_much_is_dropped_and_counted(desk: Desk) -> None:
                 assert counts in (b"2/2/0\n", b"1/2/1\n", b"1/1/0\n")
             if counts == b"1/1/0\n":
                 break
-        assert desk.server.counters["slots_dropped_slow"] == 1
+        assert harness.server.counters["slots_dropped_slow"] == 1
         writer.ask(b"r000\n", b"v000\n")
 
 
-def test_a_client_that_does_not_read_its_answers_is_read_no_further(desk: Desk) -> None:
+def test_a_client_that_does_not_read_its_answers_is_read_no_further(harness: Harness) -> None:
     """Its own answers never drop it: it is simply not read while it owes a read, and then all are there."""
-    with narrow(desk) as client, desk.open() as other:
+    with narrow(harness) as client, harness.open() as other:
         client.send(b"w000" + b"x" * 36 + b"\n")
         asked = 0
-        while not desk.call(lambda: any(link.owed_bytes for link in desk.server.links)):
+        while not harness.call(lambda: any(link.owed_bytes for link in harness.server.links)):
             client.send(b"r000\n" * 1_000)
             asked += 1_000
         other.ask(b"r001\n", b"v001\n")  # the others are served
-        assert desk.call(lambda: all(link.owed_bytes <= connections.OWED_BYTES_MAX for link in desk.server.links))
+        assert harness.call(lambda: all(link.owed_bytes <= connections.OWED_BYTES_MAX for link in harness.server.links))
         answers = 1 + asked
         answer = b"v000" + b"x" * 36 + b"\n"
         got = bytearray()
         while len(got) < len(answer) * answers:
             got += client.sock.recv(1_000_000)
         assert got == answer * answers
-        assert desk.server.counters["slots_dropped_slow"] == 0
+        assert harness.server.counters["slots_dropped_slow"] == 0
 
 
-def test_a_client_that_takes_nothing_for_long_is_dropped(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_takes_nothing_for_long_is_dropped(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_server, "STALL_S", 0.2)
-    with narrow(desk) as client:
+    with narrow(harness) as client:
         client.send(b"w000" + b"x" * 36 + b"\n")
         client.sock.setblocking(False)
         for _ in range(10_000_000):
@@ -233,40 +233,42 @@ def test_a_client_that_takes_nothing_for_long_is_dropped(desk: Desk, monkeypatch
                 pass
             except (ConnectionResetError, BrokenPipeError):
                 break
-        desk.wait(lambda: desk.server.counters["slots_dropped_slow"] == 1)
+        harness.wait(lambda: harness.server.counters["slots_dropped_slow"] == 1)
 
 
-def test_signals_give_a_client_that_takes_nothing_no_more_time(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    with narrow(desk) as slow, desk.open() as writer:
+def test_signals_give_a_client_that_takes_nothing_no_more_time(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with narrow(harness) as slow, harness.open() as writer:
         slow.send(b"w000" + b"x" * 36 + b"\n")
-        while not desk.call(lambda: any(link.owed_bytes for link in desk.server.links)):
+        while not harness.call(lambda: any(link.owed_bytes for link in harness.server.links)):
             slow.send(b"r000\n" * 1_000)
         monkeypatch.setattr(line_server, "STALL_S", LIMIT_S)  # for whatever were counted anew
-        desk.call(lambda: desk.server._owing.update(dict.fromkeys(desk.server._owing, 0.0)))
+        harness.call(lambda: harness.server._owing.update(dict.fromkeys(harness.server._owing, 0.0)))
         writer.ask(b"w014x\n", b"a014x\n")
         assert writer.line() in (b"v0141/2/1\n", b"v0141/1/0\n")  # the latter if it was dropped already
-        desk.wait(lambda: desk.server.counters["slots_dropped_slow"] == 1)
+        harness.wait(lambda: harness.server.counters["slots_dropped_slow"] == 1)
 
 
-def test_half_a_line_is_given_up_and_the_next_is_served(desk: Desk) -> None:
-    with desk.open() as client:
+def test_half_a_line_is_given_up_and_the_next_is_served(harness: Harness) -> None:
+    with harness.open() as client:
         client.ask(b"r0", b"exxx001\n")
         client.ask(b"r000\n", b"v000\n")
-        assert desk.server.counters["slots_lines_unfinished"] == 1
+        assert harness.server.counters["slots_lines_unfinished"] == 1
 
 
 def test_half_a_line_of_telnet_is_given_up_after_a_minute() -> None:
     """A person types. The end of that minute is brought about here, for nobody waits for it."""
-    with Desk(slots_of("telnet")) as desk, desk.open() as client:
+    with Harness(slots_of("telnet")) as harness, harness.open() as client:
         client.send(b"r0")
-        desk.wait(lambda: bool(desk.server._unfinished))
-        (until_s,) = desk.call(lambda: tuple(desk.server._unfinished.values()))
-        now_s = desk.call(lambda: asyncio.get_running_loop().time())
+        harness.wait(lambda: bool(harness.server._unfinished))
+        (until_s,) = harness.call(lambda: tuple(harness.server._unfinished.values()))
+        now_s = harness.call(lambda: asyncio.get_running_loop().time())
         assert LINE_S["standard"] < until_s - now_s <= LINE_S["telnet"]
-        desk.call(lambda: desk.server._unfinished.update(dict.fromkeys(desk.server._unfinished, 0.0)))
+        harness.call(lambda: harness.server._unfinished.update(dict.fromkeys(harness.server._unfinished, 0.0)))
         assert client.line() == b"exxx001\n"
         client.ask(b"r000\r\n", b"v000\n")
-        assert desk.server.counters["slots_lines_unfinished"] == 1
+        assert harness.server.counters["slots_lines_unfinished"] == 1
 
 
 def test_the_page_says_how_long_half_a_line_waits() -> None:
@@ -275,31 +277,31 @@ def test_the_page_says_how_long_half_a_line_waits() -> None:
     assert "half a line for a second (`telnet`: for a minute, as a person types)" in page
 
 
-def test_one_connection_too_many_is_hung_up_on(desk: Desk) -> None:
-    desk.server.most = 2
-    with desk.open() as a, desk.open() as b:
+def test_one_connection_too_many_is_hung_up_on(harness: Harness) -> None:
+    harness.server.most = 2
+    with harness.open() as a, harness.open() as b:
         for client in (a, b):
             client.ask(b"r000\n", b"v000\n")
-        with desk.open() as late:
+        with harness.open() as late:
             late.closed()
-        assert desk.server.counters["slots_hung_up_on"] == 1
+        assert harness.server.counters["slots_hung_up_on"] == 1
         a.ask(b"r000\n", b"v000\n")
 
 
-def test_commands_before_the_end_of_input_are_answered(desk: Desk) -> None:
-    with desk.open() as client:
+def test_commands_before_the_end_of_input_are_answered(harness: Harness) -> None:
+    with harness.open() as client:
         client.send(b"w000x\nr000\n")
         client.sock.shutdown(socket.SHUT_WR)
         client.expect(b"v000x\nv000x\n")
         client.closed()
 
 
-def test_figures_count_what_happened(desk: Desk) -> None:
-    with desk.open() as client:
+def test_figures_count_what_happened(harness: Harness) -> None:
+    with harness.open() as client:
         client.ask(b"r000\nw014x\nupepe\n", b"v000\na014x\nv0141/1/0\nvpepe\n")
         client.ask(b"pwrong\n", b"exxx004\n")
         client.closed()
-    found = desk.call(desk.server.figures)
+    found = harness.call(harness.server.figures)
     assert found["slots_requests"] == 4
     assert found["slots_events"] == 1
     assert found["slots_logins_refused"] == 1
@@ -328,12 +330,12 @@ def tls_of(pair: tuple[Path, Path]) -> tuple[ssl.SSLContext, ssl.SSLContext]:
 
 def test_behind_tls_all_is_the_same(pair: tuple[Path, Path]) -> None:
     context, trusting = tls_of(pair)
-    with Desk(slots_of(), tls=context) as desk:
+    with Harness(slots_of(), tls=context) as harness:
 
         def dial() -> Client:
-            return Client(trusting.wrap_socket(desk.open().sock, server_hostname="127.0.0.1"))
+            return Client(trusting.wrap_socket(harness.open().sock, server_hostname="127.0.0.1"))
 
-        with desk.open() as plain:
+        with harness.open() as plain:
             plain.send(b"r000\n" * 100)  # no handshake at all
             with dial() as client, dial() as other:
                 client.ask(b"w000x\nr000\n", b"v000x\nv000x\n")
@@ -342,7 +344,7 @@ def test_behind_tls_all_is_the_same(pair: tuple[Path, Path]) -> None:
                 other.expect(b"a014hi\n")
                 other.ask(b"upepe\npwrong\n", b"vpepe\nexxx004\n")
                 other.closed()
-                desk.call(lambda: desk.server.follow("b"))
+                harness.call(lambda: harness.server.follow("b"))
                 client.expect(b"exxx000b\n")
                 client.closed()
 
@@ -354,10 +356,10 @@ def test_who_leaves_in_the_middle_of_its_signals_has_sent_them_and_writes_no_log
     """asyncio has a warning for each write to a connection that is lost."""
     monkeypatch.setattr(session, "EVENTS_PER_TURN", 10)
     context, trusting = tls_of(pair) if behind == "tls" else (None, None)
-    with Desk(slots_of(more={"100": {"kind": "multicast"}}), tls=context) as desk:
+    with Harness(slots_of(more={"100": {"kind": "multicast"}}), tls=context) as harness:
 
         def dial() -> Client:
-            client = desk.open()
+            client = harness.open()
             return (
                 client if trusting is None else Client(trusting.wrap_socket(client.sock, server_hostname="127.0.0.1"))
             )
@@ -370,20 +372,20 @@ def test_who_leaves_in_the_middle_of_its_signals_has_sent_them_and_writes_no_log
                 client.send(b"w014y\n" * 200)
                 client.sock.shutdown(socket.SHUT_WR)
                 listener.expect(b"a014y\n" * 200)
-            desk.wait(lambda: desk.server.open_now() == 1)
+            harness.wait(lambda: harness.server.open_now() == 1)
             listener.ask(b"w100x\n", b"v1000/0/0\n")  # and whoever is gone is not registered
     assert [record.getMessage() for record in caplog.records] == []
 
 
 def test_http_behind_tls(pair: tuple[Path, Path]) -> None:
     context, trusting = tls_of(pair)
-    with Desk(slots_of("http"), tls=context) as desk:
-        host, _, port = desk.server.address.rpartition(":")
+    with Harness(slots_of("http"), tls=context) as harness:
+        host, _, port = harness.server.address.rpartition(":")
         connection = http.client.HTTPSConnection(host, int(port), timeout=LIMIT_S, context=trusting)
         try:
             connection.request("POST", "/000", b"x")
             assert connection.getresponse().read() == b"x"
-            desk.call(lambda: desk.server.follow("b", "127.0.0.9:1"))
+            harness.call(lambda: harness.server.follow("b", "127.0.0.9:1"))
             connection.request("GET", "/000")
             assert connection.getresponse().getheader("Location") == "https://127.0.0.9:1/000"
         finally:

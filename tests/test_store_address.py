@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.servers import empty, servers_here
-from tests.store_desk import LIMIT_MS, Desk, row
+from tests.store_harness import LIMIT_MS, Harness, row
 
 from primacy.election.store import Genesis
 from primacy.errors import CannotHere, NotReached, PrimacyError, UsageError
@@ -55,7 +55,7 @@ def test_a_password_stays_where_it_is() -> None:
         "mysql://u:hidden@127.0.0.1:1/db",
         "etcd://u:hidden@127.0.0.1:1",
     ):
-        answer = Desk(open_store(address)).look()
+        answer = Harness(open_store(address)).look()
         assert not answer.ok
         assert answer.reason
         assert "hidden" not in answer.reason
@@ -92,11 +92,11 @@ def test_importing_the_room_loads_no_driver() -> None:
     assert printed.strip() == "[]"
 
 
-def new_table(store: LeaseStore) -> Desk:
+def new_table(store: LeaseStore) -> Harness:
     """On a table that an operator has called new."""
     assert isinstance(store, MakesTable)
     store.make_table(new=True)
-    return Desk(store)
+    return Harness(store)
 
 
 # --- engines ----------------------------------------------------------------------------------------------------------
@@ -129,14 +129,14 @@ def _tried(driver: str, url: str, **arguments: object) -> None:
         pytest.importorskip(driver.partition("+")[2])
     make = asyncio.create_async_engine if is_async else sqlalchemy.create_engine
     engine = make(url, connect_args=arguments)
-    desk = new_table(open_store(engine, limit_ms=LIMIT_MS))
+    harness = new_table(open_store(engine, limit_ms=LIMIT_MS))
     try:
-        assert desk.take().done
-        assert desk.renew().done
+        assert harness.take().done
+        assert harness.renew().done
         assert engine.pool.checkedout() == 0
         assert engine.pool.checkedin() == 0
     finally:
-        desk.store.close()
+        harness.store.close()
 
 
 def test_arguments_that_cannot_be_translated_are_named() -> None:
@@ -201,9 +201,9 @@ def test_commits_are_durable(tmp_path: Path) -> None:
 def test_a_file_of_the_application_keeps_its_journal(tmp_path: Path) -> None:
     path = tmp_path / "app.db"
     sqlite3.connect(path).executescript("CREATE TABLE things (id)").close()
-    desk = new_table(SqliteStore(str(path)))
-    assert desk.take().done
-    desk.store.close()
+    harness = new_table(SqliteStore(str(path)))
+    assert harness.take().done
+    harness.store.close()
     with sqlite3.connect(path) as app:
         assert app.execute("PRAGMA journal_mode").fetchone() == ("delete",)
     app.close()
@@ -211,23 +211,23 @@ def test_a_file_of_the_application_keeps_its_journal(tmp_path: Path) -> None:
 
 def test_a_locked_file_is_a_refusal_within_the_limit(tmp_path: Path) -> None:
     path = tmp_path / "leases.db"
-    desk = new_table(SqliteStore(str(path), limit_ms=50))
-    assert desk.take().done
+    harness = new_table(SqliteStore(str(path), limit_ms=50))
+    assert harness.take().done
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    answer = desk.renew()
+    answer = harness.renew()
     assert (answer.ok, answer.done) == (False, False)
     assert "locked by somebody else for 50 ms" in answer.reason
     other.execute("ROLLBACK")
     other.close()
-    assert desk.renew().done
-    desk.store.close()
+    assert harness.renew().done
+    harness.store.close()
 
 
 def test_a_file_that_is_no_database_and_a_folder_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello " * 1000)
     for path in ("text", "nowhere/leases.db"):
-        answer = Desk(SqliteStore(str(tmp_path / path))).look()
+        answer = Harness(SqliteStore(str(tmp_path / path))).look()
         assert not answer.ok
         assert str(tmp_path) in answer.reason
     with pytest.raises(NotReached, match="there is no file"):
@@ -236,15 +236,15 @@ def test_a_file_that_is_no_database_and_a_folder_that_is_not_there(tmp_path: Pat
 
 
 def test_a_forked_child_leaves_the_connection_alone(tmp_path: Path) -> None:
-    desk = new_table(SqliteStore(str(tmp_path / "leases.db")))
-    assert desk.take().done
+    harness = new_table(SqliteStore(str(tmp_path / "leases.db")))
+    assert harness.take().done
     child = os.fork()
     if child == 0:
-        answer = desk.renew(server="x")
+        answer = harness.renew(server="x")
         os._exit(0 if not answer.ok and "forked" in answer.reason else 1)
     assert os.waitpid(child, 0)[1] == 0
-    assert desk.renew().done
-    desk.store.close()
+    assert harness.renew().done
+    harness.store.close()
 
 
 # --- hostile rows (A31) -----------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests import test_store_contract as contract
-from tests.store_desk import Desk, row
+from tests.store_harness import Harness, row
 
 from primacy.election.store import Genesis, Place, Prune, ReleaseRow, Renew, Row, StoreRequest, Take
 from primacy.store import conditions, memory
@@ -176,7 +176,7 @@ def test_a_condition_taken_out_is_caught(old: str, new: str, monkeypatch: pytest
             if case in CASES:
                 case(judge)  # type: ignore[operator]
             else:
-                case(Desk(MemoryStore()))  # type: ignore[operator]
+                case(Harness(MemoryStore()))  # type: ignore[operator]
         except (AssertionError, TypeError):
             return
     raise AssertionError("nothing noticed that it was missing")
@@ -184,4 +184,4 @@ def test_a_condition_taken_out_is_caught(old: str, new: str, monkeypatch: pytest
 
 def test_without_a_mutation_nothing_is_caught() -> None:
     for case in CONTRACT:
-        case(Desk(MemoryStore()))
+        case(Harness(MemoryStore()))

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from tests.servers import KINDS, kinds, server
-from tests.store_desk import KEPT_READY, Desk, plain, row
-from tests.store_desk import Place as Where
-from tests.store_desk import place as place_of
+from tests.store_harness import KEPT_READY, Harness, plain, row
+from tests.store_harness import Place as Where
+from tests.store_harness import place as place_of
 
 from primacy.election.store import (
     FAILSAFE,
@@ -44,8 +44,8 @@ def here(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Where]:
 
 
 @pytest.fixture
-def desk(here: Where) -> Desk:
-    return here.desk()
+def harness(here: Where) -> Harness:
+    return here.harness()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -55,8 +55,8 @@ def test_the_server_is_here(kind: str) -> None:
     assert server(kind).version()
 
 
-def test_an_empty_store_has_no_row_and_says_who_answers(desk: Desk) -> None:
-    answer = desk.look()
+def test_an_empty_store_has_no_row_and_says_who_answers(harness: Harness) -> None:
+    answer = harness.look()
     assert (answer.ok, answer.done, answer.row) == (True, False, None)
     assert answer.server
     assert answer.link > 0
@@ -65,27 +65,32 @@ def test_an_empty_store_has_no_row_and_says_who_answers(desk: Desk) -> None:
     assert (answer.genesis.wait_max_ms, answer.genesis.floor, answer.genesis.vouches) == (WAIT_MAX_MS, 0, True)
 
 
-def test_L1_the_first_take_writes_the_row_as_it_was_asked(desk: Desk) -> None:
-    answer = desk.take(new=row(members="abc"))
+def test_L1_the_first_take_writes_the_row_as_it_was_asked(harness: Harness) -> None:
+    answer = harness.take(new=row(members="abc"))
     assert answer.done
     assert plain(answer.row) == row(members="abc", server=answer.server)
     assert answer.row is not None
     assert answer.row.vouches
     assert answer.row.proof
-    assert desk.look().row == answer.row
+    assert harness.look().row == answer.row
 
 
-def test_L1_every_write_has_a_new_proof(desk: Desk) -> None:
+def test_L1_every_write_has_a_new_proof(harness: Harness) -> None:
     """Also of a release: what came back from a backup would else look like what was seen."""
-    found = [desk.take().row, desk.renew().row, desk.release(seq=2).row, desk.take(new=row(token=20, seq=3)).row]
+    found = [
+        harness.take().row,
+        harness.renew().row,
+        harness.release(seq=2).row,
+        harness.take(new=row(token=20, seq=3)).row,
+    ]
     proofs = [r.proof for r in found if r is not None]
     assert len(set(proofs)) == 4
     assert all(r is not None and r.vouches for r in found)
 
 
-def test_L3_a_take_compares_everything_that_it_rests_on(desk: Desk) -> None:
-    desk.take(new=row(members="abc"))
-    seen = desk.look()
+def test_L3_a_take_compares_everything_that_it_rests_on(harness: Harness) -> None:
+    harness.take(new=row(members="abc"))
+    seen = harness.look()
     present = seen.row
     assert present is not None
     wrong: list[Row | None] = [
@@ -98,91 +103,91 @@ def test_L3_a_take_compares_everything_that_it_rests_on(desk: Desk) -> None:
         present._replace(mark="1"),
         present._replace(vouches=False),
     ]
-    genesis = desk.look(count=True).genesis
+    genesis = harness.look(count=True).genesis
     for one in wrong:
-        answer = desk.take(new=row("b#2", 20, 2), seen=seen._replace(row=one, genesis=genesis))
+        answer = harness.take(new=row("b#2", 20, 2), seen=seen._replace(row=one, genesis=genesis))
         assert (answer.ok, answer.done, answer.row) == (True, False, present), one
-    assert desk.take(new=row("b#2", 20, 2, members="abc"), seen=seen).done
-    assert not desk.take(new=row("c#3", 30, 2, members="abc"), seen=seen).done, "not what was seen any more"
+    assert harness.take(new=row("b#2", 20, 2, members="abc"), seen=seen).done
+    assert not harness.take(new=row("c#3", 30, 2, members="abc"), seen=seen).done, "not what was seen any more"
 
 
-def test_L1_a_take_of_a_missing_row_that_was_seen_changes_nothing(desk: Desk) -> None:
-    answer = desk.take(seen=desk.look()._replace(row=row()))
+def test_L1_a_take_of_a_missing_row_that_was_seen_changes_nothing(harness: Harness) -> None:
+    answer = harness.take(seen=harness.look()._replace(row=row()))
     assert (answer.ok, answer.done, answer.row) == (True, False, None)
 
 
-def test_L2_a_renewal_compares_holder_token_seq_and_release(desk: Desk) -> None:
-    desk.take()
-    assert not desk.renew(holder="a#1 ").ok, "MySQL would find the row"
+def test_L2_a_renewal_compares_holder_token_seq_and_release(harness: Harness) -> None:
+    harness.take()
+    assert not harness.renew(holder="a#1 ").ok, "MySQL would find the row"
     for wrong in ({"holder": "A#1"}, {"token": 11}, {"seq": 2}, {"seq": 0}):
-        assert not desk.renew(**wrong).done  # type: ignore[arg-type]
-    answer = desk.renew()
+        assert not harness.renew(**wrong).done  # type: ignore[arg-type]
+    answer = harness.renew()
     assert answer.done
     assert plain(answer.row) == row(seq=2, server=answer.server)
-    assert not desk.renew().done, "the same renewal is not proved twice"
-    assert desk.release(seq=2).done
-    assert not desk.renew(seq=2).done
+    assert not harness.renew().done, "the same renewal is not proved twice"
+    assert harness.release(seq=2).done
+    assert not harness.renew(seq=2).done
 
 
-def test_L3_every_write_compares_the_server(desk: Desk) -> None:
-    assert not desk.take(server="elsewhere").done
-    desk.take()
-    assert not desk.renew(server="elsewhere").done
-    assert not desk.take(new=row("b#2", 20, 2), server="elsewhere").done
-    assert desk.renew().done
+def test_L3_every_write_compares_the_server(harness: Harness) -> None:
+    assert not harness.take(server="elsewhere").done
+    harness.take()
+    assert not harness.renew(server="elsewhere").done
+    assert not harness.take(new=row("b#2", 20, 2), server="elsewhere").done
+    assert harness.renew().done
 
 
-def test_L4_a_release_keeps_the_row_and_names_the_successor(desk: Desk) -> None:
-    desk.take()
+def test_L4_a_release_keeps_the_row_and_names_the_successor(harness: Harness) -> None:
+    harness.take()
     for wrong in ({"holder": "b#1"}, {"token": 11}, {"seq": 2}):
-        assert not desk.release(**wrong).done  # type: ignore[arg-type]
-    answer = desk.release(to="b")
+        assert not harness.release(**wrong).done  # type: ignore[arg-type]
+    answer = harness.release(to="b")
     assert answer.done
     assert plain(answer.row) == row(server=answer.server)._replace(released=True, successor="b")
-    again = desk.release(to="c")
+    again = harness.release(to="c")
     assert again.done
     assert again.row is not None
     assert again.row.successor == "c"
-    taken = desk.take(new=row("b#2", 20, 2))
+    taken = harness.take(new=row("b#2", 20, 2))
     assert plain(taken.row) == row("b#2", 20, 2, server=taken.server), "neither released nor a successor any more"
 
 
-def test_rows_are_never_deleted(desk: Desk) -> None:
-    desk.take()
-    desk.release()
-    answer = desk.look()
+def test_rows_are_never_deleted(harness: Harness) -> None:
+    harness.take()
+    harness.release()
+    answer = harness.look()
     assert answer.row is not None
     assert answer.row.token == 10
 
 
-def test_names_are_compared_as_bytes(desk: Desk) -> None:
+def test_names_are_compared_as_bytes(harness: Harness) -> None:
     """Databases compare without case, accents or trailing blanks by default (seed 002, flaw 9)."""
     for number, name in enumerate(("job", "Job", "JOB", "job.", "job-1")):
-        assert desk.take(name, new=row(token=10 + number)).done
-    found = [desk.look(name).row for name in ("job", "Job", "JOB", "job.", "job-1")]
+        assert harness.take(name, new=row(token=10 + number)).done
+    found = [harness.look(name).row for name in ("job", "Job", "JOB", "job.", "job-1")]
     assert [r.token for r in found if r is not None] == [10, 11, 12, 13, 14]
 
 
-def test_names_are_bounded_and_never_reach_the_store_otherwise(desk: Desk) -> None:
+def test_names_are_bounded_and_never_reach_the_store_otherwise(harness: Harness) -> None:
     longest = "x" * NAME_MAX
-    assert desk.take(longest).done
-    assert desk.look(longest).row is not None
+    assert harness.take(longest).done
+    assert harness.look(longest).row is not None
     for name in ("", "x" * (NAME_MAX + 1), "jöb", "job'; DROP TABLE primacy_leases", "a b", "-x", "job\n"):
         with pytest.raises(UsageError, match="a lease's name has at most"):
             check_name(name)
-        answer = desk.look(name)
+        answer = harness.look(name)
         assert not answer.ok
         assert "a lease's name" in answer.reason
 
 
-def test_large_numbers_survive(desk: Desk) -> None:
+def test_large_numbers_survive(harness: Harness) -> None:
     large = row(token=2**53 - 1, seq=2**60)
-    assert desk.take(new=large).done
-    assert desk.renew(token=2**53 - 1, seq=2**60).done
+    assert harness.take(new=large).done
+    assert harness.renew(token=2**53 - 1, seq=2**60).done
 
 
 def test_two_users_see_each_other(here: Where) -> None:
-    one, two = here.desk(), here.desk()
+    one, two = here.harness(), here.harness()
     assert one.server() == two.server()
     assert one.take().done
     assert two.look().row == one.look().row
@@ -192,16 +197,16 @@ def test_two_users_see_each_other(here: Where) -> None:
 
 def test_one_of_many_takes_wins(here: Where) -> None:
     """A fresh name, and everybody at once."""
-    here.desk()
+    here.harness()
     for turn in range(5):
         answers: list[StoreAnswer] = []
         barrier = threading.Barrier(6)
 
         def contend(number: int, turn: int = turn, barrier: threading.Barrier = barrier) -> None:
-            desk = Desk(here.open())
-            seen = desk.look(f"job{turn}", count=True)
+            harness = Harness(here.open())
+            seen = harness.look(f"job{turn}", count=True)
             barrier.wait(60)
-            answers.append(desk.take(f"job{turn}", row(f"n{number}#1", 100 + number), seen))  # noqa: B023
+            answers.append(harness.take(f"job{turn}", row(f"n{number}#1", 100 + number), seen))  # noqa: B023
 
         threads = [threading.Thread(target=contend, args=(number,)) for number in range(6)]
         for thread in threads:
@@ -212,46 +217,46 @@ def test_one_of_many_takes_wins(here: Where) -> None:
         assert sum(a.done for a in answers) == 1
 
 
-def test_L6_many_at_once(desk: Desk) -> None:
+def test_L6_many_at_once(harness: Harness) -> None:
     names = [f"job{number:03}" for number in range(250)]
-    server = desk.server()
+    server = harness.server()
     for name in names:
-        assert desk.take(name).done
-    desk.release(names[7])
-    desk.take(names[9], new=row("b#2", 20, 2))
-    renewals = perform(desk.store, [Renew(name, "a#1", 10, 1, server) for name in reversed(names)])
+        assert harness.take(name).done
+    harness.release(names[7])
+    harness.take(names[9], new=row("b#2", 20, 2))
+    renewals = perform(harness.store, [Renew(name, "a#1", 10, 1, server) for name in reversed(names)])
     lost = [name for name, answer in zip(reversed(names), renewals, strict=True) if not answer.done]
     assert lost == [names[9], names[7]]
     assert all(answer.ok and answer.server == server for answer in renewals)
-    rows = [answer.row for answer in perform(desk.store, [Look(name) for name in names])]
+    rows = [answer.row for answer in perform(harness.store, [Look(name) for name in names])]
     assert [r.seq for r in rows if r is not None] == [2] * 7 + [1] + [2] + [2] + [2] * 240
-    released = perform(desk.store, [ReleaseRow(name, "a#1", 10, 2, name) for name in names])
+    released = perform(harness.store, [ReleaseRow(name, "a#1", 10, 2, name) for name in names])
     assert sum(answer.done for answer in released) == 248
     assert all(a.row is not None and a.row.successor == n for n, a in zip(names, released, strict=True) if a.done)
 
 
-def test_L6_one_name_twice_is_two_steps(desk: Desk) -> None:
-    desk.take()
-    server = desk.server()
-    answers = perform(desk.store, [Renew("job", "a#1", 10, 1, server), Renew("job", "a#1", 10, 1, server)])
+def test_L6_one_name_twice_is_two_steps(harness: Harness) -> None:
+    harness.take()
+    server = harness.server()
+    answers = perform(harness.store, [Renew("job", "a#1", 10, 1, server), Renew("job", "a#1", 10, 1, server)])
     assert sorted(answer.done for answer in answers) == [False, True]
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_it_does_what_the_store_in_memory_does(desk: Desk, seed: int) -> None:
+def test_it_does_what_the_store_in_memory_does(harness: Harness, seed: int) -> None:
     """That one applies `conditions.after`, as the simulated one does: the real one must answer the same."""
-    rng, model = random.Random(seed), Desk(MemoryStore())
+    rng, model = random.Random(seed), Harness(MemoryStore())
     pairs: dict[str, tuple[Row | None, Row | None]] = {}
     for _ in range(150):
         name = rng.choice(("job", "other"))
-        expected, found = model.look(name, count=True), desk.look(name, count=True)
+        expected, found = model.look(name, count=True), harness.look(name, count=True)
         same(expected, found)
         pairs.setdefault(name, (expected.row, found.row))
         if rng.random() < 0.8:
             pairs[name] = (expected.row, found.row)
         plan = rng.randrange(7), rng.random(), rng.random(), rng.randrange(1, 9), rng.choice(("a#1", "b#2"))
         expected = model.ask(any_request(plan, name, expected, pairs[name][0]))
-        same(expected, desk.ask(any_request(plan, name, found, pairs[name][1])), plan)
+        same(expected, harness.ask(any_request(plan, name, found, pairs[name][1])), plan)
 
 
 def same(expected: StoreAnswer, found: StoreAnswer, why: object = "") -> None:
@@ -295,43 +300,43 @@ def any_request(
     return Look(name) if seen is None else Prune(name, seen, server, genesis)
 
 
-def test_L3_a_placeholder_is_nobodys_and_is_made_once(desk: Desk) -> None:
-    server = desk.server()
-    answer = desk.ask(Place("job", server))
+def test_L3_a_placeholder_is_nobodys_and_is_made_once(harness: Harness) -> None:
+    server = harness.server()
+    answer = harness.ask(Place("job", server))
     assert answer.done
     assert plain(answer.row) == Row("", 0, 1, WAIT_MAX_MS, WAIT_MAX_MS, False, server=server)
     assert answer.row is not None
     assert answer.row.is_placeholder
-    again = desk.ask(Place("job", server))
+    again = harness.ask(Place("job", server))
     assert (again.ok, again.done, again.row) == (True, False, answer.row)
-    assert not desk.ask(Place("other", "elsewhere")).done
-    found = desk.look(count=True).genesis
+    assert not harness.ask(Place("other", "elsewhere")).done
+    found = harness.look(count=True).genesis
     assert found is not None
     assert (found.names, found.count) == (1, 1)
-    assert desk.take().done
-    assert desk.look(count=True).genesis == found, "a take of what stands there adds no name"
+    assert harness.take().done
+    assert harness.look(count=True).genesis == found, "a take of what stands there adds no name"
 
 
-def test_L4_a_write_over_another_connection_than_its_evidence_is_not_done(desk: Desk) -> None:
+def test_L4_a_write_over_another_connection_than_its_evidence_is_not_done(harness: Harness) -> None:
     """Where only a broken connection tells of a restore, even a take that nobody starts on would make the row sound."""
-    desk.take()
-    seen = desk.look(count=True)
+    harness.take()
+    seen = harness.look(count=True)
     assert seen.row is not None
     assert seen.genesis is not None
-    assert seen.link == desk.look().link, "one connection"
-    desk.store.close()
-    answer = desk.ask(Take("job", seen.row, seen.server, row("b#2", 20, 2), link=seen.link))
+    assert seen.link == harness.look().link, "one connection"
+    harness.store.close()
+    answer = harness.ask(Take("job", seen.row, seen.server, row("b#2", 20, 2), link=seen.link))
     assert (answer.ok, answer.done, answer.row) == (True, False, seen.row)
     assert answer.link not in (0, seen.link)
-    assert not desk.ask(Settle("job", seen.server, seen.genesis, seen.link)).done
-    assert desk.look().row == seen.row
-    assert not desk.ask(Take("new", None, seen.server, row(), desk.look("new", True).genesis, seen.link)).done
-    assert desk.ask(Settle("job", seen.server, seen.genesis, answer.link)).done
-    assert desk.ask(Take("job", seen.row, seen.server, row("b#2", 20, 2), link=answer.link)).done
+    assert not harness.ask(Settle("job", seen.server, seen.genesis, seen.link)).done
+    assert harness.look().row == seen.row
+    assert not harness.ask(Take("new", None, seen.server, row(), harness.look("new", True).genesis, seen.link)).done
+    assert harness.ask(Settle("job", seen.server, seen.genesis, answer.link)).done
+    assert harness.ask(Take("job", seen.row, seen.server, row("b#2", 20, 2), link=answer.link)).done
 
 
-def test_L9_a_fresh_name_compares_the_genesis_row(desk: Desk) -> None:
-    seen = desk.look(count=True)
+def test_L9_a_fresh_name_compares_the_genesis_row(harness: Harness) -> None:
+    seen = harness.look(count=True)
     genesis = seen.genesis
     assert genesis is not None
     assert genesis.is_settled(seen.server)
@@ -343,51 +348,51 @@ def test_L9_a_fresh_name_compares_the_genesis_row(desk: Desk) -> None:
         genesis._replace(mark=genesis.mark + "1"),
     )
     for one in changed:
-        answer = desk.take(seen=seen._replace(genesis=one))
+        answer = harness.take(seen=seen._replace(genesis=one))
         assert (answer.ok, answer.done, answer.row) == (True, False, None), one
-    assert desk.take(seen=seen).done
-    (stale,) = desk.store.take([Take("other", None, seen.server, row(), genesis)])
+    assert harness.take(seen=seen).done
+    (stale,) = harness.store.take([Take("other", None, seen.server, row(), genesis)])
     assert not stale.done, "version grew with the first one"
-    found = desk.look(count=True).genesis
+    found = harness.look(count=True).genesis
     assert found is not None
     assert (found.names, found.count, found.version) == (1, 1, genesis.version + 1)
 
 
-def test_L9_fresh_names_that_were_seen_together_are_all_taken(desk: Desk) -> None:
+def test_L9_fresh_names_that_were_seen_together_are_all_taken(harness: Harness) -> None:
     """Each insert changes the genesis row that the others compare: they do not have to decide anew."""
-    seen = desk.look(count=True)
+    seen = harness.look(count=True)
     names = [f"job-{number}" for number in range(30)]
-    answers = perform(desk.store, [Take(name, None, seen.server, row(), seen.genesis, seen.link) for name in names])
+    answers = perform(harness.store, [Take(name, None, seen.server, row(), seen.genesis, seen.link) for name in names])
     assert all(answer.done and answer.row is not None for answer in answers)
-    found = desk.look(count=True).genesis
+    found = harness.look(count=True).genesis
     assert found is not None
     assert found.is_settled(seen.server)
     assert found.names == len(names)
 
 
-def test_L9_a_fresh_name_is_not_inserted_again_if_more_than_names_was_added(desk: Desk) -> None:
-    seen = desk.look(count=True)
+def test_L9_a_fresh_name_is_not_inserted_again_if_more_than_names_was_added(harness: Harness) -> None:
+    seen = harness.look(count=True)
     assert seen.genesis is not None
-    assert desk.take("old").done
-    assert desk.release("old").done
-    old = desk.look("old", count=True)
+    assert harness.take("old").done
+    assert harness.release("old").done
+    old = harness.look("old", count=True)
     assert old.row is not None
     assert old.genesis is not None
-    assert desk.ask(Prune("old", old.row, old.server, old.genesis)).done
+    assert harness.ask(Prune("old", old.row, old.server, old.genesis)).done
     for what, genesis in (("floor", seen.genesis), ("settled", old.genesis._replace(settled="elsewhere"))):
-        answer = desk.take("new", row(token=50), seen._replace(genesis=genesis))
+        answer = harness.take("new", row(token=50), seen._replace(genesis=genesis))
         assert (answer.ok, answer.done, answer.row) == (True, False, None), what
-    now = desk.look("new", count=True)
+    now = harness.look("new", count=True)
     assert now.genesis is not None
     by_hand = now.genesis._replace(version=now.genesis.version - 1)
-    assert not desk.take("new", row(token=50), now._replace(genesis=by_hand)).done, "a version without a name"
-    assert not desk.take("new", row(token=50), now, server="elsewhere").done
-    assert desk.take("new", row(token=50), now).done
+    assert not harness.take("new", row(token=50), now._replace(genesis=by_hand)).done, "a version without a name"
+    assert not harness.take("new", row(token=50), now, server="elsewhere").done
+    assert harness.take("new", row(token=50), now).done
 
 
-def test_L9_settling_compares_version_mark_and_count(desk: Desk) -> None:
-    desk.take()
-    seen = desk.look(count=True)
+def test_L9_settling_compares_version_mark_and_count(harness: Harness) -> None:
+    harness.take()
+    seen = harness.look(count=True)
     genesis = seen.genesis
     assert genesis is not None
     for one in (
@@ -398,21 +403,21 @@ def test_L9_settling_compares_version_mark_and_count(desk: Desk) -> None:
         genesis._replace(count=0),
         genesis._replace(count=-1),
     ):
-        assert not desk.ask(Settle("job", seen.server, one)).done, one
-    assert not desk.ask(Settle("job", "elsewhere", genesis)).done
-    answer = desk.ask(Settle("job", seen.server, genesis))
+        assert not harness.ask(Settle("job", seen.server, one)).done, one
+    assert not harness.ask(Settle("job", "elsewhere", genesis)).done
+    answer = harness.ask(Settle("job", seen.server, genesis))
     assert answer.done
     assert answer.row == seen.row
-    found = desk.look(count=True).genesis
+    found = harness.look(count=True).genesis
     assert found is not None
     assert (found.settled, found.names, found.version) == (seen.server, 1, genesis.version + 1)
-    assert not desk.ask(Settle("job", seen.server, genesis)).done, "it was settled meanwhile"
+    assert not harness.ask(Settle("job", seen.server, genesis)).done, "it was settled meanwhile"
 
 
-def test_L10_what_is_pruned_leaves_its_token_as_the_floor(desk: Desk) -> None:
-    desk.take(new=row(token=77))
-    desk.release(token=77)
-    seen = desk.look(count=True)
+def test_L10_what_is_pruned_leaves_its_token_as_the_floor(harness: Harness) -> None:
+    harness.take(new=row(token=77))
+    harness.release(token=77)
+    seen = harness.look(count=True)
     assert seen.row is not None
     assert seen.genesis is not None
     wrong = (
@@ -430,77 +435,77 @@ def test_L10_what_is_pruned_leaves_its_token_as_the_floor(desk: Desk) -> None:
         Prune("job", seen.row, seen.server, seen.genesis._replace(version=0)),
     )
     for one in wrong:
-        answer = desk.ask(one)
+        answer = harness.ask(one)
         assert (answer.ok, answer.done, answer.row) == (True, False, seen.row), one
-    answer = desk.ask(Prune("job", seen.row, seen.server, seen.genesis))
+    answer = harness.ask(Prune("job", seen.row, seen.server, seen.genesis))
     assert (answer.ok, answer.done, answer.row) == (True, True, None)
-    empty = desk.look(count=True)
+    empty = harness.look(count=True)
     assert empty.row is None
     assert empty.genesis is not None
     assert (empty.genesis.floor, empty.genesis.names, empty.genesis.count) == (77, 0, 0)
-    assert not desk.take(new=row(token=77)).done, "not above the floor"
-    assert desk.take(new=row(token=78)).done
+    assert not harness.take(new=row(token=77)).done, "not above the floor"
+    assert harness.take(new=row(token=78)).done
 
 
 def test_L9_the_table_can_be_made_beforehand(here: Where) -> None:
-    desk = here.desk()
-    assert isinstance(desk.store, MakesTable)
-    before = desk.look(count=True)
-    desk.store.make_table(wait_max_ms=60_000)
-    desk.store.make_table(wait_max_ms=30_000)
-    desk.store.make_table()
-    after = desk.look(count=True)
+    harness = here.harness()
+    assert isinstance(harness.store, MakesTable)
+    before = harness.look(count=True)
+    harness.store.make_table(wait_max_ms=60_000)
+    harness.store.make_table(wait_max_ms=30_000)
+    harness.store.make_table()
+    after = harness.look(count=True)
     assert before.genesis is not None
     assert after.genesis is not None
     assert after.genesis.wait_max_ms == 60_000, "raised, never lowered"
     assert after.genesis.is_settled(after.server) == before.genesis.is_settled(before.server)
-    desk.take()
+    harness.take()
     with pytest.raises(Refused, match="stand"):
-        desk.store.make_table(new=True)
-    assert desk.look().row is not None
+        harness.store.make_table(new=True)
+    assert harness.look().row is not None
 
 
-def test_L7_the_name_of_a_failsafe_row_is_no_users(desk: Desk) -> None:
-    assert desk.take(FAILSAFE + "job").done
-    assert desk.look(FAILSAFE + "job").row is not None
-    assert desk.look("job").row is None
+def test_L7_the_name_of_a_failsafe_row_is_no_users(harness: Harness) -> None:
+    assert harness.take(FAILSAFE + "job").done
+    assert harness.look(FAILSAFE + "job").row is not None
+    assert harness.look("job").row is None
     for name in (FAILSAFE + "job", GENESIS):
         with pytest.raises(UsageError, match="a lease's name has at most"):
             check_name(name)
     for name in (GENESIS, FAILSAFE, FAILSAFE + FAILSAFE + "job", FAILSAFE + "x" * NAME_MAX):
-        answer = desk.look(name)
+        answer = harness.look(name)
         assert (answer.ok, answer.final) == (False, True), name
         assert "a lease's name" in answer.reason
 
 
-def test_a_row_that_nobody_could_read_is_not_written(desk: Desk) -> None:
+def test_a_row_that_nobody_could_read_is_not_written(harness: Harness) -> None:
     for new in (row(token=2**53), row(seq=-1), row(members="x" * 65), row()._replace(hold_ms=10**9)):
-        answer = desk.take(new=new)
+        answer = harness.take(new=new)
         assert (answer.ok, answer.final) == (False, True), new
         assert "would be read by nobody" in answer.reason
-    assert desk.look().row is None
+    assert harness.look().row is None
 
 
-def test_rows_can_be_listed(desk: Desk) -> None:
+def test_rows_can_be_listed(harness: Harness) -> None:
     for name in ("b", "a", "c"):
-        desk.take(name)
-    assert isinstance(desk.store, Lists)
-    listings = desk.store.listings()
+        harness.take(name)
+    assert isinstance(harness.store, Lists)
+    listings = harness.store.listings()
     assert [listing.name for listing in listings] == ["a", "b", "c"]
-    assert listings[0].row == desk.look("a").row
+    assert listings[0].row == harness.look("a").row
     assert listings[0].written_at.startswith("20")
 
 
-def test_a_store_that_was_closed_comes_back(desk: Desk) -> None:
-    desk.take()
-    desk.store.close()
-    desk.store.close()
-    assert desk.renew().done
+def test_a_store_that_was_closed_comes_back(harness: Harness) -> None:
+    harness.take()
+    harness.store.close()
+    harness.store.close()
+    assert harness.renew().done
 
 
 def test_news_of_a_release(here: Where) -> None:
     """Where a store notifies, a watcher hears of a release without looking."""
-    holder, watcher = here.desk(), here.desk()
+    holder, watcher = here.harness(), here.harness()
     if not isinstance(watcher.store, Notifies):
         assert here.url.startswith(("mysql", "mariadb")), "these have nothing to notify with"
         return

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.lease_desk import WALL
-from tests.lease_desk import Desk as Node
+from tests.lease_harness import WALL
+from tests.lease_harness import Harness as Node
 from tests.servers import MariaDb, Postgres, kinds, server
-from tests.store_desk import Desk, place, row
-from tests.store_desk import Place as Where
+from tests.store_harness import Harness, place, row
+from tests.store_harness import Place as Where
 
 from primacy.election.effects import Start
 from primacy.election.inputs import Started
@@ -30,14 +30,14 @@ LONG_MS = WAIT_MAX_MS + TICK_MS
 class Real:
     """A real store where a rule test has the simulated one."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
 
     def perform(self, request: StoreRequest, link: int) -> StoreAnswer:
-        return self.desk.ask(request)
+        return self.harness.ask(request)
 
 
-def emptied(kind: str, here: Where, desk: Desk) -> None:
+def emptied(kind: str, here: Where, harness: Harness) -> None:
     """All rows go, the genesis row included; the table stays."""
     found: Any = server(kind) if kind != "sqlite" else None
     if kind == "sqlite":
@@ -49,14 +49,14 @@ def emptied(kind: str, here: Where, desk: Desk) -> None:
     elif isinstance(found, MariaDb):
         found.admin(f"TRUNCATE app.{TABLE}")
     else:
-        assert isinstance(desk.store, EtcdStore)
-        desk.store._post("kv/deleterange", desk.store._folder())
+        assert isinstance(harness.store, EtcdStore)
+        harness.store._post("kv/deleterange", harness.store._folder())
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_L9_who_looked_away_while_a_table_was_used_and_emptied_waits_anew(kind: str, tmp_path: Path) -> None:
     with place(kind, tmp_path) as here:
-        node, other = Node(store=Real(Desk(here.open()))), Desk(here.open())  # type: ignore[arg-type]
+        node, other = Node(store=Real(Harness(here.open()))), Harness(here.open())  # type: ignore[arg-type]
         node.tell(Started(WALL))
         while node.now < LONG_MS // 2:
             node.answer() if node.asked else node.wake()

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.servers import Etcd, find, wait_until
-from tests.store_desk import Desk, row
+from tests.store_harness import Harness, row
 from tests.store_world import LONG_MS, World
 
 from primacy.election.store import GENESIS, Look, ReleaseRow, Renew, Take
@@ -164,13 +164,13 @@ def calm_world(calm: Real) -> Iterator[World]:
 
 
 def test_L5_a_restart_is_another_server_and_a_live_holder_moves_along(world: World, etcd: Real) -> None:
-    a, before = world.node("a"), Desk(etcd.open()).server()
+    a, before = world.node("a"), Harness(etcd.open()).server()
     assert world.until_leads(a) <= 50
     b = world.node("b")
     world.run(1_000)
     etcd.kill()
     etcd.start()
-    assert Desk(etcd.open()).server() != before
+    assert Harness(etcd.open()).server() != before
     world.run(5_000)
     assert a.leads, "its hold is unbroken"
     assert len(a.holds) == 1
@@ -193,13 +193,13 @@ def test_L5_a_folder_put_back_is_told_by_the_connection_alone(world: World, etcd
     backup = etcd.copy()
     etcd.start()
     b, watcher = world.node("b"), world.node("w")
-    lost = Desk(etcd.open()).look()
+    lost = Harness(etcd.open()).look()
     world.run(LONG_MS - 400)
     assert not b.holds
     watcher.is_cut = True
     world.until_leads(b)
     etcd.put_back(backup)
-    found = Desk(etcd.open()).look()
+    found = Harness(etcd.open()).look()
     assert (found.server, found.row) == (lost.server, lost.row), "nothing in the answer tells"
     b.is_cut, watcher.is_cut = True, False
     began_ms = world.clock.ms
@@ -210,18 +210,18 @@ def test_L5_a_folder_put_back_is_told_by_the_connection_alone(world: World, etcd
 
 def test_L5_a_take_under_way_is_not_sent_over_a_new_connection(world: World, etcd: Real) -> None:
     """The evidence came over the old one."""
-    desk = Desk(etcd.open())
-    desk.take()
-    desk.release()
+    harness = Harness(etcd.open())
+    harness.take()
+    harness.release()
     etcd.stop()
     backup = etcd.copy()
     etcd.start()
-    assert not desk.look().ok, "the connection broke: that is told, not mended in silence"
-    seen = desk.look()
+    assert not harness.look().ok, "the connection broke: that is told, not mended in silence"
+    seen = harness.look()
     etcd.put_back(backup)
-    first = desk.take(new=row("b#2", 20, 2), seen=seen)
+    first = harness.take(new=row("b#2", 20, 2), seen=seen)
     assert not first.ok
-    second = desk.ask(Take("job", seen.row, seen.server, row("b#2", 20, 2), link=seen.link))
+    second = harness.ask(Take("job", seen.row, seen.server, row("b#2", 20, 2), link=seen.link))
     assert (second.ok, second.done) == (True, False)
     assert second.server == seen.server
     assert second.link != seen.link
@@ -235,11 +235,11 @@ def test_L5_a_restored_snapshot_proves_nothing(world: World, etcd: Real, token: 
     world.until_leads(a)
     a.step_down()
     a.is_cut = True
-    snapshot, before = etcd.snapshot(), Desk(etcd.open()).look(count=True)
+    snapshot, before = etcd.snapshot(), Harness(etcd.open()).look(count=True)
     b = world.node("b")
     assert world.until_leads(b) <= 50
     etcd.restore(snapshot, token)
-    after = Desk(etcd.open()).look(count=True)
+    after = Harness(etcd.open()).look(count=True)
     assert (after.server == before.server) == (token == "first")
     assert after.row is not None
     assert after.genesis is not None
@@ -277,7 +277,7 @@ def test_L5_a_young_cluster_is_watched() -> None:
         young.restore(snapshot, young.token)
         for _ in range(100):
             young.post("kv/put", {"key": coded("else"), "value": ""})  # now its log is longer than the rows are old
-        found = Desk(young.open()).look(count=True)
+        found = Harness(young.open()).look(count=True)
         assert found.row is not None
         assert found.genesis is not None
         assert (found.row.released, found.row.vouches, found.watched) == (True, True, True)
@@ -291,7 +291,7 @@ def test_L5_a_young_cluster_is_watched() -> None:
         assert c.leads
         c.step_down()
         c.is_cut = True
-        other = Desk(young.open()).look("other", count=True)
+        other = Harness(young.open()).look("other", count=True)
         assert not other.watched, "its genesis row was written anew by then"
         d = world.node("d")
         assert world.until_leads(d) <= 50
@@ -325,7 +325,7 @@ def test_L5_a_key_put_back_by_hand_does_not_vouch(calm_world: World, calm: Real)
     calm.put("job", backup)
     calm.put(GENESIS, genesis)
     b.is_cut = True
-    found = Desk(calm.open()).look(count=True)
+    found = Harness(calm.open()).look(count=True)
     assert found.row is not None
     assert found.genesis is not None
     assert (found.row.released, found.row.vouches, found.genesis.vouches) == (True, False, False)
@@ -347,13 +347,13 @@ def test_L5_no_connection_is_replaced_unnoticed(calm: Real) -> None:
     """Between the store and etcd stands a proxy that closes what is idle, as load balancers do."""
     proxy = Proxy(calm.port)
     store = EtcdStore(Gateway([Endpoint("127.0.0.1", proxy.port)], 5_000))
-    desk = Desk(store)
-    first = desk.look()
-    assert (first.ok, desk.look().link) == (True, first.link)
+    harness = Harness(store)
+    first = harness.look()
+    assert (first.ok, harness.look().link) == (True, first.link)
     proxy.drop()
-    lost = desk.look()
+    lost = harness.look()
     assert not lost.ok
-    again = desk.look()
+    again = harness.look()
     assert again.ok
     assert again.link != first.link
     store.close()
@@ -409,53 +409,53 @@ class Proxy:
     ids=["empty", "text", "list", "deep", "number", "bytes", "strings"],
 )
 def test_a_hostile_key_is_named_and_costs_the_others_nothing(calm: Real, value: str) -> None:
-    desk = Desk(calm.open())
-    assert desk.take("good").done
+    harness = Harness(calm.open())
+    assert harness.take("good").done
     raw = value.encode(errors="surrogateescape")
     calm.post("kv/put", {"key": coded(PREFIX + "bad"), "value": base64.b64encode(raw).decode()})
-    good, bad = perform(desk.store, [Look("good"), Look("bad")])  # together, as the thread asks
+    good, bad = perform(harness.store, [Look("good"), Look("bad")])  # together, as the thread asks
     assert good.ok
     assert (bad.ok, bad.final) == (False, False)
     assert "'primacy_leases/bad' in etcd" in bad.reason
     assert "not one of primacy's" in bad.reason
-    (renewed,) = perform(desk.store, [Renew("good", "a#1", 10, 1, good.server)])
+    (renewed,) = perform(harness.store, [Renew("good", "a#1", 10, 1, good.server)])
     assert renewed.done
 
 
 def test_a_hostile_genesis_row_costs_no_live_holder_its_lease(calm: Real) -> None:
-    desk = Desk(calm.open())
-    server = desk.take().server
+    harness = Harness(calm.open())
+    server = harness.take().server
     good = calm.value(GENESIS)
     calm.put(GENESIS, '{"token": "x"}')
-    assert desk.renew(server=server).done
-    answer = desk.look()
+    assert harness.renew(server=server).done
+    answer = harness.look()
     assert (answer.ok, answer.final) == (False, False)
     assert "'primacy_leases/:genesis' in etcd" in answer.reason
-    assert desk.renew(seq=2, server=server).done
-    assert desk.release(seq=3).done
+    assert harness.renew(seq=2, server=server).done
+    assert harness.release(seq=3).done
     calm.put(GENESIS, good)
-    assert desk.look().ok
+    assert harness.look().ok
 
 
 def test_a_hostile_row_costs_no_other_renewal_its_proof(calm: Real) -> None:
     """All in one transaction: what was done for the others is told to them."""
-    desk = Desk(calm.open())
+    harness = Harness(calm.open())
     names = [f"job{number}" for number in range(5)]
     for name in names:
-        assert desk.take(name).done
+        assert harness.take(name).done
     calm.put("job3", "[]")
-    answers = perform(desk.store, [Renew(name, "a#1", 10, 1, desk.server()) for name in names])
+    answers = perform(harness.store, [Renew(name, "a#1", 10, 1, harness.server()) for name in names])
     assert [answer.done for answer in answers] == [True, True, True, False, True]
     assert "'primacy_leases/job3' in etcd is not one of primacy's" in answers[3].reason
 
 
 def test_numbers_out_of_bounds_are_refused(calm: Real) -> None:
-    desk = Desk(calm.open())
-    desk.take()
+    harness = Harness(calm.open())
+    harness.take()
     found = json.loads(calm.value("job"))
     for change in ({"token": 2**60}, {"wait_ms": 10**12}, {"released": 2}, {"holder": "x" * 500}, {"index": "9"}):
         calm.put("job", json.dumps({**found, **change}))
-        answer = desk.look()
+        answer = harness.look()
         if "index" in change:
             assert answer.row is not None
             assert not answer.row.vouches
@@ -482,15 +482,15 @@ def test_what_never_passes_by_itself_is_final(etcd: Real) -> None:
         if path == "auth/role/add" and body["name"] == "root":
             continue
         etcd.post(path, body)
-    plain = Desk(EtcdStore(Gateway([Endpoint("127.0.0.1", etcd.port)], 5_000, user="app", password="word"))).look()
+    plain = Harness(EtcdStore(Gateway([Endpoint("127.0.0.1", etcd.port)], 5_000, user="app", password="word"))).look()
     assert (plain.ok, plain.final) == (False, True)
     assert "leave the user out of the address, or enable authentication" in plain.reason
     etcd.post("auth/enable", {})
 
-    def desk(user: str, password: str) -> Desk:
-        return Desk(EtcdStore(Gateway([Endpoint("127.0.0.1", etcd.port)], 5_000, user=user, password=password)))
+    def harness(user: str, password: str) -> Harness:
+        return Harness(EtcdStore(Gateway([Endpoint("127.0.0.1", etcd.port)], 5_000, user=user, password=password)))
 
-    app = desk("app", "word")
+    app = harness("app", "word")
     assert app.take().done
     assert app.renew().done
     for name, password, remedy in (
@@ -498,11 +498,11 @@ def test_what_never_passes_by_itself_is_final(etcd: Real) -> None:
         ("app", "wrong", "correct the user or the password in the address"),
         ("nobody", "word", "correct the user"),
     ):
-        answer = desk(name, password).look()
+        answer = harness(name, password).look()
         assert (answer.ok, answer.final) == (False, True), answer
         assert remedy in answer.reason
         assert "word" not in answer.reason.replace("password", "")
-    reader = desk("reader", "word")
+    reader = harness("reader", "word")
     assert reader.look().row is not None, "one who may only read can look"
     answer = reader.take(new=row("b#2", 20, 2))
     assert (answer.ok, answer.final) == (False, True)
@@ -571,10 +571,10 @@ def test_old_and_new_users_of_one_cluster_at_once(calm_world: World, calm: Real)
 
 
 def test_the_genesis_row_is_made_if_it_is_missing(calm: Real) -> None:
-    desk = Desk(calm.open())
-    desk.take()
+    harness = Harness(calm.open())
+    harness.take()
     calm.post("kv/deleterange", {"key": coded(PREFIX + GENESIS)})
-    found = desk.look(count=True)
+    found = harness.look(count=True)
     assert found.genesis is not None
     assert (found.genesis.settled, found.genesis.names, found.genesis.count) == ("", 0, 1)
     assert calm.value(GENESIS)
@@ -582,8 +582,8 @@ def test_the_genesis_row_is_made_if_it_is_missing(calm: Real) -> None:
 
 def test_a_watch_hears_only_names(calm: Real) -> None:
     """And which of them are mere renewals, which is a hint and no more."""
-    holder, watcher = Desk(calm.open()), calm.open()
-    Desk(watcher).look()
+    holder, watcher = Harness(calm.open()), calm.open()
+    Harness(watcher).look()
     assert watcher.listen() >= 0
     heard: list[Any] = []
 

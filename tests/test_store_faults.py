@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.canary import Canary
 from tests.servers import Etcd, MariaDb, Postgres, Server, free_port, fresh, servers_here, wait_until
-from tests.store_desk import LIMIT_MS, Desk, opened, row, short_waits
+from tests.store_harness import LIMIT_MS, Harness, opened, row, short_waits
 from tests.store_proxy import Proxy
 from tests.store_race import NAME, Race, Verdict, now_ns
 
@@ -106,23 +106,23 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
 
 
 def look(url: str) -> StoreAnswer:
-    desk = Desk(open_store(url, limit_ms=LIMIT_MS))
+    harness = Harness(open_store(url, limit_ms=LIMIT_MS))
     try:
-        return desk.look(NAME, count=True)
+        return harness.look(NAME, count=True)
     finally:
-        desk.store.close()
+        harness.store.close()
 
 
 def tried(url: str) -> StoreAnswer:
     """A write under another name: the whole way of one."""
-    desk = Desk(open_store(url, limit_ms=LIMIT_MS))
+    harness = Harness(open_store(url, limit_ms=LIMIT_MS))
     try:
-        seen = desk.look("other", count=True)
+        seen = harness.look("other", count=True)
         if not seen.ok or seen.row is None:
-            return desk.ask(Place("other", seen.server)) if seen.ok else seen
-        return desk.take("other", row(token=seen.row.token + 1), seen)
+            return harness.ask(Place("other", seen.server)) if seen.ok else seen
+        return harness.take("other", row(token=seen.row.token + 1), seen)
     finally:
-        desk.store.close()
+        harness.store.close()
 
 
 def pause(seconds: float) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from tests.canary import Canary
 from tests.servers import ENVIRONMENT, MariaDb, Postgres, find, fresh, server, servers_here, wait_until
-from tests.store_desk import LIMIT_MS, Desk, place, row
-from tests.store_desk import Place as Where
+from tests.store_harness import LIMIT_MS, Harness, place, row
+from tests.store_harness import Place as Where
 from tests.store_proxy import Proxy
 from tests.store_race import Race, now_ns
 
@@ -29,10 +29,10 @@ needs_mariadb = pytest.mark.skipif("mariadb" not in servers_here(), reason="Mari
 TABLE = "primacy_leases"
 
 
-def looked(desk: Desk, name: str = "job") -> StoreAnswer:
+def looked(harness: Harness, name: str = "job") -> StoreAnswer:
     """Again, if the connection died with the server."""
-    found = desk.look(name, count=True)
-    return found if found.ok else desk.look(name, count=True)
+    found = harness.look(name, count=True)
+    return found if found.ok else harness.look(name, count=True)
 
 
 # --- PostgreSQL -------------------------------------------------------------------------------------------------------
@@ -66,17 +66,17 @@ def restored(dump: bytes) -> None:
 @pytest.mark.parametrize("way", ["the table made anew", "emptied", "rows deleted", "as INSERTs"])
 def test_L5_a_dump_restored_into_the_running_server_vouches_for_nothing(here: Where, way: str) -> None:
     """It brings token, seq and proof back as they were: only what PostgreSQL itself notes of a write tells."""
-    desk, watcher = here.desk(), here.desk()
-    assert desk.take("free").done
-    assert desk.release("free").done
-    assert desk.take().done
-    seen, settled = watcher.look(count=True), desk.look("fresh", count=True)
+    harness, watcher = here.harness(), here.harness()
+    assert harness.take("free").done
+    assert harness.release("free").done
+    assert harness.take().done
+    seen, settled = watcher.look(count=True), harness.look("fresh", count=True)
     free = watcher.look("free", count=True)
     dump = dumped(*{"the table made anew": ["--clean"], "as INSERTs": ["--data-only", "--column-inserts"]}.get(
         way, ["--data-only"]
     ))  # fmt: skip
-    assert desk.renew().done, "and is at work since"
-    assert desk.take("free", new=row("b#1", 11, 2)).done
+    assert harness.renew().done, "and is at work since"
+    assert harness.take("free", new=row("b#1", 11, 2)).done
     postgres().admin(*_emptied(way), database="app")
     restored(dump)
 
@@ -88,15 +88,15 @@ def test_L5_a_dump_restored_into_the_running_server_vouches_for_nothing(here: Wh
         assert not back.row.vouches, "or this dump looks like what was seen"
         assert (back.server == before.server) is (way != "the table made anew")
         assert not watcher.take(name, new=row("c#1", 12, 3), seen=before).done, "the evidence is of before"
-        assert not desk.renew(name, server=back.server).done
-        assert not desk.release(name).done
+        assert not harness.renew(name, server=back.server).done
+        assert not harness.release(name).done
     after = looked(watcher, "fresh")
     assert after.genesis is not None
     assert not after.genesis.vouches
     assert not after.genesis.is_settled(after.server)
     for genesis in (settled.genesis, after.genesis):
-        assert not desk.take("fresh", seen=after._replace(genesis=genesis)).done, "no name is fresh in it"
-    assert desk.ask(Place("fresh", after.server)).done
+        assert not harness.take("fresh", seen=after._replace(genesis=genesis)).done, "no name is fresh in it"
+    assert harness.ask(Place("fresh", after.server)).done
     placed = looked(watcher, "fresh")
     assert placed.genesis is not None
     assert not placed.genesis.is_settled(placed.server), "a placeholder's write settles nothing"
@@ -120,51 +120,51 @@ def _emptied(way: str) -> list[str]:
 @needs_postgresql
 def test_L5_a_dump_of_before_the_mark_vouches_for_nothing(here: Where) -> None:
     """Its rows have no such column: a default would fill it in, and vouch."""
-    desk = here.desk()
-    assert desk.take().done
+    harness = here.harness()
+    assert harness.take().done
     postgres().admin("CREATE TABLE kept AS SELECT * FROM primacy_leases", "ALTER TABLE kept DROP COLUMN xid",
                      database="app")  # fmt: skip
-    before = desk.look()
+    before = harness.look()
     columns = "name, holder, token, seq, hold_ms, wait_ms, released, members, successor, server, written_at, proof"
     postgres().admin(
         f"TRUNCATE {TABLE}", f"INSERT INTO {TABLE} ({columns}) SELECT {columns} FROM kept", "DROP TABLE kept",
         database="app",
     )  # fmt: skip
-    back = desk.look()
+    back = harness.look()
     assert back.row is not None
     assert (back.server, back.row.vouches) == (before.server, False)
-    assert not desk.renew().done
-    assert not desk.take(new=row("b#1", 11, 2), seen=before).done
+    assert not harness.renew().done
+    assert not harness.take(new=row("b#1", 11, 2), seen=before).done
 
 
 @needs_postgresql
 def test_L5_what_an_administrator_does_to_a_table_leaves_live_leases_alone(here: Where) -> None:
-    desk = here.desk()
-    assert desk.take().done
+    harness = here.harness()
+    assert harness.take().done
     seq = 1
     for statement in (f"VACUUM FREEZE {TABLE}", f"VACUUM FULL {TABLE}", f"SELECT * FROM {TABLE} FOR UPDATE",
                       f"ALTER TABLE {TABLE} ADD COLUMN note text", f"ANALYZE {TABLE}", f"REINDEX TABLE {TABLE}",
                       f"CLUSTER {TABLE} USING {TABLE}_pkey"):  # fmt: skip
-        before = desk.look(count=True)
+        before = harness.look(count=True)
         postgres().admin(statement, database="app")
-        after = desk.look(count=True)
+        after = harness.look(count=True)
         assert (after.row, after.genesis, after.server) == (before.row, before.genesis, before.server), statement
         assert after.row is not None
         assert after.row.vouches, statement
-        assert desk.renew(seq=seq).done, statement
+        assert harness.renew(seq=seq).done, statement
         seq += 1
     postgres().admin(f"UPDATE {TABLE} SET hold_ms = 1 WHERE name = 'job'", database="app")
-    assert not desk.renew(seq=seq).done, "a row changed by hand is nobody's"
+    assert not harness.renew(seq=seq).done, "a row changed by hand is nobody's"
 
 
 @needs_postgresql
 def test_L5_the_position_grows(here: Where) -> None:
-    desk = here.desk()
-    found = [desk.look().position]
-    assert desk.take().done
+    harness = here.harness()
+    found = [harness.look().position]
+    assert harness.take().done
     for seq in range(1, 5):
-        found.append(desk.renew(seq=seq).position)
-        found.append(desk.look().position)
+        found.append(harness.renew(seq=seq).position)
+        found.append(harness.look().position)
     assert found == sorted(found)
     assert 0 < found[0] < found[-1]
 
@@ -174,7 +174,7 @@ def test_L3_who_may_only_connect_can_repeat_news_and_gains_nothing(here: Where, 
     """It hears whatever is told, and tells it again as a release, in the words of every version there was."""
     import psycopg
 
-    here.desk()
+    here.harness()
     postgres().admin("DROP ROLE IF EXISTS stranger", "CREATE ROLE stranger LOGIN", database="app")
     race = Race(here.url, tmp_path / "race", count=3, mode="calm", profile="fast")
     try:
@@ -219,21 +219,21 @@ def test_L4_a_folder_put_back_makes_nobody_start_before_the_longest_wait(tmp_pat
     proxy = Proxy(found.port)
     url = found.url().replace(f":{found.port}", f":{proxy.port}")
     race = later = None
-    desk = Desk(open_store(found.url(), limit_ms=LIMIT_MS))
+    harness = Harness(open_store(found.url(), limit_ms=LIMIT_MS))
     try:
-        desk.store.make_table(new=True)  # type: ignore[attr-defined]
-        assert desk.take("race").done
-        assert desk.release("race").done
-        before = desk.look("race", count=True)
+        harness.store.make_table(new=True)  # type: ignore[attr-defined]
+        assert harness.take("race").done
+        assert harness.release("race").done
+        before = harness.look("race", count=True)
         found.stop()
         copy = found.folder / "copy"
         shutil.copytree(found.data, copy, symlinks=True)
         _owned(found, copy)
         found.start()
-        after_start = looked(desk, "race")
+        after_start = looked(harness, "race")
         assert after_start.server != before.server
         assert after_start.genesis is not None
-        assert desk.ask(Settle("race", after_start.server, after_start.genesis)).done, (
+        assert harness.ask(Settle("race", after_start.server, after_start.genesis)).done, (
             "this test has waited long enough"
         )
         race = Race(url, tmp_path / "before", count=1, mode="calm", profile="wan")
@@ -243,14 +243,14 @@ def test_L4_a_folder_put_back_makes_nobody_start_before_the_longest_wait(tmp_pat
         shutil.rmtree(found.data)
         copy.rename(found.data)
         found.start()
-        back = looked(desk, "race")
+        back = looked(harness, "race")
         assert back.row is not None
         assert (back.row.token, back.row.released, back.row.vouches) == (10, True, True)
         assert back.server not in (before.server, after_start.server), "each start is another server"
         assert back.row.server != back.server
         assert back.genesis is not None
         assert not back.genesis.is_settled(back.server)
-        assert not desk.take("race", new=row("b#1", 11, 2), seen=back._replace(server=before.server)).done
+        assert not harness.take("race", new=row("b#1", 11, 2), seen=back._replace(server=before.server)).done
         later = Race(found.url(), tmp_path / "after", count=2, mode="calm", profile="fast")
         wait_until(lambda: any(line["what"] == "end" for line in race.lines()), "the holder to stop by itself")
         assert later.holds_since(0) == 0, "they started beside it"
@@ -259,7 +259,7 @@ def test_L4_a_folder_put_back_makes_nobody_start_before_the_longest_wait(tmp_pat
             if one is not None and one.process.poll() is None:
                 one.process.kill()
                 one.process.wait()
-        desk.store.close()
+        harness.store.close()
         proxy.close()
         found.remove()
 
@@ -323,7 +323,7 @@ def pair() -> Iterator[tuple[Replicating, Replicating]]:
 def test_L5_a_server_that_followed_another_one_is_another_server(pair: tuple[Replicating, Replicating]) -> None:
     """X leads; Y takes over, and X follows it with a lag; Y dies, and X leads again, without what Y has done."""
     x, y = pair
-    watcher, other = (Desk(open_store(one.url(), limit_ms=LIMIT_MS)) for one in pair)
+    watcher, other = (Harness(open_store(one.url(), limit_ms=LIMIT_MS)) for one in pair)
     watcher.store.make_table(new=True)  # type: ignore[attr-defined]
     assert watcher.take().done
     seen, fresh_name = watcher.look(count=True), watcher.look("fresh", count=True)
@@ -354,8 +354,8 @@ def test_L5_a_server_that_followed_another_one_is_another_server(pair: tuple[Rep
     assert again.genesis is not None
     assert not again.genesis.is_settled(again.server)
     assert watcher.take(new=row("c#1", 30, 2), seen=back).done, "who has waited takes it"
-    for desk in (watcher, other):
-        desk.store.close()
+    for harness in (watcher, other):
+        harness.store.close()
 
 
 def _rows(one: MariaDb) -> int:
@@ -370,9 +370,9 @@ def _rows(one: MariaDb) -> int:
 @needs_mariadb
 def test_L5_what_an_administrator_resets_does_not_bring_an_identity_back(tmp_path: Path) -> None:
     with place("mariadb", tmp_path) as here:
-        desk, maria = here.desk(), server("mariadb")
+        harness, maria = here.harness(), server("mariadb")
         assert isinstance(maria, MariaDb)
-        seen = {looked(desk).server}
+        seen = {looked(harness).server}
         read_only = ["SET GLOBAL read_only = 1", "SET GLOBAL read_only = 0"]
         for statements in (
             ["FLUSH STATUS"],
@@ -382,34 +382,34 @@ def test_L5_what_an_administrator_resets_does_not_bring_an_identity_back(tmp_pat
             [f"ANALYZE TABLE app.{TABLE}"],
         ):
             maria.admin(*statements)
-            seen.add(looked(desk).server)
+            seen.add(looked(harness).server)
         assert len(seen) == 1, seen
         maria.admin("CHANGE MASTER TO master_host = '127.0.0.1', master_port = 1, master_user = 'x'", "START SLAVE")
         maria.admin("STOP SLAVE", "RESET SLAVE ALL", "FLUSH STATUS")
-        assert looked(desk).server not in seen
+        assert looked(harness).server not in seen
 
 
 @needs_mariadb
 def test_L5_a_dump_that_makes_the_table_anew_is_another_server(tmp_path: Path) -> None:
     """To the second, which is what MariaDB keeps of it. Rows read into the table that stands are outside."""
     with place("mariadb", tmp_path) as here:
-        desk, maria = here.desk(), server("mariadb")
+        harness, maria = here.harness(), server("mariadb")
         assert isinstance(maria, MariaDb)
-        assert desk.take().done
-        seen, fresh_name = desk.look(count=True), desk.look("fresh", count=True)
+        assert harness.take().done
+        seen, fresh_name = harness.look(count=True), harness.look("fresh", count=True)
         login = ["--no-defaults", "-h", "127.0.0.1", "-P", str(maria.port), "-u", "root"]
         program = find("mariadb-dump") or "mysqldump"
         dump = subprocess.run([program, *login, "app", TABLE], check=True, capture_output=True).stdout
-        assert desk.renew().done
+        assert harness.renew().done
         wait_until(lambda: _now(maria) > int(seen.server.rpartition(":")[2]), "the next second")
         subprocess.run([find("mariadb") or "mysql", *login, "app"], check=True, input=dump, capture_output=True)
-        back = looked(desk)
+        back = looked(harness)
         assert back.row == seen.row
         assert back.server != seen.server
-        assert not desk.take(new=row("b#1", 11, 2), seen=seen).done
-        assert not desk.take("fresh", seen=fresh_name).done
-        assert not desk.release().done
-        assert not looked(desk, "fresh").genesis.is_settled(back.server)  # type: ignore[union-attr]
+        assert not harness.take(new=row("b#1", 11, 2), seen=seen).done
+        assert not harness.take("fresh", seen=fresh_name).done
+        assert not harness.release().done
+        assert not looked(harness, "fresh").genesis.is_settled(back.server)  # type: ignore[union-attr]
 
 
 def _now(maria: Any) -> int:
@@ -420,15 +420,15 @@ def _now(maria: Any) -> int:
 def test_L9_an_emptied_table_is_not_the_one_that_was_seen(tmp_path: Path) -> None:
     """Nothing of MariaDB tells: the genesis row that is made anew has another version, drawn by chance."""
     with place("mariadb", tmp_path) as here:
-        desk, maria = Desk(here.open()), server("mariadb")
+        harness, maria = Harness(here.open()), server("mariadb")
         assert isinstance(maria, MariaDb)
-        before = looked(desk)
+        before = looked(harness)
         assert before.genesis is not None
         assert not before.genesis.is_settled(before.server)
         maria.admin(f"TRUNCATE app.{TABLE}")
-        after = looked(desk)
+        after = looked(harness)
         assert after.server == before.server
-        assert not desk.ask(Settle("job", before.server, before.genesis)).done, "what was watched is gone"
+        assert not harness.ask(Settle("job", before.server, before.genesis)).done, "what was watched is gone"
         assert not after.genesis.is_settled(after.server)  # type: ignore[union-attr]
 
 
@@ -436,11 +436,11 @@ def test_L9_an_emptied_table_is_not_the_one_that_was_seen(tmp_path: Path) -> Non
 def test_L3_a_row_that_was_written_by_hand_can_be_taken_like_any_other(tmp_path: Path) -> None:
     """No user of leases writes a proof below 0, and a name must not be locked out by one."""
     with place("mariadb", tmp_path) as here:
-        desk, maria = here.desk(), server("mariadb")
+        harness, maria = here.harness(), server("mariadb")
         assert isinstance(maria, MariaDb)
-        assert desk.take().done
+        assert harness.take().done
         maria.admin(f"UPDATE app.{TABLE} SET proof = -5 WHERE name = 'job'")
-        seen = looked(desk)
+        seen = looked(harness)
         assert seen.row is not None
         assert seen.row.proof == "-5"
-        assert desk.take(new=row("b#1", 11, 2), seen=seen).done
+        assert harness.take(new=row("b#1", 11, 2), seen=seen).done

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.servers import Pooler, Postgres, empty, fresh, pooler, server, servers_here, wait_until
-from tests.store_desk import LIMIT_MS, Desk, Place, opened, place, row
+from tests.store_harness import LIMIT_MS, Harness, Place, opened, place, row
 
 from primacy.election.inputs import StoreAnswered, StoreNews
 from primacy.election.store import Look, ReleaseRow
@@ -37,9 +37,9 @@ def test_limits_are_below_a_third_of_the_hold(profile: str) -> None:
 @pytest.mark.parametrize("address", ["postgresql://127.0.0.1:{}/db", "mysql://127.0.0.1:{}/db", "etcd://127.0.0.1:{}"])
 def test_a_server_that_accepts_and_says_nothing(address: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
-        desk = Desk(open_store(address.format(mute.getsockname()[1]), limit_ms=200))
+        harness = Harness(open_store(address.format(mute.getsockname()[1]), limit_ms=200))
         began = time.monotonic()
-        answer = desk.look()
+        answer = harness.look()
         assert not answer.ok
         assert time.monotonic() - began < 60, "without a limit it would wait for ever"
         assert answer.reason
@@ -56,22 +56,22 @@ def test_F42_a_statement_that_hangs_is_given_up_within_its_limit(kind: str) -> N
     found = fresh(kind)
     try:
         opened(found.url()).store.close()
-        desk = Desk(open_store(found.url(), limit_ms=HANGS_MS))
-        assert desk.take().done
-        who = desk.server()
+        harness = Harness(open_store(found.url(), limit_ms=HANGS_MS))
+        assert harness.take().done
+        who = harness.server()
         found.freeze()
         began = time.monotonic()
-        answer = desk.renew(server=who)
+        answer = harness.renew(server=who)
         took_s = time.monotonic() - began
         found.thaw()
         assert (answer.ok, answer.done) == (False, False)
         assert took_s < 60, "without a limit it would wait for ever"
         assert f"{HANGS_MS} ms" in answer.reason or "timed out" in answer.reason
-        wait_until(lambda: desk.look().ok, "an answer: it connects anew")
-        after = desk.look()
+        wait_until(lambda: harness.look().ok, "an answer: it connects anew")
+        after = harness.look()
         assert after.row is not None, after
         assert after.row.seq in (1, 2), "whether it was done is not known, and was not claimed"
-        desk.store.close()
+        harness.store.close()
     finally:
         found.remove()
 
@@ -87,9 +87,9 @@ def test_F42_a_locked_row_is_refused_within_the_limit_and_costs_its_neighbours_n
 
     url, found = empty(kind), server(kind)
     opened(url).store.close()
-    desk = Desk(open_store(url, limit_ms=3_000))
+    harness = Harness(open_store(url, limit_ms=3_000))
     for name in ("a", "b", "c"):
-        assert desk.take(name).done
+        assert harness.take(name).done
     lock = "SELECT * FROM primacy_leases WHERE name = 'b' FOR UPDATE"
     other: psycopg.Connection[tuple[object, ...]] | pymysql.connections.Connection
     if isinstance(found, Postgres):
@@ -99,17 +99,17 @@ def test_F42_a_locked_row_is_refused_within_the_limit_and_costs_its_neighbours_n
         other = pymysql.connect(host="127.0.0.1", port=found.port, user="root", database="app")
         other.begin()
         other.cursor().execute(lock)
-    who = desk.server()
+    who = harness.server()
     began = time.monotonic()
-    answers = perform(desk.store, [Renew(name, "a#1", 10, 1, who) for name in ("a", "b", "c")])
+    answers = perform(harness.store, [Renew(name, "a#1", 10, 1, who) for name in ("a", "b", "c")])
     took_s = time.monotonic() - began
     other.rollback()
     other.close()
     assert [answer.done for answer in answers] == [True, False, True], answers
     assert not answers[1].ok
     assert took_s < 40, "without a limit the server would wait for most of a minute"
-    assert desk.renew("b", server=who).done
-    desk.store.close()
+    assert harness.renew("b", server=who).done
+    harness.store.close()
 
 
 # --- poolers ----------------------------------------------------------------------------------------------------------
@@ -117,14 +117,14 @@ def test_F42_a_locked_row_is_refused_within_the_limit_and_costs_its_neighbours_n
 
 def test_a_pooler_in_transaction_mode_does_no_harm(pooler: Pooler) -> None:
     opened(pooler.url()).store.close()
-    desks = [Desk(open_store(pooler.url(), limit_ms=LIMIT_MS)) for _ in range(3)]
-    assert desks[0].take().done
+    harnesses = [Harness(open_store(pooler.url(), limit_ms=LIMIT_MS)) for _ in range(3)]
+    assert harnesses[0].take().done
     for seq in range(1, 20):
-        assert desks[seq % 3].renew(seq=seq).done
+        assert harnesses[seq % 3].renew(seq=seq).done
     settings = pooler.postgres.admin("SELECT setting FROM pg_settings WHERE name = 'lock_timeout'")
     assert settings == [("0",)], "nothing of ours stays behind on a connection of the pool"
-    for desk in desks:
-        desk.store.close()
+    for harness in harnesses:
+        harness.store.close()
 
 
 def test_where_LISTEN_does_not_get_through_it_is_said_once(pooler: Pooler) -> None:
@@ -132,7 +132,7 @@ def test_where_LISTEN_does_not_get_through_it_is_said_once(pooler: Pooler) -> No
     answers: queue.Queue[StoreAnswered] = queue.Queue()
     thread = StoreThread(open_store(pooler.url(), limit_ms=LIMIT_MS), 500, note=said.append)
     port = thread.port("job", answers.put, lambda _: None)
-    others = [Desk(open_store(pooler.url(), limit_ms=LIMIT_MS)) for _ in range(3)]
+    others = [Harness(open_store(pooler.url(), limit_ms=LIMIT_MS)) for _ in range(3)]
     for number in range(8):
         for other in others:
             other.look()  # so that the pool has several connections to give
@@ -149,18 +149,18 @@ def test_where_LISTEN_does_not_get_through_it_is_said_once(pooler: Pooler) -> No
 
 
 def test_a_forked_child_harms_neither_connection_nor_row(here: Place) -> None:
-    desk = here.desk()
-    assert desk.take().done
-    if isinstance(desk.store, Notifies):
-        desk.store.listen()
+    harness = here.harness()
+    assert harness.take().done
+    if isinstance(harness.store, Notifies):
+        harness.store.listen()
     child = os.fork()
     if child == 0:
-        answer = desk.renew(server="x")
-        desk.store.close()
+        answer = harness.renew(server="x")
+        harness.store.close()
         os._exit(0 if not answer.ok and "forked" in answer.reason else 1)
     assert os.waitpid(child, 0)[1] == 0
-    assert desk.renew().done
-    assert desk.release(seq=2).done
+    assert harness.renew().done
+    assert harness.release(seq=2).done
 
 
 # --- news through the thread ------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def test_a_forked_child_harms_neither_connection_nor_row(here: Place) -> None:
 
 def test_news_comes_without_a_look(here: Place) -> None:
     """A release is known to a watcher before its next look."""
-    holder = here.desk()
+    holder = here.harness()
     if not isinstance(holder.store, Notifies):
         assert here.url.startswith(("mariadb", "mysql"))
         return
@@ -197,35 +197,35 @@ def test_a_server_that_hides_its_identifier_is_told_by_its_start(tmp_path: Path)
     assert isinstance(found, Postgres)
     try:
         found.admin("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC", database="app")
-        desk = opened(found.url())
-        assert desk.take().done
-        before = desk.server()
+        harness = opened(found.url())
+        assert harness.take().done
+        before = harness.server()
         assert before.startswith(f"postgresql:127.0.0.1:{found.port}:")
-        assert desk.renew().done
+        assert harness.renew().done
         oid = found.admin("SELECT 'primacy_leases'::regclass::oid", database="app")[0][0]
         assert before.endswith(f":{oid}"), "a table that is made anew has another number"
-        assert desk.look().position == 0
-        assert desk.release(seq=2).done
+        assert harness.look().position == 0
+        assert harness.release(seq=2).done
         found.stop()
         found.start()
-        desk.store.close()
-        after = desk.look()
+        harness.store.close()
+        after = harness.look()
         assert after.ok
         assert after.server != before, "it may have forgotten"
         assert after.row is not None
-        assert not desk.take(new=row("b#1", 11, 3), seen=after._replace(server=before)).done
-        desk.store.close()
+        assert not harness.take(new=row("b#1", 11, 3), seen=after._replace(server=before)).done
+        harness.store.close()
     finally:
         found.remove()
 
 
 def test_L3_the_name_of_a_server_stays(here: Place) -> None:
     """MariaDB's is made of its start time: it must not change with the second hand."""
-    desk = here.desk()
+    harness = here.harness()
     names = set()
     end = time.monotonic() + 2.2
     while time.monotonic() < end:
-        names.add(desk.server())
+        names.add(harness.server())
     assert len(names) == 1, names
 
 
@@ -233,20 +233,20 @@ def test_L3_the_name_of_a_server_stays(here: Place) -> None:
 def test_L5_a_restart_changes_the_name(kind: str) -> None:
     found = fresh(kind)
     try:
-        desk = opened(found.url())
-        assert desk.take().done
-        before = desk.server()
+        harness = opened(found.url())
+        assert harness.take().done
+        before = harness.server()
         time.sleep(1.1)  # MariaDB's start time is in seconds, and it starts again in less
         found.kill()
         found.start()
-        desk.store.close()
-        after = desk.look()
+        harness.store.close()
+        after = harness.look()
         assert after.row is not None, "an answered commit outlives kill -9"
         assert after.server != before, "or a data folder that was put back would look like this"
         assert after.genesis is not None
         assert not after.genesis.is_settled(after.server)
-        assert not desk.take(new=row("b#1", 11, 2), seen=after._replace(server=before)).done
-        assert desk.renew(server=after.server).done, "a holder whose hold never broke moves along"
-        desk.store.close()
+        assert not harness.take(new=row("b#1", 11, 2), seen=after._replace(server=before)).done
+        assert harness.renew(server=after.server).done, "a holder whose hold never broke moves along"
+        harness.store.close()
     finally:
         found.remove()

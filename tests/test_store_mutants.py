@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from tests import test_store_contract as contract
 from tests.servers import servers_here
-from tests.store_desk import Desk, place, row
-from tests.store_desk import Place as Where
+from tests.store_harness import Harness, place, row
+from tests.store_harness import Place as Where
 
 from primacy.election.store import Place, Prune, Renew, Settle, Take
 from primacy.store import perform, sql_text
@@ -147,11 +147,11 @@ def _noticed(here: Where, statement: str, mutate: Callable[[Any], None]) -> str 
     for scene in SCENES[statement]:
         server("postgresql" if here.url.startswith("postgresql") else "mariadb").empty()
         store: Any = here.open()
-        desk = Desk(store)
+        harness = Harness(store)
         store.make_table(new=True)
         mutate(store)
         try:
-            scene(desk)
+            scene(harness)
         except AssertionError as noticed:
             return f"{scene.__name__}: {noticed}"
         finally:
@@ -168,103 +168,103 @@ def _identity(store: Any) -> str:
 # --- scenes that no request can make ----------------------------------------------------------------------------------
 
 
-def by_hand(desk: Desk, name: str, change: str, vouching: bool = True) -> None:
+def by_hand(harness: Harness, name: str, change: str, vouching: bool = True) -> None:
     """Somebody writes to the table; `vouching`: with everything that a write of ours leaves."""
-    store: Any = desk.store
+    store: Any = harness.store
     own = f", {OWN}" if vouching and type(store).__name__ == "PostgresqlStore" else ""
     store._execute(f"UPDATE {TABLE} SET {change}{own} WHERE name = '{name}'", {})
     getattr(store, "_known", {}).clear()
 
 
-def has_a_mark(desk: Desk) -> bool:
-    return bool(desk.look().genesis.mark)  # type: ignore[union-attr]
+def has_a_mark(harness: Harness) -> bool:
+    return bool(harness.look().genesis.mark)  # type: ignore[union-attr]
 
 
-def a_row_of_another_server_is_renewed_and_not_released(desk: Desk) -> None:
-    assert desk.take().done
-    by_hand(desk, "job", "server = 'elsewhere'")
-    assert not desk.release().done, "its release does not count here (L4)"
-    assert desk.renew().done, "a holder moves along with a fail-over"
+def a_row_of_another_server_is_renewed_and_not_released(harness: Harness) -> None:
+    assert harness.take().done
+    by_hand(harness, "job", "server = 'elsewhere'")
+    assert not harness.release().done, "its release does not count here (L4)"
+    assert harness.renew().done, "a holder moves along with a fail-over"
 
 
-def a_row_that_does_not_vouch_is_nobodys(desk: Desk) -> None:
-    if not has_a_mark(desk):
+def a_row_that_does_not_vouch_is_nobodys(harness: Harness) -> None:
+    if not has_a_mark(harness):
         return
-    assert desk.take().done
-    by_hand(desk, "job", "hold_ms = hold_ms", vouching=False)
-    found = desk.look().row
+    assert harness.take().done
+    by_hand(harness, "job", "hold_ms = hold_ms", vouching=False)
+    found = harness.look().row
     assert found is not None
     assert not found.vouches
-    assert not desk.renew().done
-    assert not desk.release().done
-    assert desk.take(new=row("b#1", 11, 2)).done, "who has waited takes it as it is"
+    assert not harness.renew().done
+    assert not harness.release().done
+    assert harness.take(new=row("b#1", 11, 2)).done, "who has waited takes it as it is"
 
 
-def a_released_row_is_not_renewed(desk: Desk) -> None:
-    assert desk.take().done
-    assert desk.release().done
-    assert not desk.renew().done
+def a_released_row_is_not_renewed(harness: Harness) -> None:
+    assert harness.take().done
+    assert harness.release().done
+    assert not harness.renew().done
 
 
-def only_a_table_that_is_settled_here_has_fresh_names(desk: Desk) -> None:
-    server = desk.server()
+def only_a_table_that_is_settled_here_has_fresh_names(harness: Harness) -> None:
+    server = harness.server()
     for change, vouching in (("server = 'elsewhere'", True), ("hold_ms = hold_ms + 1", True), ("seq = seq + 1", False)):
-        if not vouching and not has_a_mark(desk):
+        if not vouching and not has_a_mark(harness):
             continue
-        seen = desk.look(count=True)
+        seen = harness.look(count=True)
         assert seen.genesis is not None
-        assert desk.take("first", new=row(token=seen.genesis.floor + 5)).done
-        assert desk.release("first", token=seen.genesis.floor + 5).done
-        by_hand(desk, ":genesis", change, vouching)
-        seen = desk.look("fresh", count=True)
+        assert harness.take("first", new=row(token=seen.genesis.floor + 5)).done
+        assert harness.release("first", token=seen.genesis.floor + 5).done
+        by_hand(harness, ":genesis", change, vouching)
+        seen = harness.look("fresh", count=True)
         assert seen.genesis is not None
         assert not seen.genesis.is_settled(server)
-        assert not desk.take("fresh", new=row(token=seen.genesis.floor + 9), seen=seen).done, change
-        old = desk.look("first", count=True)
+        assert not harness.take("fresh", new=row(token=seen.genesis.floor + 9), seen=seen).done, change
+        old = harness.look("first", count=True)
         assert old.row is not None
         assert old.genesis is not None
-        assert not desk.ask(Prune("first", old.row, server, old.genesis)).done, change
-        assert desk.ask(Settle("first", server, old.genesis)).done
-        old = desk.look("first", count=True)
+        assert not harness.ask(Prune("first", old.row, server, old.genesis)).done, change
+        assert harness.ask(Settle("first", server, old.genesis)).done
+        old = harness.look("first", count=True)
         assert old.row is not None
         assert old.genesis is not None
-        assert desk.ask(Prune("first", old.row, server, old.genesis)).done
+        assert harness.ask(Prune("first", old.row, server, old.genesis)).done
 
 
-def a_placeholder_settles_nothing(desk: Desk) -> None:
+def a_placeholder_settles_nothing(harness: Harness) -> None:
     """A genesis row that came from a dump says settled; the write of a placeholder gives it a mark that vouches."""
-    server = desk.server()
-    assert not desk.ask(Place("other", "elsewhere")).done
-    if not has_a_mark(desk):
+    server = harness.server()
+    assert not harness.ask(Place("other", "elsewhere")).done
+    if not has_a_mark(harness):
         return
-    by_hand(desk, ":genesis", "seq = seq", vouching=False)
-    assert desk.ask(Place("job", server)).done
-    after = desk.look(count=True)
+    by_hand(harness, ":genesis", "seq = seq", vouching=False)
+    assert harness.ask(Place("job", server)).done
+    after = harness.look(count=True)
     assert after.genesis is not None
     assert after.genesis.vouches
     assert not after.genesis.is_settled(server)
 
 
-def a_fresh_name_is_above_the_floor(desk: Desk) -> None:
-    by_hand(desk, ":genesis", "token = 10")
-    assert not desk.take(new=row(token=10)).done
-    assert desk.take(new=row(token=11)).done
+def a_fresh_name_is_above_the_floor(harness: Harness) -> None:
+    by_hand(harness, ":genesis", "token = 10")
+    assert not harness.take(new=row(token=10)).done
+    assert harness.take(new=row(token=11)).done
 
 
-def a_fresh_name_elsewhere(desk: Desk) -> None:
+def a_fresh_name_elsewhere(harness: Harness) -> None:
     """Settled where it is asked for, and not where it is answered."""
-    by_hand(desk, ":genesis", "server = 'elsewhere'")
-    seen = desk.look(count=True)
-    assert not desk.ask(Take("job", None, "elsewhere", row(), seen.genesis)).done
+    by_hand(harness, ":genesis", "server = 'elsewhere'")
+    seen = harness.look(count=True)
+    assert not harness.ask(Take("job", None, "elsewhere", row(), seen.genesis)).done
 
 
-def settled_elsewhere(desk: Desk) -> None:
-    seen = desk.look(count=True)
+def settled_elsewhere(harness: Harness) -> None:
+    seen = harness.look(count=True)
     assert seen.genesis is not None
-    assert not desk.ask(Settle("job", "elsewhere", seen.genesis)).done
+    assert not harness.ask(Settle("job", "elsewhere", seen.genesis)).done
 
 
-SCENES: dict[str, list[Callable[[Desk], None]]] = {
+SCENES: dict[str, list[Callable[[Harness], None]]] = {
     "take": [
         contract.test_L3_a_take_compares_everything_that_it_rests_on,
         contract.test_L3_every_write_compares_the_server,
@@ -305,7 +305,7 @@ def test_L6_a_repeated_renewal_proves_nothing(tmp_path: Path) -> None:
 
 def _repeated(here: Where) -> None:
     (Path(here.url.partition(":///")[2]).parent.mkdir(parents=True, exist_ok=True) if "sqlite" in here.url else None)
-    one, two = here.desk(), here.desk()
+    one, two = here.harness(), here.harness()
     server = one.server()
     for name in ("a", "b"):
         assert one.take(name).done

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.store_desk import Desk, row
+from tests.store_harness import Harness, row
 
 from primacy.election.store import Look, Renew, Take
 from primacy.store import perform
@@ -22,7 +22,7 @@ def test_L6_many_renewals_are_noted_together_and_each_for_itself(file: Path, mon
     store = SqliteStore(str(file))
     store.make_table(new=True)
     names = [f"job-{number:02}" for number in range(40)]
-    seen = Desk(store).look(count=True)
+    seen = Harness(store).look(count=True)
     assert all(a.done for a in perform(store, [Take(name, None, seen.server, row(), seen.genesis) for name in names]))
     chosen = [name for name in names if name not in ("job-07", "job-20")]
     writes: list[int] = []
@@ -50,7 +50,7 @@ def test_L6_many_renewals_are_noted_together_and_each_for_itself(file: Path, mon
 def test_L5_many_writes_that_fail_leave_the_note_as_it_was(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = SqliteStore(str(file))
     store.make_table(new=True)
-    seen = Desk(store).look(count=True)
+    seen = Harness(store).look(count=True)
     names = [f"job-{number}" for number in range(9)]
     perform(store, [Take(name, None, seen.server, row(), seen.genesis) for name in names])
     before = Path(f"{file}-primacy").read_bytes()

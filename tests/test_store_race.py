@@ -15,7 +15,7 @@ import pytest
 from tests.canary import Canary
 from tests.servers import kinds, server, servers_here, wait_until
 from tests.store_cold import Crew
-from tests.store_desk import Desk, place, row
+from tests.store_harness import Harness, place, row
 from tests.store_race import PROFILE, Race, judge, now_ns
 
 from primacy.election.store import StoreAnswer
@@ -34,7 +34,7 @@ CONTROL_S = 90
 def test_no_two_hold_it_at_a_time(kind: str, tmp_path: Path) -> None:
     """Memory is left out: its rows do not leave a process."""
     with place(kind, tmp_path) as here, Canary(PROFILE.beat_ms) as canary:
-        here.desk()  # a new table: its names are free at once
+        here.harness()  # a new table: its names are free at once
         verdict = Race(here.url, tmp_path / "race", PLAYERS, SECONDS, SEED).wait()
     print(f"{kind}: {verdict}")
     verdict.one_at_a_time()
@@ -79,7 +79,7 @@ def crew() -> Iterator[Crew]:
 def test_a_cold_start_has_one_winner(kind: str, crew: Crew, tmp_path: Path) -> None:
     """No row yet, eight processes at once, many rounds."""
     with place(kind, tmp_path) as here:
-        here.desk()
+        here.harness()
         crew.open(here.url)
         for turn in range(ROUNDS):
             one_winner(crew.take(f"cold{turn}"))
@@ -89,9 +89,9 @@ def test_a_cold_start_has_one_winner(kind: str, crew: Crew, tmp_path: Path) -> N
 def test_a_cold_start_in_memory_has_one_winner() -> None:
     """Its users are threads."""
     table = MemoryTable()
-    desks = [Desk(MemoryStore(table)) for _ in range(PLAYERS)]
+    harnesses = [Harness(MemoryStore(table)) for _ in range(PLAYERS)]
     for turn in range(ROUNDS):
-        one_winner(_all_at_once(desks, f"cold{turn}"))
+        one_winner(_all_at_once(harnesses, f"cold{turn}"))
 
 
 def one_winner(answers: list[StoreAnswer]) -> None:
@@ -101,16 +101,16 @@ def one_winner(answers: list[StoreAnswer]) -> None:
     assert all(answer.row == winner for answer in answers), "and everybody was told who"
 
 
-def _all_at_once(desks: list[Desk], name: str) -> list[StoreAnswer]:
-    barrier = threading.Barrier(len(desks))
+def _all_at_once(harnesses: list[Harness], name: str) -> list[StoreAnswer]:
+    barrier = threading.Barrier(len(harnesses))
     answers: list[StoreAnswer] = []
 
-    def take(number: int, desk: Desk) -> None:
-        seen = desk.look(name, count=True)
+    def take(number: int, harness: Harness) -> None:
+        seen = harness.look(name, count=True)
         barrier.wait(60)
-        answers.append(desk.take(name, new=row(f"n{number}#1", 100 + number), seen=seen))
+        answers.append(harness.take(name, new=row(f"n{number}#1", 100 + number), seen=seen))
 
-    threads = [threading.Thread(target=take, args=pair) for pair in enumerate(desks)]
+    threads = [threading.Thread(target=take, args=pair) for pair in enumerate(harnesses)]
     for thread in threads:
         thread.start()
     for thread in threads:

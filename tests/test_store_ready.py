@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.servers import Pooler, Postgres, empty, fresh, pooler, server, servers_here, wait_until
-from tests.store_desk import KEPT_READY, LIMIT_MS, Desk, Place, opened, place, plain, row
+from tests.store_harness import KEPT_READY, LIMIT_MS, Harness, Place, opened, place, plain, row
 
 from primacy.election.store import Place as Placed
 from primacy.election.store import StoreAnswer
@@ -54,32 +54,32 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def life(desk: Desk, token: int = 10) -> None:
+def life(harness: Harness, token: int = 10) -> None:
     """One leadership, whole."""
-    seen = desk.look(count=True)
-    assert desk.take(new=row(token=token), seen=seen).done
-    assert desk.renew(token=token).done
-    assert desk.release(token=token, seq=2).done
-    found = desk.look().row
+    seen = harness.look(count=True)
+    assert harness.take(new=row(token=token), seen=seen).done
+    assert harness.renew(token=token).done
+    assert harness.release(token=token, seq=2).done
+    found = harness.look().row
     assert found is not None
     assert (found.token, found.seq, found.released) == (token, 2, True)
 
 
 def test_a_node_that_listens_sends_no_text_any_more(here: Place, ran: list[str]) -> None:
-    desk = here.desk()
+    harness = here.harness()
     ran.clear()
-    life(desk)
+    life(harness)
     assert ran.count("text") == 2, "the very first take of a name, and the look that counts before it"
     ran.clear()
-    assert desk.take(new=row(token=11), seen=desk.look()).done
-    assert desk.renew(token=11).done
-    assert desk.release(token=11, seq=2).done
+    assert harness.take(new=row(token=11), seen=harness.look()).done
+    assert harness.renew(token=11).done
+    assert harness.release(token=11, seq=2).done
     assert set(ran) == {"ready"}
 
 
 def test_the_rehearsal_leaves_nothing(here: Place) -> None:
-    desk = here.desk()
-    store = desk.store
+    harness = here.harness()
+    store = harness.store
     assert isinstance(store, PostgresqlStore)
     assert store.listings() == []
     postgres = server("postgresql")
@@ -89,7 +89,7 @@ def test_the_rehearsal_leaves_nothing(here: Place) -> None:
 
 
 def test_one_who_may_only_read_hears_all_the_same(here: Place, ran: list[str]) -> None:
-    holder = here.desk()
+    holder = here.harness()
     assert holder.take().done
     postgres = server("postgresql")
     assert isinstance(postgres, Postgres)
@@ -97,7 +97,7 @@ def test_one_who_may_only_read_hears_all_the_same(here: Place, ran: list[str]) -
         "DROP ROLE IF EXISTS reader", "CREATE ROLE reader LOGIN", "GRANT SELECT ON primacy_leases TO reader",
         database="app",
     )  # fmt: skip
-    reader = Desk(open_store(here.url.replace("app@", "reader@"), limit_ms=LIMIT_MS, create=False))
+    reader = Harness(open_store(here.url.replace("app@", "reader@"), limit_ms=LIMIT_MS, create=False))
     here.opened.append(reader.store)
     assert reader.look().row == holder.look().row
     assert isinstance(reader.store, Notifies)
@@ -111,35 +111,35 @@ def test_one_who_may_only_read_hears_all_the_same(here: Place, ran: list[str]) -
 
 def test_a_table_that_is_made_anew_in_another_shape_harms_nobody(here: Place) -> None:
     """PostgreSQL refuses a plan whose result would change; the statement is sent as a text instead."""
-    desk = here.desk()
-    life(desk)
+    harness = here.harness()
+    life(harness)
     postgres = server("postgresql")
     assert isinstance(postgres, Postgres)
     postgres.admin("ALTER TABLE primacy_leases ALTER COLUMN hold_ms TYPE bigint", database="app")
-    life(desk, token=11)
+    life(harness, token=11)
     postgres.admin("DROP TABLE primacy_leases", database="app")
-    assert desk.look().row is None
-    store = desk.store
+    assert harness.look().row is None
+    store = harness.store
     assert isinstance(store, PostgresqlStore)
     store.make_table(new=True)
-    life(desk)
+    life(harness)
 
 
 def test_in_a_session_of_somebody_else_a_statement_is_this_one_or_none(pooler: Pooler) -> None:
     """A pooler may let LISTEN through for once, and then change the session below each statement."""
     opened(pooler.url()).store.close()
-    desks = [Desk(open_store(pooler.url(), limit_ms=LIMIT_MS)) for _ in range(3)]
-    for desk in desks:
-        desk.look()
-        store = desk.store
+    harnesses = [Harness(open_store(pooler.url(), limit_ms=LIMIT_MS)) for _ in range(3)]
+    for harness in harnesses:
+        harness.look()
+        store = harness.store
         assert isinstance(store, PostgresqlStore)
         store._rehearse(store._connected())
-    assert desks[0].take().done
+    assert harnesses[0].take().done
     for seq in range(1, 20):
-        assert desks[seq % 3].renew(seq=seq).done
-    assert desks[0].release(seq=20).done
-    for desk in desks:
-        desk.store.close()
+        assert harnesses[seq % 3].renew(seq=seq).done
+    assert harnesses[0].release(seq=20).done
+    for harness in harnesses:
+        harness.store.close()
 
 
 def test_F42_what_hangs_or_is_locked_ends_within_its_limit() -> None:
@@ -148,27 +148,27 @@ def test_F42_what_hangs_or_is_locked_ends_within_its_limit() -> None:
     here = Place(postgres.url())
     try:
         opened(postgres.url()).store.close()
-        desk = Desk(here.open(limit_ms=4_000))
-        assert desk.look().ok
-        assert isinstance(desk.store, Notifies)
-        assert desk.store.listen() >= 0
-        life(desk)
-        seen = desk.look()
+        harness = Harness(here.open(limit_ms=4_000))
+        assert harness.look().ok
+        assert isinstance(harness.store, Notifies)
+        assert harness.store.listen() >= 0
+        life(harness)
+        seen = harness.look()
         who = seen.server
         with psycopg.connect(f"postgresql://admin@127.0.0.1:{postgres.port}/app") as other:
             other.execute("SELECT * FROM primacy_leases WHERE name = 'job' FOR UPDATE")
-            locked = desk.take(seen=seen, new=row(token=11))
+            locked = harness.take(seen=seen, new=row(token=11))
             assert (locked.ok, locked.done) == (False, False)
             assert "lock timeout" in locked.reason
-        assert desk.take(seen=seen, new=row(token=11)).done, "on the same connection"
+        assert harness.take(seen=seen, new=row(token=11)).done, "on the same connection"
         postgres.freeze()
-        hung = desk.renew(token=11, server=who)
+        hung = harness.renew(token=11, server=who)
         postgres.thaw()
         assert (hung.ok, hung.done) == (False, False)
         assert "no answer within 4000 ms" in hung.reason
-        wait_until(lambda: desk.look().ok, "an answer: it connects anew")
+        wait_until(lambda: harness.look().ok, "an answer: it connects anew")
         postgres.kill()
-        gone = desk.renew(token=11, server=who)
+        gone = harness.renew(token=11, server=who)
         assert (gone.ok, gone.done) == (False, False)
         assert "PostgreSQL at 127.0.0.1" in gone.reason
     finally:
@@ -190,28 +190,28 @@ def waits_for(store: PostgresqlStore, write: Callable[[], StoreAnswer]) -> str:
 
 
 def test_T1_only_a_release_may_be_on_disk_a_moment_later(here: Place) -> None:
-    desk = here.desk()
-    store = desk.store
+    harness = here.harness()
+    store = harness.store
     assert isinstance(store, PostgresqlStore)
     for session, of_others in (("local", "on"), ("off", "on"), ("remote_apply", "remote_apply")):
         empty("postgresql")
         store.make_table(new=True)
-        seen = desk.look(count=True)
+        seen = harness.look(count=True)
         store._connected().execute(f"SET synchronous_commit = {session}")
         found = [
-            waits_for(store, partial(desk.take, seen=seen)),
-            waits_for(store, desk.renew),
-            waits_for(store, lambda: desk.release(seq=2)),
-            waits_for(store, lambda: desk.take(new=row(token=11))),
-            waits_for(store, lambda: desk.ask(Placed("other", seen.server))),  # noqa: B023
+            waits_for(store, partial(harness.take, seen=seen)),
+            waits_for(store, harness.renew),
+            waits_for(store, lambda: harness.release(seq=2)),
+            waits_for(store, lambda: harness.take(new=row(token=11))),
+            waits_for(store, lambda: harness.ask(Placed("other", seen.server))),  # noqa: B023
         ]
         assert found == [of_others, of_others, "off", of_others, of_others], session
 
 
-def looked_again(desk: Desk) -> StoreAnswer:
+def looked_again(harness: Harness) -> StoreAnswer:
     """The old connection died with the server; the next one stands."""
-    found = desk.look()
-    return found if found.ok else desk.look()
+    found = harness.look()
+    return found if found.ok else harness.look()
 
 
 def test_L4_a_release_that_the_server_forgets_is_a_silent_holder() -> None:
@@ -220,7 +220,7 @@ def test_L4_a_release_that_the_server_forgets_is_a_silent_holder() -> None:
     assert isinstance(postgres, Postgres)
     try:
         postgres.admin("ALTER SYSTEM SET wal_writer_delay = '10s'", "SELECT pg_reload_conf()")
-        old, new = opened(postgres.url()), Desk(open_store(postgres.url(), limit_ms=LIMIT_MS))
+        old, new = opened(postgres.url()), Harness(open_store(postgres.url(), limit_ms=LIMIT_MS))
         assert old.take().done
         forgotten = False
         for _ in range(TRIES_MAX):
@@ -246,7 +246,7 @@ def test_L4_a_release_that_the_server_forgets_is_a_silent_holder() -> None:
         kept = looked_again(old)
         assert kept.row is not None
         assert plain(kept.row) == row("b#2", 11, 3, server=kept.row.server)
-        for desk in (old, new):
-            desk.store.close()
+        for harness in (old, new):
+            harness.store.close()
     finally:
         postgres.remove()

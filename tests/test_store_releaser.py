@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.servers import servers_here
-from tests.store_desk import LIMIT_MS, Desk, Place, place
+from tests.store_harness import LIMIT_MS, Harness, Place, place
 
 SHORT_MS = 100
 
@@ -55,49 +55,49 @@ class Releaser:
         return self.process.returncode
 
 
-def released(desk: Desk) -> bool:
-    row = desk.look().row
+def released(harness: Harness) -> bool:
+    row = harness.look().row
     assert row is not None
     return row.released
 
 
 def test_G5_it_releases_on_order_with_the_seq_that_it_finds(here: Place) -> None:
-    desk = here.desk()
-    desk.take()
+    harness = here.harness()
+    harness.take()
     releaser = Releaser(here.url)
-    desk.renew()
+    harness.renew()
     releaser.say({"release": True, "successor": "b"})
     assert releaser.hear() == "released"
     assert releaser.end() == 0
-    assert released(desk)
+    assert released(harness)
 
 
 def test_G5_without_an_order_it_releases_nothing(here: Place) -> None:
-    desk = here.desk()
-    desk.take()
+    harness = here.harness()
+    harness.take()
     assert Releaser(here.url).end() == 0, "its input ended"
     torn = Releaser(here.url)
     assert torn.process.stdin is not None
     torn.process.stdin.write('{"release": true}')
     assert torn.end() == 0
-    assert not released(desk)
+    assert not released(harness)
 
 
 def test_G5_a_lease_that_is_somebody_elses_stays(here: Place) -> None:
-    desk = here.desk()
-    desk.take()
+    harness = here.harness()
+    harness.take()
     releaser = Releaser(here.url, token=9)
     releaser.say({"release": True})
     assert releaser.hear() == "refused the row is somebody else's"
     assert releaser.end() == 1
-    assert not released(desk)
+    assert not released(harness)
 
 
 def test_G5_it_goes_on_while_the_store_is_late(tmp_path: Path) -> None:
     """Somebody writes into the file for longer than several answers may take."""
     with place("sqlite", tmp_path) as here:
-        desk = here.desk()
-        desk.take()
+        harness = here.harness()
+        harness.take()
         releaser = Releaser(here.url, limit_ms=SHORT_MS)
         writer = sqlite3.connect(urlsplit(here.url).path, isolation_level=None)
         try:
@@ -108,14 +108,14 @@ def test_G5_it_goes_on_while_the_store_is_late(tmp_path: Path) -> None:
         finally:
             writer.close()
         assert releaser.hear() == "released"
-        assert released(desk)
+        assert released(harness)
         assert releaser.end() == 0
 
 
 def test_G5_a_release_whose_answer_was_lost_is_none_twice(tmp_path: Path) -> None:
     with place("sqlite", tmp_path) as here:
-        desk = here.desk()
-        desk.take()
+        harness = here.harness()
+        harness.take()
         first, second = Releaser(here.url), Releaser(here.url)
         for each in (first, second):
             each.say({"release": True})

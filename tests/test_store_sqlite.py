@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.store_desk import Desk, row
+from tests.store_harness import Harness, row
 from tests.store_world import LONG_MS, World
 
 from primacy.election.store import GENESIS, Look, Prune, Renew
@@ -212,9 +212,9 @@ def test_L9_everything_removed_while_somebody_holds(world: World, file: Path) ->
 def test_L5_a_note_that_is_gone_is_another_server(world: World, file: Path) -> None:
     a = world.node("a")
     world.until_leads(a)
-    b, before = world.node("b"), Desk(SqliteStore(str(file))).server()
+    b, before = world.node("b"), Harness(SqliteStore(str(file))).server()
     Path(f"{file}{SUFFIX}").unlink()
-    assert Desk(SqliteStore(str(file))).server() != before
+    assert Harness(SqliteStore(str(file))).server() != before
     world.run(4_000)
     assert a.leads, "its hold is unbroken, and it moves along"
     assert not b.holds
@@ -228,8 +228,8 @@ def test_L5_a_note_that_is_gone_is_another_server(world: World, file: Path) -> N
 def test_L5_a_note_of_no_use_is_another_server(file: Path, damage: str, tmp_path: Path) -> None:
     store = SqliteStore(str(file))
     store.make_table(new=True)
-    desk, note = Desk(store), Path(f"{file}{SUFFIX}")
-    before = desk.take()
+    harness, note = Harness(store), Path(f"{file}{SUFFIX}")
+    before = harness.take()
     match damage:
         case "torn head":
             note.write_bytes(b"?" + note.read_bytes()[1:])
@@ -245,11 +245,11 @@ def test_L5_a_note_of_no_use_is_another_server(file: Path, damage: str, tmp_path
         case "folder":
             note.unlink()
             note.mkdir()
-            answer = desk.look()
+            answer = harness.look()
             assert (answer.ok, answer.final) == (False, True)
             assert "Is a directory" in answer.reason
             return
-    after = desk.look(count=True)
+    after = harness.look(count=True)
     assert after.ok
     assert after.server != before.server
     assert after.row is not None
@@ -261,26 +261,26 @@ def test_L5_a_note_of_no_use_is_another_server(file: Path, damage: str, tmp_path
 def test_L5_a_torn_slot_vouches_for_nothing(file: Path) -> None:
     store = SqliteStore(str(file))
     store.make_table(new=True)
-    desk, note = Desk(store), Path(f"{file}{SUFFIX}")
-    assert desk.take().done
+    harness, note = Harness(store), Path(f"{file}{SUFFIX}")
+    assert harness.take().done
     data = bytearray(note.read_bytes())
     at = data.index(b"job\0")
     assert at % SLOT == 0
     data[at + 125] ^= 1
     note.write_bytes(data)
-    found = desk.look()
+    found = harness.look()
     assert found.row is not None
     assert not found.row.vouches
     assert found.genesis is not None
     assert found.genesis.vouches
-    assert not desk.renew().done, "it is nobody's"
+    assert not harness.renew().done, "it is nobody's"
 
 
 KILLED = """
 import os, signal, sys
 from primacy.store.note import Note
 from primacy.store.sqlite import SqliteStore
-from tests.store_desk import Desk, row
+from tests.store_harness import Harness, row
 
 write_all = Note.write_all
 def killed(note, proofs):
@@ -288,10 +288,10 @@ def killed(note, proofs):
     if "job" in proofs:
         os.kill(os.getpid(), signal.SIGKILL)
 store = SqliteStore(sys.argv[1])
-desk = Desk(store)
-desk.server()
+harness = Harness(store)
+harness.server()
 Note.write_all = killed
-desk.take(new=row("k#1", 5_000, 9))
+harness.take(new=row("k#1", 5_000, 9))
 """
 
 
@@ -303,7 +303,7 @@ def test_L5_killed_between_note_and_commit(world: World, file: Path) -> None:
     a.is_cut = True
     done = subprocess.run([sys.executable, "-c", KILLED, str(file)], check=False, cwd=Path(__file__).parents[1])
     assert done.returncode == -signal.SIGKILL
-    found = Desk(SqliteStore(str(file))).look()
+    found = Harness(SqliteStore(str(file))).look()
     assert found.row is not None
     assert (found.row.released, found.row.vouches) == (True, False)
     b = world.node("b")
@@ -317,14 +317,14 @@ def test_L5_killed_between_note_and_commit(world: World, file: Path) -> None:
 def test_L5_a_write_that_fails_leaves_the_note_as_it_was(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = SqliteStore(str(file))
     store.make_table(new=True)
-    desk = Desk(store)
-    desk.take()
-    before = desk.look()
+    harness = Harness(store)
+    harness.take()
+    before = harness.look()
     monkeypatch.setattr(store, "texts", store.texts._replace(take="INSERT INTO nowhere VALUES (1)"))
-    assert not desk.renew().ok
+    assert not harness.renew().ok
     monkeypatch.undo()
-    assert desk.look() == before
-    assert desk.renew().done
+    assert harness.look() == before
+    assert harness.renew().done
 
 
 def test_a_full_disk_is_told_and_changes_nothing(file: Path) -> None:
@@ -332,12 +332,12 @@ def test_a_full_disk_is_told_and_changes_nothing(file: Path) -> None:
     script = textwrap.dedent("""
         import resource, signal, sys
         from primacy.store.sqlite import SqliteStore
-        from tests.store_desk import Desk
+        from tests.store_harness import Harness
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        desk = Desk(SqliteStore(sys.argv[1]))
-        seen = desk.look("new", count=True)
+        harness = Harness(SqliteStore(sys.argv[1]))
+        seen = harness.look("new", count=True)
         resource.setrlimit(resource.RLIMIT_FSIZE, (256, 256))
-        answer = desk.take("new", seen=seen)
+        answer = harness.take("new", seen=seen)
         assert not answer.ok, answer
         assert not answer.final, answer
         print(answer.reason)
@@ -348,9 +348,9 @@ def test_a_full_disk_is_told_and_changes_nothing(file: Path) -> None:
     )
     assert done.returncode == 0, done.stderr.decode()
     assert b"cannot be written" in done.stdout
-    desk = Desk(SqliteStore(str(file)))
-    assert desk.look("new").row is None
-    assert desk.take("new").done, "settled as before"
+    harness = Harness(SqliteStore(str(file)))
+    assert harness.look("new").row is None
+    assert harness.take("new").done, "settled as before"
 
 
 def test_the_note_has_the_rights_of_the_file(file: Path) -> None:
@@ -363,7 +363,7 @@ def test_the_note_has_the_rights_of_the_file(file: Path) -> None:
     if os.geteuid() == 0:
         os.chown(file, 65_534, 65_534)
         Path(f"{file}{SUFFIX}").unlink()
-        assert Desk(store).look().ok
+        assert Harness(store).look().ok
         found = Path(f"{file}{SUFFIX}").stat()
         assert (found.st_uid, found.st_gid) == (65_534, 65_534)
 
@@ -385,19 +385,19 @@ def _shared(folder: Path, tmp_path: Path) -> None:
     script = textwrap.dedent("""
         import os, sys
         from primacy.store.sqlite import SqliteStore
-        from tests.store_desk import Desk, row
-        warm = Desk(SqliteStore(sys.argv[6]))
+        from tests.store_harness import Harness, row
+        warm = Harness(SqliteStore(sys.argv[6]))
         warm.store.make_table(new=True)
         assert warm.take().done  # everything is loaded: the other user may not be able to read this Python
         warm.store.close()
         store = SqliteStore(sys.argv[1])
         os.umask(0o007)
         os.setgroups([65534]); os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[3]))
-        desk = Desk(store)
+        harness = Harness(store)
         if sys.argv[4] == "new":
             store.make_table(new=True)
-        seen = desk.look(count=True)
-        answer = desk.take(new=row(token=int(sys.argv[5]), seq=7), seen=seen)
+        seen = harness.look(count=True)
+        answer = harness.take(new=row(token=int(sys.argv[5]), seq=7), seen=seen)
         print(answer.ok, answer.done, answer.final, answer.reason)
     """)
 
@@ -424,7 +424,7 @@ def _shared(folder: Path, tmp_path: Path) -> None:
 def test_names_without_number_fit_and_pruned_slots_are_used_again(file: Path) -> None:
     store, other = SqliteStore(str(file)), SqliteStore(str(file))
     store.make_table(new=True)
-    one, two = Desk(store), Desk(other)
+    one, two = Harness(store), Harness(other)
     for number in range(30):
         assert (one if number % 2 else two).take(f"job{number}").done
     size = Path(f"{file}{SUFFIX}").stat().st_size
@@ -446,16 +446,16 @@ def test_names_without_number_fit_and_pruned_slots_are_used_again(file: Path) ->
 def test_L10_a_pruned_row_that_comes_back_does_not_vouch(file: Path) -> None:
     store = SqliteStore(str(file))
     store.make_table(new=True)
-    desk = Desk(store)
-    desk.take()
-    desk.release()
+    harness = Harness(store)
+    harness.take()
+    harness.release()
     backup = copied(file)
-    seen = desk.look(count=True)
+    seen = harness.look(count=True)
     assert seen.row is not None
     assert seen.genesis is not None
-    assert desk.ask(Prune("job", seen.row, seen.server, seen.genesis)).done
+    assert harness.ask(Prune("job", seen.row, seen.server, seen.genesis)).done
     put_back_by_sqlite(file, backup)
-    found = desk.look(count=True)
+    found = harness.look(count=True)
     assert found.row is not None
     assert not found.row.vouches
     assert found.genesis is not None
@@ -468,15 +468,15 @@ def test_L5_all_names_of_a_file_lead_to_one_note(tmp_path: Path) -> None:
     real.mkdir()
     link.symlink_to(real)
     (tmp_path / "short.db").symlink_to(real / "leases.db")
-    one = Desk(SqliteStore(str(real / "leases.db")))
+    one = Harness(SqliteStore(str(real / "leases.db")))
     one.store.make_table(new=True)  # type: ignore[attr-defined]
     assert one.take().done
     for other in (link / "leases.db", tmp_path / "short.db"):
-        desk = Desk(SqliteStore(str(other)))
-        assert desk.look() == one.look()._replace(link=desk.look().link)
+        harness = Harness(SqliteStore(str(other)))
+        assert harness.look() == one.look()._replace(link=harness.look().link)
     assert [path.name for path in tmp_path.rglob(f"*{SUFFIX}")] == [f"leases.db{SUFFIX}"]
     os.link(real / "leases.db", real / "second.db")
-    answer = Desk(SqliteStore(str(real / "second.db"))).look()
+    answer = Harness(SqliteStore(str(real / "second.db"))).look()
     assert (answer.ok, answer.final) == (False, True)
     assert "has 2 names (hard links)" in answer.reason
 
@@ -486,7 +486,7 @@ def test_a_pipe_in_place_of_the_note_is_told(file: Path) -> None:
     store.make_table(new=True)
     Path(f"{file}{SUFFIX}").unlink()
     os.mkfifo(f"{file}{SUFFIX}")
-    answer = Desk(store).look()
+    answer = Harness(store).look()
     assert (answer.ok, answer.final) == (False, True)
     assert "is no file: remove it" in answer.reason
 
@@ -494,18 +494,18 @@ def test_a_pipe_in_place_of_the_note_is_told(file: Path) -> None:
 def test_hostile_rows_are_told_and_cost_no_live_holder_its_lease(file: Path) -> None:
     store = SqliteStore(str(file))
     store.make_table(new=True)
-    desk = Desk(store)
-    server = desk.take().server
+    harness = Harness(store)
+    server = harness.take().server
     hand = sqlite3.connect(file, isolation_level=None)
     hand.execute("PRAGMA ignore_check_constraints = ON")
     hand.execute("INSERT INTO primacy_leases SELECT 'bad', 7, 'x', -1, 1e9, 0, 9, '', '', '', '', x'00' ")
-    answers = [desk.look("bad"), desk.look()]
+    answers = [harness.look("bad"), harness.look()]
     assert [answer.ok for answer in answers] == [False, True]
     assert "'bad': the row in the store is not one of primacy's" in answers[0].reason
     hand.execute("UPDATE primacy_leases SET token = 'x', proof = 7 WHERE name = ?", (GENESIS,))
-    assert not desk.look().ok
-    assert desk.renew(server=server).done
-    assert desk.release(seq=2).done
+    assert not harness.look().ok
+    assert harness.renew(server=server).done
+    assert harness.release(seq=2).done
     hand.close()
 
 
@@ -513,9 +513,9 @@ def test_L6_a_row_whose_text_is_broken_costs_the_others_of_its_batch_nothing(fil
     """One process holds both: they are renewed, and looked at, together."""
     store = SqliteStore(str(file))
     store.make_table(new=True)
-    desk = Desk(store)
-    server = desk.take().server
-    assert desk.take("bad").done
+    harness = Harness(store)
+    server = harness.take().server
+    assert harness.take("bad").done
     hand = sqlite3.connect(file, isolation_level=None)
     hand.execute("UPDATE primacy_leases SET successor = CAST(x'ff' AS TEXT) WHERE name = 'bad'")
     hand.close()
@@ -553,7 +553,7 @@ def test_what_never_passes_by_itself_is_final(tmp_path: Path, case: str) -> None
             SqliteStore(str(file)).make_table(new=True)
             file.chmod(0o444)
             told = "is read-only for this user"
-    answer = Desk(SqliteStore(str(file))).take() if case == "read-only" else Desk(SqliteStore(str(file))).look()
+    answer = Harness(SqliteStore(str(file))).take() if case == "read-only" else Harness(SqliteStore(str(file))).look()
     assert (answer.ok, answer.final) == (False, True), answer
     assert told in answer.reason
 
@@ -561,11 +561,11 @@ def test_what_never_passes_by_itself_is_final(tmp_path: Path, case: str) -> None
 def test_the_genesis_row_is_made_if_it_is_missing(file: Path) -> None:
     store = SqliteStore(str(file))
     store.make_table(new=True)
-    desk = Desk(store)
-    desk.take()
+    harness = Harness(store)
+    harness.take()
     with sqlite3.connect(file) as connection:
         connection.execute("DELETE FROM primacy_leases WHERE name = ?", (GENESIS,))
     connection.close()
-    found = desk.look(count=True)
+    found = harness.look(count=True)
     assert found.genesis is not None
     assert (found.genesis.vouches, found.genesis.settled) == (False, "")

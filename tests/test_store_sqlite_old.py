@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from tests.store_desk import Desk
+from tests.store_harness import Harness
 from tests.store_world import LONG_MS, World
 
 from primacy.store.sqlite import SqliteStore
@@ -80,12 +80,12 @@ def test_old_and_new_users_of_one_file_at_once(file: Path) -> None:
     world.run(3_100)
     token, seq = old.run("SELECT token, seq FROM primacy_leases WHERE name = 'job'")[0]
     assert old.run(OLD_TAKE, holder="o#2", token=2**50, seq=9, seen_token=token, seen_seq=seq)
-    found = Desk(SqliteStore(str(file))).look().row
+    found = Harness(SqliteStore(str(file))).look().row
     assert found is not None
     assert (found.token, found.vouches) == (2**50, False)
     assert old.run(OLD_RENEW, holder="o#2", token=2**50, seq=9)
     assert old.run(OLD_FIRST, name="other", holder="o#1", token=1, seq=1)
-    after = Desk(SqliteStore(str(file))).look("other", count=True)
+    after = Harness(SqliteStore(str(file))).look("other", count=True)
     assert after.genesis is not None
     assert after.genesis.names != after.genesis.count, "so nobody is fast until it is settled again"
     a.is_cut = False

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 from tests.servers import kinds
-from tests.store_desk import Desk, place, row
-from tests.store_desk import Place as Where
+from tests.store_harness import Harness, place, row
+from tests.store_harness import Place as Where
 
 from primacy.election.store import Genesis, Place, Prune, Renew, Settle, StoreAnswer
 
@@ -35,20 +35,20 @@ def whole(answer: StoreAnswer) -> Genesis:
     return answer.genesis
 
 
-def at_once(here: Where, users: int, act: Callable[[int, Desk], None]) -> None:
+def at_once(here: Where, users: int, act: Callable[[int, Harness], None]) -> None:
     """Each in a thread of its own, on a connection of its own."""
     barrier, wrong = threading.Barrier(users), list[BaseException]()
 
-    def live(number: int, desk: Desk) -> None:
+    def live(number: int, harness: Harness) -> None:
         try:
-            desk.look("nobody")
+            harness.look("nobody")
             barrier.wait(60)
-            act(number, desk)
+            act(number, harness)
         except BaseException as error:  # noqa: BLE001 - told to the thread that waits
             wrong.append(error)
 
-    desks = [Desk(here.open()) for _ in range(users)]
-    threads = [threading.Thread(target=live, args=pair) for pair in enumerate(desks)]
+    harnesses = [Harness(here.open()) for _ in range(users)]
+    threads = [threading.Thread(target=live, args=pair) for pair in enumerate(harnesses)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -60,15 +60,15 @@ def at_once(here: Where, users: int, act: Callable[[int, Desk], None]) -> None:
 def test_L9_names_that_are_placed_at_once_are_all_counted(kind: str, tmp_path: Path) -> None:
     """Each has one name of its own, and one that all want. Who was not served asks again."""
     with place(kind, tmp_path) as here:
-        first = here.desk()
+        first = here.harness()
         server, made = first.server(), Counter[str]()
 
-        def act(number: int, desk: Desk) -> None:
+        def act(number: int, harness: Harness) -> None:
             for turn in range(6):
                 for name in (f"own{number}-{turn}", f"all-{turn}"):
-                    answer = desk.ask(Place(name, server))
+                    answer = harness.ask(Place(name, server))
                     while answer.row is None:
-                        answer = desk.ask(Place(name, server))
+                        answer = harness.ask(Place(name, server))
                     made[name] += answer.done
 
         at_once(here, USERS, act)
@@ -80,7 +80,7 @@ def test_L9_names_that_are_placed_at_once_are_all_counted(kind: str, tmp_path: P
 @pytest.mark.parametrize("kind", KINDS)
 def test_L9_L10_whatever_is_done_at_once_is_counted_and_won_by_one(kind: str, tmp_path: Path) -> None:
     with place(kind, tmp_path) as here:
-        first = here.desk()
+        first = here.harness()
         wins: dict[tuple[str, int], list[str]] = {}
         done = Counter[str]()
         lock = threading.Lock()
@@ -96,30 +96,30 @@ def test_L9_L10_whatever_is_done_at_once_is_counted_and_won_by_one(kind: str, tm
         def enough() -> bool:
             return all(done[what] > 3 for what in ("insert", "place", "prune", "take", "renew"))
 
-        def act(number: int, desk: Desk) -> None:
+        def act(number: int, harness: Harness) -> None:
             rng, began = random.Random(number), time.monotonic()
             while time.monotonic() < began + SECONDS or (not enough() and time.monotonic() < began + SECONDS_MOST):
                 name, who = rng.choice(NAMES), f"n{number}#1"
-                seen = desk.look(name, count=True)
+                seen = harness.look(name, count=True)
                 assert seen.ok, seen
                 assert seen.genesis is not None
                 present, genesis = seen.row, seen.genesis
                 kind_of = rng.random()
                 if present is None and kind_of < 0.5:
                     token = genesis.floor + 1
-                    note("insert", desk.take(name, row(who, token), seen), name, token, who)
+                    note("insert", harness.take(name, row(who, token), seen), name, token, who)
                 elif present is None:
-                    note("place", desk.ask(Place(name, seen.server)), name)
+                    note("place", harness.ask(Place(name, seen.server)), name)
                 elif kind_of < 0.1:
-                    note("settle", desk.ask(Settle(name, seen.server, genesis)), name)
+                    note("settle", harness.ask(Settle(name, seen.server, genesis)), name)
                 elif kind_of < 0.4:
-                    note("prune", desk.ask(Prune(name, present, seen.server, genesis)), name)
+                    note("prune", harness.ask(Prune(name, present, seen.server, genesis)), name)
                 elif kind_of < 0.7:
                     token = max(present.token, genesis.floor) + 1
-                    note("take", desk.take(name, row(who, token, present.seq + 1), seen), name, token, who)
+                    note("take", harness.take(name, row(who, token, present.seq + 1), seen), name, token, who)
                 else:
                     renewal = Renew(name, present.holder, present.token, present.seq, seen.server)
-                    if present.holder and note("renew", desk.ask(renewal), name):
+                    if present.holder and note("renew", harness.ask(renewal), name):
                         with lock:
                             wins.setdefault((f"{name} {present.holder} {present.seq}", present.token), []).append(who)
 
@@ -140,17 +140,17 @@ def test_the_check_can_fail(tmp_path: Path) -> None:
     if "postgresql" not in KINDS:
         pytest.skip("PostgreSQL is not installed here")
     with place("postgresql", tmp_path) as here:
-        desk = here.desk()
-        assert desk.take().done
-        store = desk.store
+        harness = here.harness()
+        assert harness.take().done
+        store = harness.store
         store._execute("DELETE FROM primacy_leases WHERE name = 'job'", {})  # type: ignore[attr-defined]
         with pytest.raises(AssertionError):
-            whole(desk.look(count=True))
-        seen = desk.look(count=True)
-        assert not desk.take(seen=seen).done, "a row that somebody removed is no fresh name"
+            whole(harness.look(count=True))
+        seen = harness.look(count=True)
+        assert not harness.take(seen=seen).done, "a row that somebody removed is no fresh name"
         assert seen.genesis is not None
-        assert desk.ask(Settle("job", seen.server, seen.genesis)).done
-        assert desk.take().done
+        assert harness.ask(Settle("job", seen.server, seen.genesis)).done
+        assert harness.take().done
 
 
 def test_L9_a_count_that_changed_meanwhile_settles_nothing(tmp_path: Path) -> None:
@@ -160,15 +160,15 @@ def test_L9_a_count_that_changed_meanwhile_settles_nothing(tmp_path: Path) -> No
     import psycopg
 
     with place("postgresql", tmp_path) as here:
-        desk, other = here.desk(), here.desk()
-        seen = desk.look(count=True)
+        harness, other = here.harness(), here.harness()
+        seen = harness.look(count=True)
         assert seen.genesis is not None
         with psycopg.connect(here.url) as holds:  # the genesis row is locked: the step has begun, and waits
             holds.execute("SELECT * FROM primacy_leases WHERE name = ':genesis' FOR UPDATE")
             answers: list[StoreAnswer] = []
             genesis = seen.genesis
             ask = [
-                threading.Thread(target=lambda: answers.append(desk.ask(Settle("job", seen.server, genesis)))),
+                threading.Thread(target=lambda: answers.append(harness.ask(Settle("job", seen.server, genesis)))),
                 threading.Thread(target=lambda: answers.append(other.ask(Place("job", seen.server)))),
             ]
             for thread in ask:
@@ -178,4 +178,4 @@ def test_L9_a_count_that_changed_meanwhile_settles_nothing(tmp_path: Path) -> No
         for thread in ask:
             thread.join()
         assert any(answer.done for answer in answers)
-        whole(desk.look(count=True))
+        whole(harness.look(count=True))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.store_desk import row
+from tests.store_harness import row
 
 from primacy.election.inputs import StoreAnswered, StoreNews
 from primacy.election.store import Genesis, Look, Place, Prune, ReleaseRow, Renew, Settle, StoreAnswer, Take

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.servers import Etcd, MariaDb, Postgres, Server
-from tests.store_desk import LIMIT_MS, Desk, made_new, opened
+from tests.store_harness import LIMIT_MS, Harness, made_new, opened
 
 from primacy.election.store import StoreAnswer
 from primacy.store import open_store
@@ -37,11 +37,11 @@ def certificate(folder: Path, user: str) -> tuple[Path, Path]:
 
 
 def asked(url: str) -> StoreAnswer:
-    desk = Desk(open_store(url, limit_ms=LIMIT_MS))
+    harness = Harness(open_store(url, limit_ms=LIMIT_MS))
     try:
-        return desk.look()
+        return harness.look()
     finally:
-        desk.store.close()
+        harness.store.close()
 
 
 class Safe:
@@ -83,10 +83,10 @@ def test_a_database_by_TLS(safe: Safe, tmp_path: Path) -> None:
     else:
         good = f"{url}?ssl_ca={ca}&ssl_verify_cert=true&ssl_verify_identity=true"
         bad = f"{url}?ssl_ca={stranger}&ssl_verify_cert=true&ssl_verify_identity=true"
-    desk = opened(good)
-    assert desk.take().done
-    assert desk.renew().done
-    store: Any = desk.store
+    harness = opened(good)
+    assert harness.take().done
+    assert harness.renew().done
+    store: Any = harness.store
     if isinstance(safe.server, Postgres):
         assert store._execute("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()", {}) == [(True,)]
     else:
@@ -145,14 +145,14 @@ def test_etcd_by_TLS_with_a_user(tmp_path: Path) -> None:
         ):
             post(path, body)
         where = f"127.0.0.1:{etcd.port}?ca={safe.cert}"
-        desk = Desk(open_store(made_new(f"etcds://app:p%20w@{where}"), limit_ms=LIMIT_MS))
-        assert desk.take().done
-        assert desk.renew().done
-        watcher = Desk(open_store(f"etcds://app:p%20w@{where}", limit_ms=LIMIT_MS))
+        harness = Harness(open_store(made_new(f"etcds://app:p%20w@{where}"), limit_ms=LIMIT_MS))
+        assert harness.take().done
+        assert harness.renew().done
+        watcher = Harness(open_store(f"etcds://app:p%20w@{where}", limit_ms=LIMIT_MS))
         watcher.look()
         store: Any = watcher.store
         assert store.listen() >= 0
-        assert desk.release(seq=2).done
+        assert harness.release(seq=2).done
         import select
 
         told: list[News] = []
@@ -160,7 +160,7 @@ def test_etcd_by_TLS_with_a_user(tmp_path: Path) -> None:
             assert select.select([store.listen()], [], [], 30)[0]
             told = store.news()
         assert told[-1] == News("job")
-        desk.store.close()
+        harness.store.close()
         store.close()
         for wrong in (f"etcds://app:guessed@{where}", f"etcds://{where}"):
             answer = asked(wrong)

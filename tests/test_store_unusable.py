@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.servers import MariaDb, Postgres, empty, fresh, server, servers_here, wait_until
-from tests.store_desk import LIMIT_MS, Desk, opened, place, row
+from tests.store_harness import LIMIT_MS, Harness, opened, place, row
 
 from primacy.election.store import Look, Place, Prune, Renew, StoreAnswer
 from primacy.errors import NotReached, StoreUnusable
@@ -27,11 +27,11 @@ needs_mariadb = pytest.mark.skipif("mariadb" not in servers_here(), reason="Mari
 
 
 def asked(url: str, **more: Any) -> StoreAnswer:
-    desk = Desk(open_store(url, limit_ms=5_000, **more))
+    harness = Harness(open_store(url, limit_ms=5_000, **more))
     try:
-        return desk.look()
+        return harness.look()
     finally:
-        desk.store.close()
+        harness.store.close()
 
 
 def final(answer: StoreAnswer, *words: str) -> None:
@@ -119,14 +119,14 @@ def test_what_passes_by_itself_in_postgresql(guarded: Postgres) -> None:
     guarded.admin("ALTER ROLE app CONNECTION LIMIT -1")
     assert (full.ok, full.final) == (False, False), full
     assert "too many connections" in full.reason
-    desk = Desk(open_store(url, limit_ms=4_000))
-    assert desk.look().ok
+    harness = Harness(open_store(url, limit_ms=4_000))
+    assert harness.look().ok
     with psycopg.connect(f"postgresql://admin@127.0.0.1:{guarded.port}/app") as other:
         other.execute("LOCK TABLE primacy_leases")
-        locked = desk.look()
+        locked = harness.look()
         other.rollback()
     assert (locked.ok, locked.final) == (False, False), locked
-    desk.store.close()
+    harness.store.close()
     assert asked(url).ok
 
 
@@ -149,10 +149,10 @@ def test_a_server_that_starts_is_waited_for(said: str) -> None:
 @needs_postgresql
 def test_a_role_without_rights_is_told_which_in_postgresql(tmp_path: Path) -> None:
     with place("postgresql", tmp_path) as here:
-        owner, postgres = here.desk(), server("postgresql")
+        owner, postgres = here.harness(), server("postgresql")
         assert isinstance(postgres, Postgres)
         postgres.admin("DROP ROLE IF EXISTS few", "CREATE ROLE few LOGIN", database="app")
-        few = Desk(open_store(here.url.replace("app@", "few@"), limit_ms=5_000))
+        few = Harness(open_store(here.url.replace("app@", "few@"), limit_ms=5_000))
         try:
             final(few.look(), "permission denied for table primacy_leases", "primacy lease schema")
             postgres.admin("GRANT SELECT ON primacy_leases TO few", database="app")
@@ -162,7 +162,7 @@ def test_a_role_without_rights_is_told_which_in_postgresql(tmp_path: Path) -> No
             _everything_but_pruning(few)
             postgres.admin("GRANT DELETE ON primacy_leases TO few", database="app")
             _prunes(few)
-            other = Desk(open_store(here.url.replace("app@", "few@"), table="elsewhere", limit_ms=5_000))
+            other = Harness(open_store(here.url.replace("app@", "few@"), table="elsewhere", limit_ms=5_000))
             final(other.look(), "permission denied for schema public", "primacy lease schema")
             other.store.close()
             assert owner.look().ok
@@ -171,7 +171,7 @@ def test_a_role_without_rights_is_told_which_in_postgresql(tmp_path: Path) -> No
             postgres.admin("DROP OWNED BY few", "DROP ROLE few", database="app")
 
 
-def _everything_but_pruning(few: Desk) -> None:
+def _everything_but_pruning(few: Harness) -> None:
     """With the rights that `primacy lease schema` grants."""
     assert few.take().done
     assert few.renew().done
@@ -185,7 +185,7 @@ def _everything_but_pruning(few: Desk) -> None:
     assert few.look().row == seen.row
 
 
-def _prunes(few: Desk) -> None:
+def _prunes(few: Harness) -> None:
     seen = few.look(count=True)
     assert seen.row is not None
     assert seen.genesis is not None
@@ -212,22 +212,22 @@ def test_a_database_that_takes_any_bytes_is_used_like_any_other() -> None:
     assert isinstance(found, Postgres)
     made = "CREATE DATABASE bytes ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
     found.admin("DROP DATABASE IF EXISTS bytes", made)
-    desk = opened(f"postgresql://admin@127.0.0.1:{found.port}/bytes")
+    harness = opened(f"postgresql://admin@127.0.0.1:{found.port}/bytes")
     try:
-        assert desk.take().done
-        assert isinstance(desk.store, Notifies)
-        assert desk.store.listen() >= 0
+        assert harness.take().done
+        assert isinstance(harness.store, Notifies)
+        assert harness.store.listen() >= 0
         for seq in (1, 2):
             told = "SELECT pg_notify('primacy_leases', convert_from('\\xff'::bytea, 'SQL_ASCII'))"
             found.admin(told, database="bytes")
-            assert desk.renew(seq=seq).done
-            desk.store.news()
+            assert harness.renew(seq=seq).done
+            harness.store.news()
         found.admin("UPDATE primacy_leases SET successor = convert_from('\\xff'::bytea, 'SQL_ASCII')", database="bytes")
-        bad = desk.look()
+        bad = harness.look()
         assert (bad.ok, bad.final) == (False, False)
         assert "is not one of primacy's" in bad.reason
     finally:
-        desk.store.close()
+        harness.store.close()
         found.admin("DROP DATABASE bytes")
 
 
@@ -277,12 +277,12 @@ def test_what_passes_by_itself_in_mariadb() -> None:
 @needs_mariadb
 def test_a_user_without_rights_is_told_which_in_mariadb(tmp_path: Path) -> None:
     with place("mariadb", tmp_path) as here:
-        owner, maria = here.desk(), server("mariadb")
+        owner, maria = here.harness(), server("mariadb")
         assert isinstance(maria, MariaDb)
         table = "app.primacy_leases"
         maria.admin("CREATE OR REPLACE USER few@'%' IDENTIFIED BY 'f'", "CREATE TABLE IF NOT EXISTS app.other (x INT)")
         maria.admin("GRANT SELECT ON app.other TO few@'%'")
-        few = Desk(open_store(here.url.replace("app:secret%20word", "few:f"), limit_ms=5_000))
+        few = Harness(open_store(here.url.replace("app:secret%20word", "few:f"), limit_ms=5_000))
         try:
             final(few.look(), "SELECT command denied", "primacy lease schema")
             maria.admin(f"GRANT SELECT ON {table} TO few@'%'")
@@ -292,7 +292,9 @@ def test_a_user_without_rights_is_told_which_in_mariadb(tmp_path: Path) -> None:
             _everything_but_pruning(few)
             maria.admin(f"GRANT DELETE ON {table} TO few@'%'")
             _prunes(few)
-            other = Desk(open_store(here.url.replace("app:secret%20word", "few:f"), table="elsewhere", limit_ms=5_000))
+            other = Harness(
+                open_store(here.url.replace("app:secret%20word", "few:f"), table="elsewhere", limit_ms=5_000)
+            )
             final(other.look(), "command denied", "primacy lease schema")
             other.store.close()
             assert owner.look().ok

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.servers import Postgres, empty, server, servers_here
-from tests.store_desk import LIMIT_MS, Desk, row
+from tests.store_harness import LIMIT_MS, Harness, row
 
 from primacy.election.store import GENESIS, Settle, StoreAnswer
 from primacy.errors import StoreUnusable
@@ -115,8 +115,8 @@ class Both:
         self.opened.append(found.connection)
         return found
 
-    def new_node(self) -> Desk:
-        found = Desk(open_store(server(self.kind).url(), limit_ms=LIMIT_MS))
+    def new_node(self) -> Harness:
+        found = Harness(open_store(server(self.kind).url(), limit_ms=LIMIT_MS))
         self.opened.append(found.store)
         return found
 
@@ -133,17 +133,17 @@ def both(request: pytest.FixtureRequest) -> Iterator[Both]:
         one.close()
 
 
-def settled(desk: Desk) -> bool:
-    seen = desk.look(count=True)
+def settled(harness: Harness) -> bool:
+    seen = harness.look(count=True)
     assert seen.genesis is not None
     return seen.genesis.is_settled(seen.server)
 
 
-def settle(desk: Desk) -> None:
+def settle(harness: Harness) -> None:
     """As if somebody had waited."""
-    seen = desk.look(count=True)
+    seen = harness.look(count=True)
     assert seen.genesis is not None
-    assert desk.ask(Settle("job", seen.server, seen.genesis)).done
+    assert harness.ask(Settle("job", seen.server, seen.genesis)).done
 
 
 def test_a_table_of_before_is_migrated_in_place_and_keeps_its_rows(both: Both) -> None:
@@ -272,7 +272,7 @@ def test_who_may_not_change_the_table_is_told_what_its_owner_can_run() -> None:
     assert isinstance(postgres, Postgres)
     postgres.admin("DROP ROLE IF EXISTS few", "CREATE ROLE few LOGIN",
                    "GRANT SELECT, INSERT, UPDATE ON primacy_leases TO few", database="app")  # fmt: skip
-    few = Desk(open_store(postgres.url().replace("app@", "few@"), limit_ms=LIMIT_MS))
+    few = Harness(open_store(postgres.url().replace("app@", "few@"), limit_ms=LIMIT_MS))
     try:
         answer: StoreAnswer = few.look()
         assert (answer.ok, answer.final) == (False, True), answer
@@ -302,7 +302,7 @@ def test_a_migration_waits_for_no_lock_longer_than_its_limit() -> None:
     try:
         with psycopg.connect(f"postgresql://admin@127.0.0.1:{postgres.port}/app") as reads:
             reads.execute("SELECT * FROM primacy_leases")
-            short = Desk(open_store(postgres.url(), limit_ms=24_000))
+            short = Harness(open_store(postgres.url(), limit_ms=24_000))
             began = time.monotonic()
             answer = short.look()
             assert (answer.ok, answer.final) == (False, False), answer

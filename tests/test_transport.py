@@ -8,7 +8,7 @@ from itertools import cycle
 from typing import Any
 
 import pytest
-from tests.transport_desk import ORIGIN, OTHER, RELEASE, SECRET, Pair, Recorded, beat, play, seal_of, thrown
+from tests.transport_harness import ORIGIN, OTHER, RELEASE, SECRET, Pair, Recorded, beat, play, seal_of, thrown
 
 from primacy.election.messages import (
     Release,

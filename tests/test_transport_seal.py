@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.transport_desk import BIG, CHANCES, EVERY, ORIGIN, OTHER, SECRET, seal_of
+from tests.transport_harness import BIG, CHANCES, EVERY, ORIGIN, OTHER, SECRET, seal_of
 
 from primacy.cli.new import write_secret
 from primacy.errors import CannotHere, UsageError

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.transport_desk import ORIGIN, Pair, Recorded, beat, play, seal_of, thrown
+from tests.transport_harness import ORIGIN, Pair, Recorded, beat, play, seal_of, thrown
 
 from primacy.election.messages import (
     Ack,

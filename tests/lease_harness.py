@@ -1,4 +1,4 @@
-"""A desk for rule tests: one lease machine and the simulated store, with the clock in the tester's hand."""
+"""A harness for rule tests: one lease machine and the simulated store, with the clock in the tester's hand."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TRIO = ("a", "b", "c")
 LONG_MS = WAIT_MAX_MS + TICK_MS
 
 
-class Desk:
+class Harness:
     """One machine and the store, with the clock in the tester's hand."""
 
     def __init__(
@@ -105,18 +105,18 @@ def held_by(node: str = "b", settled: bool = True, **more: Any) -> SimStore:
     return store
 
 
-def look_until(desk: Desk, ms: int) -> None:
+def look_until(harness: Harness, ms: int) -> None:
     """Everything is answered at once until that moment; nothing may be taken before it."""
-    while desk.now < ms:
-        assert not any(isinstance(asked.request, Take) for asked in desk.asked)
-        desk.answer() if desk.asked else desk.wake()
-    while desk.asked:
-        desk.answer()
+    while harness.now < ms:
+        assert not any(isinstance(asked.request, Take) for asked in harness.asked)
+        harness.answer() if harness.asked else harness.wake()
+    while harness.asked:
+        harness.answer()
 
 
-def taken_ms(desk: Desk) -> int:
+def taken_ms(harness: Harness) -> int:
     """When the next take leaves; it must be done."""
-    desk.until(Take, within_ms=60_000)
-    at_ms = desk.now
-    assert only(desk.answer(), Start)
+    harness.until(Take, within_ms=60_000)
+    at_ms = harness.now
+    assert only(harness.answer(), Start)
     return at_ms

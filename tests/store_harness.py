@@ -29,7 +29,7 @@ def plain(found: Row | None) -> Row | None:
     return None if found is None else found._replace(proof="", mark="", vouches=True)
 
 
-class Desk:
+class Harness:
     """One store, asked one thing at a time."""
 
     def __init__(self, store: LeaseStore) -> None:
@@ -77,18 +77,18 @@ class Place:
         self.opened.append(store)
         return store
 
-    def desk(self) -> Desk:
+    def harness(self) -> Harness:
         """A store of its own. Names are free in it at once: the first one says that the table is new."""
         is_first = not self.opened
-        desk = Desk(self.open())
+        harness = Harness(self.open())
         if is_first:
-            assert isinstance(desk.store, MakesTable)
-            desk.store.make_table(new=True)
+            assert isinstance(harness.store, MakesTable)
+            harness.store.make_table(new=True)
         if self._listening:
-            desk.look()
-            assert isinstance(desk.store, Notifies)
-            assert desk.store.listen() >= 0
-        return desk
+            harness.look()
+            assert isinstance(harness.store, Notifies)
+            assert harness.store.listen() >= 0
+        return harness
 
 
 def short_waits(monkeypatch: pytest.MonkeyPatch, wait_ms: int) -> None:
@@ -131,9 +131,9 @@ def place(kind: str, folder: Path) -> Iterator[Place]:
             store.close()
 
 
-def opened(url: str, limit_ms: int = LIMIT_MS) -> Desk:
+def opened(url: str, limit_ms: int = LIMIT_MS) -> Harness:
     """A store at this address, whose table is new, so that names are free at once."""
     store = open_store(url, limit_ms=limit_ms)
     assert isinstance(store, MakesTable)
     store.make_table(new=True)
-    return Desk(store)
+    return Harness(store)

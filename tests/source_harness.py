@@ -37,7 +37,7 @@ LIMIT_S = 60.0
 """For whatever must come: only a hang reaches it."""
 
 
-class Desk:
+class Harness:
     """Calls of one peer, and what ended."""
 
     def __init__(self, *specs: SourceSpec, **more: Any) -> None:
@@ -65,17 +65,17 @@ class Desk:
         return found.result
 
 
-def with_desk(work: Callable[[Desk], Awaitable[None]], *specs: SourceSpec, **more: Any) -> Desk:
-    async def main() -> Desk:
-        desk = Desk(*specs, **more)
-        await desk.calls.open()
+def with_harness(work: Callable[[Harness], Awaitable[None]], *specs: SourceSpec, **more: Any) -> Harness:
+    async def main() -> Harness:
+        harness = Harness(*specs, **more)
+        await harness.calls.open()
         try:
-            await work(desk)
+            await work(harness)
         finally:
-            await desk.calls.close()
-        assert desk.calls.running == 0
-        assert desk.ended.empty(), "each call ends once"
-        return desk
+            await harness.calls.close()
+        assert harness.calls.running == 0
+        assert harness.ended.empty(), "each call ends once"
+        return harness
 
     return asyncio.run(main())
 

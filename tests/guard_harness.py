@@ -9,7 +9,7 @@ test itself holds the socket. In which way the guard runs is chosen by the mode:
     capless  as root in a container, without CAP_SYS_ADMIN, CAP_SYS_PTRACE and CAP_KILL: traced; it can change the user
     weak     as an ordinary user who may make no namespace and trace nothing
 
-Every process that belongs to a desk has the desk's folder in its arguments; `close` ends them by their numbers.
+Every process that belongs to a harness has the harness's folder in its arguments; `close` ends them by their numbers.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ class Watch:
             os.close(fd)
 
 
-class Desk:
+class Harness:
     """One guard, its stand-in agent, and what can be asked of both."""
 
     def __init__(self, mode: str, lock: Path | None = None, mutant: dict[str, str] | None = None) -> None:
@@ -342,7 +342,7 @@ class Desk:
     # --- looking
 
     def processes(self) -> list[int]:
-        """All living processes of this desk but the stand-in agent."""
+        """All living processes of this harness but the stand-in agent."""
         found = []
         for entry in os.listdir("/proc"):
             if entry.isdigit() and int(entry) != self.agent_pid:
@@ -401,7 +401,7 @@ class Desk:
         shutil.rmtree(self.folder)
 
     def _swept(self) -> bool:
-        """Nothing of this desk is left. What forks while it is being looked for is found next time."""
+        """Nothing of this harness is left. What forks while it is being looked for is found next time."""
         found = self.processes()
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in found:
@@ -424,52 +424,52 @@ def need(mode: str) -> str:
     return "weak" if mode == "weak" else "strong"
 
 
-OpenDesk = Callable[..., Desk]
+OpenHarness = Callable[..., Harness]
 
 
 @pytest.fixture
-def open_desk() -> Iterator[OpenDesk]:
+def open_harness() -> Iterator[OpenHarness]:
     """Desks that have said hello, closed at the end with whatever is left of them."""
-    desks: list[Desk] = []
+    harnesses: list[Harness] = []
 
-    def opened(mode: str, containment: str = "any", **more: Any) -> Desk:
+    def opened(mode: str, containment: str = "any", **more: Any) -> Harness:
         expected = need(mode)
-        desks.append(Desk(mode, **more))
-        ready = desks[-1].hello(containment)
+        harnesses.append(Harness(mode, **more))
+        ready = harnesses[-1].hello(containment)
         if expected == "strong" and ready["containment"] == "weak" and mode == "user":
             pytest.skip(ready["why"])
         assert ready["containment"] == expected, ready
         if expected == "strong":
             assert ready["way"] == ("ptrace" if mode in TRACED else "namespace"), ready
-        return desks[-1]
+        return harnesses[-1]
 
     yield opened
-    for desk in desks:
-        desk.close()
+    for harness in harnesses:
+        harness.close()
 
 
-def dead_in_time(desk: Desk, points: Deadlines) -> None:
+def dead_in_time(harness: Harness, points: Deadlines) -> None:
     """By the end of its hold, and not before TERM. Who was killed may still wait for a processor to die on; who lives
     stamps beyond the hold, and no machine is too slow for that."""
     wait_until(lambda: boot_ms() >= points.hold_at)
-    left = desk.commands()
+    left = harness.commands()
     if left:
         time.sleep(STAMPS_S)
-    last_ms = desk.last_ms()
+    last_ms = harness.last_ms()
     safe(last_ms <= points.hold_at, f"it lived until {last_ms:.0f}, and its hold ended at {points.hold_at}")
     assert left == []
     assert points.term_at < last_ms
 
 
-def dead_after(desk: Desk) -> None:
+def dead_after(harness: Harness) -> None:
     """Nothing of the tree lives, and nothing stamped after we found that."""
-    wait_until(lambda: not desk.commands())
-    seen = desk.last_ms()
+    wait_until(lambda: not harness.commands())
+    seen = harness.last_ms()
     assert seen <= boot_ms() + 1
-    assert desk.last_ms() == seen
+    assert harness.last_ms() == seen
 
 
-def ended_at_once(desk: Desk, killed_ms: int, canary: Canary) -> None:
+def ended_at_once(harness: Harness, killed_ms: int, canary: Canary) -> None:
     """No deadline is near that could have done it; whoever was killed does not stamp any more."""
-    took_ms = desk.last_ms() - killed_ms
+    took_ms = harness.last_ms() - killed_ms
     canary.judge(took_ms < PROMPT_MS, f"stamps until {took_ms:.0f} ms after the blow, {PROMPT_MS} at most")

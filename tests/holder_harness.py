@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from tests.safety import safe, tokens_grow
 from tests.servers import stop_whole
-from tests.store_desk import made_new
+from tests.store_harness import made_new
 
 ROOT = Path(__file__).parents[1]
 WITHIN_S = 60

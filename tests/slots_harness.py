@@ -37,7 +37,7 @@ def slots_of(protocol: str = "standard", more: dict[str, Any] | None = None) -> 
     return of_mapping({"slots": given}).slots
 
 
-class Desk:
+class Harness:
     """One server."""
 
     def __init__(self, slots: Slots, tls: ssl.SSLContext | None = None) -> None:
@@ -53,7 +53,7 @@ class Desk:
         """A `LineServer` or an `HttpServer`."""
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> Desk:
+    def __enter__(self) -> Harness:
         self._thread.start()
         assert self._ready.wait(LIMIT_S)
         return self
