@@ -29,7 +29,7 @@ from tests.ports import free_ports
 from bench import processes
 from bench.peers import ROOT
 from primacy.agent.election import Election
-from primacy.agent.keeper import Keeper, timing_of
+from primacy.agent.renewer import Keeper, timing_of
 
 LEASES = 1_000
 UP_S = 30.0
@@ -147,14 +147,14 @@ class Counted:
 async def hold_leases(url: str, count: int, profile: str, span_s: float) -> None:
     files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files[1], files[1]))  # each election has an alarm of its own
-    async with Keeper(url, profile=profile) as keeper, contextlib.AsyncExitStack() as stack:
-        store = keeper._opened = Counted(keeper._opened)  # type: ignore[assignment]
-        elections = [Election(f"many{n:04}", store=keeper) for n in range(count)]
+    async with Keeper(url, profile=profile) as renewer, contextlib.AsyncExitStack() as stack:
+        store = renewer._opened = Counted(renewer._opened)  # type: ignore[assignment]
+        elections = [Election(f"many{n:04}", store=renewer) for n in range(count)]
         for election in elections:
             await stack.enter_async_context(election)
         leaderships = await asyncio.gather(*(election.acquire() for election in elections))
         assert all(leaderships)
-        await asyncio.sleep(keeper.timing.hold_ms / 1_000)
+        await asyncio.sleep(renewer.timing.hold_ms / 1_000)
 
         def counted() -> tuple[int, int, int]:
             counts = [election._candidacy.counts for election in elections]

@@ -22,8 +22,8 @@ from primacy.cli import demo as command
 from primacy.cli import main as entry
 from primacy.errors import PrimacyError, Refused
 from primacy.lab import ledger, tour
+from primacy.lab.bound_process import Held, children, ended
 from primacy.lab.cluster import Lab
-from primacy.lab.leash import Held, children, ended
 from primacy.lab.screen import lines, strip
 
 WITHIN_S = 60.0

@@ -24,8 +24,8 @@ from tests.safety import one_at_a_time
 from primacy.cli import main as entry
 from primacy.control.client import ask, find
 from primacy.errors import InUse, NotReached, Refused, UsageError
+from primacy.lab.bound_process import Held, ended
 from primacy.lab.cluster import Lab
-from primacy.lab.leash import Held, ended
 from primacy.lab.network import LabNetwork, islands_of
 from primacy.lab.place import LOCK, holder_of
 

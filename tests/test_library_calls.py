@@ -16,7 +16,7 @@ from tests.store_harness import made_new
 
 import primacy
 from primacy.agent.candidacy import Standing
-from primacy.agent.keeper import Keeper
+from primacy.agent.renewer import Keeper
 from primacy.election.store import Look
 from primacy.settings.timing import PROFILES
 from primacy.store import open_store
@@ -75,11 +75,11 @@ def test_many_elections_share_a_keeper(place: Place) -> None:
         names = [f"job-{number}" for number in range(40)]
         for name in names:
             place.release(name)
-        async with Keeper(place.url, profile="lab") as keeper:
+        async with Keeper(place.url, profile="lab") as renewer:
             leading = asyncio.Barrier(len(names))
 
             async def part(name: str) -> None:
-                async with primacy.Election(name, store=keeper) as election:
+                async with primacy.Election(name, store=renewer) as election:
                     async for leadership in election:
                         async with leadership:
                             await leading.wait()
@@ -89,7 +89,7 @@ def test_many_elections_share_a_keeper(place: Place) -> None:
             async with asyncio.TaskGroup() as group:
                 for name in names:
                     group.create_task(part(name))
-            assert keeper.store.counts.performed > 3 * keeper.store.counts.rounds
+            assert renewer.store.counts.performed > 3 * renewer.store.counts.rounds
         assert all(place.table.rows[name].released for name in names)
 
     run(body)
@@ -104,8 +104,8 @@ def test_a_store_that_is_away_is_waited_for_and_told_of_twice(place: Place, capl
             waiting = asyncio.create_task(election.acquire())
             await until(lambda: "the store to answer" in election.standing.waits_for)
             assert "primacy check" not in election.standing.waits_for, "there is no file that it could check"
-            asked = election._keeper.store.counts.failed
-            await until(lambda: election._keeper.store.counts.failed > asked + 3)
+            asked = election._renewer.store.counts.failed
+            await until(lambda: election._renewer.store.counts.failed > asked + 3)
             place.table.up = True
             assert await waiting is not None
 
@@ -179,11 +179,11 @@ def test_leaving_the_election_ends_a_block_that_another_task_is_in(place: Place)
 
 def test_a_keeper_that_is_closed_too_early_keeps_nobody_waiting(place: Place) -> None:
     async def body() -> None:
-        keeper = Keeper(place.url, profile="lab")
-        async with primacy.Election("job", store=keeper) as election:
+        renewer = Keeper(place.url, profile="lab")
+        async with primacy.Election("job", store=renewer) as election:
             leadership = await election.acquire()
             assert leadership is not None
-            await asyncio.to_thread(keeper.close)
+            await asyncio.to_thread(renewer.close)
             with pytest.raises(asyncio.CancelledError):
                 await asyncio.sleep(WITHIN_S)  # nobody renews it any more
             raise asyncio.CancelledError
@@ -201,16 +201,16 @@ def test_what_a_keeper_is_to_call_is_called_in_order_and_one_that_fails_costs_th
     def fail() -> None:
         raise ValueError("a callback of the library failed")
 
-    def first(keeper: Keeper) -> None:
+    def first(renewer: Keeper) -> None:
         """While it runs, the others are asked for: some of them together, and some from within."""
         for number in range(3):
-            keeper.call(called.append, number)
-        keeper.call(fail)
-        keeper.call(lambda: keeper.call(called.append, 4) and keeper.call(done.set))
-        keeper.call(called.append, 3)
+            renewer.call(called.append, number)
+        renewer.call(fail)
+        renewer.call(lambda: renewer.call(called.append, 4) and renewer.call(done.set))
+        renewer.call(called.append, 3)
 
-    with Keeper(place.url, profile="lab") as keeper:
-        keeper.call(first, keeper)
+    with Keeper(place.url, profile="lab") as renewer:
+        renewer.call(first, renewer)
         assert done.wait(WITHIN_S)
     assert called == [0, 1, 2, 3, 4]
     assert "a callback of the library failed" in caplog.text

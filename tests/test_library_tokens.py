@@ -12,7 +12,7 @@ from tests.safety import safe, tokens_grow
 
 import primacy
 from primacy import blocking
-from primacy.agent.keeper import Keeper
+from primacy.agent.renewer import Keeper
 from primacy.errors import CannotHere, Unsafe
 from primacy.fence.file import Mark
 from primacy.node.clock import SystemClock
@@ -28,13 +28,13 @@ class Behind(SystemClock):
 
 
 def keeper_in(place: Place, folder: Path | None) -> Keeper:
-    keeper = Keeper(place.url, profile="lab", state_dir=folder)
-    keeper.clock = Behind()
-    return keeper
+    renewer = Keeper(place.url, profile="lab", state_dir=folder)
+    renewer.clock = Behind()
+    return renewer
 
 
-async def token_of_one_turn(keeper: Keeper) -> int:
-    async with keeper, primacy.Election("job", store=keeper) as election:
+async def token_of_one_turn(renewer: Keeper) -> int:
+    async with renewer, primacy.Election("job", store=renewer) as election:
         leadership = await election.acquire()
         assert leadership is not None
         return leadership.token
@@ -60,7 +60,7 @@ def test_T2_a_neighbours_larger_token_is_learned_before_anything_begins(
     place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def body() -> None:
-        async with keeper_in(place, tmp_path) as keeper, primacy.Election("job", store=keeper) as election:
+        async with keeper_in(place, tmp_path) as renewer, primacy.Election("job", store=renewer) as election:
             await until(lambda: election.standing.role in {"follower", "paused"})
             Mark(tmp_path / "primacy_leases.job.token").admit(1_000_000)
             leadership = await election.acquire()
@@ -97,7 +97,7 @@ def test_T2_threads_and_recipes_have_it_too(place: Place, tmp_path: Path) -> Non
 
 
 def test_what_a_shared_keeper_decides_is_not_said_twice(place: Place) -> None:
-    with Keeper(place.url) as keeper:
+    with Keeper(place.url) as renewer:
         for face in (primacy.Election, blocking.Election):
             with pytest.raises(primacy.UsageError, match="whose profile and table counts for all: say it there"):
-                face("job", store=keeper, profile="lab", table="t")
+                face("job", store=renewer, profile="lab", table="t")

@@ -16,7 +16,7 @@ _WHERE = {
     "Election": "primacy.agent.election",
     "ElectionCounts": "primacy.agent.candidacy",
     "InUse": "primacy.errors",
-    "Keeper": "primacy.agent.keeper",
+    "Keeper": "primacy.agent.renewer",
     "Leadership": "primacy.agent.leadership",
     "LeadershipLost": "primacy.errors",
     "Lock": "primacy.agent.recipes",

@@ -7,12 +7,12 @@ from primacy import slots as slots
 from primacy.agent.candidacy import ElectionCounts as ElectionCounts
 from primacy.agent.candidacy import Standing as Standing
 from primacy.agent.election import Election as Election
-from primacy.agent.keeper import Keeper as Keeper
 from primacy.agent.leadership import Leadership as Leadership
 from primacy.agent.leadership import current as current
 from primacy.agent.recipes import Lock as Lock
 from primacy.agent.recipes import once as once
 from primacy.agent.recipes import singleton as singleton
+from primacy.agent.renewer import Keeper as Keeper
 from primacy.cache.askers import cached as cached
 from primacy.errors import InUse as InUse
 from primacy.errors import LeadershipLost as LeadershipLost

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Self
 from primacy.agent.candidacy import Candidacy, Change, ElectionCounts, Standing, Wishes, check_options, check_spans
 from primacy.agent.election import GRACE_MS, OnLoss
 from primacy.agent.hold import Hold
-from primacy.agent.keeper import keeper_for
 from primacy.agent.leadership import Leadership
+from primacy.agent.renewer import renewer_for
 from primacy.errors import InUse, StoreUnusable, UsageError
 from primacy.slots.threads import SlotsClient
 
@@ -77,10 +77,10 @@ class Election:
         check_options(on_loss, on_change)
         check_spans(rest_ms=rest_ms, check_within_ms=check_within_ms)
         self.name = name
-        self._keeper, self._shared = keeper_for(store, profile, table, state_dir)
+        self._renewer, self._shared = renewer_for(store, profile, table, state_dir)
         self._asked = check_within_ms > 0
         wishes = Wishes(observer, on_loss == "kill", rest_ms, check_within_ms or NEVER)
-        self._candidacy = Candidacy(self._keeper, name, node, wishes, self)
+        self._candidacy = Candidacy(self._renewer, name, node, wishes, self)
         self._observer = observer
         self._on_change = on_change
         self._news = threading.Condition()
@@ -104,14 +104,14 @@ class Election:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if os.getpid() != self._keeper.pid:
+        if os.getpid() != self._renewer.pid:
             return  # a forked child: threads and lease are the parent's
         self._end_body(leaving=True)
         with self._news:
             if self._candidacy.close():
-                self._news.wait_for(lambda: self._left, (2 * self._keeper.limit_ms + GRACE_MS) / 1_000)
+                self._news.wait_for(lambda: self._left, (2 * self._renewer.limit_ms + GRACE_MS) / 1_000)
         if not self._shared:
-            self._keeper.close()
+            self._renewer.close()
 
     def __iter__(self) -> Self:
         return self
@@ -124,7 +124,7 @@ class Election:
 
     def acquire(self, within_ms: int | None = None, *, unless_held: bool = False) -> ThreadLeadership | None:
         """Waits until this process leads, at most `within_ms`. `unless_held`: gives up once another is seen to lead."""
-        if os.getpid() != self._keeper.pid:
+        if os.getpid() != self._renewer.pid:
             raise UsageError(f"election {self.name} belongs to the process that this one was forked from")
         check_spans(within_ms=0 if within_ms is None else within_ms)
         self._end_body()
@@ -192,7 +192,7 @@ class Election:
         if held is not None:
             self._candidacy.over(held._hold)
 
-    # --- told by the keeper, in its thread ----------------------------------------------------------------------------
+    # --- told by the renewer, in its thread ---------------------------------------------------------------------------
 
     def began(self, hold: Hold) -> None:
         with self._news:
@@ -217,7 +217,7 @@ class Election:
         if self._on_change is not None:
             try:
                 self._on_change(standing)
-            except Exception:  # the user's own: it must not end the keeper, and must not be hidden
+            except Exception:  # the user's own: it must not end the renewer, and must not be hidden
                 log.exception("%s: on_change raised", self.name)
 
     def unusable(self, error: StoreUnusable) -> None:

@@ -1,4 +1,4 @@
-"""One process's part in one election of the library: a lease machine, driven in the keeper's thread.
+"""One process's part in one election of the library: a lease machine, driven in the renewer's thread.
 
 The machine decides everything about the lease (`election/lease.py`). This file is its workload and its ear: the
 workload is a body in the user's program, which is told of a beginning and an end through a `Face` (asyncio in
@@ -26,8 +26,8 @@ from random import Random
 from typing import NamedTuple, Protocol
 
 from primacy.agent.hold import Hold
-from primacy.agent.keeper import Keeper
 from primacy.agent.log import GRAVE, Level
+from primacy.agent.renewer import Keeper
 from primacy.agent.tokens import TokenFile
 from primacy.election.events import Code, Event, sentence
 from primacy.election.inputs import (
@@ -91,7 +91,7 @@ class ElectionCounts:
 
 
 class Face(Protocol):
-    """Whoever stands for the user's program. Called in the keeper's thread; must return at once."""
+    """Whoever stands for the user's program. Called in the renewer's thread; must return at once."""
 
     def began(self, hold: Hold) -> None:
         """The role is ours: claim it, or say that it is over."""
@@ -135,10 +135,10 @@ class Wishes(NamedTuple):
 class Candidacy:
     """A machine, its driver and its workload. What has no underscore may be called from any thread."""
 
-    def __init__(self, keeper: Keeper, name: str, node: str, wishes: Wishes, face: Face) -> None:
+    def __init__(self, renewer: Keeper, name: str, node: str, wishes: Wishes, face: Face) -> None:
         if wrong := wrong_lease(name) if isinstance(name, str) else f"a lease's name is a text, not {name!r:.40}":
             raise UsageError(wrong)
-        self.keeper = keeper
+        self.renewer = renewer
         self.name = name
         self.node = node or own_name()
         if not isinstance(self.node, str) or not NODE.fullmatch(self.node):
@@ -147,16 +147,16 @@ class Candidacy:
         self.standing = Standing(Role.STARTING, "", 0, "")
         self._face = face
         self._wishes = wishes
-        timing = keeper.timing
+        timing = renewer.timing
         self._stall_ms = wishes.stall_ms or timing.hold_ms * 3 // 2
         members = Membership.of([Member(self.node, Kind.OBSERVER)] if wishes.observer else [])
-        tokens = None if keeper.state_dir is None else TokenFile(keeper.state_dir, keeper.table, name, self._learn)
+        tokens = None if renewer.state_dir is None else TokenFile(renewer.state_dir, renewer.table, name, self._learn)
         known = 0 if tokens is None else tokens.known()
         options = LeaseOptions(name, known, look_every_ms=timing.look_ms, rest_ms=wishes.rest_ms or timing.hold_ms)
         seat = Seat(self.node, secrets.randbits(63), members, Random(secrets.randbits(64)))
         self._machine = LeaseStrategy(seat, timing, options)
         self._port: StorePort | None = None
-        self._driver = Driver(self._machine, keeper.clock, tokens or MemoryDurable(), self, self._tell, store=self)
+        self._driver = Driver(self._machine, renewer.clock, tokens or MemoryDurable(), self, self._tell, store=self)
         self._driver.stepped = self._stepped
         self._hold: Hold | None = None
         self._wanted = False
@@ -180,33 +180,33 @@ class Candidacy:
 
     def open(self) -> None:
         """It begins to watch the row."""
-        self.keeper.call(self._open)
+        self.renewer.call(self._open)
 
     def stand(self, wanted: bool) -> None:
         """Somebody waits for the role, or nobody any more."""
-        self.keeper.call(self._stand, wanted)
+        self.renewer.call(self._stand, wanted)
 
     def claimed(self, hold: Hold) -> None:
         """The body begins."""
-        self.keeper.call(self._driver.give, WorkStarted(hold.term))
+        self.renewer.call(self._driver.give, WorkStarted(hold.term))
 
     def over(self, hold: Hold) -> None:
         """The body is over, or never began: the lease may be released."""
         if hold.end():
-            self.keeper.now(self._over, hold)
+            self.renewer.now(self._over, hold)
 
     def alive(self, hold: Hold, sent_ms: int) -> None:
         """The user's loop turns. Called in it."""
-        now_ms = self.keeper.clock.now_ms()
+        now_ms = self.renewer.clock.now_ms()
         hold.alive_ms = now_ms
         self.counts.late_ms = now_ms - sent_ms
         self.counts.late_max_ms = max(self.counts.late_max_ms, now_ms - sent_ms)
 
     def close(self) -> bool:
         """Hands over in order; `Face.closed` says when that is done. False: there is nobody who could."""
-        return self.keeper.call(self._close)
+        return self.renewer.call(self._close)
 
-    # --- in the keeper's thread: the machine's ports ------------------------------------------------------------------
+    # --- in the renewer's thread: the machine's ports -----------------------------------------------------------------
 
     def ask(self, number: int, request: StoreRequest) -> None:
         assert self._port is not None
@@ -214,7 +214,7 @@ class Candidacy:
 
     def start(self, leadership: Leadership, release: Release | None, covered: bool) -> None:  # noqa: ARG002
         self.counts.won += 1
-        self._hold = Hold(self.name, leadership, self.keeper.timing, self.keeper.clock, self._wishes.kill)
+        self._hold = Hold(self.name, leadership, self.renewer.timing, self.renewer.clock, self._wishes.kill)
         self._said = ""
         self._face.began(self._hold)
 
@@ -224,7 +224,7 @@ class Candidacy:
             return
         self.counts.renewed += 1
         hold.extend(leadership)
-        now_ms = self.keeper.clock.now_ms()
+        now_ms = self.renewer.clock.now_ms()
         stalled_ms = now_ms - hold.alive_ms
         if hold.claimed and 0 < self._stall_ms < stalled_ms:
             hold.lose(f"its event loop did not turn for {stalled_ms:,} ms")
@@ -242,21 +242,21 @@ class Candidacy:
             return
         self.counts.lost += not planned
         self._face.lost(hold)
-        self.keeper.later(max(0, hold.valid_until_ms - self.keeper.clock.now_ms()), self._still_there, hold)
+        self.renewer.later(max(0, hold.valid_until_ms - self.renewer.clock.now_ms()), self._still_there, hold)
 
     def release(self, term: int, successor: str) -> None:
         """The machine releases its row itself, as soon as the body is over: there is no guard that could."""
 
-    # --- in the keeper's thread: what was asked for -------------------------------------------------------------------
+    # --- in the renewer's thread: what was asked for ------------------------------------------------------------------
 
     def _open(self) -> None:
-        keeper = self.keeper
-        self._port = keeper.store.port(
+        renewer = self.renewer
+        self._port = renewer.store.port(
             self.name,
-            lambda answered: keeper.now(self._heard, answered),
-            lambda news: void(keeper.call(self._news, news)),
+            lambda answered: renewer.now(self._heard, answered),
+            lambda news: void(renewer.call(self._news, news)),
         )
-        self._driver.give(Started(self.keeper.clock.wall_ms()))
+        self._driver.give(Started(self.renewer.clock.wall_ms()))
         self._driver.give(Pause())
 
     def _stand(self, wanted: bool) -> None:
@@ -265,7 +265,7 @@ class Candidacy:
             self._driver.give(Resume() if wanted else Pause())
 
     def _over(self, hold: Hold) -> None:
-        late_ms = self.keeper.clock.now_ms() - hold.valid_until_ms
+        late_ms = self.renewer.clock.now_ms() - hold.valid_until_ms
         if hold.claimed and late_ms > 0:
             self.counts.over_late += 1
             self.counts.over_late_max_ms = max(self.counts.over_late_max_ms, late_ms)
@@ -313,7 +313,7 @@ class Candidacy:
             return
         self._closing = True
         self._driver.give(Shutdown())
-        self._limit = self.keeper.later(2 * self.keeper.limit_ms, self._leave)
+        self._limit = self.renewer.later(2 * self.renewer.limit_ms, self._leave)
         self._leave_if_done()
 
     def _leave_if_done(self) -> None:
@@ -331,14 +331,14 @@ class Candidacy:
         port.close()
         self._face.closed()
 
-    # --- in the keeper's thread: what people are told -----------------------------------------------------------------
+    # --- in the renewer's thread: what people are told ----------------------------------------------------------------
 
     def _stepped(self) -> None:
         token, told = self._machine.undisturbed, self._undisturbed
         self._undisturbed = token
         if token and token == told:
             return  # as after nearly every step of a holder
-        now_ms = self.keeper.clock.now_ms()
+        now_ms = self.renewer.clock.now_ms()
         view = self._machine.view(now_ms)
         waits_for = view.waits_for.removesuffix(ADDRESS) if self._wanted else ""
         standing = Standing(view.role, view.leader, view.token or (view.term if view.leader else 0), waits_for)

@@ -8,7 +8,7 @@
 What it promises (U1): one *valid* leadership at a time. A process that was stopped goes on with its next line before
 anything can cancel it; one *acting* holder needs `primacy run`, `on_loss="kill"`, or a token check at the resource.
 
-Leases are renewed in a thread of our own (`keeper.py`). The end of the hold is a kernel alarm that the user's own loop
+Leases are renewed in a thread of our own (`renewer.py`). The end of the hold is a kernel alarm that the user's own loop
 watches as a descriptor: a busy loop cannot delay its renewal, and after a freeze it is due before any message from
 another thread. It is on CLOCK_BOOTTIME, which loops' own timers are not.
 """
@@ -25,8 +25,8 @@ from typing import Any, Literal, Self
 
 from primacy.agent.candidacy import Candidacy, Change, ElectionCounts, Standing, Wishes, check_options, check_spans
 from primacy.agent.hold import Hold
-from primacy.agent.keeper import keeper_for
 from primacy.agent.leadership import Leadership
+from primacy.agent.renewer import renewer_for
 from primacy.errors import LeadershipLost, StoreUnusable, UsageError
 from primacy.watchdog import guard_tree as kernel
 
@@ -68,9 +68,9 @@ class Election:
         check_options(on_loss, on_change)
         check_spans(rest_ms=rest_ms, stall_ms=stall_ms)
         self.name = name
-        self._keeper, self._shared = keeper_for(store, profile, table, state_dir)
+        self._renewer, self._shared = renewer_for(store, profile, table, state_dir)
         wishes = Wishes(observer, on_loss == "kill", rest_ms, stall_ms)
-        self._candidacy = Candidacy(self._keeper, name, node, wishes, _Bridge(self))
+        self._candidacy = Candidacy(self._renewer, name, node, wishes, _Bridge(self))
         self._observer = observer
         self._on_change = on_change
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -104,7 +104,7 @@ class Election:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        if os.getpid() != self._keeper.pid:
+        if os.getpid() != self._renewer.pid:
             return  # a forked child: loop, threads and lease are the parent's
         lost = self._end_body(error, leaving=True)
         assert self._loop is not None
@@ -117,7 +117,7 @@ class Election:
     async def _close(self) -> None:
         """Until the lease is released and the connection closed, or was not to be in time. Goes on if this is left."""
         assert self._loop is not None
-        loop, limit_ms = self._loop, self._keeper.limit_ms
+        loop, limit_ms = self._loop, self._renewer.limit_ms
         self._done = loop.create_future()
         try:
             if self._candidacy.close():
@@ -125,7 +125,7 @@ class Election:
         finally:
             if not self._shared:
                 gone: asyncio.Future[None] = loop.create_future()
-                self._keeper.close_behind(lambda: post(loop, settle, gone))
+                self._renewer.close_behind(lambda: post(loop, settle, gone))
                 await asyncio.wait([gone], timeout=limit_ms / 1_000)
 
     def __aiter__(self) -> Self:
@@ -139,7 +139,7 @@ class Election:
 
     async def acquire(self, within_ms: int | None = None, *, unless_held: bool = False) -> AsyncLeadership | None:
         """Waits until this process leads, at most `within_ms`. `unless_held`: gives up once another is seen to lead."""
-        if os.getpid() != self._keeper.pid:
+        if os.getpid() != self._renewer.pid:
             raise UsageError(f"election {self.name} belongs to the process that this one was forked from")
         check_spans(within_ms=0 if within_ms is None else within_ms)
         self._end_body(None)
@@ -308,7 +308,7 @@ class AsyncLeadership(Leadership):
 
 
 class _Bridge:
-    """From the keeper's thread into the user's loop."""
+    """From the renewer's thread into the user's loop."""
 
     def __init__(self, election: Election) -> None:
         self._election = election

@@ -1,9 +1,9 @@
 """One leadership as all threads see it: until when it is valid, whether it is over, and why.
 
-The keeper's thread moves the end on at each proved renewal; the user's side closes it when its time has passed, however
-late it looks. Once closed it stays closed (Q8): a proof that arrives a moment later opens nothing again.
+The renewer's thread moves the end on at each proved renewal; the user's side closes it when its time has passed,
+however late it looks. Once closed it stays closed (Q8): a proof that arrives a moment later opens nothing again.
 
-Two timers hang on it, both in the kernel, both moved by the keeper itself at each renewal: the alarm, which the user's
+Two timers hang on it, both in the kernel, both moved by the renewer itself at each renewal: the alarm, which the user's
 event loop watches as a descriptor, and with `on_loss="kill"` the dead-man. Neither waits for a busy loop to move it,
 and after a freeze both are due at once.
 """
@@ -26,7 +26,7 @@ ENDED = "its block has ended"
 
 
 class Hold:
-    """What the keeper and the user's side share of one leadership."""
+    """What the renewer and the user's side share of one leadership."""
 
     def __init__(self, election: str, given: Leadership, timing: Timing, clock: Clock, kill: bool) -> None:
         self.election = election
@@ -58,7 +58,7 @@ class Hold:
         """When the kernel ends a process that runs with `on_loss="kill"`."""
         return self.valid_until_ms - self._timing.hold_ms + self._timing.deadman_at_ms
 
-    # --- the keeper's side --------------------------------------------------------------------------------------------
+    # --- the renewer's side -------------------------------------------------------------------------------------------
 
     def extend(self, given: Leadership) -> None:
         """A renewal was proved."""

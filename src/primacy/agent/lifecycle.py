@@ -141,9 +141,9 @@ class Agent(AgentEvents):
     def _transport(self, seat: Seat, remembered: tuple[Entry, ...]) -> Transport | None:
         if self.ranked is None:
             return transport_of(self.settings, seat, self.complain)
-        from primacy.agent.managed import keeper, manager_of
+        from primacy.agent.managed import list_saver, manager_of
 
-        keep = keeper(self.folder, self.complain)
+        keep = list_saver(self.folder, self.complain)
         manager = manager_of(self.settings, seat, self.clock, self.complain, remembered, keep)
         manager.give, manager.view = self.tell, self.view
         self.manager = manager

@@ -223,7 +223,7 @@ def recalled(settings: Settings, folder: Folder) -> tuple[Entry, ...]:
         return ()
 
 
-def keeper(folder: Folder, complain: Callable[[str], None]) -> Keep:
+def list_saver(folder: Folder, complain: Callable[[str], None]) -> Keep:
     """Writes the list, exchanged as a whole. It is a help, not a promise: nothing waits for the disk."""
 
     def keep(kept: dict[str, Any]) -> None:

@@ -215,7 +215,7 @@ def _run_kept_here(leadership: blocking.ThreadLeadership, work: Callable[[], Any
 
 def _patience_ms(within_ms: int | None, election: Election | blocking.Election) -> int:
     """A store that has just (re)started makes everybody wait first (L9); that is no reason to give up."""
-    return HOLDS_MAX * election._keeper.timing.hold_ms + WAIT_MAX_MS if within_ms is None else within_ms
+    return HOLDS_MAX * election._renewer.timing.hold_ms + WAIT_MAX_MS if within_ms is None else within_ms
 
 
 def _not_first(name: str, standing: Standing, rival: str) -> None:

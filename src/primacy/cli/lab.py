@@ -148,7 +148,7 @@ def _detach(where: Path, args: list[str]) -> None:
 @dir_option
 def down(*, folder: str | None) -> None:
     """End a lab in order, wherever it was started."""
-    from primacy.lab.leash import ended, send
+    from primacy.lab.bound_process import ended, send
     from primacy.lab.place import holder_of
 
     where = folder_of(folder)

@@ -47,7 +47,7 @@ def find(folder: str, at: str | None = None) -> Found | None:
         host, port, pid = said["host"], said["port"], said["pid"]
     except (ValueError, TypeError, KeyError):
         return None
-    if not (isinstance(host, str) and isinstance(port, int) and isinstance(pid, int)) or not _lives(pid, folder):
+    if not (isinstance(host, str) and isinstance(port, int) and isinstance(pid, int)) or not _is_alive(pid, folder):
         return None
     return Found(host, port, key, pid, _certificate(folder))
 
@@ -125,7 +125,7 @@ def _address(at: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def _lives(pid: int, folder: str) -> bool:
+def _is_alive(pid: int, folder: str) -> bool:
     """A node that was killed leaves its address behind; another program, of somebody else, may listen there by now.
 
     Its number may belong to another process, too, soon after a restart of the machine: one that would be sent our key,

@@ -24,7 +24,7 @@ SHAPES = {
     "2/3": "the leader is on the smaller side",
 }
 """The lab's own words."""
-PICTURES = ("stop-leader", "cut-leader", "mend")
+PREPARED = ("stop-leader", "cut-leader", "mend")
 
 
 class Call(NamedTuple):
@@ -96,7 +96,7 @@ def _lab(do: str, body: Mapping[str, Any], scene: Scene) -> Done:
     if do == "partition":
         return _partition(body, scene)
     if do == "picture":
-        return _picture(body, scene)
+        return _prepared(body, scene)
     a, b = _name(body, "a", scene), _name(body, "b", scene)
     if a == b:
         raise UsageError(f"a link has two ends, and {a} is one of them twice")
@@ -119,7 +119,7 @@ def _partition(body: Mapping[str, Any], scene: Scene) -> Done:
     return Done((Call("lab", "/v1/lab/partition", {"shape": shape}),), f"The network is divided: {SHAPES[shape]}.")
 
 
-def _picture(body: Mapping[str, Any], scene: Scene) -> Done:
+def _prepared(body: Mapping[str, Any], scene: Scene) -> Done:
     """The three pictures of seed 004."""
     name = _word(body, "name")
     if name == "mend":
@@ -127,8 +127,8 @@ def _picture(body: Mapping[str, Any], scene: Scene) -> Done:
         thaws = tuple(_process(node, "thaw") for node in scene.frozen)
         heal = Call("lab", "/v1/lab/heal", {})
         return Done((*thaws, *starts, heal), "All links are mended and all nodes run again.")
-    if name not in PICTURES:
-        raise UsageError(f"name = {name}: one of {', '.join(PICTURES)}")
+    if name not in PREPARED:
+        raise UsageError(f"name = {name}: one of {', '.join(PREPARED)}")
     if not scene.leader:
         raise Refused("nobody leads now; wait for a leader")
     if name == "stop-leader":

@@ -1,7 +1,7 @@
 """A cluster of real agents on this machine, and what can be done to it.
 
 Everything here is plain and blocking: signals, short requests on loopback, and waits that look. A lab belongs to the
-thread that made it (the leash hangs on it); reading (`state`, `look`, `events`) is free to all.
+thread that made it (it is bound to it); reading (`state`, `look`, `events`) is free to all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from primacy.control.client import Found, ask, find
 from primacy.errors import NotReached, PrimacyError, Refused, UsageError
-from primacy.lab.leash import Held, Leashed, children
+from primacy.lab.bound_process import BoundProcess, Held, children
 from primacy.lab.network import LabNetwork, islands_of
 from primacy.lab.place import Place, free_ports, names_of
 from primacy.lab.tail import Tail, merged
@@ -56,7 +56,7 @@ class Node:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.agent: Leashed | None = None
+        self.agent: BoundProcess | None = None
         self.frozen: Held | None = None
         """What is frozen besides the agent, while it is."""
         self.ended_by_us = True
@@ -95,7 +95,7 @@ class Lab:
         self.place.write(dict(zip(self.names, ports, strict=True)), profile, command, more or {})
         self.nodes = {name: Node(name) for name in self.names}
         self.links = LabNetwork(self.names)
-        self.helpers: dict[str, Leashed] = {}
+        self.helpers: dict[str, BoundProcess] = {}
         """Other processes of this lab, such as the chain."""
         self.on_wait: Callable[[], None] = lambda: None
         """Called at every look of a wait; may raise to end it."""
@@ -121,7 +121,9 @@ class Lab:
             call = [sys.executable, "-m", "primacy.cli.main", "run", "--config", str(self.place.path / "primacy.yaml")]
             call += ["--node", node.name, "--state-dir", str(self.place.state_dir(node.name))]
             with self.place.log(node.name).open("ab") as log:
-                node.agent = Leashed(call, self.place.path, log, {"RUNTIME_DIRECTORY": str(self.place.path / "run")})
+                node.agent = BoundProcess(
+                    call, self.place.path, log, {"RUNTIME_DIRECTORY": str(self.place.path / "run")}
+                )
             node.ended_by_us = False
         if wait:
             for node in chosen:
@@ -132,7 +134,7 @@ class Lab:
         """Starts a process that is no node; it lives as long as the lab."""
         assert threading.get_ident() == self._thread, "a lab's processes are started by the thread that made it"
         with self.place.log(name).open("ab") as log:
-            self.helpers[name] = Leashed(argv, self.place.path, log, {})
+            self.helpers[name] = BoundProcess(argv, self.place.path, log, {})
 
     def stop(self, *names: str) -> None:
         """In order: its command ends, then it releases. These nodes at the same time, or all, the leader last."""

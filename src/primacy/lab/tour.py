@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from primacy.errors import Refused
+from primacy.lab.bound_process import send
 from primacy.lab.cluster import Lab, leader_of
-from primacy.lab.leash import send
 from primacy.lab.supervisor import Answer, Supervisor
 from primacy.settings.timing import PROFILES
 

@@ -106,20 +106,20 @@ def _peer_problems(cache: Cache, node: str) -> Iterator[Problem]:
 
 
 def _source_problems(cache: Cache) -> Iterator[Problem]:
-    yield from _life_problems(cache, "cache", Source())
+    yield from _expiry_problems(cache, "cache", Source())
     for prefix, source in cache.sources.items():
         at = f"cache.sources.{prefix}"
         if not source.source:
             yield Problem(f"{at}.source", "", "is missing: what fetches these entries, such as cmd:./fetch {key}")
         if not (source.ttl_ms is source.refresh_ahead_ms is source.jitter_percent is None):
-            yield from _life_problems(cache, at, source)
+            yield from _expiry_problems(cache, at, source)
         if source.max_age and not source.source.startswith("http"):
             yield Problem(f"{at}.max_age", "true", f"only http: has answers with an age, and {at}.source is another")
     if cache.max_age and not any(text.startswith("http") for text in _texts(cache)):
         yield Problem("cache.max_age", "true", "only http: has answers with an age, and no source of this file is one")
 
 
-def _life_problems(cache: Cache, at: str, source: Source) -> Iterator[Problem]:
+def _expiry_problems(cache: Cache, at: str, source: Source) -> Iterator[Problem]:
     """How long entries of a source live, at least, beside what is done within that time."""
     whole = source_with_defaults(cache, source)
     assert whole.ttl_ms is not None

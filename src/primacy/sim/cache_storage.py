@@ -84,7 +84,7 @@ class SimStorage:
         self.failing = False
         self._waiting: list[Write] = []
         self._batch: list[Write] | None = None
-        self._life = 0
+        self._boot = 0
         """Counted up at each crash: what was under way then tells nobody any more."""
 
     def started(self, boot: int) -> Started:
@@ -119,10 +119,10 @@ class SimStorage:
 
     def _begin(self, tell: Tell) -> None:
         batch, self._batch, self._waiting = self._waiting, self._waiting, []
-        life = self._life
+        boot = self._boot
 
         def done() -> None:
-            if self._life != life:
+            if self._boot != boot:
                 return
             ok = not self.failing
             if ok:
@@ -130,7 +130,7 @@ class SimStorage:
                     self.disk.apply(write)
             self._batch = None
             self._answer(batch, ok, tell)
-            if self._waiting and self._batch is None and self._life == life:
+            if self._waiting and self._batch is None and self._boot == boot:
                 self._begin(tell)
 
         self.later(self.sync_ms * (0.3 + self.chance.random()), done)
@@ -145,7 +145,7 @@ class SimStorage:
 
     def crash(self) -> None:
         """The process is gone. What was not synced is lost, or just was."""
-        self._life += 1
+        self._boot += 1
         if self._batch is not None and not self.failing and self.chance.random() < 0.5:
             for write in self._batch:
                 self.disk.apply(write)

@@ -169,7 +169,7 @@ class Client:
         self._wire: Wire | None = None
         self._lock = asyncio.Lock()
         self._watches: dict[str, list[Watch]] = {}
-        self._keeper: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._closed = False
         self._fault = ""
         """Why a node was not reached, last."""
@@ -184,9 +184,9 @@ class Client:
 
     async def close(self) -> None:
         self._closed = True
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.wait([self._keeper])
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
         wire, self._wire = self._wire, None
         if wire is not None:
             wire.drop()
@@ -358,8 +358,8 @@ class Client:
 
     def _keep(self) -> None:
         """Somebody watches: a connection is needed, without being asked for."""
-        if self._watches and not self._closed and (self._keeper is None or self._keeper.done()):
-            self._keeper = asyncio.get_running_loop().create_task(self._stay())
+        if self._watches and not self._closed and (self._watching is None or self._watching.done()):
+            self._watching = asyncio.get_running_loop().create_task(self._stay())
 
     async def _stay(self) -> None:
         """As long as somebody watches. Raises nothing: who watches is told."""

@@ -19,7 +19,7 @@ from typing import BinaryIO
 from primacy.node.bound import bound
 
 
-class Leashed:
+class BoundProcess:
     """One process that we started."""
 
     def __init__(self, argv: Sequence[str], folder: Path, output: BinaryIO, more: Mapping[str, str]) -> None:

@@ -63,11 +63,11 @@ class Keeper:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._calls: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
-        """What the keeper's thread was asked to call and has not begun: it is woken once for all of them."""
+        """What the renewer's thread was asked to call and has not begun: it is woken once for all of them."""
         self._closed = False
 
     def call(self, function: Callable[..., object], *arguments: Any) -> bool:
-        """Has it called in the keeper's thread, soon and in order. False: closed, or we are a forked child."""
+        """Has it called in the renewer's thread, soon and in order. False: closed, or we are a forked child."""
         if os.getpid() != self.pid:
             return False
         with self._lock:
@@ -93,7 +93,7 @@ class Keeper:
                 self._loop.call_exception_handler({"message": "what the keeper called failed", "exception": error})
 
     def now(self, function: Callable[..., object], *arguments: Any) -> None:
-        """The same, but at once if this is the keeper's thread: nothing that was asked for later may overtake it."""
+        """The same, but at once if this is the renewer's thread: nothing that was asked for later may overtake it."""
         if threading.current_thread() is self._thread:
             function(*arguments)
         else:
@@ -101,12 +101,12 @@ class Keeper:
 
     @property
     def store(self) -> StoreThread:
-        """The renewing thread; made with the keeper's own, so that a keeper that nobody uses costs nothing."""
+        """The renewing thread; made with the renewer's own, so that a keeper that nobody uses costs nothing."""
         assert self._store is not None
         return self._store
 
     def later(self, delay_ms: int, function: Callable[..., object], *arguments: Any) -> asyncio.TimerHandle:
-        """In the keeper's thread only."""
+        """In the renewer's thread only."""
         assert self._loop is not None
         return self._loop.call_later(delay_ms / 1_000, function, *arguments)
 
@@ -161,7 +161,7 @@ class Keeper:
             loop.close()
 
 
-def keeper_for(
+def renewer_for(
     store: Any, profile: str | None, table: str | None, state_dir: str | os.PathLike[str] | None
 ) -> tuple[Keeper, bool]:
     """The keeper of an election, and whether it is shared: then its times, table and folder count for all."""
