@@ -192,7 +192,7 @@ def kill(mode: str, ahead_ms: int) -> Kill | None:
         harness.hello()
         due_ms = boot_ms() + ahead_ms
         harness.order("escape", "ignore-term", term_at=due_ms, kill_at=due_ms, deadman_at=due_ms)
-        while len(harness.lives()) < 2:
+        while len(harness.stamped()) < 2:
             if boot_ms() > due_ms - 50:
                 return None
             time.sleep(0.005)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from tests.cache_stage import KEY, SETTINGS, WALL_MS, addresses
+from tests.cache_harness import KEY, SETTINGS, WALL_MS, addresses
 
 from primacy.cache import effects as does
 from primacy.cache import inputs as told

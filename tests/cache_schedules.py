@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from random import Random
 
+from tests.cache_harness import KEY, SETTINGS, WALL_MS, Harness, addresses
 from tests.cache_one import START_MS, One, T, by_rank, did, said, says_to
-from tests.cache_stage import KEY, SETTINGS, WALL_MS, Stage, addresses
 
 from primacy.cache import effects as does
 from primacy.cache import inputs as told
@@ -353,20 +353,20 @@ def no_slot_no_candidate(machine: Machine) -> str:
 
 def source_died(machine: Machine) -> str:
     """The source is killed: one other call, after the promise, and every client is answered."""
-    stage = Stage(machine=machine)
-    stage.source_ms = 1_000
-    requests = [stage.ask(name) for name in "abc"]
-    stage.run(500)
-    source = stage.calls[0][1]
-    killed_ms = stage.now
-    stage.kill(source)
-    stage.run(3_000)
+    harness = Harness(machine=machine)
+    harness.source_ms = 1_000
+    requests = [harness.ask(name) for name in "abc"]
+    harness.run(500)
+    source = harness.calls[0][1]
+    killed_ms = harness.now
+    harness.kill(source)
+    harness.run(3_000)
     others = [request for request, name in zip(requests, "abc", strict=True) if name != source]
     return broken(
-        calls=len(stage.calls) == 2,
-        in_time=stage.calls[-1][0] - killed_ms <= 700,
-        answered=all(stage.got(request) == "fresh" for request in others),
-        one_at_a_time=not stage.overlaps,
+        calls=len(harness.calls) == 2,
+        in_time=harness.calls[-1][0] - killed_ms <= 700,
+        answered=all(harness.got(request) == "fresh" for request in others),
+        one_at_a_time=not harness.overlaps,
     )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tests.cache_harness import KEY, SETTINGS, WALL_MS, Harness
 from tests.cache_one import BOOTS, One, T, did, said, says_to
 from tests.cache_schedules import TIMING, Machine, broken
-from tests.cache_stage import KEY, SETTINGS, WALL_MS, Stage
 
 from primacy.cache import effects as does
 from primacy.cache import inputs as told
@@ -62,14 +62,14 @@ def expired_copy_needs_more(machine: Machine) -> str:
 
 def clocks_apart(machine: Machine) -> str:
     """V8: who sees a copy expired is not refused by those whose clocks do not, again and again."""
-    stage = Stage(machine=machine, settings=SETTINGS._replace(sources=(SourceSettings(ttl_ms=4_000),)))
-    stage.skew.update(a=1_400, b=-1_400, c=-1_400)
-    stage.run(3_000)
-    stage.ask("c")
-    stage.run(1_500)
-    request = stage.ask("a", after_ms=2 * WALL_MS)
-    stage.run(1_000)
-    return broken(answered=stage.got(request) == "fresh", one_at_a_time=not stage.overlaps)
+    harness = Harness(machine=machine, settings=SETTINGS._replace(sources=(SourceSettings(ttl_ms=4_000),)))
+    harness.skew.update(a=1_400, b=-1_400, c=-1_400)
+    harness.run(3_000)
+    harness.ask("c")
+    harness.run(1_500)
+    request = harness.ask("a", after_ms=2 * WALL_MS)
+    harness.run(1_000)
+    return broken(answered=harness.got(request) == "fresh", one_at_a_time=not harness.overlaps)
 
 
 def called_is_not_refused(machine: Machine) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.cache_harness import KEY, SETTINGS, WALL_MS, Harness
 from tests.cache_one import BOOTS, One, T, did, said, says_to
 from tests.cache_schedules import TIMING, Machine, broken
-from tests.cache_stage import KEY, SETTINGS, WALL_MS, Stage
 
 from primacy.cache import effects as does
 from primacy.cache import inputs as told
@@ -108,72 +108,72 @@ def floor_is_raised(machine: Machine) -> str:
 
 def done_by_all(machine: Machine) -> str:
     """Every peer acked: done in two round trips, and nobody gives the old value as fresh."""
-    stage = Stage(machine=machine)
-    stage.run(4_000)
-    stage.ask("a")
-    stage.run(100)
-    begun_ms = stage.now
-    request = stage.order("b", told.Invalidate, KEY)
-    while request not in stage.finished and stage.now - begun_ms < 1_000:
-        stage.run(1)
-    old = [stage.ask(name, fetch=False) for name in "abc"]
+    harness = Harness(machine=machine)
+    harness.run(4_000)
+    harness.ask("a")
+    harness.run(100)
+    begun_ms = harness.now
+    request = harness.order("b", told.Invalidate, KEY)
+    while request not in harness.finished and harness.now - begun_ms < 1_000:
+        harness.run(1)
+    old = [harness.ask(name, fetch=False) for name in "abc"]
     return broken(
-        quick=stage.now - begun_ms <= 7,
-        ok=stage.finished[request].ok and not stage.finished[request].missing,
-        gone=[stage.got(each) for each in old] == ["miss", "miss", "miss"],
+        quick=harness.now - begun_ms <= 7,
+        ok=harness.finished[request].ok and not harness.finished[request].missing,
+        gone=[harness.got(each) for each in old] == ["miss", "miss", "miss"],
     )
 
 
 def done_without_one(machine: Machine) -> str:
     """A peer is away: done when it cannot be in touch any more. The answer names it, and it never gives the old value
     as fresh afterwards."""
-    stage = Stage(machine=machine)
-    stage.run(4_000)
-    stage.ask("a")
-    stage.run(100)
-    stage.cut("c", "a b")
-    request = stage.order("a", told.Invalidate, KEY)
+    harness = Harness(machine=machine)
+    harness.run(4_000)
+    harness.ask("a")
+    harness.run(100)
+    harness.cut("c", "a b")
+    request = harness.order("a", told.Invalidate, KEY)
     early = False
     for _ in range(300):
-        stage.run(10)
-        if request in stage.finished:
+        harness.run(10)
+        if request in harness.finished:
             break
-        early = early or stage.got(stage.ask("c")) == "fresh"
-    given = stage.got(stage.ask("c"))
-    stage.heal()
-    stage.run(400)
-    back = stage.got(stage.ask("c", fetch=False))
+        early = early or harness.got(harness.ask("c")) == "fresh"
+    given = harness.got(harness.ask("c"))
+    harness.heal()
+    harness.run(400)
+    back = harness.got(harness.ask("c", fetch=False))
     return broken(
         window=early,
-        done=stage.finished[request].ok,
-        named=stage.finished[request].missing == ("c",),
+        done=harness.finished[request].ok,
+        named=harness.finished[request].missing == ("c",),
         not_fresh=given == "stale",
         learns=back == "miss",
     )
 
 
 def minority_refuses(machine: Machine) -> str:
-    stage = Stage(machine=machine)
-    stage.cut("a", "b c")
-    stage.run(2_500)
-    request = stage.order("a", told.Invalidate, KEY)
-    put = stage.order("a", told.Put, KEY, b"x", 1_000)
-    stage.run(1)
-    return broken(refused=not stage.finished[request].ok, put=not stage.finished[put].ok)
+    harness = Harness(machine=machine)
+    harness.cut("a", "b c")
+    harness.run(2_500)
+    request = harness.order("a", told.Invalidate, KEY)
+    put = harness.order("a", told.Put, KEY, b"x", 1_000)
+    harness.run(1)
+    return broken(refused=not harness.finished[request].ok, put=not harness.finished[put].ok)
 
 
 def by_prefix(machine: Machine) -> str:
     """A prefix drops every key under it, on every peer, and no other."""
-    stage = Stage(machine=machine)
-    stage.run(4_000)
+    harness = Harness(machine=machine)
+    harness.run(4_000)
     keys = [b"user:1", b"user:2", b"other"]
     for key in keys:
-        stage.ask("a", key)
-    stage.run(200)
-    request = stage.order("b", told.Invalidate, b"user:", True)
-    stage.run(20)
-    got = [stage.got(stage.ask("c", key, fetch=False)) for key in keys]
-    return broken(done=stage.finished[request].ok, dropped=got == ["miss", "miss", "fresh"])
+        harness.ask("a", key)
+    harness.run(200)
+    request = harness.order("b", told.Invalidate, b"user:", True)
+    harness.run(20)
+    got = [harness.got(harness.ask("c", key, fetch=False)) for key in keys]
+    return broken(done=harness.finished[request].ok, dropped=got == ["miss", "miss", "fresh"])
 
 
 def floors_are_bounded(machine: Machine) -> str:
@@ -190,34 +190,36 @@ def floors_are_bounded(machine: Machine) -> str:
 
 def refresh_replaces(machine: Machine) -> str:
     """`refresh`: an election with a need above the present epoch; the old value stays fresh meanwhile."""
-    stage = Stage(machine=machine)
-    stage.ask("a")
-    stage.run(100)
-    request = stage.order("b", told.Refresh, KEY)
-    stage.run(20)
-    meanwhile = [stage.ask(name) for name in "abc"]
-    stage.run(200)
-    afterwards = [stage.ask(name) for name in "abc"]
+    harness = Harness(machine=machine)
+    harness.ask("a")
+    harness.run(100)
+    request = harness.order("b", told.Refresh, KEY)
+    harness.run(20)
+    meanwhile = [harness.ask(name) for name in "abc"]
+    harness.run(200)
+    afterwards = [harness.ask(name) for name in "abc"]
     return broken(
-        done=stage.finished[request].ok,
-        meanwhile={stage.value(each) for each in meanwhile} == {b"v1"},
-        afterwards={stage.value(each) for each in afterwards} == {b"v2"},
+        done=harness.finished[request].ok,
+        meanwhile={harness.value(each) for each in meanwhile} == {b"v1"},
+        afterwards={harness.value(each) for each in afterwards} == {b"v2"},
     )
 
 
 def put_is_an_election(machine: Machine) -> str:
     """A value that a client brings takes the epoch of its ballot; it waits while somebody fetches the key."""
-    stage = Stage(machine=machine)
-    stage.source_ms = 300
-    stage.ask("a")
-    stage.run(50)
-    request = stage.order("b", told.Put, KEY, b"mine", 5_000)
-    stage.run(100)
-    early = request in stage.finished
-    stage.run(400)
-    got = {stage.value(stage.ask(name)) for name in "abc"}
-    epochs = {stage.disks[name].metas[KEY].epoch.peer for name in "abc"}
-    return broken(waits=not early, done=stage.finished[request].ok, everywhere=got == {b"mine"}, epoch=epochs == {"b"})
+    harness = Harness(machine=machine)
+    harness.source_ms = 300
+    harness.ask("a")
+    harness.run(50)
+    request = harness.order("b", told.Put, KEY, b"mine", 5_000)
+    harness.run(100)
+    early = request in harness.finished
+    harness.run(400)
+    got = {harness.value(harness.ask(name)) for name in "abc"}
+    epochs = {harness.disks[name].metas[KEY].epoch.peer for name in "abc"}
+    return broken(
+        waits=not early, done=harness.finished[request].ok, everywhere=got == {b"mine"}, epoch=epochs == {"b"}
+    )
 
 
 # --- C12: touch -------------------------------------------------------------------------------------------------------
@@ -353,19 +355,19 @@ def pings(machine: Machine) -> str:
 
 def restarted_without_memory(machine: Machine) -> str:
     """V12: the invalidator's helper restarts without memory. It does not vouch for what it cannot judge."""
-    stage = Stage(machine=machine, settings=SETTINGS._replace(durable=False))
-    stage.run(8_000)
-    stage.ask("c")
-    stage.run(100)
-    stage.cut("c", "a b")
-    request = stage.order("a", told.Invalidate, KEY)
-    stage.run(3_000)
-    stage.kill("a")
-    stage.kill("b")
-    stage.start("b", forgets=True)
-    stage.heal()
-    stage.run(1_000)
-    return broken(done=stage.finished[request].ok, stale=stage.got(stage.ask("c")) == "stale")
+    harness = Harness(machine=machine, settings=SETTINGS._replace(durable=False))
+    harness.run(8_000)
+    harness.ask("c")
+    harness.run(100)
+    harness.cut("c", "a b")
+    request = harness.order("a", told.Invalidate, KEY)
+    harness.run(3_000)
+    harness.kill("a")
+    harness.kill("b")
+    harness.start("b", forgets=True)
+    harness.heal()
+    harness.run(1_000)
+    return broken(done=harness.finished[request].ok, stale=harness.got(harness.ask("c")) == "stale")
 
 
 # --- E1: echoes -------------------------------------------------------------------------------------------------------

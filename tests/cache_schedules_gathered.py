@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.cache_harness import KEY, SETTINGS, Harness
 from tests.cache_one import BOOTS, One, T, did, said, says_to
 from tests.cache_schedules import TIMING, Machine, broken
-from tests.cache_stage import KEY, SETTINGS, Stage
 
 from primacy.cache import effects as does
 from primacy.cache import inputs as told
@@ -203,21 +203,21 @@ def bounded_messages(machine: Machine) -> str:
 
 def crowd_of_keys(machine: Machine) -> str:
     """Twenty keys at one peer, a source of a second: one call each, and few messages for all of them."""
-    stage = Stage(machine=machine)
-    stage.source_ms = 1_000
+    harness = Harness(machine=machine)
+    harness.source_ms = 1_000
     keys = [b"k%d" % number for number in range(20)]
     for number, key in enumerate(keys):
-        stage.ask("a", key)
-        stage.run(7 if number % 3 else 0)
-    stage.run(2_000)
-    sent = [message for _, sender, to, message in stage.sent if (sender, to) == ("a", "b")]
+        harness.ask("a", key)
+        harness.run(7 if number % 3 else 0)
+    harness.run(2_000)
+    sent = [message for _, sender, to, message in harness.sent if (sender, to) == ("a", "b")]
     renewals = [message for message in sent if isinstance(message, says.Announces)]
     alone = [message.trailer for message in sent if isinstance(message, says.Announce)]
     renewed_alone = [trailer for trailer in alone if trailer is not None and trailer.number > 1]
     return broken(
-        once=sorted(key for _, _, key, _ in stage.calls) == sorted(keys),
-        alone=not stage.overlaps,
-        not_cancelled=("a", "fetch-cancelled") not in stage.events,
+        once=sorted(key for _, _, key, _ in harness.calls) == sorted(keys),
+        alone=not harness.overlaps,
+        not_cancelled=("a", "fetch-cancelled") not in harness.events,
         gathered=len(renewals) + len(renewed_alone) <= 25,
     )
 
@@ -225,25 +225,25 @@ def crowd_of_keys(machine: Machine) -> str:
 def follower_of_two(machine: Machine) -> str:
     """a fetches two keys and is cut off. c takes one of them over; then a's renewal, late, reaches b: it must not bring
     a's hold of that key back while c fetches it (S1)."""
-    stage = Stage(machine=machine)
-    stage.source_ms = None
+    harness = Harness(machine=machine)
+    harness.source_ms = None
     for key in BOTH:
-        stage.ask("a", key)
-    stage.run(100)
-    stage.hold("a", "b", says.Announces)
-    stage.run(60)
-    late = stage.held["a", "b", says.Announces][:1]
-    stage.cut("a", "b c")
-    stage.ask("c")
-    stage.run(TIMING.promise_ms + 20)
-    callers = [name for _, name, key, _ in stage.calls if key == KEY]
+        harness.ask("a", key)
+    harness.run(100)
+    harness.hold("a", "b", says.Announces)
+    harness.run(60)
+    late = harness.held["a", "b", says.Announces][:1]
+    harness.cut("a", "b c")
+    harness.ask("c")
+    harness.run(TIMING.promise_ms + 20)
+    callers = [name for _, name, key, _ in harness.calls if key == KEY]
     for message in late:
-        stage.tell("b", told.Received("a", message))
-    stage.run(3)
-    state = stage.peers["b"].keys[KEY]
+        harness.tell("b", told.Received("a", message))
+    harness.run(3)
+    state = harness.peers["b"].keys[KEY]
     return broken(
         renewal=[[each.key for each in message.keys] for message in late] == [list(BOTH)],
         taken_over=callers == ["a", "c"],
-        alone=not stage.overlaps,
+        alone=not harness.overlaps,
         still_promised=state.promise is not None and state.promise.peer == "c",
     )

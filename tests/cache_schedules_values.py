@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tests.cache_harness import KEY, SETTINGS, WALL_MS, Harness, addresses
 from tests.cache_one import One, T, by_rank, did, said
 from tests.cache_schedules import TIMING, Machine, broken
-from tests.cache_stage import KEY, SETTINGS, WALL_MS, Stage, addresses
 
 from primacy.cache import effects as does
 from primacy.cache import inputs as told
@@ -94,21 +94,21 @@ def eviction_keeps_the_epoch(machine: Machine) -> str:
 
 def late_result_after_a_thaw(machine: Machine) -> str:
     """A frozen source is fenced: its late result loses, also on itself."""
-    stage = Stage(machine=machine)
-    stage.source_ms = 100
-    stage.ask("a")
-    stage.run(5)
-    frozen = stage.calls[0][1]
-    stage.freeze(frozen)
+    harness = Harness(machine=machine)
+    harness.source_ms = 100
+    harness.ask("a")
+    harness.run(5)
+    frozen = harness.calls[0][1]
+    harness.freeze(frozen)
     other = next(name for name in "abc" if name != frozen)
-    request = stage.ask(other)
-    stage.run(2_000)
-    stage.thaw(frozen)
-    stage.run(1_000)
-    held = {stage.disks[name].values[KEY][1] for name in "abc"}
+    request = harness.ask(other)
+    harness.run(2_000)
+    harness.thaw(frozen)
+    harness.run(1_000)
+    held = {harness.disks[name].values[KEY][1] for name in "abc"}
     return broken(
-        second=len(stage.calls) == 2,
-        answered=stage.value(request) == b"v2",
+        second=len(harness.calls) == 2,
+        answered=harness.value(request) == b"v2",
         lost=held == {b"v2"},
     )
 
@@ -141,43 +141,43 @@ def all_at_once(machine: Machine) -> str:
     for size in (3, 4, 5):
         names = " ".join("abcde"[:size])
         for number in range(8):
-            stage = Stage(names, machine=machine)
+            harness = Harness(names, machine=machine)
             key = f"key-{number}".encode()
-            begun_ms = stage.now
-            requests = [stage.ask(name, key) for name in names.split()]
-            stage.run(200)
-            if len(stage.calls) != 1 or any(stage.got(request) != "fresh" for request in requests):
-                return f"{size} peers: {len(stage.calls)} calls"
-            late.append(stage.calls[0][0] - begun_ms)
+            begun_ms = harness.now
+            requests = [harness.ask(name, key) for name in names.split()]
+            harness.run(200)
+            if len(harness.calls) != 1 or any(harness.got(request) != "fresh" for request in requests):
+                return f"{size} peers: {len(harness.calls)} calls"
+            late.append(harness.calls[0][0] - begun_ms)
     return broken(two_round_trips=max(late) <= 4)
 
 
 def first_ranked_is_dead(machine: Machine) -> str:
     """A dead peer of the highest rank delays nobody."""
-    stage = Stage(machine=machine)
+    harness = Harness(machine=machine)
     first = max("abc", key=lambda peer: rank(KEY, peer))
-    stage.kill(first)
-    begun_ms = stage.now
+    harness.kill(first)
+    begun_ms = harness.now
     others = [name for name in "abc" if name != first]
-    stage.ask(others[0])
-    stage.ask(others[1])
-    stage.run(100)
-    return broken(at_once=len(stage.calls) == 1 and stage.calls[0][0] - begun_ms <= 4)
+    harness.ask(others[0])
+    harness.ask(others[1])
+    harness.run(100)
+    return broken(at_once=len(harness.calls) == 1 and harness.calls[0][0] - begun_ms <= 4)
 
 
 def what_wakes_together(machine: Machine) -> str:
     """The end of a promise wakes all at once: they ask k times 10 ms apart, by their place in the key's order."""
-    stage = Stage("a b c d e", machine=machine)
-    stage.source_ms = None
+    harness = Harness("a b c d e", machine=machine)
+    harness.source_ms = None
     for name in "abcde":
-        stage.ask(name)
-    stage.run(300)
-    stage.kill(stage.calls[0][1])
-    stage.sent.clear()
-    stage.run(900)
-    asked = [(ms, sender) for ms, sender, to, message in stage.sent if isinstance(message, says.Question)]
+        harness.ask(name)
+    harness.run(300)
+    harness.kill(harness.calls[0][1])
+    harness.sent.clear()
+    harness.run(900)
+    asked = [(ms, sender) for ms, sender, to, message in harness.sent if isinstance(message, says.Question)]
     _, first = asked[0]
-    live = sorted(stage.alive, key=lambda peer: rank(KEY, peer), reverse=True)
+    live = sorted(harness.alive, key=lambda peer: rank(KEY, peer), reverse=True)
     return broken(first=first in live[:2], one_election=len({sender for _, sender in asked}) == 1)
 
 
@@ -232,26 +232,26 @@ def neighbours_only(machine: Machine) -> str:
 def pending_counts_for_nothing(machine: Machine) -> str:
     """Two peers were started with the list of five, of which b, with four, only waits: it does not help them, for a and
     c, still with three, make a majority without any of them."""
-    stage = Stage(machine=machine)
-    stage.source_ms = 3_000
-    stage.run(2_000)
-    stage.order("b", told.Reload, addresses("a b c d"))
-    stage.join("d", "a b c d e")
-    stage.join("e", "a b c d e")
-    stage.order("b", told.Reload, addresses("a b c d e"))
-    stage.run(3_000)
-    sizes = [stage.peers[name].members.size for name in "abcde"]
-    stage.cut("a c", "b d e")
-    stage.run(50)
-    stage.ask("a")
-    stage.run(200)
-    touch = [name for name in "de" if stage.peers[name].in_touch(stage.now)]
-    stage.ask("d")
-    stage.run(1_500)
+    harness = Harness(machine=machine)
+    harness.source_ms = 3_000
+    harness.run(2_000)
+    harness.order("b", told.Reload, addresses("a b c d"))
+    harness.join("d", "a b c d e")
+    harness.join("e", "a b c d e")
+    harness.order("b", told.Reload, addresses("a b c d e"))
+    harness.run(3_000)
+    sizes = [harness.peers[name].members.size for name in "abcde"]
+    harness.cut("a c", "b d e")
+    harness.run(50)
+    harness.ask("a")
+    harness.run(200)
+    touch = [name for name in "de" if harness.peers[name].in_touch(harness.now)]
+    harness.ask("d")
+    harness.run(1_500)
     return broken(
         lists=sizes == [3, 4, 3, 5, 5],
-        called=[call[1] for call in stage.calls] == ["a"],
-        one=not stage.overlaps,
+        called=[call[1] for call in harness.calls] == ["a"],
+        one=not harness.overlaps,
         touch=not touch,
     )
 
@@ -320,20 +320,20 @@ def outsider_leaves_and_returns_at_once(machine: Machine) -> str:
 
 def invalidation_and_lists(machine: Machine) -> str:
     """V13: under a change of the list, "all acked" does not count: the peer that was removed may still be in touch."""
-    stage = Stage(machine=machine)
-    stage.run(4_000)
-    stage.ask("c")
-    stage.run(100)
+    harness = Harness(machine=machine)
+    harness.run(4_000)
+    harness.ask("c")
+    harness.run(100)
     for name in "ab":
-        stage.order(name, told.Reload, addresses("a b"))
-    stage.run(50)
-    request = stage.order("a", told.Invalidate, KEY)
-    stage.run(200)
-    done = request in stage.finished
-    old = stage.ask("c")
-    fresh = stage.got(old) == "fresh"
-    stage.run(4_000)
-    later = stage.ask("c")
+        harness.order(name, told.Reload, addresses("a b"))
+    harness.run(50)
+    request = harness.order("a", told.Invalidate, KEY)
+    harness.run(200)
+    done = request in harness.finished
+    old = harness.ask("c")
+    fresh = harness.got(old) == "fresh"
+    harness.run(4_000)
+    later = harness.ask("c")
     return broken(
-        not_both=not (done and fresh), done_later=stage.finished[request].ok, stale=stage.got(later) == "stale"
+        not_both=not (done and fresh), done_later=harness.finished[request].ok, stale=harness.got(later) == "stale"
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
+from tests.cache_harness import KEY, Harness
 from tests.cache_one import One, did
 from tests.cache_schedules import TIMING, Machine, broken
-from tests.cache_stage import KEY, Stage
 
 from primacy.cache import effects as does
 from primacy.cache import inputs as told
@@ -20,54 +20,54 @@ def two_winners_and_a_forgetful_voter(machine: Machine) -> str:
 
     Needs claims without an end and terms that a start does not close; then only the one promise is left.
     """
-    stage = Stage(machine=machine)
-    stage.source_ms = None
-    stage.cut("a", "b")
+    harness = Harness(machine=machine)
+    harness.source_ms = None
+    harness.cut("a", "b")
     for sender in "ab":
-        stage.hold(sender, "c", says.Announce)
-    stage.ask("a")
-    stage.run(3)
-    stage.ask("b")
-    stage.run(3)
-    won = [name for name in "ab" if stage.peers[name].keys[KEY].claim is not None]
-    stage.kill("c")
-    stage.start("c", forgets=True)
-    stage.run(TIMING.promise_ms + 100)
-    stage.release("a", "c", says.Announce)
-    stage.run(3)
-    stage.release("b", "c", says.Announce)
-    stage.run(200)
-    called = {name for _, name, _, _ in stage.calls}
-    return broken(both_won=won == ["a", "b"], one_called="a" in called, one_at_a_time=not stage.overlaps)
+        harness.hold(sender, "c", says.Announce)
+    harness.ask("a")
+    harness.run(3)
+    harness.ask("b")
+    harness.run(3)
+    won = [name for name in "ab" if harness.peers[name].keys[KEY].claim is not None]
+    harness.kill("c")
+    harness.start("c", forgets=True)
+    harness.run(TIMING.promise_ms + 100)
+    harness.release("a", "c", says.Announce)
+    harness.run(3)
+    harness.release("b", "c", says.Announce)
+    harness.run(200)
+    called = {name for _, name, _, _ in harness.calls}
+    return broken(both_won=won == ["a", "b"], one_called="a" in called, one_at_a_time=not harness.overlaps)
 
 
 def candidate_while_promised(machine: Machine) -> str:
     """V4: a sources by the ack of b alone. a is cut off, and b has a client: c would help it at once."""
-    stage = Stage(machine=machine)
-    stage.source_ms = None
-    stage.cut("a", "c")
-    stage.ask("a")
-    stage.run(100)
-    stage.cut("a", "b c")
-    stage.ask("b")
-    stage.run(1_500)
-    called = [name for _, name, _, _ in stage.calls]
-    return broken(first=called[:1] == ["a"], second=len(called) >= 2, one_at_a_time=not stage.overlaps)
+    harness = Harness(machine=machine)
+    harness.source_ms = None
+    harness.cut("a", "c")
+    harness.ask("a")
+    harness.run(100)
+    harness.cut("a", "b c")
+    harness.ask("b")
+    harness.run(1_500)
+    called = [name for _, name, _, _ in harness.calls]
+    return broken(first=called[:1] == ["a"], second=len(called) >= 2, one_at_a_time=not harness.overlaps)
 
 
 def restarted_follower(machine: Machine) -> str:
     """The only follower restarts and forgets its promise: within Ps it helps nobody."""
-    stage = Stage(machine=machine)
-    stage.source_ms = None
-    stage.cut("a", "c")
-    stage.ask("a")
-    stage.run(100)
-    stage.kill("b")
-    stage.start("b", forgets=True)
-    stage.cut("a", "b c")
-    stage.ask("c")
-    stage.run(1_500)
-    return "; ".join(stage.overlaps)
+    harness = Harness(machine=machine)
+    harness.source_ms = None
+    harness.cut("a", "c")
+    harness.ask("a")
+    harness.run(100)
+    harness.kill("b")
+    harness.start("b", forgets=True)
+    harness.cut("a", "b c")
+    harness.ask("c")
+    harness.run(1_500)
+    return "; ".join(harness.overlaps)
 
 
 def terms_do_not_run_out(machine: Machine) -> str:
@@ -83,24 +83,26 @@ def terms_do_not_run_out(machine: Machine) -> str:
 
 def reload_of_two(machine: Machine) -> str:
     """V13: one reload that replaces two peers: the majorities of the two lists share nobody."""
-    stage = Stage("a b c d e", machine=machine)
+    harness = Harness("a b c d e", machine=machine)
     for name in "abcde":
-        stage.lists[name] = "a b c d e"
-    stage.source_ms = None
-    stage.cut("a b c", "d e")
-    stage.ask("a")
-    stage.run(100)
+        harness.lists[name] = "a b c d e"
+    harness.source_ms = None
+    harness.cut("a b c", "d e")
+    harness.ask("a")
+    harness.run(100)
     for name in "de":
-        request = stage.order(name, told.Reload, tuple(p for p in stage.peers[name].members.peers if p.url in "cde"))
-        if not stage.finished.get(request) or not stage.finished[request].ok:
+        request = harness.order(
+            name, told.Reload, tuple(p for p in harness.peers[name].members.peers if p.url in "cde")
+        )
+        if not harness.finished.get(request) or not harness.finished[request].ok:
             return ""
-    stage.run(50)
-    stage.ask("d")
-    stage.run(400)
-    return "; ".join(stage.overlaps)
+    harness.run(50)
+    harness.ask("d")
+    harness.run(400)
+    return "; ".join(harness.overlaps)
 
 
-class ByHand(Stage):
+class ByHand(Harness):
     """Only PINGs and PONGs travel by themselves; every other message when it is delivered by hand."""
 
     def __init__(self, names: str, machine: Machine) -> None:
@@ -143,35 +145,35 @@ def five_peers_and_two_forgetful_voters(machine: Machine) -> str:
     p4 (here e) sources by d and c, which both restart; a, of a lower ballot, has b's vote and later theirs. b and c ack
     both: e goes on by b and c, a begins by c and d. Needs starts that close no terms.
     """
-    stage = ByHand("a b c d e", machine)
-    stage.skew["a"] = -1_000  # so that a's ballot is below e's
-    stage.source_ms = None
-    stage.ask("e")
-    zero_ms = stage.now
-    stage.votes("e", "d")
-    stage.votes("e", "c")
-    stage.acks("e", "d")
-    stage.acks("e", "c")
-    stage.until(zero_ms + 3)
-    stage.forget("c")
-    stage.until(zero_ms + 362)
-    stage.acks("e", "d")
-    stage.forget("d")
-    stage.until(zero_ms + 440)
-    stage.ask("a")
-    stage.votes("a", "b")
-    _quietly(stage.acks, "e", "b")
-    stage.until(zero_ms + 735)
-    stage.votes("a", "c")
-    _quietly(stage.acks, "a", "c")
-    _quietly(stage.acks, "e", "c")
-    _quietly(stage.acks, "e", "b")
+    harness = ByHand("a b c d e", machine)
+    harness.skew["a"] = -1_000  # so that a's ballot is below e's
+    harness.source_ms = None
+    harness.ask("e")
+    zero_ms = harness.now
+    harness.votes("e", "d")
+    harness.votes("e", "c")
+    harness.acks("e", "d")
+    harness.acks("e", "c")
+    harness.until(zero_ms + 3)
+    harness.forget("c")
+    harness.until(zero_ms + 362)
+    harness.acks("e", "d")
+    harness.forget("d")
+    harness.until(zero_ms + 440)
+    harness.ask("a")
+    harness.votes("a", "b")
+    _quietly(harness.acks, "e", "b")
+    harness.until(zero_ms + 735)
+    harness.votes("a", "c")
+    _quietly(harness.acks, "a", "c")
+    _quietly(harness.acks, "e", "c")
+    _quietly(harness.acks, "e", "b")
     for at_ms in range(745, 1_035, 10):
-        stage.until(zero_ms + at_ms)
-        _quietly(stage.acks, "e", "b")
-        _quietly(stage.acks, "e", "c")
-        _quietly(stage.acks, "a", "d")
-    return "; ".join(stage.overlaps)
+        harness.until(zero_ms + at_ms)
+        _quietly(harness.acks, "e", "b")
+        _quietly(harness.acks, "e", "c")
+        _quietly(harness.acks, "a", "d")
+    return "; ".join(harness.overlaps)
 
 
 def _quietly(act: Callable[[str, str], None], one: str, other: str) -> None:

@@ -36,7 +36,7 @@ WITHIN_S = 60.0
 LOOK_S = 0.003
 FRESH_NS = 30_000_000
 """Who stamped so lately is alive."""
-LIFE_S = 1_800
+LASTS_S = 1_800
 CLUSTER, ELECTION = "crowd", "main"
 PLAIN = "import sys; from primacy.cli import main; sys.exit(main.run(sys.argv[1:]))"
 HANG = """
@@ -217,7 +217,7 @@ class Crowd:
 
     def ways(self, *ways: str) -> None:
         """What the commands that start from now on are like."""
-        self.ways_file.write_text(" ".join((f"for={LIFE_S}", *ways)))
+        self.ways_file.write_text(" ".join((f"for={LASTS_S}", *ways)))
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 
@@ -251,7 +251,7 @@ class Crowd:
         self.mend()
         self.start_missing()
         self.agree()
-        if self.ways_file.read_text() != " ".join((f"for={LIFE_S}", *ways)):
+        if self.ways_file.read_text() != " ".join((f"for={LASTS_S}", *ways)):
             self.ways(*ways)
             old: stamp.Stamp = self.until(self._told_to_step_down, "a leader that steps down")
             self.acting(old.token)
@@ -358,14 +358,14 @@ class Crowd:
             return until(check, what, within_s)
         except AssertionError as fault:
             logs = "\n".join(f"--- {one.log.name}\n{one.text[-3_000:]}" for one in self.started[-8:])
-            raise AssertionError(f"{fault}\n{self.lives()[-6:]}\n{logs}") from None
+            raise AssertionError(f"{fault}\n{self.stamped()[-6:]}\n{logs}") from None
 
-    def lives(self) -> list[stamp.Stamp]:
+    def stamped(self) -> list[stamp.Stamp]:
         return stamp.read(str(self.stamps))
 
     def living(self) -> list[stamp.Stamp]:
         now = stamp.now_ns()
-        return [one for one in self.lives() if now - one.last_ns < FRESH_NS]
+        return [one for one in self.stamped() if now - one.last_ns < FRESH_NS]
 
     def acting(self, above: int = 0) -> stamp.Stamp:
         """The command that runs, under a token above this one, once there is one."""
@@ -379,7 +379,7 @@ class Crowd:
 
     def one_at_a_time(self) -> None:
         """I1 and I4, by what was stamped."""
-        one_at_a_time(self.lives())
+        one_at_a_time(self.stamped())
 
     def one_now(self) -> stamp.Stamp:
         """I1, and exactly one goes on. Whoever stamps may have to wait for a processor: it is watched for."""
@@ -401,7 +401,7 @@ class Crowd:
         """From now on, nothing stamps for so long."""
         last_ns = stamp.now_ns()
         time.sleep(ms / 1_000)
-        assert [one for one in self.lives() if one.last_ns > last_ns] == []
+        assert [one for one in self.stamped() if one.last_ns > last_ns] == []
 
     def strike(self, harm: Callable[[Node], object]) -> Handover:
         """Does this to the node that acts; until another token's command runs. Never an overlap."""
@@ -415,7 +415,7 @@ class Crowd:
         return Handover(old, new, node, (new.first_ns - since_ns) / 1e6)
 
     def tokens(self) -> list[int]:
-        return sorted({one.token for one in self.lives()})
+        return sorted({one.token for one in self.stamped()})
 
 
 def interpreter() -> str:

@@ -58,7 +58,7 @@ PROMPT_MS = 200
 LIMIT_S = 30.0
 """For whatever must come."""
 KILLED_S = 12.0
-"""For the end of what the kernel kills; below the life of a command (`stamp.LIFE_S`), or a survivor is not seen."""
+"""For the end of what the kernel kills; below the life of a command (`stamp.LASTS_S`), or a survivor is not seen."""
 STAMPS_S = 0.05
 """In which whoever lives has stamped."""
 STILL_LOOKS = 5
@@ -365,13 +365,13 @@ class Harness:
         """An eye on all that lives in the tree now."""
         return Watch(self.commands())
 
-    def lives(self) -> list[stamp.Stamp]:
+    def stamped(self) -> list[stamp.Stamp]:
         return stamp.read(self.stamps)
 
     def last_ms(self) -> float:
         """The last stamp of all. `running` is said before the command stamps: its first stamp is waited for."""
-        wait_until(self.lives)
-        return max(one.last_ns for one in self.lives()) / 1e6
+        wait_until(self.stamped)
+        return max(one.last_ns for one in self.stamped()) / 1e6
 
     def lock_is_free(self) -> bool:
         with open(self.lock, "rb") as file:

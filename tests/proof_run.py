@@ -61,7 +61,7 @@ def judged(case: Case, crowd: Crowd) -> int:
 def rounds_of(name: str, case: Case, rounds: int, folder: Path, names: str, switched: bool) -> bool:
     """One line: how often, how long, and whether it held."""
     took_s: list[float] = []
-    lives = voids = 0
+    ran = voids = 0
     try:
         for number in range(rounds if name in FRESH else 1):
             where = folder / f"{number}"
@@ -71,13 +71,13 @@ def rounds_of(name: str, case: Case, rounds: int, folder: Path, names: str, swit
                     began = time.monotonic()
                     voids += judged(case, crowd)
                     took_s.append(time.monotonic() - began)
-                lives += len({one.instance for one in crowd.lives()})
+                ran += len({one.instance for one in crowd.stamped()})
     except (AssertionError, SafetyViolation) as fault:
         print(f"{name:45} FAILED in round {len(took_s) + 1} of {rounds}: {fault}", flush=True)
         return False
     middle_s, most_s = statistics.median(took_s), max(took_s)
     print(
-        f"{name:45} {rounds:3} rounds, {lives:4} commands, 0 overlaps; a round took {middle_s:.1f} s, {most_s:.1f} s "
+        f"{name:45} {rounds:3} rounds, {ran:4} commands, 0 overlaps; a round took {middle_s:.1f} s, {most_s:.1f} s "
         f"at most{f'; {voids} rounds void' if voids else ''}",
         flush=True,
     )

@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> list[str]:
 def rounds_of(kind: str, profile: str, name: str, case: Case, rounds: int, folder: Path) -> str:
     """One line: how often, how long, how many commands."""
     took_s: list[float] = []
-    lives = voids = 0
+    ran = voids = 0
     alone = any(mark in name for mark in FRESH)
     for number in range(rounds if alone else 1):
         (folder / str(number)).mkdir(parents=True)
@@ -99,13 +99,13 @@ def rounds_of(kind: str, profile: str, name: str, case: Case, rounds: int, folde
                 began = time.monotonic()
                 voids += judged(case, crowd)
                 took_s.append(time.monotonic() - began)
-            lives += len({(one.token, one.run) for one in crowd.lives()})
+            ran += len({(one.token, one.run) for one in crowd.stamped()})
             if len(crowd.tokens()) >= 5:
                 cases()[LAST](crowd)
     middle_s, most_s = statistics.median(took_s), max(took_s)
     what = name.removeprefix("test_").replace("_", " ")
     return (
-        f"run on {kind}: {what}: {rounds} rounds, {lives} commands, 0 overlaps; a round took {middle_s:.1f} s, "
+        f"run on {kind}: {what}: {rounds} rounds, {ran} commands, 0 overlaps; a round took {middle_s:.1f} s, "
         f"{most_s:.1f} s at most{f'; {voids} rounds void' if voids else ''}"
     )
 

@@ -155,10 +155,10 @@ class Server:
         self.process.wait(WITHIN_S)
         self.process = None
         if number == signal.SIGKILL:  # PostgreSQL does not start again while one of its processes is still dying
-            wait_until(lambda: not any(map(lives, pids)), f"all of {self.kind} to be gone")
+            wait_until(lambda: not any(map(is_alive, pids)), f"all of {self.kind} to be gone")
 
 
-def lives(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):

@@ -32,7 +32,7 @@ PID_AT = 5
 COMMAND, ESCAPED, FORKED = 1, 2, 3
 BALLAST_BYTES = 192 * 1024 * 1024
 TICK_S = 0.001
-LIFE_S = 20
+LASTS_S = 20
 """Nothing of a broken test outlives this."""
 FORKING_S = 0.002
 TWO_AT_ONCE = "two at once"
@@ -91,8 +91,8 @@ def read(path: str) -> list[Stamp]:
         with memoryview(mapped) as octets, octets.cast("Q") as words:
             lasts = words[WORDS - 1 :: WORDS].tolist()  # first: whose last instant is there has written all else before
         found = [(*fields[:-1], last) for fields, last in zip(SLOT.iter_unpack(mapped[:]), lasts, strict=True)]
-    lives = [Stamp(*fields) for fields in found if fields[-1]]
-    return sorted(lives, key=lambda one: (one.token, one.run, one.first_ns))
+    seen = [Stamp(*fields) for fields in found if fields[-1]]
+    return sorted(seen, key=lambda one: (one.token, one.run, one.first_ns))
 
 
 def starts(stamps: list[Stamp]) -> list[Stamp]:
@@ -114,9 +114,9 @@ def violations(stamps: list[Stamp]) -> list[Violation]:
     with the smaller (token, run) came after the other.
     """
     found = []
-    lives = starts(stamps)
-    for place, old in enumerate(lives):
-        for new in lives[place + 1 :]:
+    seen = starts(stamps)
+    for place, old in enumerate(seen):
+        for new in seen[place + 1 :]:
             if old.first_ns <= new.last_ns and new.first_ns <= old.last_ns:
                 found.append(Violation(TWO_AT_ONCE, old, new))
             elif old.mark == new.mark:
@@ -210,7 +210,7 @@ def main(path: str, *ways: str) -> int:
             with open(each[1:]) as file:
                 ways += tuple(file.read().split())
     seconds = [int(way.removeprefix("for=")) for way in ways if way.startswith("for=")]
-    until_ns = now_ns() + (seconds or [LIFE_S])[-1] * 10**9
+    until_ns = now_ns() + (seconds or [LASTS_S])[-1] * 10**9
     if "ignore-term" in ways:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if "block-term" in ways:  # it can be seen from outside that it has come

@@ -32,7 +32,7 @@ class Switch:
     """All links, as they are now."""
 
     def __init__(self) -> None:
-        self.doors: dict[str, socket.socket] = {}
+        self.listeners: dict[str, socket.socket] = {}
         self.ports: dict[str, list[int]] = {}
         self.cut: set[tuple[str, str]] = set()
         self.loss = self.double = 0.0
@@ -64,10 +64,12 @@ class Switch:
     def obey(self, order: dict[str, object]) -> None:
         for name, (listed, *real) in dict(order.get("nodes", {})).items():  # type: ignore[call-overload]
             self.ports[name] = real
-            if name not in self.doors:
-                door = self.doors[name] = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-                door.bind(("127.0.0.1", listed))
-                self.watch.register(door, selectors.EVENT_READ, name)
+            if name not in self.listeners:
+                listener = self.listeners[name] = socket.socket(
+                    socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
+                )
+                listener.bind(("127.0.0.1", listed))
+                self.watch.register(listener, selectors.EVENT_READ, name)
         if "cut" in order:
             self.cut = {(from_, to) for from_, to in order["cut"]}  # type: ignore[attr-defined]
         self.loss = float(order.get("loss", self.loss))  # type: ignore[arg-type]
@@ -79,14 +81,14 @@ class Switch:
     def pass_on(self, to: str) -> None:
         for _ in range(READS_MAX):
             try:
-                data = self.doors[to].recv(LARGEST)
+                data = self.listeners[to].recv(LARGEST)
             except BlockingIOError:
                 return
             sender = data[HEAD_BYTES : HEAD_BYTES + data[HEAD_BYTES - 1]].decode("latin1") if len(data) > 40 else ""
             if (sender, to) in self.cut or self.chance.random() < self.loss:
                 continue
             self.recorded.append((to, data))
-            out = self.doors.get(sender, self.nobody)
+            out = self.listeners.get(sender, self.nobody)
             for port in self.ports[to] * (2 if self.chance.random() < self.double else 1):
                 try:
                     out.sendto(data, ("127.0.0.1", port))

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
+from tests.cache_harness import SETTINGS, WALL_MS, addresses
 from tests.cache_one import One, T, did, said
-from tests.cache_stage import SETTINGS, WALL_MS, addresses
 from tests.test_cache_storage import entry
 from tests.test_cache_writing import Refusing
 

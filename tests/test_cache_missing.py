@@ -12,7 +12,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.cache_stage import WALL_MS, addresses
+from tests.cache_harness import WALL_MS, addresses
 from tests.ports import free_ports
 from tests.test_cache_peer_inside import run, until
 

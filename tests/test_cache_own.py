@@ -6,8 +6,8 @@ import time
 from random import Random
 
 import pytest
+from tests.cache_harness import KEY, SETTINGS, WALL_MS, Harness, addresses
 from tests.cache_one import START_MS, One, T, did, said
-from tests.cache_stage import KEY, SETTINGS, WALL_MS, Stage, addresses
 
 from primacy.cache import effects as does
 from primacy.cache import inputs as told
@@ -27,97 +27,97 @@ def settings(**how: object) -> CacheSettings:
 
 
 def test_a_stale_copy_is_given_at_once_and_fetched_behind() -> None:
-    stage = Stage(settings=settings(ttl_ms=300))
-    stage.ask("a")
-    stage.run(500)
-    stale = stage.ask("b")
-    assert (stage.got(stale), stage.value(stale)) == ("stale", b"v1")
-    stage.run(100)
-    fresh = stage.ask("c")
-    assert (stage.got(fresh), stage.value(fresh), len(stage.calls)) == ("fresh", b"v2", 2)
+    harness = Harness(settings=settings(ttl_ms=300))
+    harness.ask("a")
+    harness.run(500)
+    stale = harness.ask("b")
+    assert (harness.got(stale), harness.value(stale)) == ("stale", b"v1")
+    harness.run(100)
+    fresh = harness.ask("c")
+    assert (harness.got(fresh), harness.value(fresh), len(harness.calls)) == ("fresh", b"v2", 2)
 
 
 def test_stale_copies_are_given_while_the_source_is_down_until_stale_ms() -> None:
-    stage = Stage(settings=settings(ttl_ms=300, stale_ms=1_000))
-    stage.ask("a")
-    stage.run(500)
-    stage.source_fails = "down"
-    assert stage.got(stage.ask("a")) == "stale"
-    stage.run(300)
-    assert stage.got(stage.ask("a")) == "stale"
-    stage.run(600)
-    too_old = stage.ask("a")
-    stage.run(100)
-    assert stage.got(too_old) == "refused"
+    harness = Harness(settings=settings(ttl_ms=300, stale_ms=1_000))
+    harness.ask("a")
+    harness.run(500)
+    harness.source_fails = "down"
+    assert harness.got(harness.ask("a")) == "stale"
+    harness.run(300)
+    assert harness.got(harness.ask("a")) == "stale"
+    harness.run(600)
+    too_old = harness.ask("a")
+    harness.run(100)
+    assert harness.got(too_old) == "refused"
 
 
 def test_who_wants_a_fresh_one_is_not_given_a_stale_one() -> None:
-    stage = Stage(settings=settings(ttl_ms=300))
-    stage.ask("a")
-    stage.run(500)
-    request = stage.ask("a", after_ms=2 * WALL_MS)
-    assert stage.got(request) == "waits"
-    stage.run(100)
-    assert (stage.got(request), stage.value(request)) == ("fresh", b"v2")
+    harness = Harness(settings=settings(ttl_ms=300))
+    harness.ask("a")
+    harness.run(500)
+    request = harness.ask("a", after_ms=2 * WALL_MS)
+    assert harness.got(request) == "waits"
+    harness.run(100)
+    assert (harness.got(request), harness.value(request)) == ("fresh", b"v2")
 
 
 def test_a_value_that_expires_before_it_comes_is_given_to_who_waited_for_it() -> None:
     """A slow source with a short time to live: nobody waits for ever, and it is said to be stale."""
-    stage = Stage(settings=settings(ttl_ms=50))
-    stage.source_ms = 200
-    request = stage.ask("a", after_ms=2 * WALL_MS)
-    stage.run(400)
-    assert (stage.got(request), len(stage.calls)) == ("stale", 1)
+    harness = Harness(settings=settings(ttl_ms=50))
+    harness.source_ms = 200
+    request = harness.ask("a", after_ms=2 * WALL_MS)
+    harness.run(400)
+    assert (harness.got(request), len(harness.calls)) == ("stale", 1)
 
 
 def test_without_fetch_there_is_no_election() -> None:
-    stage = Stage()
-    assert stage.got(stage.ask("a", fetch=False)) == "miss"
-    stage.run(100)
-    assert not stage.calls
+    harness = Harness()
+    assert harness.got(harness.ask("a", fetch=False)) == "miss"
+    harness.run(100)
+    assert not harness.calls
 
 
 def test_no_client_waits_past_its_deadline() -> None:
-    stage = Stage()
-    stage.source_ms = None
-    request = stage.ask("a", until_ms=stage.now + 777)
-    stage.run(776)
-    assert stage.got(request) == "waits"
-    stage.run(1)
-    assert stage.got(request) == "other"
+    harness = Harness()
+    harness.source_ms = None
+    request = harness.ask("a", until_ms=harness.now + 777)
+    harness.run(776)
+    assert harness.got(request) == "waits"
+    harness.run(1)
+    assert harness.got(request) == "other"
 
 
 def test_the_survivor_of_three_serves_what_it_has_and_sends_the_rest_elsewhere_at_once() -> None:
-    stage = Stage()
-    stage.ask("a")
-    stage.run(100)
-    stage.kill("b")
-    stage.kill("c")
-    assert stage.got(stage.ask("a")) == "fresh"
-    stage.run(2_500)
-    assert stage.got(stage.ask("a")) == "stale"
-    assert stage.got(stage.ask("a", b"other")) == "other"
-    assert len(stage.calls) == 1
-    stage.start("b")
-    begun_ms = stage.now
-    while not stage.peers["a"].in_touch(stage.now):
-        stage.run(10)
-    assert stage.now - begun_ms <= 200
-    request = stage.ask("a", b"other")
-    stage.run(1_000)
-    assert stage.got(request) == "fresh"
+    harness = Harness()
+    harness.ask("a")
+    harness.run(100)
+    harness.kill("b")
+    harness.kill("c")
+    assert harness.got(harness.ask("a")) == "fresh"
+    harness.run(2_500)
+    assert harness.got(harness.ask("a")) == "stale"
+    assert harness.got(harness.ask("a", b"other")) == "other"
+    assert len(harness.calls) == 1
+    harness.start("b")
+    begun_ms = harness.now
+    while not harness.peers["a"].in_touch(harness.now):
+        harness.run(10)
+    assert harness.now - begun_ms <= 200
+    request = harness.ask("a", b"other")
+    harness.run(1_000)
+    assert harness.got(request) == "fresh"
 
 
 def test_what_is_asked_for_often_is_fetched_before_it_expires() -> None:
-    stage = Stage(settings=settings(ttl_ms=1_000, refresh_ahead_ms=300))
-    stage.ask("a")
-    stage.run(800)
-    stage.ask("b")
-    assert len(stage.calls) == 1
-    stage.ask("b")
-    stage.run(100)
-    assert len(stage.calls) == 2
-    assert stage.value(stage.ask("a")) == b"v2"
+    harness = Harness(settings=settings(ttl_ms=1_000, refresh_ahead_ms=300))
+    harness.ask("a")
+    harness.run(800)
+    harness.ask("b")
+    assert len(harness.calls) == 1
+    harness.ask("b")
+    harness.run(100)
+    assert len(harness.calls) == 2
+    assert harness.value(harness.ask("a")) == b"v2"
 
 
 def test_the_time_to_live_is_that_of_the_result_and_at_most_the_longest() -> None:
@@ -152,31 +152,31 @@ def test_a_client_that_left_costs_no_call() -> None:
 
 
 def test_requests_that_cannot_be_done_in_time_say_so() -> None:
-    stage = Stage()
-    stage.source_ms = None
-    stage.ask("a")
-    stage.run(50)
-    put = stage.order("b", told.Put, KEY, b"x", 1_000, until_ms=stage.now + 500)
-    refresh = stage.order("c", told.Refresh, KEY, until_ms=stage.now + 500)
-    stage.run(600)
-    assert not stage.finished[put].ok
-    assert not stage.finished[refresh].ok
+    harness = Harness()
+    harness.source_ms = None
+    harness.ask("a")
+    harness.run(50)
+    put = harness.order("b", told.Put, KEY, b"x", 1_000, until_ms=harness.now + 500)
+    refresh = harness.order("c", told.Refresh, KEY, until_ms=harness.now + 500)
+    harness.run(600)
+    assert not harness.finished[put].ok
+    assert not harness.finished[refresh].ok
 
 
 def test_what_is_shown_of_a_key() -> None:
-    stage = Stage()
-    stage.source_ms = 200
-    stage.ask("a")
-    stage.ask("b")
-    stage.run(50)
-    views = {name: stage.peers[name].view(stage.now, stage.wall(name), KEY) for name in "abc"}
-    source = stage.calls[0][1]
+    harness = Harness()
+    harness.source_ms = 200
+    harness.ask("a")
+    harness.ask("b")
+    harness.run(50)
+    views = {name: harness.peers[name].view(harness.now, harness.wall(name), KEY) for name in "abc"}
+    source = harness.calls[0][1]
     assert {view.source for view in views.values()} == {source}
     assert {name: view.role for name, view in views.items()} == {
         name: Role.SOURCING if name == source else Role.FOLLOWER for name in "abc"
     }
-    stage.run(300)
-    view = stage.peers["c"].view(stage.now, stage.wall("c"), KEY)
+    harness.run(300)
+    view = harness.peers["c"].view(harness.now, harness.wall("c"), KEY)
     assert (view.role, view.fresh, view.source, view.meta.size) == (Role.IDLE, True, "", 2)
 
 
@@ -185,30 +185,30 @@ def test_what_is_shown_of_a_key() -> None:
 
 def test_a_full_disk_costs_nothing_but_durability() -> None:
     """The ceiling cannot be written: it goes on from memory, and says so."""
-    stage = Stage()
-    stage.kill("a")
-    stage.start("a", full=True)
-    stage.run(20_000)
-    request = stage.ask("a")
-    stage.run(100)
-    assert stage.got(request) == "fresh"
-    assert ("a", "ceiling-not-stored") in stage.events
+    harness = Harness()
+    harness.kill("a")
+    harness.start("a", full=True)
+    harness.run(20_000)
+    request = harness.ask("a")
+    harness.run(100)
+    assert harness.got(request) == "fresh"
+    assert ("a", "ceiling-not-stored") in harness.events
 
 
 def test_a_restart_finds_entries_terms_and_floors() -> None:
-    stage = Stage()
-    stage.run(4_000)
-    stage.ask("a")
-    stage.ask("a", b"dead")
-    stage.run(100)
-    stage.order("b", told.Invalidate, b"dead")
-    stage.run(50)
-    stage.kill("a")
-    stage.start("a")
-    stage.run(50)
-    assert stage.got(stage.ask("a")) == "fresh"
-    assert stage.got(stage.ask("a", b"dead", fetch=False)) == "miss"
-    assert len(stage.calls) == 2
+    harness = Harness()
+    harness.run(4_000)
+    harness.ask("a")
+    harness.ask("a", b"dead")
+    harness.run(100)
+    harness.order("b", told.Invalidate, b"dead")
+    harness.run(50)
+    harness.kill("a")
+    harness.start("a")
+    harness.run(50)
+    assert harness.got(harness.ask("a")) == "fresh"
+    assert harness.got(harness.ask("a", b"dead", fetch=False)) == "miss"
+    assert len(harness.calls) == 2
 
 
 # --- bounds -----------------------------------------------------------------------------------------------------------
@@ -357,11 +357,11 @@ def test_the_quick_way_ends_when_the_fewest_who_vouch_are_out_of_touch() -> None
 
 
 def test_a_restart_without_memory_does_not_take_the_quick_way_from_the_others() -> None:
-    stage = Stage(settings=SETTINGS._replace(durable=False))
-    stage.ask("a")
-    stage.run(100)
-    stage.kill("c")
-    stage.start("c", forgets=True)
-    stage.run(1_000)
-    assert stage.peers["a"].fresh_until_ms > stage.now
-    assert stage.got(stage.ask("a")) == "fresh"
+    harness = Harness(settings=SETTINGS._replace(durable=False))
+    harness.ask("a")
+    harness.run(100)
+    harness.kill("c")
+    harness.start("c", forgets=True)
+    harness.run(1_000)
+    assert harness.peers["a"].fresh_until_ms > harness.now
+    assert harness.got(harness.ask("a")) == "fresh"

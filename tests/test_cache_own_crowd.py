@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.cache_harness import KEY
 from tests.cache_one import One, T, did, said
-from tests.cache_stage import KEY
 
 from primacy.cache import effects as does
 from primacy.cache import inputs as told

@@ -7,8 +7,8 @@ from tests import cache_schedules as schedules
 from tests import cache_schedules_ends as ends
 from tests import cache_schedules_gathered as gathered
 from tests import cache_schedules_whole as whole
+from tests.cache_harness import KEY, SETTINGS, Harness, addresses
 from tests.cache_one import One, did, said
-from tests.cache_stage import KEY, SETTINGS, Stage, addresses
 
 from primacy.cache import effects as does
 from primacy.cache import inputs as told
@@ -24,15 +24,15 @@ def test_C1_mode_is_a_setting() -> None:
 
 def test_C1_every_message_says_whose_it_is() -> None:
     """List, boot and digest stand in every message that leaves."""
-    stage = Stage()
-    stage.ask("a")
-    stage.run(200)
-    stage.order("b", told.Invalidate, KEY)
-    stage.run(500)
-    kinds = {type(message) for _, _, _, message in stage.sent}
+    harness = Harness()
+    harness.ask("a")
+    harness.run(200)
+    harness.order("b", told.Invalidate, KEY)
+    harness.run(500)
+    kinds = {type(message) for _, _, _, message in harness.sent}
     assert kinds >= {says.Question, says.Answer, says.Announce, says.Ack, says.Update, says.Ping, says.FloorSet}
-    for _, sender, _, message in stage.sent:
-        machine = stage.peers[sender]
+    for _, sender, _, message in harness.sent:
+        machine = harness.peers[sender]
         assert message.trailer is not None
         assert (message.trailer.membership, message.trailer.boot) == (machine.members.hash, machine.boot)
 

@@ -61,7 +61,7 @@ def test_C4_a_process_that_is_late_at_every_look_is_no_excuse_for_a_loop_that_gi
     monkeypatch.setattr(time, "monotonic_ns", lambda: now_ms[0] * 1_000_000)
     monkeypatch.setattr(time, "sleep", sleep)
     try:
-        assert not watch._loop_lives()
+        assert not watch._loop_answers()
     finally:
         monkeypatch.undo()
         watch._loop.close()
@@ -80,7 +80,7 @@ def test_a_process_that_stood_still_once_is_asked_again(monkeypatch: pytest.Monk
     monkeypatch.setattr(time, "monotonic_ns", lambda: now_ms[0] * 1_000_000)
     monkeypatch.setattr(time, "sleep", sleep)
     try:
-        assert watch._loop_lives()
+        assert watch._loop_answers()
     finally:
         monkeypatch.undo()
         watch._loop.close()

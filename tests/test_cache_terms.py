@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests import cache_schedules_whole as whole
+from tests.cache_harness import KEY
 from tests.cache_one import One, T, did, said
-from tests.cache_stage import KEY
 from tests.mutants_cache import HearsEveryTerm
 from tests.ports import free_ports
 

@@ -84,10 +84,10 @@ def test_one_height_has_one_signer(chain: Ledger) -> None:
 
 
 def test_a_token_and_run_belong_to_one_signer(chain: Ledger) -> None:
-    twin = A._replace(id="d" * 16)
-    assert not chain.open(twin, us(500), INTERVAL_MS).is_taken
+    duplicate = A._replace(id="d" * 16)
+    assert not chain.open(duplicate, us(500), INTERVAL_MS).is_taken
     assert chain.counters["doubles"] == 1
-    assert not chain.sign(twin, 3, us(510), 0).is_taken
+    assert not chain.sign(duplicate, 3, us(510), 0).is_taken
     assert (chain.counters["signatures"], chain.counters["doubles"]) == (2, 1)
 
 

@@ -134,12 +134,12 @@ class Cluster:
         logs = "\n".join(f"--- {one.err.name}\n{one.text}" for one in self.started)
         raise AssertionError(f"never came: {what}\n{logs}")
 
-    def lives(self) -> list[stamp.Stamp]:
+    def stamped(self) -> list[stamp.Stamp]:
         return stamp.read(str(self.stamps))
 
     def after(self, token: int) -> stamp.Stamp:
         """The first life with a larger token."""
-        return self.until(lambda: next((s for s in self.lives() if s.token > token), None), f"a token above {token}")
+        return self.until(lambda: next((s for s in self.stamped() if s.token > token), None), f"a token above {token}")
 
     def leader(self) -> Agent:
         """Whose command stamps: the agent that said last that its command runs."""
@@ -162,7 +162,7 @@ class Cluster:
         def look() -> tuple[Agent, stamp.Stamp] | None:
             agent, since_ns = self.leader(), stamp.now_ns()
             time.sleep(0.02)
-            found = [life for life in self.lives() if life.node == agent.node and life.last_ns > since_ns]
+            found = [each for each in self.stamped() if each.node == agent.node and each.last_ns > since_ns]
             return (agent, found[-1]) if found else None
 
         return self.until(look, "a leader whose command stamps")  # type: ignore[no-any-return]
@@ -173,10 +173,10 @@ class Cluster:
         def one_goes_on() -> bool:
             since_ns = stamp.now_ns()
             time.sleep(0.05)
-            return len([life for life in self.lives() if life.last_ns > since_ns]) == 1
+            return len([each for each in self.stamped() if each.last_ns > since_ns]) == 1
 
         self.until(one_goes_on, "one command that goes on, and no other")
-        one_at_a_time(self.lives())
+        one_at_a_time(self.stamped())
 
     def lose(self, what: str, harm: Callable[[Agent], None], waits: bool, most_ms: float) -> Agent:
         """Does this to the agent that leads, and says which. `waits`: nobody releases, and the hold is waited for.
@@ -190,7 +190,7 @@ class Cluster:
                 harm(agent)
             took_ms = (self.after(old.token).first_ns - since_ns) / 1e6
             most_ms += INTERPRETERS * interpreter_ms()
-        one_at_a_time(self.lives())
+        one_at_a_time(self.stamped())
         if waits:
             waited(TIMING, before, took_ms, what)
         after.judge(took_ms < most_ms, f"{what}: {took_ms:.0f} ms, {most_ms:.0f} at most")
@@ -208,7 +208,7 @@ class Cluster:
                 one.process.kill()
         for one in self.started:
             one.process.wait(WITHIN_S)
-        one_at_a_time(self.lives())
+        one_at_a_time(self.stamped())
 
 
 @pytest.fixture
@@ -289,7 +289,7 @@ def test_all_are_needed_for_the_first_start_a_majority_for_the_next_and_stranger
 ) -> None:
     cluster.start("a", "b")
     cluster.until(lambda: "not heard yet: c" in cluster.agents["b"].text, "who is missing")
-    assert cluster.lives() == []
+    assert cluster.stamped() == []
     cluster.start("c")
     first = cluster.after(0)
     leader = cluster.leader()
@@ -303,10 +303,10 @@ def test_all_are_needed_for_the_first_start_a_majority_for_the_next_and_stranger
             time.sleep(0.001)
         for one in cluster.agents.values():
             cluster.until(lambda one=one: re.search(r"dropped datagrams: .*\bseal\b", one.text), "the count")  # type: ignore[misc]
-        now, tokens = cluster.leader(), {life.token for life in cluster.lives()}
+        now, tokens = cluster.leader(), {each.token for each in cluster.stamped()}
     canary.judge((now is leader, tokens) == (True, {first.token}), f"strangers change nothing: {tokens}")
     cluster.runs_alone()
-    last = max(life.token for life in cluster.lives())
+    last = max(each.token for each in cluster.stamped())
 
     # All machines lose power; two of them come back, and remember.
     for one in cluster.agents.values():

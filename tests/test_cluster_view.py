@@ -244,12 +244,12 @@ def test_two_that_act_are_said_to_be_what_they_are() -> None:
 
 
 def test_two_of_one_id_and_another_configuration_are_alarms_with_the_next_command() -> None:
-    twin = Trouble("c", "two machines speak as node c at the same time: stop one of them", alarm=True)
+    duplicate = Trouble("c", "two machines speak as node c at the same time: stop one of them", alarm=True)
     told = RUNS._replace(workload_state="stopped", run_ms=-1, doubled=("c",), config="00" * 8)
-    said = cluster(seen(("b", told, 100), troubles=[twin], config="00" * 16))
-    assert said["alarms"] == [twin.sentence]
-    assert next(row for row in said["nodes"] if row["node"] == "c")["trouble"] == twin.sentence
-    assert summary_of(seen(troubles=[twin])).doubled == ("c",)
+    said = cluster(seen(("b", told, 100), troubles=[duplicate], config="00" * 16))
+    assert said["alarms"] == [duplicate.sentence]
+    assert next(row for row in said["nodes"] if row["node"] == "c")["trouble"] == duplicate.sentence
+    assert summary_of(seen(troubles=[duplicate])).doubled == ("c",)
     said = cluster(seen(("b", told, 100), config="00" * 16))
     assert "node b hears two machines that speak as node c" in said["alarms"][0]
     said = cluster(seen(("b", told._replace(doubled=()), 100), config="11" * 16))

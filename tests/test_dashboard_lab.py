@@ -109,7 +109,7 @@ def dashboard(*arguments: str) -> Iterator[str]:
             assert process.wait(60) == 130
 
 
-def test_the_three_pictures_of_the_seed(browser: Browser, tmp_path: Path) -> None:
+def test_the_three_figures_of_the_single_executor(browser: Browser, tmp_path: Path) -> None:
     lab = Lab(Path(tempfile.mkdtemp(dir=tmp_path)) / "lab")
     ended = False
     try:

@@ -86,7 +86,7 @@ def test_clicks_become_calls() -> None:
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 3, 4, 5, 7, 20])
-def test_the_second_picture_takes_the_leaders_majority_and_not_more(nodes: int) -> None:
+def test_the_second_figure_takes_the_leaders_majority_and_not_more(nodes: int) -> None:
     names = tuple(f"n{at:02}" for at in range(nodes))
     cut = [body["with"] for _, body in calls(Scene(names, names[-1], lab=True), do="picture", name="cut-leader")]
     left, majority = nodes - len(cut), nodes // 2 + 1
@@ -94,7 +94,7 @@ def test_the_second_picture_takes_the_leaders_majority_and_not_more(nodes: int) 
     assert left + 1 >= majority
 
 
-def test_the_third_picture_mends_links_and_starts_and_thaws_nodes() -> None:
+def test_the_third_figure_mends_links_and_starts_and_thaws_nodes() -> None:
     scene = SCENE._replace(down=("a",), frozen=("e",))
     found = [path for path, _ in calls(scene, do="picture", name="mend")]
     assert found == ["/v1/lab/e/thaw", "/v1/lab/a/start", "/v1/lab/heal"]

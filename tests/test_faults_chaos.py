@@ -121,7 +121,7 @@ class Chaos:
         ]
         end = time.monotonic() + seconds
         with self.burners:
-            while time.monotonic() < end and len(self.crowd.lives()) < STAMPED_MAX:
+            while time.monotonic() < end and len(self.crowd.stamped()) < STAMPED_MAX:
                 harm = self.chance.choice(harms)
                 self.told.append(getattr(harm, "__name__", "?"))
                 self.strike(harm)

@@ -91,7 +91,7 @@ def test_F02_an_agent_killed_and_started_again_at_once(crowd: LeaseCrowd) -> Non
         crowd.start(node.name)
 
     done = crowd.strike(kill_and_start)
-    ended_ns = max(one.last_ns for one in crowd.lives() if one.token == done.old.token)
+    ended_ns = max(one.last_ns for one in crowd.stamped() if one.token == done.old.token)
     assert ended_ns < done.new.first_ns
     crowd.one_now()
 
@@ -150,7 +150,7 @@ def test_F07_agent_and_guard_stopped(crowd: LeaseCrowd) -> None:
     crowd.settle(*LEAVING, "ignore-term")
     crowd.until(lambda: len({one.kind for one in crowd.living()}) == 1 + len(LEAVING), "the command, and who left it")
     done = waited_out(crowd, between_writes(crowd, crowds.stop_agent_and_guards))
-    held = [one for one in crowd.lives() if one.token == done.old.token]
+    held = [one for one in crowd.stamped() if one.token == done.old.token]
     assert {one.kind for one in held} == {stamp.COMMAND, *([stamp.ESCAPED] if LEAVING else [])}
     crowd.mend()
     time.sleep(crowd.timing.hold_ms / 1_000)
@@ -199,7 +199,7 @@ def test_F10_a_tree_that_forks_while_it_is_killed(crowd: LeaseCrowd) -> None:
 def test_T1_tokens_only_grow(crowd: LeaseCrowd) -> None:
     """After all that: as many tokens as leaderships that worked, in the order of their starts."""
     firsts = {}
-    for one in crowd.lives():
+    for one in crowd.stamped():
         firsts.setdefault(one.token, one.first_ns)
     assert len(firsts) >= 5
     assert [token for token, _ in sorted(firsts.items(), key=lambda item: item[1])] == sorted(firsts)

@@ -40,11 +40,11 @@ def first_start(folder: Path, order: Sequence[str], init: str) -> None:
     folder.mkdir()
     with crowd_in(folder, first="explicit" if init else "auto") as crowd:
         for name in order:
-            assert crowd.lives() == []
+            assert crowd.stamped() == []
             crowd.start(name)
             listens(crowd, name)
         if init:
-            assert crowd.lives() == []
+            assert crowd.stamped() == []
             for name in init:
                 crowd.nodes[name].document()
                 with contextlib.suppress(Refused):  # said a second time, when it has begun already
@@ -268,18 +268,18 @@ def said_by(crowd: Crowd, name: str, said: str, why: str) -> None:
 def test_F49_two_machines_with_one_id_are_both_muted_and_said(three: Crowd) -> None:
     """A disk was copied: the others hear two boots of one start, and the one that leads goes on."""
     leader = three.settle().name
-    twin = next(name for name in three.names if name != leader)
-    three.nodes[twin].process.terminate()
-    three.nodes[twin].wait()
-    shutil.copytree(three.nodes[twin].state, three.folder / "copy")
+    duplicate = next(name for name in three.names if name != leader)
+    three.nodes[duplicate].process.terminate()
+    three.nodes[duplicate].wait()
+    shutil.copytree(three.nodes[duplicate].state, three.folder / "copy")
     (port,) = free_ports(1)
-    three.switch(nodes={twin: [three.listed[twin], three.ports[twin], port]})
-    three.file("copy.yaml", **{twin: port})
-    nodes = [three.start(twin), three.start(twin, state="copy", file="copy.yaml")]
+    three.switch(nodes={duplicate: [three.listed[duplicate], three.ports[duplicate], port]})
+    three.file("copy.yaml", **{duplicate: port})
+    nodes = [three.start(duplicate), three.start(duplicate, state="copy", file="copy.yaml")]
     for node in nodes:
         waits_for(three, node, "an operator: another machine speaks with this id")
         assert node.document()["role"] == "muted"
-    others = [name for name in three.names if name != twin]
+    others = [name for name in three.names if name != duplicate]
     hears = three.until(
         lambda: next((n for n in others if "an id that is used twice" in three.nodes[n].text), ""), "the alarm"
     )  # of whoever leads now: on a busy machine that may change
@@ -288,9 +288,9 @@ def test_F49_two_machines_with_one_id_are_both_muted_and_said(three: Crowd) -> N
     for node in nodes:
         node.process.kill()
         node.wait()
-    three.switch(nodes={twin: [three.listed[twin], three.ports[twin]]})
-    three.start(twin)
-    three.until(lambda: three.nodes[twin].document()["role"] != "muted", "the one that is left to be heard again")
+    three.switch(nodes={duplicate: [three.listed[duplicate], three.ports[duplicate]]})
+    three.start(duplicate)
+    three.until(lambda: three.nodes[duplicate].document()["role"] != "muted", "the one that is left to be heard again")
     three.agree()
     three.one_now()
 

@@ -55,7 +55,7 @@ def overlaps_of(crowd: Crowd, harm: Callable[[crowds.Node], object]) -> list[sta
     old = crowd.acting()
     harm(crowd.nodes[old.node])
     crowd.acting(old.token)
-    found: list[stamp.Violation] = crowd.until(lambda: stamp.violations(crowd.lives()), "the overlap")
+    found: list[stamp.Violation] = crowd.until(lambda: stamp.violations(crowd.stamped()), "the overlap")
     return found
 
 
@@ -101,7 +101,7 @@ def test_mutant_whose_changed_list_does_not_mute_it_overlaps_and_is_seen(tmp_pat
         crowd.nodes[lonely].wait()
         crowd.list(lonely)
         crowd.start(lonely)
-        found: list[stamp.Violation] = crowd.until(lambda: stamp.violations(crowd.lives()), "the overlap")
+        found: list[stamp.Violation] = crowd.until(lambda: stamp.violations(crowd.stamped()), "the overlap")
         assert found[0].what == stamp.TWO_AT_ONCE
         assert {found[0].old.node, found[0].new.node} == {leader, lonely}
 
@@ -139,7 +139,7 @@ def votes_twice(folder: Path) -> None:
         crowd.until(crowd.nobody, "the end of a leader without a majority")
         crowd.apart(elected.node, behind + forgets)
         crowd.start(forgets)
-        found: list[stamp.Violation] = crowd.until(lambda: stamp.violations(crowd.lives()), "the double")
+        found: list[stamp.Violation] = crowd.until(lambda: stamp.violations(crowd.stamped()), "the double")
         assert found[0].what == stamp.ONE_MARK
         assert {found[0].old.node, found[0].new.node} == {elected.node, behind}
         assert found[0].old.mark == found[0].new.mark

@@ -44,7 +44,7 @@ def case_agent_killed(crowd: Crowd) -> None:
         crowd.start(node.name)
 
     done = crowd.strike(kill_and_start)
-    ended_ns = max(one.last_ns for one in crowd.lives() if one.token == done.old.token)
+    ended_ns = max(one.last_ns for one in crowd.stamped() if one.token == done.old.token)
     assert ended_ns < done.new.first_ns
     crowd.one_now()
 
@@ -94,7 +94,7 @@ def case_agent_and_guard_stopped(crowd: Crowd) -> None:
     crowd.settle(*LEAVING, "ignore-term")
     crowd.until(lambda: len({one.kind for one in crowd.living()}) == 1 + len(LEAVING), "the command, and who left it")
     done = crowd.strike(crowds.stop_agent_and_guards)
-    held = [one for one in crowd.lives() if one.token == done.old.token]
+    held = [one for one in crowd.stamped() if one.token == done.old.token]
     assert {one.kind for one in held} == {stamp.COMMAND, *([stamp.ESCAPED] if LEAVING else [])}
     crowd.mend()
     time.sleep(crowd.timing.hold_ms / 1_000)
@@ -143,7 +143,7 @@ def case_term_ignored(crowd: Crowd) -> None:
     """KILL follows TERM inside the hold."""
     crowd.settle("ignore-term")
     done = crowd.strike(crowds.stop_agent)
-    last_ns = max(one.last_ns for one in crowd.lives() if one.token == done.old.token)
+    last_ns = max(one.last_ns for one in crowd.stamped() if one.token == done.old.token)
     assert last_ns < done.new.first_ns
     crowd.mend()
     crowd.one_now()

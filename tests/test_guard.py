@@ -66,8 +66,8 @@ def holds_when_guard_is_killed(harness: Harness) -> None:
         killed_ms = boot_ms()
         wait_until(harness.lock_is_free, within_s=KILLED_S)
     assert harness.commands() == []
-    assert harness.lives()[-1].run == 1
-    assert len(harness.lives()) == expect
+    assert harness.stamped()[-1].run == 1
+    assert len(harness.stamped()) == expect
     ended_at_once(harness, killed_ms, canary)
 
 
@@ -177,9 +177,9 @@ def test_G10_a_restart_waits_until_the_whole_old_tree_is_gone(open_harness: Open
     assert harness.commands() == []
     harness.start("escape", expect=2, run=2)
     assert not harness.lock_is_free()
-    lives = harness.lives()
-    assert [one.run for one in lives] == [1, 1, 2, 2]
-    one_at_a_time(lives)
+    stamped = harness.stamped()
+    assert [one.run for one in stamped] == [1, 1, 2, 2]
+    one_at_a_time(stamped)
 
 
 # --- the run lock -----------------------------------------------------------------------------------------------------
@@ -232,17 +232,17 @@ def test_G3_weak_what_outlives_a_killed_guard_keeps_the_next_start_away(open_har
     one.signal(signal.SIGKILL, *one.commands())
     wait_until(one.lock_is_free)
     two.start(run=2)
-    one_at_a_time(one.lives() + two.lives())
+    one_at_a_time(one.stamped() + two.stamped())
 
 
 @pytest.mark.parametrize("mode", ["root", "user", "weak"])
-def test_G3_a_killed_keeper_is_replaced(open_harness: OpenHarness, mode: str) -> None:
+def test_G3_a_killed_lock_holder_is_replaced(open_harness: OpenHarness, mode: str) -> None:
     """Unless it is the one that reaps a traced tree: see `test_guard_trace.py`."""
     harness = open_harness(mode)
     harness.start()
-    (keeper,) = harness.named("primacy-lock")
-    harness.signal(signal.SIGKILL, keeper)
-    wait_until(lambda: harness.named("primacy-lock") not in ([], [keeper]))
+    (lock_holder,) = harness.named("primacy-lock")
+    harness.signal(signal.SIGKILL, lock_holder)
+    wait_until(lambda: harness.named("primacy-lock") not in ([], [lock_holder]))
     assert harness.commands()
 
 

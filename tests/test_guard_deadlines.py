@@ -191,7 +191,7 @@ def test_weak_orphans_that_end_are_reaped_while_extensions_come(open_harness: Op
     harness = open_harness(mode)
     points = harness.order("escape", s_ms=boot_ms() + 3 * BOOT_MS)
     harness.hear("running")
-    wait_until(lambda: len(harness.lives()) == 2)
+    wait_until(lambda: len(harness.stamped()) == 2)
     (orphan,) = [pid for pid in harness.commands() if pid != harness.news[-1]["pid"]]
     wait_until_still(harness.guard_pid)
     harness.extend(Deadlines.after(points.hold_at + LONG_MS))

@@ -58,7 +58,7 @@ def standing(open_harness: OpenHarness, mode: str) -> tuple[Harness, int]:
         harness = open_harness(mode)
         due_ms = boot_ms() + ahead_ms
         harness.order("escape", "ignore-term", term_at=due_ms, kill_at=due_ms, deadman_at=due_ms)
-        wait_until(lambda harness=harness, due_ms=due_ms: len(harness.lives()) == 2 or boot_ms() > due_ms)
+        wait_until(lambda harness=harness, due_ms=due_ms: len(harness.stamped()) == 2 or boot_ms() > due_ms)
         if boot_ms() < due_ms - SET_UP_MS:
             return harness, due_ms
     raise AssertionError("nothing could be started in time")

@@ -102,7 +102,7 @@ ASKS_PTRACE = """
 def ptrace(*words):
     return -ctypes.get_errno() if libc.ptrace(*map(ctypes.c_long, words)) < 0 else 0
 print(json.dumps({"traceme": ptrace(0, 0, 0, 0), "guard": ptrace(0x4206, int(sys.argv[2]), 0, 0),
-  "keeper": ptrace(0x4206, os.getppid(), 0, 0), "parent": os.getppid()}), flush=True)
+  "holder": ptrace(0x4206, os.getppid(), 0, 0), "parent": os.getppid()}), flush=True)
 time.sleep(20)
 """
 JOBS = """
@@ -231,7 +231,7 @@ def test_G2_the_command_can_trace_nobody_and_cannot_make_the_guard_let_go(open_h
     harness = open_harness(mode)
     found = says(harness, CLONE + ASKS_PTRACE, str(harness.guard_pid))
     assert [found.pop("parent")] == harness.named("primacy-lock")
-    assert found == {"traceme": -1, "guard": -1, "keeper": -1}, "EPERM"
+    assert found == {"traceme": -1, "guard": -1, "holder": -1}, "EPERM"
     assert harness.commands()
 
 
@@ -425,23 +425,23 @@ def test_G3_the_command_has_nothing_of_the_lock(open_harness: OpenHarness) -> No
     assert [fd for fd, is_open in enumerate(says(harness, code)) if is_open] == [0, 1, 2]
 
 
-def test_G3_a_killed_keeper_ends_the_run_and_the_next_one_has_its_own(open_harness: OpenHarness) -> None:
+def test_G3_a_killed_lock_holder_ends_the_run_and_the_next_one_has_its_own(open_harness: OpenHarness) -> None:
     """Nobody else could know when the tree is gone. The guard holds the lock until it has ended it itself."""
     harness = open_harness("traced")
     harness.start("escape", "ignore-term", expect=2)
-    (keeper,) = harness.named("primacy-lock")
-    harness.signal(signal.SIGKILL, keeper)
+    (lock_holder,) = harness.named("primacy-lock")
+    harness.signal(signal.SIGKILL, lock_holder)
     assert harness.hear("exited")["signal"] == signal.SIGKILL
     harness.hear("gone")
     assert harness.commands() == []
     assert not harness.lock_is_free()
     harness.start("escape", expect=2, run=2)
     assert len(harness.named("primacy-lock")) == 1
-    one_at_a_time(harness.lives())
+    one_at_a_time(harness.stamped())
 
 
 @pytest.mark.parametrize("mode", ["root", "user", "traced"])
-def test_G3_a_stopped_keeper_goes_on_when_the_guard_is_dead(open_harness: OpenHarness, mode: str) -> None:
+def test_G3_a_stopped_lock_holder_goes_on_when_the_guard_is_dead(open_harness: OpenHarness, mode: str) -> None:
     """It would keep the lock for ever."""
     harness = open_harness(mode)
     harness.start("escape", "ignore-term", expect=2)
@@ -451,7 +451,7 @@ def test_G3_a_stopped_keeper_goes_on_when_the_guard_is_dead(open_harness: OpenHa
     assert harness.commands() == []
 
 
-def test_G3_a_stopped_keeper_delays_no_end(open_harness: OpenHarness) -> None:
+def test_G3_a_stopped_lock_holder_delays_no_end(open_harness: OpenHarness) -> None:
     harness = open_harness("traced")
     harness.start("escape", "ignore-term", expect=2)
     harness.signal(signal.SIGSTOP, *harness.named("primacy-lock"))
@@ -469,7 +469,7 @@ def kill_all(*pids: int) -> None:
 
 
 @pytest.mark.parametrize("mode", TRACED)
-def test_G2_guard_and_keeper_killed_at_once(open_harness: OpenHarness, mode: str) -> None:
+def test_G2_guard_and_lock_holder_killed_at_once(open_harness: OpenHarness, mode: str) -> None:
     harness = open_harness(mode)
     harness.start("escape", "forking", "ignore-term", expect=20)
     with Canary(PROMPT_MS / 4) as canary:
@@ -510,15 +510,15 @@ MUTANTS = {
     "calls of x32 are not looked at": (holds_for_every_way_to_call_the_kernel, "NUMBER_MASK = 0xFFFFFFFF"),
     "only the guard holds the lock": (
         holds_lock_until_the_last_is_gone,
-        "kept = be_keeper\n\n"
-        "def be_keeper(order, line, lock):\n"
+        "kept = be_lock_holder\n\n"
+        "def be_lock_holder(order, line, lock):\n"
         "    os.dup2(os.open(os.devnull, os.O_RDONLY), lock)\n"
         "    kept(order, line, lock)",
     ),
-    "the keeper waits for the command only": (
+    "the holder waits for the command only": (
         holds_lock_until_the_heavy_orphan_is_gone,
-        "kept = be_keeper\n\n"
-        "def be_keeper(order, line, lock):\n"
+        "kept = be_lock_holder\n\n"
+        "def be_lock_holder(order, line, lock):\n"
         "    tree.PR_SET_CHILD_SUBREAPER = tree.PR_SET_PDEATHSIG\n"
         "    kept(order, line, lock)",
     ),

@@ -108,7 +108,7 @@ def stamping(lab: Lab, stamps: Path, but: str = "") -> str:
     def found() -> str:
         leader = lab.until_acting(but)
         token = (lab.state(leader) or {}).get("token")
-        return leader if token in {life.token for life in stamp.read(str(stamps))} else ""
+        return leader if token in {each.token for each in stamp.read(str(stamps))} else ""
 
     return lab.until(found, "the stamps of a leader")
 
@@ -147,7 +147,7 @@ def test_one_command_at_a_time_whatever_is_done_to_the_nodes(lab: Lab, stamps: P
     events = lab.events()
     assert {row["node"] for row in events} == set(lab.names)
     assert [row["at_unix_ms"] for row in events] == sorted(row["at_unix_ms"] for row in events)
-    assert len({life.token for life in stamp.read(str(stamps))}) >= 6
+    assert len({each.token for each in stamp.read(str(stamps))}) >= 6
     one_at_a_time(stamp.read(str(stamps)))
 
 

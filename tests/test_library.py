@@ -299,7 +299,7 @@ def test_a_loop_that_is_blocked_for_two_holds_loses_it_and_is_gone_before_the_ne
     run(body)
 
 
-def test_the_end_of_the_hold_needs_no_word_from_the_keeper(place: Place) -> None:
+def test_the_end_of_the_hold_needs_no_word_from_the_renewer(place: Place) -> None:
     """The alarm is the loop's own: it is due on time although the thread that renews does not run at all."""
 
     async def body() -> None:

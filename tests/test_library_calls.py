@@ -70,7 +70,7 @@ def test_an_error_in_on_change_reaches_the_loops_own_handler(place: Place) -> No
 # --- many, wrong calls, the package -----------------------------------------------------------------------------------
 
 
-def test_many_elections_share_a_keeper(place: Place) -> None:
+def test_many_elections_share_a_renewer(place: Place) -> None:
     async def body() -> None:
         names = [f"job-{number}" for number in range(40)]
         for name in names:
@@ -177,7 +177,7 @@ def test_leaving_the_election_ends_a_block_that_another_task_is_in(place: Place)
     run(body)
 
 
-def test_a_keeper_that_is_closed_too_early_keeps_nobody_waiting(place: Place) -> None:
+def test_a_renewer_that_is_closed_too_early_keeps_nobody_waiting(place: Place) -> None:
     async def body() -> None:
         renewer = Keeper(place.url, profile="lab")
         async with primacy.Election("job", store=renewer) as election:
@@ -192,7 +192,7 @@ def test_a_keeper_that_is_closed_too_early_keeps_nobody_waiting(place: Place) ->
         run(body)
 
 
-def test_what_a_keeper_is_to_call_is_called_in_order_and_one_that_fails_costs_the_others_nothing(
+def test_what_a_renewer_is_to_call_is_called_in_order_and_one_that_fails_costs_the_others_nothing(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     called: list[int] = []

@@ -27,7 +27,7 @@ class Behind(SystemClock):
         return -1_000_000_000
 
 
-def keeper_in(place: Place, folder: Path | None) -> Keeper:
+def renewer_in(place: Place, folder: Path | None) -> Keeper:
     renewer = Keeper(place.url, profile="lab", state_dir=folder)
     renewer.clock = Behind()
     return renewer
@@ -43,10 +43,10 @@ async def token_of_one_turn(renewer: Keeper) -> int:
 def test_T2_tokens_grow_over_restarts_although_the_store_lost_them(place: Place, tmp_path: Path) -> None:
     with_folder, without = [], []
     for _ in range(2):
-        with_folder.append(run(lambda: token_of_one_turn(keeper_in(place, tmp_path / "new" / "state"))))
+        with_folder.append(run(lambda: token_of_one_turn(renewer_in(place, tmp_path / "new" / "state"))))
         place.begin_anew()
     for _ in range(2):
-        without.append(run(lambda: token_of_one_turn(keeper_in(place, None))))
+        without.append(run(lambda: token_of_one_turn(renewer_in(place, None))))
         place.begin_anew()
     tokens_grow(with_folder)
     assert with_folder[1] == with_folder[0] + 1
@@ -60,7 +60,7 @@ def test_T2_a_neighbours_larger_token_is_learned_before_anything_begins(
     place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def body() -> None:
-        async with keeper_in(place, tmp_path) as renewer, primacy.Election("job", store=renewer) as election:
+        async with renewer_in(place, tmp_path) as renewer, primacy.Election("job", store=renewer) as election:
             await until(lambda: election.standing.role in {"follower", "paused"})
             Mark(tmp_path / "primacy_leases.job.token").admit(1_000_000)
             leadership = await election.acquire()
@@ -96,7 +96,7 @@ def test_T2_threads_and_recipes_have_it_too(place: Place, tmp_path: Path) -> Non
     assert second == Mark(tmp_path / "primacy_leases.job.token").value()
 
 
-def test_what_a_shared_keeper_decides_is_not_said_twice(place: Place) -> None:
+def test_what_a_shared_renewer_decides_is_not_said_twice(place: Place) -> None:
     with Keeper(place.url) as renewer:
         for face in (primacy.Election, blocking.Election):
             with pytest.raises(primacy.UsageError, match="whose profile and table counts for all: say it there"):

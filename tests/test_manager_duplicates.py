@@ -27,7 +27,7 @@ def alarms(node: ManagedCluster) -> list[str]:
     return [each.sentence for each in node.manager.troubles if each.alarm]
 
 
-def twin(nodes: Nodes, name: str, port: int, join: str) -> ManagedCluster:
+def duplicate(nodes: Nodes, name: str, port: int, join: str) -> ManagedCluster:
     """A second machine with the id of another."""
     settings = of_mapping(mapping(name, port, [nodes.port(join)], election=STEADY))
     return ManagedCluster(settings, complain=nodes.said.append)
@@ -37,7 +37,7 @@ def test_a_second_one_is_not_taken_in_where_the_first_is_heard_and_is_an_alarm_t
     async def scene(nodes: Nodes) -> None:
         await three(nodes, election=STEADY)
         await nodes.until(lambda: "c" in nodes.up["a"].view().alive, "a hears c")
-        second = twin(nodes, "c", nodes.port("second c"), "a")
+        second = duplicate(nodes, "c", nodes.port("second c"), "a")
         await second.start()
         (sentence,) = await nodes.until(lambda: alarms(nodes.up["a"]), "the leader hears both")
         assert sentence.startswith("two machines speak as node c at the same time, one of them from 127.0.0.1:")
@@ -55,7 +55,7 @@ def test_a_second_one_is_not_taken_in_where_the_first_is_heard_and_is_an_alarm_t
 def test_one_that_got_in_at_another_node_is_an_alarm_of_the_leader() -> None:
     async def scene(nodes: Nodes) -> None:
         await three(nodes, election=STEADY)
-        second = twin(nodes, "c", nodes.port("second c"), "b")
+        second = duplicate(nodes, "c", nodes.port("second c"), "b")
         await second.start()
         await nodes.until(lambda: second.leader() == "a", "b, which hears neither, takes it in")
         await nodes.until(lambda: alarms(nodes.up["a"]), "the leader hears both")
@@ -69,7 +69,7 @@ def test_one_that_asks_to_join_itself_is_an_alarm_there() -> None:
         await nodes.start("a", election=STEADY)
         await nodes.leads("a")
         port = nodes.port("second a")
-        second = twin(nodes, "a", port, "a")
+        second = duplicate(nodes, "a", port, "a")
         await second.start()
         (sentence,) = await nodes.until(lambda: alarms(nodes.up["a"]), "it is told of its namesake")
         assert f"speak as node a at the same time, one of them from 127.0.0.1:{port}:" in sentence

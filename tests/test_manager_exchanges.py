@@ -60,7 +60,7 @@ class Recorder:
         return web.Response(status=400 if request.path == "/remove" and not self.leads else 200)
 
 
-class Stage:
+class Exchange:
     """Our node in the state that an exchange begins with."""
 
     def __init__(self, exchange: dict[str, Any]) -> None:
@@ -77,7 +77,7 @@ class Stage:
         known = "|".join(re.escape(old) for old in self.names)
         return re.sub(rf"(?:{known})(?!\d)", lambda found: self.names[found[0]], text)
 
-    async def __aenter__(self) -> Stage:
+    async def __aenter__(self) -> Exchange:
         before = self.exchange["state_before"]
         remembered = tuple(Entry(name, self.real(addr)) for name, addr in before["peers"].items())
         for name, addr in before["peers"].items():
@@ -135,10 +135,10 @@ def test_every_exchange_of_seed_000_is_answered(name: str) -> None:
 
 
 async def _played(exchange: dict[str, Any]) -> None:
-    async with Stage(exchange) as stage:
-        status, headers, body = await stage.ask()
+    async with Exchange(exchange) as ours:
+        status, headers, body = await ours.ask()
         wanted = BETTER.get(exchange["id"]) or (exchange["response"]["status"], exchange["response"]["body"])
-        assert (status, body) == (wanted[0], stage.real(wanted[1]))
+        assert (status, body) == (wanted[0], ours.real(wanted[1]))
         if not body:
             assert "content-type" not in headers
         for key, value in exchange["response"].get("headers", {}).items():
@@ -146,27 +146,27 @@ async def _played(exchange: dict[str, Any]) -> None:
                 assert headers[key.lower()] == value
         assert "primacy" not in headers, "a real node is told nothing of ours"
         after = exchange["state_before" if exchange["id"] in STATE_STAYS else "state_after"]
-        peers = {key: stage.real(value) for key, value in after["peers"].items()}
+        peers = {key: ours.real(value) for key, value in after["peers"].items()}
         if exchange["state_before"].get("up") is not False:
-            await stage.until(
-                lambda: stage.state() == {"leader": after["leader"], "peers": peers}, f"{after['leader']}, {peers}"
+            await ours.until(
+                lambda: ours.state() == {"leader": after["leader"], "peers": peers}, f"{after['leader']}, {peers}"
             )
-        await _sent(stage, exchange)
+        await _sent(ours, exchange)
 
 
-async def _sent(stage: Stage, exchange: dict[str, Any]) -> None:
+async def _sent(ours: Exchange, exchange: dict[str, Any]) -> None:
     """What it sends afterwards arrives; joins arrive once each, and nobody else is told of one."""
     wanted = Counter(
-        (each["path"], stage.real(each["to"]), stage.real(each["body"])) for each in exchange["sends_afterwards"]
+        (each["path"], ours.real(each["to"]), ours.real(each["body"])) for each in exchange["sends_afterwards"]
     )
     if exchange["id"] == "coordinator-lower":
-        addr = stage.real(exchange["state_before"]["peers"]["node1"])
+        addr = ours.real(exchange["state_before"]["peers"]["node1"])
         wanted = Counter({("/coordinator", addr, '{"id":"node3"}'): 1})
 
     def heard() -> Counter[tuple[str, str, str]]:
-        return Counter((path, addr, body) for addr, each in stage.recorders.items() for _, path, body, _ in each.heard)
+        return Counter((path, addr, body) for addr, each in ours.recorders.items() for _, path, body, _ in each.heard)
 
-    await stage.until(lambda: not wanted - heard(), f"sent: {wanted}")
+    await ours.until(lambda: not wanted - heard(), f"sent: {wanted}")
     joins = Counter({key: count for key, count in heard().items() if key[0] == "/join"})
     assert joins == Counter({key: count for key, count in wanted.items() if key[0] == "/join"})
 

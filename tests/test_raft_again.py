@@ -25,19 +25,21 @@ class Twice(RaftStrategy):
             return super().step(now_ms, given)
         message = given.message if isinstance(given, Received) else None
         chance = self.seat.random.getstate()
-        twin = fork(self)
-        short = twin.again(now_ms, message)
+        forked = fork(self)
+        short = forked.again(now_ms, message)
         drawn = self.seat.random.getstate()
         if short is None:
-            assert (seen(twin), drawn) == (seen(self), chance), "a way that was not taken changed something"
+            assert (seen(forked), drawn) == (seen(self), chance), "a way that was not taken changed something"
         self.seat.random.setstate(chance)
         effects = super().step(now_ms, given)
         TAKEN[type(message).__name__ if short is not None else "step"] += 1
         if short is not None:
             assert short == effects
-            assert seen(twin) == seen(self)
+            assert seen(forked) == seen(self)
             assert drawn == self.seat.random.getstate()
-            assert (unnumbered(twin), twin._calm) == (unnumbered(self), self._calm), "nor may the next message differ"
+            assert (unnumbered(forked), forked._calm) == (unnumbered(self), self._calm), (
+                "nor may the next message differ"
+            )
         return effects
 
 

@@ -140,7 +140,7 @@ def test_a_store_that_is_away_is_said_and_costs_the_role_in_time(server: servers
             lambda: "the store to answer (" in (node.document()["waits_for"] or ""), "a sentence about the store"
         )
         crowd.until(crowd.nobody, "the end of the command")
-        lived_ms = (max(one.last_ns for one in crowd.lives()) - frozen_ns) / 1e6
+        lived_ms = (max(one.last_ns for one in crowd.stamped()) - frozen_ns) / 1e6
         safe(lived_ms < crowd.timing.hold_ms, f"the command lived for {lived_ms:.0f} ms without the store")
         time.sleep(crowd.timing.hold_ms / 1_000)
         server.thaw()

@@ -131,7 +131,7 @@ def test_scenes_are_marked_and_found() -> None:
     assert [scene_at(shown, at).title for at in (0, 54, 55)] == ["one", "one", "two"]
 
 
-def test_every_sign_has_an_ascii_twin() -> None:
+def test_every_sign_has_an_ascii_form() -> None:
     text = "".join(cell.sign for cell in show.SIGNS.values()) + "▼"
     assert plain(text).isascii()
     assert len(plain(text)) == len(text)

@@ -54,7 +54,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def life(harness: Harness, token: int = 10) -> None:
+def whole_turn(harness: Harness, token: int = 10) -> None:
     """One leadership, whole."""
     seen = harness.look(count=True)
     assert harness.take(new=row(token=token), seen=seen).done
@@ -68,7 +68,7 @@ def life(harness: Harness, token: int = 10) -> None:
 def test_a_node_that_listens_sends_no_text_any_more(here: Place, ran: list[str]) -> None:
     harness = here.harness()
     ran.clear()
-    life(harness)
+    whole_turn(harness)
     assert ran.count("text") == 2, "the very first take of a name, and the look that counts before it"
     ran.clear()
     assert harness.take(new=row(token=11), seen=harness.look()).done
@@ -112,17 +112,17 @@ def test_one_who_may_only_read_hears_all_the_same(here: Place, ran: list[str]) -
 def test_a_table_that_is_made_anew_in_another_shape_harms_nobody(here: Place) -> None:
     """PostgreSQL refuses a plan whose result would change; the statement is sent as a text instead."""
     harness = here.harness()
-    life(harness)
+    whole_turn(harness)
     postgres = server("postgresql")
     assert isinstance(postgres, Postgres)
     postgres.admin("ALTER TABLE primacy_leases ALTER COLUMN hold_ms TYPE bigint", database="app")
-    life(harness, token=11)
+    whole_turn(harness, token=11)
     postgres.admin("DROP TABLE primacy_leases", database="app")
     assert harness.look().row is None
     store = harness.store
     assert isinstance(store, PostgresqlStore)
     store.make_table(new=True)
-    life(harness)
+    whole_turn(harness)
 
 
 def test_in_a_session_of_somebody_else_a_statement_is_this_one_or_none(pooler: Pooler) -> None:
@@ -152,7 +152,7 @@ def test_F42_what_hangs_or_is_locked_ends_within_its_limit() -> None:
         assert harness.look().ok
         assert isinstance(harness.store, Notifies)
         assert harness.store.listen() >= 0
-        life(harness)
+        whole_turn(harness)
         seen = harness.look()
         who = seen.server
         with psycopg.connect(f"postgresql://admin@127.0.0.1:{postgres.port}/app") as other:

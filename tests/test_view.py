@@ -102,7 +102,7 @@ def test_two_machines_with_one_id_and_a_file_that_differs_are_alarms_everywhere(
     three.settle()
     here = three.nodes["a"]
     three.file("twin.yaml", c=free_ports(1)[0])
-    twin = three.start("c", state="twin", file="twin.yaml")
+    duplicate = three.start("c", state="twin", file="twin.yaml")
     says = "two machines speak as node c"
     for node in three.nodes.values():  # itself as well
         three.until(lambda node=node: says in alarms(node), f"the alarm on {node.name}")
@@ -117,11 +117,11 @@ def test_two_machines_with_one_id_and_a_file_that_differs_are_alarms_everywhere(
     assert "stop one of them" in shown
     assert entry.run(["why", *where]) == 0
     assert says in capsys.readouterr().out
-    assert twin.document()["role"] == "muted"
+    assert duplicate.document()["role"] == "muted"
     three.acting()
     three.one_at_a_time()
-    twin.process.kill()
-    twin.wait()
+    duplicate.process.kill()
+    duplicate.wait()
 
     three.nodes["b"].process.terminate()
     three.nodes["b"].wait()
@@ -172,7 +172,7 @@ def test_an_approval_is_passed_on_and_a_witness_and_an_observer_are_seen(
         )
         found = rows(watcher)
         assert (found["o"]["role"], found["w"]["role"], found["w"]["kind"]) == ("observer", "follower", "witness")
-        assert four.lives() == []
+        assert four.stamped() == []
         where = ("--config", str(tmp_path / "primacy.yaml"), "--state-dir", str(watcher.state))
         assert entry.run(["approve", *where]) == 0, capsys.readouterr().err
         assert f"a start of node {leader} in term" in capsys.readouterr().out

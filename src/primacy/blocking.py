@@ -9,7 +9,8 @@
 
 Nothing can cancel a thread: the body must ask. The lease is renewed for as long as the thread lives, or as long as the
 body calls `check()` or `left_ms()` every `check_within_ms`, if that is given. `on_loss="kill"` ends the whole process
-in time if the body has not asked. Everything else is as in `primacy.Election`, on the same keeper and the same machine.
+in time if the body has not asked. Everything else is as in `primacy.Election`, on the same renewer and the same
+machine.
 """
 
 from __future__ import annotations

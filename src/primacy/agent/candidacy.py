@@ -7,9 +7,9 @@ workload is a body in the user's program, which is told of a beginning and an en
 A node of the library stands only while somebody waits for the role. So it begins paused, is resumed while a caller
 waits, and is paused again before a body's end is reported; it watches the row all the time.
 
-A body whose loop does not turn cannot be ended. The keeper goes on renewing for it for `stall_ms`, one and a half holds
-by default: a loop that is blocked for less loses nothing; after that nothing is renewed any more, and one that comes
-back after two holds finds its leadership lost, with time left to be gone before anybody else may start.
+A body whose loop does not turn cannot be ended. The renewer goes on renewing for it for `stall_ms`, one and a half
+holds by default: a loop that is blocked for less loses nothing; after that nothing is renewed any more, and one that
+comes back after two holds finds its leadership lost, with time left to be gone before anybody else may start.
 """
 
 from __future__ import annotations

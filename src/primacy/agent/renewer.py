@@ -1,10 +1,10 @@
-"""The keeper: a thread of our own that renews leases while the user's loop or thread is busy.
+"""The renewer: a thread of our own that renews leases while the user's loop or thread is busy.
 
 In it runs a small event loop, which drives one lease machine per election; beside it the renewing thread of the store,
 which alone talks to the database. So a user's loop that is blocked costs no renewal, and a database that hangs costs no
 deadline.
 
-One keeper serves any number of elections on one connection, whose renewals then share statements (L6). An `Election`
+One renewer serves any number of elections on one connection, whose renewals then share statements (L6). An `Election`
 that is given an address makes one for itself.
 
 It must never call the user's code while it holds anything, and does nothing in a forked child: its threads stayed
@@ -101,7 +101,7 @@ class Keeper:
 
     @property
     def store(self) -> StoreThread:
-        """The renewing thread; made with the renewer's own, so that a keeper that nobody uses costs nothing."""
+        """The renewing thread; made with the renewer's own, so that a renewer that nobody uses costs nothing."""
         assert self._store is not None
         return self._store
 
@@ -164,7 +164,7 @@ class Keeper:
 def renewer_for(
     store: Any, profile: str | None, table: str | None, state_dir: str | os.PathLike[str] | None
 ) -> tuple[Keeper, bool]:
-    """The keeper of an election, and whether it is shared: then its times, table and folder count for all."""
+    """The renewer of an election, and whether it is shared: then its times, table and folder count for all."""
     if not isinstance(store, Keeper):
         return Keeper(store, profile=profile or DEFAULT_PROFILE, table=table or TABLE, state_dir=state_dir), False
     said = {"profile": profile, "table": table, "state_dir": state_dir}

@@ -226,10 +226,10 @@ class _Function:
             self.counts["local_hits"] += 1
         return found
 
-    def keep(self, asked: _Asked, value: bytes, result: Any, life_ms: int) -> None:
-        if asked.arguments is None or life_ms <= 0:
+    def keep(self, asked: _Asked, value: bytes, result: Any, fresh_ms: int) -> None:
+        if asked.arguments is None or fresh_ms <= 0:
             return
-        until_ms = self.clock.now_ms() + min(life_ms, self.options.local_ms)
+        until_ms = self.clock.now_ms() + min(fresh_ms, self.options.local_ms)
         changeable = type(result) not in PLAIN
         size = len(asked.key) + len(value)
         copy = _Copy(until_ms, asked.key, value if changeable else None, None if changeable else result, size)

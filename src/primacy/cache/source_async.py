@@ -218,7 +218,7 @@ class LoopWatch:
                 if left_ms > 0:
                     self._change.wait(min(left_ms / 1_000, WAIT_MAX_S))
                     continue
-            if not self._loop_lives():
+            if not self._loop_answers():
                 self._blocked(
                     "an async source blocks the loop of this process, or the machine is so busy that the loop does not "
                     "come round, and its call cannot be ended by the end of its hold; use "
@@ -228,7 +228,7 @@ class LoopWatch:
                 continue
             time.sleep(LOOK_MS * LOOKS / 1_000)  # the loop looks after its calls by itself
 
-    def _loop_lives(self) -> bool:
+    def _loop_answers(self) -> bool:
         """It gave a sign within a few looks.
 
         A look that comes late means that the whole process stood still: then the loop is asked once more. Only once,

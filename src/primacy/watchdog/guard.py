@@ -14,13 +14,13 @@ What ends the tree, from the gentle to the certain:
 
   namespace:  guard -- init of a pid namespace -- command -- ...   the init has PR_SET_PDEATHSIG=SIGKILL, and when an
                                                                    init dies the kernel kills all in its namespace;
-  ptrace:     guard -- keeper -- command -- ...                    the guard traces all but the keeper, and the kernel
+  ptrace:     guard -- holder -- command -- ...                    the guard traces all but the holder, and the kernel
                                                                    kills what is traced (`guard_trace.py`);
   weak:       guard -- command -- ...                              only the command itself is bound to the guard.
 
 The run lock must not be free while anything of the tree lives (G3). Holding it in guard and init is not enough: a dying
 process closes its files *before* the kernel tells its children or empties its namespace. So a third process, the
-keeper, holds the lock until the init (weak: the command) is gone; of a traced tree it is the ancestor that reaps all of
+holder, holds the lock until the init (weak: the command) is gone; of a traced tree it is the ancestor that reaps all of
 it. In `weak` the command inherits the lock as well, so that what outlives a killed guard at least keeps a second start
 away, unless it closed the descriptor.
 
@@ -148,7 +148,7 @@ class Guard:
             fds.append(self.agent_fd)
         if self.run is not None:
             run = self.run
-            fds += [run.line.fileno(), run.tell_fd, run.root_fd if run.root else -1, run.keeper_fd]
+            fds += [run.line.fileno(), run.tell_fd, run.root_fd if run.root else -1, run.lock_holder_fd]
             fds.append(run.trace.fd if run.trace is not None else -1)
         return [fd for fd in fds if fd >= 0]
 
@@ -385,7 +385,7 @@ class Guard:
     def hunt(self, run: runs.Run) -> None:
         """Weak: the tree is looked for until it is not found any more."""
         for _ in range(HUNTS_MAX):
-            if tree.hunt(run.keeper) == 0:
+            if tree.hunt(run.lock_holder) == 0:
                 self.gone(run)
                 return
             self.reap(run)
@@ -395,7 +395,7 @@ class Guard:
     def attend(self, run: runs.Run) -> None:
         """Traced: the tree goes on, and its ends are seen. The command's own ends all that it left behind.
 
-        So does the end of the keeper, whatever killed it: no other process could know when the tree is gone.
+        So does the end of the holder, whatever killed it: no other process could know when the tree is gone.
         """
         assert run.trace is not None
         for pid, status in run.trace.attend():
@@ -417,8 +417,8 @@ class Guard:
                     run.root = 0
                     if not run.way:
                         run.status = ended[1]
-                elif ended[0] == run.keeper:
-                    run.renew_keeper()
+                elif ended[0] == run.lock_holder:
+                    run.renew_lock_holder()
         except ChildProcessError:
             pass
 

@@ -56,7 +56,7 @@ class Run:
         self.status: int | None = None
         self.hunt_at = self.pause_ms = 1
         self.command = self.command_fd = -1
-        self.keeper, self.keeper_fd = 0, -1
+        self.lock_holder, self.lock_holder_fd = 0, -1
         self.trace = tracing.Trace() if way == PTRACE else None
         self._lock = lock
         self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -71,7 +71,7 @@ class Run:
             raise
 
     def _begin(self, order: dict[str, Any], theirs: socket.socket, tell: int) -> None:
-        """The root is what dies last: the namespace's init, the keeper of a traced tree, or the command."""
+        """The root is what dies last: the namespace's init, the holder of a traced tree, or the command."""
         ours, way, lock = self.line, self.way, self._lock
         if way == PTRACE:
             tracing.be_private()
@@ -81,7 +81,7 @@ class Run:
             if way == NAMESPACE:
                 tree.make_init(order, theirs, lock, tell)
             elif way == PTRACE:
-                tracing.be_keeper(order, theirs, lock)
+                tracing.be_lock_holder(order, theirs, lock)
             else:
                 tree.be_command(order, theirs, lock)
 
@@ -92,8 +92,8 @@ class Run:
             self.root = self._inherit_init()
         self.root_fd = os.pidfd_open(self.root)
         if way != PTRACE:
-            self.keeper = tree.keep_lock(lock, self.root_fd)
-            self.keeper_fd = os.pidfd_open(self.keeper)
+            self.lock_holder = tree.keep_lock(lock, self.root_fd)
+            self.lock_holder_fd = os.pidfd_open(self.lock_holder)
         if way == NAMESPACE:
             ours.send(b"b")  # from here on the guard is the init's parent, and the init binds itself to it
 
@@ -105,13 +105,13 @@ class Run:
             raise OSError(errno.EPERM, f"no pid namespace can be made now: {said[1:]}")
         return int(said[1:])
 
-    def renew_keeper(self) -> None:
-        """The keeper ended: rightly, because the root is gone, or somebody killed it."""
-        os.close(self.keeper_fd)
-        self.keeper, self.keeper_fd = 0, -1
+    def renew_lock_holder(self) -> None:
+        """The holder ended: rightly, because the root is gone, or somebody killed it."""
+        os.close(self.lock_holder_fd)
+        self.lock_holder, self.lock_holder_fd = 0, -1
         if self.root:
-            self.keeper = tree.keep_lock(self._lock, self.root_fd)
-            self.keeper_fd = os.pidfd_open(self.keeper)
+            self.lock_holder = tree.keep_lock(self._lock, self.root_fd)
+            self.lock_holder_fd = os.pidfd_open(self.lock_holder)
 
     def hear_line(self) -> bool:
         """True for news: the child is bound and waits, has executed the command (the line is closed), or could not."""
@@ -164,7 +164,7 @@ class Run:
         if self.trace is None:
             number = signal.SIGKILL
         else:
-            number = signal.SIGCONT  # the keeper must live, and go on, to see the others end
+            number = signal.SIGCONT  # the holder must live, and go on, to see the others end
             self.trace.kill()
             if self.command < 0:
                 self.line.close()  # it has not been seized, and never will be
@@ -178,12 +178,12 @@ class Run:
         return self.trace.empty if self.trace is not None else self.way == NAMESPACE and not self.root
 
     def close(self) -> None:
-        if self.keeper:
-            os.kill(self.keeper, signal.SIGKILL)
-            os.waitpid(self.keeper, 0)
+        if self.lock_holder:
+            os.kill(self.lock_holder, signal.SIGKILL)
+            os.waitpid(self.lock_holder, 0)
         if self.trace is not None:
             self.trace.close()
         self.line.close()
-        for fd in (self.root_fd, self.command_fd, self.tell_fd, self.keeper_fd):
+        for fd in (self.root_fd, self.command_fd, self.tell_fd, self.lock_holder_fd):
             if fd >= 0:
                 os.close(fd)

@@ -4,8 +4,8 @@ For machines where no pid namespace is to be had, as in most containers. PTRACE_
 traced process when the tracer dies, and the options that follow forks have it attach each new process and thread
 before that runs its first instruction: there is no moment at which one is free, whatever session or parent it has.
 
-    guard ------ traces ------------+---+      The keeper is a child subreaper: orphans of the tree become its
-      `-- keeper -- command -- ... -'---'      children, so that its `waitpid` finds none only when none is left.
+    guard ------ traces ------------+---+      The holder is a child subreaper: orphans of the tree become its
+      `-- holder -- command -- ... -'---'      children, so that its `waitpid` finds none only when none is left.
                                                It holds the run lock until then, also when the guard is no more.
 
 The one way out is a flag of clone(2), CLONE_UNTRACED. A seccomp filter refuses it, and says of clone3(2), whose flags a
@@ -288,7 +288,7 @@ class Trace:
         os.close(self.fd)
 
 
-def be_keeper(order: dict[str, Any], line: socket.socket, lock: int) -> None:
+def be_lock_holder(order: dict[str, Any], line: socket.socket, lock: int) -> None:
     """Start the command and reap whatever comes, until nothing is left; only then let the lock go.
 
     SIGCONT at the guard's death: one that was stopped would keep the lock for ever.

@@ -229,13 +229,13 @@ def children_of(pid: int) -> list[int]:
     return found
 
 
-def hunt(keeper: int) -> int:
-    """Weak: kill all that stems from this process, but the keeper, from the top down; says how many there were.
+def hunt(lock_holder: int) -> int:
+    """Weak: kill all that stems from this process, but the holder, from the top down; says how many there were.
 
     None proves that nothing is left: orphans come to this process (it is a subreaper), and its own children, even dead
     ones, stay listed until it reaps them itself. What forks while it is being looked for is found next time.
     """
-    found = [pid for pid in children_of(os.getpid()) if pid != keeper]
+    found = [pid for pid in children_of(os.getpid()) if pid != lock_holder]
     for pid in found:
         with contextlib.suppress(OSError):
             found.extend(children_of(pid))
@@ -334,7 +334,7 @@ def make_init(order: dict[str, Any], line: socket.socket, lock: int, tell: int) 
 
 
 def keep_lock(lock: int, root_fd: int) -> int:
-    """Fork the keeper: it holds the lock until the tree's root is gone, also when the guard is no more."""
+    """Fork the holder: it holds the lock until the tree's root is gone, also when the guard is no more."""
     pid = os.fork()
     if pid == 0:
         try:

@@ -48,7 +48,7 @@ class Running:
     over_at_ms: int
 
 
-class Stage:
+class Harness:
     """Peers, links, disks, sources and clients."""
 
     def __init__(
