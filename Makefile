@@ -6,7 +6,7 @@ SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-browser screenshots demo run-demo quick packages peers examples test proof bench build clean lock
-.PHONY: check check-format check-lint check-types check-imports
+.PHONY: check check-format check-lint check-types check-words check-imports
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -75,13 +75,16 @@ proof: setup check packages peers examples setup-browser ## the counts and durat
 	@$(BIN)/python -m tests.sizes proof $(PART)
 
 # The hooks of .pre-commit-config.yaml call these parts one by one.
-check: check-format check-lint check-types check-imports ## format, lint, strict types, import arrows
+check: check-format check-lint check-types check-imports check-words ## format, lint, strict types, import arrows, words
 
 check-format: setup
 	@$(BIN)/ruff format --check --quiet src tests bench examples || { echo "run: .venv/bin/ruff format src tests bench examples"; exit 1; }
 
 check-lint: setup
 	@$(BIN)/ruff check --quiet src tests bench examples
+
+check-words: setup
+	@$(BIN)/python -m tests.words
 
 check-types: setup
 	@$(BIN)/mypy --no-error-summary
