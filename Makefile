@@ -26,7 +26,7 @@ demo: setup ## five real nodes to watch and to break; ARGS="--scenario tour" doe
 
 run-demo: demo ## the same, by its older name
 
-quick: setup check ## under two minutes: checks, rules, transcripts, a few lives
+quick: setup check ## under two minutes: checks, rules, transcripts, a few trials
 	@$(BIN)/python -m tests.sizes quick
 
 packages: ## what the tests can use of Debian's packages (strace, servers), where this machine lets us install it

@@ -51,7 +51,7 @@ def _print(speed: simulator.Speed, growth: float, rows: list[messages.Count], mi
     print(f"  simulated seconds per second {speed.simulated_per_s:8,.0f}   goal {simulator.GOAL_PER_S:,}")
     print(f"  events per second            {speed.events_per_s:8,.0f}")
     print(
-        f"  cost per step, last tenth of a long life over the first: {growth:.2f}   at most {simulator.GROWTH_MOST}\n"
+        f"  cost per step, last tenth of a long trial over the first: {growth:.2f}   at most {simulator.GROWTH_MOST}\n"
     )
     print("messages per failure (median, most of several failures, bound), and until all follow the new leader")
     print(f"  {'':8}{'nodes':>6}{'median':>9}{'most':>7}{'bound':>8}{'took ms':>9}")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 Action = Callable[[Any, Any], None]
 
 PENDING = 40
-"""Events that wait in the heap of a life, about."""
+"""Events that wait in the heap of a trial, about."""
 SILENCE_MS = 3_100.0
 
 

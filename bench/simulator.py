@@ -13,13 +13,13 @@ from bench import bare
 from primacy.sim.trial import Plan, Trial, run_trial
 
 PLAN = Plan("raft", 5, "lan")
-"""What the bound is stated for: faults and checkers on, as `primacy simulate` lives."""
+"""What the bound is stated for: faults and checkers on, as `primacy simulate` runs."""
 BEAT_MS = 250.0
 RATIO_LEAST = 0.15
 GOAL_PER_S = 1_500
 """Simulated seconds per second and core."""
 GROWTH_MOST = 1.5
-"""Cost per step in the last tenth of a long life over that in the first; more than noise would be growth."""
+"""Cost per step in the last tenth of a long trial over that in the first; more than noise would be growth."""
 
 
 class Speed(NamedTuple):
@@ -44,7 +44,7 @@ class Round(NamedTuple):
 
 
 def speed(rounds: int, trials: int) -> Speed:
-    """Alternates: some lives, then as many bare events as they had."""
+    """Alternates: some trials, then as many bare events as they had."""
     _round(0, 1)  # imports and caches are warm
     done = [_round(number * trials, trials) for number in range(rounds)]
     return Speed(
@@ -74,7 +74,7 @@ FAULTS = ("crash-agent", "partition", "lossy", "operator")
 
 
 def growth(minutes: float, trials: int) -> float:
-    """Cost per step in the last tenth of a life over that in the first; the median of several lives."""
+    """Cost per step in the last tenth of a trial over that in the first; the median of several trials."""
     return median(_growth(minutes, seed) for seed in range(trials))
 
 

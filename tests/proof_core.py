@@ -1,4 +1,4 @@
-"""The proof of the core: many lives of every strategy and size, every mutant with fresh seeds, the small world.
+"""The proof of the core: many trials of every strategy and size, every mutant with fresh seeds, the small world.
 
 Takes about half an hour on two cores and prints a summary that belongs into a release's notes. Exit 1 if
 anything was violated, or if a planted defect was missed.
@@ -47,8 +47,8 @@ def trials() -> bool:
             told = summary.as_dict()
             failover = told["failover_ms"]
             print(
-                f"{strategy:6} {nodes:2} nodes: {told['seeds']} lives, {told['simulated_s'] / 3600:.1f} h simulated in "
-                f"{told['wall_s']:.0f} s, {told['elections']} elections, failover p50 {failover['p50']} "
+                f"{strategy:6} {nodes:2} nodes: {told['seeds']} trials, {told['simulated_s'] / 3600:.1f} h simulated "
+                f"in {told['wall_s']:.0f} s, {told['elections']} elections, failover p50 {failover['p50']} "
                 f"p99 {failover['p99']} ms, needless {told['needless_failovers']}, within the bound "
                 f"{100 * (told['in_time_share'] or 0):.1f} %, violations {told['violations']}",
                 flush=True,
@@ -72,7 +72,7 @@ def mutants() -> bool:
     missed = 0
     with ProcessPoolExecutor(JOBS) as pool:
         for key, caught, tried in pool.map(_hunted, range(len(MUTANTS))):
-            print(f"mutant {key:50} {'caught' if caught else 'MISSED'} after {tried} lives", flush=True)
+            print(f"mutant {key:50} {'caught' if caught else 'MISSED'} after {tried} trials", flush=True)
             missed += not caught
     print(f"mutants: {len(MUTANTS) - missed} of {len(MUTANTS)} caught")
     return not missed
@@ -113,7 +113,7 @@ def small_worlds() -> bool:
 
 def main() -> int:
     began = time.monotonic()
-    results = {"lives": trials(), "mutants": mutants(), "small worlds": small_worlds()}
+    results = {"trials": trials(), "mutants": mutants(), "small worlds": small_worlds()}
     print(f"proof of the core: {results}, {time.monotonic() - began:.0f} s")
     return 0 if all(results.values()) else 1
 

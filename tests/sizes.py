@@ -1,6 +1,6 @@
 """The three sizes of test: quick (under two minutes), test (everything once), proof (the counts of a release).
 
-`make quick`, `make test` and `make proof [PART=core]` call this. The lives run apart from the rest, without coverage,
+`make quick`, `make test` and `make proof [PART=core]` call this. The trials run apart from the rest, without coverage,
 which would slow them down five times; tests with real processes run one at a time where they are about moments. Each
 size ends with what was skipped and why, and with the servers that ran.
 """
@@ -250,15 +250,15 @@ def quick_arguments() -> list[str]:
 
 
 def quick() -> int:
-    """All but real processes, long pauses and what is recorded, and a twentieth of the lives."""
+    """All but real processes, long pauses and what is recorded, and a twentieth of the trials."""
     return _pytest("quick", *quick_arguments())
 
 
 def test() -> int:
-    """The rules with coverage, then the lives, then the processes, then some of these as an ordinary user."""
+    """The rules with coverage, then the trials, then the processes, then some of these as an ordinary user."""
     phases = {
         "rules": lambda: _pytest("test", *TWO_AT_A_TIME, *COVERAGE, *_without(*TRIALS, *PROCESSES, *BESIDE)),
-        "lives": lambda: _pytest("test", *TWO_AT_A_TIME, *TRIALS),
+        "trials": lambda: _pytest("test", *TWO_AT_A_TIME, *TRIALS),
         "processes": lambda: _pytest("test", *PROCESSES),
         "processes, three at a time": lambda: _pytest("test", *THREE_FILES_AT_A_TIME, *BESIDE),
         "ordinary user": lambda: subprocess.run([sys.executable, "-m", "tests.ordinary"], check=False).returncode,

@@ -47,7 +47,7 @@ def say(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
 
 @pytest.fixture
 def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Plan, range, int]]:
-    """What would have been lived, without living it."""
+    """What would have been run, without running it."""
     calls: list[tuple[Plan, range, int]] = []
 
     def noted(plan: Plan, seeds: range, jobs: int, **_: Any) -> Summary:
@@ -67,7 +67,7 @@ def failing(plan: Plan, seed: int) -> Outcome:
 
 @pytest.fixture
 def breaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every life of seed 3 with the class `link` breaks a rule."""
+    """Every trial of seed 3 with the class `link` breaks a rule."""
     from primacy.sim import shrink
 
     def run(plan: Plan, seeds: range, jobs: int, **_: Any) -> Summary:
@@ -87,7 +87,7 @@ def breaks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_summary_for_people(say: Callable[..., Said]) -> None:
     said = say("--seeds", "2", *QUICK)
     assert said.code == 0
-    assert said.out.startswith("raft, 3 nodes, profile lan, 2 lives\n")
+    assert said.out.startswith("raft, 3 nodes, profile lan, 2 trials\n")
     for word in ("elections", "failover", "needless", "messages per node", "time with the work running", "overlaps"):
         assert word in said.out
     assert "No violation.  trace " in said.out
@@ -118,7 +118,7 @@ def test_the_same_seed_is_the_same_trial_under_any_hash_seed() -> None:
 def test_a_violation_is_exit_1_with_the_smallest_trial_and_its_command(say: Callable[..., Said], breaks: None) -> None:
     said = say("--seeds", "5", "--nodes", "3")
     assert said.code == 1
-    assert "1 violation in one life:\n    seed 3, 1.500 s, I1: a started while b was running" in said.out
+    assert "1 violation in one trial:\n    seed 3, 1.500 s, I1: a started while b was running" in said.out
     assert "primacy simulate --strategy raft --nodes 1 --minutes 1.0 --faults link --seed 3" in said.out
     assert "seed 3 breaks I1" in said.err
 
@@ -158,19 +158,19 @@ def test_ctrl_c_gives_what_was_lived_and_130(say: Callable[..., Said], monkeypat
 
 
 def test_a_trace_is_written(say: Callable[..., Said]) -> None:
-    said = say("--seed", "4", "--trace", "life.html", *QUICK)
+    said = say("--seed", "4", "--trace", "trial.html", *QUICK)
     assert said.code == 0
-    assert "wrote life.html" in said.out
-    assert Path("life.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert "wrote trial.html" in said.out
+    assert Path("trial.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     again = say("--seed", "4", "--json", *QUICK)
     assert json.loads(again.out)["trace_hash"] in said.out
 
 
 def test_the_page_and_the_terminal_say_the_same_hash(say: Callable[..., Said]) -> None:
-    said = say("--seed", "4", "--trace", "life.html", *QUICK).out
+    said = say("--seed", "4", "--trace", "trial.html", *QUICK).out
     told = re.search(r"trace ([0-9a-f]{16,})", said)
     assert told is not None
-    assert f'"{told[1]}"' in Path("life.html").read_text(encoding="utf-8")
+    assert f'"{told[1]}"' in Path("trial.html").read_text(encoding="utf-8")
     assert told[1] in say("--seed", "4", *QUICK).out
     assert told[1] != json.loads(say("--first-seed", "4", "--seeds", "2", "--json", *QUICK).out)["trace_hash"]
 
@@ -256,7 +256,7 @@ def test_faults_help(say: Callable[..., Said]) -> None:
         (("--seed", "1", "--seeds", "2"), "--seeds 2 and --seed 1 exclude each other"),
         (("--seed", "1", "--first-seed", "2"), "--first-seed 2 and --seed 1 exclude each other"),
         (("--jobs", "0"), "'--jobs': 0 is not in the range"),
-        (("--trace", "x.html"), "--trace x.html draws one life: say which one with --seed K"),
+        (("--trace", "x.html"), "--trace x.html draws one trial: say which one with --seed K"),
         (("--config", "no.yaml"), "no.yaml"),
         (("--config", "no.yaml", "--nodes", "3"), "--nodes 3 and --config no.yaml exclude each other"),
     ],

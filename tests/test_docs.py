@@ -248,7 +248,7 @@ def test_the_catalogue_of_faults_is_whole() -> None:
         assert len(cells) == 4, number
         known = re.findall(r"`([a-z-]+)`", cells[3])
         assert set(known) <= CLASSES.keys(), number
-        sayings = ("`tests/", "comes with ", "not injected", "drawn for every life")
+        sayings = ("`tests/", "comes with ", "not injected", "drawn for every trial")
         assert known or any(saying in cells[3] for saying in sayings), number
 
 

@@ -1,4 +1,4 @@
-"""The trace page: one file, everything of a life in it, nothing that a name or a text could break."""
+"""The trace page: one file, everything of a trial in it, nothing that a name or a text could break."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ COMMANDS: dict[str, Lazy] = {
     "demo": Lazy("primacy.cli.demo:demo", "Watch a real cluster on this machine, and break it."),
     "dashboard": Lazy("primacy.cli.dashboard:dashboard", "A page that shows the cluster live, in a browser."),
     "simulate": Lazy(
-        "primacy.cli.simulate:simulate", "Live many lives of a cluster, with faults, and look for a violation."
+        "primacy.cli.simulate:simulate", "Run many trials of a cluster, with faults, and look for a violation."
     ),
     "contract": Lazy(
         "primacy.cli.contract:contract", "What your times promise: who stops when, who starts when, the margin."
@@ -69,7 +69,7 @@ primacy {version}: of many nodes, exactly one does it.
   primacy status        who leads, and what this node waits for; primacy why says what changed
   primacy dashboard     the cluster live, as a page in the browser
   primacy demo          watch five real nodes on this machine, and break them; primacy lab does more
-  primacy simulate      hundreds of lives of a cluster, with faults; looks for a violation
+  primacy simulate      hundreds of trials of a cluster, with faults; looks for a violation
   primacy contract      what your times promise, as a timeline of a failover
   primacy new           write a starter file and a secret
   primacy check FILE    all problems of a file at once

@@ -1,4 +1,4 @@
-"""`primacy simulate`: many lives of a cluster, with faults, and whether any promise was broken."""
+"""`primacy simulate`: many trials of a cluster, with faults, and whether any promise was broken."""
 
 from __future__ import annotations
 
@@ -56,23 +56,23 @@ class Number(click.FloatRange):
 @click.option("--nodes", metavar="N", type=click.IntRange(1, NODES_MOST), help=f"How many. Default: {NODES_DEFAULT}.")
 @click.option("--profile", metavar="P", help=f"Times: lab, fast, lan, wan and others. Default: {DEFAULT_PROFILE}.")
 @click.option(
-    "--seeds", metavar="COUNT", type=click.IntRange(1, SEEDS_MOST), help=f"How many lives. Default: {SEEDS_DEFAULT}."
+    "--seeds", metavar="COUNT", type=click.IntRange(1, SEEDS_MOST), help=f"How many trials. Default: {SEEDS_DEFAULT}."
 )
 @click.option("--first-seed", metavar="K", type=click.IntRange(0, SEED_MOST), help="The first of them. Default: 0.")
-@click.option("--seed", metavar="K", type=click.IntRange(0, SEED_MOST), help="This one life only.")
+@click.option("--seed", metavar="K", type=click.IntRange(0, SEED_MOST), help="This one trial only.")
 @click.option(
     "--minutes",
     metavar="M",
     type=Number(MINUTES_LEAST, MINUTES_MOST),
     default=2.0,
     show_default=True,
-    help="Simulated minutes per life.",
+    help="Simulated minutes per trial.",
 )
 @click.option("--storage", metavar="KIND", help=f"cache: {', '.join(STORAGES)}. Default: drawn for each seed.")
 @click.option(
     "--faults",
     metavar="LIST",
-    help="Exactly these classes in every life: a,b,c; or none; `help` lists them. Default: drawn for each seed.",
+    help="Exactly these classes in every trial: a,b,c; or none; `help` lists them. Default: drawn for each seed.",
 )
 @click.option(
     "--drift",
@@ -80,15 +80,15 @@ class Number(click.FloatRange):
     type=Number(0, DRIFT_MOST),
     default=0.01,
     show_default=True,
-    help="Largest clock rate error. The promises hold up to 0.01; with 0.03, 100 lives find overlaps (raft, lease).",
+    help="Largest clock rate error. The promises hold up to 0.01; with 0.03, 100 trials find overlaps (raft, lease).",
 )
 @click.option(
     "--jobs", metavar="J", type=click.IntRange(1, JOBS_MOST), help="Processes at a time. Default: one per core."
 )
-@click.option("--trace", metavar="FILE", help="With --seed: write this life as one HTML page to look at.")
-@click.option("--show", "shows", is_flag=True, help="Watch one life: leader killed, cut off, healed, machine lost.")
+@click.option("--trace", metavar="FILE", help="With --seed: write this trial as one HTML page to look at.")
+@click.option("--show", "shows", is_flag=True, help="Watch one trial: leader killed, cut off, healed, machine lost.")
 @click.option("--seconds", metavar="S", type=float, help="With --show: how long it plays; 0: at once.")
-@click.option("--shrink/--no-shrink", "shrinks", default=True, help="Look for the smallest life that fails alike.")
+@click.option("--shrink/--no-shrink", "shrinks", default=True, help="Look for the smallest trial that fails alike.")
 @json_option
 @click.pass_obj
 def simulate(
@@ -112,12 +112,12 @@ def simulate(
     shrinks: bool,
     as_json: bool,
 ) -> None:
-    """Live many lives of a cluster in a world that loses messages, stops nodes and bends clocks.
+    """Run many trials of a cluster in a world that loses messages, stops nodes and bends clocks.
 
     With --strategy cache, trials of the cache: --nodes, --storage, --seeds, --seed, --minutes (of trouble), --faults,
     --drift, --jobs, --trace (a text file) and --json count; 3 and 5 peers, with and without storage, are drawn.
 
-    Every life is drawn from its seed: the same seed is the same life, to the byte. Checkers outside look at the work
+    Every trial is drawn from its seed: the same seed is the same trial, to the byte. Checkers outside look at the work
     itself, in true time. Exit 0 without a violation, 1 with one.
     """
     as_json = as_json or call.json
@@ -141,7 +141,7 @@ def simulate(
         code = show(plan.strategy, plan.nodes, plan.profile, SEED_DEFAULT if seed is None else seed, seconds)
         raise click.exceptions.Exit(code)
     if seconds is not None:
-        raise UsageError(f"--seconds {seconds:g} is how long --show plays; say --show, or --minutes for a life")
+        raise UsageError(f"--seconds {seconds:g} is how long --show plays; say --show, or --minutes for a trial")
     file = _file(call, config, strategy, nodes, profile)
     plan = _of_file(file, call.node) if file else _of_options(strategy, nodes, profile)
     if faults is not None and faults.strip() == "help":
@@ -152,7 +152,7 @@ def simulate(
     if trace is None:
         summary = _tried(plan, chosen, jobs or cores())
     elif seed is None:
-        raise UsageError(f"--trace {trace} draws one life: say which one with --seed K")
+        raise UsageError(f"--trace {trace} draws one trial: say which one with --seed K")
     else:
         summary = _traced(plan, seed, trace)
     shrunk = _shrunk(summary) if summary.found and shrinks and not summary.interrupted else None
@@ -192,7 +192,7 @@ def _no_trial(**options: object) -> None:
     for name, value in options.items():
         if value is not None:
             raise UsageError(
-                f"--{name.replace('_', '-')} and --show exclude each other: --show is one life, by a script"
+                f"--{name.replace('_', '-')} and --show exclude each other: --show is one trial, by a script"
             )
 
 
@@ -226,7 +226,7 @@ def _of_file(file: str, node: str | None) -> Plan:
 
 
 def _with_faults(plan: Plan, faults: str | None) -> Plan:
-    """None: drawn for each seed. A list: exactly these, so that a seed can be lived again with fewer."""
+    """None: drawn for each seed. A list: exactly these, so that a seed can be run again with fewer."""
     if faults is None or faults.strip() == "all":
         return plan
     fitting = named_of(plan.strategy)
@@ -244,7 +244,7 @@ def _seeds(seed: int | None, seeds: int | None, first_seed: int | None) -> range
         return range(first, first + (seeds or SEEDS_DEFAULT))
     for option, value in (("--seeds", seeds), ("--first-seed", first_seed)):
         if value is not None:
-            raise UsageError(f"{option} {value} and --seed {seed} exclude each other: --seed is one life")
+            raise UsageError(f"{option} {value} and --seed {seed} exclude each other: --seed is one trial")
     return range(seed, seed + 1)
 
 
@@ -277,7 +277,7 @@ def _tried(plan: Plan, seeds: range, jobs: int) -> Summary:
 
 
 def _traced(plan: Plan, seed: int, trace: str) -> Summary:
-    """One life, drawn. The file is opened first: a wrong name is found before the life is lived."""
+    """One trial, drawn. The file is opened first: a wrong name is found before the trial is run."""
     from time import perf_counter
 
     from primacy.sim.trace import page, recorded
@@ -296,9 +296,9 @@ def _traced(plan: Plan, seed: int, trace: str) -> Summary:
 
 
 def _shrunk(summary: Summary) -> Shrunk | None:
-    """The smallest life that fails as the first failing one does."""
+    """The smallest trial that fails as the first failing one does."""
     first = summary.found[0]
-    click.echo(f"seed {first.seed} breaks {first.rule}; looking for the smallest life that does ...", err=True)
+    click.echo(f"seed {first.seed} breaks {first.rule}; looking for the smallest trial that does ...", err=True)
     classes = run_or_raised(summary.plan, first.seed).classes
     return shrink(summary.plan, first.seed, first.rule, classes)
 

@@ -1,4 +1,4 @@
-"""`primacy simulate --show`: one simulated life to watch, with a script instead of drawn faults.
+"""`primacy simulate --show`: one simulated trial to watch, with a script instead of drawn faults.
 
 The real machines, in a world that the script breaks: for every strategy, and nothing is started on this computer.
 """

@@ -26,8 +26,8 @@ def print_summary(summary: Summary, file: str, trace: str) -> None:
     """The whole answer."""
     plan = summary.plan
     if summary.interrupted:
-        click.echo("stopped early; this covers what was lived", err=True)
-    trials = f"one life, seed {summary.first_seed}" if summary.seeds == 1 else f"{summary.seeds:,} lives"
+        click.echo("stopped early; this covers what was run", err=True)
+    trials = f"one trial, seed {summary.first_seed}" if summary.seeds == 1 else f"{summary.seeds:,} trials"
     where = f"{file}: " if file else ""
     click.echo(f"{where}{plan.strategy}, {summary.nodes} nodes, profile {plan.profile}, {trials}\n")
     for name, value in _rows(summary):
@@ -41,12 +41,12 @@ def print_summary(summary: Summary, file: str, trace: str) -> None:
 
 
 def print_shrunk(shrunk: Shrunk, line: str) -> None:
-    """The smallest failing life, and how to live it again."""
+    """The smallest failing trial, and how to run it again."""
     plan = shrunk.plan
     classes = ", ".join(plan.faults or ()) or "none"
     if plan.draw:
         classes = "as drawn"
-    click.echo(f"\n  The smallest life that breaks {shrunk.violation.rule}, of {shrunk.trials} lived to find it:")
+    click.echo(f"\n  The smallest trial that breaks {shrunk.violation.rule}, of {shrunk.trials} run to find it:")
     click.echo(f"    {len(plan.members) or plan.nodes} nodes, {plan.minutes:g} minutes, faults: {classes}")
     click.echo(f"    {shrunk.violation.at_ms / 1000:.3f} s: {shrunk.violation.sentence}")
     click.echo(f"    {line}")
@@ -57,7 +57,7 @@ def _print_verdict(summary: Summary) -> None:
     if not summary.violations:
         click.echo(f"  No violation.  trace {summary.trace_hash}")
         return
-    trials = "one life" if len(summary.failing) == 1 else f"{len(summary.failing):,} lives"
+    trials = "one trial" if len(summary.failing) == 1 else f"{len(summary.failing):,} trials"
     count = "1 violation" if summary.violations == 1 else f"{summary.violations:,} violations"
     click.secho(f"  {count} in {trials}:", bold=True)
     for found in summary.found[:SHOWN_MAX]:

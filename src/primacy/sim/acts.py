@@ -2,7 +2,7 @@
 
 A seed is a number of the draws of one version: who adds a draw gives every seed another history. An act names its
 moment, its target and its size, and nothing of how it was chosen. A list of acts is therefore a fault plan that stays
-the same when draws, classes or machines change. `sim/replay.py` writes such plans and lives them again.
+the same when draws, classes or machines change. `sim/replay.py` writes such plans and runs them again.
 
 Acts are harmless where they do not fit: a node that is off cannot be crashed, one that runs cannot be started.
 """

@@ -67,7 +67,7 @@ def run_batch(
     told: Callable[[Outcome], None] | None = None,
     bounds: Bounds | None = None,
 ) -> Summary:
-    """Lives all seeds and folds them. Ctrl-C ends it early: the summary then covers what was lived, and says so."""
+    """Runs all seeds and folds them. Ctrl-C ends it early: the summary then covers what was run, and says so."""
     summary = Summary(plan, seeds.start)
     began = time.perf_counter()
     try:
@@ -85,7 +85,7 @@ def run_batch(
 def trial_outcomes(
     plan: Plan, seeds: range, jobs: int = 1, run_trial: RunTrial = run_or_raised, bounds: Bounds | None = None
 ) -> Generator[Outcome, None, None]:
-    """The outcomes in seed order. One job lives in this process: then nothing outlives a trial that is killed."""
+    """The outcomes in seed order. One job runs in this process: then nothing outlives a trial that is killed."""
     jobs = min(jobs, len(seeds))
     bounds = bounds or Bounds().for_minutes(plan.minutes)
     one = None if run_trial is run_or_raised else run_trial

@@ -5,7 +5,7 @@ first one that needs one, and so on; so the first violation that it finds is a s
 What is free and what counts as a disturbance stands in `model_states.py`.
 
 It says nothing about more disturbances than it finished (it tells how many these are), later moments, more terms, more
-nodes, or clocks of other rates; the random lives of `trial.py` go there. What it does cover, it covers whole.
+nodes, or clocks of other rates; the random trials of `trial.py` go there. What it does cover, it covers whole.
 
     python -m primacy.sim.exhaustive --strategy raft --states 100000
     python -m primacy.sim.exhaustive --strategy raft --states 20000000 --disturbances 2 --complete 2

@@ -1,4 +1,4 @@
-"""What happened in a simulated life, as the checkers, the trace and the counters see it.
+"""What happened in a simulated trial, as the checkers, the trace and the counters see it.
 
 Checkers decide from facts alone, never from a machine's inside: what a node believes plays no role, what its work
 does in true time does. Kinds are closed.

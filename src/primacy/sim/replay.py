@@ -1,4 +1,4 @@
-"""Fault plans: what was drawn about one trial, written down, so that it can be lived again when draws have changed.
+"""Fault plans: what was drawn about one trial, written down, so that it can be run again when draws have changed.
 
 A seed is a number of one version's draws. A fault plan is bound to no draw. It holds:
 
@@ -128,7 +128,7 @@ def _listed(name: str, members: list[list[Any]], timing: list[int]) -> tuple[Mem
 
 
 def record(plan: Plan, seed: int, *, storms: bool = False) -> FaultPlan:
-    """Lives this seed and writes down what it drew. `storms`: it has one, which is stilled again and again."""
+    """Runs this seed and writes down what it drew. `storms`: it has one, which is stilled again and again."""
     assert plan.strategy == "raft", plan.strategy
     trial = _Stilled(plan, seed) if storms else Trial(plan, seed)
     nodes = [

@@ -1,8 +1,8 @@
 """A failing trial made small: fault classes, then nodes, then minutes are taken away while the same rule still breaks.
 
 Taking something away changes what the seed draws, so that a smaller plan is tried with a few seeds: any of them that
-still breaks the rule is as good as the first. Whatever comes out was lived before it is told, and the command that is
-printed lives it again byte for byte.
+still breaks the rule is as good as the first. Whatever comes out was run before it is told, and the command that is
+printed runs it again byte for byte.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from primacy.sim.trial import Plan
 SEEDS_PER_TRY = 25
 """How many seeds a smaller plan gets: the one that failed, and the next ones."""
 TRIALS_MAX = 800
-"""Lives spent on shrinking; with two simulated minutes each that is less than a minute."""
+"""Trials spent on shrinking; with two simulated minutes each that is less than a minute."""
 MINUTES_LEAST = 1.0
 """Shorter trials leave no time to judge what follows the calm."""
 
@@ -31,7 +31,7 @@ class Shrunk:
     seed: int
     violation: Violation
     trials: int
-    """How many were lived to find it."""
+    """How many were run to find it."""
 
 
 def shrink(
@@ -105,7 +105,7 @@ def _smaller_plans(plan: Plan) -> Iterator[Plan]:
 
 
 def command(plan: Plan, seed: int, config: str = "") -> str:
-    """The command that lives it again. `config`: the file that strategy, nodes and times came from."""
+    """The command that runs it again. `config`: the file that strategy, nodes and times came from."""
     default = Plan()
     said = ["primacy simulate"]
     if config:

@@ -1,4 +1,4 @@
-"""Many outcomes folded into one summary, in seed order, so that the order in which they were lived does not show.
+"""Many outcomes folded into one summary, in seed order, so that the order in which they were run does not show.
 
 Nothing here grows with the number of trials but by what is told of them: waits are counted per millisecond, and of the
 violations the first ones are kept with their seeds.
@@ -28,7 +28,7 @@ class Found(NamedTuple):
 
 @dataclass(slots=True)
 class Summary:
-    """What many lives of one plan came to."""
+    """What many trials of one plan came to."""
 
     plan: Plan
     first_seed: int = 0
@@ -59,7 +59,7 @@ class Summary:
     _digest: Any = field(default_factory=lambda: blake2b(digest_size=16))
 
     def add(self, outcome: Outcome) -> None:
-        """The next life, in seed order."""
+        """The next trial, in seed order."""
         self.seeds += 1
         self.simulated_ms += outcome.simulated_ms
         self.elections += outcome.elections

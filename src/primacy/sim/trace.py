@@ -60,7 +60,7 @@ class Kept:
 
 @dataclass(slots=True)
 class Recording:
-    """A recorded life."""
+    """A recorded trial."""
 
     plan: Plan
     outcome: Outcome
