@@ -139,7 +139,7 @@ class Node:
 
 
 class Handover(NamedTuple):
-    """What a fault did: the last life before it, the first one after it, on whose node it struck, and how long."""
+    """What a fault did: the last stamp before it, the first one after it, on whose node it struck, and how long."""
 
     old: stamp.Stamp
     new: stamp.Stamp

@@ -95,7 +95,7 @@ class Feed:
         self._ending = False
         self.now_streaming = self.most_streaming = 0
 
-    # --- life ---------------------------------------------------------------------------------------------------------
+    # --- start and end ------------------------------------------------------------------------------------------------
 
     def start(self) -> Feed:
         taken = socket.create_server(("127.0.0.1", self.port))

@@ -57,7 +57,7 @@ class Double:
     def leads(self) -> bool:
         return self.leader == self.node
 
-    # --- life ---
+    # --- start and end ---
 
     async def start(self, join: str = "") -> None:
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))

@@ -19,7 +19,7 @@ from tests.mutants_cache import CACHE_MUTANTS
 from tests.mutants_cache_trials import caught, recorded
 
 from primacy.sim.cache_batch import batch
-from primacy.sim.cache_small import Scope, report, walk
+from primacy.sim.cache_small import Scope, report, search
 from primacy.sim.cache_trial import CachePlan
 
 SEEDS = 250
@@ -93,7 +93,7 @@ def small_worlds() -> bool:
     """Every order of events within the scopes."""
     clean = True
     for scope in SCOPES:
-        found = walk(scope)
+        found = search(scope)
         print("\n".join(report(scope, found)), flush=True)
         clean = clean and not found.wrong and found.complete
     return clean

@@ -86,7 +86,7 @@ def make_file(path: str) -> None:
 
 
 def read(path: str) -> list[Stamp]:
-    """All lives in the file, in the order of (token, run, first instant)."""
+    """All stamps in the file, in the order of (token, run, first instant)."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), SLOTS * SLOT.size, prot=mmap.PROT_READ) as mapped:
         with memoryview(mapped) as octets, octets.cast("Q") as words:
             lasts = words[WORDS - 1 :: WORDS].tolist()  # first: whose last instant is there has written all else before

@@ -30,7 +30,7 @@ SHORT = Plan(nodes=3, minutes=1.0)
 
 
 def fake(plan: Plan, seed: int) -> Outcome:
-    """A life that takes no time: it breaks a rule if `partition` and two more nodes are there, in every third seed."""
+    """A trial that takes no time: it breaks a rule if `partition` and two more nodes are there, in every third seed."""
     classes = ("stall", "partition", "link") if plan.faults is None else plan.faults
     outcome = Outcome(seed, classes, simulated_ms=1000.0, sent=40)
     outcome.gaps_ms = [float(seed)]
@@ -41,14 +41,14 @@ def fake(plan: Plan, seed: int) -> Outcome:
 
 
 def slow(plan: Plan, seed: int) -> Outcome:
-    """A life that lasts longer than anybody waits."""
+    """A trial that lasts longer than anybody waits."""
     if seed >= CHUNK_MAX:
         time.sleep(600)
     return Outcome(seed)
 
 
 def deadly(plan: Plan, seed: int) -> Outcome:
-    """A life whose worker is killed."""
+    """A trial whose worker is killed."""
     os._exit(9)
 
 

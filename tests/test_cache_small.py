@@ -10,7 +10,7 @@ import os
 import pytest
 from tests.mutants_cache import CACHE_MUTANTS
 
-from primacy.sim.cache_small import Scope, SmallCache, walk
+from primacy.sim.cache_small import Scope, SmallCache, search
 
 QUICK = os.environ.get("PRIMACY_SIZE") == "quick"
 SCOPE = Scope(peers=3, ballots=2, announces=2, restarts=1, disturbances=1 if QUICK else 2)
@@ -20,7 +20,7 @@ FOUND = {"AnyBallot": "S4", "VotesGiveRight": "S1", "CalledEachRound": "S4", "Ca
 
 @pytest.mark.parametrize("askers", [(0, 1), (1, 0)])
 def test_no_order_of_events_breaks_a_promise(askers: tuple[int, ...]) -> None:
-    found = walk(SCOPE._replace(askers=askers))
+    found = search(SCOPE._replace(askers=askers))
     assert found.wrong == "", "\n".join(found.story)
     assert found.complete
     assert found.calls > 100, "the bounds are wide enough to matter"
@@ -29,25 +29,25 @@ def test_no_order_of_events_breaks_a_promise(askers: tuple[int, ...]) -> None:
 
 def test_nor_does_one_if_restarts_forget_everything() -> None:
     """S1 needs no memory, no term and no disk."""
-    found = walk(Scope(peers=3, ballots=2, announces=2, restarts=1, disturbances=1, forgets=True))
+    found = search(Scope(peers=3, ballots=2, announces=2, restarts=1, disturbances=1, forgets=True))
     assert found.wrong == "", "\n".join(found.story)
     assert found.complete
 
 
 def test_two_peers() -> None:
-    found = walk(Scope(peers=2, ballots=2, announces=2, restarts=2, disturbances=2))
+    found = search(Scope(peers=2, ballots=2, announces=2, restarts=2, disturbances=2))
     assert found.wrong == "", "\n".join(found.story)
     assert found.complete
 
 
-def test_a_walk_that_ends_at_its_bound_says_so() -> None:
-    found = walk(SCOPE._replace(states=500))
+def test_a_search_that_ends_at_its_bound_says_so() -> None:
+    found = search(SCOPE._replace(states=500))
     assert not found.complete
     assert found.wrong == ""
 
 
-def test_the_same_walk_twice_is_the_same() -> None:
-    first, second = (walk(Scope(peers=2, restarts=0, disturbances=1)) for _ in range(2))
+def test_the_same_search_twice_is_the_same() -> None:
+    first, second = (search(Scope(peers=2, restarts=0, disturbances=1)) for _ in range(2))
     assert first._replace(seconds=0) == second._replace(seconds=0)
 
 
@@ -64,6 +64,6 @@ def test_time_alone_makes_no_new_state() -> None:
 @pytest.mark.parametrize("name", FOUND)
 def test_a_planted_defect_is_found_as_a_short_story(name: str) -> None:
     defect = next(mutant.machine for mutant in CACHE_MUTANTS if mutant.name == name)
-    found = walk(SCOPE._replace(disturbances=2), defect)
+    found = search(SCOPE._replace(disturbances=2), defect)
     assert found.wrong.startswith(FOUND[name])
     assert 5 <= len(found.story) <= 30

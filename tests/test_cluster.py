@@ -138,7 +138,7 @@ class Cluster:
         return stamp.read(str(self.stamps))
 
     def after(self, token: int) -> stamp.Stamp:
-        """The first life with a larger token."""
+        """The first stamp with a larger token."""
         return self.until(lambda: next((s for s in self.stamped() if s.token > token), None), f"a token above {token}")
 
     def leader(self) -> Agent:

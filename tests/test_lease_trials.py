@@ -264,7 +264,7 @@ def test_L4_a_release_takes_two_trips_at_most_wherever_it_falls_between_two_rene
     trip_most_ms, met = 2 * 30, 0
     for pause_ms in range(60, 260, 2):
         told = play(
-            "> cluster a b c strategy=lease profile=lab\n> elect a\n> weather store_ms=30\n"
+            "> cluster a b c strategy=lease profile=lab\n> elect a\n> conditions store_ms=30\n"
             f"> pass {pause_ms} ms\n> step down a\n> pass 600 ms\n"
         )
         gone_ms, released_ms = (

@@ -87,7 +87,7 @@ SIZES: list[Size] = []
 
 
 def connections_of(node: ManagedCluster) -> int:
-    """Those that are open; the door's own count forgets closed ones every two seconds."""
+    """Those that are open; the server's own count forgets closed ones every two seconds."""
     runner = node.manager.server._runner
     assert runner is not None
     assert runner.server is not None

@@ -1,4 +1,4 @@
-"""The manager's door by itself: what a stranger can make long, or many, is bounded."""
+"""The manager's server by itself: what a stranger can make long, or many, is bounded."""
 
 from __future__ import annotations
 

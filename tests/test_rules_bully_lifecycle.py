@@ -1,4 +1,6 @@
-"""Bully over the life of a node: it joins, rejoins and leaves, does not stand, has work, sleeps, hears one way only."""
+"""Bully from the start to the end of a node: it joins, rejoins and leaves, does not stand, has work, sleeps, hears
+one way only.
+"""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_remarks_blank_lines_and_output_are_told_apart() -> None:
         ("> cluster a strategy=raft profile=ghoti", "no profile 'ghoti' of strategy 'raft'"),
         ("> cluster seed=1", "a list of nodes is needed"),
         ("> cluster a\n> timing ghoti on a", "no profile 'ghoti'"),
-        ("> cluster a\n> weather sun=1", "the weather has no 'sun'"),
+        ("> cluster a\n> conditions sun=1", "the conditions have no 'sun'"),
         ("> cluster a\n> restore a", "no copy of the disk of a"),
         ("> cluster a\n> put term on disk of a 7", "a must be off and have a ballot"),
         ("> cluster a b\n> power off b\n> elect a", "a does not become leader"),

@@ -101,8 +101,8 @@ def test_two_machines_with_one_id_and_a_file_that_differs_are_alarms_everywhere(
 ) -> None:
     three.settle()
     here = three.nodes["a"]
-    three.file("twin.yaml", c=free_ports(1)[0])
-    duplicate = three.start("c", state="twin", file="twin.yaml")
+    three.file("second.yaml", c=free_ports(1)[0])
+    duplicate = three.start("c", state="second", file="second.yaml")
     says = "two machines speak as node c"
     for node in three.nodes.values():  # itself as well
         three.until(lambda node=node: says in alarms(node), f"the alarm on {node.name}")

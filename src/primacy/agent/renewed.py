@@ -1,4 +1,4 @@
-"""The work of a leader that holds nothing, held all the same: by the agent's own life.
+"""The work of a leader that holds nothing, held all the same: by the agent's own process.
 
 Bully and ring give a leadership without an end in time. A command under a guard needs one: an agent that is stopped, or
 hangs, must not leave it running for ever. So each beat of the agent's own loop moves the end on by one hold, for as

@@ -97,7 +97,7 @@ class Source:
         self._tasks: list[asyncio.Task[None]] = []
         self._session: aiohttp.ClientSession | None = None
 
-    # --- life ---------------------------------------------------------------------------------------------------------
+    # --- start and end ------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         limit = aiohttp.ClientTimeout(total=ASK_S)

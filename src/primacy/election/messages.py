@@ -120,7 +120,7 @@ class Report(NamedTuple):
 
 
 class FirstBallot(NamedTuple):
-    """The first ballot of a cluster's life: list (by the origin's config), base, term 0 (M3).
+    """The first ballot of a cluster: list (by the origin's config), base, term 0 (M3).
 
     For the boot that said "no memory", and no other: a later start of the same node may have used and lost it.
     """

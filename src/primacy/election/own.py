@@ -7,7 +7,7 @@ that decide by what they hear of the others: it says only what to do at a beat a
 stopping in order and old work that still ends are seen to here.
 
 A strategy must never ask a clock, the network or the disk: it is told the time, and what it wants done it returns. So
-the simulator can live a thousand lives of it before it decides anything for real.
+the simulator can run a thousand trials of it before it decides anything for real.
 """
 
 from __future__ import annotations

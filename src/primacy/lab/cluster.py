@@ -107,7 +107,7 @@ class Lab:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # --- life and death -----------------------------------------------------------------------------------------------
+    # --- starts and ends ----------------------------------------------------------------------------------------------
 
     def start(self, *names: str, wait: bool = True) -> None:
         """These nodes, or all. With `wait`, until each answers and knows which of its links are cut."""

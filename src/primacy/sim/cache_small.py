@@ -8,7 +8,7 @@ answer to another message is to be held back, too), a peer restarts. Judged are 
 
 What bounds it: peers, disturbances, ballots (elections in all), ANNOUNCEs per ballot, restarts, clients. Time has no
 bound: a machine is compared by its times relative to its clock, so that what repeats is one state. Within these bounds
-the walk is complete, and says so. Clocks run alike. Peers are always in touch. Refusals are always lost, nothing is
+the search is complete, and says so. Clocks run alike. Peers are always in touch. Refusals are always lost, nothing is
 repeated, and a value travels by UPDATE to all, not by ENTRYREQ; the trials have all of these. Terms are small: wall
 time lifts nothing, so that all of S2 and S4 rests on what is remembered.
 
@@ -68,7 +68,7 @@ OLD, LATE = -TIMES.hold_ms - 1, 50
 
 
 class Scope(NamedTuple):
-    """How far the walk goes."""
+    """How far the search goes."""
 
     peers: int = 3
     ballots: int = 2
@@ -124,7 +124,7 @@ Event = tuple[Any, ...]
 
 
 class Found(NamedTuple):
-    """What a walk came to."""
+    """What a search came to."""
 
     states: int
     events: int
@@ -449,7 +449,7 @@ class SmallCache:
         return ""
 
 
-def walk(scope: Scope, maker: Maker = OwnMachine) -> Found:
+def search(scope: Scope, maker: Maker = OwnMachine) -> Found:
     """All states of the scope, the nearest first, until a violation or the bound on states."""
     began = time.perf_counter()
     world = SmallCache(scope, maker)
@@ -527,7 +527,7 @@ def _relative(effect: e.Effect, now: int) -> e.Effect:
 
 
 def report(scope: Scope, found: Found) -> list[str]:
-    """What a person is told of a walk."""
+    """What a person is told of a search."""
     names = ("peers", "disturbances", "ballots", "announces", "restarts")
     bounds = ", ".join(f"{getattr(scope, name)} {name}" for name in names) + f", clients at {scope.askers}"
     lines = [
@@ -558,7 +558,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.add_argument(f"--{name}", type=int, default=value)
     given = vars(parser.parse_args(arguments))
     scope = Scope(**{**given, "askers": tuple(given["askers"])})
-    found = walk(scope)
+    found = search(scope)
     print("\n".join(report(scope, found)))
     return 1 if found.wrong or not found.complete else 0
 

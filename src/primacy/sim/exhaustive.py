@@ -176,7 +176,7 @@ class Bounds(NamedTuple):
 
 
 def explore(setting: Setting, bounds: Bounds, world: ModelWorld | None = None) -> Found:
-    """One search of the states of a setting; with `world`, over one whose guards were tampered with."""
+    """One search of the states of a setting; with `world`, of one whose guards were tampered with."""
     model = BoundedModel(setting, world, terms=bounds.terms)
     beginning = BEGINNINGS[bounds.begin](model)
     span = bounds.span or setting.span * (2 if bounds.begin == "fresh" else 1)

@@ -49,7 +49,7 @@ class Scenario:
         self._stopped: dict[str, list[Callable[[], None]]] = {}
         self._version = 0
 
-    # --- the cast -----------------------------------------------------------------------------------------------------
+    # --- the members --------------------------------------------------------------------------------------------------
 
     @property
     def world(self) -> World:
@@ -249,7 +249,7 @@ class Scenario:
         for word in words.split():
             name, _, value = word.partition("=")
             if not hasattr(self.world.conditions, name):
-                raise TranscriptError(f"the weather has no {name!r}")
+                raise TranscriptError(f"the conditions have no {name!r}")
             setattr(self.world.conditions, name, float(value))
 
     # --- clocks and disks ---------------------------------------------------------------------------------------------
@@ -310,7 +310,7 @@ class Scenario:
         """What its start was kept back for is there (G8)."""
         guard = self.node(name).guard
         if not isinstance(guard, Guard) or guard.phase is not Phase.WAITING:
-            raise TranscriptError(f"{name} does not wait for an approval: `> weather deferred=1` comes first")
+            raise TranscriptError(f"{name} does not wait for an approval: `> conditions deferred=1` comes first")
         guard.let_in()
 
     def new_list(self, words: str, names: str) -> None:

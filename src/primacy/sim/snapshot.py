@@ -1,4 +1,4 @@
-"""Copies of machines, and values to compare them by: for walking over states instead of living one trial.
+"""Copies of machines, and values to compare them by: for a search of states instead of trial.
 
 Any machine will do whose fields are plain values, dictionaries, sets, lists and objects made of these.
 """
@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, TypeVar
 
 FIXED = frozenset({"seat", "timing", "options"})
-"""Fields that never change in a machine's life, wherever they stand."""
+"""Fields of a machine that never change, wherever they stand."""
 UNSEEN = FIXED | {"heard", "_elsewhere", "_noted", "_earlier", "_steady", "_calm", "_outage"}
 """Fields of a machine itself that decide nothing: what only people look at (when others were heard, and under which
 list, which complaints were recorded, since when a store fails), the ballot before the durable one, which is only asked

@@ -22,7 +22,7 @@ Build = Callable[[Node, Seat, Ballot | None], Strategy]
 
 
 class StrategyEntry(NamedTuple):
-    """One strategy on the stage."""
+    """One strategy of the simulator."""
 
     holds: bool
     """It holds something: its work is guarded and must never overlap."""

@@ -218,7 +218,7 @@ class World:
         """Of all moments, all facts, and who sent to whom in which order: another history has another one."""
         return blake2b(f"{self.digest}/{self._told}/{self._ways}".encode(), digest_size=8).hexdigest()
 
-    # --- a machine's life ---------------------------------------------------------------------------------------------
+    # --- starts and ends of a machine ---------------------------------------------------------------------------------
 
     def give(self, node: Node, given: Input) -> None:
         """One input to one machine, now; a stopped agent finds it later."""

@@ -1,4 +1,4 @@
-"""How nodes speak: the port `Transport`, and its twin in memory; who belongs to them: the port `MembershipManager`.
+"""How nodes speak: the port `Transport`, and one in memory; who belongs to them: the port `MembershipManager`.
 
 `layout.py` turns messages into bytes and back, `seal.py` makes and checks datagrams, `udp.py` sends and receives them.
 Nothing here knows a strategy: a message is carried, never judged. What cannot be trusted is dropped, counted by kind

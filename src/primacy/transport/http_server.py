@@ -1,4 +1,4 @@
-"""The manager's own door: HTTP by aiohttp, bounded in everything that a stranger could make long or many.
+"""The manager's own server: HTTP by aiohttp, bounded in everything that a stranger could make long or many.
 
 It judges nothing. A request becomes an `Asked`; whoever answers returns a `Reply`, or None to leave it unanswered for a
 while and then hang up (a link that was cut on purpose). Connections of nodes are kept for longer than Go's clients

@@ -228,7 +228,7 @@ class StormControl:
         return burst
 
     async def over(self) -> None:
-        """A new node, not ours, waits at the door while a storm is ended: it would be one more to pass words on."""
+        """A new node, not ours, waits while a storm is ended: it would be one more to pass words on."""
         loop = asyncio.get_running_loop()
         last_s = loop.time() + TOLD_S
         while (self._bent or loop.time() < self._other_until_s) and loop.time() < last_s:

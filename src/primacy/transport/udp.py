@@ -1,7 +1,7 @@
 """Sealed datagrams between the nodes of a fixed list.
 
 They come and go on the sockets of `udp_sockets.py`. Of each a bounded number of datagrams is read in a turn of the
-loop, of the door the fewest. A node that is down answers with "refused", which means nothing here.
+loop, of the one for all the fewest. A node that is down answers with "refused", which means nothing here.
 
 What is dropped is counted by kind. Only a datagram with a good seal is ever answered, by a greeting at most, and to the
 address that stands in our own list.
@@ -75,7 +75,7 @@ class UdpTransport(UdpSockets):
     def counters(self) -> dict[str, int]:
         return self.drops.counters
 
-    # --- life ---------------------------------------------------------------------------------------------------------
+    # --- start and end ------------------------------------------------------------------------------------------------
 
     async def start(self, hear: Hear, overhear: Overhear = ignored) -> None:
         self._loop = asyncio.get_running_loop()

@@ -1,7 +1,7 @@
-"""The sockets of one node: a door for all, and a line to each other node, found by its name.
+"""The sockets of one node: one for all, and one for each other node, found by its name.
 
 One connected socket per other node, all on our one port: the kernel hands each node's datagrams to its own queue, so
-that a flood of strangers fills another one. That other one, the door, takes what comes from anywhere else: releases,
+that a flood of strangers fills another one. That other one takes what comes from anywhere else: releases,
 which a guard sends from a port of its own, and nodes behind an address that is not the one they are dialled at.
 
 A name that cannot be resolved is said once and tried again; a name whose node is silent is looked up anew, for it may

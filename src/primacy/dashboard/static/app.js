@@ -4,11 +4,11 @@ import { attr, h, icon, replace, show, text } from "./dom.js";
 import { span, time } from "./format.js";
 import { PAGES } from "./pages.js";
 import { Store } from "./store.js";
-import { Desk } from "./desk.js";
+import { Actions } from "./actions.js";
 
 const store = new Store();
-const desk = new Desk(store);
-const context = { store, desk };
+const actions = new Actions(store);
+const context = { store, actions };
 const place = (id) => document.getElementById(id);
 let current = null;
 
@@ -105,13 +105,13 @@ function theme() {
 }
 
 function tools() {
-  const sign = h("button", { class: "tool wide", type: "button", onclick: () => desk.sign() });
+  const sign = h("button", { class: "tool wide", type: "button", onclick: () => actions.sign() });
   const draw = () => {
-    const me = desk.me;
+    const me = actions.me;
     show(sign, me.signed_in || (me.can_sign_in && !me.may_change) || !me.may_read);
     replace(sign, icon("key"), h("span", {}, me.signed_in ? "Sign out" : "Sign in"));
   };
-  desk.listeners.add(draw);
+  actions.listeners.add(draw);
   draw();
   replace(place("tools"), where.live, sign, theme());
 }
@@ -128,11 +128,11 @@ store.listeners.add((news) => {
   head();
   warn();
   speak();
-  if (news.connection && store.connected) desk.refresh();
+  if (news.connection && store.connected) actions.refresh();
   if (current) current.view.update(news);
 });
 
-desk.listeners.add(() => {
+actions.listeners.add(() => {
   if (current) current.view.update({ whole: true, parts: new Set(Object.keys(store.parts)), events: [], connection: true, me: true });
 });
 
@@ -148,12 +148,12 @@ async function begin() {
   replace(place("banners"), banners.lost.root, banners.source.root, banners.alarms, banners.note.root);
   menu();
   tools();
-  await desk.enter();
+  await actions.enter();
   go(false);
   window.addEventListener("hashchange", () => go(true));
-  if (desk.me.may_read) store.open();
-  else desk.sign();
-  desk.listeners.add(() => { if (desk.me.may_read && !store.source) store.open(); });
+  if (actions.me.may_read) store.open();
+  else actions.sign();
+  actions.listeners.add(() => { if (actions.me.may_read && !store.source) store.open(); });
   requestAnimationFrame(frame);
 }
 

@@ -4,7 +4,7 @@ import { attr, h, keyed, replace, s, show, text } from "../dom.js";
 import { dutyWord, ms, number, timeMs } from "../format.js";
 import { drawing, linkWord } from "../map.js";
 import { chip, facts } from "../parts.js";
-import { QUESTIONS } from "../desk.js";
+import { QUESTIONS } from "../actions.js";
 
 export const network = { id: "network", title: "Network", build };
 
@@ -12,21 +12,21 @@ const FEED = 8;
 const DULL = ["promise-refused", "late-ack", "links"];
 let chosen = "";
 
-function build({ store, desk }) {
+function build({ store, actions }) {
   const map = drawing(store, { node: (name) => { chosen = name; draw(); }, link: (link) => toggle(link), resized: () => draw() });
-  const stage = pictures(store, desk);
-  const panel = nodePanel(store, desk);
-  const shapes = partitions(desk);
-  const told = feed(store, desk);
+  const stage = pictures(store, actions);
+  const panel = nodePanel(store, actions);
+  const shapes = partitions(actions);
+  const told = feed(store, actions);
   const root = h("div", { class: "network" },
     h("div", { class: "network-main" }, stage.root, map.root, legend(), told.root),
     h("div", { class: "panel" }, panel.root, shapes.root));
-  const can = () => desk.me.may_change && desk.me.lab;
+  const can = () => actions.me.may_change && actions.me.lab;
 
   function toggle(link) {
     if (!can() || link.state === "down") return;
     const whole = link.state === "open";
-    desk.order({ do: "link", a: link.a, b: link.b, how: whole ? "break" : "mend" }, whole ? QUESTIONS.break(link.a, link.b) : null);
+    actions.order({ do: "link", a: link.a, b: link.b, how: whole ? "break" : "mend" }, whole ? QUESTIONS.break(link.a, link.b) : null);
   }
 
   function draw() {
@@ -50,26 +50,26 @@ const PICTURES = [
   { name: "mend", title: "3. Mend everything", look: "Look at the old leader: it comes back as a follower and disturbs nobody. The term does not change." },
 ];
 
-function pictures(store, desk) {
+function pictures(store, actions) {
   const buttons = PICTURES.map((picture) => ({
     picture,
-    button: h("button", { type: "button", class: "button primary", data: { picture: picture.name }, onclick: () => desk.order({ do: "picture", name: picture.name }, picture.ask && QUESTIONS.picture(picture.ask)) }, picture.title),
+    button: h("button", { type: "button", class: "button primary", data: { picture: picture.name }, onclick: () => actions.order({ do: "picture", name: picture.name }, picture.ask && QUESTIONS.picture(picture.ask)) }, picture.title),
   }));
   const root = h("section", { class: "card pictures-card", "aria-label": "Three things to try" }, h("div", { class: "pictures" },
     buttons.map(({ picture, button }) => h("div", { class: "picture" }, button, h("p", {}, picture.look)))));
   return {
     root,
     update() {
-      show(root, desk.me.may_change && desk.me.lab);
+      show(root, actions.me.may_change && actions.me.lab);
       const leads = Boolean(store.parts.job && store.parts.job.node);
-      for (const { picture, button } of buttons) button.disabled = desk.busy || (picture.name !== "mend" && !leads);
+      for (const { picture, button } of buttons) button.disabled = actions.busy || (picture.name !== "mend" && !leads);
     },
   };
 }
 
 // --- one node -----------------------------------------------------------------------------------------------------------
 
-function nodePanel(store, desk) {
+function nodePanel(store, actions) {
   const title = h("h2", { class: "node-title" }), state = chip();
   const list = facts({ term: "Term", leader: "Believes in", duty: "Work", hold: "Hold left", token: "Token", agent: "Agent" });
   const wait = h("p", { class: "wait" });
@@ -85,7 +85,7 @@ function nodePanel(store, desk) {
     buttons.append(button);
     return { button, enabled, labOnly };
   };
-  const lab = (what) => (node) => desk.order({ do: what, node: node.node }, QUESTIONS[what] && QUESTIONS[what](node.node));
+  const lab = (what) => (node) => actions.order({ do: what, node: node.node }, QUESTIONS[what] && QUESTIONS[what](node.node));
   const up = (node) => node.there === "here" || node.there === "silent";
   const all = [
     make("Start", "", lab("start"), (node) => node.there === "stopped", true),
@@ -97,12 +97,12 @@ function nodePanel(store, desk) {
     make("Pause", "", lab("pause"), (node) => node.there === "here" && node.role !== "paused", false),
     make("Resume", "", lab("resume"), (node) => node.there === "here" && node.role === "paused", false),
     make("Transfer here", "", lab("transfer"), (node) => node.there === "here" && node.role !== "leader" && node.kind === "voter", false),
-    make("Approve", "primary", (node) => desk.order({ do: "approve", node: node.node, term: node.term }, QUESTIONS.approve(node.node, node.term)), (node) => node.there === "here" && node.role === "leader" && /approv/.test(node.waits_for), false),
+    make("Approve", "primary", (node) => actions.order({ do: "approve", node: node.node, term: node.term }, QUESTIONS.approve(node.node, node.term)), (node) => node.there === "here" && node.role === "leader" && /approv/.test(node.waits_for), false),
   ];
 
   function rowOf(other) {
     const name = h("span", {}), word = chip();
-    const go = (how) => () => desk.order({ do: "link", a: current, b: other, how }, QUESTIONS[how] && QUESTIONS[how](current, other));
+    const go = (how) => () => actions.order({ do: "link", a: current, b: other, how }, QUESTIONS[how] && QUESTIONS[how](current, other));
     const cut = h("button", { type: "button", class: "button small danger", "aria-label": `Break the link to ${other}`, onclick: go("break") }, "Break");
     const one = h("button", { type: "button", class: "button small", "aria-label": `Make the link to ${other} one-way`, onclick: go("one-way") }, "One-way");
     const mend = h("button", { type: "button", class: "button small", "aria-label": `Mend the link to ${other}`, onclick: go("mend") }, "Mend");
@@ -110,7 +110,7 @@ function nodePanel(store, desk) {
   }
 
   function drawLinks(name) {
-    const may = desk.me.may_change && desk.me.lab;
+    const may = actions.me.may_change && actions.me.lab;
     const others = store.order.filter((each) => each !== name);
     const of = (other) => (store.parts.links || []).find((link) => (link.a === name && link.b === other) || (link.b === name && link.a === other));
     if (rows.dataset.of !== name) { replace(rows); rows.known = new Map(); rows.dataset.of = name; }
@@ -119,7 +119,7 @@ function nodePanel(store, desk) {
       if (!link) return;
       text(item.name, other);
       item.word.set(linkWord(link), { open: "ok", cut: "bad", down: "plain", "one-way": "warn" }[link.state]);
-      for (const button of [item.cut, item.one, item.mend]) { show(button, may); button.disabled = desk.busy; }
+      for (const button of [item.cut, item.one, item.mend]) { show(button, may); button.disabled = actions.busy; }
       if (may) { show(item.cut, link.state === "open" || link.state === "one-way"); show(item.one, link.state === "open"); show(item.mend, link.state === "cut" || link.state === "one-way"); }
     });
   }
@@ -141,13 +141,13 @@ function nodePanel(store, desk) {
       list.set("duty", dutyWord(node));
       list.set("token", node.token || "");
       list.set("agent", node.agent_pid ? `process ${node.agent_pid}` : node.addr);
-      const may = desk.me.may_change;
+      const may = actions.me.may_change;
       for (const each of all) {
-        show(each.button, may && (!each.labOnly || desk.me.lab) && each.enabled(node));
-        each.button.disabled = desk.busy;
+        show(each.button, may && (!each.labOnly || actions.me.lab) && each.enabled(node));
+        each.button.disabled = actions.busy;
       }
       show(why, !may);
-      text(why, may ? "" : desk.me.can_sign_in ? "Read only. Sign in with the control key to change things." : "Read only: this dashboard has no control key.");
+      text(why, may ? "" : actions.me.can_sign_in ? "Read only. Sign in with the control key to change things." : "Read only: this dashboard has no control key.");
       show(linksTitle, store.order.length > 1);
       drawLinks(name);
     },
@@ -168,23 +168,23 @@ const SHAPES = [
   ["2/3", "2/3", "The leader is on the smaller side"],
 ];
 
-function partitions(desk) {
-  const buttons = SHAPES.map(([shape, word, what]) => h("button", { type: "button", class: "button small danger", title: what, data: { shape }, onclick: () => desk.order({ do: "partition", shape }, QUESTIONS.partition(what)) }, word));
-  const heal = h("button", { type: "button", class: "button small primary", data: { act: "heal" }, onclick: () => desk.order({ do: "heal" }) }, "Heal all links");
+function partitions(actions) {
+  const buttons = SHAPES.map(([shape, word, what]) => h("button", { type: "button", class: "button small danger", title: what, data: { shape }, onclick: () => actions.order({ do: "partition", shape }, QUESTIONS.partition(what)) }, word));
+  const heal = h("button", { type: "button", class: "button small primary", data: { act: "heal" }, onclick: () => actions.order({ do: "heal" }) }, "Heal all links");
   const root = h("section", { class: "card", "aria-label": "Partitions" }, h("h2", { class: "card-title" }, "Divide the network"), h("div", { class: "buttons" }, buttons, heal));
-  return { root, update() { show(root, desk.me.may_change && desk.me.lab); for (const each of [...buttons, heal]) each.disabled = desk.busy; } };
+  return { root, update() { show(root, actions.me.may_change && actions.me.lab); for (const each of [...buttons, heal]) each.disabled = actions.busy; } };
 }
 
 // --- what came of it -----------------------------------------------------------------------------------------------------
 
-function feed(store, desk) {
+function feed(store, actions) {
   const outcome = h("p", { class: "outcome", hidden: true, id: "outcome" });
   const list = h("ol", { class: "feed", "aria-label": "The newest events" });
   const root = h("section", { class: "card feed-card" }, h("h2", { class: "card-title" }, "What happens"), outcome, list);
   return {
     root,
     update(news) {
-      const last = desk.outcomes[0];
+      const last = actions.outcomes[0];
       show(outcome, Boolean(last));
       if (last) { text(outcome, last.text); attr(outcome, "class", last.bad ? "outcome bad" : "outcome"); }
       if (!news.whole && !news.events.length) return;

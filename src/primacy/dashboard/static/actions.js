@@ -6,7 +6,7 @@ const HEADERS = { "Content-Type": "application/json", "X-Primacy": "1" };
 const TOAST_MS = 8000;
 const OUTCOMES_MAX = 6;
 
-export class Desk {
+export class Actions {
   constructor(store) {
     this.store = store;
     this.me = { may_read: true, may_change: false, signed_in: false, can_sign_in: false, lab: false };
