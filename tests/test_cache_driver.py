@@ -173,7 +173,7 @@ def test_what_a_storage_in_memory_answers_begins_no_turn_within_the_turn() -> No
     play(scene)
 
 
-def test_what_is_told_after_the_end_sets_no_alarm() -> None:
+def test_what_is_told_after_the_end_sets_no_timer() -> None:
     """It would ring with sockets that are closed."""
 
     async def main() -> None:

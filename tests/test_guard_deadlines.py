@@ -187,7 +187,7 @@ def test_Q8_what_lies_in_the_pipe_of_an_ended_hold_reopens_nothing(open_harness:
 
 @pytest.mark.parametrize("mode", ["weak"])
 def test_weak_orphans_that_end_are_reaped_while_extensions_come(open_harness: OpenHarness, mode: str) -> None:
-    """What the command leaves behind comes to the guard, which is woken by its alarm only."""
+    """What the command leaves behind comes to the guard, which is woken by its timer only."""
     harness = open_harness(mode)
     points = harness.order("escape", s_ms=boot_ms() + 3 * BOOT_MS)
     harness.hear("running")

@@ -300,7 +300,7 @@ def test_a_loop_that_is_blocked_for_two_holds_loses_it_and_is_gone_before_the_ne
 
 
 def test_the_end_of_the_hold_needs_no_word_from_the_renewer(place: Place) -> None:
-    """The alarm is the loop's own: it is due on time although the thread that renews does not run at all."""
+    """The timer is the loop's own: it is due on time although the thread that renews does not run at all."""
 
     async def body() -> None:
         async with Keeper(place.url, profile="lab") as renewer, primacy.Election("job", store=renewer) as election:

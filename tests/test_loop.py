@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from primacy.loop import QuickLoop, alarm, unwatch, watch
+from primacy.loop import QuickLoop, timer, unwatch, watch
 
 Play = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
 
@@ -37,7 +37,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield ours, theirs
 
 
-def test_an_alarm_rings_once_at_its_moment_and_not_before(play: Play) -> None:
+def test_a_timer_rings_once_at_its_moment_and_not_before(play: Play) -> None:
     async def scene() -> None:
         loop, rang = asyncio.get_running_loop(), asyncio.Event()
         rings: list[float] = []
@@ -46,7 +46,7 @@ def test_an_alarm_rings_once_at_its_moment_and_not_before(play: Play) -> None:
             rings.append(loop.time())
             rang.set()
 
-        one, began_s = alarm(ring), loop.time()
+        one, began_s = timer(ring), loop.time()
         one.set(5)
         one.set(0.001)
         one.set(0.03)
@@ -62,13 +62,13 @@ def test_an_alarm_rings_once_at_its_moment_and_not_before(play: Play) -> None:
     play(scene)
 
 
-def test_an_alarm_that_every_turn_of_a_busy_loop_sets_for_now_rings(play: Play) -> None:
+def test_a_timer_that_every_turn_of_a_busy_loop_sets_for_now_rings(play: Play) -> None:
     """A machine whose deadline has passed says so after every message. Its timer must not be put off by that."""
 
     async def scene() -> None:
         loop = asyncio.get_running_loop()
         rang, turns = asyncio.Event(), 0
-        one = alarm(rang.set)
+        one = timer(rang.set)
 
         def turn() -> None:
             nonlocal turns
@@ -108,10 +108,10 @@ def test_what_is_asked_of_the_loop_by_a_quick_call_is_done_at_once(
     play(scene)
 
 
-def test_an_alarm_set_by_a_quick_call_rings(play: Play, pair: tuple[socket.socket, socket.socket]) -> None:
+def test_a_timer_set_by_a_quick_call_rings(play: Play, pair: tuple[socket.socket, socket.socket]) -> None:
     async def scene() -> None:
         loop, rang = asyncio.get_running_loop(), asyncio.Event()
-        one = alarm(rang.set)
+        one = timer(rang.set)
 
         def read() -> None:
             pair[0].recv(16)
@@ -153,7 +153,7 @@ def test_a_fault_is_reported_as_that_of_any_callback(play: Play) -> None:
         def ring() -> None:
             raise ValueError("a bug of ours")
 
-        alarm(ring).set(0.001)
+        timer(ring).set(0.001)
         assert isinstance(await told, ValueError)
 
     play(scene)
@@ -173,7 +173,7 @@ def test_slack_waits_for_company_and_not_longer_than_it_may(pair: tuple[socket.s
             done.set()
 
         watch(loop, pair[0], read)
-        lazy = alarm(ring)
+        lazy = timer(ring)
         lazy.set(0.0, 60.0)
         pair[1].send(b"beat")
         await done.wait()

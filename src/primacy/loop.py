@@ -27,7 +27,7 @@ Call = Callable[[], object]
 More = TypeVarTuple("More")
 
 
-class Alarm(Protocol):
+class Timer(Protocol):
     """One moment at which something is called. It may be moved as often as one likes: that costs nothing."""
 
     def set(self, after_s: float, slack_s: float = 0.0) -> None:
@@ -37,10 +37,10 @@ class Alarm(Protocol):
     def clear(self) -> None: ...
 
 
-def alarm(ring: Call) -> Alarm:
+def timer(ring: Call) -> Timer:
     """On the running loop, and not set."""
     loop = asyncio.get_running_loop()
-    return loop.alarm(ring) if isinstance(loop, QuickLoop) else LoopAlarm(loop, ring)
+    return loop.timer(ring) if isinstance(loop, QuickLoop) else LoopTimer(loop, ring)
 
 
 class Watched(Protocol):
@@ -64,7 +64,7 @@ def unwatch(loop: asyncio.AbstractEventLoop, source: Watched) -> None:
         loop.remove_reader(source)
 
 
-class LoopAlarm:
+class LoopTimer:
     """On any loop. A timer that goes off before the moment is kept, and looks again then: cheaper than a new one."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, ring: Call) -> None:
@@ -98,7 +98,7 @@ class LoopAlarm:
             self._ring()
 
 
-class QuickAlarm:
+class QuickTimer:
     """On a quick loop: two numbers that its selector looks at."""
 
     __slots__ = ("at_s", "latest_s", "quick", "ring")
@@ -125,9 +125,9 @@ class QuickSelector(selectors.BaseSelector):
         self.pressed = False
         """The loop was given something to do while it believes to wait."""
         self.hurried = False
-        """An alarm was set for this very moment."""
+        """A timer was set for this very moment."""
         self.broken: Callable[[Exception], None]
-        self.alarms: tuple[QuickAlarm, ...] = ()
+        self.timers: tuple[QuickTimer, ...] = ()
         self._inner = selectors.EpollSelector()
         self._plain = self._inner.fileno()
         self._epoll = select.epoll()
@@ -153,7 +153,7 @@ class QuickSelector(selectors.BaseSelector):
         ends_s = inf if timeout is None else now_s + timeout
         while True:
             due_s, soon_s = ends_s, inf
-            for each in self.alarms:
+            for each in self.timers:
                 if each.latest_s < due_s:  # noqa: PLR1730  (a call costs more)
                     due_s = each.latest_s
                 if each.at_s < soon_s:  # noqa: PLR1730
@@ -162,7 +162,7 @@ class QuickSelector(selectors.BaseSelector):
             ready = self._epoll.poll(wait_s, EVENTS_MAX)
             now_s = monotonic()
             if soon_s <= now_s:
-                for each in self.alarms:
+                for each in self.timers:
                     if each.at_s <= now_s and each.at_s < each.latest_s:
                         self._ring(each)
             plain = False
@@ -178,7 +178,7 @@ class QuickSelector(selectors.BaseSelector):
             if soon_s <= now_s or self.hurried:
                 self.hurried = False
                 now_s = monotonic()
-                for each in self.alarms:
+                for each in self.timers:
                     if each.at_s <= now_s and each.at_s == each.latest_s:
                         self._ring(each)
             if plain:
@@ -186,10 +186,10 @@ class QuickSelector(selectors.BaseSelector):
             if self.pressed or now_s >= ends_s:
                 return []
 
-    def _ring(self, alarm: QuickAlarm) -> None:
-        alarm.at_s = alarm.latest_s = inf
+    def _ring(self, timer: QuickTimer) -> None:
+        timer.at_s = timer.latest_s = inf
         try:
-            alarm.ring()
+            timer.ring()
         except Exception as error:  # noqa: BLE001
             self.broken(error)
 
@@ -219,9 +219,9 @@ class QuickLoop(asyncio.SelectorEventLoop):
         self.quick.broken = self._broken
         super().__init__(self.quick)
 
-    def alarm(self, ring: Call) -> QuickAlarm:
-        made = QuickAlarm(ring, self.quick)
-        self.quick.alarms = (*self.quick.alarms, made)
+    def timer(self, ring: Call) -> QuickTimer:
+        made = QuickTimer(ring, self.quick)
+        self.quick.timers = (*self.quick.timers, made)
         return made
 
     def call_soon(

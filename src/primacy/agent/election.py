@@ -8,7 +8,7 @@
 What it promises (U1): one *valid* leadership at a time. A process that was stopped goes on with its next line before
 anything can cancel it; one *acting* holder needs `primacy run`, `on_loss="kill"`, or a token check at the resource.
 
-Leases are renewed in a thread of our own (`renewer.py`). The end of the hold is a kernel alarm that the user's own loop
+Leases are renewed in a thread of our own (`renewer.py`). The end of the hold is a kernel timer that the user's own loop
 watches as a descriptor: a busy loop cannot delay its renewal, and after a freeze it is due before any message from
 another thread. It is on CLOCK_BOOTTIME, which loops' own timers are not.
 """
@@ -33,7 +33,7 @@ from primacy.watchdog import guard_tree as kernel
 log = logging.getLogger("primacy")
 
 OnLoss = Literal["cancel", "kill"]
-ALARM_BYTES = 8
+TIMER_BYTES = 8
 GRACE_MS = 1_000
 """Beyond what the store may take, for the threads to say that they are done."""
 
@@ -74,7 +74,7 @@ class Election:
         self._observer = observer
         self._on_change = on_change
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._alarm = -1
+        self._timer = -1
         self._waiter: asyncio.Future[Hold | None] | None = None
         self._gives_way = False
         """Whoever waits wants to hear of another that leads instead."""
@@ -96,8 +96,8 @@ class Election:
         if self._loop is not None:
             raise UsageError(f"election {self.name} was entered before; make a new Election for a new block")
         self._loop = asyncio.get_running_loop()
-        self._alarm = kernel.make_alarm()
-        self._loop.add_reader(self._alarm, self._alarmed)
+        self._timer = kernel.make_timer()
+        self._loop.add_reader(self._timer, self._timer_rang)
         self._candidacy.open()
         return self
 
@@ -108,8 +108,8 @@ class Election:
             return  # a forked child: loop, threads and lease are the parent's
         lost = self._end_body(error, leaving=True)
         assert self._loop is not None
-        self._loop.remove_reader(self._alarm)
-        os.close(self._alarm)
+        self._loop.remove_reader(self._timer)
+        os.close(self._timer)
         await self._close()
         if lost is not None:
             raise lost from None
@@ -149,7 +149,7 @@ class Election:
             if hold is None:
                 return None
             held = AsyncLeadership(hold, self)
-            if hold.claim(self._alarm):
+            if hold.claim(self._timer):
                 self._held = held
                 self._candidacy.claimed(hold)
                 return held
@@ -217,10 +217,10 @@ class Election:
         else:
             self._candidacy.over(hold)  # whoever waited has left meanwhile
 
-    def _alarmed(self) -> None:
+    def _timer_rang(self) -> None:
         """The TERM point of the hold has come, unless it was moved a moment ago."""
         with contextlib.suppress(BlockingIOError):
-            os.read(self._alarm, ALARM_BYTES)
+            os.read(self._timer, TIMER_BYTES)
         if self._held is not None and self._held._hold.why_over():
             self._lost(self._held._hold)
 
@@ -255,7 +255,7 @@ class Election:
             if not leaving:
                 raise UsageError(f"the block of the leadership of {self.name} before this is still open")
             held._hold.lose("the block of its election was left")  # another task is in it
-            held._hold.forget_alarm()
+            held._hold.forget_timer()
             held._cancel()
         self._held = None
         if held is None or held._entered is not None:

@@ -32,7 +32,7 @@ from primacy.control.gossip_rows import (
 from primacy.control.requests import PASSED
 from primacy.control.summary import HOLD_AT, SUMMARY, Delays, Reader, row_again, row_of, sent_in, summary_of
 from primacy.errors import NotReached, PrimacyError, Refused, UsageError
-from primacy.loop import alarm
+from primacy.loop import timer
 from primacy.node.clock import Clock
 from primacy.transport import Transport
 
@@ -108,7 +108,7 @@ class Gossip:
         self._row: list[Any] = []
         """What was told last, as long as there is nothing else to tell; else empty."""
         self._changing: tuple[Any, ...] = ()
-        self._alarm = alarm(self._tell)
+        self._timer = timer(self._tell)
         self._events: deque[GossipEvent] = deque(maxlen=EVENTS_MAX)
         self._event_timer: asyncio.TimerHandle | None = None
         self._asked: dict[int, asyncio.Future[GossipReply]] = {}
@@ -122,7 +122,7 @@ class Gossip:
 
     def start(self) -> None:
         self._started = True
-        self._alarm.set(SOON_S)
+        self._timer.set(SOON_S)
 
     def close(self) -> None:
         """What happened last is still told: why this node went is what the others will be asked."""
@@ -130,7 +130,7 @@ class Gossip:
         if self._started and not self._closed:
             self._tell_last()
         self._closed = True
-        self._alarm.clear()
+        self._timer.clear()
         if self._event_timer is not None:
             self._event_timer.cancel()
         for answer in self._asked.values():
@@ -156,7 +156,7 @@ class Gossip:
             self._changing = now
             self._row = []
             since_ms = self.clock.now_ms() - self._told_ms
-            self._alarm.set(max(SOON_S, (NEWS_LEAST_MS - since_ms) / 1_000))
+            self._timer.set(max(SOON_S, (NEWS_LEAST_MS - since_ms) / 1_000))
 
     def _tell(self) -> None:
         now_ms = self.clock.now_ms()
@@ -170,7 +170,7 @@ class Gossip:
         hold_left_ms, period_ms = row[HOLD_AT], NEWS_MS
         if hold_left_ms:
             period_ms = min(NEWS_MS, max(NEWS_LEAST_MS, hold_left_ms * 2 // 3))
-        self._alarm.set(period_ms / 1_000, SLACK_S)
+        self._timer.set(period_ms / 1_000, SLACK_S)
 
     def _whole(self) -> list[Any]:
         """What to tell, found out anew. It may be said again for a while only if nothing in it is out of the ordinary:

@@ -3,7 +3,7 @@
 The renewer's thread moves the end on at each proved renewal; the user's side closes it when its time has passed,
 however late it looks. Once closed it stays closed (Q8): a proof that arrives a moment later opens nothing again.
 
-Two timers hang on it, both in the kernel, both moved by the renewer itself at each renewal: the alarm, which the user's
+Two timers hang on it, both in the kernel, both moved by the renewer itself at each renewal: the one that the user's
 event loop watches as a descriptor, and with `on_loss="kill"` the dead-man. Neither waits for a busy loop to move it,
 and after a freeze both are due at once.
 """
@@ -45,7 +45,7 @@ class Hold:
         self._clock = clock
         self._pid = os.getpid()
         self._lock = threading.RLock()  # a signal handler may ask in the middle of a question
-        self._alarm = -1
+        self._timer = -1
         self._deadman = Deadman() if kill else None
 
     @property
@@ -76,12 +76,12 @@ class Hold:
 
     # --- the user's side ----------------------------------------------------------------------------------------------
 
-    def claim(self, alarm: int = -1) -> bool:
-        """A body begins under it, unless it is over already. `alarm`: the descriptor that tells a loop of the end."""
+    def claim(self, timer: int = -1) -> bool:
+        """A body begins under it, unless it is over already. `timer`: the descriptor that tells a loop of the end."""
         with self._lock:
             if self.why_over():
                 return False
-            self.claimed, self._alarm, self.alive_ms = True, alarm, self._clock.now_ms()
+            self.claimed, self._timer, self.alive_ms = True, timer, self._clock.now_ms()
             self._arm()
         return True
 
@@ -97,16 +97,16 @@ class Hold:
             if self.ended:
                 return False
             self.ended = True
-            if self._alarm >= 0:
-                kernel.set_alarm(self._alarm, kernel.NEVER_MS)
+            if self._timer >= 0:
+                kernel.set_timer(self._timer, kernel.NEVER_MS)
             if self._deadman is not None:
                 self._deadman.disarm()
         return True
 
-    def forget_alarm(self) -> None:
+    def forget_timer(self) -> None:
         """Its descriptor is about to be closed."""
         with self._lock:
-            self._alarm = -1
+            self._timer = -1
 
     def why_over(self) -> str:
         """Empty while it is valid. Looking closes it if its time has passed."""
@@ -129,7 +129,7 @@ class Hold:
         return 0 if self.why_over() else max(0, self.until_ms - self._clock.now_ms())
 
     def _arm(self) -> None:
-        if self._alarm >= 0:
-            kernel.set_alarm(self._alarm, self.until_ms)
+        if self._timer >= 0:
+            kernel.set_timer(self._timer, self.until_ms)
         if self._deadman is not None and self.claimed:
             self._deadman.arm(self.dead_ms)

@@ -23,7 +23,7 @@ from primacy.agent.start_gate import StartGate
 from primacy.agent.workload import WorkloadHost, WorkloadView
 from primacy.election.messages import Release
 from primacy.election.model import Leadership
-from primacy.loop import alarm
+from primacy.loop import timer
 from primacy.node.clock import Clock
 from primacy.node.lock import RunLock
 from primacy.settings.timing import Timing
@@ -96,7 +96,7 @@ class ProcessWorkload:
         self._ready: asyncio.Event = asyncio.Event()
         self._empty: asyncio.Event | None = None
         """Set when no guard is left, once that is waited for."""
-        self._alarm = alarm(self._wake)
+        self._timer = timer(self._wake)
         self._armed_ms: int | None = None
         """What it is set for."""
         self._look: asyncio.TimerHandle | None = None
@@ -188,7 +188,7 @@ class ProcessWorkload:
         """Guards that hold nothing are sent away, and waited for. One that does ends its tree when we are gone."""
         self._closed = True
         await self.gate.close()
-        self._alarm.clear()
+        self._timer.clear()
         if self._look is not None:
             self._look.cancel()
         if not self.is_over:
@@ -345,15 +345,15 @@ class ProcessWorkload:
     # --- waiting ------------------------------------------------------------------------------------------------------
 
     def _arm(self) -> None:
-        """One alarm, for the moment that the machine wants."""
+        """One timer, for the moment that the machine wants."""
         wanted_ms = None if self._closed else self.watchdog.deadline_ms
         if wanted_ms == self._armed_ms:
             return
         self._armed_ms = wanted_ms
         if wanted_ms is None:
-            self._alarm.clear()
+            self._timer.clear()
         else:
-            self._alarm.set(max(0.0, (wanted_ms - self.clock.now_ms()) / 1_000))
+            self._timer.set(max(0.0, (wanted_ms - self.clock.now_ms()) / 1_000))
 
     def _wake(self) -> None:
         self._armed_ms = None

@@ -11,7 +11,7 @@ from __future__ import annotations
 from primacy.agent.workload import Performer
 from primacy.election.messages import Release
 from primacy.election.model import Leadership
-from primacy.loop import alarm
+from primacy.loop import timer
 from primacy.node.clock import Clock
 from primacy.settings.timing import Timing
 
@@ -24,11 +24,11 @@ class RenewedWork:
         self.timing = timing
         self.clock = clock
         self._leadership: Leadership | None = None
-        self._alarm = alarm(self._beat)
+        self._timer = timer(self._beat)
 
     def start(self, leadership: Leadership, release: Release | None, covered: bool) -> None:
         self._leadership = leadership
-        self._alarm.set(self.timing.beat_ms / 1_000)
+        self._timer.set(self.timing.beat_ms / 1_000)
         self.workload.start(self._held(leadership), release, covered)
 
     def extend(self, leadership: Leadership) -> None:
@@ -45,7 +45,7 @@ class RenewedWork:
     def end(self) -> None:
         """The hold runs out from here on."""
         self._leadership = None
-        self._alarm.clear()
+        self._timer.clear()
 
     def _held(self, leadership: Leadership) -> Leadership:
         return leadership._replace(valid_until_ms=self.clock.now_ms() + self.timing.hold_ms)
@@ -54,5 +54,5 @@ class RenewedWork:
         if self._leadership is None or self.workload.is_over:
             self.end()
             return
-        self._alarm.set(self.timing.beat_ms / 1_000)
+        self._timer.set(self.timing.beat_ms / 1_000)
         self.workload.extend(self._held(self._leadership))

@@ -41,7 +41,7 @@ from primacy.cache.wire import (
     peer_frames,
 )
 from primacy.cache.writing import Writer
-from primacy.loop import Alarm
+from primacy.loop import Timer
 from primacy.node.clock import Clock
 
 log = logging.getLogger("primacy")
@@ -115,7 +115,7 @@ class Driver:
         self.writer: Writer
         self.calls: Calls
         self.serving: Serving
-        self.alarm: Alarm
+        self.timer: Timer
         self.sent: Counter[str] = Counter()
         self.received: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
@@ -259,7 +259,7 @@ class Driver:
         deadline_ms = self._machine.deadline_ms
         now_ms = self._clock.now_ms()
         self._due_ms = now_ms + WAIT_MAX_MS if deadline_ms is None else deadline_ms
-        self.alarm.set(max(0, self._due_ms - now_ms) / 1_000)
+        self.timer.set(max(0, self._due_ms - now_ms) / 1_000)
 
     def _fail(self, error: BaseException) -> None:
         self.failure = error

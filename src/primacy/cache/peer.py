@@ -37,7 +37,7 @@ from primacy.cache.wire import URL_CHARS_MAX, Limits, Reader
 from primacy.cache.writing import Writer
 from primacy.cache.zap import CLIENTS, PEERS, Curve, Zap, connect_with, serve_with
 from primacy.errors import UsageError
-from primacy.loop import alarm
+from primacy.loop import timer
 from primacy.node.clock import Clock, SystemClock
 from primacy.settings.checks_cache import LOOPBACK
 from primacy.settings.schema_cache import TTL_MS_LEAST, TTL_MS_MOST
@@ -166,7 +166,7 @@ class Peer:
             calls = self._calling()
             await calls.open()
             self.calls = calls
-            driver.alarm = alarm(driver.ring)
+            driver.timer = timer(driver.ring)
             self._serve_clients()
             self._zap = self._encrypted(self._secured.curve)
             self._sockets.open(self._bind_url, self._bind_api, (peer.url for peer in self.peers))
@@ -261,7 +261,7 @@ class Peer:
             for number in self.serving.send_away():
                 self.driver.tell(Withdrawn(number))
             await self.driver.calls.close()
-            self.driver.alarm.clear()
+            self.driver.timer.clear()
             if self._zap is not None:
                 self._zap.close()
             await self._sockets.close()

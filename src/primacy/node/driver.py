@@ -20,7 +20,7 @@ from primacy.election.inputs import DeadlinePassed, Input, PersistFailed, Receiv
 from primacy.election.messages import Beat, Message, Release
 from primacy.election.model import Leadership, Strategy
 from primacy.election.store import StoreRequest
-from primacy.loop import Alarm, alarm
+from primacy.loop import Timer, timer
 from primacy.node.ballot import Durable
 from primacy.node.clock import Clock
 
@@ -98,9 +98,9 @@ class Driver:
         self._waiting: deque[Input] = deque()
         self._busy = False
         self._closed = False
-        self._alarm: Alarm | None = None
+        self._timer: Timer | None = None
         self._armed_ms: int | None = None
-        """What the alarm is set for."""
+        """What the timer is set for."""
 
     def give(self, given: Input) -> None:
         """Told now, or after the inputs that came before. What a port says while it is used comes after this step."""
@@ -150,8 +150,8 @@ class Driver:
         """No further step is made."""
         self._closed = True
         self._waiting.clear()
-        if self._alarm is not None:
-            self._alarm.clear()
+        if self._timer is not None:
+            self._timer.clear()
 
     def _step(self, given: Input) -> None:
         events: list[Event] = []
@@ -197,19 +197,19 @@ class Driver:
             self.stepped()
 
     def _arm(self, now_ms: int) -> None:
-        """One alarm, for the moment that the strategy wants."""
+        """One timer, for the moment that the strategy wants."""
         wanted_ms = self.strategy.deadline_ms
         if wanted_ms == self._armed_ms or self._closed:
             return
         self._armed_ms = wanted_ms
         self._due_ms = now_ms if wanted_ms is None or wanted_ms < now_ms else wanted_ms
-        if self._alarm is None:
-            self._alarm = alarm(self._wake)
+        if self._timer is None:
+            self._timer = timer(self._wake)
         if wanted_ms is None:
-            self._alarm.clear()
+            self._timer.clear()
         else:
             after_s = (wanted_ms - now_ms) / 1_000
-            self._alarm.set(0.0 if after_s < 0 else after_s if after_s < LATEST_S else LATEST_S)
+            self._timer.set(0.0 if after_s < 0 else after_s if after_s < LATEST_S else LATEST_S)
 
     def _wake(self) -> None:
         self._armed_ms = None

@@ -19,7 +19,7 @@ from typing import Any
 
 from primacy.election.messages import Ack, Beat, Message, Release
 from primacy.errors import CannotHere
-from primacy.loop import Alarm, alarm, unwatch, watch
+from primacy.loop import Timer, timer, unwatch, watch
 from primacy.transport import Hear, Overhear, ReadyDatagram, ignored, notices
 from primacy.transport.drop_counters import DropCounters
 from primacy.transport.duplicates import FORGOTTEN_S
@@ -69,7 +69,7 @@ class UdpTransport(UdpSockets):
         self._hear: Hear = lambda _: None
         self._overhear: Overhear = ignored
         self._resolving: asyncio.Task[None] | None = None
-        self._carrying: Alarm
+        self._carrying: Timer
 
     @property
     def counters(self) -> dict[str, int]:
@@ -80,7 +80,7 @@ class UdpTransport(UdpSockets):
     async def start(self, hear: Hear, overhear: Overhear = ignored) -> None:
         self._loop = asyncio.get_running_loop()
         self._hear, self._overhear = hear, overhear
-        self._carrying = alarm(self._put_words)
+        self._carrying = timer(self._put_words)
         found = await self._looked_up(self.listen, passive=True)
         if found is None:
             raise CannotHere(f"the own address {self.listen} cannot be resolved; say `bind` for this node in the file")

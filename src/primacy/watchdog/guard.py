@@ -96,7 +96,7 @@ class Guard:
         """Open means held: from the first start to the end of this process, restarts included."""
         self.way, self.strong_only = "", False
         self.deadman = tree.make_deadman()
-        self.alarm = tree.make_alarm()
+        self.timer = tree.make_timer()
         self.extensions = -1
         self.term_at = self.kill_at = self.stop_kill_at = self.look_at = tree.NEVER_MS
         self.deadman_at = 0
@@ -117,14 +117,14 @@ class Guard:
     def loop(self) -> None:
         poll, polled = select.poll(), list[int]()
         while not self.finished():
-            tree.set_alarm(self.alarm, self.next_ms())
+            tree.set_timer(self.timer, self.next_ms())
             fds = self.watched()
             if fds != polled:
                 poll, polled = select.poll(), fds
                 for fd in fds:
                     poll.register(fd, select.POLLIN)
             found = poll.poll()
-            while len(found) == 1 and found[0][0] == self.alarm and self.goes_on():
+            while len(found) == 1 and found[0][0] == self.timer and self.goes_on():
                 found = poll.poll()
             ready, now = {fd for fd, _ in found}, tree.now_ms()
             # After the clock and before the deadlines: what came in time counts, however late it is read, and also if
@@ -141,7 +141,7 @@ class Guard:
             self.watch_tree(ready)
 
     def watched(self) -> list[int]:
-        fds = [self.alarm]
+        fds = [self.timer]
         if self.cut_ms == tree.NEVER_MS:
             fds.append(self.agent.fileno())
         if not self.agent_dead:
@@ -179,7 +179,7 @@ class Guard:
             self.agent.send(json.dumps({"is": word, **more}).encode(), socket.MSG_DONTWAIT)
 
     def goes_on(self) -> bool:
-        """The one thing that happens all the time: the alarm rang, extensions have come, and nothing else is due.
+        """The one thing that happens all the time: the timer rang, extensions have come, and nothing else is due.
 
         False if there is more to be looked at. Then all that was found here is found once more.
         """
@@ -190,7 +190,7 @@ class Guard:
         due = min(self.look_at, self.term_at, self.kill_at, self.stop_kill_at)
         if now >= due or self.look_at == tree.NEVER_MS:
             return False
-        tree.set_alarm(self.alarm, due)
+        tree.set_timer(self.timer, due)
         self.reap(run)
         busy = run.trace is not None and run.trace.busy  # what is left has stopped, and will not tell again
         return run.root != 0 and run.status is None and not busy

@@ -217,7 +217,7 @@ class CallGuard:
         self.leaving = False
         self.way = ""
         self.deadman = tree.make_deadman()
-        self.alarm = tree.make_alarm()
+        self.timer = tree.make_timer()
         self.tree: Tree | None = None
         self.jobs = -1
         self.cancel_at = self.kill_at = tree.NEVER_MS
@@ -228,7 +228,7 @@ class CallGuard:
 
     def loop(self) -> None:
         while not (self.leaving and self.tree is None):
-            tree.set_alarm(self.alarm, self.next_ms())
+            tree.set_timer(self.timer, self.next_ms())
             poll = select.poll()
             for fd in self.watched():
                 poll.register(fd, select.POLLIN)
@@ -243,7 +243,7 @@ class CallGuard:
                 self.gone(self.tree)
 
     def watched(self) -> list[int]:
-        fds = [self.alarm]
+        fds = [self.timer]
         if not self.leaving:
             fds += [self.peer.fileno(), self.peer_fd]
         if self.tree is not None and self.tree.root:

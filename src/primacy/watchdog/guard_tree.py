@@ -86,13 +86,13 @@ def arm_deadman(timer: ctypes.c_void_p, at_ms: int) -> None:
     checked(libc.timer_settime(timer, ABSOLUTE, instant(at_ms), None))
 
 
-def make_alarm() -> int:
+def make_timer() -> int:
     """A descriptor that can be polled for an instant of CLOCK_BOOTTIME; poll's own timeout sleeps through a suspend."""
     return checked(libc.timerfd_create(time.CLOCK_BOOTTIME, os.O_CLOEXEC | os.O_NONBLOCK))
 
 
-def set_alarm(alarm: int, at_ms: int) -> None:
-    checked(libc.timerfd_settime(alarm, ABSOLUTE, instant(max(at_ms, 1) if at_ms < NEVER_MS else 0), None))
+def set_timer(timer: int, at_ms: int) -> None:
+    checked(libc.timerfd_settime(timer, ABSOLUTE, instant(max(at_ms, 1) if at_ms < NEVER_MS else 0), None))
 
 
 def bind_to_parent() -> None:
