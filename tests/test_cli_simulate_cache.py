@@ -89,7 +89,7 @@ def test_faults_help(say: Callable[..., Said]) -> None:
         (("--storage", "tape"), "there are durable, memory, both"),
         (("--faults", "crush"), "is crash meant"),
         (("--profile", "lan"), "--profile is nothing that --strategy cache knows"),
-        (("--show",), "--show is nothing that --strategy cache knows"),
+        (("--show",), "--show is gone: write one trial as a page with --seed K --trace FILE.html"),
         (("--trace", "x"), "say which one with --seed"),
     ],
 )

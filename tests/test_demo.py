@@ -183,7 +183,7 @@ def test_exit_1_and_the_logs_are_kept_if_the_chain_saw_two_at_once(
     [
         (("--nodes", "2"), "'--nodes': 2 is not in the range 3<=x<=9"),
         (("--profile", "ghoti"), "--profile ghoti: raft has lab, fast, lan, wan, executor"),
-        (("--strategy", "bully"), "to watch it simulated: primacy simulate --show --strategy bully"),
+        (("--strategy", "bully"), "primacy simulate --strategy bully --seed 1 --trace trial.html"),
         (("--scenario", "earthquake"), "'earthquake' is not one of"),
         (("--seconds", "nan"), "--seconds nan: more than 0"),
         (("--seconds", "-1"), "--seconds -1: more than 0"),

@@ -150,8 +150,8 @@ def test_simulate_takes_it_by_name(say: Say) -> None:  # noqa: F811
     assert bad.code == 1
     assert "I1" in bad.out
     assert say("simulate", "--strategy", "tests.nowhere:X").code == 2
-    shown = say("simulate", "--strategy", EXAMPLE, "--show", "--seconds", "0", "--nodes", "3")
-    assert shown.code == 0, shown.err
+    page = say("simulate", "--strategy", EXAMPLE, "--seed", "1", "--nodes", "3", "--trace", "page.html")
+    assert page.code == 0, page.err
 
 
 def test_contract_does_not_speak_for_it(say: Say, tmp_path: Path) -> None:  # noqa: F811

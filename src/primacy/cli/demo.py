@@ -109,8 +109,8 @@ def demo(
     needs_linux()
     if strategy != "raft":
         raise UsageError(
-            f"--strategy {strategy}: real nodes know raft only so far; to watch it simulated: "
-            f"primacy simulate --show --strategy {strategy}"
+            f"--strategy {strategy}: real nodes know raft only so far; for a page of one simulated trial: "
+            f"primacy simulate --strategy {strategy} --seed 1 --trace trial.html"
         )
     fitting(profile)
     if seconds is not None and not 0 < seconds <= SECONDS_MOST:

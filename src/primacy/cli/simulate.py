@@ -13,7 +13,6 @@ from click.core import ParameterSource
 from primacy.cli.call import Call, config_option, json_option, print_json
 from primacy.cli.simulate_cache import plan_of, simulate_cache
 from primacy.cli.simulate_cache import print_classes as print_cache_classes
-from primacy.cli.simulate_show import SEED_DEFAULT, show
 from primacy.cli.simulate_text import print_classes, print_shrunk, print_summary
 from primacy.errors import InUse, UsageError
 from primacy.settings.accepted import STRATEGIES
@@ -48,6 +47,14 @@ class Number(click.FloatRange):
         if number != number:  # noqa: PLR0124  (the definition of not being a number)
             self.fail(f"{number} is not in the range {self._describe_range()}.", param, ctx)
         return number
+
+
+def _removed(ctx: click.Context, param: click.Parameter, value: object) -> None:  # noqa: ARG001
+    if value is not None:
+        raise UsageError(
+            f"{param.opts[0]} is gone: write one trial as a page with --seed K --trace FILE.html, "
+            "or watch a real cluster with primacy demo"
+        )
 
 
 @click.command()
@@ -86,8 +93,8 @@ class Number(click.FloatRange):
     "--jobs", metavar="J", type=click.IntRange(1, JOBS_MOST), help="Processes at a time. Default: one per core."
 )
 @click.option("--trace", metavar="FILE", help="With --seed: write this trial as one HTML page to look at.")
-@click.option("--show", "shows", is_flag=True, help="Watch one trial: leader killed, cut off, healed, machine lost.")
-@click.option("--seconds", metavar="S", type=float, help="With --show: how long it plays; 0: at once.")
+@click.option("--show", is_flag=True, default=None, hidden=True, expose_value=False, callback=_removed)
+@click.option("--seconds", hidden=True, expose_value=False, callback=_removed)
 @click.option("--shrink/--no-shrink", "shrinks", default=True, help="Look for the smallest trial that fails alike.")
 @json_option
 @click.pass_obj
@@ -107,8 +114,6 @@ def simulate(
     drift: float,
     jobs: int | None,
     trace: str | None,
-    shows: bool,
-    seconds: float | None,
     shrinks: bool,
     as_json: bool,
 ) -> None:
@@ -122,50 +127,26 @@ def simulate(
     """
     as_json = as_json or call.json
     if strategy == CACHE:
-        _not_for_cache(config=config, profile=profile, show=shows or None, seconds=seconds)
+        _not_for_cache(config=config, profile=profile)
         said = click.get_current_context().get_parameter_source("minutes") is not ParameterSource.DEFAULT
         if faults is not None and faults.strip() == "help":
             print_cache_classes()
             return
         cache_plan = plan_of(nodes, storage, minutes if said else None, faults, drift)
-        if trace is not None and seed is None:
-            raise UsageError(f"--trace {trace} is of one trial: say which one with --seed K")
-        chosen = _seeds(seed, seeds, first_seed)
+        chosen = _seeds(seed, seeds, first_seed, trace)
         code = simulate_cache(cache_plan, chosen, jobs or cores(), trace=trace, shrinks=shrinks, as_json=as_json)
         raise click.exceptions.Exit(code)
     if storage is not None:
         raise UsageError(f"--storage {storage} is of --strategy cache; other strategies have no such choice")
-    if shows:
-        _no_trial(seeds=seeds, first_seed=first_seed, faults=faults, trace=trace, json=as_json or None)
-        plan = _of_options(strategy, nodes, profile)
-        code = show(plan.strategy, plan.nodes, plan.profile, SEED_DEFAULT if seed is None else seed, seconds)
-        raise click.exceptions.Exit(code)
-    if seconds is not None:
-        raise UsageError(f"--seconds {seconds:g} is how long --show plays; say --show, or --minutes for a trial")
     file = _file(call, config, strategy, nodes, profile)
     plan = _of_file(file, call.node) if file else _of_options(strategy, nodes, profile)
     if faults is not None and faults.strip() == "help":
         print_classes(plan.strategy)
         return
     plan = _with_faults(replace(plan, minutes=minutes, drift=drift), faults)
-    chosen = _seeds(seed, seeds, first_seed)
-    if trace is None:
-        summary = _tried(plan, chosen, jobs or cores())
-    elif seed is None:
-        raise UsageError(f"--trace {trace} draws one trial: say which one with --seed K")
-    else:
-        summary = _traced(plan, seed, trace)
-    shrunk = _shrunk(summary) if summary.found and shrinks and not summary.interrupted else None
-    line = command(shrunk.plan, shrunk.seed, file or "") if shrunk else ""
-    if as_json:
-        print_json({**summary.as_dict(), "shrunk": _as_dict(shrunk, line) if shrunk else None})
-    else:
-        print_summary(summary, file or "", trace or "")
-        if shrunk:
-            print_shrunk(shrunk, line)
-    if summary.interrupted:
-        raise click.exceptions.Exit(EXIT_INTERRUPTED)
-    raise click.exceptions.Exit(EXIT_VIOLATION if summary.violations else 0)
+    chosen = _seeds(seed, seeds, first_seed, trace)
+    summary = _tried(plan, chosen, jobs or cores()) if trace is None else _traced(plan, chosen[0], trace)
+    raise click.exceptions.Exit(_told(summary, file or "", trace or "", shrinks=shrinks, as_json=as_json))
 
 
 # --- what is asked ----------------------------------------------------------------------------------------------------
@@ -185,15 +166,6 @@ def _not_for_cache(**options: object) -> None:
     for name, value in options.items():
         if value is not None:
             raise UsageError(f"--{name} is nothing that --strategy cache knows: leave it out")
-
-
-def _no_trial(**options: object) -> None:
-    """What is played has its own script."""
-    for name, value in options.items():
-        if value is not None:
-            raise UsageError(
-                f"--{name.replace('_', '-')} and --show exclude each other: --show is one trial, by a script"
-            )
 
 
 def _of_options(strategy: str | None, nodes: int | None, profile: str | None) -> Plan:
@@ -238,8 +210,10 @@ def _with_faults(plan: Plan, faults: str | None) -> Plan:
     return replace(plan, faults=tuple(name for name in fitting if name in wanted), draw=False)
 
 
-def _seeds(seed: int | None, seeds: int | None, first_seed: int | None) -> range:
+def _seeds(seed: int | None, seeds: int | None, first_seed: int | None, trace: str | None) -> range:
     if seed is None:
+        if trace is not None:
+            raise UsageError(f"--trace {trace} is of one trial: say which one with --seed K")
         first = first_seed or 0
         return range(first, first + (seeds or SEEDS_DEFAULT))
     for option, value in (("--seeds", seeds), ("--first-seed", first_seed)):
@@ -301,6 +275,21 @@ def _shrunk(summary: Summary) -> Shrunk | None:
     click.echo(f"seed {first.seed} breaks {first.rule}; looking for the smallest trial that does ...", err=True)
     classes = run_or_raised(summary.plan, first.seed).classes
     return shrink(summary.plan, first.seed, first.rule, classes)
+
+
+def _told(summary: Summary, file: str, trace: str, *, shrinks: bool, as_json: bool) -> int:
+    """Prints what was found; returns the exit code."""
+    shrunk = _shrunk(summary) if summary.found and shrinks and not summary.interrupted else None
+    line = command(shrunk.plan, shrunk.seed, file) if shrunk else ""
+    if as_json:
+        print_json({**summary.as_dict(), "shrunk": _as_dict(shrunk, line) if shrunk else None})
+    else:
+        print_summary(summary, file, trace)
+        if shrunk:
+            print_shrunk(shrunk, line)
+    if summary.interrupted:
+        return EXIT_INTERRUPTED
+    return EXIT_VIOLATION if summary.violations else 0
 
 
 def _as_dict(shrunk: Shrunk, line: str) -> dict[str, object]:
