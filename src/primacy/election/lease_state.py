@@ -172,10 +172,15 @@ class LeaseState:
         member = seat.membership.get(seat.node)
         listed = not options.failsafe or seat.node in options.failsafe
         self._stands = listed and (member is None or member.kind is Kind.VOTER)
+        self._blank_node()
+        self._blank_sight()
+        self._blank_hold()
 
+    def _blank_node(self) -> None:
+        """Of the node itself: its start, its tokens on the disk, its requests under way."""
         self._born: tuple[int, int] | None = None
         """Own clock and wall clock at the start, once started."""
-        self._saved_token = options.token_max
+        self._saved_token = self.options.token_max
         self._saving = False
         """A token is on its way to the disk; anything but `PersistFailed` next means that it arrived."""
         self._unsaved = ""
@@ -184,6 +189,22 @@ class LeaseState:
         self._pending: Asked | None = None
         self._take: Take | None = None
         """The newest take that may still be written, answered or not (L7)."""
+        self._next_ask_ms = 0
+        self._news = False
+        """The store had news while a request was under way, whose answer may be older."""
+        self._failures = 0
+        self._failure = ""
+        self._final = ""
+        """What the store refuses for good, and that was recorded."""
+        self._outage: Outage | None = None
+        self._hold_off_ms = 0
+        self._lock_held = False
+        self._paused = False
+        self._ill = ""
+        self._closing = False
+
+    def _blank_sight(self) -> None:
+        """What was seen in the store, and over which connection."""
         self._sight: Sighting | None = None
         self._settling: Settling | None = None
         self._settled_for = ""
@@ -193,9 +214,6 @@ class LeaseState:
         self._follows = ""
         """The holder of whom it was last recorded that this node follows it."""
         self._ever_saw = False
-        self._next_ask_ms = 0
-        self._news = False
-        """The store had news while a request was under way, whose answer may be older."""
         self._admits_ms = 0
         """wait_max as the genesis row had it last; 0 before it was seen."""
         self._wait_max_ms = 0
@@ -224,11 +242,9 @@ class LeaseState:
         self._looked_ms = 0
         self._heard = 0
         """Renewals heard of since that look."""
-        self._failures = 0
-        self._failure = ""
-        self._final = ""
-        """What the store refuses for good, and that was recorded."""
-        self._outage: Outage | None = None
+
+    def _blank_hold(self) -> None:
+        """Its own leadership, and what is left of earlier ones."""
         self._lead: Lead | None = None
         self._work = 0
         """Token of our work that may be alive."""
@@ -244,11 +260,6 @@ class LeaseState:
         self._released_token = 0
         """The highest token whose release was recorded."""
         self._late = 0
-        self._hold_off_ms = 0
-        self._lock_held = False
-        self._paused = False
-        self._ill = ""
-        self._closing = False
 
     # --- how it stands, for whoever drives it -------------------------------------------------------------------------
 

@@ -116,6 +116,21 @@ class RaftState:
         self.recovery = Recovery(seat, auto=self.options.auto, token_max=self.options.token_max)
         if ballot is not None and ballot.void:
             self.recovery.found(ballot)
+        self._blank_saving()
+        self._blank_hearing()
+        list_ = seat.membership
+        mine = list_.get(self.node)
+        self._votes = mine is not None and mine.kind is not Kind.OBSERVER
+        self._stands = mine is not None and mine.kind is Kind.VOTER
+        self._able = tuple(member.id for member in list_.members if member.kind is Kind.VOTER)
+        self._voters = list_.voters
+        self._majority = list_.majority
+        self._others = tuple(name for name in list_.ids if name != self.node)
+        self._other_voters = tuple(name for name in self._voters if name != self.node)
+        self._lag = self._priority_lag()
+
+    def _blank_saving(self) -> None:
+        """What the disk has of the ballot, and what is on its way there."""
         self._durable = self.ballot
         self._earlier = self.ballot
         self._saving = False
@@ -128,6 +143,12 @@ class RaftState:
         """That mark has still to be saved."""
         self._disk_fault = ""
         """Why the last save failed; while it stands, nothing leaves but what a new save lets through (F31)."""
+        self._booted = False
+        self._wall_offset_ms = 0
+        self._read_at_ms = 0
+
+    def _blank_hearing(self) -> None:
+        """What was heard of others and told to them."""
         self._starts = False
         """The last list of effects had a start behind its ballot."""
         self._steady: Beat | None = None
@@ -141,25 +162,12 @@ class RaftState:
         self._noted: dict[tuple[str, str], bool] = {}
         self._refused: dict[tuple[str | int, ...], int] = {}
         """When which refusal was sent to whom, for one beat (E1)."""
-        self._booted = False
-        self._wall_offset_ms = 0
         self._ask_at_ms = 0
-        self._read_at_ms = 0
         self._offer_at_ms = 0
         self._offers: dict[str, int] = {}
         """First start: the boots that said they are blank and have not confirmed the first ballot yet."""
         self._init_tried: Init | None = None
         """The operator's word that the last first ballot was made on, until that ballot is on the disk."""
-        list_ = seat.membership
-        mine = list_.get(self.node)
-        self._votes = mine is not None and mine.kind is not Kind.OBSERVER
-        self._stands = mine is not None and mine.kind is Kind.VOTER
-        self._able = tuple(member.id for member in list_.members if member.kind is Kind.VOTER)
-        self._voters = list_.voters
-        self._majority = list_.majority
-        self._others = tuple(name for name in list_.ids if name != self.node)
-        self._other_voters = tuple(name for name in self._voters if name != self.node)
-        self._lag = self._priority_lag()
 
     @property
     def term(self) -> int:
