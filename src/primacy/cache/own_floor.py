@@ -7,6 +7,7 @@ every peer acked it under the same list, or nobody can be in touch any more who 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -262,8 +263,8 @@ class Flooring(Sourcing):
         term = work.floor.term
         return self._list_is_old() and all(work.same_list.get(peer, 0) >= term for peer in self.members.others)
 
-    def _list_is_old(self) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def _list_is_old(self) -> bool: ...
 
     def _untouched_ms(self) -> int:
         """After so long nobody is in touch by a PING that left before (C12). One tick more: clocks are read in whole
@@ -316,8 +317,8 @@ class Flooring(Sourcing):
     def _knows_floors(self, digest: int) -> bool:
         return digest == self.floors.digest
 
-    def _count_pong(self, sender: str, number: int, since: int) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _count_pong(self, sender: str, number: int, since: int) -> None: ...
 
     def _heard_floors_request(self, sender: str, request: FloorsRequest) -> None:
         floors, more = self.floors.page(request.after, PAGE)

@@ -7,6 +7,8 @@ higher one replaces it (C8), whatever the expiry. A copy that a peer claims to h
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from primacy.cache.effects import DropValue, Finished, Give, Refuse, SeeOther, Send, SendEntry, StoreEntry
 from primacy.cache.inputs import Asked, ValueGone
 from primacy.cache.messages import EntryRequest, Update
@@ -18,22 +20,22 @@ HITS_MAX = 10_000
 """Keys whose hits shortly before their expiry are counted (`refresh_ahead_ms`). Beyond it counting starts anew."""
 
 
-class Values(OwnState):
+class Values(OwnState, ABC):
     """Layer of the machine: what is held, given and taken."""
 
     _hits: dict[bytes, int]
 
     # --- what the layers above do -------------------------------------------------------------------------------------
 
-    def _try_stand(self, state: KeyState) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _try_stand(self, state: KeyState) -> None: ...
 
+    @abstractmethod
     def _satisfied(self, state: KeyState, meta: Meta) -> None:
         """A fresh value came: nothing needs to be fetched for its sake any more."""
-        raise NotImplementedError
 
-    def _free(self, state: KeyState, ballot: Ballot) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _free(self, state: KeyState, ballot: Ballot) -> None: ...
 
     # --- fresh, stale, dead -------------------------------------------------------------------------------------------
 

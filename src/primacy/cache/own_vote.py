@@ -8,6 +8,8 @@ shares knows the earlier term, so the later epoch is higher.
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from primacy.cache.effects import Send
 from primacy.cache.messages import Ack, Acks, Announce, Announces, Answer, Numbered, Question
 from primacy.cache.model import ALL, NO_BALLOT, TERM_MAX, Ballot, Meta, short_key
@@ -23,14 +25,14 @@ def _unsaid(*_: object, **__: object) -> bool:
 class Voting(Values):
     """Layer of the machine: candidates and voters."""
 
-    def _win(self, state: KeyState, candidacy: Candidacy) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _win(self, state: KeyState, candidacy: Candidacy) -> None: ...
 
-    def _refused_claim(self, state: KeyState, sender: str, answer: Answer) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _refused_claim(self, state: KeyState, sender: str, answer: Answer) -> None: ...
 
-    def _give_up_claim(self, state: KeyState) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _give_up_claim(self, state: KeyState) -> None: ...
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
@@ -438,8 +440,8 @@ class Voting(Values):
         longest = max((source.negative_ms for source in self.settings.sources), default=0)
         return max(self.timing.backoff_max_ms, longest)
 
-    def _failed(self, state: KeyState, backoff_ms: int, reason: str, *, missing: bool = False) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _failed(self, state: KeyState, backoff_ms: int, reason: str, *, missing: bool = False) -> None: ...
 
     def _free(self, state: KeyState, ballot: Ballot) -> None:
         """The end of a ballot frees the promise to it, and to no other (C7)."""

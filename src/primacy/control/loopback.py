@@ -14,6 +14,7 @@ import ipaddress
 import json
 import socket
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -74,7 +75,7 @@ OTHER_KEY = (
 )
 
 
-class LoopbackServer:
+class LoopbackServer(ABC):
     """Serves on a socket that listens already. It shares an event loop, so that nothing here may take long."""
 
     connections_max = CONNECTIONS_MAX
@@ -94,9 +95,9 @@ class LoopbackServer:
         self._runner: web.AppRunner | None = None
         self._listener: asyncio.Server | None = None
 
+    @abstractmethod
     def routes(self, router: web.UrlDispatcher) -> None:
         """What is at which path."""
-        raise NotImplementedError
 
     async def start(self, listening: socket.socket, tls: ssl.SSLContext | None = None) -> None:
         @web.middleware

@@ -20,6 +20,7 @@ Where the protected rows are few, they can carry the token themselves:
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 from primacy.errors import StaleToken, UsageError
@@ -121,7 +122,7 @@ def create(connection: Any, *, table: str = TABLE) -> None:
 # --- connections ------------------------------------------------------------------------------------------------------
 
 
-class _Port:
+class _Port(ABC):
     """A connection of some kind: its dialect, a way to run a statement, and whether a transaction is open."""
 
     dialect = ""
@@ -140,8 +141,8 @@ class _Port:
     def spelled(self, text: str) -> str:
         return re.sub(r":([a-z]+)\b", r"%(\1)s", text)
 
-    def in_transaction(self) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def in_transaction(self) -> bool: ...
 
 
 class _Sqlite(_Port):
