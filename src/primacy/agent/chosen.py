@@ -5,17 +5,21 @@ What only one strategy needs is loaded by its nodes only: a start is short, and 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from primacy.agent.assemble import holding_times, lease_of, raft_of, seat_of
 from primacy.agent.log import Log
-from primacy.agent.stored import Stored, earlier_holders, opened
+from primacy.agent.stored import Stored, earlier_holders, opened, seen_in_store
+from primacy.control import Heard
 from primacy.election.lease import LeaseStrategy
 from primacy.election.model import Seat
 from primacy.election.raft import RaftStrategy
 from primacy.election.store import holder_id
 from primacy.node.ballot import FileDurable, Memory
 from primacy.node.clock import Clock
+from primacy.node.driver import Again
 from primacy.node.folder import Folder
 from primacy.node.lock import RunLock
 from primacy.settings import is_ranked
@@ -44,10 +48,28 @@ class Place(NamedTuple):
     """Of bully and ring: the nodes that it knew."""
 
 
+class Capabilities(NamedTuple):
+    """What one strategy can do or tell and others cannot: stated where it is chosen, so that nobody asks its class."""
+
+    heard: Callable[[], Mapping[str, int]] | None
+    """When each other node was heard in the election; None: its nodes look at a store, and hear nobody."""
+    hold_left_ms: Callable[[int], int]
+    """At this moment, as its view shows it."""
+    muted: Callable[[], str] = lambda: ""
+    """Why it may not speak; empty if it may."""
+    again: Again | None = None
+    """Its short way for a message like the last one."""
+    is_settled: Callable[[], bool] = lambda: True
+    """Nothing of this node is left that another one would have to wait for."""
+    seen_in_store: Callable[[int, str], dict[str, Heard]] = lambda _, __: {}
+    """What the store tells of other nodes at this moment, whose workload is of this kind."""
+
+
 class Chosen(NamedTuple):
-    """A strategy, and where its memory is kept."""
+    """A strategy, what it can do beyond the others, and where its memory is kept."""
 
     strategy: AnyStrategy
+    can: Capabilities
     durable: FileDurable
     stored: Stored | None = None
     """Of a lease."""
@@ -80,13 +102,15 @@ def choose(place: Place, clock: Clock, log: Log) -> Chosen:
         from primacy.agent.managed import rank_of
 
         ranked = rank_of(settings, place.seat, place.remembered)
-        return Chosen(ranked, ballot, ranked=ranked)
+        return Chosen(ranked, _common(ranked), ballot, ranked=ranked)
     if settings.election.strategy != "lease":
         known = seen.ballot.token_max if seen.ballot is not None else 0
         strategy = raft_of(settings, place.seat, voted, ballot.path, known)
         if voted.lost:
             log.warn(f"the ballot {ballot.path} cannot be trusted: {voted.lost}")
-        return Chosen(strategy, ballot)
+        heard, muted = lambda: strategy.heard, lambda: strategy.muted
+        can = Capabilities(heard, strategy.hold_left_ms, muted, strategy.again)
+        return Chosen(strategy, can, ballot)
     known = voted.ballot.token_known if voted.ballot is not None else 0
     return _lease(place, tokens, seen, known, log)
 
@@ -98,7 +122,13 @@ def _own(place: Place, known: int, clock: Clock, log: Log) -> Chosen:
     memory = kept.load()
     if memory.lost:
         log.warn(f"{kept.path} cannot be trusted: {memory.lost}; the strategy begins without it")
-    return Chosen(own_of(place.settings, place.seat, memory, known, clock.now_ms()), kept)
+    own = own_of(place.settings, place.seat, memory, known, clock.now_ms())
+    return Chosen(own, _common(own), kept)
+
+
+def _common(strategy: RankStrategy | Plugged) -> Capabilities:
+    """Of a strategy that hears the other nodes, and has no more than its view."""
+    return Capabilities(lambda: strategy.heard, lambda now_ms: strategy.view(now_ms).hold_left_ms)
 
 
 def _lease(place: Place, tokens: FileDurable, seen: Memory, known: int, log: Log) -> Chosen:
@@ -108,4 +138,10 @@ def _lease(place: Place, tokens: FileDurable, seen: Memory, known: int, log: Log
     holder = holder_id(seat.node, seat.boot)
     earlier = earlier_holders(place.folder, place.run_lock, holder)
     strategy = lease_of(settings, seat, seen, tokens.path, known, earlier)
-    return Chosen(strategy, tokens, Stored(settings, store, timing, holder, log.warn))
+    can = Capabilities(
+        None,
+        lambda now_ms: strategy.view(now_ms).hold_left_ms,
+        is_settled=lambda: strategy.settled,
+        seen_in_store=partial(seen_in_store, strategy),
+    )
+    return Chosen(strategy, can, tokens, Stored(settings, store, timing, holder, log.warn))

@@ -34,10 +34,8 @@ from primacy.agent.workload import HostedWorkload, Nothing, Performer, Spans, Wo
 from primacy.control import Approve, MonitorSays, Order, Remove
 from primacy.control.requests import carry_out
 from primacy.election.inputs import Input, Pause, Resume, Shutdown, Started
-from primacy.election.lease import LeaseStrategy
 from primacy.election.messages import Release
 from primacy.election.model import Role, Seat
-from primacy.election.raft import RaftStrategy
 from primacy.errors import CannotHere, Unsafe
 from primacy.node.clock import Clock
 from primacy.node.driver import Driver
@@ -93,7 +91,7 @@ class Agent(AgentEvents):
             claim(folder, self.node)
         self.run_lock = RunLock(folder)
         chosen = choose(Place(settings, folder, self.run_lock, seat, remembered), self.clock, self.log)
-        self.strategy, self.stored, self.ranked = chosen.strategy, chosen.stored, chosen.ranked
+        self.strategy, self.can, self.stored, self.ranked = chosen.strategy, chosen.can, chosen.stored, chosen.ranked
         self.manager: HttpTransport | None = None
         self.transport = self._transport(seat, remembered)
         cwd = plan.child.cwd if plan.child is not None else os.getcwd()
@@ -106,6 +104,8 @@ class Agent(AgentEvents):
             cwd,
             self.integrations.fence_told,
         )
+        self.guards = plan.child is not None
+        """It has a command to stop."""
         self.workload: Performer
         if plan.child is not None:
             self.workload = self._process_workload(plan.child)
@@ -113,14 +113,13 @@ class Agent(AgentEvents):
             self.workload = self._hosted_workload(plan.workload or Nothing())
         self.meter = Meter()
         metered = MeteredDurable(chosen.durable, self.meter)
-        holds = self.promise.at_most_one or not self._guards
+        holds = self.promise.at_most_one or not self.guards
         self.renewed = None if holds else RenewedWork(self.workload, holding_times(settings), self.clock)
         work = self.renewed or self.workload
-        again = self.strategy.again if isinstance(self.strategy, RaftStrategy) else None
         self.driver = Driver(
-            self.strategy, self.clock, metered, work, self.recorded, self.transport, self.stored, again
+            self.strategy, self.clock, metered, work, self.recorded, self.transport, self.stored, self.can.again
         )
-        if self.promise.at_most_one and self._guards:
+        if self.promise.at_most_one and self.guards:
             self.driver.late_ms, self.driver.late = max(1, self._reserve_ms // 2), self._late
         self.control_api = ControlApi(settings, folder, self.node, self)
         self.page = Page(settings, self.node, state_root(settings, os.environ, os.geteuid()), self)
@@ -192,7 +191,7 @@ class Agent(AgentEvents):
         self.signals.agent = self
         self.meter.start()
         if self.stored is not None:
-            self.stored.start(self.driver.give, self._finish, releasers=isinstance(self.workload, ProcessWorkload))
+            self.stored.start(self.driver.give, self._finish, releasers=self.guards)
             self.log.info(f"node {self.node} stands for the lease {self.settings.election.name}", node=self.node)
         if is_paused(self.folder):
             self.log.info(f"node {self.node} was paused before this start and stays so: primacy resume")
@@ -261,13 +260,14 @@ class Agent(AgentEvents):
         )
 
     def _say_containment(self) -> None:
-        if not isinstance(self.workload, ProcessWorkload):
+        if not self.guards:
             return
-        found, why = self.workload.containment, self.workload.containment_why
+        held = self.workload.view()
+        found = held.containment
         if not found:
             raise CannotHere("the guard process could not be started; the lines above say why")
-        sentence = containment_sentence(found, why, self.workload.way)
-        if found != "strong" and self.workload.require == "strong":
+        sentence = containment_sentence(found, held.containment_why, held.way)
+        if found != "strong" and containment_required(self.settings) == "strong":
             whom = " on a lease" if self.settings.election.strategy == "lease" else " of several nodes"
             by_default = "" if self.settings.run.require_containment else whom
             raise CannotHere(
@@ -298,19 +298,14 @@ class Agent(AgentEvents):
     def asked_to_end(self, times: int) -> None:
         """Once: in order, with the command's own stop time. Twice: now."""
         if times == 1:
-            what = "stops the command, then releases" if self._guards else "hands over, then ends"
+            what = "stops the command, then releases" if self.guards else "hands over, then ends"
             self.log.info(f"was asked to end: {what}")
         else:
-            self.log.warn(f"was asked to end again: {'kills the command' if self._guards else 'ends at once'}")
+            self.log.warn(f"was asked to end again: {'kills the command' if self.guards else 'ends at once'}")
             self.workload.hurry()
         self._end()
         if times > PATIENCE or (times > 1 and (self.workload.is_orphaned or self.workload.is_over)):
             self._finish(None)
-
-    @property
-    def _guards(self) -> bool:
-        """It has a command to stop."""
-        return isinstance(self.workload, ProcessWorkload)
 
     def give_up(self, code: int) -> None:
         self.exit_code = code
@@ -332,10 +327,10 @@ class Agent(AgentEvents):
         """Nothing runs, and the lease is released. For one hold only: then nobody needs the release any more."""
         if not self.ending or not self.workload.is_over:
             return
-        if not isinstance(self.strategy, LeaseStrategy) or self.strategy.settled:
+        if self.can.is_settled():
             self._finish(None)
         elif self._settle_timer is None:
-            hold_s = self.strategy.timing.hold_ms / 1_000
+            hold_s = holding_times(self.settings).hold_ms / 1_000
             self._settle_timer = asyncio.get_running_loop().call_later(hold_s, self._unsettled)
 
     def _unsettled(self) -> None:

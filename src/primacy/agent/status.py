@@ -12,13 +12,11 @@ from primacy.agent.gossip import Gossip
 from primacy.agent.integrations import Integrations
 from primacy.agent.meter import Meter
 from primacy.agent.start_gate import StartGate
-from primacy.agent.stored import Stored, seen_in_store
+from primacy.agent.stored import Stored
 from primacy.agent.workload import Performer
 from primacy.control import Heard, Snapshot
 from primacy.election.guarantees import Guarantees
-from primacy.election.lease import LeaseStrategy
 from primacy.election.model import Role, View
-from primacy.election.raft import RaftStrategy
 from primacy.node.clock import Clock
 from primacy.settings.schema import Settings
 from primacy.slots.where import names_no_host, reached
@@ -27,7 +25,7 @@ from primacy.watchdog.containment import containment_sentence
 from primacy.watchdog.vocabulary import State
 
 if TYPE_CHECKING:  # each is loaded by those nodes only that need it
-    from primacy.agent.chosen import AnyStrategy
+    from primacy.agent.chosen import AnyStrategy, Capabilities
     from primacy.election.ranked import RankStrategy
     from primacy.transport.http import HttpTransport
 
@@ -39,6 +37,7 @@ class AgentStatus:
     node: str
     clock: Clock
     strategy: AnyStrategy
+    can: Capabilities
     promise: Guarantees
     workload: Performer
     gate: StartGate
@@ -125,16 +124,14 @@ class AgentStatus:
         return counted
 
     def _heard_ms(self, now_ms: int) -> dict[str, int]:
-        if isinstance(self.strategy, LeaseStrategy):
+        if self.can.heard is None:
             return {name: now_ms - heard.at_ms for name, heard in self._others(now_ms).items()}
-        return {name: now_ms - at_ms for name, at_ms in self.strategy.heard.items()}
+        return {name: now_ms - at_ms for name, at_ms in self.can.heard().items()}
 
     def _others(self, now_ms: int) -> dict[str, Heard]:
         """What each says of itself; of the holder of a lease, if it says nothing, what its row says."""
         told = self.gossip.others if self.gossip is not None else {}
-        if isinstance(self.strategy, LeaseStrategy):
-            return {**seen_in_store(self.strategy, now_ms, self.workload.view().kind), **told}
-        return told
+        return {**self.can.seen_in_store(now_ms, self.workload.view().kind), **told}
 
     def changing(self) -> tuple[Any, ...]:
         """What is worth telling the others soon, without the cost of a snapshot."""
@@ -143,7 +140,7 @@ class AgentStatus:
             strategy.role,
             strategy.term,
             strategy.leader,
-            isinstance(strategy, RaftStrategy) and strategy.muted,
+            self.can.muted(),
             strategy.paused,
             strategy.healthy,
             workload.state,
@@ -152,10 +149,7 @@ class AgentStatus:
         )
 
     def hold_left_ms(self) -> int:
-        strategy, now_ms = self.strategy, self.clock.now_ms()
-        if isinstance(strategy, RaftStrategy):
-            return strategy.hold_left_ms(now_ms)
-        return strategy.view(now_ms).hold_left_ms
+        return self.can.hold_left_ms(self.clock.now_ms())
 
     def links(self) -> dict[str, str]:
         others = [name for name in self.names() if name != self.node]
