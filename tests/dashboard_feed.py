@@ -204,7 +204,7 @@ class Feed:
             "token": 1_794_700_800_000 + self.term if leads else None,
             "hold_left_ms": HOLD_MS - 60 - wall_ms() % 100 if leads else 0,
             "waits_for": "an operator: primacy resume" if name in self.paused else None,
-            "duty": workload,
+            "workload": workload,
             "health": "ok",
             "version": "0.1.0",
             "boot": "a1",

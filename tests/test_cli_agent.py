@@ -85,7 +85,7 @@ class Node:
         raise AssertionError(f"never came: {what}\n{state}\n{self.err.read_text()}")
 
     def runs(self, say: Say) -> dict[str, Any]:
-        return self.until(say, lambda s: s["duty"]["state"] == "running", "a running command")
+        return self.until(say, lambda s: s["workload"]["state"] == "running", "a running command")
 
     def end(self) -> int:
         if self.process.poll() is None:
@@ -119,12 +119,12 @@ def test_status_says_who_leads_and_what_runs(node: Node, say: Say) -> None:
         "primacy",
         "main",
     )
-    assert alive(state["duty"]["pid"])
+    assert alive(state["workload"]["pid"])
     said = say("status", "--state-dir", node.state)
     assert (said.code, said.err) == (0, "")
     row = next(line for line in said.out.splitlines() if "this node" in line)
     assert row.startswith(state["node"])
-    assert f"running, process {state['duty']['pid']}, since 20" in row
+    assert f"running, process {state['workload']['pid']}, since 20" in row
     assert re.search(r"[\d,]+ ms +(strong|weak) +ok +this node$", row)
     assert f"token: {state['token']}" in said.out
     assert re.search(
@@ -156,8 +156,8 @@ def test_pause_stops_the_command_and_resume_starts_it_again(node: Node, say: Say
     said = say("pause", "--state-dir", node.state)
     assert said.code == 0, said.err
     assert "is paused and does not lead; to end this: primacy resume" in said.out
-    state = node.until(say, lambda s: s["role"] == "paused" and s["duty"]["state"] == "stopped", "a paused node")
-    assert not alive(before["duty"]["pid"])
+    state = node.until(say, lambda s: s["role"] == "paused" and s["workload"]["state"] == "stopped", "a paused node")
+    assert not alive(before["workload"]["pid"])
     assert state["waits_for"] == "an operator: primacy resume"
     assert "waits for an operator: primacy resume" in say("status", "--state-dir", node.state).out
     refused = say("step-down", "--state-dir", node.state)
@@ -173,8 +173,8 @@ def test_step_down_ends_the_term_and_the_only_node_leads_the_next(node: Node, sa
     before = node.runs(say)
     said = say("step-down", "--state-dir", node.state, "--json")
     assert json.loads(said.out)["term"] == before["term"]
-    after = node.until(say, lambda s: s["term"] > before["term"] and s["duty"]["state"] == "running", "the next term")
-    assert (after["token"] > before["token"], alive(before["duty"]["pid"])) == (True, False)
+    after = node.until(say, lambda s: s["term"] > before["term"] and s["workload"]["state"] == "running", "the next term")
+    assert (after["token"] > before["token"], alive(before["workload"]["pid"])) == (True, False)
     assert "an operator asked for it" in say("why", "--state-dir", node.state).out
 
 
@@ -288,19 +288,19 @@ def test_three_nodes_begin_by_init_and_the_leader_hands_over(say: Say, tmp_path:
         # Any node shows them all, and passes on what is said to it.
         def is_told(s: dict[str, Any]) -> bool:
             row = next(r for r in s["rows"] if r["node"] == before["node"])
-            runs = (row["duty"] or {}).get("state") == "running"  # its word may still say that it starts
+            runs = (row["workload"] or {}).get("state") == "running"  # its word may still say that it starts
             return s["acting"] == [before["node"]] and runs and all(r["leader"] for r in s["rows"])
 
         whole = follower.until(say, is_told, "who acts, seen elsewhere")
         row = next(r for r in whole["rows"] if r["node"] == before["node"])
-        assert (row["role"], row["duty"]["pid"], row["duty"]["state"]) == ("leader", before["duty"]["pid"], "running")
+        assert (row["role"], row["workload"]["pid"], row["workload"]["state"]) == ("leader", before["workload"]["pid"], "running")
         assert {r["leader"] for r in whole["rows"]} == {before["node"]}
         assert whole["alarms"] == []
         to = follower.document(say)["node"]
         said = say("transfer", to, "--state-dir", follower.state)
         assert (said.code, f"node {before['node']} steps down in favour of {to}" in said.out) == (0, True), said
         after = follower.runs(say)
-        assert (after["token"] > before["token"], alive(before["duty"]["pid"])) == (True, False)
+        assert (after["token"] > before["token"], alive(before["workload"]["pid"])) == (True, False)
         assert f"in favour of {to} (said at {to})" in say("why", "--state-dir", leader.state).out
 
         # Paused from another machine, seen from a third; what happened there is known here.
@@ -441,11 +441,11 @@ def test_the_page_for_operators_names_commands_paths_and_options_that_exist() ->
 
 
 def test_status_says_who_was_never_heard_and_where_it_should_be() -> None:
-    row = dict.fromkeys(("role", "leader", "term", "token", "waits_for", "duty", "health", "trouble", "told_ms"))
+    row = dict.fromkeys(("role", "leader", "term", "token", "waits_for", "workload", "health", "trouble", "told_ms"))
     row["kind"] = "voter"
     workload = {"kind": "process", "state": "stopped", "pid": None, "since": None, "containment": "weak"}
     waits = "the first start of the cluster: primacy init, once, on one node"
-    said = {**row, "role": "muted", "term": 0, "hold_left_ms": 0, "waits_for": waits, "duty": workload, "health": "ok"}
+    said = {**row, "role": "muted", "term": 0, "hold_left_ms": 0, "waits_for": waits, "workload": workload, "health": "ok"}
     state: dict[str, Any] = {
         "cluster": "billing",
         "election": "main",
@@ -483,7 +483,7 @@ def test_status_says_who_was_never_heard_and_where_it_should_be() -> None:
     assert "node e: failing: http" in text
     assert "the command runs nowhere" in text
     killed = {**said, "node": "f", "addr": "h:6", "heard_ms": 900, "told_ms": 900, "role": "leader"}
-    killed["duty"] = {**workload, "state": "running", "pid": 7}
+    killed["workload"] = {**workload, "state": "running", "pid": 7}
     assert re.search(
         r"^f +was leader +nobody +0 +was running, process 7",
         "\n".join(status_lines({**state, "rows": [killed]})),

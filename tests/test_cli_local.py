@@ -133,9 +133,9 @@ def test_the_dashboard_finds_nodes_as_they_come_and_go(feed: Feed, tmp_path: Pat
 
 
 def test_a_leader_that_died_is_said_to_have_been_one() -> None:
-    row = {"addr": "h:1", "role": "leader", "leader": "a", "duty": {"state": "running"}, "heard_ms": 61_000}
-    follower = {"addr": "h:2", "role": "follower", "leader": "b", "duty": {"state": "stopped"}, "heard_ms": 41}
-    unknown = {"addr": None, "role": None, "leader": None, "duty": None, "heard_ms": None}
+    row = {"addr": "h:1", "role": "leader", "leader": "a", "workload": {"state": "running"}, "heard_ms": 61_000}
+    follower = {"addr": "h:2", "role": "follower", "leader": "b", "workload": {"state": "stopped"}, "heard_ms": 41}
+    unknown = {"addr": None, "role": None, "leader": None, "workload": None, "heard_ms": None}
     rows = [
         {**row, "node": "a"},
         {**row, "node": "b", "leader": "b"},

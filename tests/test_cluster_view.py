@@ -81,7 +81,7 @@ def test_a_quiet_node_says_little() -> None:
 def test_words_of_a_later_version_are_read_as_far_as_they_are_known() -> None:
     row = row_of(LONGEST)
     assert summary_in([*row, "new", {"x": 1}]) == summary_in(row)
-    for place in (1, 6, 7, 10):  # a role, a duty, a state, a containment that is not known yet
+    for place in (1, 6, 7, 10):  # a role, a workload, a state, a containment that is not known yet
         later = summary_in([*row[:place], 99, *row[place + 1 :]])
         assert later is not None
         assert "?" in later[:12]
@@ -153,7 +153,7 @@ def test_the_cluster_document_has_a_row_for_each_node_with_its_age() -> None:
         "token": 1_794_700_800_008,
         "hold_left_ms": 600,
         "waits_for": None,
-        "duty": {
+        "workload": {
             "kind": "process",
             "state": "running",
             "since": "2023-11-14T22:13:17.700Z",
@@ -167,12 +167,12 @@ def test_the_cluster_document_has_a_row_for_each_node_with_its_age() -> None:
     }
     assert (rows["a"]["heard_ms"], rows["a"]["role"], rows["c"]["waits_for"]) == (0, "follower", "x")
     assert rows["w"]["kind"] == "witness"
-    assert {rows["w"][key] for key in ("heard_ms", "told_ms", "role", "term", "duty", "health", "hold_left_ms")} == {
+    assert {rows["w"][key] for key in ("heard_ms", "told_ms", "role", "term", "workload", "health", "hold_left_ms")} == {
         None
     }
     assert (said["acting"], said["alarms"]) == (["b"], [])
     short_rows = document(seen(("b", RUNS, 300)))["nodes"]
-    assert (short_rows[0]["role"], short_rows[0]["duty"], short_rows[1]["duty"]) == ("leader", "running", None)
+    assert (short_rows[0]["role"], short_rows[0]["workload"], short_rows[1]["workload"]) == ("leader", "running", None)
     late = cluster(seen(("b", RUNS, 5_000)))
     assert late["nodes"][1]["hold_left_ms"] == 0
 
@@ -232,7 +232,7 @@ def test_our_own_claim_counts_as_well() -> None:
 
 
 def test_two_that_act_are_said_to_be_what_they_are() -> None:
-    """A broken promise, or the two parts of a divided network; and of nodes without a duty, that they lead."""
+    """A broken promise, or the two parts of a divided network; and of nodes without a workload, that they lead."""
     work = Work(since_ms=NOW_MS - 10_000)
     shot = seen(("b", RUNS, 100), view=VIEW, work=work)
     divided = cluster(shot._replace(at_most_one=False))

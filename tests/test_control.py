@@ -49,7 +49,7 @@ def test_the_state_document_has_the_fields_of_the_surface() -> None:
         "heard_ms": 41,
         "role": None,
         "leader": None,
-        "duty": None,
+        "workload": None,
     }
     assert said["nodes"][1]["heard_ms"] is None
     rest = {key: value for key, value in said.items() if key not in ("nodes", "version")}
@@ -69,7 +69,7 @@ def test_the_state_document_has_the_fields_of_the_surface() -> None:
         "token": 1_794_700_800_007,
         "hold_left_ms": 2_410,
         "waits_for": None,
-        "duty": {
+        "workload": {
             "kind": "process",
             "state": "running",
             "since": "2023-11-14T22:13:19.000Z",
@@ -83,7 +83,7 @@ def test_the_state_document_has_the_fields_of_the_surface() -> None:
     }
     assert instant(0) == "1970-01-01T00:00:00.000Z"
     stopped = document(shot(FOLLOWS, Work(state="stopped", pid=0)))
-    assert (stopped["duty"]["since"], stopped["duty"]["pid"], stopped["token"]) == (None, None, None)
+    assert (stopped["workload"]["since"], stopped["workload"]["pid"], stopped["token"]) == (None, None, None)
     assert stopped["nodes"][0]["role"] == "leader"
 
 

@@ -361,7 +361,7 @@ JSON = st.recursive(
         st.lists(inner, max_size=4)
         | st.dictionaries(
             st.sampled_from(
-                ["node", "nodes", "role", "duty", "links", "cuts", "heard_ms", "state", "signatures", "code", "at"]
+                ["node", "nodes", "role", "workload", "links", "cuts", "heard_ms", "state", "signatures", "code", "at"]
             ),
             inner,
             max_size=5,

@@ -123,7 +123,7 @@ def test_two_that_act_and_a_double_signature_are_loud(browser: Browser, lab: Fee
     tab = Tab(browser, lab_board.url)
     page = tab.open()
     running = {"kind": "process", "state": "running", "since": lab.began_ms, "pid": 9, "containment": "weak"}
-    lab.extra["b"] = {"role": "leader", "duty": running}
+    lab.extra["b"] = {"role": "leader", "workload": running}
     expect(page, ".banner.alarm", "a, b claimed to run the work at the same time")
     expect(page, ".hero-title", "Two nodes claim to act: a, b")
     lab.doubles.append("height 12 has two signers: a and b")
@@ -342,7 +342,7 @@ def test_the_printed_link_signs_in_once_and_leaves_no_trace(browser: Browser, bo
 
 def test_a_winner_that_waits_for_a_person_is_approved_here(browser: Browser, feed: Feed, board: Served) -> None:
     workload = {"kind": "process", "state": "waiting", "since": None, "pid": None, "containment": "strong"}
-    feed.extra["a"] = {"waits_for": "an approval: primacy approve a --term 7", "duty": workload}
+    feed.extra["a"] = {"waits_for": "an approval: primacy approve a --term 7", "workload": workload}
     tab = Tab(browser, board.url)
     tab.page.goto(f"{board.url}#enter={board.code()}")
     tab.page.wait_for_selector("text=Sign out")

@@ -295,7 +295,7 @@ def document(**changed: Any) -> dict[str, Any]:
         "hold_left_ms": 950,
         "waits_for": None,
     }
-    running = {**state, "duty": {"state": "running"}}
+    running = {**state, "workload": {"state": "running"}}
     nodes = [
         {"node": "a", "process": "running", "pid": 1, "exit_code": None, "state": running},
         {"node": "b", "process": "ended", "pid": None, "exit_code": 4, "state": None},

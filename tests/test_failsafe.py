@@ -133,7 +133,7 @@ def test_with_a_list_and_a_secret_every_node_shows_all_and_orders_are_passed_on(
         seen = crowd.until(lambda: (found := asked.ask("/v1/cluster") or {}).get("acting") and found, "who acts")
         assert seen["acting"] == [first.node]
         rows = {row["node"]: row for row in seen["nodes"]}
-        assert rows[first.node]["duty"]["state"] == "running"
+        assert rows[first.node]["workload"]["state"] == "running"
         assert {rows[name]["role"] for name in others} == {"follower"}
         asked.ask("/v1/transfer", {"to": others[1]})
         second = crowd.acting(first.token)

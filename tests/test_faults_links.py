@@ -181,7 +181,7 @@ def case_two_and_two(crowd: Crowd) -> None:
     crowd.apart(leader + friend, others(crowd, leader, friend))
     crowd.until(crowd.nobody, "silence")
     crowd.nobody_for(3 * crowd.timing.promise_ms)
-    assert {node.document()["duty"]["state"] for node in crowd.nodes.values()} == {"stopped"}
+    assert {node.document()["workload"]["state"] for node in crowd.nodes.values()} == {"stopped"}
     crowd.cut()
     crowd.agree()
     crowd.one_now()

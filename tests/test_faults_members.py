@@ -315,7 +315,7 @@ def test_F50_a_node_with_other_settings_is_left_out_and_said(three: Crowd) -> No
     said_by(three, hears, other_file + hears, why=other_file + hears)
     time.sleep(2 * three.timing.promise_ms / 1_000)
     assert three.one_now().token >= before.token
-    assert node.document()["duty"]["state"] == "stopped"
+    assert node.document()["workload"]["state"] == "stopped"
     node.process.terminate()
     node.wait()
     three.start(other)

@@ -212,7 +212,7 @@ def test_words_of_a_monitor_that_make_no_sense(body: dict[str, Any]) -> None:
 
 
 def healthy(state: dict[str, Any]) -> bool:
-    return state["health"] == "ok" and state["duty"]["state"] == "running"
+    return state["health"] == "ok" and state["workload"]["state"] == "running"
 
 
 def test_probes_that_are_always_asked_step_the_node_down_and_let_it_back(say: Say, tmp_path: Path) -> None:  # noqa: F811
@@ -243,10 +243,10 @@ def test_probes_that_are_always_asked_step_the_node_down_and_let_it_back(say: Sa
     try:
         before = node.until(say, healthy, "a healthy node")
         answers[0] = 503
-        state = node.until(say, lambda s: s["duty"]["state"] == "stopped", "a step-down")
+        state = node.until(say, lambda s: s["workload"]["state"] == "stopped", "a step-down")
         assert state["health"] == f"failing: GET http://127.0.0.1:{page.server_port}/ok: it answered 503"
         assert state["waits_for"].startswith("its health to return: GET http://")
-        assert not alive(before["duty"]["pid"])
+        assert not alive(before["workload"]["pid"])
         answers[0] = 204
         node.until(say, healthy, "recovery of the page")
         port.close()
@@ -327,7 +327,7 @@ def test_the_example_monitor_has_the_last_word_and_so_has_its_silence(say: Say, 
     try:
         (tmp_path / "sick").touch()
         wrong = "failing: monitor.py: test ended with 1"
-        node.until(say, lambda s: (s["duty"]["state"], s["health"]) == ("stopped", wrong), "a step-down")
+        node.until(say, lambda s: (s["workload"]["state"], s["health"]) == ("stopped", wrong), "a step-down")
         (tmp_path / "sick").unlink()
         node.until(say, healthy, "recovery")
         watching.send_signal(signal.SIGSTOP)

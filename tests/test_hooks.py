@@ -134,7 +134,7 @@ def test_a_node_tells_its_hooks_and_does_not_wait_for_them(say: Say, tmp_path: P
     node = Node(tmp_path)
     ran = node.runs(say)
     assert say("step-down", "--state-dir", node.state).code == 0
-    next_ = node.until(say, lambda s: s["term"] > ran["term"] and s["duty"]["state"] == "running", "the next term")
+    next_ = node.until(say, lambda s: s["term"] > ran["term"] and s["workload"]["state"] == "running", "the next term")
     me, term, token = ran["node"], str(ran["term"]), str(ran["token"])
 
     def wrote() -> list[list[str]]:

@@ -219,7 +219,7 @@ def test_of_a_node_that_was_stopped_in_order_the_others_know_that_it_leads_no_mo
 def workload_of(node: Node, of: str) -> str:
     """How the work of one node stands, as far as another knows."""
     rows = (node.ask("/v1/cluster") or {"nodes": []})["nodes"]
-    return next((row["duty"]["state"] for row in rows if row["node"] == of and row["duty"]), "")
+    return next((row["workload"]["state"] for row in rows if row["node"] == of and row["workload"]), "")
 
 
 def test_a_leader_that_is_cut_off_and_a_divided_cluster_heal_to_one_leader(tmp_path: Path) -> None:
@@ -291,10 +291,10 @@ def test_the_seed_s_two_files_run_as_they_are_printed(tmp_path: Path) -> None:
             ends.callback(node.kill)
             nodes.append(node)
         first, second = nodes
-        until(lambda: (first.ask() or {}).get("duty", {}).get("state") == "running", "node1 runs it", WITHIN_S)
+        until(lambda: (first.ask() or {}).get("workload", {}).get("state") == "running", "node1 runs it", WITHIN_S)
         until(lambda: (second.ask() or {}).get("leader") == "node1", "node2 follows", WITHIN_S)
         first.send(signal.SIGTERM)
-        until(lambda: (second.ask() or {}).get("duty", {}).get("state") == "running", "node2 runs it", WITHIN_S)
+        until(lambda: (second.ask() or {}).get("workload", {}).get("state") == "running", "node2 runs it", WITHIN_S)
 
 
 class Guests:

@@ -273,8 +273,8 @@ def test_status_beside_a_real_leader_shows_our_nodes_and_does_not_say_that_nothi
 
 def shown(strategy: str, **leader: int | None) -> dict[str, Any]:
     workload = {"kind": "process", "state": "stopped", "since": None, "pid": None, "containment": ""}
-    here = {"node": "a", "duty": workload, "heard_ms": 0, "told_ms": 0}
-    there = {"node": "z", "duty": None, "heard_ms": None, "told_ms": None, **leader}
+    here = {"node": "a", "workload": workload, "heard_ms": 0, "told_ms": 0}
+    there = {"node": "z", "workload": None, "heard_ms": None, "told_ms": None, **leader}
     return {"node": "a", "strategy": strategy, "leader": "z", "acting": [], "rows": [here, there]}
 
 

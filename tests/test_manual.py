@@ -38,7 +38,7 @@ def test_a_pause_outlives_the_agent_and_resume_ends_it(say: Say, tmp_path: Path)
     node = Node(tmp_path)
     ran = node.runs(say)
     assert say("pause", "--state-dir", node.state).code == 0
-    node.until(say, lambda s: s["role"] == "paused" and s["duty"]["state"] == "stopped", "a paused node")
+    node.until(say, lambda s: s["role"] == "paused" and s["workload"]["state"] == "stopped", "a paused node")
     node.process.kill()
     node.process.wait(WITHIN_S)
     node = Node(tmp_path)
@@ -91,7 +91,7 @@ def test_a_signal_in_the_last_moment_does_not_change_the_exit_code(number: int, 
 
 def test_however_often_it_is_asked_to_end_it_ends_with_0(say: Say, tmp_path: Path) -> None:  # noqa: F811
     node = Node(tmp_path)
-    pid = node.runs(say)["duty"]["pid"]
+    pid = node.runs(say)["workload"]["pid"]
     last = time.monotonic() + WITHIN_S
     while node.process.poll() is None and time.monotonic() < last:
         node.process.send_signal(signal.SIGTERM)
@@ -121,7 +121,7 @@ def test_G8_a_winner_waits_for_an_approval_of_its_own_term(say: Say, tmp_path: P
     state = waiting(say, node)
     me, term = state["node"], state["term"]
     assert state["waits_for"] == f"an approval: primacy approve {me} --term {term}"
-    assert (state["role"], state["duty"]["state"], state["duty"]["pid"]) == ("leader", "waiting", None)
+    assert (state["role"], state["workload"]["state"], state["workload"]["pid"]) == ("leader", "waiting", None)
     assert f"node {me} waits for an approval: primacy approve" in say("status", "--state-dir", node.state).out
     node.process.kill()
     node.process.wait(WITHIN_S)
@@ -144,8 +144,8 @@ def test_G8_a_winner_waits_for_an_approval_of_its_own_term(say: Say, tmp_path: P
         say("approve", me, "--term", "1", "--state-dir", node.state),
     ):
         assert again.code == 1
-    os.kill(ran["duty"]["pid"], signal.SIGKILL)  # a crash within an approved term needs no new approval (G10)
-    back = node.until(say, lambda s: s["duty"]["pid"] not in (None, ran["duty"]["pid"]), "the next run")
+    os.kill(ran["workload"]["pid"], signal.SIGKILL)  # a crash within an approved term needs no new approval (G10)
+    back = node.until(say, lambda s: s["workload"]["pid"] not in (None, ran["workload"]["pid"]), "the next run")
     assert back["term"] == ran["term"]
     assert say("step-down", "--state-dir", node.state).code == 0
     assert waiting(say, node)["term"] > ran["term"]
@@ -202,7 +202,7 @@ def test_G8_nothing_starts_before_the_fence_command_has_ended_well(say: Say, tmp
     fencing(tmp_path, f"{tells}; env | grep -c NOTIFY_SOCKET; test -e permit\n")
     node = Node(tmp_path)
     state = node.until(say, lambda s: "fence command" in (s["waits_for"] or ""), "a node that fences")
-    assert state["duty"]["state"] == "waiting"
+    assert state["workload"]["state"] == "waiting"
     node.until(say, lambda s: "it ended with code 1" in (s["waits_for"] or ""), "a failure that is shown")
     told = dict(line.split("=", 1) for line in (tmp_path / "told").read_text().splitlines())
     assert told["PRIMACY_NODE"] == state["node"]
@@ -214,7 +214,7 @@ def test_G8_nothing_starts_before_the_fence_command_has_ended_well(say: Say, tmp
     assert "the fence command failed: it ended with code 1; again in 1,000 ms" in events(say, node)
     (tmp_path / "told").unlink()
     assert say("step-down", "--state-dir", node.state).code == 0
-    node.until(say, lambda s: s["term"] > ran["term"] and s["duty"]["state"] == "running", "the next term")
+    node.until(say, lambda s: s["term"] > ran["term"] and s["workload"]["state"] == "running", "the next term")
     assert not (tmp_path / "told").exists(), "a release covered all predecessors"
     assert node.end() == 0
 
@@ -321,7 +321,7 @@ def test_G8_a_leader_that_loses_its_majority_while_it_fences_starts_nothing(say:
         for process in others:
             process.send_signal(signal.SIGSTOP)
         lost = nodes[leader].until(say, lambda s: s["role"] != "leader", "a loss")
-        assert lost["duty"]["state"] == "stopped"
+        assert lost["workload"]["state"] == "stopped"
         last = time.monotonic() + WITHIN_S
         for pid in pids.read_text().split():
             while alive(int(pid)):

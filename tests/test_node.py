@@ -182,7 +182,7 @@ def test_a_leader_that_is_stopped_hands_over_in_order(crowd: NodeCrowd, say: Say
 
 
 def test_a_node_waits_for_an_approval_in_manual_mode(tmp_path: Path, say: Say) -> None:  # noqa: F811
-    """What stands between an election and its outcome is the agent's, whatever the duty: also none."""
+    """What stands between an election and its outcome is the agent's, whatever the workload: also none."""
     file = tmp_path / "primacy.yaml"
     file.write_text("election: {mode: manual, profile: fast}\nstate_dir: state\n")
     call = [sys.executable, "-m", "primacy.cli.main", "node", "start", "--config", str(file)]
@@ -194,7 +194,7 @@ def test_a_node_waits_for_an_approval_in_manual_mode(tmp_path: Path, say: Say) -
 
         assert json.loads(until(waits, "an approval that was waited for", WITHIN_S))["role"] == "leader"
         until(
-            lambda: json.loads(say("status", "--config", str(file), "--json").out)["duty"]["state"] == "running",
+            lambda: json.loads(say("status", "--config", str(file), "--json").out)["workload"]["state"] == "running",
             "a leader that was approved",
             WITHIN_S,
         )

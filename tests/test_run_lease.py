@@ -70,7 +70,7 @@ def test_status_why_and_orders_work_as_elsewhere(two: LeaseCrowd, say: Say) -> N
     assert (rows[first.node]["role"], rows[first.node]["token"]) == ("leader", first.token)
     assert 0 < rows[first.node]["hold_left_ms"] <= two.timing.hold_ms
     assert rows[waits.name]["role"] == "follower"
-    assert (rows[first.node]["health"], rows[first.node]["duty"]["state"]) == ("?", "?"), "the row does not say"
+    assert (rows[first.node]["health"], rows[first.node]["workload"]["state"]) == ("?", "?"), "the row does not say"
     assert seen["acting"] == [], "whether the other's command runs is not in the row"
     shown = say("status", "--state-dir", str(waits.state), "--config", str(two.folder / "primacy.yaml"))
     assert f"node {first.node} holds the lease; whether its command runs, primacy status says there" in shown.out

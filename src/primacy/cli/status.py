@@ -109,13 +109,13 @@ HEAD = ("node", "role", "leader", "term", "command", "hold left", "containment",
 
 def _bare(state: dict[str, Any]) -> bool:
     """To lead is all there is (`primacy node start`)."""
-    kinds = [row["duty"]["kind"] for row in state["rows"] if row["duty"]]
+    kinds = [row["workload"]["kind"] for row in state["rows"] if row["workload"]]
     return bool(kinds) and all(kind == "none" for kind in kinds)
 
 
 def _serves(state: dict[str, Any]) -> bool:
     """The work is that of `primacy slots serve`."""
-    kinds = [row["duty"]["kind"] for row in state["rows"] if row["duty"]]
+    kinds = [row["workload"]["kind"] for row in state["rows"] if row["workload"]]
     return bool(kinds) and all(kind == "slots" for kind in kinds)
 
 
@@ -131,9 +131,9 @@ def _row(row: dict[str, Any], state: dict[str, Any]) -> tuple[str, ...]:
         past + (row["role"] if row["role"] == row["kind"] else f"{row['role']}{kind}"),
         row["leader"] or "nobody",
         str(row["term"]),
-        past + _workload(row["duty"]),
+        past + _workload(row["workload"]),
         hold,
-        row["duty"]["containment"] or "-",
+        row["workload"]["containment"] or "-",
         row["health"].partition(":")[0],
         age(row, state["node"]),
     )
@@ -141,7 +141,7 @@ def _row(row: dict[str, Any], state: dict[str, Any]) -> tuple[str, ...]:
 
 def was(row: dict[str, Any], acts: list[str]) -> str:
     """Put before what a node said of itself and what is over by now: it died, or another one has begun since."""
-    return "was " if row["duty"] and row["duty"]["state"] in CLAIMS and row["node"] not in acts else ""
+    return "was " if row["workload"] and row["workload"]["state"] in CLAIMS and row["node"] not in acts else ""
 
 
 def age(row: dict[str, Any], here: str, of: str = "told_ms") -> str:
@@ -174,7 +174,7 @@ def acting(state: dict[str, Any]) -> str:
         return f"node {state['leader']} leads; whether its {work[4:]} runs is not known here, as Ghoti does not say it"
     if not acts:
         return f"{work} runs nowhere"
-    workload = next(row["duty"] for row in state["rows"] if row["node"] == acts[0])
+    workload = next(row["workload"] for row in state["rows"] if row["node"] == acts[0])
     if workload is None or workload["state"] != "running":
         doing = {"starting": "is starting", "stopping": "is being stopped", "stuck": "was killed and does not end"}
         return f"{work} {doing.get(workload['state'] if workload else '', 'is')} on {acts[0]}"

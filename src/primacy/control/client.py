@@ -13,6 +13,7 @@ import os
 from typing import Any, NamedTuple
 
 from primacy.control import ADDRESS_FILE, KEY_HEADER, ORDER_HEADER
+from primacy.control.earlier import current
 from primacy.control.key import KEY_FILE, key_in
 from primacy.errors import NotReached, Refused, UsageError
 
@@ -53,7 +54,7 @@ def find(folder: str, at: str | None = None) -> Found | None:
 
 
 def ask(found: Found, path: str, order: dict[str, Any] | None = None, within_s: float = TIMEOUT_S) -> Any:
-    """The answer. With an order it is a POST. Raises `NotReached`, `Refused` or `UsageError`."""
+    """The answer, under today's names. With an order it is a POST. Raises `NotReached`, `Refused` or `UsageError`."""
     headers = {KEY_HEADER: found.key, ORDER_HEADER: "1"} if order is not None else {}
     body = json.dumps(order) if order is not None else None
     if order is not None and not found.key:
@@ -76,7 +77,7 @@ def ask(found: Found, path: str, order: dict[str, Any] | None = None, within_s: 
         sentence = said.get("error") if isinstance(said, dict) else None
         kind = {400: UsageError, 504: NotReached}.get(status, Refused)
         raise kind(str(sentence or f"refused with {status}"))
-    return said
+    return current(said)
 
 
 def _connection(found: Found, within_s: float) -> http.client.HTTPConnection:

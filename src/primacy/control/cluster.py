@@ -197,7 +197,7 @@ def told(shot: Snapshot, heard: Heard | None) -> dict[str, Any]:
     return {"told_ms": age_ms, **_said(shot, heard.summary, age_ms, heard.boot)}
 
 
-SAID = ("role", "term", "leader", "token", "hold_left_ms", "waits_for", "duty", "health", "version", "boot")
+SAID = ("role", "term", "leader", "token", "hold_left_ms", "waits_for", "workload", "health", "version", "boot")
 
 
 def _said(shot: Snapshot, summary: Summary, age_ms: int, boot: int) -> dict[str, Any]:
@@ -209,7 +209,7 @@ def _said(shot: Snapshot, summary: Summary, age_ms: int, boot: int) -> dict[str,
         "token": summary.token or None,
         "hold_left_ms": max(0, summary.hold_left_ms - age_ms),
         "waits_for": summary.waits_for or None,
-        "duty": {
+        "workload": {
             "kind": summary.workload_kind,
             "state": summary.workload_state,
             "since": since,

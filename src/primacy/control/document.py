@@ -30,7 +30,7 @@ def document(shot: Snapshot) -> dict[str, Any]:
         "token": view.token or None,
         "hold_left_ms": view.hold_left_ms,
         "waits_for": view.waits_for or None,
-        "duty": _workload(shot),
+        "workload": _workload(shot),
         "health": shot.health,
         "containment": shot.containment or None,
         "nodes": [_row(shot, name, kind) for name, kind in known_nodes(shot) if name != shot.node],
@@ -77,5 +77,5 @@ def _row(shot: Snapshot, name: str, kind: str) -> dict[str, Any]:
         "heard_ms": heard_ms(shot, name),
         "role": said.role if said is not None else "leader" if name == shot.view.leader else None,
         "leader": (said.leader or None) if said is not None else None,
-        "duty": said.workload_state if said is not None else None,
+        "workload": said.workload_state if said is not None else None,
     }

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from primacy.control.earlier import current
 from primacy.dashboard import NODES_MAX
 
 NAME_CHARS_MAX = 80
@@ -162,7 +163,7 @@ def event_row(raw: object) -> Row | None:
 
 def cluster_of(raw: object) -> Cluster | None:
     """A document of `/v1/cluster`; None if it is none."""
-    found = object_of(raw)
+    found = object_of(current(raw))
     if not isinstance(found.get("nodes"), list):
         return None
     rows = tuple(row for row in (_said(each) for each in list_of(found["nodes"], NODES_MAX)) if row is not None)
@@ -178,7 +179,7 @@ def _said(raw: object) -> Said | None:
         return None
     heard = found.get("heard_ms")
     told = found.get("told_ms", heard if found.get("role") is not None else None)
-    workload, kind = object_of(found.get("duty")), text_of(found.get("kind"), NAME_CHARS_MAX)
+    workload, kind = object_of(found.get("workload")), text_of(found.get("kind"), NAME_CHARS_MAX)
     return Said(
         node=node,
         kind=kind or "voter",
@@ -210,7 +211,7 @@ def _cuts(raw: object) -> tuple[tuple[str, str], ...]:
 
 def lab_of(raw: object) -> Lab | None:
     """The lab supervisor's `/v1/lab`; None if it is something else."""
-    found = object_of(raw)
+    found = object_of(current(raw))
     if not isinstance(found.get("nodes"), list):
         return None
     listed = [object_of(each) for each in list_of(found["nodes"], NODES_MAX)]
@@ -243,7 +244,7 @@ def _neighbours(states: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, str
 
 def head_of(raw: object) -> Cluster | None:
     """What a node's own state document says of its cluster."""
-    found = object_of(raw)
+    found = object_of(current(raw))
     said = _head(found)
     return said._replace(seen_from=text_of(found.get("node"), NAME_CHARS_MAX)) if said.cluster else None
 
@@ -260,7 +261,7 @@ def _head(found: Mapping[str, Any]) -> Cluster:
 
 def chain_of(raw: object) -> Chain | None:
     """The chain's `/v1/chain`; None if it is something else."""
-    found = object_of(raw)
+    found = object_of(current(raw))
     if not isinstance(found.get("signatures"), list):
         return None
     counters = object_of(found.get("counters"))

@@ -386,14 +386,14 @@ def leader_of(rows: Iterable[Row]) -> str:
     acting = [
         (row.state["term"], row.node)
         for row in rows
-        if row.state is not None and row.state["role"] == "leader" and row.state["duty"]["state"] == "running"
+        if row.state is not None and row.state["role"] == "leader" and row.state["workload"]["state"] == "running"
     ]
     return max(acting)[1] if acting else ""
 
 
 def acts(state: dict[str, Any] | None) -> bool:
     """Whether a node says that something of its command may live."""
-    return state is not None and state["duty"]["state"] in ("starting", "running", "stopping", "stuck")
+    return state is not None and state["workload"]["state"] in ("starting", "running", "stopping", "stuck")
 
 
 def _is_free(handle: int) -> bool:

@@ -31,7 +31,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         return (row["node"], process, "-", "-", "-", "-", "-")
     hold = f"{state['hold_left_ms']:,} ms" if state["hold_left_ms"] else "-"
     leader, term = state["leader"] or "nobody", str(state["term"])
-    return (row["node"], process, state["role"], leader, term, state["duty"]["state"], hold)
+    return (row["node"], process, state["role"], leader, term, state["workload"]["state"], hold)
 
 
 def _acting(document: dict[str, Any]) -> str:

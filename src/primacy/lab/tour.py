@@ -300,7 +300,7 @@ def _kill_work(lab: Lab, node: str) -> None:
     """The process that the node says it runs. Asked again once we hold it, for a number alone may be reused."""
 
     def pid() -> int:
-        return int(((lab.state(node) or {}).get("duty") or {}).get("pid") or 0)
+        return int(((lab.state(node) or {}).get("workload") or {}).get("pid") or 0)
 
     found = pid()
     if not found:

@@ -34,10 +34,10 @@ export function standing(node) {
   return { word: node.role || "starting", tone: node.role || "starting" };
 }
 
-export function dutyWord(node) {
+export function workloadWord(node) {
   if (node.there !== "here" && node.there !== "frozen") return "not known";
-  if (node.duty_kind === "none") return "no work";
-  return node.duty || "stopped";
+  if (node.workload_kind === "none") return "no workload";
+  return node.workload || "stopped";
 }
 
 export const ACTING = ["starting", "running", "stopping"];

@@ -97,7 +97,7 @@ export function drawing(store, on) {
       attr(item.root, "aria-pressed", name === chosen ? "true" : "false");
       attr(item.body, "r", radius);
       attr(item.halo, "r", radius + 15);
-      const acts = (node.there === "here" || node.there === "frozen") && ACTING.includes(node.duty) && node.duty_kind !== "none";
+      const acts = (node.there === "here" || node.there === "frozen") && ACTING.includes(node.workload) && node.workload_kind !== "none";
       show2(item.work, acts);
       attr(item.work, "cx", radius * .72);
       attr(item.work, "cy", -radius * .72);

@@ -1,7 +1,7 @@
 // The seed's heart: the topology, who leads, who believes whom, and in the lab the means to break and mend it.
 
 import { attr, h, keyed, replace, s, show, text } from "../dom.js";
-import { dutyWord, ms, number, timeMs } from "../format.js";
+import { workloadWord, ms, number, timeMs } from "../format.js";
 import { drawing, linkWord } from "../map.js";
 import { chip, facts } from "../parts.js";
 import { QUESTIONS } from "../actions.js";
@@ -71,7 +71,7 @@ function pictures(store, actions) {
 
 function nodePanel(store, actions) {
   const title = h("h2", { class: "node-title" }), state = chip();
-  const list = facts({ term: "Term", leader: "Believes in", duty: "Work", hold: "Hold left", token: "Token", agent: "Agent" });
+  const list = facts({ term: "Term", leader: "Believes in", workload: "Workload", hold: "Hold left", token: "Token", agent: "Agent" });
   const wait = h("p", { class: "wait" });
   const why = h("p", { class: "quiet" });
   const buttons = h("div", { class: "buttons" });
@@ -138,7 +138,7 @@ function nodePanel(store, actions) {
       text(wait, node.waits_for ? `Waits for ${node.waits_for}` : "");
       list.set("term", known ? number(node.term) : "");
       list.set("leader", known ? (node.leader === name ? "itself" : node.leader || "nobody") : "");
-      list.set("duty", dutyWord(node));
+      list.set("workload", workloadWord(node));
       list.set("token", node.token || "");
       list.set("agent", node.agent_pid ? `process ${node.agent_pid}` : node.addr);
       const may = actions.me.may_change;

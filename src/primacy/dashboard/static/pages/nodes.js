@@ -1,13 +1,13 @@
 // One node at a time: readable first, its counters, and the raw document on demand.
 
 import { attr, h, keyed, replace, show, text } from "../dom.js";
-import { dutyWord, number, span, time } from "../format.js";
+import { workloadWord, number, span, time } from "../format.js";
 import { card, chip, facts, holdBar } from "../parts.js";
 
 export const nodes = { id: "nodes", title: "Nodes", build };
 
 const FACTS = {
-  role: "Role", term: "Term", leader: "Believes in", token: "Token", duty: "Work", since: "Runs since", pid: "Process",
+  role: "Role", term: "Term", leader: "Believes in", token: "Token", workload: "Workload", since: "Runs since", pid: "Process",
   containment: "Containment", health: "Health", heard: "Heard", kind: "Kind", addr: "Address", version: "Version",
 };
 const RAW_EVERY_MS = 1000;
@@ -81,7 +81,7 @@ function build({ store }) {
     list.set("term", known ? number(node.term) : "");
     list.set("leader", known ? (node.leader === node.node ? "itself" : node.leader || "nobody") : "");
     list.set("token", node.token || "");
-    list.set("duty", known ? dutyWord(node) : "");
+    list.set("workload", known ? workloadWord(node) : "");
     list.set("since", node.since_unix_ms && node.there === "here" ? `${time(node.since_unix_ms)}` : "");
     list.set("pid", node.pid || "");
     list.set("containment", node.containment);

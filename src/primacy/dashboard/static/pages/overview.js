@@ -1,7 +1,7 @@
 // Is the job running, where, since when, for how much longer is that promised, and what changed last.
 
 import { attr, h, keyed, replace, show, text } from "../dom.js";
-import { ACTING, dutyWord, ms, number, span, time, timeMs, took } from "../format.js";
+import { ACTING, workloadWord, ms, number, span, time, timeMs, took } from "../format.js";
 import { card, chip, facts, holdBar } from "../parts.js";
 
 export const overview = { id: "overview", title: "Overview", build };
@@ -122,21 +122,21 @@ function contract(store) {
 function health(store) {
   const body = h("tbody");
   const root = card("Nodes", h("div", { class: "scroll" }, h("table", { class: "table" },
-    h("thead", {}, h("tr", {}, ["Node", "Role", "Follows", "Work", "Health"].map((name) => h("th", { scope: "col", class: name === "Follows" ? "wide-only" : null }, name)))), body)));
+    h("thead", {}, h("tr", {}, ["Node", "Role", "Follows", "Workload", "Health"].map((name) => h("th", { scope: "col", class: name === "Follows" ? "wide-only" : null }, name)))), body)));
   return {
     root,
     update() {
       keyed(body, store.order, (name) => {
-        const role = chip(), follows = h("td", { class: "wide-only" }), duty = h("td"), well = h("td");
-        return { role, follows, duty, well, root: h("tr", { data: { node: name } }, h("th", { scope: "row" }, name), h("td", {}, role.root), follows, duty, well) };
+        const role = chip(), follows = h("td", { class: "wide-only" }), workload = h("td"), well = h("td");
+        return { role, follows, workload, well, root: h("tr", { data: { node: name } }, h("th", { scope: "row" }, name), h("td", {}, role.root), follows, workload, well) };
       }, (item, name) => {
         const node = store.node(name);
         if (!node) return;
         item.role.node(node);
         const here = node.there === "here";
         text(item.follows, here ? (node.leader ? (node.leader === name ? "itself" : node.leader) : "nobody") : "–");
-        text(item.duty, here ? dutyWord(node) : "–");
-        attr(item.duty, "data-tone", here && ACTING.includes(node.duty) ? "ok" : null);
+        text(item.workload, here ? workloadWord(node) : "–");
+        attr(item.workload, "data-tone", here && ACTING.includes(node.workload) ? "ok" : null);
         text(item.well, here ? node.health || "–" : "–");
         attr(item.well, "data-tone", here && node.health && node.health !== "ok" ? "bad" : null);
       });

@@ -1,0 +1,28 @@
+"""What a node of an earlier version says, under the names of this one. Pure.
+
+While a cluster is upgraded node by node, commands and the dashboard meet documents of both versions. They are read
+under one set of names; nothing is written under an earlier one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+KEYS = {"duty": "workload"}
+"""Of `/v1/state`, `/v1/cluster`, and of the lab's and the chain's documents."""
+INSIDE = ("nodes", "state")
+"""Where such a document holds others. Nothing else is looked into: other keys may be names of nodes."""
+
+
+DEEP = 4
+"""A lab's document holds rows, which hold state documents, which hold rows. Deeper ones were written by no node."""
+
+
+def current(said: Any, deep: int = DEEP) -> Any:
+    """A document, or a list of them, with today's keys. What has them already is returned equal."""
+    if isinstance(said, list):
+        return [current(each, deep) if isinstance(each, dict) else each for each in said]
+    if not isinstance(said, dict) or not deep:
+        return said
+    found = {KEYS.get(key, key): value for key, value in said.items() if KEYS.get(key) not in said}
+    return {key: current(value, deep - 1) if key in INSIDE else value for key, value in found.items()}

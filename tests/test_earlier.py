@@ -1,0 +1,104 @@
+"""What nodes of an earlier version say is understood while a cluster is upgraded: commands and the dashboard read both.
+
+`data/earlier_version.json` was recorded from real nodes of that version.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from primacy.cli.local import Local
+from primacy.cli.status import lines, seen
+from primacy.control.client import Found, ask
+from primacy.control.earlier import DEEP, KEYS, current
+from primacy.dashboard.rows import cluster_of, lab_of
+from primacy.lab.screen import lines as lab_lines
+
+EARLIER: dict[str, Any] = json.loads((Path(__file__).parent / "data/earlier_version.json").read_text())
+
+
+class _Answers(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        data = json.dumps(EARLIER[self.path.rpartition("/")[2]]).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def earlier_node() -> Iterator[Found]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Answers)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield Found("127.0.0.1", server.server_port, "")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def keys_of(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        return {*value, *(key for each in value.values() for key in keys_of(each))}
+    return {key for each in value for key in keys_of(each)} if isinstance(value, list) else set()
+
+
+def test_status_shows_an_earlier_node(earlier_node: Found) -> None:
+    state = seen(Local("", "main", earlier_node))
+    text = "\n".join(lines(state, verbose=True))
+    assert state["workload"]["containment"] == "strong"
+    assert [row["workload"]["state"] for row in state["rows"]] == ["stopped"] * 3
+    assert "the command runs nowhere" in text
+
+
+def test_a_lab_of_an_earlier_version_is_shown(earlier_node: Found) -> None:
+    text = "\n".join(lab_lines(ask(earlier_node, "/v1/lab")))
+    assert "c     running  candidate  nobody  1     stopped  -" in text
+
+
+@pytest.mark.parametrize("name", ["state", "cluster", "lab"])
+def test_no_key_of_before_is_left(name: str) -> None:
+    assert keys_of(EARLIER[name]) & set(KEYS), "the record shows what was"
+    assert not keys_of(current(EARLIER[name])) & set(KEYS)
+
+
+def test_the_dashboard_reads_both_alike() -> None:
+    for reader, name in ((cluster_of, "cluster"), (lab_of, "lab")):
+        found = reader(EARLIER[name])
+        assert found is not None
+        assert found == reader(current(EARLIER[name]))
+    cluster = cluster_of(EARLIER["cluster"])
+    assert cluster is not None
+    assert [(row.workload_kind, row.workload) for row in cluster.rows] == [("process", "stopped")] * 3
+
+
+def test_names_that_people_gave_are_left_alone() -> None:
+    """A node may be called as a key was: `links` and the values of rows have such names."""
+    said = {"nodes": [{"node": "duty", "links": {"duty": "none"}, "leader": "duty"}], "signer": {"duty": 1}}
+    assert current(said) == said
+
+
+def test_todays_document_wins_over_what_stands_beside_it_and_depth_is_bounded() -> None:
+    assert current({"duty": 1, "workload": 2}) == {"workload": 2}
+    assert current([{"duty": 1}, 2, "duty"]) == [{"workload": 1}, 2, "duty"]
+    deep: Any = {"duty": 1}
+    for _ in range(100_000):
+        deep = {"nodes": deep}
+    found = current(deep)
+    for _ in range(DEEP):
+        found = found["nodes"]
+    while "nodes" in found:  # undone by hand: a deep one cannot be freed by recursion everywhere
+        found = found["nodes"]
+    assert found == {"duty": 1}
