@@ -210,7 +210,7 @@ def test_metrics_can_be_read_by_prometheus(serve: Callable[..., None]) -> None:
         for name, value in {
             ("primacy_role", "leader"): 1,
             ("primacy_role", "follower"): 0,
-            ("primacy_duty_state", "running"): 1,
+            ("primacy_workload_state", "running"): 1,
             ("primacy_acting_leader",): 1,
             ("primacy_term",): 7,
             ("primacy_token",): 1_794_700_800_007,

@@ -44,7 +44,7 @@ class _Collector(Collector):
         }
         yield _labelled("primacy_info", "What this node is.", {tuple(info.values()): 1}, tuple(info))
         yield _one_of("primacy_role", "1 for the role that this node has.", "role", ROLES, str(view.role))
-        yield _one_of("primacy_duty_state", "1 for how its work stands.", "state", STATES, str(shot.workload.state))
+        yield _one_of("primacy_workload_state", "1 for its state.", "state", STATES, str(shot.workload.state))
         yield _gauge("primacy_acting_leader", "1 if it leads, holds and runs.", int(acts_as_leader(shot)))
         yield _gauge("primacy_term", "The newest term that it knows.", view.term)
         yield _gauge("primacy_token", "Its fencing token; 0 if it does not lead.", view.token)
