@@ -1,6 +1,6 @@
 """Many leases in one process, and beside it as many locks of redis-py: processor time and statements a second.
 
-Ours are leases of the library under one keeper, so that renewals share statements, each committed to disk where the
+Ours are leases of the library under one renewer, so that renewals share statements, each committed to disk where the
 store does that. A lock of redis-py is extended by a request of its own; its server keeps everything in memory here, and
 nothing ends the work of a lock that was lost. Both renew equally often.
 
@@ -29,7 +29,7 @@ from tests.ports import free_ports
 from bench import processes
 from bench.peers import ROOT
 from primacy.agent.election import Election
-from primacy.agent.renewer import Keeper, timing_of
+from primacy.agent.renewer import Renewer, timing_of
 
 LEASES = 1_000
 UP_S = 30.0
@@ -147,7 +147,7 @@ class Counted:
 async def hold_leases(url: str, count: int, profile: str, span_s: float) -> None:
     files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files[1], files[1]))  # each election has an alarm of its own
-    async with Keeper(url, profile=profile) as renewer, contextlib.AsyncExitStack() as stack:
+    async with Renewer(url, profile=profile) as renewer, contextlib.AsyncExitStack() as stack:
         store = renewer._opened = Counted(renewer._opened)  # type: ignore[assignment]
         elections = [Election(f"many{n:04}", store=renewer) for n in range(count)]
         for election in elections:

@@ -358,7 +358,7 @@ class Harness:
         return [pid for pid in self.processes() if status_of(pid).get("Name") == comm]
 
     def commands(self) -> list[int]:
-        """Living processes of the tree, without guard, init and keeper."""
+        """Living processes of the tree, without guard, init and lock holder."""
         return [pid for pid in self.processes() if not status_of(pid).get("Name", "").startswith("primacy-")]
 
     def watch(self) -> Watch:

@@ -68,7 +68,7 @@ def claim(leadership: primacy.Leadership, profile: str = "lab") -> dict[str, int
 
 
 def say_renewals() -> None:
-    """In the keeper's thread."""
+    """In the renewer's thread."""
     extend = Hold.extend
 
     def said(self: Hold, given: Leadership) -> None:

@@ -37,7 +37,7 @@ ELSEWHERE = {
         "the test counts processes by name, and without a namespace those of others are seen too"
     ),
     "test_mutant_is_caught[nobody keeps the lock when guard and init die]": (
-        "there is no init; the keeper of a traced tree has its own in test_guard_trace.py"
+        "there is no init; the lock holder of a traced tree has its own in test_guard_trace.py"
     ),
     "test_mutant_is_caught[the parent-death signal is omitted]": "a traced tree dies without it",
     "test_mutant_overlaps_and_is_seen[the parent-death signal is omitted]": "a traced tree dies without it",

@@ -173,7 +173,9 @@ def test_step_down_ends_the_term_and_the_only_node_leads_the_next(node: Node, sa
     before = node.runs(say)
     said = say("step-down", "--state-dir", node.state, "--json")
     assert json.loads(said.out)["term"] == before["term"]
-    after = node.until(say, lambda s: s["term"] > before["term"] and s["workload"]["state"] == "running", "the next term")
+    after = node.until(
+        say, lambda s: s["term"] > before["term"] and s["workload"]["state"] == "running", "the next term"
+    )
     assert (after["token"] > before["token"], alive(before["workload"]["pid"])) == (True, False)
     assert "an operator asked for it" in say("why", "--state-dir", node.state).out
 
@@ -293,7 +295,11 @@ def test_three_nodes_begin_by_init_and_the_leader_hands_over(say: Say, tmp_path:
 
         whole = follower.until(say, is_told, "who acts, seen elsewhere")
         row = next(r for r in whole["rows"] if r["node"] == before["node"])
-        assert (row["role"], row["workload"]["pid"], row["workload"]["state"]) == ("leader", before["workload"]["pid"], "running")
+        assert (row["role"], row["workload"]["pid"], row["workload"]["state"]) == (
+            "leader",
+            before["workload"]["pid"],
+            "running",
+        )
         assert {r["leader"] for r in whole["rows"]} == {before["node"]}
         assert whole["alarms"] == []
         to = follower.document(say)["node"]
@@ -445,7 +451,15 @@ def test_status_says_who_was_never_heard_and_where_it_should_be() -> None:
     row["kind"] = "voter"
     workload = {"kind": "process", "state": "stopped", "pid": None, "since": None, "containment": "weak"}
     waits = "the first start of the cluster: primacy init, once, on one node"
-    said = {**row, "role": "muted", "term": 0, "hold_left_ms": 0, "waits_for": waits, "workload": workload, "health": "ok"}
+    said = {
+        **row,
+        "role": "muted",
+        "term": 0,
+        "hold_left_ms": 0,
+        "waits_for": waits,
+        "workload": workload,
+        "health": "ok",
+    }
     state: dict[str, Any] = {
         "cluster": "billing",
         "election": "main",

@@ -167,9 +167,9 @@ def test_the_cluster_document_has_a_row_for_each_node_with_its_age() -> None:
     }
     assert (rows["a"]["heard_ms"], rows["a"]["role"], rows["c"]["waits_for"]) == (0, "follower", "x")
     assert rows["w"]["kind"] == "witness"
-    assert {rows["w"][key] for key in ("heard_ms", "told_ms", "role", "term", "workload", "health", "hold_left_ms")} == {
-        None
-    }
+    assert {
+        rows["w"][key] for key in ("heard_ms", "told_ms", "role", "term", "workload", "health", "hold_left_ms")
+    } == {None}
     assert (said["acting"], said["alarms"]) == (["b"], [])
     short_rows = document(seen(("b", RUNS, 300)))["nodes"]
     assert (short_rows[0]["role"], short_rows[0]["workload"], short_rows[1]["workload"]) == ("leader", "running", None)

@@ -11,7 +11,7 @@ from tests.library_harness import CANARY_BEAT_MS, HOLD_S, LAB, WITHIN_S, Place, 
 from tests.safety import tokens_grow
 
 import primacy
-from primacy.agent.renewer import Keeper
+from primacy.agent.renewer import Renewer
 from primacy.settings.timing import PROFILES
 
 __all__ = ["CANARY_BEAT_MS", "place"]
@@ -266,7 +266,7 @@ def test_a_loop_that_is_blocked_for_two_holds_loses_it_and_is_gone_before_the_ne
     async def body() -> None:
         came: list[float] = []
 
-        async def next_one(renewer: Keeper) -> None:
+        async def next_one(renewer: Renewer) -> None:
             async with primacy.Election("job", store=renewer, node="b") as election:
                 async for leadership in election:
                     async with leadership:
@@ -279,7 +279,7 @@ def test_a_loop_that_is_blocked_for_two_holds_loses_it_and_is_gone_before_the_ne
                     rival = asyncio.to_thread(lambda: asyncio.run(other()))
 
                     async def other() -> None:
-                        async with Keeper(place.url, profile="lab") as renewer:
+                        async with Renewer(place.url, profile="lab") as renewer:
                             await next_one(renewer)
 
                     waiting = asyncio.create_task(rival)
@@ -303,7 +303,7 @@ def test_the_end_of_the_hold_needs_no_word_from_the_renewer(place: Place) -> Non
     """The timer is the loop's own: it is due on time although the thread that renews does not run at all."""
 
     async def body() -> None:
-        async with Keeper(place.url, profile="lab") as renewer, primacy.Election("job", store=renewer) as election:
+        async with Renewer(place.url, profile="lab") as renewer, primacy.Election("job", store=renewer) as election:
             async for leadership in election:
                 async with leadership:
                     await asyncio.sleep(3 * LAB.beat_ms / 1_000)  # some renewals

@@ -16,7 +16,7 @@ from tests.store_harness import made_new
 
 import primacy
 from primacy.agent.candidacy import Standing
-from primacy.agent.renewer import Keeper
+from primacy.agent.renewer import Renewer
 from primacy.election.store import Look
 from primacy.settings.timing import PROFILES
 from primacy.store import open_store
@@ -75,7 +75,7 @@ def test_many_elections_share_a_renewer(place: Place) -> None:
         names = [f"job-{number}" for number in range(40)]
         for name in names:
             place.release(name)
-        async with Keeper(place.url, profile="lab") as renewer:
+        async with Renewer(place.url, profile="lab") as renewer:
             leading = asyncio.Barrier(len(names))
 
             async def part(name: str) -> None:
@@ -179,7 +179,7 @@ def test_leaving_the_election_ends_a_block_that_another_task_is_in(place: Place)
 
 def test_a_renewer_that_is_closed_too_early_keeps_nobody_waiting(place: Place) -> None:
     async def body() -> None:
-        renewer = Keeper(place.url, profile="lab")
+        renewer = Renewer(place.url, profile="lab")
         async with primacy.Election("job", store=renewer) as election:
             leadership = await election.acquire()
             assert leadership is not None
@@ -201,7 +201,7 @@ def test_what_a_renewer_is_to_call_is_called_in_order_and_one_that_fails_costs_t
     def fail() -> None:
         raise ValueError("a callback of the library failed")
 
-    def first(renewer: Keeper) -> None:
+    def first(renewer: Renewer) -> None:
         """While it runs, the others are asked for: some of them together, and some from within."""
         for number in range(3):
             renewer.call(called.append, number)
@@ -209,7 +209,7 @@ def test_what_a_renewer_is_to_call_is_called_in_order_and_one_that_fails_costs_t
         renewer.call(lambda: renewer.call(called.append, 4) and renewer.call(done.set))
         renewer.call(called.append, 3)
 
-    with Keeper(place.url, profile="lab") as renewer:
+    with Renewer(place.url, profile="lab") as renewer:
         renewer.call(first, renewer)
         assert done.wait(WITHIN_S)
     assert called == [0, 1, 2, 3, 4]

@@ -397,7 +397,7 @@ def test_sync_on_change_and_waiting_without_success(place: Place) -> None:
 
     def note(standing: Any) -> None:
         seen.append(standing)
-        raise ValueError("it must not end the keeper")
+        raise ValueError("it must not end the renewer")
 
     with sync_election(place, node="a") as first, sync_election(place, node="b", on_change=note) as second:
         held = next(first)
@@ -436,6 +436,12 @@ def test_every_public_name_can_be_loaded_and_is_known_to_type_checkers() -> None
     stub = Path(primacy.__file__).with_suffix(".pyi").read_text()
     said = dict(reversed(pair) for pair in re.findall(r"^from (primacy\.\S+) import (\w+) as \2$", stub, re.MULTILINE))
     assert said == primacy._WHERE
+
+
+def test_a_name_of_before_is_an_error_that_says_the_new_one() -> None:
+    for call in ("primacy.Keeper", "from primacy import Keeper"):
+        with pytest.raises(ImportError, match=r"primacy\.Keeper is called primacy\.Renewer now"):
+            exec(f"import primacy\n{call}", {})
 
 
 @pytest.mark.skipif(bool(Postgres.missing()), reason=Postgres.missing() or "here")

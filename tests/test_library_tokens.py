@@ -12,7 +12,7 @@ from tests.safety import safe, tokens_grow
 
 import primacy
 from primacy import blocking
-from primacy.agent.renewer import Keeper
+from primacy.agent.renewer import Renewer
 from primacy.errors import CannotHere, Unsafe
 from primacy.fence.file import Mark
 from primacy.node.clock import SystemClock
@@ -27,13 +27,13 @@ class Behind(SystemClock):
         return -1_000_000_000
 
 
-def renewer_in(place: Place, folder: Path | None) -> Keeper:
-    renewer = Keeper(place.url, profile="lab", state_dir=folder)
+def renewer_in(place: Place, folder: Path | None) -> Renewer:
+    renewer = Renewer(place.url, profile="lab", state_dir=folder)
     renewer.clock = Behind()
     return renewer
 
 
-async def token_of_one_turn(renewer: Keeper) -> int:
+async def token_of_one_turn(renewer: Renewer) -> int:
     async with renewer, primacy.Election("job", store=renewer) as election:
         leadership = await election.acquire()
         assert leadership is not None
@@ -97,7 +97,7 @@ def test_T2_threads_and_recipes_have_it_too(place: Place, tmp_path: Path) -> Non
 
 
 def test_what_a_shared_renewer_decides_is_not_said_twice(place: Place) -> None:
-    with Keeper(place.url) as renewer:
+    with Renewer(place.url) as renewer:
         for face in (primacy.Election, blocking.Election):
             with pytest.raises(primacy.UsageError, match="whose profile and table counts for all: say it there"):
                 face("job", store=renewer, profile="lab", table="t")

@@ -22,8 +22,8 @@ REFUSED = frozenset(METAPHORS.split())
 """Closed: a word is added with the commit that takes it out of every folder below."""
 ROOMS = ("src/primacy", "tests", "bench", "examples")
 """Folders that are clean, from the root of the repository."""
-EXCUSED = {"src/primacy/agent/renewer.py": ("Keeper",), "tests/screenshots.py": ("PICTURES", "_picture")}
-"""By file: what users import, which is renamed together with the settings and commands; and pictures that are such."""
+EXCUSED = {"tests/screenshots.py": ("PICTURES", "_picture")}
+"""By file: pictures that are such."""
 
 
 class Refusal(NamedTuple):

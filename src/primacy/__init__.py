@@ -16,12 +16,12 @@ _WHERE = {
     "Election": "primacy.agent.election",
     "ElectionCounts": "primacy.agent.candidacy",
     "InUse": "primacy.errors",
-    "Keeper": "primacy.agent.renewer",
     "Leadership": "primacy.agent.leadership",
     "LeadershipLost": "primacy.errors",
     "Lock": "primacy.agent.recipes",
     "NotReached": "primacy.errors",
     "PrimacyError": "primacy.errors",
+    "Renewer": "primacy.agent.renewer",
     "SlotRefused": "primacy.errors",
     "StaleToken": "primacy.errors",
     "Standing": "primacy.agent.candidacy",
@@ -35,6 +35,8 @@ _WHERE = {
 """The public names, and where each is loaded from when it is first asked for. `__init__.pyi` says the same to type
 checkers; a test compares the two."""
 _MODULES = ("blocking", "cache", "fence", "slots")
+_RENAMED = {"Keeper": "Renewer"}
+"""An `ImportError` says so: with an `AttributeError`, `from primacy import ...` would not pass the sentence on."""
 
 
 def __getattr__(name: str) -> object:
@@ -42,6 +44,8 @@ def __getattr__(name: str) -> object:
 
     if name in _MODULES:
         return import_module(f"primacy.{name}")
+    if name in _RENAMED:
+        raise ImportError(f"primacy.{name} is called primacy.{_RENAMED[name]} now", name="primacy")
     if name not in _WHERE:
         raise AttributeError(f"module 'primacy' has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(_WHERE[name]), name)

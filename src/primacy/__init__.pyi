@@ -12,7 +12,7 @@ from primacy.agent.leadership import current as current
 from primacy.agent.recipes import Lock as Lock
 from primacy.agent.recipes import once as once
 from primacy.agent.recipes import singleton as singleton
-from primacy.agent.renewer import Keeper as Keeper
+from primacy.agent.renewer import Renewer as Renewer
 from primacy.cache.askers import cached as cached
 from primacy.errors import InUse as InUse
 from primacy.errors import LeadershipLost as LeadershipLost

@@ -27,7 +27,7 @@ from typing import NamedTuple, Protocol
 
 from primacy.agent.hold import Hold
 from primacy.agent.log import GRAVE, Level
-from primacy.agent.renewer import Keeper
+from primacy.agent.renewer import Renewer
 from primacy.agent.tokens import TokenFile
 from primacy.election.events import Code, Event, sentence
 from primacy.election.inputs import (
@@ -135,7 +135,7 @@ class Wishes(NamedTuple):
 class Candidacy:
     """A machine, its driver and its workload. What has no underscore may be called from any thread."""
 
-    def __init__(self, renewer: Keeper, name: str, node: str, wishes: Wishes, face: Face) -> None:
+    def __init__(self, renewer: Renewer, name: str, node: str, wishes: Wishes, face: Face) -> None:
         if wrong := wrong_lease(name) if isinstance(name, str) else f"a lease's name is a text, not {name!r:.40}":
             raise UsageError(wrong)
         self.renewer = renewer

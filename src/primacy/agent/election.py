@@ -41,7 +41,7 @@ GRACE_MS = 1_000
 class Election:
     """A named role that one of many processes has.
 
-    `store`: the address of a database, an SQLAlchemy engine, or a `Keeper` that several elections share.
+    `store`: the address of a database, an SQLAlchemy engine, or a `Renewer` that several elections share.
     `profile`: how long a hold is, see `primacy contract`. `node`: this process's name, by default host and process id.
     `on_loss`: `"cancel"` cancels the body; `"kill"` in addition has the kernel kill this process if the body is not
     over in time. `on_change`: called in the loop with a `Standing` when another process leads. `observer`: only watch.

@@ -38,7 +38,7 @@ class Lock:
             ...
 
     Raises `InUse` if it was not had `within_ms` (default: waits for ever), and `LeadershipLost` at the end of a block
-    that was cut short or that outlived its lease. Each use opens a connection; share a `Keeper` where that matters.
+    that was cut short or that outlived its lease. Each use opens a connection; share a `Renewer` where that matters.
     The other options are those of `Election`.
     """
 

@@ -33,7 +33,7 @@ CLOSE_S = 5.0
 """How long a leaving thread is waited for, beyond what the store may take."""
 
 
-class Keeper:
+class Renewer:
     """One connection to a store, and the threads that keep leases there.
 
     `store`: an address such as `postgresql://host/db` or `sqlite:///leases.db`, or the application's own SQLAlchemy
@@ -90,7 +90,7 @@ class Keeper:
             try:
                 function(*arguments)
             except Exception as error:  # noqa: BLE001  (the loop's to report)
-                self._loop.call_exception_handler({"message": "what the keeper called failed", "exception": error})
+                self._loop.call_exception_handler({"message": "what the renewer called failed", "exception": error})
 
     def now(self, function: Callable[..., object], *arguments: Any) -> None:
         """The same, but at once if this is the renewer's thread: nothing that was asked for later may overtake it."""
@@ -149,7 +149,7 @@ class Keeper:
     def _start(self) -> None:
         loop = self._loop = asyncio.new_event_loop()
         self._store = StoreThread(self._opened, self.limit_ms)
-        self._thread = threading.Thread(target=self._live, args=(loop,), name="primacy-keeper", daemon=True)
+        self._thread = threading.Thread(target=self._live, args=(loop,), name="primacy-renewer", daemon=True)
         self._thread.start()
 
     def _live(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -163,14 +163,14 @@ class Keeper:
 
 def renewer_for(
     store: Any, profile: str | None, table: str | None, state_dir: str | os.PathLike[str] | None
-) -> tuple[Keeper, bool]:
+) -> tuple[Renewer, bool]:
     """The renewer of an election, and whether it is shared: then its times, table and folder count for all."""
-    if not isinstance(store, Keeper):
-        return Keeper(store, profile=profile or DEFAULT_PROFILE, table=table or TABLE, state_dir=state_dir), False
+    if not isinstance(store, Renewer):
+        return Renewer(store, profile=profile or DEFAULT_PROFILE, table=table or TABLE, state_dir=state_dir), False
     said = {"profile": profile, "table": table, "state_dir": state_dir}
     wrong = [name for name, value in said.items() if value is not None]
     if wrong:
-        raise UsageError(f"this election shares a Keeper, whose {' and '.join(wrong)} counts for all: say it there")
+        raise UsageError(f"this election shares a Renewer, whose {' and '.join(wrong)} counts for all: say it there")
     return store, True
 
 
