@@ -13,7 +13,7 @@ import aiohttp
 import aiohttp.web
 import pytest
 
-from primacy.control import KEY_HEADER, ORDER_HEADER, Heard, Snapshot
+from primacy.control import KEY_HEADER, ORDER_HEADER, Heard, NodeStatus
 from primacy.control.control_server import ControlServer
 from primacy.control.eventlog import EventLog
 from primacy.control.summary import Summary
@@ -43,15 +43,15 @@ class Work(NamedTuple):
     way: str = "ptrace"
 
 
-def shot(view: View = VIEW, work: Work = Work(), *, ending: bool = False) -> Snapshot:  # noqa: B008
-    return Snapshot(SETTINGS, "a", view, work, {"b": 41}, {"sent": 3}, 5_000, 1_700_000_000_000, ending)
+def node_status(view: View = VIEW, work: Work = Work(), *, ending: bool = False) -> NodeStatus:  # noqa: B008
+    return NodeStatus(SETTINGS, "a", view, work, {"b": 41}, {"sent": 3}, 5_000, 1_700_000_000_000, ending)
 
 
 class FakeAgent:
     """The agent's port: shows what it is given, remembers what it is told."""
 
     def __init__(self, log: EventLog) -> None:
-        self.shown = shot()
+        self.shown = node_status()
         self.told: list[Input] = []
         self.complaints: list[str] = []
         self.log = log
@@ -61,7 +61,7 @@ class FakeAgent:
         self.passed: list[tuple[str, str, dict[str, Any]]] = []
         self.pass_answer: Callable[[], str] = lambda: ""
 
-    def snapshot(self) -> Snapshot:
+    def status(self) -> NodeStatus:
         assert not self.breaks, "a planted bug"
         return self.shown
 
@@ -136,8 +136,8 @@ def serve(folder: Folder) -> Callable[..., None]:
     return lambda play, lab=False: asyncio.run(whole(play, lab))
 
 
-def seen(*others: tuple[str, Summary, int], view: Any = FOLLOWS, work: Any = None, **more: Any) -> Snapshot:
+def seen(*others: tuple[str, Summary, int], view: Any = FOLLOWS, work: Any = None, **more: Any) -> NodeStatus:
     """What node a knows: of each other node a summary, and how old it is."""
     heard = {name: Heard(summary, 9, NOW_MS - age_ms) for name, summary, age_ms in others}
-    base = shot(view, work or Work(state="stopped", pid=0))
+    base = node_status(view, work or Work(state="stopped", pid=0))
     return base._replace(now_ms=NOW_MS, others=heard, **more)

@@ -8,11 +8,11 @@ from itertools import chain, repeat
 from typing import Any
 
 import pytest
-from tests.control_harness import FOLLOWS, NOW_MS, RUNS, SETTINGS, VIEW, Work, seen, shot
+from tests.control_harness import FOLLOWS, NOW_MS, RUNS, SETTINGS, VIEW, Work, node_status, seen
 
 from primacy.agent import gossip
 from primacy.agent.gossip import Gossip
-from primacy.control import Heard, Snapshot, gossip_rows
+from primacy.control import Heard, NodeStatus, gossip_rows
 from primacy.control.cluster import cluster
 from primacy.control.gossip_rows import GossipEvent, event_row
 from primacy.control.requests import target_of
@@ -40,7 +40,7 @@ def test_news_that_waited_while_we_stood_still_are_as_old_as_they_are() -> None:
         assert a.clock.ms - a.talk.others["b"].at_ms == 4_000
         c = RUNS._replace(token=9, run_ms=3_500)
         a.talk.hear("c", 6, row_of(c, 50))
-        said = cluster(a.snapshot())
+        said = cluster(a.status())
         assert (said["acting"], said["alarms"]) == (["c"], [])
         a.talk.hear("b", 6, row_of(RUNS, 10))  # a new start has a new clock
         assert a.talk.others["b"].at_ms == a.clock.ms
@@ -54,26 +54,26 @@ def test_news_that_waited_while_we_stood_still_are_as_old_as_they_are() -> None:
 
 def test_a_calm_node_finds_out_anew_how_it_stands_when_something_changed_or_it_is_time() -> None:
     async def story(a: Harness, b: Harness, _: MemoryNet) -> None:
-        shots: list[int] = []
-        shot_of = a.snapshot
-        a.snapshot = lambda: (shots.append(a.clock.ms), shot_of())[1]  # type: ignore[method-assign, func-returns-value]
+        made: list[int] = []
+        status_of = a.status
+        a.status = lambda: (made.append(a.clock.ms), status_of())[1]  # type: ignore[method-assign, func-returns-value]
         await until(lambda: "a" in b.talk.others)
         a.talk._tell()
-        calm = len(shots)
+        calm = len(made)
         a.clock.ms += 1_000
         a.talk._tell()
-        assert len(shots) == calm, "nothing happened"
+        assert len(made) == calm, "nothing happened"
         a.talk.hear("c", 5, row_of(RUNS, a.clock.ms))
         a.talk._tell()
-        assert len(shots) == calm + 1, "what another node says of itself may be alarming"
+        assert len(made) == calm + 1, "what another node says of itself may be alarming"
         a.clock.ms += gossip.WHOLE_MS
         a.talk._tell()
-        assert len(shots) == calm + 2, "it is time"
+        assert len(made) == calm + 2, "it is time"
         a.shown = a.shown._replace(health="failing: x")
         a.clock.ms += gossip.WHOLE_MS
         a.talk._tell()
         a.talk._tell()
-        assert len(shots) == calm + 4, "something is wrong: it is looked at each time"
+        assert len(made) == calm + 4, "something is wrong: it is looked at each time"
 
     together(story)
 
@@ -87,13 +87,13 @@ class Harness:
         self.events: list[tuple[str, GossipEvent]] = []
         self.alarms: list[str] = []
         self.refuses: Exception | None = None
-        self.shown = shot(FOLLOWS, Work(state="stopped", pid=0))._replace(node=node, settings=SETTINGS)
+        self.shown = node_status(FOLLOWS, Work(state="stopped", pid=0))._replace(node=node, settings=SETTINGS)
         self.clock = HandClock()
         others = tuple(name for name in ("a", "b") if name != node)
         self.transport = MemoryTransport(net, node, others)
         self.talk = Gossip(node, ("a", "b"), self.transport, self.clock, self)
 
-    def snapshot(self) -> Snapshot:
+    def status(self) -> NodeStatus:
         others = self.talk.others
         return self.shown._replace(now_ms=self.clock.now_ms(), others=others)
 
@@ -293,11 +293,11 @@ def test_what_is_passed_on_late_does_not_replace_what_a_node_said_itself_and_its
 
 
 def test_whom_an_order_is_for() -> None:
-    leads, follows = shot(), shot(FOLLOWS)
+    leads, follows = node_status(), node_status(FOLLOWS)
     assert target_of("step-down", {}, leads) == ""
     assert target_of("step-down", {}, follows) == "b"
     assert target_of("transfer", {"to": "a"}, follows) == "b"
-    assert target_of("step-down", {}, shot(FOLLOWS._replace(leader="", role=Role.CANDIDATE))) == ""
+    assert target_of("step-down", {}, node_status(FOLLOWS._replace(leader="", role=Role.CANDIDATE))) == ""
     for name in ("pause", "resume", "approve"):
         assert target_of(name, {}, leads) == ""
         assert target_of(name, {"node": "a"}, leads) == ""

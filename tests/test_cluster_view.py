@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.control_harness import FOLLOWS, NOW_MS, RUNS, VIEW, Work, seen, shot
+from tests.control_harness import FOLLOWS, NOW_MS, RUNS, VIEW, Work, node_status, seen
 
 from primacy.cli.why import change_line
 from primacy.control import gossip_rows
@@ -74,7 +74,7 @@ def test_the_longest_words_fit_one_datagram_and_come_back() -> None:
 
 def test_a_quiet_node_says_little() -> None:
     """Once a second to each other node: it must not cost what the beats cost."""
-    quiet = summary_of(shot(FOLLOWS, Work(state="stopped", pid=0))._replace(config="0123456789abcdef" * 2))
+    quiet = summary_of(node_status(FOLLOWS, Work(state="stopped", pid=0))._replace(config="0123456789abcdef" * 2))
     assert size(row_of(quiet, 86_400_000)) - len(NAME) <= 95
 
 
@@ -234,8 +234,8 @@ def test_our_own_claim_counts_as_well() -> None:
 def test_two_that_act_are_said_to_be_what_they_are() -> None:
     """A broken promise, or the two parts of a divided network; and of nodes without a workload, that they lead."""
     work = Work(since_ms=NOW_MS - 10_000)
-    shot = seen(("b", RUNS, 100), view=VIEW, work=work)
-    divided = cluster(shot._replace(at_most_one=False))
+    node_status = seen(("b", RUNS, 100), view=VIEW, work=work)
+    divided = cluster(node_status._replace(at_most_one=False))
     assert divided["at_most_one"] is False
     assert "nodes a and b both run the command: raft has one leader in each part" in divided["alarms"][0]
     idle = seen(("b", RUNS._replace(workload_kind="none"), 100), view=VIEW, work=work._replace(kind="none"))

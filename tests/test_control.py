@@ -22,8 +22,8 @@ from tests.control_harness import (
     Served,
     Work,
     folder,
+    node_status,
     serve,
-    shot,
 )
 
 from primacy.control import loopback
@@ -41,7 +41,7 @@ __all__ = ["folder", "serve"]
 
 
 def test_the_state_document_has_the_fields_of_the_surface() -> None:
-    said = document(shot())
+    said = document(node_status())
     assert said["nodes"][0] == {
         "node": "b",
         "kind": "voter",
@@ -82,17 +82,17 @@ def test_the_state_document_has_the_fields_of_the_surface() -> None:
         "counters": {"sent": 3},
     }
     assert instant(0) == "1970-01-01T00:00:00.000Z"
-    stopped = document(shot(FOLLOWS, Work(state="stopped", pid=0)))
+    stopped = document(node_status(FOLLOWS, Work(state="stopped", pid=0)))
     assert (stopped["workload"]["since"], stopped["workload"]["pid"], stopped["token"]) == (None, None, None)
     assert stopped["nodes"][0]["role"] == "leader"
 
 
 def test_the_acting_leader_has_a_hold_and_running_work() -> None:
-    assert acts_as_leader(shot())
-    assert acts_as_leader(shot(work=Work(kind="none", state="stopped")))
-    assert not acts_as_leader(shot(work=Work(state="starting")))
-    assert not acts_as_leader(shot(VIEW._replace(hold_left_ms=0)))
-    assert not acts_as_leader(shot(FOLLOWS))
+    assert acts_as_leader(node_status())
+    assert acts_as_leader(node_status(work=Work(kind="none", state="stopped")))
+    assert not acts_as_leader(node_status(work=Work(state="starting")))
+    assert not acts_as_leader(node_status(VIEW._replace(hold_left_ms=0)))
+    assert not acts_as_leader(node_status(FOLLOWS))
 
 
 def test_reading_needs_no_key(serve: Callable[[Play], None]) -> None:
@@ -100,7 +100,7 @@ def test_reading_needs_no_key(serve: Callable[[Play], None]) -> None:
         assert await served.get("/healthz") == (200, {"ok": True})
         assert await served.get("/v1/state") == (200, document(served.agent.shown))
         assert await served.get("/leader") == (200, {"leads": True, "node": "a", "leader": "a"})
-        served.agent.shown = shot(FOLLOWS)
+        served.agent.shown = node_status(FOLLOWS)
         assert await served.get("/leader") == (503, {"leads": False, "node": "a", "leader": "b"})
         for number in (1, 2, 3):
             served.log.add(number, "a", 7, "elected", f"sentence {number}", number)
@@ -178,7 +178,7 @@ def test_the_settings_are_shown_without_secrets(serve: Callable[..., None]) -> N
                 "hooks": {"lost": ["tell", "Bearer hunter2!"]},
             },
         }
-        served.agent.shown = shot()._replace(settings=of_mapping(said, "a"), config="f" * 32)
+        served.agent.shown = node_status()._replace(settings=of_mapping(said, "a"), config="f" * 32)
         status, document_ = await served.get("/v1/config")
         assert (status, document_["node"], document_["hash"]) == (200, "a", "f" * 32)
         assert "hunter2" not in json.dumps(document_)
@@ -196,7 +196,7 @@ def test_metrics_can_be_read_by_prometheus(serve: Callable[..., None]) -> None:
 
     async def play(served: Served) -> None:
         meters = {"saves": 3, "save_ms": 6.0, "save_max_ms": 4.0, "failovers": 2, "late_ms": 1.5, "late_max_ms": 20.0}
-        served.agent.shown = shot()._replace(meters=meters)
+        served.agent.shown = node_status()._replace(meters=meters)
         async with served.http.get(served.url + "/metrics", headers={"Accept": "text/plain;version=x;q=é"}) as answer:
             assert answer.status == 200
             assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
@@ -254,7 +254,7 @@ def test_the_public_address_serves_three_paths_to_anybody_and_takes_no_order() -
                 for path, status in (("/v1/pause", 404), ("/leader", 405), ("/v1/links", 404)):
                     async with http.post(url + path, json={}, headers=MAY) as answer:
                         assert answer.status == status, path
-                agent.shown = shot(FOLLOWS)
+                agent.shown = node_status(FOLLOWS)
                 async with http.get(url + "/leader") as answer:
                     assert answer.status == 503
         finally:

@@ -12,8 +12,8 @@ from tests.control_harness import (
     Play,
     Served,
     folder,
+    node_status,
     serve,
-    shot,
 )
 
 from primacy.control import Heard
@@ -42,13 +42,13 @@ def test_every_order_becomes_its_input(serve: Callable[[Play], None]) -> None:
             served.agent.told.clear()
             status, said = await served.post(f"/v1/{name}", body)
             assert (status, said["node"], served.agent.told) == (200, "a", [given]), name
-        served.agent.shown = shot(FOLLOWS._replace(role=Role.MUTED))
+        served.agent.shown = node_status(FOLLOWS._replace(role=Role.MUTED))
         assert (await served.post("/v1/rejoin", {"without": ["gone"]}))[0] == 200
         assert served.agent.told[-1] == Rejoin(("gone",))
         waits = (
             "the first start of the cluster; not heard yet: b, gone (of an earlier list; gone for good: primacy ...)"
         )
-        served.agent.shown = shot(FOLLOWS._replace(role=Role.MUTED, waits_for=waits))
+        served.agent.shown = node_status(FOLLOWS._replace(role=Role.MUTED, waits_for=waits))
         assert (await served.post("/v1/init", {"without": ["gone"]}))[0] == 200
         assert served.agent.told[-1] == Init(wall_ms, ("gone",))
 
@@ -96,7 +96,7 @@ def test_what_the_election_refuses_is_said(serve: Callable[[Play], None]) -> Non
     async def play(served: Served) -> None:
         served.agent.answers = Code.INIT_REFUSED
         assert await served.post("/v1/init") == (409, {"error": "a refuses to begin a cluster"})
-        served.agent.shown = shot(ending=True)
+        served.agent.shown = node_status(ending=True)
         status, said = await served.post("/v1/resume")
         assert (status, len(served.agent.told)) == (409, 1)
         assert "is stopping" in said["error"]
@@ -118,7 +118,7 @@ def test_what_the_election_refuses_is_said(serve: Callable[[Play], None]) -> Non
 )
 def test_orders_that_cannot_be_done(name: str, body: dict[str, Any], view: View, says: str) -> None:
     with pytest.raises(Refused, match=says):
-        order_of(name, body, shot(view))
+        order_of(name, body, node_status(view))
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_orders_that_cannot_be_done(name: str, body: dict[str, Any], view: View,
 )
 def test_orders_that_make_no_sense(name: str, body: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        order_of(name, body, shot())
+        order_of(name, body, node_status())
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_orders_that_make_no_sense(name: str, body: dict[str, Any], says: str) -
 def test_a_transfer_to_a_node_that_would_not_stand_stops_nothing(said: dict[str, Any], why: str) -> None:
     able = Summary("follower", 7, "a", 0, 0, "", "process", "stopped", -1, 0, "strong", "ok", "0", "", ())
     others = {"b": Heard(able, 1, 4_900)}
-    assert isinstance(order_of("transfer", {"to": "b"}, shot()._replace(others=others)), StepDown)
+    assert isinstance(order_of("transfer", {"to": "b"}, node_status()._replace(others=others)), StepDown)
     others = {"b": Heard(able._replace(**said), 1, 4_900)}
     with pytest.raises(Refused, match=why):
-        order_of("transfer", {"to": "b"}, shot()._replace(others=others))
+        order_of("transfer", {"to": "b"}, node_status()._replace(others=others))

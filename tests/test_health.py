@@ -200,12 +200,12 @@ def test_names_tell_no_password() -> None:
     ],
 )
 def test_words_of_a_monitor_that_make_no_sense(body: dict[str, Any]) -> None:
-    from tests.control_harness import shot
+    from tests.control_harness import node_status
 
     said = {"ok": False, "detail": "no route", "monitor": "net", "within_ms": 5_000}
-    assert order_of("health", said, shot()) == MonitorSays("net", False, "no route", 5_000)
+    assert order_of("health", said, node_status()) == MonitorSays("net", False, "no route", 5_000)
     with pytest.raises(UsageError):
-        order_of("health", body, shot())
+        order_of("health", body, node_status())
 
 
 # --- real ones --------------------------------------------------------------------------------------------------------

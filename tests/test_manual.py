@@ -19,7 +19,7 @@ from tests.test_cli_agent import FILE, Node, Say, alive, free_ports, say, write_
 
 from primacy.agent.state import forget_pause, is_paused, keep_pause
 from primacy.agent.workload import WorkloadView
-from primacy.control import Approve, Snapshot
+from primacy.control import Approve, NodeStatus
 from primacy.control.requests import order_of
 from primacy.election.model import Role, View
 from primacy.errors import Refused, UsageError
@@ -180,13 +180,13 @@ def test_approvals_that_make_no_sense(body: dict[str, Any], says: str) -> None:
     settings = of_mapping({"election": {"mode": "manual"}})
     view = View(Role.LEADER, "a", 7, "a", 1_007, 900, ("a",), "")
     workload = WorkloadView("process", State.WAITING, 0, 0, 0, "", "")
-    shot = Snapshot(settings, "a", view, workload, {}, {}, 0, 0, False, approval_term=7)
-    assert order_of("approve", {"node": "a", "term": 7, "by": "ann"}, shot) == Approve(7, "ann")
-    assert order_of("approve", {"node": "a", "term": 7}, shot) == Approve(7, "a holder of the control key")
+    node_status = NodeStatus(settings, "a", view, workload, {}, {}, 0, 0, False, approval_term=7)
+    assert order_of("approve", {"node": "a", "term": 7, "by": "ann"}, node_status) == Approve(7, "ann")
+    assert order_of("approve", {"node": "a", "term": 7}, node_status) == Approve(7, "a holder of the control key")
     with pytest.raises((UsageError, Refused), match=says):
-        order_of("approve", body, shot)
+        order_of("approve", body, node_status)
     with pytest.raises(Refused, match="does not wait for an approval"):
-        order_of("approve", {"node": "a", "term": 7}, shot._replace(approval_term=0))
+        order_of("approve", {"node": "a", "term": 7}, node_status._replace(approval_term=0))
 
 
 # --- the fence command ------------------------------------------------------------------------------------------------

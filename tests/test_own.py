@@ -13,7 +13,7 @@ from tests.test_cli import Said, say  # noqa: F401
 from primacy.agent.assemble import promised, refuse, refuse_node
 from primacy.agent.owned import own_of
 from primacy.agent.workload import WorkloadView
-from primacy.control import Snapshot
+from primacy.control import NodeStatus
 from primacy.control.document import acts_as_leader
 from primacy.control.requests import order_of
 from primacy.election.effects import Effect, Persist, Record, Send, Start, Stop
@@ -163,7 +163,7 @@ def test_contract_does_not_speak_for_it(say: Say, tmp_path: Path) -> None:  # no
 
 
 def test_init_and_rejoin_are_about_ballots_of_raft() -> None:
-    shot = Snapshot(
+    node_status = NodeStatus(
         settings=of_mapping({"election": {"strategy": EXAMPLE}}),
         node="a",
         view=alone().view(600),
@@ -176,9 +176,9 @@ def test_init_and_rejoin_are_about_ballots_of_raft() -> None:
     )
     for name in ("init", "rejoin"):
         with pytest.raises(Refused, match=f"{name} is about the ballots of raft"):
-            order_of(name, {}, shot)
-    assert acts_as_leader(shot._replace(at_most_one=False)), "where nothing is held, no hold is asked for"
-    assert not acts_as_leader(shot)
+            order_of(name, {}, node_status)
+    assert acts_as_leader(node_status._replace(at_most_one=False)), "where nothing is held, no hold is asked for"
+    assert not acts_as_leader(node_status)
 
 
 # --- what the base sees to --------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import secrets
 from collections import deque
 from typing import Any, Protocol
 
-from primacy.control import Heard, Snapshot
+from primacy.control import Heard, NodeStatus
 from primacy.control.cluster import CLAIM_MS, alarms
 from primacy.control.gossip_rows import (
     DONE,
@@ -64,14 +64,14 @@ ALARM_AGAIN_MS = 60_000
 class GossipHost(Protocol):
     """The agent."""
 
-    def snapshot(self) -> Snapshot: ...
+    def status(self) -> NodeStatus: ...
 
     def changing(self) -> tuple[Any, ...]:
         """Cheap: something that differs when there is news."""
         ...
 
     def hold_left_ms(self) -> int:
-        """As a snapshot would show it."""
+        """As the status would show it."""
         ...
 
     def carry_out(self, name: str, body: dict[str, Any], said_at: str) -> None:
@@ -141,9 +141,9 @@ class Gossip:
 
         In bully and ring only. Where there is fencing, the last who is known to have run is of use after its end, too.
         """
-        shot = self.host.snapshot()
-        if not shot.at_most_one:
-            row = row_of(summary_of(shot), shot.now_ms)
+        status = self.host.status()
+        if not status.at_most_one:
+            row = row_of(summary_of(status), status.now_ms)
             for name in self.names:
                 self.transport.tell(name, row)
 
@@ -175,24 +175,24 @@ class Gossip:
     def _whole(self) -> list[Any]:
         """What to tell, found out anew. It may be said again for a while only if nothing in it is out of the ordinary:
         a reason to wait counts down, and what is wrong changes without a step."""
-        shot = self.host.snapshot()
-        summary = summary_of(shot)
-        row = row_of(summary, shot.now_ms)
+        status = self.host.status()
+        summary = summary_of(status)
+        row = row_of(summary, status.now_ms)
         calm = not summary.waits_for and not summary.doubled and summary.health == "ok"
-        self._whole_ms, self._row = shot.now_ms, row if calm else []
-        self._look_for_alarms(shot)
+        self._whole_ms, self._row = status.now_ms, row if calm else []
+        self._look_for_alarms(status)
         return row
 
-    def _look_for_alarms(self, shot: Snapshot) -> None:
-        found = alarms(shot)
-        self._seen = {sentence: self._seen.get(sentence, shot.now_ms) for sentence in found}
+    def _look_for_alarms(self, status: NodeStatus) -> None:
+        found = alarms(status)
+        self._seen = {sentence: self._seen.get(sentence, status.now_ms) for sentence in found}
         for sentence in found:
-            if not shot.at_most_one and shot.now_ms - self._seen[sentence] < STAYS_MS:
+            if not status.at_most_one and status.now_ms - self._seen[sentence] < STAYS_MS:
                 self._row = []  # looked at again with the next news
                 continue
             last_ms = self._alarmed.get(sentence)
-            if last_ms is None or shot.now_ms - last_ms > ALARM_AGAIN_MS:
-                self._alarmed[sentence] = shot.now_ms
+            if last_ms is None or status.now_ms - last_ms > ALARM_AGAIN_MS:
+                self._alarmed[sentence] = status.now_ms
                 self.host.alarm(sentence)
         if len(self._alarmed) > DONE_MAX:
             self._alarmed.clear()
@@ -310,7 +310,7 @@ class Gossip:
             return GossipReply(order.number, WRONG, str(error))
         except PrimacyError as error:
             return GossipReply(order.number, REFUSED, str(error))
-        return GossipReply(order.number, DONE, self.host.snapshot().view.waits_for)
+        return GossipReply(order.number, DONE, self.host.status().view.waits_for)
 
 
 def _outcome(answer: GossipReply) -> str:

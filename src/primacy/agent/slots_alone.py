@@ -13,7 +13,7 @@ from primacy.agent.log import Log
 from primacy.agent.signals import EndSignals
 from primacy.agent.slots_workload import SlotServer, served, server_of
 from primacy.agent.workload import WorkloadView
-from primacy.control import Snapshot
+from primacy.control import NodeStatus
 from primacy.election.model import Role, View
 from primacy.loop import QuickLoop
 from primacy.node.clock import Clock
@@ -76,8 +76,8 @@ class Alone:
         self.node = settings.node or host_name()
         self.since_ms = clock.now_ms()
 
-    def snapshot(self) -> Snapshot:
-        return Snapshot(
+    def status(self) -> NodeStatus:
+        return NodeStatus(
             settings=self.settings,
             node=self.node,
             view=View(Role.LEADER, self.node, 0, "", 0, HOLD_MS, (self.node,), ""),

@@ -14,7 +14,7 @@ from primacy.agent.meter import Meter
 from primacy.agent.start_gate import StartGate
 from primacy.agent.stored import Stored
 from primacy.agent.workload import Performer
-from primacy.control import Heard, Snapshot
+from primacy.control import Heard, NodeStatus
 from primacy.election.guarantees import Guarantees
 from primacy.election.model import Role, View
 from primacy.node.clock import Clock
@@ -87,10 +87,10 @@ class AgentStatus:
         ]
         return max(ran, key=lambda each: each[1], default=("", 0))
 
-    def snapshot(self) -> Snapshot:
+    def status(self) -> NodeStatus:
         now_ms, workload = self.clock.now_ms(), self.workload.view()
         transport = self.transport
-        return Snapshot(
+        return NodeStatus(
             settings=self.settings,
             node=self.node,
             view=self.strategy.view(now_ms),
@@ -134,7 +134,7 @@ class AgentStatus:
         return {**self.can.seen_in_store(now_ms, self.workload.view().kind), **told}
 
     def changing(self) -> tuple[Any, ...]:
-        """What is worth telling the others soon, without the cost of a snapshot."""
+        """What is worth telling the others soon, without the cost of a whole status."""
         strategy, workload = self.strategy, self.workload.view()
         return (
             strategy.role,

@@ -91,7 +91,7 @@ class Heard(NamedTuple):
     """When it was heard, on our clock."""
 
 
-class Snapshot(NamedTuple):
+class NodeStatus(NamedTuple):
     """All that is known at one moment; the control API asks for it once per request."""
 
     settings: Settings
@@ -129,7 +129,7 @@ class Snapshot(NamedTuple):
 class Shown(Protocol):
     """What can be looked at, and nothing else."""
 
-    def snapshot(self) -> Snapshot: ...
+    def status(self) -> NodeStatus: ...
 
     def complain(self, sentence: str) -> None:
         """For the log."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from primacy.control import API, Heard, Snapshot
+from primacy.control import API, Heard, NodeStatus
 from primacy.control.summary import CONFIG_BYTES, Summary, summary_of
 from primacy.control.when import instant
 from primacy.election.model import DOUBLED, Kind
@@ -25,41 +25,41 @@ FRESH_MS = 5_000
 """Older news say nothing about what a node is now."""
 
 
-def cluster(shot: Snapshot) -> dict[str, Any]:
+def cluster(status: NodeStatus) -> dict[str, Any]:
     """The document."""
-    settings = shot.settings
-    claims = current(claims_of(shot))
+    settings = status.settings
+    claims = current(claims_of(status))
     return {
         "api": API,
         "cluster": settings.cluster.name,
         "election": settings.election.name,
         "strategy": settings.election.strategy,
-        "at_most_one": shot.at_most_one,
+        "at_most_one": status.at_most_one,
         "mode": settings.election.mode,
-        "seen_from": shot.node,
-        "at": instant(shot.wall_ms),
-        "nodes": [_row(shot, name, kind) for name, kind in known_nodes(shot)],
+        "seen_from": status.node,
+        "at": instant(status.wall_ms),
+        "nodes": [_row(status, name, kind) for name, kind in known_nodes(status)],
         "acting": sorted(claim.node for claim in claims),
-        "alarms": alarms(shot),
+        "alarms": alarms(status),
     }
 
 
-def known_nodes(shot: Snapshot) -> list[tuple[str, str]]:
+def known_nodes(status: NodeStatus) -> list[tuple[str, str]]:
     """Those of the list with their kinds, then whoever else was heard of: the holder of a lease."""
-    rows = shot.listed or membership_rows(shot.settings)
+    rows = status.listed or membership_rows(status.settings)
     listed = [(name, kind) for name, kind, _ in rows]
-    if shot.listed:  # one that was removed is not shown any more, but by itself: it says there why it takes no part
-        return listed if any(name == shot.node for name, _ in listed) else [(shot.node, str(Kind.VOTER)), *listed]
+    if status.listed:  # one that was removed is not shown any more, but by itself: it says there why it takes no part
+        return listed if any(name == status.node for name, _ in listed) else [(status.node, str(Kind.VOTER)), *listed]
     names = {name for name, _ in listed}
-    return listed + [(name, str(Kind.VOTER)) for name in sorted(shot.others) if name not in names]
+    return listed + [(name, str(Kind.VOTER)) for name in sorted(status.others) if name not in names]
 
 
-def addr_of(shot: Snapshot, node: str) -> str | None:
+def addr_of(status: NodeStatus, node: str) -> str | None:
     """What others dial to reach it; None if that is not known."""
-    fixed = shot.settings.cluster.manager.nodes.get(node)
+    fixed = status.settings.cluster.manager.nodes.get(node)
     if fixed is not None:
         return fixed.addr
-    return next((addr for name, _, addr in shot.listed if name == node), None)
+    return next((addr for name, _, addr in status.listed if name == node), None)
 
 
 # --- who acts ---------------------------------------------------------------------------------------------------------
@@ -76,10 +76,10 @@ class Claim(NamedTuple):
     """From then on it says nothing any more."""
 
 
-def claims_of(shot: Snapshot) -> list[Claim]:
+def claims_of(status: NodeStatus) -> list[Claim]:
     """All that were made and are not over by their own word."""
-    said = [(shot.node, summary_of(shot), shot.now_ms)]
-    said += [(name, heard.summary, heard.at_ms) for name, heard in sorted(shot.others.items())]
+    said = [(status.node, summary_of(status), status.now_ms)]
+    said += [(name, heard.summary, heard.at_ms) for name, heard in sorted(status.others.items())]
     claims = [
         Claim(
             node,
@@ -91,7 +91,7 @@ def claims_of(shot: Snapshot) -> list[Claim]:
         for node, summary, at_ms in said
         if summary.workload_state in ACTS
     ]
-    return [claim for claim in claims if shot.now_ms <= claim.ends_ms]
+    return [claim for claim in claims if status.now_ms <= claim.ends_ms]
 
 
 def current(claims: list[Claim]) -> list[Claim]:
@@ -107,22 +107,22 @@ def _overtaken(one: Claim, other: Claim) -> bool:
 # --- what is alarming -------------------------------------------------------------------------------------------------
 
 
-def alarms(shot: Snapshot) -> list[str]:
+def alarms(status: NodeStatus) -> list[str]:
     """Sentences, each with the next command."""
     found = []
-    for one, other in combinations(current(claims_of(shot)), 2):
+    for one, other in combinations(current(claims_of(status)), 2):
         older = min(one, other, key=lambda claim: (claim.token, claim.began_ms))
-        found.append(_both(shot, one.node, other.node, older.node))
+        found.append(_both(status, one.node, other.node, older.node))
     found += [
         f"node {name} is muted, for another machine speaks with its id, or its disk is a copy: stop one of the two, "
         "then restart the other"
-        for name, waits_for in _waiting(shot)
+        for name, waits_for in _waiting(status)
         if waits_for.startswith(DOUBLED)
     ]
-    found += [trouble.sentence for trouble in shot.troubles if trouble.alarm]
-    heard_here = {trouble.node for trouble in shot.troubles if trouble.alarm}
-    for name, heard in sorted(shot.others.items()):
-        if shot.now_ms - heard.at_ms > FRESH_MS:
+    found += [trouble.sentence for trouble in status.troubles if trouble.alarm]
+    heard_here = {trouble.node for trouble in status.troubles if trouble.alarm}
+    for name, heard in sorted(status.others.items()):
+        if status.now_ms - heard.at_ms > FRESH_MS:
             continue
         for double in heard.summary.doubled:
             if double not in heard_here:
@@ -131,25 +131,26 @@ def alarms(shot: Snapshot) -> list[str]:
                     f"node {name} hears two machines that speak as node {double}: two have this id, or a disk was "
                     f"copied; stop one of them. On {name}, primacy status says where the other one is"
                 )
-        ours = shot.config[: 2 * CONFIG_BYTES]
+        ours = status.config[: 2 * CONFIG_BYTES]
         if ours and heard.summary.config and heard.summary.config != ours:
             found.append(
-                f"node {name} runs with another configuration than {shot.node} (nodes, times or election differ), and "
-                f"they do not vote for each other: compare primacy check on both, then start {name} with the same file"
+                f"node {name} runs with another configuration than {status.node} (nodes, times or election differ), "
+                f"and they do not vote for each other: compare primacy check on both, then start {name} with the "
+                "same file"
             )
     return found
 
 
-def _both(shot: Snapshot, one: str, other: str, older: str) -> str:
+def _both(status: NodeStatus, one: str, other: str, older: str) -> str:
     """Two act at once. Where one per island was promised, that breaks no promise, and ends by itself."""
-    runs = {"none": "lead", "slots": "serve slots"}.get(shot.workload.kind, "run the command")
-    if not shot.at_most_one:
-        strategy = shot.settings.election.strategy
+    runs = {"none": "lead", "slots": "serve slots"}.get(status.workload.kind, "run the command")
+    if not status.at_most_one:
+        strategy = status.settings.election.strategy
         return (
             f"nodes {one} and {other} both {runs}: {strategy} has one leader in each part of a divided network. One of "
             "them gives way as soon as they hear each other; where two must never act at once, use raft or lease"
         )
-    if shot.workload.kind in ("none", "slots"):
+    if status.workload.kind in ("none", "slots"):
         says = f"nodes {one} and {other} both say that they {runs}"
         return f"{says}. Pause the older one: primacy pause {older}; primacy why"
     return (
@@ -158,50 +159,50 @@ def _both(shot: Snapshot, one: str, other: str, older: str) -> str:
     )
 
 
-def _waiting(shot: Snapshot) -> list[tuple[str, str]]:
+def _waiting(status: NodeStatus) -> list[tuple[str, str]]:
     """What each node waits for, itself first, as far as that is news."""
-    fresh = {name: one.summary for name, one in sorted(shot.others.items()) if shot.now_ms - one.at_ms <= FRESH_MS}
-    return [(shot.node, shot.view.waits_for), *((name, said.waits_for) for name, said in fresh.items())]
+    fresh = {name: one.summary for name, one in sorted(status.others.items()) if status.now_ms - one.at_ms <= FRESH_MS}
+    return [(status.node, status.view.waits_for), *((name, said.waits_for) for name, said in fresh.items())]
 
 
 # --- one node ---------------------------------------------------------------------------------------------------------
 
 
-def _row(shot: Snapshot, name: str, kind: str) -> dict[str, Any]:
-    trouble = next((each.sentence for each in shot.troubles if each.node == name), None)
-    row: dict[str, Any] = {"node": name, "kind": kind, "addr": addr_of(shot, name)}
-    if name == shot.node:
-        row |= {"heard_ms": 0, "told_ms": 0, **_said(shot, summary_of(shot), 0, shot.boot)}
+def _row(status: NodeStatus, name: str, kind: str) -> dict[str, Any]:
+    trouble = next((each.sentence for each in status.troubles if each.node == name), None)
+    row: dict[str, Any] = {"node": name, "kind": kind, "addr": addr_of(status, name)}
+    if name == status.node:
+        row |= {"heard_ms": 0, "told_ms": 0, **_said(status, summary_of(status), 0, status.boot)}
     else:
-        heard = shot.others.get(name)
-        row |= {"heard_ms": heard_ms(shot, name), **told(shot, heard)}
+        heard = status.others.get(name)
+        row |= {"heard_ms": heard_ms(status, name), **told(status, heard)}
     row["trouble"] = trouble
-    if shot.settings.control.lab and name == shot.node:
-        row["links"] = dict(shot.links)
+    if status.settings.control.lab and name == status.node:
+        row["links"] = dict(status.links)
     return row
 
 
-def heard_ms(shot: Snapshot, name: str) -> int | None:
+def heard_ms(status: NodeStatus, name: str) -> int | None:
     """Since anything was heard of it, or None."""
-    ages = [shot.heard_ms[name]] if name in shot.heard_ms else []
-    if name in shot.others:
-        ages.append(shot.now_ms - shot.others[name].at_ms)
+    ages = [status.heard_ms[name]] if name in status.heard_ms else []
+    if name in status.others:
+        ages.append(status.now_ms - status.others[name].at_ms)
     return max(0, min(ages)) if ages else None
 
 
-def told(shot: Snapshot, heard: Heard | None) -> dict[str, Any]:
+def told(status: NodeStatus, heard: Heard | None) -> dict[str, Any]:
     """What another node says of itself, and how old that is."""
     if heard is None:
         return {"told_ms": None, **dict.fromkeys(SAID)}
-    age_ms = max(0, shot.now_ms - heard.at_ms)
-    return {"told_ms": age_ms, **_said(shot, heard.summary, age_ms, heard.boot)}
+    age_ms = max(0, status.now_ms - heard.at_ms)
+    return {"told_ms": age_ms, **_said(status, heard.summary, age_ms, heard.boot)}
 
 
 SAID = ("role", "term", "leader", "token", "hold_left_ms", "waits_for", "workload", "health", "version", "boot")
 
 
-def _said(shot: Snapshot, summary: Summary, age_ms: int, boot: int) -> dict[str, Any]:
-    since = instant(shot.wall_ms - age_ms - summary.run_ms) if summary.run_ms >= 0 else None
+def _said(status: NodeStatus, summary: Summary, age_ms: int, boot: int) -> dict[str, Any]:
+    since = instant(status.wall_ms - age_ms - summary.run_ms) if summary.run_ms >= 0 else None
     return {
         "role": summary.role,
         "term": summary.term,

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from primacy.control import API, Snapshot
+from primacy.control import API, NodeStatus
 from primacy.settings.canonical import HIDDEN, canonical
 
 
-def config(shot: Snapshot) -> dict[str, Any]:
+def config(status: NodeStatus) -> dict[str, Any]:
     """The document."""
-    shown = _hidden(canonical(shot.settings))
+    shown = _hidden(canonical(status.settings))
     run = shown.get("run", {})
     if "environment" in run:
         run["environment"] = dict.fromkeys(run["environment"], HIDDEN)
@@ -24,7 +24,7 @@ def config(shot: Snapshot) -> dict[str, Any]:
         run["fence_command"] = _program(run["fence_command"])
     if "hooks" in run:
         run["hooks"] = {kind: _program(argv) for kind, argv in run["hooks"].items()}
-    return {"api": API, "node": shot.node, "source": shot.settings.source, "hash": shot.config, "settings": shown}
+    return {"api": API, "node": status.node, "source": status.settings.source, "hash": status.config, "settings": shown}
 
 
 def _program(argv: list[str]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from primacy.control import AgentPort, Shown, Snapshot
+from primacy.control import AgentPort, NodeStatus, Shown
 from primacy.control.cluster import cluster
 from primacy.control.config import config
 from primacy.control.cut_request import cut_of
@@ -40,7 +40,7 @@ class ControlServer(LoopbackServer):
         router.add_get("/v1/cluster", self._cluster)
         router.add_get("/v1/config", self._config)
         router.add_get("/v1/events", self._events)
-        if self.port.snapshot().settings.control.lab:
+        if self.port.status().settings.control.lab:
             router.add_get("/v1/links", self._links)
             router.add_post("/v1/links", self._cut)
         for name in ORDERS:
@@ -49,13 +49,13 @@ class ControlServer(LoopbackServer):
     # --- reading ------------------------------------------------------------------------------------------------------
 
     async def _state(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        return web.json_response(document(self.port.snapshot()))
+        return web.json_response(document(self.port.status()))
 
     async def _cluster(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        return web.json_response(cluster(self.port.snapshot()))
+        return web.json_response(cluster(self.port.status()))
 
     async def _config(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        return web.json_response(config(self.port.snapshot()))
+        return web.json_response(config(self.port.status()))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         if wants_stream(request):
@@ -71,19 +71,19 @@ class ControlServer(LoopbackServer):
     async def _order(self, request: web.Request) -> web.Response:
         body = await body_of(request)
         name = request.path.rpartition("/")[2]
-        target = target_of(name, body, self.port.snapshot())
+        target = target_of(name, body, self.port.status())
         if not target:
             carry_out(name, body, self.port, self.events)
-            return web.json_response(document(self.port.snapshot()))
+            return web.json_response(document(self.port.status()))
         said = await self.port.pass_on(target, name, body)
         passed = {"passed_to": target, "passed_waits_for": said or None}
-        return web.json_response({**document(self.port.snapshot()), **passed})
+        return web.json_response({**document(self.port.status()), **passed})
 
     async def _links(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        return web.json_response({"node": self.port.snapshot().node, "links": self.port.links()})
+        return web.json_response({"node": self.port.status().node, "links": self.port.links()})
 
     async def _cut(self, request: web.Request) -> web.Response:
-        cut = cut_of(await body_of(request), self.port.snapshot())
+        cut = cut_of(await body_of(request), self.port.status())
         self.port.cut(cut.node, cut.way)
         return await self._links(request)
 
@@ -106,21 +106,21 @@ def public_routes(router: web.UrlDispatcher, server: LoopbackServer, port: Shown
     """The three paths that load balancers and monitors ask."""
 
     async def leader(request: web.Request) -> web.Response:  # noqa: ARG001
-        shot = port.snapshot()
-        acts = acts_as_leader(shot)
-        said = {"leads": acts, "node": shot.node, "leader": shot.view.leader or None}
+        status = port.status()
+        acts = acts_as_leader(status)
+        said = {"leads": acts, "node": status.node, "leader": status.view.leader or None}
         return web.json_response(said, status=200 if acts else 503)
 
     async def metrics(request: web.Request) -> web.Response:  # noqa: ARG001
         exposition = await asyncio.to_thread(_load_exposition)
-        return web.Response(body=exposition(port.snapshot()), headers={"Content-Type": METRICS_TYPE})
+        return web.Response(body=exposition(port.status()), headers={"Content-Type": METRICS_TYPE})
 
     router.add_get("/healthz", server.healthz)
     router.add_get("/leader", leader)
     router.add_get("/metrics", metrics)
 
 
-def _load_exposition() -> Callable[[Snapshot], bytes]:
+def _load_exposition() -> Callable[[NodeStatus], bytes]:
     from primacy.control.metrics import exposition  # noqa: PLC0415
 
     return exposition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from primacy.control import Snapshot
+from primacy.control import NodeStatus
 from primacy.control.requests import only
 from primacy.errors import UsageError
 from primacy.settings import membership_rows
@@ -20,14 +20,14 @@ class Cut(NamedTuple):
     way: str
 
 
-def cut_of(body: dict[str, Any], shot: Snapshot) -> Cut:
+def cut_of(body: dict[str, Any], status: NodeStatus) -> Cut:
     """Raises `UsageError` for a request that makes no sense."""
     only(body, "node", "cut", "heal")
     if "heal" in body:
         if body != {"heal": True}:
             raise UsageError('heal: mends all links, and stands alone: {"heal": true}')
         return Cut("", "none")
-    others = [name for name, _, _ in shot.listed or membership_rows(shot.settings) if name != shot.node]
+    others = [name for name, _, _ in status.listed or membership_rows(status.settings) if name != status.node]
     node, way = body.get("node"), body.get("cut")
     if not isinstance(node, str) or node not in others:
         there = f"there are {', '.join(others)}" if others else "there is none"

@@ -1,4 +1,4 @@
-"""`GET /metrics`: one snapshot in the text format of Prometheus. Loaded when it is first asked for, not before."""
+"""`GET /metrics`: a node's status in the text format of Prometheus. Loaded when it is first asked for, not before."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from primacy import __version__
-from primacy.control import Snapshot
+from primacy.control import NodeStatus
 from primacy.control.cluster import alarms, heard_ms, known_nodes
 from primacy.control.document import acts_as_leader
 from primacy.control.summary import ROLES, STATES
@@ -19,38 +19,40 @@ NOW_ONLY = ("slots_open",)
 """Of the counters: what may fall again."""
 
 
-def exposition(shot: Snapshot) -> bytes:
+def exposition(status: NodeStatus) -> bytes:
     """The text."""
     registry = CollectorRegistry()
-    registry.register(_Collector(shot))
+    registry.register(_Collector(status))
     return generate_latest(registry)
 
 
 class _Collector(Collector):
-    """One snapshot, made for one answer."""
+    """One status, made for one answer."""
 
-    def __init__(self, shot: Snapshot) -> None:
-        self.shot = shot
+    def __init__(self, status: NodeStatus) -> None:
+        self.status = status
 
     def collect(self) -> Iterator[Metric]:
-        shot, view = self.shot, self.shot.view
-        settings, meters = shot.settings, shot.meters
+        status, view = self.status, self.status.view
+        settings, meters = status.settings, status.meters
         info = {
             "version": __version__,
             "cluster": settings.cluster.name,
             "election": settings.election.name,
-            "node": shot.node,
+            "node": status.node,
             "strategy": settings.election.strategy,
         }
         yield _labelled("primacy_info", "What this node is.", {tuple(info.values()): 1}, tuple(info))
         yield _one_of("primacy_role", "1 for the role that this node has.", "role", ROLES, str(view.role))
-        yield _one_of("primacy_workload_state", "1 for its state.", "state", STATES, str(shot.workload.state))
-        yield _gauge("primacy_acting_leader", "1 if it leads, holds and runs.", int(acts_as_leader(shot)))
+        yield _one_of("primacy_workload_state", "1 for its state.", "state", STATES, str(status.workload.state))
+        yield _gauge("primacy_acting_leader", "1 if it leads, holds and runs.", int(acts_as_leader(status)))
         yield _gauge("primacy_term", "The newest term that it knows.", view.term)
         yield _gauge("primacy_token", "Its fencing token; 0 if it does not lead.", view.token)
         yield _gauge("primacy_hold_left_seconds", "How long its hold lasts.", view.hold_left_ms / MS_PER_S)
-        yield _gauge("primacy_healthy", "0 if a health probe fails.", int(shot.health == "ok"))
-        yield _gauge("primacy_alarms", "Sentences that an operator should read now: primacy status.", len(alarms(shot)))
+        yield _gauge("primacy_healthy", "0 if a health probe fails.", int(status.health == "ok"))
+        yield _gauge(
+            "primacy_alarms", "Sentences that an operator should read now: primacy status.", len(alarms(status))
+        )
         yield _gauge("primacy_loop_late_seconds", "How late the last timer was.", meters.get("late_ms", 0) / MS_PER_S)
         yield _gauge(
             "primacy_loop_late_max_seconds",
@@ -70,20 +72,20 @@ class _Collector(Collector):
         datagrams = CounterMetricFamily("primacy_datagrams", "Sent, received, and why dropped.", labels=["kind"])
         store = CounterMetricFamily("primacy_store", "What the store was asked, and how it went.", labels=["kind"])
         slots = CounterMetricFamily("primacy_slots", "What clients of the slots did.", labels=["kind"])
-        for kind, count in sorted(shot.counters.items()):
+        for kind, count in sorted(status.counters.items()):
             if kind in NOW_ONLY:
                 continue
             family = store if kind.startswith("store_") else slots if kind.startswith("slots_") else datagrams
             family.add_metric([kind.removeprefix("store_").removeprefix("slots_")], count)
         yield datagrams
         yield store
-        if shot.workload.kind == "slots":
+        if status.workload.kind == "slots":
             yield slots
-            open_now = shot.counters.get("slots_open", 0)
+            open_now = status.counters.get("slots_open", 0)
             yield _gauge("primacy_slots_open", "Connections of clients; over HTTP, streams.", open_now)
-        names = [name for name, _ in known_nodes(shot) if name != shot.node]
+        names = [name for name, _ in known_nodes(status) if name != status.node]
         ages: dict[tuple[str, ...], float] = {
-            (name,): age_ms / MS_PER_S for name in names if (age_ms := heard_ms(shot, name)) is not None
+            (name,): age_ms / MS_PER_S for name in names if (age_ms := heard_ms(status, name)) is not None
         }
         yield _labelled("primacy_heard_seconds", "Since another node was heard; none if never.", ages, ("node",))
 

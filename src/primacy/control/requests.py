@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from primacy.control import AgentPort, Approve, MonitorSays, Order, Remove, Snapshot
+from primacy.control import AgentPort, Approve, MonitorSays, NodeStatus, Order, Remove
 from primacy.control.cluster import known_nodes
 from primacy.control.eventlog import EventLog
 from primacy.control.summary import Summary
@@ -34,28 +34,28 @@ FRESH_MS = 3_000
 """How old a node's last word about itself may be for it to count as heard: it says one every second."""
 
 
-def target_of(name: str, body: dict[str, Any], shot: Snapshot) -> str:
+def target_of(name: str, body: dict[str, Any], status: NodeStatus) -> str:
     """The other node that this order is for; empty if it is for this one. Raises `UsageError` for one not listed."""
-    if shot.settings.election.strategy == "lease" and not has_peers(shot.settings):
-        return _on_a_lease(name, body, shot)
-    listed = [each for each, _, _ in shot.listed or membership_rows(shot.settings)]
+    if status.settings.election.strategy == "lease" and not has_peers(status.settings):
+        return _on_a_lease(name, body, status)
+    listed = [each for each, _, _ in status.listed or membership_rows(status.settings)]
     if name in TO_LEADER:
-        leads = shot.view.role is Role.LEADER or shot.view.leader not in listed
-        return "" if leads or shot.view.leader == shot.node else shot.view.leader
+        leads = status.view.role is Role.LEADER or status.view.leader not in listed
+        return "" if leads or status.view.leader == status.node else status.view.leader
     node = body.get("node")
-    if name not in TO_NODE or node is None or node == shot.node:
+    if name not in TO_NODE or node is None or node == status.node:
         return ""
     if node not in listed:
         raise UsageError(f"node = {str(node)[:80]}: no node of this cluster; there are {', '.join(listed)}")
     return str(node)
 
 
-def _on_a_lease(name: str, body: dict[str, Any], shot: Snapshot) -> str:
+def _on_a_lease(name: str, body: dict[str, Any], status: NodeStatus) -> str:
     """Nodes on a lease without a list look at a store and do not speak to each other: no order can be passed on."""
     node = body.get("node")
-    if name in TO_NODE and node not in (None, shot.node):
+    if name in TO_NODE and node not in (None, status.node):
         raise Refused(
-            f"this is node {shot.node}; nodes on a lease do not speak to each other: say it on {str(node)[:80]}"
+            f"this is node {status.node}; nodes on a lease do not speak to each other: say it on {str(node)[:80]}"
         )
     return ""
 
@@ -63,26 +63,26 @@ def _on_a_lease(name: str, body: dict[str, Any], shot: Snapshot) -> str:
 def carry_out(name: str, body: dict[str, Any], port: AgentPort, events: EventLog, said_at: str = "") -> None:
     """Does it on this node. `said_at`: the node that passed it on. Raises `UsageError` or `Refused`."""
     before = events.newest
-    port.order(order_of(name, body, port.snapshot()), said_at)
+    port.order(order_of(name, body, port.status()), said_at)
     for entry in events.after(before):
-        if entry.code == Code.INIT_REFUSED and entry.node == port.snapshot().node:
+        if entry.code == Code.INIT_REFUSED and entry.node == port.status().node:
             raise Refused(entry.text)
 
 
-def order_of(name: str, body: dict[str, Any], shot: Snapshot) -> Order:
+def order_of(name: str, body: dict[str, Any], status: NodeStatus) -> Order:
     """Raises `UsageError` for a request that makes no sense, `Refused` for one that cannot be done now."""
-    if shot.ending:
-        raise Refused(f"node {shot.node} is stopping and takes no orders any more")
-    by_name = name == "transfer" and has_peers(shot.settings)
-    if shot.settings.election.strategy == "lease" and name in NOT_ON_A_LEASE and not by_name:
+    if status.ending:
+        raise Refused(f"node {status.node} is stopping and takes no orders any more")
+    by_name = name == "transfer" and has_peers(status.settings)
+    if status.settings.election.strategy == "lease" and name in NOT_ON_A_LEASE and not by_name:
         raise Refused(NOT_ON_A_LEASE[name])
-    if shot.settings.election.strategy in ("bully", "ring") and name in NOT_RANKED:
+    if status.settings.election.strategy in ("bully", "ring") and name in NOT_RANKED:
         raise Refused(NOT_RANKED[name])
-    if shot.settings.election.strategy != "raft" and name in ("init", "rejoin"):
+    if status.settings.election.strategy != "raft" and name in ("init", "rejoin"):
         raise Refused(
-            f"{name} is about the ballots of raft, and election.strategy is {shot.settings.election.strategy}"
+            f"{name} is about the ballots of raft, and election.strategy is {status.settings.election.strategy}"
         )
-    return ORDERS[name](body, shot)
+    return ORDERS[name](body, status)
 
 
 NOT_RANKED = {
@@ -99,50 +99,50 @@ NOT_ON_A_LEASE = {
 }
 
 
-def _step_down(body: dict[str, Any], shot: Snapshot) -> Input:
+def _step_down(body: dict[str, Any], status: NodeStatus) -> Input:
     only(body)
-    _must_lead(shot, "step-down")
+    _must_lead(status, "step-down")
     return StepDown(reason="an operator asked for it")
 
 
-def _transfer(body: dict[str, Any], shot: Snapshot) -> Input:
+def _transfer(body: dict[str, Any], status: NodeStatus) -> Input:
     only(body, "to")
     to = body.get("to")
     if not isinstance(to, str) or not to:
         raise UsageError('to: the name of a node, {"to": "b"}')
-    kinds = dict(known_nodes(shot))
+    kinds = dict(known_nodes(status))
     if to not in kinds:
         raise UsageError(f"to = {to[:80]}: no node of this cluster; there are {', '.join(kinds)}")
-    if to == shot.node:
+    if to == status.node:
         raise Refused(f"node {to} is this node; name another one")
-    _must_lead(shot, f"transfer {to}")
+    _must_lead(status, f"transfer {to}")
     if kinds[to] != Kind.VOTER:
         raise Refused(f"node {to} is a {kinds[to]}, and cannot lead")
-    heard = shot.others.get(to)
-    on_lease = shot.settings.election.strategy == "lease"  # which knows of no others by itself
-    fresh = heard is not None and on_lease and shot.now_ms - heard.at_ms <= FRESH_MS
-    if to not in shot.view.alive and not fresh:
+    heard = status.others.get(to)
+    on_lease = status.settings.election.strategy == "lease"  # which knows of no others by itself
+    fresh = heard is not None and on_lease and status.now_ms - heard.at_ms <= FRESH_MS
+    if to not in status.view.alive and not fresh:
         raise Refused(f"node {to} is not heard, and cannot take over; see: primacy status")
     if heard is not None and (unable := _unable(heard.summary)):
         raise Refused(f"node {to} {unable}, and cannot take over; nothing was stopped")
     return StepDown(successor=to, reason="an operator asked for it")
 
 
-def _remove(body: dict[str, Any], shot: Snapshot) -> Order:
+def _remove(body: dict[str, Any], status: NodeStatus) -> Order:
     only(body, "node")
     node = body.get("node")
     if not isinstance(node, str) or not node:
         raise UsageError('node: the name of a node, {"node": "b"}')
-    if not shot.listed or shot.settings.cluster.manager.type == "static":
+    if not status.listed or status.settings.cluster.manager.type == "static":
         raise Refused(
             "the list of this cluster is a fixed one: take the node out of cluster.manager.nodes, on all nodes"
         )
-    names = [name for name, _, _ in shot.listed]
+    names = [name for name, _, _ in status.listed]
     if node not in names:
         raise UsageError(f"node = {node[:80]}: no node of this cluster; there are {', '.join(names)}")
-    if node == shot.node:
+    if node == status.node:
         raise Refused(f"node {node} leads: let another one lead first (primacy step-down), then remove it")
-    _must_lead(shot, f"remove {node}")
+    _must_lead(status, f"remove {node}")
     return Remove(node)
 
 
@@ -155,39 +155,39 @@ def _unable(said: Summary) -> str:
     return f"is not well: {said.health}" if said.health != "ok" else ""
 
 
-def _pause(body: dict[str, Any], shot: Snapshot) -> Input:
-    _for_this_node(body, shot)
+def _pause(body: dict[str, Any], status: NodeStatus) -> Input:
+    _for_this_node(body, status)
     return Pause()
 
 
-def _resume(body: dict[str, Any], shot: Snapshot) -> Input:
-    _for_this_node(body, shot)
+def _resume(body: dict[str, Any], status: NodeStatus) -> Input:
+    _for_this_node(body, status)
     return Resume()
 
 
-def _init(body: dict[str, Any], shot: Snapshot) -> Input:
+def _init(body: dict[str, Any], status: NodeStatus) -> Input:
     only(body, "without")
-    without = _without(body, shot)
-    listed = [name for name, _, _ in membership_rows(shot.settings)]
-    awaited = shot.view.waits_for.replace(",", " ").split()  # of an earlier list, which only this node's disk knows
+    without = _without(body, status)
+    listed = [name for name, _, _ in membership_rows(status.settings)]
+    awaited = status.view.waits_for.replace(",", " ").split()  # of an earlier list, which only this node's disk knows
     for name in without:
         if name not in listed and name not in awaited:
             raise UsageError(f"without = {name}: no node of this cluster; there are {', '.join(listed)}")
-    return Init(shot.wall_ms, without)
+    return Init(status.wall_ms, without)
 
 
-def _rejoin(body: dict[str, Any], shot: Snapshot) -> Input:
+def _rejoin(body: dict[str, Any], status: NodeStatus) -> Input:
     """The names may be of an older list, which only the ballots know."""
     only(body, "without")
-    without = _without(body, shot)
+    without = _without(body, status)
     if not without:
         raise UsageError('without: the nodes that are gone for good, {"without": ["c"]}')
-    if shot.view.role is not Role.MUTED:
-        raise Refused(f"node {shot.node} is not muted and waits for nobody's memory; there is nothing to rejoin")
+    if status.view.role is not Role.MUTED:
+        raise Refused(f"node {status.node} is not muted and waits for nobody's memory; there is nothing to rejoin")
     return Rejoin(without)
 
 
-def _approve(body: dict[str, Any], shot: Snapshot) -> Order:
+def _approve(body: dict[str, Any], status: NodeStatus) -> Order:
     """Names node and term, so that what was decided for one leadership never starts another (G8)."""
     only(body, "node", "term", "by")
     node, term, by = body.get("node"), body.get("term"), body.get("by", "")
@@ -195,22 +195,22 @@ def _approve(body: dict[str, Any], shot: Snapshot) -> Order:
         raise UsageError('node and term: what is approved, {"node": "a", "term": 7}')
     if not isinstance(by, str) or len(by) > BY_CHARS_MAX or not by.isprintable():
         raise UsageError(f"by: a name of at most {BY_CHARS_MAX} characters")
-    if shot.settings.election.mode != "manual":
+    if status.settings.election.mode != "manual":
         raise Refused("election.mode is automatic: nothing waits for an approval")
-    if node != shot.node:
-        raise Refused(f"this is node {shot.node}; an approval of node {node[:80]} is given there")
-    if not shot.approval_term:
-        waits = f"; it waits for {shot.view.waits_for}" if shot.view.waits_for else ""
+    if node != status.node:
+        raise Refused(f"this is node {status.node}; an approval of node {node[:80]} is given there")
+    if not status.approval_term:
+        waits = f"; it waits for {status.view.waits_for}" if status.view.waits_for else ""
         raise Refused(f"node {node} does not wait for an approval{waits}")
-    if term != shot.approval_term:
+    if term != status.approval_term:
         raise Refused(
-            f"node {node} waits for an approval of term {shot.approval_term}, not {term}: "
-            f"primacy approve {node} --term {shot.approval_term}"
+            f"node {node} waits for an approval of term {status.approval_term}, not {term}: "
+            f"primacy approve {node} --term {status.approval_term}"
         )
     return Approve(term, by or "a holder of the control key")
 
 
-def _health(body: dict[str, Any], shot: Snapshot) -> Order:  # noqa: ARG001
+def _health(body: dict[str, Any], status: NodeStatus) -> Order:  # noqa: ARG001
     only(body, "ok", "detail", "monitor", "within_ms")
     ok, detail, monitor = body.get("ok"), body.get("detail", ""), body.get("monitor", "monitor")
     if not isinstance(ok, bool):
@@ -225,7 +225,7 @@ def _health(body: dict[str, Any], shot: Snapshot) -> Order:  # noqa: ARG001
     return MonitorSays(monitor, ok, detail, within_ms)
 
 
-ORDERS: dict[str, Callable[[dict[str, Any], Snapshot], Order]] = {
+ORDERS: dict[str, Callable[[dict[str, Any], NodeStatus], Order]] = {
     "step-down": _step_down,
     "transfer": _transfer,
     "remove": _remove,
@@ -247,29 +247,29 @@ def only(body: dict[str, Any], *known: str) -> None:
             raise UsageError(f"{field[:40]}: no such field; {there}")
 
 
-def _for_this_node(body: dict[str, Any], shot: Snapshot) -> None:
+def _for_this_node(body: dict[str, Any], status: NodeStatus) -> None:
     only(body, "node")
-    node = body.get("node", shot.node)
-    if node != shot.node:
-        raise UsageError(f"node = {str(node)[:80]}: this is node {shot.node}")
+    node = body.get("node", status.node)
+    if node != status.node:
+        raise UsageError(f"node = {str(node)[:80]}: this is node {status.node}")
 
 
-def _must_lead(shot: Snapshot, command: str) -> None:
-    if shot.view.role is Role.LEADER:
+def _must_lead(status: NodeStatus, command: str) -> None:
+    if status.view.role is Role.LEADER:
         return
-    leader = shot.view.leader
-    if leader and leader != shot.node:
-        raise Refused(f"node {shot.node} does not lead, {leader} does; there, say: primacy {command}")
-    raise Refused(f"node {shot.node} does not lead, and knows of nobody who does; see: primacy status")
+    leader = status.view.leader
+    if leader and leader != status.node:
+        raise Refused(f"node {status.node} does not lead, {leader} does; there, say: primacy {command}")
+    raise Refused(f"node {status.node} does not lead, and knows of nobody who does; see: primacy status")
 
 
-def _without(body: dict[str, Any], shot: Snapshot) -> tuple[str, ...]:
+def _without(body: dict[str, Any], status: NodeStatus) -> tuple[str, ...]:
     names = body.get("without", [])
     if not isinstance(names, list) or len(names) > NAMES_MAX:
         raise UsageError('without: a list of names of nodes, ["c"]')
     for name in names:
         if not isinstance(name, str) or not re.fullmatch(NAME_PATTERN, name):
             raise UsageError(f"without: {str(name)[:40]!r} is no name of a node")
-        if name == shot.node:
+        if name == status.node:
             raise UsageError(f"without = {name}: that is this node itself")
     return tuple(sorted(set(names)))

@@ -12,7 +12,7 @@ from collections import deque
 from typing import Any, NamedTuple
 
 from primacy import __version__
-from primacy.control import Snapshot
+from primacy.control import NodeStatus
 from primacy.election.model import Role
 
 SUMMARY = 1
@@ -66,9 +66,9 @@ class Summary(NamedTuple):
         return (*what, self.containment, waits, self.doubled)
 
 
-def summary_of(shot: Snapshot) -> Summary:
+def summary_of(status: NodeStatus) -> Summary:
     """What this node says of itself now."""
-    view, workload = shot.view, shot.workload
+    view, workload = status.view, status.workload
     ran = workload.since_ms and workload.state in ("running", "stopping", "stuck")
     return Summary(
         role=str(view.role),
@@ -79,13 +79,13 @@ def summary_of(shot: Snapshot) -> Summary:
         waits_for=view.waits_for,
         workload_kind=workload.kind,
         workload_state=str(workload.state),
-        run_ms=max(0, shot.now_ms - workload.since_ms) if ran else -1,
+        run_ms=max(0, status.now_ms - workload.since_ms) if ran else -1,
         pid=workload.pid,
         containment=workload.containment,
-        health=shot.health,
+        health=status.health,
         version=__version__,
-        config=shot.config[: 2 * CONFIG_BYTES],
-        doubled=tuple(trouble.node for trouble in shot.troubles if trouble.alarm),
+        config=status.config[: 2 * CONFIG_BYTES],
+        doubled=tuple(trouble.node for trouble in status.troubles if trouble.alarm),
     )
 
 
