@@ -77,8 +77,11 @@ class Real(Etcd):
         self.token = token
         self.start()
 
-    def open(self, clock: HandClock | None = None, limit_ms: int = 5_000) -> EtcdStore:
-        self.opened.append(EtcdStore(Gateway([Endpoint("127.0.0.1", self.port)], limit_ms), clock=clock))
+    def open(
+        self, clock: HandClock | None = None, limit_ms: int = 5_000, user: str = "", password: str = ""
+    ) -> EtcdStore:
+        gateway = Gateway([Endpoint("127.0.0.1", self.port)], limit_ms, user=user, password=password)
+        self.opened.append(EtcdStore(gateway, clock=clock))
         return self.opened[-1]
 
     def close_all(self) -> None:
@@ -482,13 +485,13 @@ def test_what_never_passes_by_itself_is_final(etcd: Real) -> None:
         if path == "auth/role/add" and body["name"] == "root":
             continue
         etcd.post(path, body)
-    plain = Harness(EtcdStore(Gateway([Endpoint("127.0.0.1", etcd.port)], 5_000, user="app", password="word"))).look()
+    plain = Harness(etcd.open(user="app", password="word")).look()
     assert (plain.ok, plain.final) == (False, True)
     assert "leave the user out of the address, or enable authentication" in plain.reason
     etcd.post("auth/enable", {})
 
     def harness(user: str, password: str) -> Harness:
-        return Harness(EtcdStore(Gateway([Endpoint("127.0.0.1", etcd.port)], 5_000, user=user, password=password)))
+        return Harness(etcd.open(user=user, password=password))
 
     app = harness("app", "word")
     assert app.take().done
