@@ -14,8 +14,7 @@ from primacy.errors import SettingsError
 from primacy.settings import checks_cache, schema_cache
 from primacy.settings.accepted import url_of, wrong_source
 from primacy.settings.canonical import canonical
-from primacy.settings.checks_cache import source_with_defaults, timing_problems
-from primacy.settings.loading import cache_timing_of
+from primacy.settings.checks_cache import cache_timing, source_with_defaults, timing_problems
 from primacy.settings.timing_cache import CACHE_PROFILES, CacheTiming
 
 HERE = {"a": {"url": "tcp://127.0.0.1:6000", "api": "tcp://127.0.0.1:6001"}}
@@ -59,12 +58,12 @@ def test_what_is_left_out_is_filled_in(
 
 def test_a_file_without_a_cache_says_nothing_about_it() -> None:
     assert "cache" not in canonical(settings.of_mapping({"election": {"strategy": "raft"}}))
-    assert cache_timing_of(settings.of_mapping({})) == CACHE_PROFILES["lan"]
+    assert cache_timing(settings.of_mapping({}).cache) == CACHE_PROFILES["lan"]
 
 
 def test_single_times_stand_over_the_profile() -> None:
     found = made(source="cmd:./fetch {key}", profile="wan", timing={"touch_ms": 6_000})
-    assert cache_timing_of(found) == CACHE_PROFILES["wan"]._replace(touch_ms=6_000)
+    assert cache_timing(found.cache) == CACHE_PROFILES["wan"]._replace(touch_ms=6_000)
 
 
 def test_the_host_name_is_a_peers_and_a_strangers_name_is_refused() -> None:

@@ -73,8 +73,6 @@ UNREAD_S = 0.005
 PROBE_S = 0.25
 """Between two small questions to a peer that is silent."""
 DISCOVERY_MIN_MS = 1_000
-DISCOVERY_S = 2.0
-"""For one attempt at discovery (the original's number)."""
 MANY_MAX = 128
 """Of `get_many`, on their way at once."""
 PROBE_ID = b"~"
@@ -477,7 +475,6 @@ class Client:
             return
         if server.heard_s <= since_s:
             server.silent = True
-            server.silences += 1
         self._attempt(call)
 
     def _wait(self, call: Call, for_s: float) -> None:

@@ -32,11 +32,6 @@ class ClientClaim:
         self._answer: asyncio.Future[Done] = loop.create_future()
         self._alive = loop.create_task(self._live())
 
-    @property
-    def is_void(self) -> bool:
-        """The peer has said that it is over. What is still computed will be dropped."""
-        return self._answer.done()
-
     def heard(self, done: Done) -> None:
         """The peer's answer to a report, or that the claim is void."""
         if not self._answer.done():

@@ -57,7 +57,6 @@ class Server:
         self.heard_s = -1.0
         self.silent = False
         """It did not answer in time, and nothing came since."""
-        self.answers = self.silences = 0
 
     def open(self, setup: Callable[[zmq.Socket[bytes]], None] | None) -> None:
         """A socket that connects, as often as it takes to be connected once. `setup`: what security asks of it.
@@ -139,7 +138,6 @@ class Server:
         self.heard_s = now_s
         self.owes_since_s = None
         self.silent = False
-        self.answers += 1
 
     def is_slow(self, now_s: float) -> bool:
         return self.owes_since_s is not None and now_s - self.owes_since_s > SLOW_S

@@ -108,8 +108,6 @@ class Driver:
         """When the machine is to be told that time has passed, as of the end of the last turn."""
         self._bundles = bundles
         self._outgoing: dict[str, tuple[list[list[bytes]], int]] = {}
-        self.transmitted = 0
-        """Sends on the bus. Fewer than messages, because of bundles."""
         self._unheard: dict[tuple[str, str], None] = {}
         self.failure: BaseException | None = None
         self.writer: Writer
@@ -356,7 +354,6 @@ class Driver:
     def _transmit(self, frames: list[bytes]) -> None:
         if self._seal is not None:
             frames.append(self._seal.sealed(frames))
-        self.transmitted += 1
         self._sockets.to_peers(frames)
 
     def _send_entry(self, effect: fx.SendEntry) -> None:

@@ -188,10 +188,3 @@ class Membering(Flooring):
             state.wishes, state.gifts, state.wanted, state.candidacy = [], [], False, None
             if state.claim is not None and not state.claim.called:
                 self._finish_claim(state)
-
-    @property
-    def reload_waits_for(self) -> tuple[str, ...]:
-        """Peers that have not reported the present list with the same floors: what a change of the list waits for."""
-        reports = {peer: self._reports.get(peer, Report()) for peer in self.members.others}
-        lists = (self.members.hash, self.members.pending)
-        return tuple(peer for peer, known in reports.items() if known.same_ms is None or known.membership not in lists)

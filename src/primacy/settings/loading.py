@@ -10,13 +10,12 @@ from pathlib import Path
 
 from primacy.errors import Problem, SettingsError
 from primacy.settings.checks import Checks, overridden, profile_or_default
-from primacy.settings.checks_cache import MIXED_PROFILE, cache_timing, default_security
+from primacy.settings.checks_cache import MIXED_PROFILE, default_security
 from primacy.settings.ghoti import moved
 from primacy.settings.reading import TreeReader
 from primacy.settings.schema import Settings
 from primacy.settings.schema_cache import Cache
 from primacy.settings.timing import DEFAULT_PROFILE, RANK_PROFILES, RankTiming, Timing
-from primacy.settings.timing_cache import CacheTiming
 from primacy.settings.tree import Entries, of_plain, parse, read_file
 
 NAME_MAX = 63
@@ -108,11 +107,6 @@ def timing_of(settings: Settings) -> Timing | RankTiming:
     """The times that count: the profile's, with `election.timing` put in."""
     election = settings.election
     return overridden(profile_or_default(election.strategy, election.profile), election.timing)
-
-
-def cache_timing_of(settings: Settings) -> CacheTiming:
-    """The cache's times that count: the profile's, with `cache.timing` put in."""
-    return cache_timing(settings.cache)
 
 
 def rank_timing_of(settings: Settings) -> RankTiming:

@@ -13,9 +13,6 @@ from primacy.election.store import Look, Prune, StoreAnswer
 from primacy.store.batch import perform
 from primacy.store.port import LeaseStore, Listing
 
-WEEK_MS = 7 * 86_400_000
-"""Unused for less than this, a row stays: a monthly job's row may be the only memory of its tokens."""
-
 
 def unused_ms(listing: Listing, wall_ms: int) -> int:
     """Since it was last written, by the store's clock; 0 if that cannot be read."""
