@@ -226,7 +226,7 @@ def test_renamed_classes_fields_and_values_are_honoured() -> None:
                 "fields": {f"{old}.number": "count"},
                 "dropped": {f"{old}.settled": "for the test"},
                 "defaults": {f"{old}.observers": "7"},
-                "values": {"primacy.election.model.Role.silent": "muted"},
+                "values": {"primacy.election.model.Role.silent": "recovering"},
                 "methods": {"step": "advance", f"{old}.step": "move"},
                 "words": {"mute": "recovering", "mute node": "node in recovery"},
             }
@@ -234,7 +234,7 @@ def test_renamed_classes_fields_and_values_are_honoured() -> None:
         made = names.home(old).made({"origin": "o", "term": 1, "number": 2, "hold_ms": 3, "settled": True})
         assert made == Heartbeat("o", 1, 2, 3, 7)  # type: ignore[arg-type]
         assert type(made) is Heartbeat
-        assert names.home("primacy.election.model.Role").member("silent").name == "MUTED"
+        assert names.home("primacy.election.model.Role").member("silent").name == "RECOVERING"
         assert names.full("primacy.election.lease.LeaseStrategy") == "elsewhere.lease.LeaseStrategy"
         assert (names.method("other.Class", "step"), names.method(old, "step")) == ("advance", "move")
         assert names.text("a mute node is mute, not muted") == "a node in recovery is recovering, not muted"

@@ -194,7 +194,7 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(node: Node, say: Say
         (["init", "--yes"], 1, "this node remembers the cluster"),
         (["init", "--without", "zz", "--yes"], 2, "no node of this cluster"),
         (["rejoin"], 2, "Missing option '--without'"),
-        (["rejoin", "--without", "zz", "--yes"], 1, "is not muted"),
+        (["rejoin", "--without", "zz", "--yes"], 1, "is not recovering"),
         (["rejoin", "--without", "../x", "--yes"], 2, "is no name of a node"),
         (["why", "--last", "0"], 2, "--last"),
         (["status", "--election", "../x"], 2, "a name has letters"),
@@ -216,7 +216,7 @@ def test_orders_with_a_risk_ask_first(node: Node, say: Say, monkeypatch: pytest.
     assert "may run twice" in said.err
     assert "is told by" not in say("why", "--state-dir", node.state, "--last", "1").out
     monkeypatch.setattr("click.prompt", lambda *_, **__: "yes")
-    assert "is not muted" in say("rejoin", "--without", "c", "--state-dir", node.state).err
+    assert "is not recovering" in say("rejoin", "--without", "c", "--state-dir", node.state).err
 
 
 def test_at_names_the_node(node: Node, say: Say) -> None:
@@ -278,7 +278,7 @@ def test_three_nodes_begin_by_init_and_the_leader_hands_over(say: Say, tmp_path:
     nodes = {name: Node(tmp_path, state=f"state-{name}", front=("--node", name)) for name in names}
     try:
         waiting = nodes["b"].until(say, lambda s: all(row["heard_ms"] is not None for row in s["nodes"]), "all heard")
-        assert (waiting["role"], waiting["term"]) == ("muted", 0)
+        assert (waiting["role"], waiting["term"]) == ("recovering", 0)
         assert "primacy init, once, on one node" in say("status", "--state-dir", nodes["b"].state).out
         assert say("init", "--yes", "--state-dir", nodes["b"].state).code == 0
         begun = nodes["b"].until(say, lambda s: s["leader"], "a leader")
@@ -453,7 +453,7 @@ def test_status_says_who_was_never_heard_and_where_it_should_be() -> None:
     waits = "the first start of the cluster: primacy init, once, on one node"
     said = {
         **row,
-        "role": "muted",
+        "role": "recovering",
         "term": 0,
         "hold_left_ms": 0,
         "waits_for": waits,
@@ -466,7 +466,7 @@ def test_status_says_who_was_never_heard_and_where_it_should_be() -> None:
         "strategy": "raft",
         "mode": "automatic",
         "node": "a",
-        "role": "muted",
+        "role": "recovering",
         "leader": None,
         "term": 0,
         "hold_left_ms": 0,
@@ -507,7 +507,7 @@ def test_status_says_who_was_never_heard_and_where_it_should_be() -> None:
     red = status_lines(state)
     assert "ALARM: nodes a and b both say" in red[0]
     assert red[0].startswith("\x1b[31m")
-    assert [line[:5] == "\x1b[31m" for line in red if "muted" in line] == [True, True, False]
+    assert [line[:5] == "\x1b[31m" for line in red if "recovering" in line] == [True, True, False]
     assert "a and b BOTH CLAIM THE COMMAND" in "\n".join(red)
 
 

@@ -359,9 +359,9 @@ def test_rows_like_the_last_one_are_read_as_they_stand_and_others_anew() -> None
 
 def test_a_node_whose_id_is_used_twice_is_an_alarm_of_everybody() -> None:
     waits = f"{DOUBLED}, or this disk is a copy"
-    told = RUNS._replace(workload_state="stopped", run_ms=-1, role="muted", waits_for=waits)
+    told = RUNS._replace(workload_state="stopped", run_ms=-1, role="recovering", waits_for=waits)
     (sentence,) = cluster(seen(("b", told, 100)))["alarms"]
-    assert sentence.startswith("node b is muted, for another machine speaks with its id")
+    assert sentence.startswith("node b is recovering, for another machine speaks with its id")
     (own,) = cluster(seen(view=VIEW._replace(waits_for=waits)))["alarms"]
-    assert own.startswith("node a is muted")
+    assert own.startswith("node a is recovering")
     assert cluster(seen(("b", told, 9_000)))["alarms"] == [], "old news are no alarm"

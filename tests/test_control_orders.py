@@ -42,13 +42,13 @@ def test_every_order_becomes_its_input(serve: Callable[[Play], None]) -> None:
             served.agent.told.clear()
             status, said = await served.post(f"/v1/{name}", body)
             assert (status, said["node"], served.agent.told) == (200, "a", [given]), name
-        served.agent.shown = node_status(FOLLOWS._replace(role=Role.MUTED))
+        served.agent.shown = node_status(FOLLOWS._replace(role=Role.RECOVERING))
         assert (await served.post("/v1/rejoin", {"without": ["gone"]}))[0] == 200
         assert served.agent.told[-1] == Rejoin(("gone",))
         waits = (
             "the first start of the cluster; not heard yet: b, gone (of an earlier list; gone for good: primacy ...)"
         )
-        served.agent.shown = node_status(FOLLOWS._replace(role=Role.MUTED, waits_for=waits))
+        served.agent.shown = node_status(FOLLOWS._replace(role=Role.RECOVERING, waits_for=waits))
         assert (await served.post("/v1/init", {"without": ["gone"]}))[0] == 200
         assert served.agent.told[-1] == Init(wall_ms, ("gone",))
 
@@ -113,7 +113,7 @@ def test_what_the_election_refuses_is_said(serve: Callable[[Play], None]) -> Non
         ("transfer", {"to": "c"}, VIEW, "is not heard"),
         ("transfer", {"to": "w"}, VIEW, "is a witness"),
         ("transfer", {"to": "b"}, FOLLOWS, "there, say: primacy transfer b"),
-        ("rejoin", {"without": ["b"]}, VIEW, "is not muted"),
+        ("rejoin", {"without": ["b"]}, VIEW, "is not recovering"),
     ],
 )
 def test_orders_that_cannot_be_done(name: str, body: dict[str, Any], view: View, says: str) -> None:
@@ -148,7 +148,7 @@ def test_orders_that_make_no_sense(name: str, body: dict[str, Any], says: str) -
     ("said", "why"),
     [
         ({"role": "paused"}, "is paused"),
-        ({"role": "muted", "waits_for": "its new list"}, "it waits for its new list"),
+        ({"role": "recovering", "waits_for": "its new list"}, "it waits for its new list"),
         ({"health": "failing: TCP x:1"}, "is not well: failing: TCP x:1"),
     ],
 )

@@ -160,10 +160,10 @@ def test_a_node_that_is_heard_but_tells_seldom_is_here_and_one_that_is_not_heard
     [
         (FOLLOWER._replace(role="paused", waits_for="an operator: primacy resume"), "primacy resume b"),
         (
-            FOLLOWER._replace(role="muted", waits_for="the first start of the cluster: primacy init, once"),
+            FOLLOWER._replace(role="recovering", waits_for="the first start of the cluster: primacy init, once"),
             "primacy init",
         ),
-        (FOLLOWER._replace(role="muted", waits_for="its new list of nodes to be reported by c"), "primacy rejoin"),
+        (FOLLOWER._replace(role="recovering", waits_for="its new list of nodes to be reported by c"), "primacy rejoin"),
         (FOLLOWER._replace(role="leader", waits_for="an operator to approve it"), "primacy approve"),
         (FOLLOWER._replace(heard_ms=60_000, told_ms=60_000), "primacy status"),
     ],

@@ -34,7 +34,7 @@ def board() -> Iterator[Served]:
     feed.paused.add("e")
     feed.cut |= {("a", "b"), ("b", "a"), ("a", "f")}
     feed.extra["f"] = {"role": "candidate", "health": "failing: no answer", "version": "0.0.9"}
-    feed.extra["g"] = {"role": "muted", "waits_for": "the first start of the cluster: primacy init, once"}
+    feed.extra["g"] = {"role": "recovering", "waits_for": "the first start of the cluster: primacy init, once"}
     feed.extra["h"] = {"kind": "observer", "role": "observer"}
     feed.alarms.append("two machines speak as node b")
     feed.doubles.append("height 12 has two signers: a and b")

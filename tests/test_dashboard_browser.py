@@ -205,7 +205,7 @@ def test_events_are_grouped_searched_filtered_followed_and_exported(
     feed.tell("d", "paused", "d is paused and stands back (term 7)")
     expect(page, f"{rows} >> nth=0", "d is paused and stands back")
     page.click('label:has-text("Follow")')
-    feed.tell("d", "unmuted", "d came while nobody followed")
+    feed.tell("d", "recovered", "d came while nobody followed")
     page.wait_for_selector("text=Show 1 new")
     assert page.locator("text=d came while nobody followed").count() == 0
     page.click("text=Show 1 new")

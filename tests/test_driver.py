@@ -342,7 +342,7 @@ def test_without_the_first_start_it_waits_for_the_word() -> None:
     async def scene() -> None:
         node = Alone(auto=False)
         node.driver.give(Started(SystemClock().wall_ms()))
-        assert node.strategy.view(node.driver.clock.now_ms()).role is Role.MUTED
+        assert node.strategy.view(node.driver.clock.now_ms()).role is Role.RECOVERING
         node.driver.close()
 
     asyncio.run(scene())

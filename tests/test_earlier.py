@@ -17,8 +17,11 @@ import pytest
 from primacy.cli.local import Local
 from primacy.cli.status import lines, seen
 from primacy.control.client import Found, ask
-from primacy.control.earlier import DEEP, KEYS, current
-from primacy.dashboard.rows import cluster_of, lab_of
+from primacy.control.earlier import CODES, DEEP, KEYS, current
+from primacy.control.eventlog import FILE_NAME, kept
+from primacy.control.gossip_rows import GossipEvent, read
+from primacy.control.summary import ROLES
+from primacy.dashboard.rows import cluster_of, event_row, lab_of
 from primacy.lab.screen import lines as lab_lines
 
 EARLIER: dict[str, Any] = json.loads((Path(__file__).parent / "data/earlier_version.json").read_text())
@@ -65,7 +68,8 @@ def test_status_shows_an_earlier_node(earlier_node: Found) -> None:
 
 def test_a_lab_of_an_earlier_version_is_shown(earlier_node: Found) -> None:
     text = "\n".join(lab_lines(ask(earlier_node, "/v1/lab")))
-    assert "c     running  candidate  nobody  1     stopped  -" in text
+    assert "c     running  candidate   nobody  1     stopped  -" in text
+    assert "node a waits for answers from memory" in text
 
 
 @pytest.mark.parametrize("name", ["state", "cluster", "lab"])
@@ -82,6 +86,35 @@ def test_the_dashboard_reads_both_alike() -> None:
     cluster = cluster_of(EARLIER["cluster"])
     assert cluster is not None
     assert [(row.workload_kind, row.workload) for row in cluster.rows] == [("process", "stopped")] * 3
+
+
+def test_roles_and_codes_are_read_under_their_names_of_today() -> None:
+    assert current(EARLIER["state"])["role"] == "recovering"
+    cluster = cluster_of(EARLIER["cluster"])
+    assert cluster is not None
+    assert [row.role for row in cluster.rows] == ["recovering", "follower", "candidate"]
+    told = [row for row in map(event_row, EARLIER["events"]) if row is not None]
+    assert len(told) == len(EARLIER["events"])
+    codes = {row.code for row in told}
+    assert {"recovering", "recovered"} <= codes
+    assert not codes & set(CODES)
+
+
+def test_an_event_log_of_before_is_read_and_goes_on(tmp_path: Path) -> None:
+    kept_before = [{**each, "number": at} for at, each in enumerate(EARLIER["events"], 1)]
+    file = tmp_path / FILE_NAME
+    file.write_text("".join(json.dumps(each) + "\n" for each in kept_before))
+    codes = {entry.code for entry in kept(str(file))}
+    assert {"recovering", "recovered", "elected"} <= codes
+    assert not codes & set(CODES)
+    assert len(kept(str(file))) == len(kept_before)
+
+
+def test_gossip_of_an_earlier_node_is_understood() -> None:
+    """Roles travel as places of this tuple: a name may change, an order never."""
+    assert ROLES == ("starting", "follower", "candidate", "leader", "observer", "paused", "recovering")
+    told = read([2, 5, 1, "unmuted", "a speaks again after being mute", 0])
+    assert told == GossipEvent(5, 1, "recovered", "a speaks again after being mute", 0)
 
 
 def test_names_that_people_gave_are_left_alone() -> None:

@@ -230,7 +230,7 @@ def test_F32_F36_a_write_that_lies_leaves_no_memory_and_never_a_second_vote(vote
         assert voter.ask(voter.a) is True
     voter.restart()
     until(lambda: "cannot be trusted" in voter.node.text, "why")
-    until(lambda: voter.node.document()["role"] == "muted", "muteness")
+    until(lambda: voter.node.document()["role"] == "recovering", "that it recovers")
     assert voter.ask(voter.c, within_s=1.0) is None
     assert voter.ask(voter.a, within_s=0.2) is None
 

@@ -135,7 +135,7 @@ def test_an_agent_loads_nothing_while_others_wait_for_its_heartbeats(tmp_path: P
         crowd.strike(lambda node: node.process.terminate())
         crowd.settle()
         for node in crowd.started:
-            _, _, votes = node.text.partition("speaks again after being mute")
+            _, _, votes = node.text.partition("has recovered")
             assert not re.findall(r"^loads (\S+)", votes, re.MULTILINE), node.log.name
 
 

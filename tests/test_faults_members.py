@@ -194,7 +194,7 @@ def rolled_back(folder: Path, before: str, change_to: Callable[[str, str], str])
                 crowd.until(lambda n=node: "d" in (n.document()["waits_for"] or ""), "d to be waited for")  # type: ignore[misc]
             else:
                 waits_for_all(crowd, node, [missing])
-            assert node.document()["role"] == "muted"
+            assert node.document()["role"] == "recovering"
             crowd.one_at_a_time()
             if len(before) > 1:
                 crowd.until(lambda: old.instance in {one.instance for one in crowd.living()}, "the others to go on")
@@ -238,10 +238,10 @@ def test_F37_a_ballot_that_is_lost_or_torn_mutes_its_node_until_all_have_answere
         node = three.start(lost)
         three.until(lambda n=node: "from memory" in (n.document()["waits_for"] or ""), "the sentence")  # type: ignore[misc]
         time.sleep(2 * three.timing.promise_ms / 1_000)
-        assert node.document()["role"] == "muted"
+        assert node.document()["role"] == "recovering"
         three.until(three.nobody, "silence: one of three is no majority")
         three.start(away)
-        three.until(lambda n=node: n.document()["role"] != "muted", "its voice")  # type: ignore[misc]
+        three.until(lambda n=node: n.document()["role"] != "recovering", "its voice")  # type: ignore[misc]
         three.agree()
         three.one_now()
         leader = three.acting().node
@@ -278,19 +278,21 @@ def test_F49_two_machines_with_one_id_are_both_muted_and_said(three: Crowd) -> N
     nodes = [three.start(duplicate), three.start(duplicate, state="copy", file="copy.yaml")]
     for node in nodes:
         waits_for(three, node, "an operator: another machine speaks with this id")
-        assert node.document()["role"] == "muted"
+        assert node.document()["role"] == "recovering"
     others = [name for name in three.names if name != duplicate]
     hears = three.until(
         lambda: next((n for n in others if "an id that is used twice" in three.nodes[n].text), ""), "the alarm"
     )  # of whoever leads now: on a busy machine that may change
-    said_by(three, hears, "is muted, for another machine speaks with its id", why="an id that is used twice")
+    said_by(three, hears, "is recovering, for another machine speaks with its id", why="an id that is used twice")
     three.one_now()
     for node in nodes:
         node.process.kill()
         node.wait()
     three.switch(nodes={duplicate: [three.listed[duplicate], three.ports[duplicate]]})
     three.start(duplicate)
-    three.until(lambda: three.nodes[duplicate].document()["role"] != "muted", "the one that is left to be heard again")
+    three.until(
+        lambda: three.nodes[duplicate].document()["role"] != "recovering", "the one that is left to be heard again"
+    )
     three.agree()
     three.one_now()
 
@@ -305,7 +307,7 @@ def test_F50_a_node_with_other_settings_is_left_out_and_said(three: Crowd) -> No
     three.file("other.yaml", profile="fast")
     node = three.start(other, file="other.yaml")
     waits_for(three, node, "its new list of nodes to be reported by")
-    assert node.document()["role"] == "muted"
+    assert node.document()["role"] == "recovering"
     others = [name for name in three.names if name != other]
     three.until(lambda: any(f"{other} ignores {name}" in node.text for name in others), "the sentence")
     other_file = f"node {other} runs with another configuration than "
@@ -319,6 +321,6 @@ def test_F50_a_node_with_other_settings_is_left_out_and_said(three: Crowd) -> No
     node.process.terminate()
     node.wait()
     three.start(other)
-    three.until(lambda: three.nodes[other].document()["role"] != "muted", "the node with the old file back")
+    three.until(lambda: three.nodes[other].document()["role"] != "recovering", "the node with the old file back")
     three.agree()
     three.one_now()

@@ -140,5 +140,5 @@ def check_state(bench: Bench) -> None:
         assert machine.ballot.term == machine.leader_state.term
         assert machine.ballot.voted_for == "a"
     if machine.muted:
-        assert machine.role is Role.MUTED
+        assert machine.role is Role.RECOVERING
         assert view.waits_for

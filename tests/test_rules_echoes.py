@@ -107,7 +107,7 @@ def test_E1_whoever_is_told_that_it_is_an_old_copy_believes_it_of_an_old_copy_to
     """Both are restored copies: were neither heard, each would wait for the other, and nobody would ask the others."""
     bench = stale_bench()
     bench.hear(Stale(old(), bench.m.seat.boot, 9))
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
 
 
 def two_old_copies(cls: type[RaftStrategy]) -> tuple[int, list[RaftStrategy]]:
@@ -144,7 +144,7 @@ def two_old_copies(cls: type[RaftStrategy]) -> tuple[int, list[RaftStrategy]]:
 def test_E1_two_old_copies_do_not_tell_each_other_so_for_ever() -> None:
     sent, machines = two_old_copies(RaftStrategy)
     assert sent < 20
-    assert all(machine.role is Role.MUTED for machine in machines), "each found out what it is"
+    assert all(machine.role is Role.RECOVERING for machine in machines), "each found out what it is"
 
 
 def test_E1_taken_out_two_old_copies_storm() -> None:

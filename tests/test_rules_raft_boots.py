@@ -92,7 +92,7 @@ def test_Q10_a_node_that_is_an_old_copy_forgets_and_asks() -> None:
     assert bench.m.ballot is not None, "not a later start"
     bench.hear(Stale(origin("b"), echo=bench.m.seat.boot, incarnation_seen=9))
     assert bench.events(Code.STALE_INCARNATION)
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
     bench.wake()
     assert bench.receivers() == {"b", "c"}
     bench.report("b", 6, incarnation_seen=9)
@@ -107,19 +107,19 @@ def test_Q10_a_leader_that_is_an_old_copy_stops_its_work() -> None:
     term = bench.lead()
     bench.hear(Stale(origin("c"), echo=bench.m.seat.boot, incarnation_seen=9))
     assert bench.did(Stop)[0].term == term
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
     bench.give(WorkGone(term, released=True))
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
 
 
 def test_Q10_one_whose_id_was_heard_twice_says_what_to_do_and_is_heard_again_after_that() -> None:
     """Its disk was full while the other machine spoke: both counted the same start."""
     bench = Bench(kept=ballot(term=4, incarnation=2))
     bench.hear(Stale(origin("b"), echo=bench.m.seat.boot, incarnation_seen=3))
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
     assert "stop one, restart the other" in bench.m.view(bench.now).waits_for
     again = Bench(kept=bench.disk, boot=8)
-    assert again.m.role is Role.MUTED, "its ballot may be an old copy"
+    assert again.m.role is Role.RECOVERING, "its ballot may be an old copy"
     again.report("b", 6, incarnation_seen=3)
     again.report("c", 5)
     assert again.m.role is Role.FOLLOWER

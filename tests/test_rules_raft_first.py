@@ -70,7 +70,7 @@ def test_M3_a_node_that_was_listed_with_others_begins_no_cluster_of_its_own() ->
     """The others began theirs without it: the first ballot was on its way when this node lost its power."""
     bench = left_behind()
     bench.wait(10 * P)
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
     assert {e.to for e in bench.all if isinstance(e, Send)} == {"a", "c"}, "they are asked although not listed"
     waits = "the first start of the cluster; not heard yet: a, c (of an earlier list; gone for good: "
     assert bench.m.view(bench.now).waits_for == waits + "primacy init --without a --without c)"
@@ -83,7 +83,7 @@ def test_M3_a_node_that_was_listed_with_others_begins_no_cluster_of_its_own() ->
 def test_M3_a_node_that_was_listed_with_others_begins_by_itself_if_none_of_them_remembers() -> None:
     bench = left_behind()
     bench.report("a", memory=False, config="list-2")
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
     bench.report("c", memory=False, config="list-2")
     assert bench.m.role is Role.FOLLOWER
 
@@ -105,7 +105,7 @@ def test_M3_nobody_begins_by_itself_beside_one_that_was_listed_with_others() -> 
     other.wait(2 * P)
     other.hear(Report(origin("d", base=0, incarnation=0, config="list-2"), other.m.seat.boot, False, True, 0, 0, 0))
     other.wait(2 * P)
-    assert other.m.role is Role.MUTED
+    assert other.m.role is Role.RECOVERING
     assert other.m.view(other.now).waits_for == "the first start of the cluster: primacy init, once, on one node"
 
 
@@ -119,7 +119,7 @@ def test_M3_a_first_start_that_a_full_disk_broke_off_is_tried_again(word: Init |
     bench.report("c", memory=False)
     assert bench.order()[0] == "Persist"
     bench.give(PersistFailed("disk full"))
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
     bench.wait(2 * P)
     assert bench.receivers() == {"b", "c"}
     bench.report("b", memory=False)
@@ -156,7 +156,7 @@ def test_M2_a_full_disk_of_long_ago_does_not_hide_what_a_node_without_memory_wai
     bench.report("b", 3)
     bench.report("c", 3)
     bench.give(PersistFailed("disk full"))
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
     bench.report("c", memory=False, who=origin("c", incarnation=0, boot=99, base=0))  # c has lost its memory, too
     says = "answers from memory, for its own is lost, by c (gone for good: primacy rejoin --without c)"
     assert bench.m.view(bench.now).waits_for == says
@@ -209,7 +209,7 @@ def test_M3_an_unused_first_ballot_gives_way_whatever_message_shows_the_one_that
     """Of two first ballots the one in use counts, else the larger base: both ends of a message decide alike."""
     unused = Bench()
     unused.hear(shown)
-    assert (unused.m.role is Role.MUTED) == gives_way
+    assert (unused.m.role is Role.RECOVERING) == gives_way
     used = Bench(kept=ballot(term=1, voted_for="a"))
     used.hear(shown)
     assert used.m.role is Role.FOLLOWER, "one that was used never gives way"

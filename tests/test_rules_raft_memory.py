@@ -34,7 +34,7 @@ def changed_bench(old: str = "a b c", new: str = "a b c", term: int = 3, **kept:
 
 def test_M1_the_new_list_is_durable_as_pending_before_it_is_reported() -> None:
     bench = changed_bench()
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
     assert bench.order()[0] == "Persist"
     assert bench.disk is not None
     assert [(r.hash, r.confirmed) for r in bench.disk.lists] == [("old", True), (LIST, False)]
@@ -66,9 +66,9 @@ def test_M1_it_asks_every_voter_of_all_lists_and_repeats_it() -> None:
 def test_M1_it_speaks_again_when_all_have_reported_and_no_vote_is_left_in_the_highest_term() -> None:
     bench = changed_bench()
     bench.report("b", 9, hold_max_ms=3_000, token_max=BASE + 40)
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
     bench.report("c", 5)
-    assert bench.events(Code.UNMUTED)[0].term == 9
+    assert bench.events(Code.RECOVERED)[0].term == 9
     saved = bench.disk
     assert saved is not None
     assert (saved.term, saved.voted_for, saved.hold_max_ms, saved.token_max) == (9, CLOSED, 3_000, BASE + 40)
@@ -97,11 +97,11 @@ def test_M1_reports_of_other_boots_other_lists_and_without_memory_do_not_count()
     bench.report("c", 3, echo=5)
     bench.report("c", 3, config="old")
     bench.report("c", 0, memory=False)
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
     assert "to be reported by c" in bench.m.view(bench.now).waits_for
     assert "primacy rejoin --without" in bench.m.view(bench.now).waits_for
     bench.report("c", 3, who=origin("c", base=BASE + 1))
-    assert bench.m.role is Role.MUTED, "another cluster"
+    assert bench.m.role is Role.RECOVERING, "another cluster"
     bench.report("c", 3)
     assert bench.m.role is Role.FOLLOWER
 
@@ -109,14 +109,14 @@ def test_M1_reports_of_other_boots_other_lists_and_without_memory_do_not_count()
 def test_M1_a_removed_voter_reports_although_it_is_not_listed_and_needs_no_memory() -> None:
     bench = changed_bench("a b c", "a b")
     bench.report("b", 3)
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
     bench.report("c", 0, memory=False)
     assert bench.m.role is Role.FOLLOWER
 
 
 def test_M1_a_node_that_was_removed_itself_only_watches() -> None:
     bench = changed_bench("a b c", "b c")
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
     bench.report("b", 3)
     bench.report("c", 3)
     assert bench.m.role is Role.OBSERVER
@@ -135,10 +135,10 @@ def test_M1_a_voter_gone_for_good_is_named_and_the_floor_applies() -> None:
 def test_M1_a_roll_back_is_a_change_like_any_other() -> None:
     first = changed_bench("a b c", "a b d")
     back = Bench("a b c", kept=first.disk, config="old", boot=9)
-    assert back.m.role is Role.MUTED
+    assert back.m.role is Role.RECOVERING
     assert back.receivers() == {"b", "c", "d"}
     for node in ("b", "c", "d"):
-        assert back.m.role is Role.MUTED
+        assert back.m.role is Role.RECOVERING
         back.report(node, 3, config="old")
     assert back.m.role is Role.FOLLOWER
 
@@ -156,7 +156,7 @@ def test_M1_a_muteness_that_cannot_be_ended_on_disk_goes_on() -> None:
     bench.report("b", 3)
     bench.report("c", 3)
     bench.give(PersistFailed())
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
     bench.wake()
     assert bench.m.role is Role.FOLLOWER
 
@@ -166,7 +166,7 @@ def test_M1_a_muteness_that_cannot_be_ended_on_disk_goes_on() -> None:
 
 def test_M2_a_node_without_memory_is_mute_and_asks() -> None:
     bench = Bench(blank=True)
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
     assert [q.memory for q in bench.sent(Query)] == [False, False]
     bench.hear(Query(origin("b"), memory=True))
     report = bench.sent(Report)[0]
@@ -201,7 +201,7 @@ def test_M2_every_other_voter_must_answer_from_memory() -> None:
     bench = Bench(blank=True)
     bench.report("b", 7)
     bench.report("c", 0, memory=False)
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
     assert "by c" in bench.m.view(bench.now).waits_for
     bench.give(Rejoin(("c",)))
     assert bench.m.term == 1_007
@@ -213,7 +213,7 @@ def test_M2_two_first_starts_in_use_are_named_with_what_to_do() -> None:
     two = (("b", BASE + 1), ("c", BASE), ("d", BASE))
     for node, base in two:
         bench.report(node, 1, who=origin(node, base=base), confirmed=((LIST, ("a", "b", "c", "d")),))
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
     assert bench.m.view(bench.now).waits_for == (
         "an operator: two first starts are in use, by c, d and by b; "
         "on b: stop the agent, remove its file ballot, start it again"
@@ -255,7 +255,7 @@ def test_M2_voters_of_the_confirmed_lists_that_are_reported_must_answer_too() ->
     wide = (("old", ("a", "b", "c", "x")),)
     bench.report("b", 7, confirmed=wide)
     bench.report("c", 7, confirmed=wide)
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
     bench.wake()
     assert "x" in bench.receivers()
     bench.report("x", 8)
@@ -275,7 +275,7 @@ def test_M2_two_bases_are_not_settled_yet() -> None:
     bench = Bench(blank=True)
     bench.report("b", 0, used=False)
     bench.report("c", 0, used=False, who=origin("c", base=BASE + 9))
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
 
 
 def test_M2_blank_nodes_are_asked_again_for_they_may_get_a_memory() -> None:
@@ -294,7 +294,7 @@ def test_M3_nothing_happens_without_a_word() -> None:
     bench.report("b", memory=False)
     bench.report("c", memory=False)
     bench.wait(10 * P)
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
     assert bench.m.view(bench.now).waits_for == "the first start of the cluster: primacy init, once, on one node"
 
 
@@ -303,7 +303,7 @@ def test_M3_init_asks_all_and_hands_the_first_ballot_to_each_boot_that_is_blank(
     bench.give(Init(5_000_000))
     assert bench.receivers() == {"b", "c"}
     bench.report("b", memory=False)
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
     bench.report("c", memory=False, token_max=6_000_000)
     saved = bench.disk
     assert saved is not None
@@ -320,7 +320,7 @@ def test_M3_only_answers_given_after_the_word_count() -> None:
     bench.report("b", memory=False)
     bench.report("c", memory=False)
     bench.give(Init(5_000_000))
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
     bench.wake()
     assert len(bench.sent(Query)) == 2
 
@@ -379,7 +379,7 @@ def test_M3_an_unused_ballot_gives_way_to_a_cluster_that_runs() -> None:
     bench = Bench(blank=True)
     bench.hear(FirstBallot(origin("b", base=BASE), BASE, bench.m.seat.boot))
     bench.hear(Beat(origin("c", base=BASE - 7), 4, 1, H, True))
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
     bench.wake()
     for node in ("b", "c"):
         bench.report(node, 4, who=origin(node, base=BASE - 7))
@@ -393,7 +393,7 @@ def test_M3_init_is_refused_when_anybody_remembers() -> None:
     bench.report("b", memory=False)
     bench.report("c", 2)
     assert "node c remembers" in bench.events(Code.INIT_REFUSED)[0].detail
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
 
 
 def test_M3_init_is_refused_when_anybody_runs_under_another_list() -> None:
@@ -443,7 +443,7 @@ def test_M3_auto_is_done_by_the_lowest_id_after_P_when_all_are_blank(node: str, 
     for other in others:
         bench.report(other, memory=False)
     bench.wait(P - 1)
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
     bench.wait(2 * BEAT)
     assert (bench.m.role is Role.FOLLOWER) == (node == "a")
     if node == "a":
@@ -455,7 +455,7 @@ def test_M3_auto_waits_for_every_listed_voter_and_says_for_whom() -> None:
     bench = Bench(blank=True, options=RaftOptions(auto=True))
     bench.report("b", memory=False)
     bench.wait(20 * P)
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
     assert bench.m.view(bench.now).waits_for == "the first start of the cluster; not heard yet: c"
 
 
@@ -498,7 +498,7 @@ def test_M3_the_first_ballot_that_cannot_be_saved_is_none() -> None:
     bench = Bench(blank=True)
     bench.hear(FirstBallot(origin("b", base=BASE), BASE, bench.m.seat.boot))
     bench.give(PersistFailed())
-    assert bench.m.role is Role.MUTED
+    assert bench.m.role is Role.RECOVERING
     assert bench.m.ballot is None
     bench.hear(Query(origin("c", base=0), memory=False))
     assert not bench.sent(Report)[0].memory

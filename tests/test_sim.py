@@ -92,7 +92,7 @@ RARE = {
         "voter ahead made the leader step down",
         "split vote",
         "lost memory healed",
-        "changed list muted a node",
+        "changed list made a node recover",
         "ballot could not be saved",
     ),
     "lease": (

@@ -117,7 +117,7 @@ def test_two_machines_with_one_id_and_a_file_that_differs_are_alarms_everywhere(
     assert "stop one of them" in shown
     assert entry.run(["why", *where]) == 0
     assert says in capsys.readouterr().out
-    assert duplicate.document()["role"] == "muted"
+    assert duplicate.document()["role"] == "recovering"
     three.acting()
     three.one_at_a_time()
     duplicate.process.kill()
@@ -133,7 +133,7 @@ def test_two_machines_with_one_id_and_a_file_that_differs_are_alarms_everywhere(
     three.until(
         lambda: mute in str(rows(here).get("b", {}).get("waits_for")), "that it is mute, seen from another node"
     )
-    three.until(lambda: rows(here).get("b", {}).get("role") == "muted", "and its role")
+    three.until(lambda: rows(here).get("b", {}).get("role") == "recovering", "and its role")
     three.acting()
     three.one_at_a_time()
 

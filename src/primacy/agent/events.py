@@ -30,11 +30,11 @@ class AgentEvents(AgentStatus):
 
     def recorded(self, events: Sequence[Event]) -> None:
         """A muteness that ends in the step it began in (the first start) is no news."""
-        brief = {event.code for event in events} >= {Code.MUTED, Code.UNMUTED}
+        brief = {event.code for event in events} >= {Code.RECOVERING, Code.RECOVERED}
         for event in events:
             self.integrations.recorded(event)
             self.meter.recorded(event)
-            quiet = brief and event.code in (Code.MUTED, Code.UNMUTED)
+            quiet = brief and event.code in (Code.RECOVERING, Code.RECOVERED)
             self.log.event(self.node, event, Level.DEBUG if quiet else None)
             if not quiet:
                 said = sentence(self.node, event)

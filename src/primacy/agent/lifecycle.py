@@ -279,14 +279,14 @@ class Agent(AgentEvents):
     def _refuse_to_be_mute(self) -> None:
         """Nobody else can answer a node that is alone, so that waiting would be for ever."""
         view = self.strategy.view(self.clock.now_ms())
-        if view.role is Role.MUTED:
+        if view.role is Role.RECOVERING:
             raise Unsafe(f"node {self.node} waits for {view.waits_for}")
 
     def _say_mute(self) -> None:
         """What a node that may not speak yet waits for, each time that this changes."""
         self._mute_timer = None
         said, self._mute_said = self._mute_said, ""
-        if self.strategy.role is not Role.MUTED:
+        if self.strategy.role is not Role.RECOVERING:
             return
         self._mute_timer = asyncio.get_running_loop().call_later(MUTE_LOOK_S, self._say_mute)
         self._mute_said = self.strategy.view(self.clock.now_ms()).waits_for
@@ -352,7 +352,7 @@ class Agent(AgentEvents):
         self.workload.looked(leader, self.clients_find(leader))
         if self.stored is not None:
             self._look_for_the_end()
-        if self.strategy.role is Role.MUTED and self._mute_timer is None and not self.alone:
+        if self.strategy.role is Role.RECOVERING and self._mute_timer is None and not self.alone:
             self._mute_timer = asyncio.get_running_loop().call_later(MUTE_LOOK_S, self._say_mute)
 
     def _finish(self, fault: BaseException | None) -> None:

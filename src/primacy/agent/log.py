@@ -46,7 +46,7 @@ GRAVE: dict[Code, Level] = {
     Code.STORE_UNUSABLE: Level.ERROR,
     Code.FAILSAFE: Level.WARN,
     Code.TOKEN_LOW: Level.WARN,
-    Code.MUTED: Level.WARN,
+    Code.RECOVERING: Level.WARN,
     Code.NO_MEMORY: Level.WARN,
     Code.OTHER_LIST: Level.WARN,
     Code.OTHER_CLUSTER: Level.WARN,

@@ -114,8 +114,8 @@ def alarms(status: NodeStatus) -> list[str]:
         older = min(one, other, key=lambda claim: (claim.token, claim.began_ms))
         found.append(_both(status, one.node, other.node, older.node))
     found += [
-        f"node {name} is muted, for another machine speaks with its id, or its disk is a copy: stop one of the two, "
-        "then restart the other"
+        f"node {name} is recovering, for another machine speaks with its id, or its disk is a copy: stop one of the "
+        "two, then restart the other"
         for name, waits_for in _waiting(status)
         if waits_for.startswith(DOUBLED)
     ]

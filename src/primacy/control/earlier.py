@@ -10,10 +10,15 @@ from typing import Any
 
 KEYS = {"duty": "workload"}
 """Of `/v1/state`, `/v1/cluster`, and of the lab's and the chain's documents."""
+ROLES = {"muted": "recovering"}
+CODES = {"muted": "recovering", "unmuted": "recovered"}
+"""Of events: in documents, in the file of the event log, and as nodes tell them each other."""
 INSIDE = ("nodes", "state")
 """Where such a document holds others. Nothing else is looked into: other keys may be names of nodes."""
 
 
+VALUES = {"role": ROLES, "code": CODES}
+"""By key: a node's role, an event's code."""
 DEEP = 4
 """A lab's document holds rows, which hold state documents, which hold rows. Deeper ones were written by no node."""
 
@@ -25,4 +30,12 @@ def current(said: Any, deep: int = DEEP) -> Any:
     if not isinstance(said, dict) or not deep:
         return said
     found = {KEYS.get(key, key): value for key, value in said.items() if KEYS.get(key) not in said}
+    for key, words in VALUES.items():
+        if isinstance(found.get(key), str):
+            found[key] = words.get(found[key], found[key])
     return {key: current(value, deep - 1) if key in INSIDE else value for key, value in found.items()}
+
+
+def current_code(code: str) -> str:
+    """Of an event."""
+    return CODES.get(code, code)

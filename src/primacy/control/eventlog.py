@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from primacy.control import Files
+from primacy.control.earlier import current_code
 from primacy.control.key import write_whole
 from primacy.errors import PrimacyError
 
@@ -143,4 +144,4 @@ def _entry(line: bytes) -> Entry | None:
     numbers = (entry.number, entry.at_unix_ms, entry.term, entry.value)
     texts = (entry.node, entry.code, entry.text)
     right = all(type(n) is int for n in numbers) and all(type(t) is str for t in texts)
-    return entry if right else None
+    return entry._replace(code=current_code(entry.code)) if right else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
+from primacy.control.earlier import current_code
 from primacy.control.summary import NUMBER_MAX, short
 from primacy.errors import UsageError
 
@@ -74,7 +75,7 @@ def read(row: list[Any]) -> GossipEvent | GossipRequest | GossipReply | None:
     match row:
         case [kind, int(at_unix_ms), int(term), str(code), str(text), int(value), *_] if kind == HAPPENED:
             if _fits(code, CODE_CHARS_MAX) and _fits(text, TEXT_BYTES_MAX) and _counts(at_unix_ms, term, value):
-                return GossipEvent(at_unix_ms, term, code, text, value)
+                return GossipEvent(at_unix_ms, term, current_code(code), text, value)
         case [kind, int(number), str(name), str(body), *_] if kind == ORDER:
             said = _object(body)
             if said is not None and _fits(name, CODE_CHARS_MAX) and _counts(number):

@@ -150,8 +150,8 @@ def _unable(said: Summary) -> str:
     """Why a node that is heard would not stand, in its own words; the work must not be stopped for it in vain."""
     if said.role == Role.PAUSED:
         return "is paused (primacy resume)"
-    if said.role == Role.MUTED:
-        return f"is muted: it waits for {said.waits_for}"
+    if said.role == Role.RECOVERING:
+        return f"is recovering: it waits for {said.waits_for}"
     return f"is not well: {said.health}" if said.health != "ok" else ""
 
 
@@ -182,8 +182,8 @@ def _rejoin(body: dict[str, Any], status: NodeStatus) -> Input:
     without = _without(body, status)
     if not without:
         raise UsageError('without: the nodes that are gone for good, {"without": ["c"]}')
-    if status.view.role is not Role.MUTED:
-        raise Refused(f"node {status.node} is not muted and waits for nobody's memory; there is nothing to rejoin")
+    if status.view.role is not Role.RECOVERING:
+        raise Refused(f"node {status.node} is not recovering and waits for nobody's memory; there is nothing to rejoin")
     return Rejoin(without)
 
 

@@ -151,7 +151,7 @@ def object_of(value: object) -> Mapping[str, Any]:
 
 def event_row(raw: object) -> Row | None:
     """An event of `/v1/events`."""
-    found = object_of(raw)
+    found = object_of(current(raw))
     code = text_of(found.get("code"), NAME_CHARS_MAX)
     node = text_of(found.get("node"), NAME_CHARS_MAX) or ("lab" if code == "lab" else "")
     at_unix_ms = instant_of(found.get("at_unix_ms", found.get("at")))

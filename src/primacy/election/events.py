@@ -40,8 +40,8 @@ class Code(StrEnum):
     RELEASED = "released"
     TOKEN_LOW = "token-low"
     # what holds a node back
-    MUTED = "muted"
-    UNMUTED = "unmuted"
+    RECOVERING = "recovering"
+    RECOVERED = "recovered"
     NO_MEMORY = "no-memory"
     FIRST_BALLOT = "first-ballot"
     INIT_REFUSED = "init-refused"
@@ -118,8 +118,8 @@ SAYS: dict[str, str] = {
     Code.WORK_ENDED: "{has} ended its work and lead{s} no more",
     Code.RELEASED: "lead{s} no more: its work is confirmed gone and released",
     Code.TOKEN_LOW: "resign{s}, for a larger token is known",
-    Code.MUTED: "become{s} mute",
-    Code.UNMUTED: "speak{s} again after being mute",
+    Code.RECOVERING: "{is} recovering",
+    Code.RECOVERED: "{has} recovered",
     Code.NO_MEMORY: "{has} no memory",
     Code.FIRST_BALLOT: "write{s} a first ballot",
     Code.INIT_REFUSED: "refuse{s} to begin a cluster",

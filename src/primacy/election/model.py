@@ -26,7 +26,7 @@ class Role(StrEnum):
     LEADER = "leader"
     OBSERVER = "observer"
     PAUSED = "paused"
-    MUTED = "muted"
+    RECOVERING = "recovering"
 
 
 class Kind(StrEnum):

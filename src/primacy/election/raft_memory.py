@@ -75,8 +75,8 @@ class Remembering(Voting):
         self.stand_at_ms = now_ms if self._lock_suffices() else self._timeout(now_ms)
         if self.muted:
             self._ask_at_ms = now_ms
-            return [Record(Event(Code.MUTED, self.term, detail=self.muted)), *self._ask(now_ms)]
-        return [Record(Event(Code.UNMUTED, self.term, detail=was))] if was else []
+            return [Record(Event(Code.RECOVERING, self.term, detail=self.muted)), *self._ask(now_ms)]
+        return [Record(Event(Code.RECOVERED, self.term, detail=was))] if was else []
 
     def _why_mute(self) -> str:
         """Empty, or why this node must not speak (M1, M2, Q10)."""
@@ -329,7 +329,7 @@ class Remembering(Voting):
             return []
         self._forget()
         self._gave_way = True
-        return [Record(Event(Code.MUTED, 0, other.node, "another first start of this cluster counts"))]
+        return [Record(Event(Code.RECOVERING, 0, other.node, "another first start of this cluster counts"))]
 
     def _forget(self) -> None:
         """The ballot counts no longer: mute until the others tell what they remember (M2)."""

@@ -228,7 +228,7 @@ class RaftState:
         if not self._booted:
             self.role = Role.STARTING
         elif self.muted:
-            self.role = Role.MUTED
+            self.role = Role.RECOVERING
         elif not self._votes:
             self.role = Role.OBSERVER
         else:

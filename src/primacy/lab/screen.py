@@ -21,7 +21,7 @@ def lines(document: dict[str, Any]) -> list[str]:
 
 
 def _waits(row: dict[str, Any]) -> bool:
-    return row["state"] is not None and row["state"]["role"] == "muted"
+    return row["state"] is not None and row["state"]["role"] == "recovering"
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

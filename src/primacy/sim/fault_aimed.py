@@ -21,7 +21,7 @@ AIMED: dict[str, float] = {
     Kind.VOTE: 0.1,
     Code.STANDS: 0.3,
     Code.ELECTED: 0.2,
-    Code.UNMUTED: 0.1,
+    Code.RECOVERED: 0.1,
     Code.FIRST_BALLOT: 0.1,
     Code.LEASE_TAKEN: 0.2,
     Code.FOLLOWS: 0.02,

@@ -439,7 +439,7 @@ class Trial:
     def _count(self, fact: Fact) -> None:
         rare = self.outcome.rare
         if fact.kind is Kind.EVENT:
-            name = RARE.get(fact.text) or RARE_MUTE.get((fact.text, fact.detail))
+            name = RARE.get(fact.text) or RARE_RECOVERY.get((fact.text, fact.detail))
             if name is not None:
                 rare[name] = rare.get(name, 0) + 1
             if fact.text in NEEDLESS and self._is_quiet_for(fact.node):
@@ -504,13 +504,13 @@ RARE: dict[str, str] = {
     Code.CANNOT_START: "leader could not start its work",
 }
 
-RARE_MUTE: dict[tuple[str, str], str] = {
-    (Code.MUTED, "other-list"): "changed list muted a node",
-    (Code.MUTED, "no-memory"): "node without memory",
-    (Code.UNMUTED, "other-list"): "changed list reported by all",
-    (Code.UNMUTED, "no-memory"): "lost memory healed",
+RARE_RECOVERY: dict[tuple[str, str], str] = {
+    (Code.RECOVERING, "other-list"): "changed list made a node recover",
+    (Code.RECOVERING, "no-memory"): "node without memory",
+    (Code.RECOVERED, "other-list"): "changed list reported by all",
+    (Code.RECOVERED, "no-memory"): "lost memory healed",
 }
-"""Why a node was mute stands in the event's detail."""
+"""Why a node recovers stands in the event's detail."""
 
 NEEDLESS = (Code.MAJORITY_LOST, Code.LEADER_SILENT, Code.LEASE_LOST, Code.RENEWAL_LATE)
 """Losses of a role, or of a leader, that a fault should excuse."""

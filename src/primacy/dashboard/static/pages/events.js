@@ -11,7 +11,7 @@ const WON = ["elected", "lease-taken"];
 const TONES = {
   elected: "leader", "lease-taken": "leader", running: "ok", "majority-lost": "bad", "guard-lost": "bad", "lease-lost": "bad", "gave-up": "bad", stuck: "bad",
   "two-boots": "bad", "disk-failed": "bad", "not-started": "bad", unhealthy: "bad", "leader-silent": "warn", "leader-left": "warn", "step-down": "warn", transfer: "warn",
-  stopping: "warn", paused: "warn", muted: "warn", exited: "warn",
+  stopping: "warn", paused: "warn", recovering: "warn", exited: "warn",
 };
 
 function build({ store }) {
