@@ -146,7 +146,7 @@ class Counted:
 
 async def hold_leases(url: str, count: int, profile: str, span_s: float) -> None:
     files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (files[1], files[1]))  # each election has an alarm of its own
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files[1], files[1]))  # each election has a timer of its own
     async with Renewer(url, profile=profile) as renewer, contextlib.AsyncExitStack() as stack:
         store = renewer._opened = Counted(renewer._opened)  # type: ignore[assignment]
         elections = [Election(f"many{n:04}", store=renewer) for n in range(count)]

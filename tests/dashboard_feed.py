@@ -82,7 +82,7 @@ class Feed:
         self.cut: set[tuple[str, str]] = set()
         self.extra: dict[str, dict[str, Any]] = {}
         """By node: what its row says instead."""
-        self.alarms: list[str] = []
+        self.alerts: list[str] = []
         self.events: list[dict[str, Any]] = []
         self.orders: list[tuple[str, dict[str, Any]]] = []
         self.refuse = refuse
@@ -217,7 +217,7 @@ class Feed:
         head = {"api": 1, "cluster": "billing", "election": "scheduler", "strategy": "raft", "mode": "automatic"}
         rows = [self.row(name, of) for name in self.names]
         said = {**head, "seen_from": of, "at": "2026-11-15T00:00:00.000Z", "nodes": rows, "acting": [self.leader]}
-        return web.json_response({**said, "alarms": self.alarms})
+        return web.json_response({**said, "alerts": self.alerts})
 
     async def _state(self, request: web.Request) -> web.Response:
         row = self.row(self.names[0], self.names[0])
@@ -245,7 +245,7 @@ class Feed:
 
     def chain(self) -> dict[str, Any]:
         counters = {"signatures": len(self.signatures), "doubles": len(self.doubles)}
-        return {"api": 1, "counters": counters, "alarms": self.doubles, "signatures": self.signatures[-20:]}
+        return {"api": 1, "counters": counters, "alerts": self.doubles, "signatures": self.signatures[-20:]}
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         if "text/event-stream" not in request.headers.get("Accept", ""):

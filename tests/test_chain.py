@@ -68,13 +68,13 @@ def test_a_signature_that_an_older_signer_makes_after_a_newer_began_is_a_double(
     chain.open(B, us(500), INTERVAL_MS)
     assert not chain.sign(A, 3, us(501), 0).is_taken
     assert chain.counters["doubles"] == 1
-    assert chain.alarms[0] == "a (token 100, run 1) signs height 3 after b (token 101, run 1) had begun"
+    assert chain.alerts[0] == "a (token 100, run 1) signs height 3 after b (token 101, run 1) had begun"
 
 
 def test_it_is_a_double_also_if_the_older_ones_word_arrives_first(chain: Ledger) -> None:
     assert chain.open(B, us(119), INTERVAL_MS).is_taken
     assert chain.counters["doubles"] == 1
-    assert "signed height 2 after b (token 101, run 1) had begun" in chain.alarms[0]
+    assert "signed height 2 after b (token 101, run 1) had begun" in chain.alerts[0]
 
 
 def test_one_height_has_one_signer(chain: Ledger) -> None:
@@ -99,7 +99,7 @@ def test_a_token_and_run_belong_to_one_signer_also_after_others_have_begun(chain
     verdict = chain.open(second, us(5), INTERVAL_MS) if does == "open" else chain.sign(second, 3, us(5), 0)
     assert verdict.why == "token 100, run 1 is another signer's"
     assert chain.counters["doubles"] == 1
-    assert chain.alarms[0] == "c (token 100, run 1) has the token and run of another signer"
+    assert chain.alerts[0] == "c (token 100, run 1) has the token and run of another signer"
 
 
 def test_it_remembers_a_bounded_number_of_signers(chain: Ledger) -> None:
@@ -207,7 +207,7 @@ def test_signers_one_after_the_other_then_a_stale_one_then_two_at_once(served: S
         assert stale.returncode == 1
         assert "the chain refuses it: token 100, run 2 is stale: n101 (token 101, run 1) has begun" in err
         said = served.until(lambda said: said["counters"]["doubles"] == 1)
-        assert "n100 (token 100, run 2) begins after n101 (token 101, run 1) had begun" in said["alarms"]
+        assert "n100 (token 100, run 2) begins after n101 (token 101, run 1) had begun" in said["alerts"]
     finally:
         second.kill()
         second.communicate()

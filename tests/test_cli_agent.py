@@ -131,7 +131,7 @@ def test_status_says_who_leads_and_what_runs(node: Node, say: Say) -> None:
         rf"^node {state['node']}: containment is (strong \(.*kernel|weak: .*to make it strong)", said.out, re.M
     )
     assert f"the command runs on {state['node']}, for " in said.out
-    assert (state["acting"], state["alarms"], len(state["rows"])) == ([state["node"]], [], 1)
+    assert (state["acting"], state["alerts"], len(state["rows"])) == ([state["node"]], [], 1)
     assert "versions: " in say("-v", "status", "--state-dir", node.state).out
 
 
@@ -301,7 +301,7 @@ def test_three_nodes_begin_by_init_and_the_leader_hands_over(say: Say, tmp_path:
             "running",
         )
         assert {r["leader"] for r in whole["rows"]} == {before["node"]}
-        assert whole["alarms"] == []
+        assert whole["alerts"] == []
         to = follower.document(say)["node"]
         said = say("transfer", to, "--state-dir", follower.state)
         assert (said.code, f"node {before['node']} steps down in favour of {to}" in said.out) == (0, True), said
@@ -473,7 +473,7 @@ def test_status_says_who_was_never_heard_and_where_it_should_be() -> None:
         "token": None,
         "waits_for": waits,
         "acting": [],
-        "alarms": [],
+        "alerts": [],
         "counters": {},
         "rows": [
             {**said, "node": "a", "addr": "h:1", "heard_ms": 0, "told_ms": 0},
@@ -503,9 +503,9 @@ def test_status_says_who_was_never_heard_and_where_it_should_be() -> None:
         "\n".join(status_lines({**state, "rows": [killed]})),
         re.MULTILINE,
     )
-    state["acting"], state["alarms"] = ["a", "b"], ["nodes a and b both say that they run the command"]
+    state["acting"], state["alerts"] = ["a", "b"], ["nodes a and b both say that they run the command"]
     red = status_lines(state)
-    assert "ALARM: nodes a and b both say" in red[0]
+    assert "ALERT: nodes a and b both say" in red[0]
     assert red[0].startswith("\x1b[31m")
     assert [line[:5] == "\x1b[31m" for line in red if "recovering" in line] == [True, True, False]
     assert "a and b BOTH CLAIM THE COMMAND" in "\n".join(red)

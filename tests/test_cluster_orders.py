@@ -1,4 +1,4 @@
-"""Nodes that tell each other beside the election: orders that are passed on, events, alarms, the last words."""
+"""Nodes that tell each other beside the election: orders that are passed on, events, alerts, the last words."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_news_that_waited_while_we_stood_still_are_as_old_as_they_are() -> None:
         c = RUNS._replace(token=9, run_ms=3_500)
         a.talk.hear("c", 6, row_of(c, 50))
         said = cluster(a.status())
-        assert (said["acting"], said["alarms"]) == (["c"], [])
+        assert (said["acting"], said["alerts"]) == (["c"], [])
         a.talk.hear("b", 6, row_of(RUNS, 10))  # a new start has a new clock
         assert a.talk.others["b"].at_ms == a.clock.ms
         for wrong in (None, "x", -1, 0, True, 2**80):
@@ -85,7 +85,7 @@ class Harness:
         self.node = node
         self.done: list[tuple[str, dict[str, Any], str]] = []
         self.events: list[tuple[str, GossipEvent]] = []
-        self.alarms: list[str] = []
+        self.alerts: list[str] = []
         self.refuses: Exception | None = None
         self.shown = node_status(FOLLOWS, Work(state="stopped", pid=0))._replace(node=node, settings=SETTINGS)
         self.clock = HandClock()
@@ -111,8 +111,8 @@ class Harness:
     def heard_event(self, node: str, event: GossipEvent) -> None:
         self.events.append((node, event))
 
-    def alarm(self, sentence: str) -> None:
-        self.alarms.append(sentence)
+    def alert(self, sentence: str) -> None:
+        self.alerts.append(sentence)
 
 
 def together(story: Callable[[Harness, Harness, MemoryNet], Awaitable[None]]) -> None:
@@ -239,11 +239,11 @@ def test_an_alarm_is_said_once() -> None:
         a.shown = a.shown._replace(config="00" * 16)
         b.shown = b.shown._replace(config="11" * 16)
         a.talk.stepped()
-        await until(lambda: a.alarms and b.alarms)
+        await until(lambda: a.alerts and b.alerts)
         for _ in range(3):
             a.talk._tell()
-        assert len(a.alarms) == 1
-        assert "another configuration" in a.alarms[0]
+        assert len(a.alerts) == 1
+        assert "another configuration" in a.alerts[0]
 
     together(story)
 
@@ -260,7 +260,7 @@ def test_an_alarm_of_bully_and_ring_must_last() -> None:
             b = Heard(RUNS if claims else RUNS._replace(workload_state="stopped", run_ms=-1), 1, a.clock.ms)
             a.talk.others = {"b": b}
             a.talk._whole()
-            return len(a.alarms)
+            return len(a.alerts)
 
         almost_ms = gossip.STAYS_MS - 100
         assert look(0, claims=True) == 0
@@ -269,7 +269,7 @@ def test_an_alarm_of_bully_and_ring_must_last() -> None:
         assert look(almost_ms, claims=True) == 0, "it begins again"
         assert look(almost_ms, claims=True) == 0
         assert look(100, claims=True) == 1
-        assert "nodes a and b both run the command" in a.alarms[0]
+        assert "nodes a and b both run the command" in a.alerts[0]
 
     together(story)
 

@@ -1,4 +1,4 @@
-"""All nodes seen from one: what they say of themselves, who acts, what is alarming."""
+"""All nodes seen from one: what they say of themselves, who acts, alerts."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_the_cluster_document_has_a_row_for_each_node_with_its_age() -> None:
     assert {
         rows["w"][key] for key in ("heard_ms", "told_ms", "role", "term", "workload", "health", "hold_left_ms")
     } == {None}
-    assert (said["acting"], said["alarms"]) == (["b"], [])
+    assert (said["acting"], said["alerts"]) == (["b"], [])
     short_rows = document(seen(("b", RUNS, 300)))["nodes"]
     assert (short_rows[0]["role"], short_rows[0]["workload"], short_rows[1]["workload"]) == ("leader", "running", None)
     late = cluster(seen(("b", RUNS, 5_000)))
@@ -190,7 +190,7 @@ def test_a_node_that_was_removed_shows_itself_and_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("b", "b_age_ms", "c", "c_age_ms", "acting", "alarm"),
+    ("b", "b_age_ms", "c", "c_age_ms", "acting", "alert"),
     [
         # b was killed; c started 400 ms after the last word of b
         (RUNS, 1_000, RUNS._replace(token=9, run_ms=500), 100, ["c"], False),
@@ -214,21 +214,21 @@ def test_a_node_that_was_removed_shows_itself_and_says_so() -> None:
     ],
 )
 def test_two_that_claim_the_command_at_the_same_time_are_an_alarm(
-    b: Summary, b_age_ms: int, c: Summary, c_age_ms: int, acting: list[str], alarm: bool
+    b: Summary, b_age_ms: int, c: Summary, c_age_ms: int, acting: list[str], alert: bool
 ) -> None:
     said = cluster(seen(("b", b, b_age_ms), ("c", c, c_age_ms)))
     assert said["acting"] == acting
-    assert bool(said["alarms"]) is alarm
-    if alarm:
-        assert "nodes b and c both say that they run the command: it may run twice" in said["alarms"][0]
-        assert "primacy pause c" in said["alarms"][0], "the one with the smaller token is the older one"
+    assert bool(said["alerts"]) is alert
+    if alert:
+        assert "nodes b and c both say that they run the command: it may run twice" in said["alerts"][0]
+        assert "primacy pause c" in said["alerts"][0], "the one with the smaller token is the older one"
 
 
 def test_our_own_claim_counts_as_well() -> None:
     work = Work(since_ms=NOW_MS - 10_000)
     said = cluster(seen(("b", RUNS, 100), view=VIEW, work=work))
     assert said["acting"] == ["a", "b"]
-    assert "primacy pause a" in said["alarms"][0]
+    assert "primacy pause a" in said["alerts"][0]
 
 
 def test_two_that_act_are_said_to_be_what_they_are() -> None:
@@ -237,27 +237,27 @@ def test_two_that_act_are_said_to_be_what_they_are() -> None:
     node_status = seen(("b", RUNS, 100), view=VIEW, work=work)
     divided = cluster(node_status._replace(at_most_one=False))
     assert divided["at_most_one"] is False
-    assert "nodes a and b both run the command: raft has one leader in each part" in divided["alarms"][0]
+    assert "nodes a and b both run the command: raft has one leader in each part" in divided["alerts"][0]
     idle = seen(("b", RUNS._replace(workload_kind="none"), 100), view=VIEW, work=work._replace(kind="none"))
-    assert "nodes a and b both say that they lead. Pause the older one: primacy pause a" in cluster(idle)["alarms"][0]
-    assert "nodes a and b both lead: raft has one" in cluster(idle._replace(at_most_one=False))["alarms"][0]
+    assert "nodes a and b both say that they lead. Pause the older one: primacy pause a" in cluster(idle)["alerts"][0]
+    assert "nodes a and b both lead: raft has one" in cluster(idle._replace(at_most_one=False))["alerts"][0]
 
 
 def test_two_of_one_id_and_another_configuration_are_alarms_with_the_next_command() -> None:
-    duplicate = Trouble("c", "two machines speak as node c at the same time: stop one of them", alarm=True)
+    duplicate = Trouble("c", "two machines speak as node c at the same time: stop one of them", alert=True)
     told = RUNS._replace(workload_state="stopped", run_ms=-1, doubled=("c",), config="00" * 8)
     said = cluster(seen(("b", told, 100), troubles=[duplicate], config="00" * 16))
-    assert said["alarms"] == [duplicate.sentence]
+    assert said["alerts"] == [duplicate.sentence]
     assert next(row for row in said["nodes"] if row["node"] == "c")["trouble"] == duplicate.sentence
     assert summary_of(seen(troubles=[duplicate])).doubled == ("c",)
     said = cluster(seen(("b", told, 100), config="00" * 16))
-    assert "node b hears two machines that speak as node c" in said["alarms"][0]
+    assert "node b hears two machines that speak as node c" in said["alerts"][0]
     said = cluster(seen(("b", told._replace(doubled=()), 100), config="11" * 16))
-    assert "node b runs with another configuration than a" in said["alarms"][0]
-    assert "primacy check" in said["alarms"][0]
-    assert cluster(seen(("b", told, 9_000), config="11" * 16))["alarms"] == [], "old news are no alarm"
+    assert "node b runs with another configuration than a" in said["alerts"][0]
+    assert "primacy check" in said["alerts"][0]
+    assert cluster(seen(("b", told, 9_000), config="11" * 16))["alerts"] == [], "old news are no alert"
     quiet = Trouble("c", "node c: its address h:3 cannot be resolved yet")
-    assert cluster(seen(troubles=[quiet]))["alarms"] == []
+    assert cluster(seen(troubles=[quiet]))["alerts"] == []
 
 
 # --- changes of leadership --------------------------------------------------------------------------------------------
@@ -360,8 +360,8 @@ def test_rows_like_the_last_one_are_read_as_they_stand_and_others_anew() -> None
 def test_a_node_whose_id_is_used_twice_is_an_alarm_of_everybody() -> None:
     waits = f"{DOUBLED}, or this disk is a copy"
     told = RUNS._replace(workload_state="stopped", run_ms=-1, role="recovering", waits_for=waits)
-    (sentence,) = cluster(seen(("b", told, 100)))["alarms"]
+    (sentence,) = cluster(seen(("b", told, 100)))["alerts"]
     assert sentence.startswith("node b is recovering, for another machine speaks with its id")
-    (own,) = cluster(seen(view=VIEW._replace(waits_for=waits)))["alarms"]
+    (own,) = cluster(seen(view=VIEW._replace(waits_for=waits)))["alerts"]
     assert own.startswith("node a is recovering")
-    assert cluster(seen(("b", told, 9_000)))["alarms"] == [], "old news are no alarm"
+    assert cluster(seen(("b", told, 9_000)))["alerts"] == [], "old news are no alert"

@@ -222,7 +222,7 @@ def test_metrics_can_be_read_by_prometheus(serve: Callable[..., None]) -> None:
             ("primacy_ballot_save_max_seconds",): 0.004,
             ("primacy_loop_late_max_seconds",): 0.02,
             ("primacy_heard_seconds", "b"): 0.041,
-            ("primacy_alarms",): 0,
+            ("primacy_alerts",): 0,
         }.items():
             assert found[name] == value, name
         assert ("primacy_heard_seconds", "c") not in found

@@ -56,7 +56,7 @@ def test_after_a_handover_the_new_holder_is_shown_although_the_old_row_still_say
     new = LEADER._replace(node="b", term=8, told_ms=0, heard_ms=0)
     old = LEADER._replace(told_ms=400, heard_ms=30)
     assert view(known(old, new))["job"]["node"] == "b"
-    assert view(known(old, new))["alarms"] == []
+    assert view(known(old, new))["alerts"] == []
 
 
 @pytest.mark.parametrize(
@@ -92,15 +92,15 @@ def led(node: str, leader: str) -> Said:
 
 
 def test_two_leaders_in_two_parts_of_a_bully_cluster_are_shown_as_what_they_are() -> None:
-    """No alarm of a broken promise: the network is divided, and each part has the leader that it was promised."""
+    """No alert of a broken promise: the network is divided, and each part has the leader that it was promised."""
     rows = (led("a", "a"), led("b", "a"), led("c", "c"), led("d", "c"), led("e", "c"))
     model = view(divided(*rows, overlapping=("a", "c")))
     assert (model["job"]["state"], model["job"]["level"]) == ("islands", "warn")
     assert model["job"]["text"] == "2 parts: a leads b · c leads d, e"
     assert model["islands"] == [{"leader": "a", "nodes": ["a", "b"]}, {"leader": "c", "nodes": ["c", "d", "e"]}]
-    [alarm] = model["alarms"]
-    assert (alarm["code"], alarm["level"]) == ("islands", "warn")
-    assert alarm["text"].startswith("a and c lead, each in its part of the network. bully promises one leader per part")
+    [alert] = model["alerts"]
+    assert (alert["code"], alert["level"]) == ("islands", "warn")
+    assert alert["text"].startswith("a and c lead, each in its part of the network. bully promises one leader per part")
     assert model["head"]["at_most_one"] is False
 
 
@@ -108,14 +108,14 @@ def test_the_same_two_leaders_are_the_worst_alarm_where_at_most_one_was_promised
     rows = (led("a", "a"), led("c", "c"))
     model = view(known(*rows, overlapping=("a", "c")))
     assert (model["job"]["state"], model["job"]["level"]) == ("overlap", "bad")
-    assert [alarm["code"] for alarm in model["alarms"]] == ["two-act"]
+    assert [alert["code"] for alert in model["alerts"]] == ["two-act"]
     assert model["islands"] == []
 
 
 def test_a_leader_that_died_is_no_island_although_its_last_word_is_young() -> None:
     model = view(divided(led("a", "a"), led("b", "b"), overlapping=()))
     assert model["islands"] == []
-    assert model["alarms"] == []
+    assert model["alerts"] == []
     assert model["job"]["text"] in ("a leads", "b leads")
 
 
@@ -123,7 +123,7 @@ def test_parts_that_met_are_one_cluster_again() -> None:
     """What was seen at once stays so for a promise that was broken; islands end when one leader is left."""
     model = view(divided(led("a", "c"), led("c", "c"), overlapping=("a", "c")))
     assert (model["job"]["state"], model["job"]["text"]) == ("leading", "c leads")
-    assert model["alarms"] == []
+    assert model["alerts"] == []
 
 
 def test_what_a_node_says_of_the_same_parts_is_not_said_twice() -> None:
@@ -132,8 +132,8 @@ def test_what_a_node_says_of_the_same_parts_is_not_said_twice() -> None:
     document = found.reads[0].document
     assert document is not None
     said = "nodes a and c both lead: bully has one leader in each part of a divided network. One of them gives way"
-    read = found.reads[0]._replace(document=document._replace(alarms=(said, "node c hears two machines")))
-    assert [alarm["code"] for alarm in view(found._replace(reads=(read,)))["alarms"]] == ["islands", "node"]
+    read = found.reads[0]._replace(document=document._replace(alerts=(said, "node c hears two machines")))
+    assert [alert["code"] for alert in view(found._replace(reads=(read,)))["alerts"]] == ["islands", "node"]
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------------
@@ -239,8 +239,8 @@ def test_two_claims_one_after_the_other_are_no_alarm_and_two_at_once_are() -> No
     assert claims.overlapping() == ()
     claims.hear(LEADER, 2_300)
     assert claims.overlapping() == ("a", "b")
-    alarms = view(known(LEADER, overlapping=("a", "b")))["alarms"]
-    assert "a, b" in alarms[0]["text"]
+    alerts = view(known(LEADER, overlapping=("a", "b")))["alerts"]
+    assert "a, b" in alerts[0]["text"]
 
 
 def test_a_claim_that_ended_and_began_again_is_a_new_one() -> None:
@@ -290,10 +290,10 @@ def test_an_older_statement_that_arrives_late_changes_nothing() -> None:
 
 
 def test_a_double_signature_and_a_nodes_own_alarm_are_banners() -> None:
-    read = Read("x", Cluster(rows=(LEADER,), alarms=("nodes a and b both say so",)), 9_900)
-    alarms = view(known(reads=(read,), chain=Chain(9, 1, ("height 4 has two signers: a and b",))))["alarms"]
-    assert [alarm["code"] for alarm in alarms] == ["double-signature", "node"]
-    assert "height 4" in alarms[0]["text"]
+    read = Read("x", Cluster(rows=(LEADER,), alerts=("nodes a and b both say so",)), 9_900)
+    alerts = view(known(reads=(read,), chain=Chain(9, 1, ("height 4 has two signers: a and b",))))["alerts"]
+    assert [alert["code"] for alert in alerts] == ["double-signature", "node"]
+    assert "height 4" in alerts[0]["text"]
 
 
 # --- the source -------------------------------------------------------------------------------------------------------
@@ -381,11 +381,11 @@ def test_whatever_a_document_holds_it_is_a_row_or_nothing(raw: object) -> None:
 
 
 def test_texts_and_lists_from_outside_are_bounded() -> None:
-    found = cluster_of({"nodes": [{"node": "n" * 5_000, "role": "x" * 5_000}] * 1_000, "alarms": ["!" * 9_000] * 99})
+    found = cluster_of({"nodes": [{"node": "n" * 5_000, "role": "x" * 5_000}] * 1_000, "alerts": ["!" * 9_000] * 99})
     assert found is not None
     assert len(found.rows) == 64
     assert len(found.rows[0].node) == 80
-    assert (len(found.alarms), len(found.alarms[0])) == (16, 500)
+    assert (len(found.alerts), len(found.alerts[0])) == (16, 500)
     event = event_row({"at_unix_ms": 5, "node": "a", "code": "c", "text": "t" * 9_999, "term": 2**70})
     assert event is not None
     assert (len(event.text), event.term) == (500, 0)

@@ -25,7 +25,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def board() -> Iterator[Served]:
-    """A lab with something of everything: every role, broken links, alarms, a double signature."""
+    """A lab with something of everything: every role, broken links, alerts, a double signature."""
     feed = Feed(list("abcdefgh"), lab=True).start()
     feed.story()
     feed.sign("a", 12)
@@ -36,7 +36,7 @@ def board() -> Iterator[Served]:
     feed.extra["f"] = {"role": "candidate", "health": "failing: no answer", "version": "0.0.9"}
     feed.extra["g"] = {"role": "recovering", "waits_for": "the first start of the cluster: primacy init, once"}
     feed.extra["h"] = {"kind": "observer", "role": "observer"}
-    feed.alarms.append("two machines speak as node b")
+    feed.alerts.append("two machines speak as node b")
     feed.doubles.append("height 12 has two signers: a and b")
     with served(feed) as one:
         yield one

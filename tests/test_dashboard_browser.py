@@ -124,10 +124,10 @@ def test_two_that_act_and_a_double_signature_are_loud(browser: Browser, lab: Fee
     page = tab.open()
     running = {"kind": "process", "state": "running", "since": lab.began_ms, "pid": 9, "containment": "weak"}
     lab.extra["b"] = {"role": "leader", "workload": running}
-    expect(page, ".banner.alarm", "a, b claimed to run the work at the same time")
+    expect(page, ".banner.alert", "a, b claimed to run the work at the same time")
     expect(page, ".hero-title", "Two nodes claim to act: a, b")
     lab.doubles.append("height 12 has two signers: a and b")
-    expect(page, ".banner.alarm >> nth=1", "double signature, once: height 12 has two signers")
+    expect(page, ".banner.alert >> nth=1", "double signature, once: height 12 has two signers")
     tab.close()
 
 
@@ -282,7 +282,7 @@ def test_a_hostile_name_is_text_on_every_page(browser: Browser) -> None:
     feed = Feed([HOSTILE, WORSE, "c"]).start()
     feed.story()
     feed.tell(HOSTILE, HOSTILE, f"{HOSTILE} says {WORSE}")
-    feed.alarms.append(f"alarm about {HOSTILE}")
+    feed.alerts.append(f"alert about {HOSTILE}")
     feed.extra["c"] = {"waits_for": HOSTILE, "health": f"failing: {WORSE}", "version": HOSTILE}
     try:
         with served(feed) as board:

@@ -300,7 +300,7 @@ def document(**changed: Any) -> dict[str, Any]:
         {"node": "a", "process": "running", "pid": 1, "exit_code": None, "state": running},
         {"node": "b", "process": "ended", "pid": None, "exit_code": 4, "state": None},
     ]
-    chain = {"counters": dict.fromkeys(ledger.Ledger().counters, 0), "alarms": [], "signatures": [], "address": "x"}
+    chain = {"counters": dict.fromkeys(ledger.Ledger().counters, 0), "alerts": [], "signatures": [], "address": "x"}
     base = {"nodes": nodes, "acting": ["a"], "cuts": [["a", "b"], ["b", "a"], ["c", "a"]], "chain": chain}
     return {**base, **changed}
 
@@ -309,7 +309,7 @@ def test_the_lab_in_a_few_lines() -> None:
     text = "\n".join(lines(document()))
     for words in ("a     running    leader  a", "950 ms", "ended (4)", "a runs the command (token 7)", "cut a-b, c→a"):
         assert words in text
-    assert "ALARM: a and b claim to run the command at once" in lines(document(acting=["a", "b"]))
+    assert "ALERT: a and b claim to run the command at once" in lines(document(acting=["a", "b"]))
     assert "nobody runs the command" in lines(document(acting=[]))
     assert "the chain at x does not answer" in lines(document(chain={"address": "x"}))
 

@@ -21,7 +21,7 @@ from primacy.control.earlier import CODES, DEEP, KEYS, current
 from primacy.control.eventlog import FILE_NAME, kept
 from primacy.control.gossip_rows import GossipEvent, read
 from primacy.control.summary import ROLES
-from primacy.dashboard.rows import cluster_of, event_row, lab_of
+from primacy.dashboard.rows import chain_of, cluster_of, event_row, lab_of
 from primacy.lab.screen import lines as lab_lines
 
 EARLIER: dict[str, Any] = json.loads((Path(__file__).parent / "data/earlier_version.json").read_text())
@@ -64,12 +64,14 @@ def test_status_shows_an_earlier_node(earlier_node: Found) -> None:
     assert state["workload"]["containment"] == "strong"
     assert [row["workload"]["state"] for row in state["rows"]] == ["stopped"] * 3
     assert "the command runs nowhere" in text
+    assert "ALERT: node a runs with another configuration than c" in text
 
 
 def test_a_lab_of_an_earlier_version_is_shown(earlier_node: Found) -> None:
     text = "\n".join(lab_lines(ask(earlier_node, "/v1/lab")))
     assert "c     running  candidate   nobody  1     stopped  -" in text
     assert "node a waits for answers from memory" in text
+    assert "DOUBLE SIGNATURE: height 12 has two signers: a and b" in text
 
 
 @pytest.mark.parametrize("name", ["state", "cluster", "lab"])
@@ -114,7 +116,14 @@ def test_gossip_of_an_earlier_node_is_understood() -> None:
     """Roles travel as places of this tuple: a name may change, an order never."""
     assert ROLES == ("starting", "follower", "candidate", "leader", "observer", "paused", "recovering")
     told = read([2, 5, 1, "unmuted", "a speaks again after being mute", 0])
+    assert read([2, 5, 1, "alarm", "two act", 0]) == GossipEvent(5, 1, "alert", "two act", 0)
     assert told == GossipEvent(5, 1, "recovered", "a speaks again after being mute", 0)
+
+
+def test_the_dashboard_shows_the_alerts_of_a_chain_of_before() -> None:
+    chain = chain_of(EARLIER["lab"]["chain"])
+    assert chain is not None
+    assert (chain.seen, chain.alerts) == (142, ("height 12 has two signers: a and b",))
 
 
 def test_names_that_people_gave_are_left_alone() -> None:

@@ -257,8 +257,8 @@ def said_by(crowd: Crowd, name: str, said: str, why: str) -> None:
     node = crowd.nodes[name]
 
     def in_status() -> bool:
-        cluster = node.ask("/v1/cluster") or {"alarms": (), "nodes": ()}
-        return any(said in each for each in (*cluster["alarms"], *(str(row["waits_for"]) for row in cluster["nodes"])))
+        cluster = node.ask("/v1/cluster") or {"alerts": (), "nodes": ()}
+        return any(said in each for each in (*cluster["alerts"], *(str(row["waits_for"]) for row in cluster["nodes"])))
 
     crowd.until(in_status, f"{said!r} in the status of {name}")
     events = node.state / crowds.CLUSTER / crowds.ELECTION / "events.jsonl"
@@ -281,7 +281,7 @@ def test_F49_two_machines_with_one_id_are_both_muted_and_said(three: Crowd) -> N
         assert node.document()["role"] == "recovering"
     others = [name for name in three.names if name != duplicate]
     hears = three.until(
-        lambda: next((n for n in others if "an id that is used twice" in three.nodes[n].text), ""), "the alarm"
+        lambda: next((n for n in others if "an id that is used twice" in three.nodes[n].text), ""), "the alert"
     )  # of whoever leads now: on a busy machine that may change
     said_by(three, hears, "is recovering, for another machine speaks with its id", why="an id that is used twice")
     three.one_now()

@@ -139,9 +139,9 @@ def test_one_command_at_a_time_whatever_is_done_to_the_nodes(lab: Lab, stamps: P
     def peace() -> Any:
         """What a node that was thawed last said of itself is old news by then."""
         said = lab.cluster("a")
-        return said if said["acting"] and not said["alarms"] else None
+        return said if said["acting"] and not said["alerts"] else None
 
-    seen = lab.until(peace, "who acts, as a knows it, without an alarm")
+    seen = lab.until(peace, "who acts, as a knows it, without an alert")
     assert [row["node"] for row in seen["nodes"]] == list(lab.names)
 
     events = lab.events()

@@ -1,4 +1,4 @@
-"""Two machines with one id: an alarm on whoever hears both, in the words of the other transport."""
+"""Two machines with one id: an alert on whoever hears both, in the words of the other transport."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def test_a_start_that_speaks_again_after_another_is_no_restart() -> None:
     assert len(spoken._heard_s) == STARTS_MAX
 
 
-def alarms(node: ManagedCluster) -> list[str]:
-    return [each.sentence for each in node.manager.troubles if each.alarm]
+def alerts(node: ManagedCluster) -> list[str]:
+    return [each.sentence for each in node.manager.troubles if each.alert]
 
 
 def duplicate(nodes: Nodes, name: str, port: int, join: str) -> ManagedCluster:
@@ -39,7 +39,7 @@ def test_a_second_one_is_not_taken_in_where_the_first_is_heard_and_is_an_alarm_t
         await nodes.until(lambda: "c" in nodes.up["a"].view().alive, "a hears c")
         second = duplicate(nodes, "c", nodes.port("second c"), "a")
         await second.start()
-        (sentence,) = await nodes.until(lambda: alarms(nodes.up["a"]), "the leader hears both")
+        (sentence,) = await nodes.until(lambda: alerts(nodes.up["a"]), "the leader hears both")
         assert sentence.startswith("two machines speak as node c at the same time, one of them from 127.0.0.1:")
         assert sentence.endswith("two have this id, or a disk was copied; stop one of them")
         why = f"another machine speaks as node c, at 127.0.0.1:{nodes.port('c')}: give this one an id of its own"
@@ -58,7 +58,7 @@ def test_one_that_got_in_at_another_node_is_an_alarm_of_the_leader() -> None:
         second = duplicate(nodes, "c", nodes.port("second c"), "b")
         await second.start()
         await nodes.until(lambda: second.leader() == "a", "b, which hears neither, takes it in")
-        await nodes.until(lambda: alarms(nodes.up["a"]), "the leader hears both")
+        await nodes.until(lambda: alerts(nodes.up["a"]), "the leader hears both")
         await second.kill()
 
     lived(scene)
@@ -71,7 +71,7 @@ def test_one_that_asks_to_join_itself_is_an_alarm_there() -> None:
         port = nodes.port("second a")
         second = duplicate(nodes, "a", port, "a")
         await second.start()
-        (sentence,) = await nodes.until(lambda: alarms(nodes.up["a"]), "it is told of its namesake")
+        (sentence,) = await nodes.until(lambda: alerts(nodes.up["a"]), "it is told of its namesake")
         assert f"speak as node a at the same time, one of them from 127.0.0.1:{port}:" in sentence
         taken = "its id is taken"
         await nodes.until(lambda: [each for each in second.manager.troubles if taken in each.sentence], "so does it")
@@ -91,7 +91,7 @@ def test_restarts_and_moves_are_no_alarm() -> None:
             node = await nodes.start("c", ["a"], election=STEADY)
             await nodes.until(lambda node=node: node.leader() and nodes.agreed(), "it is back")  # type: ignore[misc]
             await asyncio.sleep(0.3)  # heard at some looks, so that all lasts longer than the least time
-        assert not alarms(nodes.up["a"])
-        assert not alarms(nodes.up["b"])
+        assert not alerts(nodes.up["a"])
+        assert not alerts(nodes.up["b"])
 
     lived(scene)

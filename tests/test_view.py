@@ -44,8 +44,8 @@ def trouble(node: Node, about: str) -> str:
     return str(rows(node).get(about, {}).get("trouble") or "")
 
 
-def alarms(node: Node) -> str:
-    return "\n".join((node.ask("/v1/cluster") or {"alarms": []})["alarms"])
+def alerts(node: Node) -> str:
+    return "\n".join((node.ask("/v1/cluster") or {"alerts": []})["alerts"])
 
 
 def upgrade(crowd: Crowd, name: str, plant: str) -> None:
@@ -105,15 +105,15 @@ def test_two_machines_with_one_id_and_a_file_that_differs_are_alarms_everywhere(
     duplicate = three.start("c", state="second", file="second.yaml")
     says = "two machines speak as node c"
     for node in three.nodes.values():  # itself as well
-        three.until(lambda node=node: says in alarms(node), f"the alarm on {node.name}")
-    three.until(lambda: ", one of them from 127.0.0.1:" in alarms(here), "from where")
+        three.until(lambda node=node: says in alerts(node), f"the alert on {node.name}")
+    three.until(lambda: ", one of them from 127.0.0.1:" in alerts(here), "from where")
     three.until(lambda: says in here.text, "its line in the log")
 
     monkeypatch.chdir(three.folder)
     where = ("--config", "primacy.yaml", "--state-dir", str(here.state))
     assert entry.run(["status", *where]) == 0
     shown = capsys.readouterr().out
-    assert f"ALARM: {says}" in shown
+    assert f"ALERT: {says}" in shown
     assert "stop one of them" in shown
     assert entry.run(["why", *where]) == 0
     assert says in capsys.readouterr().out
@@ -127,8 +127,8 @@ def test_two_machines_with_one_id_and_a_file_that_differs_are_alarms_everywhere(
     three.nodes["b"].wait()
     three.file("other.yaml", profile="fast")
     three.start("b", file="other.yaml")
-    three.until(lambda: "node b runs with another configuration than a" in alarms(here), "the alarm about another file")
-    assert "primacy check" in alarms(here)
+    three.until(lambda: "node b runs with another configuration than a" in alerts(here), "the alert about another file")
+    assert "primacy check" in alerts(here)
     mute = "its new list of nodes to be reported by"
     three.until(
         lambda: mute in str(rows(here).get("b", {}).get("waits_for")), "that it is mute, seen from another node"

@@ -56,6 +56,6 @@ class AgentEvents(AgentStatus):
         self.log.say(Level.INFO if well else Level.WARN, text, code=code, node=self.node)
         self.record(self.strategy.term, code, text)
 
-    def alarm(self, sentence: str) -> None:
-        self.log.error(sentence, code="alarm", node=self.node)
-        self.control_api.record(self.clock.wall_ms(), self.strategy.term, "alarm", sentence)
+    def alert(self, sentence: str) -> None:
+        self.log.error(sentence, code="alert", node=self.node)
+        self.control_api.record(self.clock.wall_ms(), self.strategy.term, "alert", sentence)

@@ -16,7 +16,7 @@ from collections import deque
 from typing import Any, Protocol
 
 from primacy.control import Heard, NodeStatus
-from primacy.control.cluster import CLAIM_MS, alarms
+from primacy.control.cluster import CLAIM_MS, alerts
 from primacy.control.gossip_rows import (
     DONE,
     REFUSED,
@@ -40,11 +40,11 @@ NEWS_MS = 1_000
 NEWS_LEAST_MS = 200
 """Between two of them, however much changes."""
 WHOLE_MS = 3_000
-"""So often it is found out anew how this node stands, and whether anything is alarming, although nothing changed."""
+"""So often it is found out anew how this node stands, and whether there is an alert, although nothing changed."""
 SLACK_S = 0.3
 """What is told without a reason may wait for the next beat, and leaves with it."""
 STAYS_MS = CLAIM_MS + 500
-"""Where one leader per island is all that is promised, an alarm must last so long to be said: one that was frozen says
+"""Where one leader per island is all that is promised, an alert must last so long to be said: one that was frozen says
 with its first word that it still leads, and with its next one that it does not."""
 SOON_S = 0.05
 """After a change or an event: what it came from is finished first."""
@@ -58,7 +58,7 @@ TRY_S = 0.2
 DONE_MAX = 256
 """Orders whose answers are remembered. More within `DONE_MS` are refused: no operator is so quick."""
 DONE_MS = 60_000
-ALARM_AGAIN_MS = 60_000
+ALERT_AGAIN_MS = 60_000
 
 
 class GossipHost(Protocol):
@@ -80,7 +80,7 @@ class GossipHost(Protocol):
 
     def heard_event(self, node: str, event: GossipEvent) -> None: ...
 
-    def alarm(self, sentence: str) -> None: ...
+    def alert(self, sentence: str) -> None: ...
 
 
 class Sender:
@@ -113,9 +113,9 @@ class Gossip:
         self._event_timer: asyncio.TimerHandle | None = None
         self._asked: dict[int, asyncio.Future[GossipReply]] = {}
         self._done: dict[tuple[str, int, int], tuple[int, GossipReply]] = {}
-        self._alarmed: dict[str, int] = {}
+        self._alerted: dict[str, int] = {}
         self._seen: dict[str, int] = {}
-        """Since when each of the alarms of the last look has been found at every look."""
+        """Since when each of the alerts of the last look has been found at every look."""
         self._allowed: dict[str, tuple[float, int]] = {}
         self._senders: dict[str, Sender] = {}
         self._started = self._closed = False
@@ -180,22 +180,22 @@ class Gossip:
         row = row_of(summary, status.now_ms)
         calm = not summary.waits_for and not summary.doubled and summary.health == "ok"
         self._whole_ms, self._row = status.now_ms, row if calm else []
-        self._look_for_alarms(status)
+        self._look_for_alerts(status)
         return row
 
-    def _look_for_alarms(self, status: NodeStatus) -> None:
-        found = alarms(status)
+    def _look_for_alerts(self, status: NodeStatus) -> None:
+        found = alerts(status)
         self._seen = {sentence: self._seen.get(sentence, status.now_ms) for sentence in found}
         for sentence in found:
             if not status.at_most_one and status.now_ms - self._seen[sentence] < STAYS_MS:
                 self._row = []  # looked at again with the next news
                 continue
-            last_ms = self._alarmed.get(sentence)
-            if last_ms is None or status.now_ms - last_ms > ALARM_AGAIN_MS:
-                self._alarmed[sentence] = status.now_ms
-                self.host.alarm(sentence)
-        if len(self._alarmed) > DONE_MAX:
-            self._alarmed.clear()
+            last_ms = self._alerted.get(sentence)
+            if last_ms is None or status.now_ms - last_ms > ALERT_AGAIN_MS:
+                self._alerted[sentence] = status.now_ms
+                self.host.alert(sentence)
+        if len(self._alerted) > DONE_MAX:
+            self._alerted.clear()
 
     # --- what happened ------------------------------------------------------------------------------------------------
 
@@ -244,7 +244,7 @@ class Gossip:
             return
         known.sent_ms = sent_ms or 0
         if changed:
-            self._row = []  # together with what this node does it may be alarming: looked at when it next tells
+            self._row = []  # together with what this node does it may be an alert: looked at when it next tells
         now_ms = self.clock.now_ms()
         delay_ms = 0 if sent_ms is None else known.delays.delay_ms(now_ms, sent_ms)
         self.others[sender] = Heard(summary, boot, now_ms - delay_ms)

@@ -196,7 +196,7 @@ def _play(
                 show.scene("The nodes end, in order.", "")
     except Ended as end:
         number = end.number
-    chain = up.last_chain or {"counters": {}, "alarms": []}
+    chain = up.last_chain or {"counters": {}, "alerts": []}
     counters = chain["counters"]
     return {
         "api": 1,
@@ -212,7 +212,7 @@ def _play(
         "longest_gap_ms": counters.get("longest_gap_ms", 0),
         "stale": counters.get("stale", 0),
         "overlaps": max(counters.get("doubles", 0), 1 if up.chain_code == EXIT_DOUBLE else 0),
-        "alarms": chain["alarms"],
+        "alerts": chain["alerts"],
     }
 
 
@@ -252,7 +252,7 @@ def _summary(result: dict[str, Any]) -> list[str]:
         f"  after {f['after']}: nobody signed for {f['gap_ms']:,} ms, then {f['node']}" for f in result["failovers"]
     ]
     if result["overlaps"]:
-        said += [f"DOUBLE SIGNATURE: {alarm}" for alarm in result["alarms"]]
+        said += [f"DOUBLE SIGNATURE: {alert}" for alert in result["alerts"]]
         said.append("Two were at work at once. That must never be: please report it.")
     else:
         said.append("No double signature: never were two at work at once.")
@@ -376,8 +376,8 @@ Show = Plain | Screen
 
 
 def _style(line: str) -> str:
-    """Alarms in red; who runs it in green."""
-    if line.startswith(("ALARM", "DOUBLE")):
+    """Alerts in red; who runs it in green."""
+    if line.startswith(("ALERT", "DOUBLE")):
         return "bold white on red"
     return "green" if " running  " in line and "leader " in line else ""
 

@@ -59,10 +59,10 @@ def status(
 
 
 def seen(node: Local) -> dict[str, Any]:
-    """The state document of the node that is asked, and what it knows of all: `rows`, `acting`, `alarms`."""
+    """The state document of the node that is asked, and what it knows of all: `rows`, `acting`, `alerts`."""
     whole = node.get("/v1/cluster")
     state = node.get("/v1/state")
-    known = {name: whole[name] for name in ("acting", "alarms", "at", "at_most_one") if name in whole}
+    known = {name: whole[name] for name in ("acting", "alerts", "at", "at_most_one") if name in whole}
     return {**state, "rows": whole["nodes"], **known, "beside": _strangers(node.beside, whole)}
 
 
@@ -76,10 +76,10 @@ def _strangers(beside: tuple[str, ...], whole: dict[str, Any]) -> list[str]:
 
 
 def lines(state: dict[str, Any], *, verbose: bool = False) -> list[str]:
-    """The screen: what is alarming, a row for each node, who acts, and what each waits for."""
-    alarms = [click.style(f"ALARM: {sentence}", fg="red", bold=True) for sentence in state["alarms"]]
+    """The screen: alerts, a row for each node, who acts, and what each waits for."""
+    alerts = [click.style(f"ALERT: {sentence}", fg="red", bold=True) for sentence in state["alerts"]]
     what = f"cluster {state['cluster']}, election {state['election']}, {state['strategy']}, {state['mode']}"
-    said = [*alarms, *([""] if alarms else []), f"{what}; seen from {state['node']}", ""]
+    said = [*alerts, *([""] if alerts else []), f"{what}; seen from {state['node']}", ""]
     head = tuple("slots" if word == "command" and _serves(state) else word for word in HEAD)
     said += _table([head, *(_row(row, state) for row in state["rows"])], state["acting"], bare=_bare(state))
     said += ["", acting(state)]

@@ -1,7 +1,7 @@
-"""`GET /v1/cluster`: all nodes as one of them knows them, each with the age of what it said; and what is alarming.
+"""`GET /v1/cluster`: all nodes as one of them knows them, each with the age of what it said; and alerts.
 
 A claim to run the command is a word of the past. It counts until its hold is over, or until a later start of another
-node shows that it had ended: only a node that *still* claimed it after another had started is an alarm.
+node shows that it had ended: only a node that *still* claimed it after another had started is an alert.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def cluster(status: NodeStatus) -> dict[str, Any]:
         "at": instant(status.wall_ms),
         "nodes": [_row(status, name, kind) for name, kind in known_nodes(status)],
         "acting": sorted(claim.node for claim in claims),
-        "alarms": alarms(status),
+        "alerts": alerts(status),
     }
 
 
@@ -104,10 +104,10 @@ def _overtaken(one: Claim, other: Claim) -> bool:
     return other.node != one.node and later and one.said_ms - SLACK_MS <= other.began_ms
 
 
-# --- what is alarming -------------------------------------------------------------------------------------------------
+# --- alerts -----------------------------------------------------------------------------------------------------------
 
 
-def alarms(status: NodeStatus) -> list[str]:
+def alerts(status: NodeStatus) -> list[str]:
     """Sentences, each with the next command."""
     found = []
     for one, other in combinations(current(claims_of(status)), 2):
@@ -119,8 +119,8 @@ def alarms(status: NodeStatus) -> list[str]:
         for name, waits_for in _waiting(status)
         if waits_for.startswith(DOUBLED)
     ]
-    found += [trouble.sentence for trouble in status.troubles if trouble.alarm]
-    heard_here = {trouble.node for trouble in status.troubles if trouble.alarm}
+    found += [trouble.sentence for trouble in status.troubles if trouble.alert]
+    heard_here = {trouble.node for trouble in status.troubles if trouble.alert}
     for name, heard in sorted(status.others.items()):
         if status.now_ms - heard.at_ms > FRESH_MS:
             continue

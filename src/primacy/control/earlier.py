@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-KEYS = {"duty": "workload"}
+KEYS = {"duty": "workload", "alarms": "alerts"}
 """Of `/v1/state`, `/v1/cluster`, and of the lab's and the chain's documents."""
 ROLES = {"muted": "recovering"}
-CODES = {"muted": "recovering", "unmuted": "recovered"}
+CODES = {"muted": "recovering", "unmuted": "recovered", "alarm": "alert"}
 """Of events: in documents, in the file of the event log, and as nodes tell them each other."""
-INSIDE = ("nodes", "state")
+INSIDE = ("nodes", "state", "chain")
 """Where such a document holds others. Nothing else is looked into: other keys may be names of nodes."""
 
 

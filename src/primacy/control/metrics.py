@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from primacy import __version__
 from primacy.control import NodeStatus
-from primacy.control.cluster import alarms, heard_ms, known_nodes
+from primacy.control.cluster import alerts, heard_ms, known_nodes
 from primacy.control.document import acts_as_leader
 from primacy.control.summary import ROLES, STATES
 
@@ -51,7 +51,7 @@ class _Collector(Collector):
         yield _gauge("primacy_hold_left_seconds", "How long its hold lasts.", view.hold_left_ms / MS_PER_S)
         yield _gauge("primacy_healthy", "0 if a health probe fails.", int(status.health == "ok"))
         yield _gauge(
-            "primacy_alarms", "Sentences that an operator should read now: primacy status.", len(alarms(status))
+            "primacy_alerts", "Sentences that an operator should read now: primacy status.", len(alerts(status))
         )
         yield _gauge("primacy_loop_late_seconds", "How late the last timer was.", meters.get("late_ms", 0) / MS_PER_S)
         yield _gauge(

@@ -85,7 +85,7 @@ def summary_of(status: NodeStatus) -> Summary:
         health=status.health,
         version=__version__,
         config=status.config[: 2 * CONFIG_BYTES],
-        doubled=tuple(trouble.node for trouble in status.troubles if trouble.alarm),
+        doubled=tuple(trouble.node for trouble in status.troubles if trouble.alert),
     )
 
 

@@ -1,6 +1,6 @@
 """Who leads where, in a cluster whose strategy has one leader in each part of a divided network. Pure.
 
-Two leaders are an alarm where at most one was promised. Under bully, ring, or a user's own strategy that promises no
+Two leaders are an alert where at most one was promised. Under bully, ring, or a user's own strategy that promises no
 more, they show that the network is divided, and where: each node says whom it believes in, and those that believe in
 the same one are an island. That is worth a look, and ends by itself when the parts meet.
 """

@@ -15,7 +15,7 @@ from primacy.dashboard import NODES_MAX
 
 NAME_CHARS_MAX = 80
 TEXT_CHARS_MAX = 500
-ALARMS_MAX = 16
+ALERTS_MAX = 16
 SIGNATURES_MAX = 50
 
 
@@ -68,7 +68,7 @@ class Cluster(NamedTuple):
     mode: str = ""
     seen_from: str = ""
     rows: tuple[Said, ...] = ()
-    alarms: tuple[str, ...] = ()
+    alerts: tuple[str, ...] = ()
     at_most_one: bool = True
     """What the strategy promises; otherwise each part of a divided network has a leader."""
 
@@ -114,7 +114,7 @@ class Chain(NamedTuple):
 
     seen: int = 0
     doubles: int = 0
-    alarms: tuple[str, ...] = ()
+    alerts: tuple[str, ...] = ()
     """A sentence for each double that is remembered."""
     newest: tuple[Signature, ...] = ()
     """Newest first."""
@@ -167,9 +167,9 @@ def cluster_of(raw: object) -> Cluster | None:
     if not isinstance(found.get("nodes"), list):
         return None
     rows = tuple(row for row in (_said(each) for each in list_of(found["nodes"], NODES_MAX)) if row is not None)
-    alarms = tuple(text for text in map(text_of, list_of(found.get("alarms"), ALARMS_MAX)) if text)
+    alerts = tuple(text for text in map(text_of, list_of(found.get("alerts"), ALERTS_MAX)) if text)
     seen_from = text_of(found.get("seen_from"), NAME_CHARS_MAX)
-    return _head(found)._replace(seen_from=seen_from, rows=rows, alarms=alarms)
+    return _head(found)._replace(seen_from=seen_from, rows=rows, alerts=alerts)
 
 
 def _said(raw: object) -> Said | None:
@@ -266,9 +266,9 @@ def chain_of(raw: object) -> Chain | None:
         return None
     counters = object_of(found.get("counters"))
     rows = [_signature(object_of(each)) for each in found["signatures"][-SIGNATURES_MAX:]]
-    alarms = tuple(text for text in map(text_of, list_of(found.get("alarms"), ALARMS_MAX)) if text)
+    alerts = tuple(text for text in map(text_of, list_of(found.get("alerts"), ALERTS_MAX)) if text)
     return Chain(
-        number_of(counters.get("signatures")), number_of(counters.get("doubles")), alarms, tuple(reversed(rows))
+        number_of(counters.get("signatures")), number_of(counters.get("doubles")), alerts, tuple(reversed(rows))
     )
 
 

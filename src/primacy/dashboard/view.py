@@ -85,7 +85,7 @@ def view(known: Known) -> Model:
         "head": _head(known),
         "source": _source(known),
         "job": job,
-        "alarms": _alarms(known, parts),
+        "alerts": _alerts(known, parts),
         "islands": [{"leader": each.leader, "nodes": list(each.nodes)} for each in parts],
         "change": last_change(known.rows),
         "contract": dict(known.plan.contract) if known.plan.contract is not None else None,
@@ -174,7 +174,7 @@ def _source(known: Known) -> Model:
     return {"ok": False, "text": last.error or "has not answered yet", "since_unix_ms": last.failing_since_unix_ms}
 
 
-def _alarms(known: Known, parts: Sequence[Island]) -> list[Model]:
+def _alerts(known: Known, parts: Sequence[Island]) -> list[Model]:
     """What a node itself says of two leaders is left out where the parts are shown: it says the same."""
     found: list[Model] = []
     first = _first(known)
@@ -186,11 +186,11 @@ def _alarms(known: Known, parts: Sequence[Island]) -> list[Model]:
     if known.chain is not None and known.chain.doubles:
         many = known.chain.doubles
         times = "once" if many == 1 else f"{many:,} times"
-        which = f": {known.chain.alarms[-1]}" if known.chain.alarms else ""
+        which = f": {known.chain.alerts[-1]}" if known.chain.alerts else ""
         found.append({"code": "double-signature", "text": f"The chain saw a double signature, {times}{which}."})
     said: dict[str, None] = {}
     for read in known.reads:
-        said.update(dict.fromkeys(read.document.alarms if read.document is not None and not read.error else ()))
+        said.update(dict.fromkeys(read.document.alerts if read.document is not None and not read.error else ()))
     shown = [text for text in said if not (parts and "each part of a divided network" in text)]
     return found + [{"code": "node", "text": text} for text in shown]
 

@@ -125,7 +125,7 @@ SAYS: dict[str, str] = {
     Code.INIT_REFUSED: "refuse{s} to begin a cluster",
     Code.OTHER_LIST: "ignore{s} {whom}",
     Code.OTHER_CLUSTER: "ignore{s} {whom}",
-    Code.TWO_BOOTS: "raise{s} an alarm about an id that is used twice",
+    Code.TWO_BOOTS: "raise{s} an alert about an id that is used twice",
     Code.STALE_INCARNATION: "forget{s} its ballot",
     Code.TERM_JUMP: "refuse{s} to believe {whom}",
     Code.DISK_FAILED: "cannot save to the disk",

@@ -139,7 +139,7 @@ class Leadership(NamedTuple):
 
 
 DOUBLED = "an operator: another machine speaks with this id"
-"""So begins what a node waits for whose id was heard twice (Q10): an alarm, wherever it is read."""
+"""So begins what a node waits for whose id was heard twice (Q10): an alert, wherever it is read."""
 
 
 class View(NamedTuple):

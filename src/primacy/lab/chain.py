@@ -90,7 +90,7 @@ def document(ledger: Ledger) -> dict[str, Any]:
         "height": ledger.next_height - 1,
         "signer": ledger.signer._asdict() if ledger.signer is not None else None,
         "counters": dict(ledger.counters),
-        "alarms": list(ledger.alarms),
+        "alerts": list(ledger.alerts),
         "signatures": [each._asdict() for each in list(ledger.signatures)[-SHOWN:]],
     }
 
@@ -120,8 +120,8 @@ def run(address: str, say: Callable[[str], None]) -> int:
     with listening(address) as taken:
         asyncio.run(_serve(ledger, taken, say))
     say(summary(ledger))
-    for alarm in ledger.alarms:
-        say(f"DOUBLE SIGNATURE: {alarm}")
+    for alert in ledger.alerts:
+        say(f"DOUBLE SIGNATURE: {alert}")
     return EXIT_DOUBLE if ledger.counters["doubles"] else 0
 
 

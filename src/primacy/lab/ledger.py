@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 SIGNATURES_MAX = 1_000
 """Kept: minutes at the demo's pace."""
-ALARMS_MAX = 20
+ALERTS_MAX = 20
 SIGNERS_MAX = 1_000
 """Remembered by their token and run: as many handovers."""
 GAP_INTERVALS = 3
@@ -73,7 +73,7 @@ class Ledger:
         self.signer: Signer | None = None
         self.signatures: deque[Signature] = deque(maxlen=SIGNATURES_MAX)
         self.next_height = 1
-        self.alarms: deque[str] = deque(maxlen=ALARMS_MAX)
+        self.alerts: deque[str] = deque(maxlen=ALERTS_MAX)
         self.counters = dict.fromkeys(
             ("signatures", "handovers", "restarts", "repeats", "gaps", "longest_gap_ms", "stale", "doubles"), 0
         )
@@ -160,7 +160,7 @@ class Ledger:
 
     def _double(self, sentence: str) -> None:
         self.counters["doubles"] += 1
-        self.alarms.append(sentence)
+        self.alerts.append(sentence)
 
     def _yes(self) -> Verdict:
         return Verdict(True, self.next_height)

@@ -37,7 +37,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 def _acting(document: dict[str, Any]) -> str:
     acting = document["acting"]
     if len(acting) > 1:
-        return f"ALARM: {' and '.join(acting)} claim to run the command at once"
+        return f"ALERT: {' and '.join(acting)} claim to run the command at once"
     if not acting:
         return "nobody runs the command"
     state = next(row["state"] for row in document["nodes"] if row["node"] == acting[0])
@@ -53,10 +53,10 @@ def links_of(document: dict[str, Any]) -> str:
 
 
 def chain_lines(chain: dict[str, Any]) -> list[str]:
-    """What the chain has seen, alarms first."""
+    """What the chain has seen, alerts first."""
     if "counters" not in chain:
         return [f"the chain at {chain['address']} does not answer"]
-    said = [f"DOUBLE SIGNATURE: {alarm}" for alarm in chain["alarms"]]
+    said = [f"DOUBLE SIGNATURE: {alert}" for alert in chain["alerts"]]
     said.append(f"chain: {counted(chain)}")
     for each in reversed(chain["signatures"][-SIGNATURES_SHOWN:]):
         said.append(

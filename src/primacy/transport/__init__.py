@@ -38,7 +38,7 @@ class Trouble(NamedTuple):
 
     node: str
     sentence: str
-    alarm: bool = False
+    alert: bool = False
     """Not just silence: something is wrong that could be dangerous."""
 
 

@@ -3,7 +3,7 @@
 The second one gets no further than its seal: it was never told our boot, for we only ever answer to the address in our
 own list. So it cannot vote or lead, and nobody would know of it. Here it is noticed: a start that goes on speaking,
 with counters that grow, and is not the one that is heard. A restart looks like that for a moment, and recordings as
-long as they last; hence the least time. It is an alarm for people, and decides nothing.
+long as they last; hence the least time. It is an alert for people, and decides nothing.
 
 Over HTTP both get answers, and each looks like the one that is heard (`Spoken`).
 """
@@ -16,7 +16,7 @@ LEAST_S = 2.0
 """A start that is told our boot needs milliseconds."""
 LEAST_COUNT = 5
 FORGOTTEN_S = 6.0
-"""An alarm stands until the second one was silent for so long."""
+"""An alert stands until the second one was silent for so long."""
 STARTS_MAX = 16
 
 

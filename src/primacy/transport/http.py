@@ -72,7 +72,7 @@ SAY_AGAIN_S = 600.0
 STRANGER_S = 60.0
 """So long the trouble with a node that is not listed is shown, after it was heard."""
 DUPLICATE_S = 10.0
-"""An alarm about two machines with one id stands until one was silent for so long, or for some beats: a node that is
+"""An alert about two machines with one id stands until one was silent for so long, or for some beats: a node that is
 refused, as its id is taken, asks again after 6 s at most."""
 DUPLICATE_BEATS = 4
 SETTLE_S = 2.0

@@ -32,7 +32,7 @@ def duplicate_nodes(name: str, source: str) -> Trouble:
         name,
         f"two machines speak as node {name} at the same time{place}: two have this id, or a disk was copied; "
         "stop one of them",
-        alarm=True,
+        alert=True,
     )
 
 

@@ -41,7 +41,7 @@ function menu() {
 // --- head, banners ---------------------------------------------------------------------------------------------------
 
 const where = { name: h("strong"), rest: h("span", { class: "quiet" }), live: h("span", { class: "live", data: { state: "wait" } }) };
-const banners = { lost: banner("bad"), source: banner("warn"), alarms: h("div", { role: "alert" }), note: banner("info") };
+const banners = { lost: banner("bad"), source: banner("warn"), alerts: h("div", { role: "alert" }), note: banner("info") };
 
 function banner(tone) {
   const root = h("div", { class: `banner ${tone}`, hidden: true }, h("strong", { role: tone === "info" ? null : "alert" }), " ", h("span"));
@@ -73,11 +73,11 @@ function warn() {
   const silent = store.connected && source && !source.ok;
   say(banners.source, silent ? "The cluster is not seen." : "",
     silent ? `${source.text}${source.since_unix_ms ? `, since ${time(source.since_unix_ms)} (${span(store.now() - source.since_unix_ms)})` : ""}.` : "");
-  const alarms = store.parts.alarms || [];
-  const said = alarms.map((alarm) => alarm.text).join("\n");
-  if (banners.alarms.dataset.said !== said) {
-    banners.alarms.dataset.said = said;
-    replace(banners.alarms, alarms.map((alarm) => h("div", { class: alarm.level === "warn" ? "banner warn" : "banner alarm" }, h("strong", {}, alarm.level === "warn" ? "Divided. " : "Alarm. "), h("span", {}, alarm.text))));
+  const alerts = store.parts.alerts || [];
+  const said = alerts.map((alert) => alert.text).join("\n");
+  if (banners.alerts.dataset.said !== said) {
+    banners.alerts.dataset.said = said;
+    replace(banners.alerts, alerts.map((alert) => h("div", { class: alert.level === "warn" ? "banner warn" : "banner alert" }, h("strong", {}, alert.level === "warn" ? "Divided. " : "Alert. "), h("span", {}, alert.text))));
   }
   const it = store.parts.head;
   say(banners.note, it && it.lab ? "This is a lab." : "", it && it.lab ? `${it.processes} real processes on this machine, profile ${it.profile}; nothing else was touched.` : "");
@@ -145,7 +145,7 @@ function frame(now) {
 
 async function begin() {
   replace(place("where"), where.name, where.rest);
-  replace(place("banners"), banners.lost.root, banners.source.root, banners.alarms, banners.note.root);
+  replace(place("banners"), banners.lost.root, banners.source.root, banners.alerts, banners.note.root);
   menu();
   tools();
   await actions.enter();
