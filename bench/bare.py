@@ -66,10 +66,10 @@ class Out(NamedTuple):
 class Node:
     """Beats if it leads, acks if it does not."""
 
-    def __init__(self, name: str, others: tuple[str, ...], beat_ms: float) -> None:
+    def __init__(self, name: str, others: tuple[str, ...], heartbeat_ms: float) -> None:
         self.name = name
         self.others = others
-        self.beat_ms = beat_ms
+        self.heartbeat_ms = heartbeat_ms
         self.leads = False
         self.number = 0
         self.acks = 0
@@ -80,7 +80,7 @@ class Node:
         match message:
             case None if self.leads:
                 self.number += 1
-                self.deadline_ms = now_ms + self.beat_ms
+                self.deadline_ms = now_ms + self.heartbeat_ms
                 beat = Beat(self.name, 1, self.number)
                 return [Out(other, beat) for other in self.others]
             case Beat(sender, term, number):
@@ -94,7 +94,7 @@ class Node:
 class Cluster:
     """Five bare nodes; the first one beats."""
 
-    def __init__(self, nodes: int, beat_ms: float) -> None:
+    def __init__(self, nodes: int, heartbeat_ms: float) -> None:
         self.now_ms = 0.0
         self.loss = 0.0
         self.sent = 0
@@ -102,7 +102,7 @@ class Cluster:
         self._waiting: list[tuple[float, int, Action, Any, Any]] = []
         self._sequence = 0
         names = tuple(f"n{i + 1}" for i in range(nodes))
-        self.nodes = {name: Node(name, tuple(n for n in names if n != name), beat_ms) for name in names}
+        self.nodes = {name: Node(name, tuple(n for n in names if n != name), heartbeat_ms) for name in names}
         self.leader = self.nodes["n1"]
         self.leader.leads = True
         self.leader.deadline_ms = 0.0

@@ -85,7 +85,7 @@ def _judged(nodes: Nodes, watch: Watch, since: int, seconds: float, load: float)
     excused = [
         at_ns
         for at_ns in elected
-        if any(at_ns - hold_ns <= seen_ns <= at_ns and ms >= nodes.timing.beat_ms for seen_ns, ms in late)
+        if any(at_ns - hold_ns <= seen_ns <= at_ns and ms >= nodes.timing.heartbeat_ms for seen_ns, ms in late)
     ]
     latest_ms = max((ms for _, ms in late), default=0)
     return Busy(seconds, len(elected), len(elected) - len(excused), latest_ms, load)

@@ -179,7 +179,7 @@ def hold_locks(port: int, count: int, profile: str, span_s: float) -> None:
 
     def renew(until_s: float) -> None:
         """Each in its turn, evenly spread over a beat, on one connection."""
-        began_s, pause_s = time.monotonic(), timing.beat_ms / 1_000 / count
+        began_s, pause_s = time.monotonic(), timing.heartbeat_ms / 1_000 / count
         n = 0
         while (now_s := time.monotonic()) < until_s:
             due_s = began_s + n * pause_s

@@ -52,7 +52,7 @@ class Cluster:
             "election": {"strategy": strategy, "profile": profile},
         }
         self.names = names
-        self.beat_s = RANK_PROFILES[profile].beat_ms / 1_000
+        self.beat_s = RANK_PROFILES[profile].heartbeat_ms / 1_000
         self.counter = ElectionCount()
         self.up: dict[str, ManagedCluster] = {}
 

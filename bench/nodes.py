@@ -27,14 +27,14 @@ SPARE_S = 0.8
 class Nodes:
     """A cluster. `name` tells its lines and rings apart from those of others."""
 
-    def __init__(self, watch: Watch, bell: Doorbell, folder: Path, profile: str, beat_ms: int = 0) -> None:
+    def __init__(self, watch: Watch, bell: Doorbell, folder: Path, profile: str, heartbeat_ms: int = 0) -> None:
         self.watch = watch
         self.name = f"primacy-{profile}"
         self.timing = PROFILES[profile]
         self.folder = folder / self.name
         self.folder.mkdir()
         ports = free_ports(len(NAMES))
-        (self.folder / "primacy.yaml").write_text(_file(dict(zip(NAMES, ports, strict=True)), profile, beat_ms))
+        (self.folder / "primacy.yaml").write_text(_file(dict(zip(NAMES, ports, strict=True)), profile, heartbeat_ms))
         write_secret(self.folder / "secret")
         self._command = bell.command(self.name)
         self.agents: dict[str, subprocess.Popen[bytes]] = {}
@@ -97,9 +97,9 @@ class Nodes:
         processes.end(self._all)
 
 
-def _file(ports: dict[str, int], profile: str, beat_ms: int) -> str:
+def _file(ports: dict[str, int], profile: str, heartbeat_ms: int) -> str:
     nodes = "".join(f'      {node}: {{addr: "127.0.0.1:{port}"}}\n' for node, port in ports.items())
-    timing = f"  timing: {{beat_ms: {beat_ms}}}\n" if beat_ms else ""
+    timing = f"  timing: {{heartbeat_ms: {heartbeat_ms}}}\n" if heartbeat_ms else ""
     return (
         "cluster:\n  name: bench\n  secret_file: secret\n  first_start: auto\n  manager:\n    type: static\n"
         f"    nodes:\n{nodes}election:\n  profile: {profile}\n{timing}"

@@ -26,9 +26,9 @@ class Rendezvous(OwnStrategy):
     )
 
     def woke(self, now_ms: int) -> list[Effect]:
-        self.deadline_ms = now_ms + self.timing.beat_ms
+        self.deadline_ms = now_ms + self.timing.heartbeat_ms
         here = self.tell_all("here", int(self.may_lead(now_ms)))
-        if now_ms - self.started_ms < 2 * self.timing.beat_ms:
+        if now_ms - self.started_ms < 2 * self.timing.heartbeat_ms:
             return here  # whoever has just come listens first
         able = [name for name in self.alive(now_ms) if self.could_lead(now_ms, name)]
         best = max(able, key=self.number, default="")

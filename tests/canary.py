@@ -38,10 +38,10 @@ class Void(Exception):
 class Canary:
     """A process of its own, for a thread of the test would wait for the test."""
 
-    def __init__(self, beat_ms: float, late_ms: float = 0) -> None:
+    def __init__(self, heartbeat_ms: float, late_ms: float = 0) -> None:
         """Late is more than half a beat, or than `late_ms`, for a canary that wakes more often than a beat."""
-        self.beat_ms = beat_ms
-        self.late_ms = late_ms or beat_ms / 2
+        self.heartbeat_ms = heartbeat_ms
+        self.late_ms = late_ms or heartbeat_ms / 2
         self.worst_ms = 0.0
 
     @property
@@ -58,7 +58,7 @@ class Canary:
         return f"the canary woke {self.worst_ms:.0f} ms late, {self.late_ms:g} ms at most are on time"
 
     def __enter__(self) -> Canary:
-        command = [sys.executable, "-I", "-S", __file__, str(self.beat_ms)]
+        command = [sys.executable, "-I", "-S", __file__, str(self.heartbeat_ms)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == b"here\n"
@@ -70,28 +70,28 @@ class Canary:
 
 
 def beside_a_canary(
-    beat_ms: float, *, passes_if_late: bool = False
+    heartbeat_ms: float, *, passes_if_late: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Runs the test beside a canary that must be on time for it to count, passed or failed; or failed only."""
 
     def decorated(test: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(test)
         def run(*args: object, **named: object) -> None:
-            _beside(beat_ms, functools.partial(test, *args, **named), passes_if_late=passes_if_late)
+            _beside(heartbeat_ms, functools.partial(test, *args, **named), passes_if_late=passes_if_late)
 
         return run
 
     return decorated
 
 
-def excused_if_late(beat_ms: float, test: Callable[[], object]) -> None:
+def excused_if_late(heartbeat_ms: float, test: Callable[[], object]) -> None:
     """For a module whose holds are short: what passed has passed; a failure beside a late canary is void."""
-    _beside(beat_ms, test, passes_if_late=True)
+    _beside(heartbeat_ms, test, passes_if_late=True)
 
 
-def _beside(beat_ms: float, test: Callable[[], object], *, passes_if_late: bool) -> None:
+def _beside(heartbeat_ms: float, test: Callable[[], object], *, passes_if_late: bool) -> None:
     failure: BaseException | None = None
-    with Canary(beat_ms) as canary:
+    with Canary(heartbeat_ms) as canary:
         try:
             test()
         except (Exception, Failed) as fault:  # noqa: BLE001 -- raised again, unless it is excused

@@ -18,7 +18,7 @@ from primacy.settings.timing import PROFILES, for_lease
 from primacy.store.memory import MemoryStore, MemoryTable, shared
 
 LAB = for_lease(PROFILES["lab"])
-CANARY_BEAT_MS = LAB.beat_ms
+CANARY_BEAT_MS = LAB.heartbeat_ms
 """A process that stands still for the rest until TERM loses what it holds, as it must."""
 HOLD_S = LAB.hold_ms / 1_000
 WITHIN_S = 30

@@ -25,7 +25,7 @@ class Eager(NoPromise):
     """The base without promise, and with candidates that do not wait for it either: all safety rests on Q5."""
 
     def _timeout(self, from_ms):
-        return from_ms + 2 * self.timing.beat_ms + int(self.seat.random.random() * self.timing.spread_ms)
+        return from_ms + 2 * self.timing.heartbeat_ms + int(self.seat.random.random() * self.timing.spread_ms)
 
 
 class PersistLate(RaftStrategy):

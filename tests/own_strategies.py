@@ -25,7 +25,7 @@ class Boastful(Rendezvous):
     guarantees = RAFT
 
     def lead(self, now_ms: int, token: int = 0, valid_until_ms: int = 0) -> list[Effect]:
-        return super().lead(now_ms, self.term + 1, now_ms + self.timing.beat_ms * 10)
+        return super().lead(now_ms, self.term + 1, now_ms + self.timing.heartbeat_ms * 10)
 
 
 class Two(Rendezvous):

@@ -131,11 +131,11 @@ def needless(profile: str, seconds: int, *, flood: bool) -> int:
             end = time.monotonic() + seconds
             while time.monotonic() < end:
                 before = crowd.acting()
-                with Canary(crowd.timing.beat_ms) as canary:
+                with Canary(crowd.timing.heartbeat_ms) as canary:
                     time.sleep(min(WINDOW_S, max(0.0, end - time.monotonic())))
                 after = crowd.acting()
                 windows += 1
-                is_void = canary.worst_ms > canary.beat_ms
+                is_void = canary.worst_ms > canary.heartbeat_ms
                 void += is_void
                 found += len([t for t in crowd.tokens() if before.token < t <= after.token]) * (not is_void)
                 worst_ms = max(worst_ms, canary.worst_ms)

@@ -14,7 +14,7 @@ from primacy.election.raft import RaftOptions, RaftStrategy
 from primacy.settings.timing import PROFILES, Timing
 
 LAB = PROFILES["lab"]
-P, H, SPREAD, BEAT = LAB.promise_ms, LAB.hold_ms, LAB.spread_ms, LAB.beat_ms
+P, H, SPREAD, BEAT = LAB.promise_ms, LAB.hold_ms, LAB.spread_ms, LAB.heartbeat_ms
 BASE = 1_000_000
 LIST = "list-1"
 T = TypeVar("T")

@@ -32,14 +32,14 @@ NAPS = 4
 
 def least_ms(timing: Timing, late_ms: float) -> float:
     """At most half a beat late, with four naps in a beat: P - 2 1/4 beats at least, P - 1 3/4 on a calm machine."""
-    return timing.promise_ms - 1.5 * timing.beat_ms - late_ms - timing.beat_ms / NAPS
+    return timing.promise_ms - 1.5 * timing.heartbeat_ms - late_ms - timing.heartbeat_ms / NAPS
 
 
 @contextlib.contextmanager
 def beats_watched(timing: Timing) -> Iterator[Canary]:
     """Strike inside, at once: only what is late before that can make the last beat older."""
-    with Canary(timing.beat_ms / NAPS, late_ms=timing.beat_ms / 2) as canary:
-        time.sleep(BEATS_BEFORE * timing.beat_ms / 1_000)
+    with Canary(timing.heartbeat_ms / NAPS, late_ms=timing.heartbeat_ms / 2) as canary:
+        time.sleep(BEATS_BEFORE * timing.heartbeat_ms / 1_000)
         yield canary
 
 

@@ -16,7 +16,7 @@ from primacy.settings.timing import PROFILES
 needs_peers = pytest.mark.skipif(bool(peers.missing()), reason=peers.missing() or "-")
 CANNOT_IDLE = peers.missing() or idle.cannot()
 MS = 1_000_000
-CANARY_BEAT_MS = PROFILES["fast"].beat_ms
+CANARY_BEAT_MS = PROFILES["fast"].heartbeat_ms
 """Parties that stand still for longer than their margin fail before they are made to."""
 
 
@@ -51,15 +51,15 @@ def test_a_failover_is_needless_unless_the_canary_was_late_as_well(tmp_path: Pat
     watch = Watch()
     folder = Path(tempfile.mkdtemp(dir=tmp_path))
     nodes = Nodes(watch, Doorbell(watch, folder), folder, "lan")
-    beat_ms = PROFILES["lan"].beat_ms
+    heartbeat_ms = PROFILES["lan"].heartbeat_ms
     watch.lines += [
-        Line(1_000 * MS, "canary", f"late {beat_ms}"),
+        Line(1_000 * MS, "canary", f"late {heartbeat_ms}"),
         Line(2_000 * MS, "primacy-lan-a", "a leads (term 2)"),
-        Line(20_000 * MS, "canary", f"late {beat_ms - 1}"),
+        Line(20_000 * MS, "canary", f"late {heartbeat_ms - 1}"),
         Line(21_000 * MS, "primacy-lan-b", "b leads (term 3)"),
     ]
     seen = busy._judged(nodes, watch, 0, 30.0, 2.0)
-    assert (seen.failovers, seen.needless, seen.canary_ms) == (2, 1, beat_ms)
+    assert (seen.failovers, seen.needless, seen.canary_ms) == (2, 1, heartbeat_ms)
     assert report.missed(failover.busy_rows(seen))
     watch.close()
 

@@ -20,7 +20,7 @@ from primacy.settings.timing import PROFILES, for_lease
 
 PROFILE = "fast"
 TIMING = for_lease(PROFILES[PROFILE])
-CANARY_BEAT_MS = TIMING.beat_ms
+CANARY_BEAT_MS = TIMING.heartbeat_ms
 """Parties that stand still for longer than their margin fail before they are made to."""
 
 

@@ -204,12 +204,12 @@ def test_contract_of_a_file(say: Callable[..., Said]) -> None:
 
 def test_contract_refuses_what_is_unsafe_with_every_problem(say: Callable[..., Said], tmp_path: Path) -> None:
     (tmp_path / "primacy.yaml").write_text(
-        "election:\n  timing: {hold_ms: 2750, deadman_at_ms: 2740, promise_ms: 2000, beat_ms: 600}\n"
+        "election:\n  timing: {hold_ms: 2750, deadman_at_ms: 2740, promise_ms: 2000, heartbeat_ms: 600}\n"
     )
     said = say("contract")
     assert (said.code, said.out) == (2, "")
     assert "3 problems in primacy.yaml" in said.err
-    for part in ("deadman_at_ms = 2740", "hold_ms = 2750", "promise_ms = 2000", "beat_ms = 600"):
+    for part in ("deadman_at_ms = 2740", "hold_ms = 2750", "promise_ms = 2000", "heartbeat_ms = 600"):
         assert part in said.err
 
 

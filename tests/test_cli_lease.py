@@ -531,4 +531,4 @@ def test_L8_etcd_and_a_database_without_the_table_say_so(local: Place, capsys: p
 
 
 def test_the_profile_coordinator_is_the_seeds(capsys: pytest.CaptureFixture[str]) -> None:
-    assert (PROFILES["coordinator"].hold_ms, PROFILES["coordinator"].beat_ms) == (10_000, 3_333)
+    assert (PROFILES["coordinator"].hold_ms, PROFILES["coordinator"].heartbeat_ms) == (10_000, 3_333)

@@ -183,7 +183,7 @@ class Cluster:
 
         How long it takes is asked of a machine that is on time; overlap is judged always.
         """
-        with Canary(TIMING.beat_ms) as after:
+        with Canary(TIMING.heartbeat_ms) as after:
             with beats_watched(TIMING) as before:
                 agent, old = self.acting()
                 since_ns = stamp.now_ns()
@@ -296,7 +296,7 @@ def test_all_are_needed_for_the_first_start_a_majority_for_the_next_and_stranger
 
     # Forged datagrams are counted, and nothing else comes of them.
     secret = (cluster.folder / "secret").read_bytes().strip()
-    with Canary(TIMING.beat_ms) as canary, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+    with Canary(TIMING.heartbeat_ms) as canary, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
         for data in forged(secret):
             for port in cluster.ports.values():
                 out.sendto(data, ("127.0.0.1", port))

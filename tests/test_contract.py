@@ -32,8 +32,8 @@ def test_the_table_of_profiles_is_the_one_of_the_rules() -> None:
     for name, numbers in expected.items():
         t = PROFILES[name]
         assert (*t[:5], t.wait_ms, t.promise_ms, t.promise_ms + t.spread_ms) == numbers
-    assert (PROFILES["executor"].beat_ms, PROFILES["executor"].hold_ms) == (1_000, 10_000)
-    assert (PROFILES["coordinator"].beat_ms, PROFILES["coordinator"].hold_ms) == (10_000 // 3, 10_000)
+    assert (PROFILES["executor"].heartbeat_ms, PROFILES["executor"].hold_ms) == (1_000, 10_000)
+    assert (PROFILES["coordinator"].heartbeat_ms, PROFILES["coordinator"].hold_ms) == (10_000 // 3, 10_000)
     assert tuple(RANK_PROFILES["ghoti"]) == (2_000, 1, 2_000, 3_000, 3_000)
     assert tuple(RANK_PROFILES["hecaton"]) == (5_000, 3, 5_000, 5_000, 10_000)
 
@@ -87,7 +87,7 @@ def test_a_look_is_a_sixth_of_the_hold_unless_that_is_too_often() -> None:
     for hold_ms in (3_000, 4_000, 5_400, 5_500, 10_000, 60_000):
         factor = hold_ms / 3_000
         timing = for_lease(PROFILES["lan"]._replace(hold_ms=hold_ms, term_at_ms=int(1_200 * factor)))
-        assert 1_000 / timing.beat_ms + 2 * 1_000 / (1.1 * timing.look_ms) < 4, "one holder and two others"
+        assert 1_000 / timing.heartbeat_ms + 2 * 1_000 / (1.1 * timing.look_ms) < 4, "one holder and two others"
         assert hold_ms // 6 <= timing.look_ms <= hold_ms * 3 // 10
 
 

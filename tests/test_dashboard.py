@@ -34,7 +34,7 @@ LEADER = Said(
     health="ok",
 )
 FOLLOWER = Said(node="b", heard_ms=40, told_ms=300, role="follower", term=7, leader="a", workload_kind="process")
-PLAN = Plan(hold_ms=1_000, beat_ms=100, term_at_ms=400)
+PLAN = Plan(hold_ms=1_000, heartbeat_ms=100, term_at_ms=400)
 
 
 def known(*rows: Said, now_ms: int = 10_000, read_ms: int = 9_900, **more: Any) -> Known:

@@ -17,12 +17,16 @@ import pytest
 from primacy.cli.local import Local
 from primacy.cli.status import lines, seen
 from primacy.control.client import Found, ask
-from primacy.control.earlier import CODES, DEEP, KEYS, current
+from primacy.control.earlier import CODES, DEEP, KEYS, current, current_settings
 from primacy.control.eventlog import FILE_NAME, kept
 from primacy.control.gossip_rows import GossipEvent, read
 from primacy.control.summary import ROLES
+from primacy.dashboard.plan import plan_of
 from primacy.dashboard.rows import chain_of, cluster_of, event_row, lab_of
+from primacy.errors import SettingsError
 from primacy.lab.screen import lines as lab_lines
+from primacy.settings import config_hash, of_mapping
+from primacy.settings.timing import PROFILES, RANK_PROFILES
 
 EARLIER: dict[str, Any] = json.loads((Path(__file__).parent / "data/earlier_version.json").read_text())
 
@@ -124,6 +128,50 @@ def test_the_dashboard_shows_the_alerts_of_a_chain_of_before() -> None:
     chain = chain_of(EARLIER["lab"]["chain"])
     assert chain is not None
     assert (chain.seen, chain.alerts) == (142, ("height 12 has two signers: a and b",))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "profile", "heartbeat_ms", "hashed"),
+    [
+        ("raft", "lan", 0, "3024b0dcfd8cb5938d3b39bb897d05eb"),
+        ("raft", "lan", 200, "42350e1333fc2cd9c7497ed16a0f0361"),
+        ("lease", "lan", 0, "c6ef0b64f45868439bb55cec362a0d25"),
+        ("lease", "coordinator", 3_000, "646dcabae73d261a7ae55b95cfe47d05"),
+        ("bully", "lan", 0, "f1fd4170fe6bd7eb5135b60e9eb9452b"),
+        ("ring", "ghoti", 1_500, "d285e365b28d152ee09ceb885fe63ac8"),
+    ],
+)
+def test_the_hash_that_nodes_compare_is_that_of_the_version_before(
+    strategy: str, profile: str, heartbeat_ms: int, hashed: str
+) -> None:
+    """The right-hand side was made by that version: nodes of both must vote for each other."""
+    election: dict[str, Any] = {"strategy": strategy, "profile": profile}
+    if heartbeat_ms:
+        election["timing"] = {"heartbeat_ms": heartbeat_ms}
+    if strategy == "lease":
+        election["store"] = {"url": "sqlite:///x.db"}
+    assert config_hash(of_mapping({"cluster": {"name": "x"}, "election": election})) == hashed
+
+
+def test_the_file_of_an_earlier_node_has_todays_names_and_its_own_hash() -> None:
+    said = EARLIER["config"]
+    settings = current_settings(said["settings"])
+    assert settings["election"]["timing"] == {"heartbeat_ms": 120}
+    del settings["election"]["timing"]  # it was added to the record
+    assert config_hash(of_mapping(settings)) == said["hash"]
+    plan = plan_of(said, "c")
+    assert plan is not None
+    assert (plan.heartbeat_ms, plan.contract is not None) == (120, True)
+    for strange in ({}, {"election": 3}, {"election": {"timing": []}}):
+        assert current_settings(strange) == strange
+
+
+def test_the_old_name_of_a_time_is_an_error_that_says_the_new_one() -> None:
+    with pytest.raises(SettingsError, match=r"election\.timing\.beat_ms.*is `heartbeat_ms` meant\?"):
+        of_mapping({"election": {"timing": {"beat_ms": 100}}})
+    for timing in (PROFILES["lan"], RANK_PROFILES["lan"]):
+        with pytest.raises(AttributeError, match=r"timing\.beat_ms is called timing\.heartbeat_ms now"):
+            timing.beat_ms  # noqa: B018
 
 
 def test_names_that_people_gave_are_left_alone() -> None:

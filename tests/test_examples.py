@@ -31,7 +31,7 @@ from primacy.settings.timing import PROFILES
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 WITHIN_S = 60
-CANARY_BEAT_MS = PROFILES["fast"].beat_ms
+CANARY_BEAT_MS = PROFILES["fast"].heartbeat_ms
 """That the one which works goes on is asked of a machine that lets it run."""
 
 

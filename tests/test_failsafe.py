@@ -53,7 +53,7 @@ def all_heard(crowd: LeaseCrowd, node: crowds.Node) -> bool:
     return {row["node"] for row in rows if row["version"]} == set(crowd.names)
 
 
-@beside_a_canary(TIMING.beat_ms)
+@beside_a_canary(TIMING.heartbeat_ms)
 def test_L7_the_command_goes_on_while_the_store_is_stopped_for_ten_holds(
     server: Server, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -28,7 +28,7 @@ from primacy.transport import seal as seals
 from primacy.transport.layout import packed
 from primacy.transport.seal import Seal, Sort
 
-BEAT_MS = PROFILES["lan"].beat_ms
+BEAT_MS = PROFILES["lan"].heartbeat_ms
 FLOOD_S = 20 if os.environ.get("PRIMACY_SIZE") == "proof" else 5
 BUSY_S = 3
 LATE_S = PROFILES["lan"].spread_ms / 1_000 / 2

@@ -111,7 +111,7 @@ def test_G5_the_guard_of_a_killed_agent_has_the_lease_released(crowd: LeaseCrowd
     old = crowd.acting()  # of the one that is left: another may have held it in the moment in which it was killed
     token = crowd.row().token
     assert (token, old.node) == (old.token, holder.name)
-    with Canary(crowd.timing.beat_ms) as canary:
+    with Canary(crowd.timing.heartbeat_ms) as canary:
         between_writes(crowd, crowds.stop_agent)(crowd.nodes[old.node])
         crowd.nodes[old.node].process.kill()
         came = is_released(crowd)

@@ -222,7 +222,7 @@ def test_a_release_makes_the_handover_quick_and_a_crash_costs_one_wait() -> None
     began = world.now
     while world.working() in ([], [worker]):
         world.run(world.now + 5)
-    assert world.now - began < 600 + 3 * LAB.beat_ms
+    assert world.now - began < 600 + 3 * LAB.heartbeat_ms
 
 
 class ReleasesLater(SimStore):

@@ -104,7 +104,7 @@ def test_lost_the_inner_block_is_cancelled_at_the_term_point_and_the_loop_goes_o
                     with pytest.raises(asyncio.CancelledError):
                         await asyncio.sleep(WITHIN_S)
                     took_ms = (time.monotonic() - began) * 1_000
-                    assert LAB.term_at_ms - 2 * LAB.beat_ms <= took_ms < LAB.hold_ms
+                    assert LAB.term_at_ms - 2 * LAB.heartbeat_ms <= took_ms < LAB.hold_ms
                     with pytest.raises(primacy.LeadershipLost, match="no renewal was proved in time"):
                         leadership.check()
                     place.table.up = True
@@ -256,7 +256,7 @@ def test_a_loop_that_is_blocked_for_half_a_hold_loses_nothing(place: Place) -> N
                         leadership.check()
                         await asyncio.sleep(0.01)
                     assert election.counts.lost == 0
-                    assert election.counts.late_max_ms >= HOLD_S / 2 * 1_000 - 2 * LAB.beat_ms
+                    assert election.counts.late_max_ms >= HOLD_S / 2 * 1_000 - 2 * LAB.heartbeat_ms
                 break
 
     run(body)
@@ -306,7 +306,7 @@ def test_the_end_of_the_hold_needs_no_word_from_the_renewer(place: Place) -> Non
         async with Renewer(place.url, profile="lab") as renewer, primacy.Election("job", store=renewer) as election:
             async for leadership in election:
                 async with leadership:
-                    await asyncio.sleep(3 * LAB.beat_ms / 1_000)  # some renewals
+                    await asyncio.sleep(3 * LAB.heartbeat_ms / 1_000)  # some renewals
                     renewer.call(time.sleep, 3 * HOLD_S)
                     began = time.monotonic()
                     try:

@@ -24,7 +24,7 @@ from primacy.settings.timing import PROFILES, for_lease
 from primacy.store import open_store
 
 LAB = for_lease(PROFILES["lab"])
-CANARY_BEAT_MS = LAB.beat_ms
+CANARY_BEAT_MS = LAB.heartbeat_ms
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_U1_a_stopped_holder_finds_its_leadership_lost_when_it_goes_on(crowd: Ho
     old.stop()
     stopped = now_ms()
     second = new.hear("leads")
-    assert second["at"] - stopped > LAB.hold_ms - 2 * LAB.beat_ms - LAB.term_at_ms
+    assert second["at"] - stopped > LAB.hold_ms - 2 * LAB.heartbeat_ms - LAB.term_at_ms
     old.go_on()
     assert old.hear("over")["token"] == first["token"]
     steps = [line for line in old.words("works") if line["at"] >= second["at"]]
@@ -110,7 +110,7 @@ def test_a_killed_holder_is_followed_after_its_hold_and_not_before(crowd: Holder
     old.child.kill()
     killed = now_ms()
     started = new.hear("leads")["at"]
-    assert started - killed > LAB.hold_ms - 2 * LAB.beat_ms
+    assert started - killed > LAB.hold_ms - 2 * LAB.heartbeat_ms
     old.child.wait(WITHIN_S)
 
 
@@ -163,4 +163,4 @@ def test_two_holders_take_turns_on_every_store(kind: str, tmp_path: Path) -> Non
         third.hear("sees")
         second.child.kill()
         killed = now_ms()
-        assert third.hear("leads")["at"] - killed > LAB.hold_ms - 2 * LAB.beat_ms
+        assert third.hear("leads")["at"] - killed > LAB.hold_ms - 2 * LAB.heartbeat_ms

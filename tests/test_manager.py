@@ -450,7 +450,7 @@ def test_limitation_5_with_require_majority_no_minority_leads() -> None:
 def test_limitation_7_times_are_a_profile() -> None:
     settings = of_mapping(mapping("a", 1, election={"profile": "ghoti"}))
     assert timing_of(settings) == RANK_PROFILES["ghoti"]
-    assert timing_of(of_mapping(mapping("a", 1, election={"timing": {"beat_ms": 77}}))).beat_ms == 77
+    assert timing_of(of_mapping(mapping("a", 1, election={"timing": {"heartbeat_ms": 77}}))).heartbeat_ms == 77
 
 
 def test_twenty_nodes_that_join_at_once_tell_each_other_once() -> None:

@@ -54,9 +54,9 @@ def test_twenty_nodes_that_start_at_once_agree_on_one_leader(tmp_path: Path, str
         made.leads(lambda _: True, within_s=WITHIN_S, every_s=LOOK_S)
         made.know(NODES, within_s=WITHIN_S)
         total = counted(made)
-        beats = 1 + (time.monotonic() - began_s) * 1_000 / RANK_PROFILES[PROFILE].beat_ms
+        beats = 1 + (time.monotonic() - began_s) * 1_000 / RANK_PROFILES[PROFILE].heartbeat_ms
         joins = total["sent/join"] / NODES
         assert joins <= JOINS_PER_NODE * NODES, f"{joins:.0f} words about each join: {total}"
-        words = RANK_PROFILES[PROFILE].beat_ms / 1_000 / WORDS_EACH_S
+        words = RANK_PROFILES[PROFILE].heartbeat_ms / 1_000 / WORDS_EACH_S
         most = NODES * (AT_START * NODES + beats * (PER_BEAT + words))
         assert total["sent"] <= most, f"{total['sent']} messages in {beats:.0f} beats, {most:.0f} at most: {total}"

@@ -58,8 +58,8 @@ def alone() -> Rendezvous:
     """The only node of its list, which therefore leads as soon as it may."""
     made = Rendezvous(seat_of(), TIMING)
     assert kinds(made.step(0, Started(1_000))) == [Persist, Record]
-    assert kinds(made.step(TIMING.beat_ms, DeadlinePassed())) == []
-    assert kinds(made.step(2 * TIMING.beat_ms, DeadlinePassed())) == [Record, Start]
+    assert kinds(made.step(TIMING.heartbeat_ms, DeadlinePassed())) == []
+    assert kinds(made.step(2 * TIMING.heartbeat_ms, DeadlinePassed())) == [Record, Start]
     assert made.view(600).role is Role.LEADER
     return made
 
@@ -208,7 +208,7 @@ def test_whoever_is_ill_stopped_or_stepped_down_does_not_lead() -> None:
     made.step(800, StepDown())
     made.step(810, WorkGone(2))
     assert Start not in kinds(made.step(850, DeadlinePassed())), "the others go first"
-    rested_ms = 800 + REST_BEATS * TIMING.beat_ms
+    rested_ms = 800 + REST_BEATS * TIMING.heartbeat_ms
     assert Start in kinds(made.step(rested_ms, DeadlinePassed()))
     assert Stop in kinds(made.step(rested_ms + 1, Shutdown()))
     assert kinds(made.step(rested_ms + 2, WorkGone(3))) == [Record]
@@ -240,8 +240,8 @@ def test_what_an_earlier_start_said_and_what_was_overtaken_is_not_news() -> None
     hear(9, 9, 1, node="c")
     assert made.told["b"].numbers == (0,)
     assert set(made.heard_ms) == {"b"}
-    assert made.alive(10 + HEARD_BEATS * TIMING.beat_ms) == ("a", "b")
-    assert made.alive(11 + HEARD_BEATS * TIMING.beat_ms) == ("a",)
+    assert made.alive(10 + HEARD_BEATS * TIMING.heartbeat_ms) == ("a", "b")
+    assert made.alive(11 + HEARD_BEATS * TIMING.heartbeat_ms) == ("a",)
 
 
 def test_a_start_is_counted_durably_before_anything_is_said() -> None:

@@ -146,7 +146,7 @@ def test_after_any_conditions_one_leader_remains_and_stays(kind: type[Machine], 
     made = Cluster(kind, [f"n{index:02d}" for index in range(count)], seed=seed, timing=timing)
     for _ in range(chance.randrange(3, 15)):
         bad_conditions(made, chance)
-        made.run(chance.randrange(1, 3 * timing.beat_ms * timing.misses))
+        made.run(chance.randrange(1, 3 * timing.heartbeat_ms * timing.misses))
     made.loss, made.delay = 0.0, lambda: chance.randrange(1, 5)
     made.heal()
     for name in sorted(made.asleep):
@@ -160,7 +160,7 @@ def test_after_any_conditions_one_leader_remains_and_stays(kind: type[Machine], 
     made.settle(settle_ms(timing, count if kind is RingStrategy else 0))
     leader = made.leader()
     made.forget()
-    made.run(20 * timing.beat_ms)
+    made.run(20 * timing.heartbeat_ms)
     assert made.leader() == leader
     assert made.codes() == []
     assert list(made.working) == [leader]

@@ -157,7 +157,7 @@ def test_B2_of_two_leaders_that_meet_the_lower_yields(kind: type[BullyStrategy],
     made.run(3000)
     assert made.leaders() == ["b", "d"]
     made.heal()
-    made.run(2 * LAN.beat_ms)
+    made.run(2 * LAN.heartbeat_ms)
     assert (made.leader() == "d") is healed
     if kind is BullyStrategy:
         assert Code.CROSSED in made.codes("b")
@@ -167,7 +167,7 @@ def test_B2_of_two_leaders_that_meet_the_lower_yields(kind: type[BullyStrategy],
 
 def test_B2_the_leader_announces_itself_every_beat() -> None:
     made = cluster("a b c")
-    made.run(10 * LAN.beat_ms)
+    made.run(10 * LAN.heartbeat_ms)
     assert 2 * 10 <= made.sent["Coordinator"] <= 2 * 12
 
 
@@ -236,7 +236,7 @@ def test_B3_a_call_just_after_the_outcome_is_merged_into_that_election() -> None
     assert to(node.step(10, Received(Election(Origin("a"), 1)))) == [("a", "Okay"), ("c", "Election")]
     node.step(12, Received(Coordinator(Origin("c", boot=7), 3)))
     assert to(node.step(13, Received(Election(Origin("a"), 2)))) == [("a", "Okay")]
-    later_ms = 12 + LAN.beat_ms
+    later_ms = 12 + LAN.heartbeat_ms
     assert to(node.step(later_ms, Received(Election(Origin("a"), 3)))) == [("a", "Okay"), ("c", "Election")]
 
 
@@ -255,7 +255,7 @@ def needless_call(kind: type[BullyStrategy], count: int, seed: int) -> int:
     made.delay = lambda: made.chance.randint(1, 4)
     leader = made.leader()
     made.give("n01", Received(Election(Origin("n00"), 1)))
-    made.run(LAN.beat_ms // 2)
+    made.run(LAN.heartbeat_ms // 2)
     made.settle(BOUND_MS)
     assert made.leader() == leader
     return made.election_messages

@@ -102,7 +102,7 @@ def test_silent_leader_is_noticed_after_the_misses() -> None:
     began = made.now
     while made.leaders() != ["b", "c"]:
         made.run(1)
-    assert made.now - began <= LAN.beat_ms + detect_ms(LAN) + LAN.election_ms
+    assert made.now - began <= LAN.heartbeat_ms + detect_ms(LAN) + LAN.election_ms
     made.heal()
     made.run(1000)
     assert made.leader() == "c"
@@ -165,7 +165,7 @@ def test_long_dead_nodes_are_left_out_and_come_back_by_being_heard() -> None:
     assert Code.PRUNED in made.codes("c")
     made.crash("c")
     made.forget()
-    made.run(detect_ms(LAN) + LAN.beat_ms + 20)
+    made.run(detect_ms(LAN) + LAN.heartbeat_ms + 20)
     assert made.leader() == "b", "nobody waited for d"
     made.start("d")
     made.run(1000)
@@ -219,7 +219,7 @@ def test_a_paused_node_does_not_stand_and_says_so() -> None:
     assert to(made.give("b", Received(Election(Origin("a"), 3)))) == [("a", "Unable")]
     assert made.machines["b"].view(made.now).waits_for == "an operator: primacy resume", "also while it follows"
     made.crash("c")
-    made.run(detect_ms(LAN) + 2 * LAN.beat_ms + LAN.election_ms)
+    made.run(detect_ms(LAN) + 2 * LAN.heartbeat_ms + LAN.election_ms)
     assert made.leader() == "a"
     made.crash("a")
     made.run(10_000)

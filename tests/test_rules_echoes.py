@@ -175,9 +175,9 @@ def is_refusal(message: Message) -> bool:
 class Watched:
     """A machine whose every step is looked at. It keeps what breaks E1, and changes nothing."""
 
-    def __init__(self, machine: Any, beat_ms: int, broken: list[str]) -> None:
+    def __init__(self, machine: Any, heartbeat_ms: int, broken: list[str]) -> None:
         self.machine = machine
-        self.beat_ms = beat_ms
+        self.heartbeat_ms = heartbeat_ms
         self.broken = broken
         self.refused: dict[tuple[Any, ...], int] = {}
 
@@ -195,7 +195,7 @@ class Watched:
                 said = send.message
                 of = said[1] if isinstance(said, Stale) else said[1:5] if isinstance(said, VoteReply) else 0
                 last_ms = self.refused.get((send.to, type(said), of))
-                if last_ms is not None and now_ms - last_ms < self.beat_ms:
+                if last_ms is not None and now_ms - last_ms < self.heartbeat_ms:
                     self.broken.append(f"{said} twice within a beat")
                 self.refused[send.to, type(said), of] = now_ms
         return effects
@@ -219,7 +219,7 @@ def watched(plan: Plan, seed: int, cls: type[RaftStrategy] | None = None) -> lis
         machine = maker(node, seat, kept)
         if cls is not None:
             machine.__class__ = cls
-        return Watched(machine, node.timing.beat_ms, broken)
+        return Watched(machine, node.timing.heartbeat_ms, broken)
 
     trial.world.maker = made
     trial.run()

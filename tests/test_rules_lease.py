@@ -243,7 +243,7 @@ def test_L2_after_an_error_the_holder_tries_again_within_a_beat() -> None:
     harness.wake()
     harness.answer(answer=StoreAnswer(False, reason="refused"))
     assert harness.machine.deadline_ms is not None
-    assert harness.machine.deadline_ms - harness.now < LAN.beat_ms
+    assert harness.machine.deadline_ms - harness.now < LAN.heartbeat_ms
     harness.until(Extend)
 
 

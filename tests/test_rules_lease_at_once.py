@@ -285,7 +285,7 @@ def test_L4_watched_makes_a_release_count_at_once_after_that() -> None:
             seq += 1
     assert harness.store.release("job", holder_id("b", 9), WALL).done
     released_ms = harness.now
-    assert taken_ms(harness) <= released_ms + 2 * LAN.beat_ms
+    assert taken_ms(harness) <= released_ms + 2 * LAN.heartbeat_ms
 
 
 def test_L4_watched_a_silent_holder_is_not_followed_before_the_connection_was_watched() -> None:

@@ -70,7 +70,7 @@ def test_L3_an_unchanged_row_goes_on_being_watched_whatever_else_is_written() ->
     harness.tell(Started(WALL))
     look_until(harness, 2_000)
     harness.store.put("other", row_of("c"))
-    assert taken_ms(harness) <= LAN.wait_ms + LAN.beat_ms
+    assert taken_ms(harness) <= LAN.wait_ms + LAN.heartbeat_ms
 
 
 def test_L3_a_position_that_fell_starts_the_observation_anew_and_lasts_for_wait_max() -> None:
@@ -149,7 +149,7 @@ def test_L3_the_wait_is_wait_max_wherever_the_last_holder_may_be_forgotten(row: 
     harness = Harness(store=store, token_max=known)
     harness.tell(Started(WALL), at=0)
     at_ms = taken_ms(harness)
-    assert wait_ms + TICK_MS <= at_ms <= wait_ms + TICK_MS + LAN.beat_ms
+    assert wait_ms + TICK_MS <= at_ms <= wait_ms + TICK_MS + LAN.heartbeat_ms
 
 
 def test_L3_a_row_that_does_not_vouch_is_watched_for_wait_max_released_or_not() -> None:
@@ -257,17 +257,17 @@ def test_L3_hints_of_renewals_spare_looks_and_delay_no_take() -> None:
                 harness.tell(StoreNews(renewed=True), at)
             else:
                 harness.wake()
-    assert plain.now == pytest.approx(hinted.now, abs=LAN.beat_ms)
+    assert plain.now == pytest.approx(hinted.now, abs=LAN.heartbeat_ms)
 
 
 def test_L3_a_renewal_that_is_overdue_brings_a_look() -> None:
     harness = Harness(store=held_by(), look_every_ms=900)
     harness.tell(Started(WALL))
     harness.answer()
-    tenth_ms, spans_ms = LAN.beat_ms // 10, []
+    tenth_ms, spans_ms = LAN.heartbeat_ms // 10, []
     for number in range(20):
         harness.store.perform(Renew("job", holder_id("b", 9), WALL, number + 1, "server-1"))
-        harness.tell(StoreNews(renewed=True), harness.now + LAN.beat_ms)
+        harness.tell(StoreNews(renewed=True), harness.now + LAN.heartbeat_ms)
         if harness.asked:
             harness.answer()
         else:
@@ -287,16 +287,16 @@ def test_L3_two_who_hear_of_renewals_look_at_different_ones() -> None:
                 harness = Harness(node, store=held_by(holder), membership=membership)
                 looks = [seq for seq in range(40) if harness.machine._looks_at(holder_id(holder, 9), seq)]
                 assert len(looks) == 10
-                assert all(harness.machine._gap_ms(seq) > LAN.beat_ms for seq in looks)
+                assert all(harness.machine._gap_ms(seq) > LAN.heartbeat_ms for seq in looks)
                 seen += looks
             assert sorted(seen) == list(range(0, 40, 2)), holder
 
 
 def test_L2_an_uneven_gap_leaves_time_for_the_trip_before_TERM() -> None:
-    for beat_ms, longest_ms in ((250, 300), (550, 660), (1_100, 1_120), (1_199, 1_199), (1_300, 1_300)):
-        after_even_ms, after_odd_ms = gaps_ms(LAN._replace(beat_ms=beat_ms))
+    for heartbeat_ms, longest_ms in ((250, 300), (550, 660), (1_100, 1_120), (1_199, 1_199), (1_300, 1_300)):
+        after_even_ms, after_odd_ms = gaps_ms(LAN._replace(heartbeat_ms=heartbeat_ms))
         assert after_even_ms == longest_ms
-        assert after_even_ms + after_odd_ms == 2 * beat_ms
+        assert after_even_ms + after_odd_ms == 2 * heartbeat_ms
 
 
 @pytest.mark.parametrize("proofs", [1, 2])
@@ -309,8 +309,8 @@ def test_L2_two_renewals_leave_before_TERM_whichever_was_the_last_that_was_prove
     proved_ms, left_ms = harness.machine._lead.proved_ms, []
     while harness.machine._lead is not None:
         left_ms += [harness.now - proved_ms for effect in harness.wake() if isinstance(effect, AskStore)]
-    assert left_ms[1] == 2 * LAN.beat_ms < LAN.term_at_ms
-    assert left_ms[0] in (LAN.beat_ms * 4 // 5, LAN.beat_ms * 6 // 5)
+    assert left_ms[1] == 2 * LAN.heartbeat_ms < LAN.term_at_ms
+    assert left_ms[0] in (LAN.heartbeat_ms * 4 // 5, LAN.heartbeat_ms * 6 // 5)
 
 
 # --- L2, L3: a row that does not vouch is nobody's --------------------------------------------------------------------

@@ -26,7 +26,7 @@ from primacy.election.store import (
 from primacy.sim.store import ETCD, POSTGRESQL, SQLITE, SimStore
 
 LONG_MS = WAIT_MAX_MS + TICK_MS
-SLACK_MS = 2 * LAN.beat_ms
+SLACK_MS = 2 * LAN.heartbeat_ms
 
 
 def run_until(harness: Harness, ms: int) -> list[Any]:
@@ -83,7 +83,7 @@ def test_L9_an_insert_that_changes_nothing_is_not_repeated_as_fast_as_the_store_
             assert harness.asked[0].request == Look("job", count=True), "what was not counted is counted first"
     assert not harness.asked
     assert harness.machine.deadline_ms is not None
-    assert harness.machine.deadline_ms >= harness.now + LAN.beat_ms
+    assert harness.machine.deadline_ms >= harness.now + LAN.heartbeat_ms
 
 
 def test_L9_rows_removed_by_hand_make_nobody_fast_until_it_is_settled_again() -> None:
@@ -189,7 +189,7 @@ def test_L9_a_name_that_is_asked_for_later_waits_no_longer_than_the_server_runs(
     while not only(late.log, Start):
         harness = min((first, late), key=lambda one: one.now if one.asked else one.machine.deadline_ms or 0)
         harness.answer() if harness.asked else harness.wake()
-    assert late.now <= LONG_MS + SLACK_MS + 2 * LAN.beat_ms
+    assert late.now <= LONG_MS + SLACK_MS + 2 * LAN.heartbeat_ms
 
 
 @pytest.mark.parametrize("engine", [POSTGRESQL, ETCD])
@@ -233,7 +233,7 @@ def test_L9_placeholders_of_others_do_not_put_it_off() -> None:
             number += 1
             assert store.perform(Place(f"other-{number}", "server-1")).done
     assert number > 10
-    assert harness.now <= LONG_MS + SLACK_MS + 3 * LAN.beat_ms
+    assert harness.now <= LONG_MS + SLACK_MS + 3 * LAN.heartbeat_ms
 
 
 def test_L9_a_row_removed_meanwhile_starts_the_wait_anew() -> None:

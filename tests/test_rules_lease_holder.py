@@ -163,7 +163,7 @@ def test_step_down_stops_in_order_renews_meanwhile_and_lets_others_go_first() ->
     harness.answer()
     assert "the others to take the released lease, at most" in harness.waits()
     harness.until(Start)
-    assert harness.now >= gone_ms + 3 * LAN.beat_ms
+    assert harness.now >= gone_ms + 3 * LAN.heartbeat_ms
 
 
 def test_transfer_names_the_successor_in_the_row_and_the_others_hold_back() -> None:
@@ -183,7 +183,7 @@ def test_transfer_names_the_successor_in_the_row_and_the_others_hold_back() -> N
     assert not b.asked
     assert b.waits() == "c to take the released lease, at most 500 ms"
     b.until(Take)
-    assert b.now >= 2 * LAN.beat_ms
+    assert b.now >= 2 * LAN.heartbeat_ms
 
 
 def test_transfer_holds_if_the_node_looks_before_the_release_of_its_guard_arrives() -> None:
@@ -309,7 +309,7 @@ def test_L4_a_release_that_fits_and_yet_does_nothing_waits_for_the_next_look() -
     harness.answer(answer=StoreAnswer(True, False, row, row.server))
     assert harness.asked == []
     assert harness.machine.deadline_ms is not None
-    assert harness.machine.deadline_ms >= harness.now + LAN.beat_ms
+    assert harness.machine.deadline_ms >= harness.now + LAN.heartbeat_ms
     harness.until(ReleaseRow)
 
 
@@ -326,9 +326,9 @@ def test_looks_back_off_with_a_bound_while_the_store_fails_and_it_is_recorded_on
         before = harness.now
         harness.wake()
         pauses.append(harness.now - before)
-    assert pauses[0] <= LAN.beat_ms
+    assert pauses[0] <= LAN.heartbeat_ms
     assert max(pauses) <= LAN.wait_ms
-    assert max(pauses) > 4 * LAN.beat_ms
+    assert max(pauses) > 4 * LAN.heartbeat_ms
     assert harness.codes().count(Code.STORE_FAILED) == 1
     assert "the store to answer (the store refuses connections)" in harness.waits()
     harness.store.restart()

@@ -33,7 +33,7 @@ def test_L4_an_earlier_start_proves_nothing_about_anybody_else() -> None:
     harness.answer()
     harness.tell(RunLock(False), at=100)
     harness.until(Start)
-    assert 100 <= harness.now < 100 + 2 * LAN.beat_ms
+    assert 100 <= harness.now < 100 + 2 * LAN.heartbeat_ms
 
 
 def test_L9_a_name_that_may_have_had_a_row_says_that_it_waits() -> None:

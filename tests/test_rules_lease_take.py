@@ -22,7 +22,7 @@ def test_L3_the_wait_counts_from_after_the_answer_arrived() -> None:
     harness.answer(at=400)
     take = harness.until(Take)
     assert harness.now >= 400 + LAN.wait_ms + TICK_MS
-    assert harness.now <= 400 + LAN.wait_ms + TICK_MS + LAN.beat_ms
+    assert harness.now <= 400 + LAN.wait_ms + TICK_MS + LAN.heartbeat_ms
     assert (take.seen, take.server) == (harness.store.rows["job"], "server-1")
     assert (take.row.token, take.row.seq) == (WALL + harness.now - 100, 2)
 
@@ -131,7 +131,7 @@ def test_L3_work_starts_only_if_a_renewal_fits_before_TERM() -> None:
     harness = Harness(answer_ms=2_000)
     harness.tell(Started(WALL))
     harness.until(Take)
-    effects = harness.answer(at=harness.now + LAN.term_at_ms - LAN.beat_ms + 1)
+    effects = harness.answer(at=harness.now + LAN.term_at_ms - LAN.heartbeat_ms + 1)
     assert not only(effects, Start)
     assert Code.LATE_ACK in harness.codes()
     assert isinstance(harness.asked[0].request, Renew)
@@ -213,7 +213,7 @@ def test_L4_a_release_is_noticed_within_two_looks() -> None:
     harness.answer()
     harness.store.release("job", holder_id("b", 9), WALL)
     harness.until(Start)
-    assert harness.now <= 2 * LAN.beat_ms
+    assert harness.now <= 2 * LAN.heartbeat_ms
 
 
 def test_L4_a_release_counts_only_on_the_server_that_it_was_written_on() -> None:

@@ -209,7 +209,7 @@ def test_B2_islands_that_meet_become_one(kind: type[RingStrategy], healed: bool)
     made.run(bound_ms(made))
     assert made.leaders() == ["b", "d"]
     made.heal()
-    made.run(2 * LAN.beat_ms)
+    made.run(2 * LAN.heartbeat_ms)
     assert (made.leader() == "d") is healed
 
 
@@ -242,7 +242,7 @@ def test_B4_a_winner_that_dies_before_its_announcement(kind: type[RingStrategy],
     made = cluster("a b c d e", kind)
     made.crash("e")
     made.drops = lambda a, b, message: isinstance(message, Won | Coordinator) and "d" in (a, b)
-    made.run(detect_ms(LAN) + 2 * LAN.beat_ms)
+    made.run(detect_ms(LAN) + 2 * LAN.heartbeat_ms)
     while not any(machine._phase == "wait" for machine in made.machines.values()):
         made.run(1)
     made.crash("d")

@@ -175,7 +175,7 @@ def test_a_command_that_ignores_term_is_killed_after_its_stop_time(start: Start)
     assert not alive(pid)
 
 
-@beside_a_canary(PROFILES["fast"].beat_ms)
+@beside_a_canary(PROFILES["fast"].heartbeat_ms)
 def test_a_planned_stop_may_last_longer_than_the_hold(start: Start) -> None:
     """G9: the hold of this profile is a second; the command takes more than that, and is not killed."""
     script = 'trap "sleep 1.2; echo finished; exit 0" TERM; echo up; while :; do sleep 0.05; done'

@@ -29,7 +29,7 @@ from primacy.settings import of_mapping, store_url, timing_of
 from primacy.settings.timing import PROFILES, for_lease
 
 Say = Callable[..., Said]
-who_leads = beside_a_canary(for_lease(PROFILES["fast"]).beat_ms, passes_if_late=True)
+who_leads = beside_a_canary(for_lease(PROFILES["fast"]).heartbeat_ms, passes_if_late=True)
 """Stories in which this node leads, and no other, are asked of a machine that lets the holder run."""
 SHORT_MS = 3_500
 """The longest wait of a table, above that for a hold of `lan`: nobody need wait for the usual one here."""
@@ -330,7 +330,7 @@ def test_L4_earlier_starts_are_believed_on_this_boot_and_under_this_lock_only(tm
 # --- what it costs, what is refused -----------------------------------------------------------------------------------
 
 
-@beside_a_canary(for_lease(PROFILES["lan"]).beat_ms, passes_if_late=True)
+@beside_a_canary(for_lease(PROFILES["lan"]).heartbeat_ms, passes_if_late=True)
 def test_three_nodes_in_the_default_profile_ask_at_most_four_statements_a_second(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
@@ -381,4 +381,4 @@ def test_a_relative_file_of_a_store_counts_from_the_settings(tmp_path: Path, say
     assert store_url(of_mapping({"election": {"store": {"url": "sqlite:////x/y.db"}}})) == "sqlite:////x/y.db"
     assert say("contract", "--config", str(folder / "primacy.yaml")).code == 0
     timing = timing_of(settings)
-    assert (timing.beat_ms, timing.look_ms) == (550, 900)
+    assert (timing.heartbeat_ms, timing.look_ms) == (550, 900)

@@ -141,8 +141,8 @@ def test_default_strategy_follows_the_manager_and_the_store() -> None:
 
 
 def test_timing_over_the_profile() -> None:
-    made = settings.of_mapping({"election": {"profile": "wan", "timing": {"beat_ms": 500, "drift_ppm": 200}}})
-    assert settings.timing_of(made) == PROFILES["wan"]._replace(beat_ms=500, drift_ppm=200)
+    made = settings.of_mapping({"election": {"profile": "wan", "timing": {"heartbeat_ms": 500, "drift_ppm": 200}}})
+    assert settings.timing_of(made) == PROFILES["wan"]._replace(heartbeat_ms=500, drift_ppm=200)
     ranked = {"strategy": "ring", "profile": "lan", "timing": {"misses": 5}}
     made = settings.of_mapping({"cluster": {"manager": {"nodes": THREE}}, "election": ranked})
     assert settings.timing_of(made) == RANK_PROFILES["lan"]._replace(misses=5)
@@ -164,7 +164,7 @@ election:
   strategy: raaft
   timing:
     hold_ms: 3s
-    beat_ms: -4
+    heartbeat_ms: -4
 run:
   command: /bin/true --fast
   stop_ms: many
@@ -182,7 +182,7 @@ log: {level: loud}
         "line 9: election.strategy = raaft: a strategy is one of raft, lease, bully, ring, or your own as "
         "package.module:Class",
         "line 11: election.timing.hold_ms = 3s: must be a whole number of milliseconds, without a unit: 3000",
-        "line 12: election.timing.beat_ms = -4: must be at least 1",
+        "line 12: election.timing.heartbeat_ms = -4: must be at least 1",
         "line 14: run.command = /bin/true --fast: must be a list, such as [/bin/true, --fast]",
         "line 15: run.stop_ms = many: must be a whole number of milliseconds, without a unit",
         "line 16: log.level = loud: must be one of debug, info, warn, error",
@@ -270,14 +270,18 @@ def times(strategy: str = "raft", **over: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("values", "path", "both"),
     [
-        (times(beat_ms=1200), "election.timing.beat_ms", ("beat_ms = 1200", "term_at_ms = 1200")),
+        (times(heartbeat_ms=1200), "election.timing.heartbeat_ms", ("heartbeat_ms = 1200", "term_at_ms = 1200")),
         (times(term_at_ms=2300), "election.timing.term_at_ms", ("term_at_ms = 2300", "kill_at_ms = 2300")),
         (times(kill_at_ms=2800), "election.timing.kill_at_ms", ("kill_at_ms = 2800", "deadman_at_ms = 2700")),
         (times(deadman_at_ms=3000), "election.timing.deadman_at_ms", ("deadman_at_ms = 3000", "hold_ms = 3000")),
         (times(deadman_at_ms=2980), "election.timing.deadman_at_ms", ("leaves the kernel 20 ms", "hold_ms = 3000")),
         (times(kill_at_ms=2900, deadman_at_ms=2940), "election.timing.kill_at_ms", ("leaves 100 ms", "110 ms")),
-        (times(beat_ms=500), "election.timing.beat_ms", ("bears 1 lost beats", "2 are needed", "at most 383")),
-        (times("lease", beat_ms=700), "election.timing.beat_ms", ("bears 0 lost beats", "1 are needed")),
+        (
+            times(heartbeat_ms=500),
+            "election.timing.heartbeat_ms",
+            ("bears 1 lost beats", "2 are needed", "at most 383"),
+        ),
+        (times("lease", heartbeat_ms=700), "election.timing.heartbeat_ms", ("bears 0 lost beats", "1 are needed")),
         (times(promise_ms=3060), "election.timing.promise_ms", ("3061 ms", "promise_ms = 3060", "hold_ms = 3000")),
         (times(hold_ms=6000), "election.timing.promise_ms", ("promise_ms = 3100", "hold_ms = 6000", "at least 6122")),
         (times(drift_ppm=20_000), "election.timing.promise_ms", ("3123 ms",)),
@@ -431,7 +435,7 @@ def test_what_the_configuration_hash_covers() -> None:
         of(cluster__manager__nodes={**THREE, "c": {"addr": "h:3", "priority": 1}}),
         of(election__name="other"),
         of(election__profile="wan"),
-        of(election__timing__beat_ms=200),
+        of(election__timing__heartbeat_ms=200),
         of(election__mode="manual"),
         of(election__strategy="bully"),
     ]

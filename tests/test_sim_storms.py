@@ -79,7 +79,7 @@ def test_E2_a_storm_fills_no_memory() -> None:
 def test_E2_the_bound_is_a_small_multiple_of_heartbeats_and_nodes(strategy: str) -> None:
     timing = timing_for(strategy, "lan")
     pace = pace_of(strategy, timing, 5)
-    assert pace.per_s <= 6 * 5 * 1000 / timing.beat_ms
+    assert pace.per_s <= 6 * 5 * 1000 / timing.heartbeat_ms
     assert pace.at_once < 4 * INBOX_MAX
 
 

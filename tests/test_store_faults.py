@@ -132,7 +132,7 @@ def pause(seconds: float) -> None:
 def test_F40_F43_a_server_that_goes_and_comes_back(scene: Scene) -> None:
     server, proxy = scene.server, scene.proxy
     before = scene.tokens()
-    with Canary(for_lease(PROFILE).beat_ms) as canary:
+    with Canary(for_lease(PROFILE).heartbeat_ms) as canary:
         server.freeze()
         pause(0.1)
         server.thaw()

@@ -180,7 +180,7 @@ def test_L3_who_may_only_connect_can_repeat_news_and_gains_nothing(here: Where, 
     try:
         wait_until(lambda: race.holds_since(0) >= 3, "somebody to hold it")
         with (
-            Canary(for_lease(PROFILES["fast"]).beat_ms) as canary,
+            Canary(for_lease(PROFILES["fast"]).heartbeat_ms) as canary,
             psycopg.connect(here.url.replace("app@", "stranger@"), autocommit=True) as stranger,
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):

@@ -33,7 +33,7 @@ CONTROL_S = 90
 @pytest.mark.parametrize("kind", [kind for kind in kinds() if kind != "memory"])
 def test_no_two_hold_it_at_a_time(kind: str, tmp_path: Path) -> None:
     """Memory is left out: its rows do not leave a process."""
-    with place(kind, tmp_path) as here, Canary(PROFILE.beat_ms) as canary:
+    with place(kind, tmp_path) as here, Canary(PROFILE.heartbeat_ms) as canary:
         here.harness()  # a new table: its names are free at once
         verdict = Race(here.url, tmp_path / "race", PLAYERS, SECONDS, SEED).wait()
     print(f"{kind}: {verdict}")

@@ -30,11 +30,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 @pytest.hookimpl(tryfirst=True, specname="pytest_pyfunc_call")
 def pytest_pyfunc_call_beside_a_canary(pyfuncitem: pytest.Function) -> bool | None:
     """Tests of a module that says `CANARY_BEAT_MS`."""
-    beat_ms = getattr(pyfuncitem.module, "CANARY_BEAT_MS", 0)
-    if not beat_ms:
+    heartbeat_ms = getattr(pyfuncitem.module, "CANARY_BEAT_MS", 0)
+    if not heartbeat_ms:
         return None
     named = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    excused_if_late(beat_ms, lambda: pyfuncitem.obj(**named))
+    excused_if_late(heartbeat_ms, lambda: pyfuncitem.obj(**named))
     return True
 
 

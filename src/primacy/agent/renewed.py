@@ -28,7 +28,7 @@ class RenewedWork:
 
     def start(self, leadership: Leadership, release: Release | None, covered: bool) -> None:
         self._leadership = leadership
-        self._timer.set(self.timing.beat_ms / 1_000)
+        self._timer.set(self.timing.heartbeat_ms / 1_000)
         self.workload.start(self._held(leadership), release, covered)
 
     def extend(self, leadership: Leadership) -> None:
@@ -54,5 +54,5 @@ class RenewedWork:
         if self._leadership is None or self.workload.is_over:
             self.end()
             return
-        self._timer.set(self.timing.beat_ms / 1_000)
+        self._timer.set(self.timing.heartbeat_ms / 1_000)
         self.workload.extend(self._held(self._leadership))

@@ -17,6 +17,8 @@ INSIDE = ("nodes", "state", "chain")
 """Where such a document holds others. Nothing else is looked into: other keys may be names of nodes."""
 
 
+TIMES = {"beat_ms": "heartbeat_ms"}
+"""Of `election.timing`."""
 VALUES = {"role": ROLES, "code": CODES}
 """By key: a node's role, an event's code."""
 DEEP = 4
@@ -34,6 +36,16 @@ def current(said: Any, deep: int = DEEP) -> Any:
         if isinstance(found.get(key), str):
             found[key] = words.get(found[key], found[key])
     return {key: current(value, deep - 1) if key in INSIDE else value for key, value in found.items()}
+
+
+def current_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """Of `/v1/config`."""
+    election = settings.get("election")
+    timing = election.get("timing") if isinstance(election, dict) else None
+    if not isinstance(election, dict) or not isinstance(timing, dict):
+        return settings
+    times = {TIMES.get(name, name): span for name, span in timing.items()}
+    return {**settings, "election": {**election, "timing": times}}
 
 
 def current_code(code: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from primacy.control.earlier import current_settings
 from primacy.dashboard.rows import object_of
 from primacy.dashboard.view import Plan
 from primacy.errors import PrimacyError
@@ -20,13 +21,13 @@ TEXT_CHARS_MAX = 20_000
 
 def plan_of(raw: object, node: str) -> Plan | None:
     """From `/v1/config`: the canonical form of the file. None if it is something else."""
-    found = object_of(object_of(raw).get("settings"))
+    found = current_settings(dict(object_of(object_of(raw).get("settings"))))
     if "cluster" not in found:
         return None
-    text = yaml.safe_dump(dict(found), sort_keys=False, allow_unicode=True, width=100)[:TEXT_CHARS_MAX]
+    text = yaml.safe_dump(found, sort_keys=False, allow_unicode=True, width=100)[:TEXT_CHARS_MAX]
     plan = Plan(text=text, source=node)
     try:
-        return _promised(plan, of_mapping(dict(found)))
+        return _promised(plan, of_mapping(found))
     except PrimacyError:
         return plan  # a newer node's file may say what this version does not know; then it is shown as a text
 
@@ -47,9 +48,12 @@ def _promised(plan: Plan, settings: Settings) -> Plan:
     made = contract(timing, settings.election.strategy, settings.run.stop_ms, max(1, len(voters)))
     if isinstance(timing, Timing) and isinstance(made, Contract):
         return plan._replace(
-            beat_ms=timing.beat_ms, hold_ms=timing.hold_ms, term_at_ms=timing.term_at_ms, contract=_shown(timing, made)
+            heartbeat_ms=timing.heartbeat_ms,
+            hold_ms=timing.hold_ms,
+            term_at_ms=timing.term_at_ms,
+            contract=_shown(timing, made),
         )
-    return plan._replace(beat_ms=timing.beat_ms)
+    return plan._replace(heartbeat_ms=timing.heartbeat_ms)
 
 
 def _shown(timing: Timing, made: Contract) -> dict[str, Any]:
@@ -62,7 +66,7 @@ def _shown(timing: Timing, made: Contract) -> dict[str, Any]:
         "release_expected_ms": made.release_expected_ms,
         "tolerated_stall_ms": made.tolerated_stall_ms,
         "lost_beats": made.lost_beats,
-        "beat_ms": timing.beat_ms,
+        "heartbeat_ms": timing.heartbeat_ms,
         "term_at_ms": timing.term_at_ms,
         "kill_at_ms": timing.kill_at_ms,
         "deadman_at_ms": timing.deadman_at_ms,

@@ -41,7 +41,7 @@ class Plan(NamedTuple):
     """The canonical form, secrets removed."""
     source: str = ""
     """The node that told it."""
-    beat_ms: int = 0
+    heartbeat_ms: int = 0
     hold_ms: int = 0
     term_at_ms: int = 0
     contract: Mapping[str, Any] | None = None
@@ -157,7 +157,7 @@ def _head(known: Known) -> Model:
         "lab": known.lab is not None,
         "processes": len(known.lab.nodes) if known.lab is not None else 0,
         "profile": known.lab.profile if known.lab is not None else "",
-        "beat_ms": known.plan.beat_ms,
+        "heartbeat_ms": known.plan.heartbeat_ms,
         "hold_ms": known.plan.hold_ms,
         "term_at_ms": known.plan.term_at_ms,
     }

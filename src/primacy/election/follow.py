@@ -81,11 +81,11 @@ class RankFollower(RankLeader):
             self._ended_ms = now_ms
         self._enter(Phase.FOLLOW)
         self.leader = leader
-        self._arm(Timer.BEAT, now_ms, self._random.randint(1, max(1, self.timing.beat_ms)))
+        self._arm(Timer.BEAT, now_ms, self._random.randint(1, max(1, self.timing.heartbeat_ms)))
         return [Record(Event(Code.FOLLOWS, self._epoch, leader))] if changed else []
 
     def _look_at_leader(self, now_ms: int) -> list[Effect]:
-        self._arm(Timer.BEAT, now_ms, self.timing.beat_ms)
+        self._arm(Timer.BEAT, now_ms, self.timing.heartbeat_ms)
         self._unanswered += 1
         if self._unanswered >= self.timing.misses and Timer.GONE not in self._timers:
             self._arm(Timer.GONE, now_ms, self.timing.answer_ms)
@@ -97,7 +97,7 @@ class RankFollower(RankLeader):
         self._gone = gone
         self._silent[gone] = None
         rival, at_ms = self._rival
-        recent = now_ms - at_ms <= 2 * self.timing.beat_ms and rival not in self._silent
+        recent = now_ms - at_ms <= 2 * self.timing.heartbeat_ms and rival not in self._silent
         lost = Event(code, self._epoch, gone, f"{gone} {why}")
         return [Record(lost), *self._go_on(now_ms, rival if recent else "")]
 
@@ -123,7 +123,7 @@ class RankFollower(RankLeader):
     def _expected(self, sender: str, number: int) -> bool:
         """An answer to a recent look. Real nodes of seed 000 give no number, but their calls end in time or fail."""
         asked = self._asked.get(sender, -1)
-        return number == 0 or 0 <= asked - number <= 1 + self.timing.answer_ms // max(1, self.timing.beat_ms)
+        return number == 0 or 0 <= asked - number <= 1 + self.timing.answer_ms // max(1, self.timing.heartbeat_ms)
 
     def _hear_alive(self, now_ms: int, sender: str, message: Alive) -> list[Effect]:
         if not self._expected(sender, message.number):
@@ -228,7 +228,7 @@ class RankFollower(RankLeader):
         """
         if self._phase is not Phase.FOLLOW or self._ended_ms is None or caller in ("", self.leader):
             return False
-        return now_ms - self._ended_ms < self.timing.beat_ms
+        return now_ms - self._ended_ms < self.timing.heartbeat_ms
 
     def _elect(self, now_ms: int) -> list[Effect]:
         """Somebody else gave the reason, so the leader that it believes in is kept on show until the outcome.
@@ -264,8 +264,8 @@ class RankFollower(RankLeader):
 
     def _look_around(self, now_ms: int) -> list[Effect]:
         """Long enough to hear an announcement too; shorter for the first node of a cluster, so that it is heard."""
-        answer_ms, beat_ms = self.timing.answer_ms, self.timing.beat_ms
-        first_ms = answer_ms if self.options.bootstrap else max(answer_ms, beat_ms + beat_ms // 2)
+        answer_ms, heartbeat_ms = self.timing.answer_ms, self.timing.heartbeat_ms
+        first_ms = answer_ms if self.options.bootstrap else max(answer_ms, heartbeat_ms + heartbeat_ms // 2)
         return self._look(now_ms, self._ranking.others, self._patience_ms() if self._rounds else first_ms)
 
     def _look(self, now_ms: int, whom: tuple[str, ...], span_ms: int) -> list[Effect]:
@@ -273,7 +273,7 @@ class RankFollower(RankLeader):
             return []
         self._enter(Phase.LOOK)
         self.leader = ""
-        self._arm(Timer.LIMIT, now_ms, span_ms + self._jitter(self.timing.beat_ms))
+        self._arm(Timer.LIMIT, now_ms, span_ms + self._jitter(self.timing.heartbeat_ms))
         self._pending = dict.fromkeys(whom)
         return [self._ask(name) for name in whom]
 

@@ -67,7 +67,7 @@ class RankLeader(ABC):
         """Whom this node believes to lead; empty for nobody."""
         self._random = seat.random
         self._origin = Origin(seat.node, boot=seat.boot, config=seat.membership.hash)
-        self._ranking = Ranking(seat.node, seat.membership, options.rank, detect_ms(timing) + timing.beat_ms)
+        self._ranking = Ranking(seat.node, seat.membership, options.rank, detect_ms(timing) + timing.heartbeat_ms)
         self._phase = Phase.IDLE
         self._timers: dict[Timer, int] = {}
         self._wait_ms = wait_ms(timing)
@@ -141,7 +141,7 @@ class RankLeader(ABC):
         """From now on; what is being waited for keeps the limit that it has."""
         self.timing = paced(self._profile, max(1, factor))
         self._wait_ms = wait_ms(self.timing)
-        self._ranking.window_ms = detect_ms(self.timing) + self.timing.beat_ms
+        self._ranking.window_ms = detect_ms(self.timing) + self.timing.heartbeat_ms
 
     # --- time and phases ----------------------------------------------------------------------------------------------
 
@@ -222,8 +222,8 @@ class RankLeader(ABC):
 
     def _announce(self, now_ms: int) -> list[Effect]:
         """B2: every beat, to the whole list."""
-        beat_ms = self.timing.beat_ms
-        self._arm(Timer.BEAT, now_ms, beat_ms - self._random.randrange(beat_ms // 10 + 1))
+        heartbeat_ms = self.timing.heartbeat_ms
+        self._arm(Timer.BEAT, now_ms, heartbeat_ms - self._random.randrange(heartbeat_ms // 10 + 1))
         message = self._announcement()
         return [Send(name, message) for name in self._ranking.others]
 

@@ -305,7 +305,7 @@ class LeaseStrategy(LeaseHolder):
         if self._looks_at(sight.row.holder, seq):
             self._next_ask_ms = now_ms
             return
-        overdue_ms = now_ms + self._gap_ms(seq) + self.timing.beat_ms // 10
+        overdue_ms = now_ms + self._gap_ms(seq) + self.timing.heartbeat_ms // 10
         latest_ms = self._looked_ms + self.timing.hold_ms * 7 // 8
         due, at_ms = self._outlook(now_ms, sight)
         due_ms = now_ms if due is not None else overdue_ms if at_ms is None else at_ms

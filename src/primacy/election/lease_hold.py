@@ -70,8 +70,8 @@ class LeaseHolder(LeaseEvidence):
     def _renewal_answered(self, now_ms: int, lead: Lead, number: int, answer: StoreAnswer) -> list[Effect]:
         sent_ms, seq, server, known = lead.renewals.pop(number)
         if not answer.ok:
-            beat_ms = self.timing.beat_ms
-            soon_ms = now_ms + beat_ms // 2 + self._jitter(beat_ms // 4)
+            heartbeat_ms = self.timing.heartbeat_ms
+            soon_ms = now_ms + heartbeat_ms // 2 + self._jitter(heartbeat_ms // 4)
             lead.renew_at_ms = None if lead.renew_at_ms is None else min(lead.renew_at_ms, soon_ms)
             return self._failed(now_ms, answer.reason, writes=True, final=answer.final)
         self._answers()
@@ -128,7 +128,7 @@ class LeaseHolder(LeaseEvidence):
         """A take, or the renewal of a row found ours, was proved. It counts as the first renewal."""
         self._sight = Sighting(row.server, row, now_ms)
         from_ms = self._counted_from(sent_ms, now_ms)
-        if now_ms + self.timing.beat_ms > from_ms + self.timing.term_at_ms:
+        if now_ms + self.timing.heartbeat_ms > from_ms + self.timing.term_at_ms:
             self._late += 1
             if self._late >= LATE_MAX:
                 self._give_up(now_ms, row)
@@ -143,9 +143,9 @@ class LeaseHolder(LeaseEvidence):
         return self._begin(now_ms, row, from_ms, covered)
 
     def _begin(self, now_ms: int, row: Row, from_ms: int, covered: bool) -> list[Effect]:
-        beat_ms = self.timing.beat_ms
+        heartbeat_ms = self.timing.heartbeat_ms
         renew_at_ms = from_ms + self._gap_ms(row.seq)
-        lead = Lead(row.token, row.seq, row.server, from_ms, now_ms, renew_at_ms, now_ms + beat_ms)
+        lead = Lead(row.token, row.seq, row.server, from_ms, now_ms, renew_at_ms, now_ms + heartbeat_ms)
         self._idle = not covered  # what covers them goes on to do so
         self._lead, self._late, self._follows = lead, 0, ""
         self._watch_anew()
@@ -262,12 +262,12 @@ class LeaseHolder(LeaseEvidence):
             return lead.failsafe_at_ms
         if all(number <= lead.heard for number in lead.renewals):
             return None
-        patience_ms = (self.timing.term_at_ms - self.timing.beat_ms) // 3
+        patience_ms = (self.timing.term_at_ms - self.timing.heartbeat_ms) // 3
         return max(self._oldest_ms(lead, lead.proved_ms) + patience_ms, lead.failsafe_at_ms)
 
     def _failsafe_round(self, now_ms: int, lead: Lead) -> list[Effect]:
         """The store is away: ask every other node of the list to count this as a changed row."""
-        lead.failsafe_at_ms = now_ms + self.timing.beat_ms
+        lead.failsafe_at_ms = now_ms + self.timing.heartbeat_ms
         self._number += 1
         lead.rounds[self._number] = Round(now_ms, ())
         if len(lead.rounds) > OUTSTANDING_MAX:

@@ -145,9 +145,9 @@ class Lead:
 
 def gaps_ms(timing: Timing) -> tuple[int, int]:
     """From a write to the next renewal: after one with an even seq, and after one with an odd seq."""
-    beat_ms = timing.beat_ms
-    uneven_ms = max(0, min(beat_ms // UNEVEN, (timing.term_at_ms - beat_ms) // UNEVEN))
-    return beat_ms + uneven_ms, beat_ms - uneven_ms
+    heartbeat_ms = timing.heartbeat_ms
+    uneven_ms = max(0, min(heartbeat_ms // UNEVEN, (timing.term_at_ms - heartbeat_ms) // UNEVEN))
+    return heartbeat_ms + uneven_ms, heartbeat_ms - uneven_ms
 
 
 class LeaseState:
@@ -162,7 +162,7 @@ class LeaseState:
         self.deadline_ms: int | None = None
         self._d_ms = timing.wait_ms
         """D: how long others wait for our hold."""
-        self._look_ms = options.look_every_ms or timing.beat_ms
+        self._look_ms = options.look_every_ms or timing.heartbeat_ms
         self._gaps_ms = gaps_ms(timing)
         self._answer_ms = options.answer_ms or timing.hold_ms // 3
         self._start_within_ms = options.start_within_ms or timing.hold_ms

@@ -162,7 +162,7 @@ class OwnStrategy(ABC):
 
     def alive(self, now_ms: int) -> tuple[str, ...]:
         """Itself, and whoever was heard within the last beats; in id order."""
-        limit_ms = HEARD_BEATS * self.timing.beat_ms
+        limit_ms = HEARD_BEATS * self.timing.heartbeat_ms
         return tuple(sorted((self.node, *(n for n, at_ms in self.heard_ms.items() if now_ms - at_ms <= limit_ms))))
 
     # --- the port -----------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class OwnStrategy(ABC):
         """Only here a deadline moves on: a message that comes in its very millisecond must not be taken for it."""
         effects = self.woke(now_ms)
         if self.deadline_ms is None or self.deadline_ms <= now_ms:
-            self.deadline_ms = now_ms + self.timing.beat_ms
+            self.deadline_ms = now_ms + self.timing.heartbeat_ms
         return effects
 
     def _take(self, now_ms: int, given: Input) -> list[Effect]:
@@ -220,7 +220,7 @@ class OwnStrategy(ABC):
                 self._ill = "" if ok else detail or "a probe fails"
                 return self._wake(now_ms) if ok and self._up else self._stand_back(Code.UNHEALTHY, self._ill)
             case StepDown(successor, reason):
-                self._rests_until_ms = now_ms + REST_BEATS * self.timing.beat_ms
+                self._rests_until_ms = now_ms + REST_BEATS * self.timing.heartbeat_ms
                 return self._stand_back(Code.TRANSFER if successor else Code.STEP_DOWN, reason, successor)
             case Shutdown():
                 self._stopping = True

@@ -258,7 +258,7 @@ class RaftStrategy(Remembering):
         if self.leader_state is not None and self.leader_state.term > self.term:
             self._retire(now_ms)
         self.campaign = None
-        self._ask_at_ms = now_ms + self.timing.beat_ms
+        self._ask_at_ms = now_ms + self.timing.heartbeat_ms
         if self.role is not Role.LEADER:
             self._booted = self.ballot is None or self.ballot.incarnation == self.origin.incarnation
             if self.ballot is None:

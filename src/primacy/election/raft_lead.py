@@ -84,7 +84,7 @@ class Leading(RaftState):
         leader_state.number += 1
         leader_state.departures[leader_state.number] = now_ms
         late_ms = now_ms - leader_state.next_beat_ms
-        leader_state.next_beat_ms = now_ms + self.timing.beat_ms - min(late_ms, self.timing.beat_ms // 2)
+        leader_state.next_beat_ms = now_ms + self.timing.heartbeat_ms - min(late_ms, self.timing.heartbeat_ms // 2)
         self.newest_at_ms, self.newest_term = now_ms, leader_state.term
         settled = now_ms >= leader_state.start_at_ms
         beat = made(Beat, (self.origin, leader_state.term, leader_state.number, self.timing.hold_ms, settled))
@@ -341,4 +341,4 @@ class Leading(RaftState):
         able.sort(key=lambda m: (m.id != release.successor, m.id == from_id, -m.priority, m.id <= from_id, m.id))
         place = next((i for i, m in enumerate(able) if m.id == self.node), len(able))
         is_left_to_another = place > 0 and able[0].id == release.successor
-        return place * (self.timing.beat_ms // SLOT_PARTS) + is_left_to_another * self.timing.spread_ms
+        return place * (self.timing.heartbeat_ms // SLOT_PARTS) + is_left_to_another * self.timing.spread_ms

@@ -90,7 +90,7 @@ class Remembering(Voting):
 
     def _ask(self, now_ms: int) -> list[Effect]:
         """Asks whoever has not answered, then decides. Repeated every beat while mute."""
-        self._ask_at_ms = now_ms + self.timing.beat_ms
+        self._ask_at_ms = now_ms + self.timing.heartbeat_ms
         if self.muted == TWO_BOOTS:
             return self._doubt()  # only a restart helps, after the other machine was stopped
         targets = self.recovery.to_ask(self.ballot)
@@ -151,7 +151,7 @@ class Remembering(Voting):
         self.ballot = self.recovery.first_ballot(base, self.timing.hold_ms, wall_ms, self.ballot)
         self._init_tried = self.recovery.init
         self._offers = self.recovery.take_offers(init)
-        self._offer_at_ms = now_ms + self.timing.beat_ms
+        self._offer_at_ms = now_ms + self.timing.heartbeat_ms
         effects: list[Effect] = [Record(Event(Code.FIRST_BALLOT, value=base)), *self._ballot_read(now_ms)]
         return effects + self._offer_first()
 
@@ -177,7 +177,7 @@ class Remembering(Voting):
     def _offer_again(self, now_ms: int) -> list[Effect]:
         if now_ms < self._offer_at_ms:
             return []
-        self._offer_at_ms = now_ms + self.timing.beat_ms
+        self._offer_at_ms = now_ms + self.timing.heartbeat_ms
         return self._offer_first()
 
     def _first_start_again(self) -> list[Effect]:

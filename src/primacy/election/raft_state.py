@@ -254,7 +254,7 @@ class RaftState:
 
     def _forget_refusals(self, now_ms: int) -> None:
         """What was refused a beat ago may be refused again."""
-        oldest_ms = now_ms - self.timing.beat_ms
+        oldest_ms = now_ms - self.timing.heartbeat_ms
         self._refused = {key: at_ms for key, at_ms in self._refused.items() if at_ms > oldest_ms}
 
     def _note(self, code: Code, subject: str, detail: str) -> list[Effect]:

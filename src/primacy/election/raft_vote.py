@@ -107,7 +107,7 @@ class Voting(Leading):
         assert ballot is not None
         left_ms = self._promise_left(now_ms)
         if self._work_unconfirmed():
-            return max(left_ms, self.timing.beat_ms)
+            return max(left_ms, self.timing.heartbeat_ms)
         if left_ms > 0:
             return left_ms
         if request.term > ballot.term:
@@ -127,7 +127,7 @@ class Voting(Leading):
             effects = [Record(Event(Code.LEADER_SILENT, self.term, self.leader))]
             self.leader = ""
         if not self._may_stand(now_ms):
-            self.stand_at_ms = now_ms + max(self._promise_left(now_ms), self.timing.beat_ms)
+            self.stand_at_ms = now_ms + max(self._promise_left(now_ms), self.timing.heartbeat_ms)
             return effects
         if not effects and self.campaign is not None and not self.campaign.pre:
             effects = [Record(Event(Code.SPLIT_VOTE, self.term))]

@@ -72,7 +72,7 @@ def natural_key(name: str) -> tuple[Any, ...]:
 def paced(timing: RankTiming, factor: int) -> RankTiming:
     """The same times, so much slower: beats, too, for who answers late has too much to do already."""
     return RankTiming(
-        timing.beat_ms * factor,
+        timing.heartbeat_ms * factor,
         timing.misses,
         timing.answer_ms * factor,
         timing.election_ms * factor,
@@ -86,12 +86,12 @@ def wait_ms(timing: RankTiming) -> int:
     The one who said OK may itself wait `election_ms` for nodes above it. Where a profile gives no more than that for
     both (seed 000: 3 s and 3 s), half a beat is added for the way.
     """
-    return max(timing.coordinator_ms, timing.election_ms + timing.beat_ms // 2)
+    return max(timing.coordinator_ms, timing.election_ms + timing.heartbeat_ms // 2)
 
 
 def detect_ms(timing: RankTiming) -> int:
     """The longest time from the first look that stays unanswered to the verdict."""
-    return timing.misses * timing.beat_ms + timing.answer_ms
+    return timing.misses * timing.heartbeat_ms + timing.answer_ms
 
 
 def patience_max_ms(timing: RankTiming, nodes: int = 0) -> int:
@@ -109,4 +109,4 @@ def settle_ms(timing: RankTiming, nodes: int = 0) -> int:
     for its own old work to stop, that comes on top.
     """
     rounds_ms = patience_max_ms(timing, nodes) * (2 if nodes else 1) + wait_ms(timing) * (2 if nodes else 1)
-    return timing.beat_ms + detect_ms(timing) + rounds_ms + 2 * (timing.beat_ms + timing.answer_ms)
+    return timing.heartbeat_ms + detect_ms(timing) + rounds_ms + 2 * (timing.heartbeat_ms + timing.answer_ms)

@@ -16,6 +16,8 @@ HIDDEN = "********"
 """In place of a secret; long enough to be accepted where a password is."""
 ALWAYS = ("cluster", "election")
 HASH_BYTES = 16
+HASHED_AS = {"heartbeat_ms": "beat_ms"}
+"""By the name of a time: the one that stands in the hash."""
 
 
 def canonical(settings: Settings) -> dict[str, Any]:
@@ -48,10 +50,19 @@ def config_hash(settings: Settings) -> str:
     covered = {
         "cluster": settings.cluster.name,
         "nodes": {name: [node.addr, node.kind, node.priority] for name, node in settings.cluster.manager.nodes.items()},
-        "election": {**election, "timing": timing_of(settings)._asdict(), "table": settings.election.store.table},
+        "election": {
+            **election,
+            "timing": _hashed(timing_of(settings)._asdict()),
+            "table": settings.election.store.table,
+        },
     }
     text = json.dumps(covered, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=HASH_BYTES).hexdigest()
+
+
+def _hashed(times: dict[str, int]) -> dict[str, int]:
+    """Under the names of the first version: nodes of two versions of primacy have one hash, and vote for each other."""
+    return {HASHED_AS.get(name, name): span for name, span in times.items()}
 
 
 def _section(section: Any) -> dict[str, Any]:

@@ -60,12 +60,12 @@ def overridden(timing: Timing | RankTiming, over: Overrides) -> Timing | RankTim
 
 def round_trip_ms(timing: Timing | RankTiming) -> int:
     """What we allow an answer to take in calculations: a tenth of a beat."""
-    return max(1, timing.beat_ms // 10)
+    return max(1, timing.heartbeat_ms // 10)
 
 
 def lost_beats(timing: Timing) -> int:
     """Renewals in a row that may be lost before TERM."""
-    return max(0, (timing.term_at_ms - round_trip_ms(timing)) // timing.beat_ms - 1)
+    return max(0, (timing.term_at_ms - round_trip_ms(timing)) // timing.heartbeat_ms - 1)
 
 
 def timing_problems(timing: Timing, strategy: str, prefix: str = "election.timing.") -> list[Problem]:
@@ -76,7 +76,7 @@ def timing_problems(timing: Timing, strategy: str, prefix: str = "election.timin
         both = f"{prefix}{low} = {getattr(timing, low)} and {prefix}{high} = {getattr(timing, high)}"
         found.append(Problem(f"{prefix}{low}", str(getattr(timing, low)), f"{why} ({both}); {remedy}"))
 
-    order = ("beat_ms", "term_at_ms", "kill_at_ms", "deadman_at_ms", "hold_ms")
+    order = ("heartbeat_ms", "term_at_ms", "kill_at_ms", "deadman_at_ms", "hold_ms")
     for low, high in pairwise(order):
         if getattr(timing, low) >= getattr(timing, high):
             refuse(low, high, f"must be below {prefix}{high}", f"set {low} below {getattr(timing, high)}")
@@ -94,13 +94,13 @@ def timing_problems(timing: Timing, strategy: str, prefix: str = "election.timin
     if lost_beats(timing) < least:
         beat = (timing.term_at_ms - round_trip_ms(timing)) // (least + 1)
         why = f"bears {lost_beats(timing)} lost beats before TERM, where {least} are needed"
-        refuse("beat_ms", "term_at_ms", why, f"set beat_ms to at most {max(1, beat)}")
+        refuse("heartbeat_ms", "term_at_ms", why, f"set heartbeat_ms to at most {max(1, beat)}")
     if base_strategy(strategy) == "raft" and timing.promise_ms < timing.wait_ms:
         why = f"is shorter than the hold on the fastest clock, {timing.wait_ms} ms, so that every winner would wait"
         refuse("promise_ms", "hold_ms", why, f"set promise_ms to at least {timing.wait_ms}")
     if base_strategy(strategy) == "raft" and timing.spread_ms < 2 * round_trip_ms(timing):
         why = "leaves candidates no time to stand one after the other"
-        refuse("spread_ms", "beat_ms", why, f"set spread_ms to at least {2 * round_trip_ms(timing)}")
+        refuse("spread_ms", "heartbeat_ms", why, f"set spread_ms to at least {2 * round_trip_ms(timing)}")
     return found
 
 

@@ -128,7 +128,7 @@ def timeline(timing: Timing, made: Contract) -> tuple[Moment, ...]:
     wins = "others may grant votes again" if raft else "others have seen the row unchanged for long enough"
     moments = [
         Moment(0, "old", "s", f"the last {proof} leaves the old holder"),
-        Moment(timing.beat_ms, "old", "b", "the next one is lost, and so are all after it"),
+        Moment(timing.heartbeat_ms, "old", "b", "the next one is lost, and so are all after it"),
         Moment(timing.term_at_ms, "old", "T", "TERM: its work is told to stop"),
         Moment(timing.kill_at_ms, "old", "K", "KILL: its work is killed"),
         Moment(timing.deadman_at_ms, "old", "D", "dead-man: the kernel kills guard and work, should both be stopped"),
@@ -173,13 +173,15 @@ def _contract(timing: Timing, strategy: str, stop_ms: int, nodes: int, levels: i
         # Silence begins half a beat after the last ack on average; the earliest of the others' random moments counts.
         # With priorities the one who fell silent was probably the highest. A split vote is repeated within 1.5 spreads.
         lag_ms = timing.spread_ms if levels > 1 else 0
-        expected = timing.promise_ms - timing.beat_ms // 2 + timing.spread_ms // max(2, nodes) + lag_ms + 3 * trip_ms
+        expected = (
+            timing.promise_ms - timing.heartbeat_ms // 2 + timing.spread_ms // max(2, nodes) + lag_ms + 3 * trip_ms
+        )
         worst = (timing.promise_ms + Fraction(3 + 2 * levels, 2) * timing.spread_ms) / slow + 6 * trip_ms
         release = (4 * trip_ms, timing.spread_ms + 6 * trip_ms)
     else:
         # The last renewal is half a beat old, and others see it half a look later. Looks come after their span and up
         # to a fifth more, so that not all ask at once. A store that tells of releases makes those a trip or two.
-        expected = timing.wait_ms + (timing.look_ms - timing.beat_ms) // 2 + 2 * trip_ms
+        expected = timing.wait_ms + (timing.look_ms - timing.heartbeat_ms) // 2 + 2 * trip_ms
         worst = (timing.wait_ms + Fraction(7, 5) * timing.look_ms) / slow + 2 * trip_ms
         release = (timing.look_ms // 2 + trip_ms, timing.look_ms * 6 // 5 + 2 * trip_ms)
     return Contract(
@@ -188,7 +190,7 @@ def _contract(timing: Timing, strategy: str, stop_ms: int, nodes: int, levels: i
         latest_stop_ms=round(float(latest_stop), 3),
         earliest_start_ms=round(float(earliest_start), 3),
         margin_ms=round(float(margin), 3),
-        tolerated_stall_ms=timing.term_at_ms - timing.beat_ms - trip_ms,
+        tolerated_stall_ms=timing.term_at_ms - timing.heartbeat_ms - trip_ms,
         kill_reserve_ms=timing.hold_ms - timing.deadman_at_ms,
         tolerated_clock_error_ppm=PPM * (wait_ms - timing.hold_ms) // (wait_ms + timing.hold_ms),
         lost_beats=lost_beats(timing),
@@ -205,13 +207,13 @@ def _contract(timing: Timing, strategy: str, stop_ms: int, nodes: int, levels: i
 
 def _rank_contract(timing: RankTiming, strategy: str, stop_ms: int, nodes: int) -> RankContract:
     trip_ms = round_trip_ms(timing)
-    detection_worst = timing.misses * timing.beat_ms + timing.answer_ms
+    detection_worst = timing.misses * timing.heartbeat_ms + timing.answer_ms
     if strategy == "ring":  # one dead neighbour is skipped, then the baton goes round, and the announcement after it
         election, election_worst = timing.answer_ms + 2 * nodes * trip_ms, nodes * timing.answer_ms
     else:  # the call to the dead leader, which ranks highest, is never answered
         election, election_worst = timing.election_ms, timing.election_ms
     election_worst += timing.coordinator_ms + timing.election_ms
-    detection = detection_worst - timing.beat_ms // 2
+    detection = detection_worst - timing.heartbeat_ms // 2
     return RankContract(
         strategy=strategy,
         at_most_one=False,

@@ -156,7 +156,7 @@ def _span(text: str, least: int = 1) -> Any:
 class Overrides:
     """Single values over the profile, in milliseconds. `primacy contract` checks and shows the whole."""
 
-    beat_ms: int | None = _span(
+    heartbeat_ms: int | None = _span(
         "Between two renewals. Too small: needless traffic. Too large: few lost beats are borne before TERM."
     )
     term_at_ms: int | None = _span(

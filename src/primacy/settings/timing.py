@@ -25,7 +25,7 @@ def stretched(span_ms: int, drift_ppm: int) -> int:
 class Timing(NamedTuple):
     """Times of a strategy that holds something: raft and lease."""
 
-    beat_ms: int
+    heartbeat_ms: int
     """Between two renewals. Too small: needless traffic. Too large: few lost beats are tolerated before TERM."""
     term_at_ms: int
     """After s: no proved renewal means that the work is told to stop. Too small: a short stall costs the role."""
@@ -41,6 +41,11 @@ class Timing(NamedTuple):
     """Candidates stand at a random moment within promise .. promise + spread. Too small: split votes."""
     drift_ppm: int = 10_000
     """Largest rate error of any clock, in parts per million. A clock outside of it is outside of the promise."""
+
+    @property
+    def beat_ms(self) -> int:
+        """What `heartbeat_ms` was called: for strategies that were written before."""
+        raise AttributeError("timing.beat_ms is called timing.heartbeat_ms now")
 
     @property
     def wait_ms(self) -> int:
@@ -62,7 +67,7 @@ class Timing(NamedTuple):
 class RankTiming(NamedTuple):
     """Times of bully and ring. They hold nothing, so only beats and waits count."""
 
-    beat_ms: int
+    heartbeat_ms: int
     """Between two looks at the leader, and between two announcements of it."""
     misses: int
     """Looks in a row without an answer until the leader counts as gone."""
@@ -72,6 +77,11 @@ class RankTiming(NamedTuple):
     """How long a call for an election waits for an OK before the caller declares itself."""
     coordinator_ms: int
     """How long one who was told OK waits for the announcement before it calls again."""
+
+    @property
+    def beat_ms(self) -> int:
+        """What `heartbeat_ms` was called: for strategies that were written before."""
+        raise AttributeError("timing.beat_ms is called timing.heartbeat_ms now")
 
 
 PROFILES: dict[str, Timing] = {
@@ -101,7 +111,7 @@ def for_lease(timing: Timing) -> Timing:
     A beat to a node costs nothing; a renewal is a statement, and a commit, of somebody's database. One of them may be
     lost. `coordinator` keeps its third of the hold.
     """
-    return timing._replace(beat_ms=max(timing.beat_ms, timing.term_at_ms * 11 // 24))
+    return timing._replace(heartbeat_ms=max(timing.heartbeat_ms, timing.term_at_ms * 11 // 24))
 
 
 PROFILES_OF: dict[str, tuple[str, ...]] = {

@@ -143,7 +143,7 @@ class Guard:
         if self.phase is not Phase.WAITING or self._agent_is_gone():
             return
         if self.node.stopped or self.node.busy is not None:
-            self.world.after(self.timing.beat_ms, self.let_in)
+            self.world.after(self.timing.heartbeat_ms, self.let_in)
         elif self._may_begin():
             self.phase = Phase.SPAWNING
             self._tell_deferred("")

@@ -11,7 +11,7 @@ from primacy.settings.timing import Timing
 from primacy.sim.store import SimStore
 
 EQUAL = Timing(
-    beat_ms=1, term_at_ms=4, kill_at_ms=5, deadman_at_ms=6, hold_ms=7, promise_ms=7, spread_ms=3, drift_ppm=0
+    heartbeat_ms=1, term_at_ms=4, kill_at_ms=5, deadman_at_ms=6, hold_ms=7, promise_ms=7, spread_ms=3, drift_ppm=0
 )
 """The smallest times that keep every relation of the rules, for clocks that run alike."""
 DRIFTING = EQUAL._replace(promise_ms=14, drift_ppm=333_333)
@@ -75,7 +75,7 @@ class LeaseSetting:
 
     def __init__(self, clocks: str = "equal", machine: type[LeaseStrategy] = LeaseStrategy) -> None:
         timing, self.periods = CLOCKS[clocks]
-        self.timing = timing._replace(beat_ms=2)
+        self.timing = timing._replace(heartbeat_ms=2)
         self.span = self.timing.wait_ms + 6
         self.machine = machine
 

@@ -89,7 +89,7 @@ def unit_ms(timing: Timing | RankTiming) -> float:
     """The span in which faults are measured: long enough to matter, short enough to pass often."""
     if isinstance(timing, Timing):
         return float(timing.hold_ms)
-    return float(timing.misses * timing.beat_ms + timing.answer_ms + timing.coordinator_ms)
+    return float(timing.misses * timing.heartbeat_ms + timing.answer_ms + timing.coordinator_ms)
 
 
 def bound_ms(strategy: str, timing: Timing | RankTiming, nodes: int) -> float:
@@ -112,7 +112,7 @@ JOINING = 2
 def events_max(timing: Timing | RankTiming, nodes: int, minutes: float) -> int:
     """How many events a trial may have (E2)."""
     most = nodes + JOINING
-    beats = minutes * 60_000 / timing.beat_ms
+    beats = minutes * 60_000 / timing.heartbeat_ms
     return int(EVENTS_BESIDE + EVENTS_PER_BEAT * most * most * beats)
 
 
@@ -132,4 +132,4 @@ def pace_of(strategy: str, timing: Timing | RankTiming, nodes: int) -> Pace:
     most = nodes + JOINING
     per_beat = MESSAGES_PER_BEAT.get(strategy, MESSAGES_PER_BEAT["bully"])
     at_once = 2 * INBOX_MAX + (4 * most * most if strategy not in ("raft", "lease") else 4 * most)
-    return Pace(per_beat * most * 1000 / timing.beat_ms, at_once)
+    return Pace(per_beat * most * 1000 / timing.heartbeat_ms, at_once)

@@ -381,7 +381,7 @@ class Trial:
             timing = node.timing
             led_ms = node.local_ms() - self.led_since.get(name, node.local_ms())
             unproved_ms = timing.hold_ms - node.machine.view(node.local_ms()).hold_left_ms
-            if min(led_ms, unproved_ms) > timing.term_at_ms + 2 * timing.beat_ms:
+            if min(led_ms, unproved_ms) > timing.term_at_ms + 2 * timing.heartbeat_ms:
                 sentence = f"{name} believes it leads, but nothing was proved for {unproved_ms} ms"
                 self._violated(Violation(self.world.now, "I6", sentence))
         self.world.after(self.unit_ms * 0.17, self._look_at_beliefs)

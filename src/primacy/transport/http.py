@@ -150,7 +150,7 @@ class HttpTransport:
         self.wall_ms = wall_ms
         self.drops = DropCounters(complain)
         self.links = LinkCuts()
-        self.duplicates = Duplicates(max(DUPLICATE_S, DUPLICATE_BEATS * timing.beat_ms / 1_000))
+        self.duplicates = Duplicates(max(DUPLICATE_S, DUPLICATE_BEATS * timing.heartbeat_ms / 1_000))
         self._returns = 0
         """Times that a start was heard which is not the only one of its node."""
         own = Entry(
@@ -369,7 +369,7 @@ class HttpTransport:
     def is_taken(self, said: Said) -> bool:
         """Another start with this id speaks: it was heard within the time after which a node counts as gone."""
         timing = self.timing
-        within_ms = ((timing.misses + 1) * timing.beat_ms + timing.answer_ms) * self.sending.pace.factor
+        within_ms = ((timing.misses + 1) * timing.heartbeat_ms + timing.answer_ms) * self.sending.pace.factor
         return self.peer(said.node).spoken.beside(time.monotonic(), said.number("boot"), within_ms / 1_000)
 
     def spoke_beside(self, said: Said, remote: str) -> None:

@@ -133,7 +133,7 @@ class Sending:
 
     def _is_recent(self, at_s: float) -> bool:
         """It will not be too long ago at the next beat either."""
-        return asyncio.get_running_loop().time() - at_s < QUIET_S - self.manager.timing.beat_ms / 1_000
+        return asyncio.get_running_loop().time() - at_s < QUIET_S - self.manager.timing.heartbeat_ms / 1_000
 
     async def _see(self, to: str) -> None:
         """In place of an announcement: it lives. If it does not say so, it is told again at the next beat."""
