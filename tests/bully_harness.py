@@ -15,7 +15,7 @@ from primacy.election.messages import Coordinator, Origin
 from primacy.election.rank import RankOptions, settle_ms
 
 BOUND_MS = settle_ms(LAN)
-ALL = [Code.STANDS, Code.ELECTED]
+ALL = [Code.CAMPAIGNS, Code.ELECTED]
 
 
 def cluster(names: str = "a b c d e", kind: type[BullyStrategy] = BullyStrategy, **more: object) -> Cluster:

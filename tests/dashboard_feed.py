@@ -148,7 +148,7 @@ class Feed:
         a, b, at = self.names[-1], self.leader, wall_ms() - 260_000
         for name in self.names:
             self.tell(name, "started", f"{name} starts", term=0, at_ms=at - 9_000)
-        self.tell(a, "stands", f"{a} stands for election (term 6)", term=6, at_ms=at - 8_000)
+        self.tell(a, "campaigns", f"{a} campaigns (term 6)", term=6, at_ms=at - 8_000)
         self.tell(a, "elected", f"{a} leads (term 6)", term=6, at_ms=at - 7_980)
         self.tell(a, "running", "the command runs: process 4120, run 1", term=6, at_ms=at - 7_950)
         for name in self.names:
@@ -157,7 +157,7 @@ class Feed:
         self.tell(a, "majority-lost", f"{a} lost its majority and stops its work (term 6)", term=6, at_ms=at)
         self.tell(a, "gone", "nothing of the command is left (run 1)", term=6, at_ms=at + 21)
         self.tell(b, "leader-silent", f"{b} hears nothing of {a} any more (term 6)", term=6, at_ms=at + 1_130)
-        self.tell(b, "stands", f"{b} stands for election (term 7)", at_ms=at + 1_136)
+        self.tell(b, "campaigns", f"{b} campaigns (term 7)", at_ms=at + 1_136)
         self.tell(b, "elected", f"{b} leads (term 7)", at_ms=at + 1_149)
         self.tell(b, "running", "the command runs: process 4711, run 1", at_ms=at + 1_171)
         for name in self.names:

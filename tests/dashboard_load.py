@@ -116,7 +116,7 @@ class Pouring:
         while not self.over.wait(0.02):
             while self.count < (time.monotonic() - began) * EVENTS_PER_S:
                 node = f"n{self.count % NODES:02}"
-                code = ("follows", "stands", "promise-refused", "elected")[self.count % 4]
+                code = ("follows", "campaigns", "promise-refused", "elected")[self.count % 4]
                 self.feed.tell(node, code, f"{node} does it for the {self.count}th time", term=7 + self.count // 2_000)
                 self.count += 1
 

@@ -202,7 +202,7 @@ def test_beats_and_acks_are_no_news_and_all_else_is() -> None:
             (Received(beat), quiet, False),
             (Pause(), quiet, True),
             (DeadlinePassed(), [Send("b", question)], True),
-            (Received(beat), [Record(Event(Code.STANDS, 1))], True),
+            (Received(beat), [Record(Event(Code.CAMPAIGNS, 1))], True),
         ):
             driver, _, _, _ = scripted({type(given): effects})
             told: list[bool] = []

@@ -102,7 +102,7 @@ def test_roles_and_codes_are_read_under_their_names_of_today() -> None:
     told = [row for row in map(event_row, EARLIER["events"]) if row is not None]
     assert len(told) == len(EARLIER["events"])
     codes = {row.code for row in told}
-    assert {"recovering", "recovered"} <= codes
+    assert {"recovering", "recovered", "campaigns"} <= codes
     assert not codes & set(CODES)
 
 
@@ -111,7 +111,7 @@ def test_an_event_log_of_before_is_read_and_goes_on(tmp_path: Path) -> None:
     file = tmp_path / FILE_NAME
     file.write_text("".join(json.dumps(each) + "\n" for each in kept_before))
     codes = {entry.code for entry in kept(str(file))}
-    assert {"recovering", "recovered", "elected"} <= codes
+    assert {"recovering", "recovered", "campaigns", "elected"} <= codes
     assert not codes & set(CODES)
     assert len(kept(str(file))) == len(kept_before)
 

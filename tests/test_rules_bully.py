@@ -300,7 +300,7 @@ def test_B4_rounds_back_off_up_to_a_bound() -> None:
     made = Cluster(BullyStrategy, "a b")
     made.drops = lambda a, b, message: a == "b" and isinstance(message, Coordinator | Alive)
     made.run(20_000)
-    rounds = [at for at, name, event in made.log if name == "a" and event.code is Code.STANDS]
+    rounds = [at for at, name, event in made.log if name == "a" and event.code is Code.CAMPAIGNS]
     gaps = [later - earlier for earlier, later in pairwise(rounds)]
     assert gaps[0] < gaps[1] < gaps[2]
     assert max(gaps) <= 4 * 500 * 5 // 4 + LAN.election_ms

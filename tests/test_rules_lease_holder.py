@@ -353,7 +353,7 @@ def test_an_outage_is_told_when_it_begins_once_a_minute_and_when_it_ends() -> No
     ]
     assert all(60_000 <= later.value - sooner.value < 70_000 for sooner, later in pairwise(failed))
     assert [event.code for event in told].count(Code.LEADER_SILENT) == 1, "its take is the same one each time"
-    assert [event.code for event in told].count(Code.STANDS) == 1
+    assert [event.code for event in told].count(Code.CAMPAIGNS) == 1
     harness.store.restart()
     harness.until(Start)
     (back,) = [e.event for e in only(harness.log, Record) if e.event.code is Code.STORE_ANSWERS]

@@ -55,7 +55,7 @@ def test_T1_a_token_is_drawn_anew_for_each_take() -> None:
     second = harness.until(Take)
     assert first._replace(row=second.row) == second, "it compares the same"
     assert second.row.token == WALL + harness.now > first.row.token
-    assert harness.codes().count(Code.STANDS) == 1, "and is recorded once"
+    assert harness.codes().count(Code.CAMPAIGNS) == 1, "and is recorded once"
 
 
 def test_T1_the_stores_wall_time_lifts_a_token_and_is_carried_forward() -> None:

@@ -192,7 +192,7 @@ def test_B1_a_lower_announcement_is_answered_with_an_election(kind: type[RingStr
     node = machine("c", kind=kind)
     node.step(1, Received(Coordinator(Origin("a"), 1)))
     effects = node.step(2, Received(Coordinator(Origin("b"), 2)))
-    assert (codes(effects) == [Code.STANDS]) is stands
+    assert (codes(effects) == [Code.CAMPAIGNS]) is stands
 
 
 class Stubborn(RingStrategy):
@@ -255,12 +255,12 @@ def test_B4_the_starter_renews_when_the_winner_is_silent() -> None:
     starter, now_ms, baton = started("a")
     starter.step(now_ms + 9, Received(Baton(Origin("d"), "a", baton.round, "d", 4)))
     effects = starter.step(starter.deadline_ms, DeadlinePassed())
-    assert codes(effects) == [Code.WINNER_DEAD, Code.STANDS]
+    assert codes(effects) == [Code.WINNER_DEAD, Code.CAMPAIGNS]
     node = waiting("b")
     now_ms = node.deadline_ms
     node.step(now_ms, Received(Baton(Origin("a"), "a", 7, "a", 1)))
     node.step(now_ms, Received(BatonTaken(Origin("c"), "a", 7)))
-    assert codes(node.step(node.deadline_ms, DeadlinePassed())) == [Code.BATON_LOST, Code.STANDS]
+    assert codes(node.step(node.deadline_ms, DeadlinePassed())) == [Code.BATON_LOST, Code.CAMPAIGNS]
 
 
 def test_B5_unknown_ids_never_lead() -> None:

@@ -63,7 +63,7 @@ def test_status_why_and_orders_work_as_elsewhere(two: LeaseCrowd, say: Say) -> N
     first = two.acting()
     assert two.agree() == first.node
     holder, waits = two.nodes[first.node], other(two, first.node)
-    assert f"node {first.node} stands for the lease main" in holder.text
+    assert f"node {first.node} campaigns for the lease main" in holder.text
     seen = waits.ask("/v1/cluster")
     rows = {row["node"]: row for row in seen["nodes"]}
     assert set(rows) == {"a", "b"}

@@ -192,7 +192,7 @@ class Agent(AgentEvents):
         self.meter.start()
         if self.stored is not None:
             self.stored.start(self.driver.give, self._finish, releasers=self.guards)
-            self.log.info(f"node {self.node} stands for the lease {self.settings.election.name}", node=self.node)
+            self.log.info(f"node {self.node} campaigns for the lease {self.settings.election.name}", node=self.node)
         if is_paused(self.folder):
             self.log.info(f"node {self.node} was paused before this start and stays so: primacy resume")
             self.driver.give(Pause())  # before it could stand

@@ -30,7 +30,7 @@ class Level(IntEnum):
 
 GRAVE: dict[Code, Level] = {
     Code.STARTED: Level.DEBUG,
-    Code.STANDS: Level.DEBUG,
+    Code.CAMPAIGNS: Level.DEBUG,
     Code.LATE_ACK: Level.DEBUG,
     Code.PROMISE_REFUSED: Level.DEBUG,
     Code.RELEASE_APPLIED: Level.DEBUG,

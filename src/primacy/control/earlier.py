@@ -11,7 +11,7 @@ from typing import Any
 KEYS = {"duty": "workload", "alarms": "alerts"}
 """Of `/v1/state`, `/v1/cluster`, and of the lab's and the chain's documents."""
 ROLES = {"muted": "recovering"}
-CODES = {"muted": "recovering", "unmuted": "recovered", "alarm": "alert"}
+CODES = {"muted": "recovering", "unmuted": "recovered", "alarm": "alert", "stands": "campaigns"}
 """Of events: in documents, in the file of the event log, and as nodes tell them each other."""
 INSIDE = ("nodes", "state", "chain")
 """Where such a document holds others. Nothing else is looked into: other keys may be names of nodes."""

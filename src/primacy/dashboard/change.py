@@ -14,7 +14,7 @@ from primacy.dashboard.rows import Row
 
 STEPS = (
     *(str(code) for code in (*ELECTED, *CAUSES)),
-    *("leader-silent", "leader-left", "release-applied", "released", "stands", "start-delay"),
+    *("leader-silent", "leader-left", "release-applied", "released", "campaigns", "start-delay"),
     *("exited", "gone", "running", "not-started"),
 )
 OWN = ("leader-silent", "leader-left", "release-applied")

@@ -245,7 +245,7 @@ def _headline(known: Known, fresh: Sequence[Said], acting: Sequence[Said], holde
         return "waiting", "warn", f"{holder.node} leads, and does not run the work yet{wait}"
     candidates = [said.node for said in fresh if said.role == "candidate"]
     if candidates:
-        return "electing", "warn", f"Electing: {', '.join(candidates)} stands"
+        return "electing", "warn", f"Electing: {', '.join(candidates)} campaigns"
     return "nobody", "warn", "Nobody leads"
 
 

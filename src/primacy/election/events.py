@@ -15,7 +15,7 @@ class Code(StrEnum):
 
     # who leads
     STARTED = "started"
-    STANDS = "stands"
+    CAMPAIGNS = "campaigns"
     ELECTED = "elected"
     FOLLOWS = "follows"
     LEADER_SILENT = "leader-silent"
@@ -94,14 +94,14 @@ class Event(NamedTuple):
 
 SAYS: dict[str, str] = {
     Code.STARTED: "start{s}",
-    Code.STANDS: "stand{s} for election",
+    Code.CAMPAIGNS: "campaign{s}",
     Code.ELECTED: "lead{s}",
     Code.FOLLOWS: "follow{s} {whom}",
     Code.LEADER_SILENT: "hear{s} nothing of {whom} any more",
     Code.LEADER_LEFT: "lose{s} the leader {whom}",
     Code.MAJORITY_LOST: "lost its majority and stops its work",
     Code.HIGHER_TERM: "give{s} way to a higher term",
-    Code.TERM_AHEAD: "step{s} down in order, to stand again above a higher term",
+    Code.TERM_AHEAD: "step{s} down in order, to campaign again above a higher term",
     Code.STEP_DOWN: "step{s} down",
     Code.TRANSFER: "step{s} down in favour of {whom}",
     Code.PAUSED: "{is} paused and stand{s} back",

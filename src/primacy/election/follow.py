@@ -243,7 +243,7 @@ class RankFollower(RankLeader):
         self._joined = True
         if not self._able(now_ms):
             return self._look_around(now_ms)
-        return [Record(Event(Code.STANDS, self._epoch)), *self._start_round(now_ms)]
+        return [Record(Event(Code.CAMPAIGNS, self._epoch)), *self._start_round(now_ms)]
 
     def _wait_expired(self, now_ms: int) -> list[Effect]:
         """B4: every wait ends in a new round."""

@@ -271,7 +271,7 @@ class LeaseStrategy(LeaseHolder):
         self._preceding = max(floor if row is None else row.token, self.token_max)
         if again:
             return []
-        sight, stands = self._sight, self._note(Code.STANDS, take.row.token)
+        sight, stands = self._sight, self._note(Code.CAMPAIGNS, take.row.token)
         if sight is None or row is None or row.released or row.is_placeholder:
             return [stands]
         if row.holder == self.holder:

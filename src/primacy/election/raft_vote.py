@@ -146,7 +146,7 @@ class Voting(Leading):
             hold_max_ms = max(ballot.hold_max_ms, self.timing.hold_ms)
             token_max = max(ballot.token_max, ballot.base + term)
             self.ballot = ballot._replace(term=term, voted_for=self.node, hold_max_ms=hold_max_ms, token_max=token_max)
-            effects = [Record(Event(Code.STANDS, term))]
+            effects = [Record(Event(Code.CAMPAIGNS, term))]
         self.campaign = Campaign(term, pre)
         spread_ms = self.timing.spread_ms
         self.stand_at_ms = now_ms + spread_ms // 2 + int(self.seat.random.random() * spread_ms)

@@ -38,7 +38,10 @@ class Node:
     addr: str = setting("", "What others dial, `host:port`.", check=wrong_address)
     bind: str = setting("", "What this node listens on, if another than `addr`: `0.0.0.0:7400`.", check=wrong_listen)
     priority: int = setting(
-        0, "A higher one stands earlier (raft) or ranks higher (`rank: priority`). It never blocks.", least=0, most=100
+        0,
+        "A higher one campaigns earlier (raft) or ranks higher (`rank: priority`). It never blocks.",
+        least=0,
+        most=100,
     )
     kind: str = setting(
         "voter",
@@ -184,8 +187,8 @@ class Overrides:
         "to wait. Too large: failover takes longer."
     )
     spread_ms: int | None = _span(
-        "raft. Candidates stand at a random moment within this after the promise. Too small: split votes. Too large: "
-        "failover takes longer."
+        "raft. Candidates campaign at a random moment within this after the promise. Too small: split votes. Too "
+        "large: failover takes longer."
     )
     drift_ppm: int | None = setting(
         None,

@@ -38,7 +38,7 @@ class Timing(NamedTuple):
     promise_ms: int
     """A voter that acked a beat grants no vote for this long. Below hold times the drift ratio, winners must wait."""
     spread_ms: int
-    """Candidates stand at a random moment within promise .. promise + spread. Too small: split votes."""
+    """Candidates campaign at a random moment within promise .. promise + spread. Too small: split votes."""
     drift_ppm: int = 10_000
     """Largest rate error of any clock, in parts per million. A clock outside of it is outside of the promise."""
 

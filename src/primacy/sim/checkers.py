@@ -143,7 +143,7 @@ class LivenessChecker:
         if fact.kind is Kind.ROLE:
             self._role(fact)
         elif fact.kind is Kind.EVENT:
-            if fact.text == Code.STANDS and self._is_settled(fact.at_ms):
+            if fact.text == Code.CAMPAIGNS and self._is_settled(fact.at_ms):
                 self.candidacies_after += 1
         elif fact.kind is Kind.DOWN:
             self._roles.pop(fact.node, None)

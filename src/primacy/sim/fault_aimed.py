@@ -19,7 +19,7 @@ AIMED: dict[str, float] = {
     Kind.WORK_STARTED: 0.15,
     Kind.RELEASE_SENT: 0.1,
     Kind.VOTE: 0.1,
-    Code.STANDS: 0.3,
+    Code.CAMPAIGNS: 0.3,
     Code.ELECTED: 0.2,
     Code.RECOVERED: 0.1,
     Code.FIRST_BALLOT: 0.1,

@@ -201,7 +201,7 @@ function legend() {
   const knot = (tone) => s("svg", { viewBox: "0 0 34 14", "aria-hidden": "true" }, s("g", { class: "knot", data: { tone }, transform: "translate(17 7)" }, s("circle", { class: "knot-body", r: 7 })));
   const row = (picture, words) => h("span", {}, picture, words);
   return h("section", { class: "card legend", "aria-label": "Legend" },
-    row(knot("leader"), "leader"), row(knot("follower"), "follower"), row(knot("candidate"), "stands, waits or is paused"), row(knot("frozen"), "frozen"), row(knot("down"), "down"),
+    row(knot("leader"), "leader"), row(knot("follower"), "follower"), row(knot("candidate"), "campaigns, waits or is paused"), row(knot("frozen"), "frozen"), row(knot("down"), "down"),
     row(s("svg", { viewBox: "0 0 34 14", "aria-hidden": "true" }, s("circle", { class: "knot-work", cx: 17, cy: 7, r: 6 })), "runs the work"),
     row(s("svg", { viewBox: "0 0 34 14", "aria-hidden": "true" }, s("path", { class: "knot-hold", d: "M4 12A13 13 0 0 1 30 12" })), "hold left"),
     row(line("open"), "link"), row(line("one-way", s("path", { class: "link-arrow", d: "M12 2 22 7 12 12z" })), "one way, towards the arrow"), row(line("cut"), "broken"), row(line("down"), "an end is down"),
