@@ -241,7 +241,7 @@ def test_limitation_2_a_join_is_tried_again_and_said_until_it_succeeds() -> None
 def test_why_a_join_fails_is_said_at_first_and_again_when_it_is_for_another_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http_join, "SAY_AGAIN_S", 3_600.0)
+    monkeypatch.setattr(http_join, "SAY_AGAIN_MS", 3_600_000)
 
     async def scene(nodes: Nodes) -> None:
         nodes.port("a")

@@ -147,7 +147,7 @@ def test_without_descriptors_a_quiet_connection_goes_and_the_log_stays_short() -
 
 
 def test_after_a_minute_it_is_said_again_with_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_server, "SAY_AGAIN_S", 0.3)
+    monkeypatch.setattr(http_server, "SAY_AGAIN_MS", 300)
 
     async def scene(server: ManagerServer, listening: socket.socket, said: list[str]) -> None:
         guest, left = Guest(), Descriptors()

@@ -34,6 +34,7 @@ from primacy.control.summary import HOLD_AT, SUMMARY, Delays, Reader, row_again,
 from primacy.errors import NotReached, PrimacyError, Refused, UsageError
 from primacy.loop import timer
 from primacy.node.clock import Clock
+from primacy.rate_limiter import RateLimiter
 from primacy.transport import Transport
 
 NEWS_MS = 1_000
@@ -59,6 +60,8 @@ DONE_MAX = 256
 """Orders whose answers are remembered. More within `DONE_MS` are refused: no operator is so quick."""
 DONE_MS = 60_000
 ALERT_AGAIN_MS = 60_000
+ALERTS_MAX = 256
+"""Sentences that are remembered, so that the same is not said again before that."""
 
 
 class GossipHost(Protocol):
@@ -113,7 +116,7 @@ class Gossip:
         self._event_timer: asyncio.TimerHandle | None = None
         self._asked: dict[int, asyncio.Future[GossipReply]] = {}
         self._done: dict[tuple[str, int, int], tuple[int, GossipReply]] = {}
-        self._alerted: dict[str, int] = {}
+        self._alerted = RateLimiter(ALERT_AGAIN_MS, ALERTS_MAX)
         self._seen: dict[str, int] = {}
         """Since when each of the alerts of the last look has been found at every look."""
         self._allowed: dict[str, tuple[float, int]] = {}
@@ -190,12 +193,8 @@ class Gossip:
             if not status.at_most_one and status.now_ms - self._seen[sentence] < STAYS_MS:
                 self._row = []  # looked at again with the next news
                 continue
-            last_ms = self._alerted.get(sentence)
-            if last_ms is None or status.now_ms - last_ms > ALERT_AGAIN_MS:
-                self._alerted[sentence] = status.now_ms
+            if self._alerted.passes(status.now_ms, sentence):
                 self.host.alert(sentence)
-        if len(self._alerted) > DONE_MAX:
-            self._alerted.clear()
 
     # --- what happened ------------------------------------------------------------------------------------------------
 

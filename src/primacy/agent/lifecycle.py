@@ -41,6 +41,7 @@ from primacy.node.clock import Clock
 from primacy.node.driver import Driver
 from primacy.node.folder import Folder
 from primacy.node.lock import RunLock
+from primacy.rate_limiter import RateLimiter
 from primacy.settings.loading import containment_required
 from primacy.settings.schema import Settings
 from primacy.transport import ReadyDatagram, Transport
@@ -127,12 +128,11 @@ class Agent(AgentEvents):
         if self.transport is not None:
             self.gossip = Gossip(self.node, self.names(), self.transport, self.clock, self)
         self.driver.stepped = self.looked
-        self._late_said_until_ms = 0
+        self._late_said = RateLimiter(SAY_AGAIN_MS)
         self._mute_said = ""
         self._mute_timer: asyncio.TimerHandle | None = None
         self._settle_timer: asyncio.TimerHandle | None = None
-        self._said_until_ms: dict[str, int] = {}
-        """Connections that failed, and until when that need not be said again."""
+        self._broken_said = RateLimiter(SAY_AGAIN_MS)
         self.ending = False
         self.exit_code = 0
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -247,10 +247,8 @@ class Agent(AgentEvents):
         After a stop, too, and after a sleep of the machine: the same would have happened to the kill.
         """
         self.meter.late(late_ms)
-        now_ms = self.clock.now_ms()
-        if now_ms < self._late_said_until_ms:
+        if not self._late_said.passes(self.clock.now_ms()):
             return
-        self._late_said_until_ms = now_ms + SAY_AGAIN_MS
         self.remark(
             "late",
             False,
@@ -371,8 +369,7 @@ class Agent(AgentEvents):
         fault = context.get("exception")
         if isinstance(fault, OSError) and ("socket" in context or "transport" in context):
             said = f"{context.get('message')}: {fault.strerror or type(fault).__name__}"
-            if self.clock.now_ms() >= self._said_until_ms.get(said, 0):  # a flood of them is one line
-                self._said_until_ms = {said: self.clock.now_ms() + SAY_AGAIN_MS}
+            if self._broken_said.passes(self.clock.now_ms(), said):  # a flood of them is one line
                 self.complain(said)
             return
         self._finish(context.get("exception") or RuntimeError(str(context.get("message"))))

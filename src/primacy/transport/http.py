@@ -38,6 +38,7 @@ from primacy.election.messages import (
 )
 from primacy.election.model import Role, View
 from primacy.errors import CannotHere, InUse
+from primacy.rate_limiter import RateLimiter
 from primacy.settings.timing import RankTiming
 from primacy.transport import Hear, Overhear, ReadyDatagram, Trouble, ignored, notices
 from primacy.transport.drop_counters import DropCounters
@@ -67,7 +68,7 @@ WORDS_EACH_S = 0.05
 they are about. Among three nodes nobody notices; among twenty what happened is known a second later."""
 PEERS_MAX = 4_096
 """Nodes that something is remembered of; whoever is listed is heard again soon."""
-SAY_AGAIN_S = 600.0
+SAY_AGAIN_MS = 600_000
 """Before the same trouble with a node is said again in the log; `status` shows it all the time."""
 STRANGER_S = 60.0
 """So long the trouble with a node that is not listed is shown, after it was heard."""
@@ -112,7 +113,7 @@ class Peer:
         self.trouble = ""
         self.troubled_s = 0.0
         """When that was found last."""
-        self.said = ("", 0.0)
+        self.said = RateLimiter(SAY_AGAIN_MS)
         """Which trouble with it the log told last, and when."""
         self.spoken = Spoken()
         self.was_down = False
@@ -385,10 +386,8 @@ class HttpTransport:
         peer.trouble = sentence
         if not sentence:
             return
-        peer.troubled_s = now_s = time.monotonic()
-        last, at_s = peer.said
-        if sentence != last or now_s - at_s > SAY_AGAIN_S:
-            peer.said = (sentence, now_s)
+        peer.troubled_s = time.monotonic()
+        if peer.said.passes(peer.troubled_s * 1_000, sentence):
             self.complain(sentence)
 
     def _other_file(self, said: Said) -> str:

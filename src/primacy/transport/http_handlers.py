@@ -25,6 +25,7 @@ from primacy.election.messages import (
     Origin,
     Won,
 )
+from primacy.rate_limiter import RateLimiter
 from primacy.transport.http_members import Entry
 from primacy.transport.http_wire import (
     OPEN,
@@ -60,7 +61,7 @@ MOVING = ("/election", "/coordinator", "/join")
 BAD = Reply(400)
 WORDS_MAX = 64
 HOPS_MAX = 10_000
-SAY_AGAIN_S = 60.0
+SAY_AGAIN_MS = 60_000
 """So often it is said at most that somebody's credentials are wrong."""
 
 
@@ -69,7 +70,7 @@ class Handlers:
 
     def __init__(self, manager: HttpTransport) -> None:
         self.manager = manager
-        self._said_s: float | None = None
+        self._said = RateLimiter(SAY_AGAIN_MS)
 
     async def answer(self, asked: Asked) -> Reply | None:
         """None: not at all, for the link is cut."""
@@ -106,9 +107,7 @@ class Handlers:
     def _wrong_credentials(self, asked: Asked) -> Reply:
         """Who it is cannot be believed; that it asks is worth a line, for it may be a node of this very cluster."""
         self.manager.drops.count("credentials")
-        now_s = time.monotonic()
-        if self._said_s is None or now_s - self._said_s >= SAY_AGAIN_S:
-            self._said_s = now_s
+        if self._said.passes(time.monotonic() * 1_000):
             self.manager.complain(
                 f"somebody at {asked.remote or '?'} asks with other credentials than this node has. If that is a node "
                 "of this cluster: make cluster.user and cluster.pass, or the secret, the same in both files, then "

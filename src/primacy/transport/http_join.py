@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primacy.election.messages import Alive, Origin
 from primacy.errors import NotReached, Refused
+from primacy.rate_limiter import RateLimiter
 from primacy.transport import Trouble
 from primacy.transport.http_members import HEARSAY, Entry, kept
 from primacy.transport.http_storms import StormControl
@@ -42,8 +43,10 @@ ASK_S = 2.0
 """A node that begins a cluster, and remembers one, lets that one answer before it could call itself its leader."""
 AGAIN_FIRST_S = 0.25
 AGAIN_MAX_S = 5.0
-SAY_AGAIN_S = 60.0
+SAY_AGAIN_MS = 60_000
 """Before a reason for not being taken in is said again, after another one."""
+REASONS_MAX = 16
+"""Reasons that are remembered for that: a file names few nodes to join."""
 REFRESH_LOOKS = 8
 FETCH_S = 2.0
 TELL_S = 5.0
@@ -137,7 +140,7 @@ class Joining:
     async def _keep_trying(self, targets: tuple[str, ...]) -> None:
         """Until each of those that the file names has been met: they may be of two clusters that are to be one."""
         wait_s = AGAIN_FIRST_S
-        said: dict[str, float] = {}
+        said = RateLimiter(SAY_AGAIN_MS, REASONS_MAX)
         while not self.manager.closed:
             await self._try(targets if self._met_at else self._with_remembered(targets))
             if all(self._is_met(addr) for addr in targets):
@@ -149,15 +152,11 @@ class Joining:
             await asyncio.sleep(pause_s)
             wait_s = min(AGAIN_MAX_S, wait_s * 2)
 
-    def _say_why(self, said: dict[str, float]) -> None:
+    def _say_why(self, said: RateLimiter) -> None:
         """At first, and when the reason is another; reasons that take turns are not a line at each try."""
-        now_s = asyncio.get_running_loop().time()
-        last = next(reversed(said), "")
-        if self._sentence == last or now_s - said.get(self._sentence, -SAY_AGAIN_S) < SAY_AGAIN_S:
-            return
-        said.pop(self._sentence, None)
-        said[self._sentence] = now_s  # the last one said
-        self.manager.complain(f"{self._sentence}; it is tried again until one answers")
+        now_ms = asyncio.get_running_loop().time() * 1_000
+        if self._sentence != said.newest and said.passes(now_ms, self._sentence):
+            self.manager.complain(f"{self._sentence}; it is tried again until one answers")
 
     def _with_remembered(self, targets: tuple[str, ...]) -> tuple[str, ...]:
         """Whoever is listed knows the cluster as well as the node that the file names."""

@@ -25,6 +25,7 @@ from primacy.election.messages import (
     Unable,
     Won,
 )
+from primacy.rate_limiter import RateLimiter
 from primacy.transport.http_pace import PATIENCE_S, Pace
 from primacy.transport.http_wire import OPEN, PROBE, Answer, Said, Silent, as_names, as_text, encoded, id_body
 
@@ -36,7 +37,7 @@ PATIENT = ("/heartbeat", "/election", "/ring")
 """What the machines have limits for."""
 SAID_FROM = 4
 """A pace that is worth a line in the log: twice as slow is a burst."""
-SAY_AGAIN_S = 60.0
+SAY_AGAIN_MS = 60_000
 ANNOUNCE_LEAST_S = 1.0
 """For an announcement to arrive: it is repeated, and nobody waits for its answer."""
 
@@ -56,7 +57,7 @@ class Sending:
         self.pace = Pace()
         self._under_way: dict[tuple[str, str], int] = {}
         self._set_right_s = -SET_RIGHT_S
-        self._said_s = float("-inf")
+        self._said = RateLimiter(SAY_AGAIN_MS)
         self._told: dict[str, tuple[int, float]] = {}
         """By real node: the number of the leadership that it was told of last, and when."""
         self._claimed: dict[str, float] = {}
@@ -253,8 +254,7 @@ class Sending:
     def _say_pace(self, now_s: float) -> None:
         """That it slowed down, now and then: a machine that is always too slow for its profile should be known."""
         factor, manager = self.pace.factor, self.manager
-        if factor >= SAID_FROM and now_s - self._said_s > SAY_AGAIN_S:
-            self._said_s = now_s
+        if factor >= SAID_FROM and self._said.passes(now_s * 1_000):
             manager.complain(
                 f"several nodes answer later than the limit of {manager.timing.answer_ms} ms allows for: node "
                 f"{manager.node} does everything {factor} times more slowly until they answer in time again. If this "

@@ -21,6 +21,7 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from primacy.connection_limits import silent
+from primacy.rate_limiter import RateLimiter
 from primacy.transport.http_wire import BODY_BYTES_MAX, HEADER, WORDS_BYTES_MAX, Asked, Reply
 
 IDLE_S = 120.0
@@ -36,7 +37,7 @@ WAITING_MAX = 512
 LINE_BYTES_MAX = 8_190
 END_S = 0.3
 ACCEPT_AGAIN_S = 0.1
-SAY_AGAIN_S = 60.0
+SAY_AGAIN_MS = 60_000
 """So often it is said at most that connections cannot be taken."""
 TAKEN_MAX = 64
 """Connections that are taken in one turn of the loop."""
@@ -60,7 +61,7 @@ class ManagerServer:
         self._resting: asyncio.TimerHandle | None = None
         self._not_taken = 0
         """Tries to take a connection that failed since it was said last."""
-        self._said_s: float | None = None
+        self._said = RateLimiter(SAY_AGAIN_MS)
         self._making: set[asyncio.Task[Any]] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._since: dict[Any, float] = {}
@@ -191,14 +192,14 @@ class ManagerServer:
     def _say_full(self, now_s: float, error: OSError) -> None:
         """Ten tries in a second must not be ten lines of the log."""
         self._not_taken += 1
-        if self._said_s is not None and now_s - self._said_s < SAY_AGAIN_S:
+        times = "" if self._said.newest is None else f", {self._not_taken} times since it was said last"
+        if not self._said.passes(now_s * 1_000):
             return
-        times = f", {self._not_taken} times since it was said last" if self._said_s is not None else ""
         self.complain(
             f"the manager cannot take a connection: {error.strerror}{times}; quiet ones are hung up on. If this goes "
             "on, raise the limit of open files (ulimit -n)"
         )
-        self._said_s, self._not_taken = now_s, 0
+        self._not_taken = 0
 
     def _watch(self) -> None:
         assert self._listening is not None

@@ -26,6 +26,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from primacy.rate_limiter import RateLimiter
 from primacy.transport.http_wire import PROBE, Answer, Silent, id_body, join_body
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ HELD_S = 30.0
 """So long the teller of an echo waits; one after the other, so that they do not begin again together."""
 STARTS_S = 1.0
 """So often at most a node is asked whether it is just starting: echoes about one that is down must not pass freely."""
-SAY_AGAIN_S = 60.0
+SAY_AGAIN_MS = 60_000
 """Before the log has it again that tellers are kept waiting."""
 HELD_MAX = 512
 """Tellers that are kept waiting at one time. Of three real nodes each doubles what it hears, until all of them wait."""
@@ -139,7 +140,7 @@ class StormControl:
         self._held = 0
         self._asked_s: dict[str, float] = {}
         """By node: when it was asked last whether it is just starting."""
-        self._said_s = float("-inf")
+        self._said = RateLimiter(SAY_AGAIN_MS)
 
     # --- what is heard ------------------------------------------------------------------------------------------------
 
@@ -213,9 +214,7 @@ class StormControl:
         return isinstance(found, Silent) and found.refused
 
     def _say_held(self, entry: Entry) -> None:
-        now_s = asyncio.get_running_loop().time()
-        if now_s - self._said_s >= SAY_AGAIN_S:
-            self._said_s = now_s
+        if self._said.passes(asyncio.get_running_loop().time() * 1_000):
             self.manager.complain(
                 f"nodes that are not ours tell of node {entry.node} again and again, as those of Ghoti's first version "
                 f"do: each who does waits for its answer for up to {1.5 * HELD_S:.0f} s"
