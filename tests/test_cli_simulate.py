@@ -241,6 +241,7 @@ def test_faults_help(say: Callable[..., Said]) -> None:
         (("--profile", "lam"), "--profile lam: raft has no such profile; is la"),
         (("--profile", "ghoti"), "--profile ghoti: raft has no such profile;"),
         (("--strategy", "bully", "--profile", "executor"), "--profile executor: bully has no such profile;"),
+        (("--faults", "link,twin"), "--faults twin: this class is called duplicate now"),
         (("--faults", "partiton"), "--faults partiton: there is no such class; is partition meant? There are "),
         (("--faults", "store-away"), "--faults store-away: does not befall raft; "),
         (("--faults", "stall,,link"), "--faults 'stall,,link': there is no such class"),

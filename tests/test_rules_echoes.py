@@ -234,6 +234,6 @@ def test_E1_no_step_of_any_machine_answers_a_refusal_or_multiplies_a_message(str
 
 
 def test_E1_taken_out_a_repeated_datagram_is_refused_again() -> None:
-    plan = Plan("raft", 5, "lab", 1.0, ("lossy", "twin", "partition"), draw=False)
+    plan = Plan("raft", 5, "lab", 1.0, ("lossy", "duplicate", "partition"), draw=False)
     assert any("twice within a beat" in text for text in watched(plan, 3, RefusesEach))
     assert not watched(plan, 3)

@@ -25,7 +25,7 @@ TRIALS: tuple[tuple[Plan, int], ...] = (
     (Plan("raft", 7), 100),
     (Plan("raft", 1, "lab", 1.0), 40),
     (Plan("raft", 2, "lab", 1.0), 40),
-    (Plan("raft", 2, "lan", 2.0, faults=("crash-agent", "one-way", "partition", "twin"), draw=False), 40),
+    (Plan("raft", 2, "lan", 2.0, faults=("crash-agent", "one-way", "partition", "duplicate"), draw=False), 40),
     (Plan("raft", 3, "lab", 1.0), 100),
     (Plan("raft", 5, "lab", 1.0), 60),
     (Plan("raft", 5, "lan", 2.0, faults=()), 40),
@@ -182,7 +182,7 @@ def test_F28_extremes_are_drawn_within_the_allowance_too() -> None:
 
 # --- beyond what is promised: where a rule holds all the same, and where physics ends ---------------------------------
 
-LONE = Plan("raft", 3, "lan", 2.0, ("memory", "partition", "relist", "twin"), draw=False)
+LONE = Plan("raft", 3, "lan", 2.0, ("memory", "partition", "relist", "duplicate"), draw=False)
 FORGETFUL = Plan("raft", 3, "lan", 2.0, ("clock", "crash-agent", "freeze", "memory", "partition"), draw=False)
 
 

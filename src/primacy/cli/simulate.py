@@ -19,7 +19,7 @@ from primacy.settings.accepted import STRATEGIES
 from primacy.settings.timing import DEFAULT_PROFILE, profiles_of
 from primacy.sim.batch import cores, run_batch, run_or_raised
 from primacy.sim.cache_trial import STORAGES
-from primacy.sim.faults import CLASSES, named_of
+from primacy.sim.faults import CLASSES, RENAMED, named_of
 from primacy.sim.shrink import Shrunk, command, shrink
 from primacy.sim.summary import Summary
 from primacy.sim.trial import Outcome, Plan
@@ -204,6 +204,8 @@ def _with_faults(plan: Plan, faults: str | None) -> Plan:
     fitting = named_of(plan.strategy)
     wanted = () if faults.strip() == "none" else tuple(name.strip() for name in faults.split(","))
     for name in wanted:
+        if name in RENAMED:
+            raise UsageError(f"--faults {name}: this class is called {RENAMED[name]} now")
         if name not in fitting:
             wrong = f"does not befall {plan.strategy}" if name in CLASSES else "there is no such class"
             raise UsageError(f"--faults {name or repr(faults)}: {wrong}; {_near(name, fitting)}")

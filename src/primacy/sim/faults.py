@@ -189,7 +189,7 @@ CLASSES: dict[str, Callable[[Faults], None]] = {
     "disk-full": fault_machine.disk_full,
     "disk-slow": fault_machine.disk_slow,
     "memory": fault_machine.memory,
-    "twin": fault_machine.duplicate,
+    "duplicate": fault_machine.duplicate,
     "relist": fault_people.relist,
     "operator": fault_people.operator,
     "store-away": fault_store.store_away,
@@ -205,12 +205,14 @@ CLASSES: dict[str, Callable[[Faults], None]] = {
     "store-people": fault_store.store_people,
     "store-outside": fault_store.store_outside,
 }
+RENAMED = {"twin": "duplicate"}
+"""By the name of before."""
 OUTSIDE = ("store-outside",)
 """Beyond the promise: no trial draws them; they come where they are asked for, and a violation is to be expected."""
 
 _PROCESS = ("aimed", "crash-agent", "crash-node", "crash-between", "storm", "stall", "freeze", "clock", "operator")
 _NETWORK = ("partition", "link", "one-way", "chain", "bridge", "swizzle", "flap", "lossy", "lag", "hold-back")
-_DISK = ("disk-full", "disk-slow", "memory", "twin", "relist")
+_DISK = ("disk-full", "disk-slow", "memory", "duplicate", "relist")
 _STORE = (
     *("store-away", "store-hangs", "store-slow", "store-answers", "store-cut", "store-other"),
     *("store-back", "store-hand", "store-blow", "store-sudden", "store-people"),
