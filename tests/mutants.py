@@ -203,7 +203,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "Q3", "any ack proves the newest beat", raft(AnyAckProves), only("lag", "freeze", "one-way"), prepare=sluggish
     ),
-    Mutant("Q4", "no promise", raft(Eager), only("one-way", "link", nodes=5), ("L1", "L2", "L3")),
+    Mutant("Q4", "no promise", raft(Eager), only("one-way", "link", nodes=5), ("P1", "P2", "P3")),
     Mutant("Q4", "repeated beats renew", raft(OldBeatsRenew), only(), ("P5",), prepare=repeated),
     Mutant("Q5", "no start delay", raft(NoStartDelay), only("relist", minutes=0.3), prepare=faster_list),
     Mutant("Q5", "no start delay, promise off", raft(NoStartDelayEager), only("partition", "stall", "clock")),
@@ -225,8 +225,8 @@ MUTANTS: tuple[Mutant, ...] = (
         prepare=deaf,
     ),
     Mutant("Q8", "term reopens", raft(TermReopens), only("operator", "stall", "partition")),
-    Mutant("Q9", "no pre-vote", raft(NoPreVote), only("one-way", "link", nodes=5), ("L3", "L4")),
-    Mutant("Q9", "voter ahead ignored", raft(AheadIgnored), only("link", nodes=5), ("L1",), prepare=one_ahead),
+    Mutant("Q9", "no pre-vote", raft(NoPreVote), only("one-way", "link", nodes=5), ("P3", "P4")),
+    Mutant("Q9", "voter ahead ignored", raft(AheadIgnored), only("link", nodes=5), ("P1",), prepare=one_ahead),
     Mutant("M1", "one report of the new list is enough", raft(ListAfterOne), only("relist", "link", minutes=0.6)),
     Mutant("M1", "a changed list does not mute", raft(ListIgnored), only("relist", "link", minutes=0.6)),
     Mutant("M1", "unmuted at once", raft(UnmutedAtOnce), only("relist", "freeze", "crash-agent", minutes=0.6)),
@@ -265,11 +265,11 @@ MUTANTS: tuple[Mutant, ...] = (
         leased("store-blow", "store-other"),
         prepare=agreeing_walls,
     ),
-    Mutant("T2", "a start that was not done is waited for", lease(WaitsForNobody), leased("disk-full"), ("L1", "L2")),
+    Mutant("T2", "a start that was not done is waited for", lease(WaitsForNobody), leased("disk-full"), ("P1", "P2")),
     Mutant("L4", "unreleased row taken at once", lease(EverythingReleased), leased("stall")),
-    Mutant("B2", "nobody yields", ranked(Stubborn), Plan("bully", 5, "lab", 1.0, ("partition",), draw=False), ("L1",)),
+    Mutant("B2", "nobody yields", ranked(Stubborn), Plan("bully", 5, "lab", 1.0, ("partition",), draw=False), ("P1",)),
     Mutant(
-        "B7", "nobody skipped", ranked(NobodySkipped), Plan("ring", 5, "lab", 1.0, ("crash-node",), draw=False), ("L1",)
+        "B7", "nobody skipped", ranked(NobodySkipped), Plan("ring", 5, "lab", 1.0, ("crash-node",), draw=False), ("P1",)
     ),
     Mutant("time", "clocks 3 % off, raft", raft(Eager), only("freeze", "clock", drift=0.03), ("I1",), prepare=sluggish),
     Mutant("time", "clocks 3 % off, lease", watchful, leased("freeze", "clock", drift=0.03), ("I1",), prepare=sluggish),
@@ -283,7 +283,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a leader that waits on purpose resigns",
         raft(WaitsInVain),
         Plan("raft", 3, "lab", 1.0, ("link",), draw=False, deferred=1.0),
-        ("L1", "L2", "L3"),
+        ("P1", "P2", "P3"),
     ),
     Mutant("G7", "resign with a release", raft(ResignWithRelease), only("operator", "aimed", "freeze", "partition")),
 )

@@ -36,7 +36,7 @@ def fake(plan: Plan, seed: int) -> Outcome:
     outcome.gaps_ms = [float(seed)]
     outcome.trace_hash = f"{seed:016x}"
     if "partition" in outcome.classes and plan.nodes >= 3 and seed % 3 == 0:
-        outcome.violations = [Violation(5.0, "I1", "two at once"), Violation(6.0, "L1", "nobody")]
+        outcome.violations = [Violation(5.0, "I1", "two at once"), Violation(6.0, "P1", "nobody")]
     return outcome
 
 

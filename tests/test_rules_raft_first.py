@@ -307,10 +307,10 @@ class HeedsEachBase(RaftStrategy):
     ("name", "machine", "rule"),
     [
         ("raft-7-wan-46001543", Unmarked, "I4"),
-        ("raft-5-lan-40003649", KeepsOffers, "L1"),
-        ("raft-3-fast-41001499", KeepsOffers, "L1"),
-        ("raft-5-wan-70018576", HeedsLeadersOnly, "L1"),
-        ("raft-7-lan-70015326", HeedsEachBase, "L1"),
+        ("raft-5-lan-40003649", KeepsOffers, "P1"),
+        ("raft-3-fast-41001499", KeepsOffers, "P1"),
+        ("raft-5-wan-70018576", HeedsLeadersOnly, "P1"),
+        ("raft-7-lan-70015326", HeedsEachBase, "P1"),
     ],
 )
 def test_M3_taken_out_a_recorded_trial_breaks_again(name: str, machine: type[RaftStrategy], rule: str) -> None:

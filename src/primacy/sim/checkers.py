@@ -1,7 +1,7 @@
 """Judges outside of the world: they see facts and say what was violated.
 
 Safety (I1-I7) is judged at every fact. The overlap checker looks at the work in true time, ordered by (token, run);
-what a node believes plays no role. Liveness (L1-L3) is judged after the faults were calmed. The bounds come from the
+what a node believes plays no role. Liveness (P1-P3) is judged after the faults were calmed. The bounds come from the
 strategy's timing, what is judged comes from its guarantees.
 """
 
@@ -118,7 +118,7 @@ class TermChecker:
 
 
 class LivenessChecker:
-    """L1: a leader within the bound after the calm. L2: its work runs. L3: it stays. L4: no term begins beside it."""
+    """P1: a leader within the bound after the calm. P2: its work runs. P3: it stays. P4: no term begins beside it."""
 
     def __init__(self, bound_ms: float) -> None:
         self.bound_ms = bound_ms

@@ -93,7 +93,7 @@ def unit_ms(timing: Timing | RankTiming) -> float:
 
 
 def bound_ms(strategy: str, timing: Timing | RankTiming, nodes: int) -> float:
-    """How soon after the calm a leader must be there (L1)."""
+    """How soon after the calm a leader must be there (P1)."""
     if isinstance(timing, RankTiming):
         return float(settle_ms(timing, nodes if strategy == "ring" else 0)) + 200
     if strategy == "lease":

@@ -101,7 +101,7 @@ class Summary:
 
     @property
     def in_time_share(self) -> float | None:
-        """Part of the trials that had a leader within the bound after the calm; L1 allows three times the bound."""
+        """Part of the trials that had a leader within the bound after the calm; P1 allows three times the bound."""
         return self.led_in_time / self.led if self.led else None
 
     @property

@@ -83,7 +83,7 @@ class Outcome:
     working_ms: float = 0.0
     leader_after_ms: float | None = None
     within_bound: bool | None = None
-    """Whether a leader was there within the bound itself, of which L1 allows three; None if that was not judged."""
+    """Whether a leader was there within the bound itself, of which P1 allows three; None if that was not judged."""
     trace_hash: str = ""
 
     @property
@@ -301,7 +301,7 @@ class Trial:
         self.faults.begin(self.outcome.classes, calm_ms)
 
     def _calm(self) -> None:
-        """Heals everything, then breaks a minority for good, so that hidden dead ends show (L1)."""
+        """Heals everything, then breaks a minority for good, so that hidden dead ends show (P1)."""
         self.faults.calm()
         self.world.run(self.world.now + 200)
         for name in self.faults.names:
@@ -404,25 +404,25 @@ class Trial:
             liveness.leader_after_ms is not None and liveness.leader_after_ms <= liveness.bound_ms
         )
         if liveness.leader_after_ms is None or liveness.leader_after_ms > 3 * liveness.bound_ms:
-            self._violated(Violation(calm_ms, "L1", f"no leader within {3 * liveness.bound_ms:.0f} ms after the calm"))
+            self._violated(Violation(calm_ms, "P1", f"no leader within {3 * liveness.bound_ms:.0f} ms after the calm"))
         elif len(leaders) != 1:
-            self._violated(Violation(self.world.now, "L1", f"leaders at the end: {', '.join(leaders) or 'none'}"))
+            self._violated(Violation(self.world.now, "P1", f"leaders at the end: {', '.join(leaders) or 'none'}"))
         elif leaders[0] not in self.work.running:
-            self._violated(Violation(self.world.now, "L2", f"{leaders[0]} leads, but its work does not run at the end"))
+            self._violated(Violation(self.world.now, "P2", f"{leaders[0]} leads, but its work does not run at the end"))
         elif self.plan.strategy != "lease":
             self._judge_agreement(leaders[0])
         if liveness.changes_after:
-            self._violated(Violation(self.world.now, "L3", f"{liveness.changes_after} changes of a stable leader"))
+            self._violated(Violation(self.world.now, "P3", f"{liveness.changes_after} changes of a stable leader"))
         if liveness.candidacies_after and self.plan.strategy == "raft":
             sentence = f"{liveness.candidacies_after} terms were begun beside a stable leader"
-            self._violated(Violation(self.world.now, "L4", sentence))
+            self._violated(Violation(self.world.now, "P4", sentence))
 
     def _judge_agreement(self, leader: str) -> None:
         """After the calm, all nodes of the core follow the one leader."""
         for name in self.liveness.core:
             if self.world.nodes[name].leader != leader and name not in self.broken and name not in self.apart:
                 believed = self.world.nodes[name].leader or "nobody"
-                self._violated(Violation(self.world.now, "L1", f"{name} follows {believed} while {leader} leads"))
+                self._violated(Violation(self.world.now, "P1", f"{name} follows {believed} while {leader} leads"))
 
     def _blank(self) -> list[str]:
         """Nodes without memory, if others have one."""
