@@ -9,7 +9,7 @@ import time
 from random import Random
 
 from primacy.election.inputs import Input, Started, StepDown, WorkGone, WorkStarted
-from primacy.election.lease import LeaseOptions, LeaseStrategy
+from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
 from primacy.election.messages import Release
 from primacy.election.model import Leadership, Membership, Role, Seat
 from primacy.node.ballot import MemoryDurable

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.rank_harness import LAN, Cluster, seat
 
-from primacy.election.bully import BullyStrategy
 from primacy.election.effects import Send
 from primacy.election.events import Code
 from primacy.election.inputs import (
@@ -12,7 +11,8 @@ from primacy.election.inputs import (
     Started,
 )
 from primacy.election.messages import Coordinator, Origin
-from primacy.election.rank import RankOptions, settle_ms
+from primacy.election.ranked.bully import BullyStrategy
+from primacy.election.ranked.rank import RankOptions, settle_ms
 
 BOUND_MS = settle_ms(LAN)
 ALL = [Code.CAMPAIGNS, Code.ELECTED]

@@ -14,8 +14,8 @@ from primacy.election.inputs import (
     StoreAnswered,
     WorkStarted,
 )
-from primacy.election.lease import LeaseOptions, LeaseStrategy
-from primacy.election.lease_state import TICK_MS
+from primacy.election.lease.state import TICK_MS
+from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
 from primacy.election.model import Membership, Seat
 from primacy.election.store import WAIT_MAX_MS, Row, StoreAnswer, Take, holder_id
 from primacy.settings.timing import PROFILES

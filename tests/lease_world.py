@@ -24,7 +24,7 @@ from primacy.election.inputs import (
     WorkGone,
     WorkStarted,
 )
-from primacy.election.lease import LeaseOptions, LeaseStrategy
+from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
 from primacy.election.model import Leadership, Membership, Seat
 from primacy.election.store import FAILSAFE, Look, Renew, Row, StoreAnswer, StoreRequest, Take, holder_id
 from primacy.settings.timing import PROFILES, Timing

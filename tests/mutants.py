@@ -55,12 +55,12 @@ from tests.mutants_raft import (
     spare_release,
 )
 
-from primacy.election.bully import BullyStrategy
 from primacy.election.events import Code
-from primacy.election.lease import LeaseOptions, LeaseStrategy
-from primacy.election.raft import RaftOptions
-from primacy.election.rank import RankOptions
-from primacy.election.ring import RingStrategy
+from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
+from primacy.election.raft.strategy import RaftOptions
+from primacy.election.ranked.bully import BullyStrategy
+from primacy.election.ranked.rank import RankOptions
+from primacy.election.ranked.ring import RingStrategy
 from primacy.sim.store import SimStore
 from primacy.sim.trial import Outcome, Plan, Trial
 

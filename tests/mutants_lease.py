@@ -38,7 +38,7 @@ from tests.mutants_lease_store import (
 )
 
 from primacy.election.inputs import StoreNews
-from primacy.election.lease import LeaseStrategy
+from primacy.election.lease.strategy import LeaseStrategy
 from primacy.sim.store import ETCD, MARIADB, POSTGRESQL, Engine, SimStore
 
 # --- L1, L2: the row and its renewal ----------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ from primacy.election.effects import Persist, Send
 from primacy.election.inputs import Init
 from primacy.election.messages import Ahead, Beat, Release, Stale, VoteRequest
 from primacy.election.model import Ballot, Membership
-from primacy.election.raft import RaftOptions, RaftStrategy
-from primacy.election.recovery import Recovery
+from primacy.election.raft.recovery import Recovery
+from primacy.election.raft.strategy import RaftOptions, RaftStrategy
 from primacy.settings.timing import Timing
 from primacy.sim.disk import Disk
 from primacy.sim.faults import Change

@@ -10,7 +10,7 @@ from primacy.election.events import Code, Event
 from primacy.election.inputs import DeadlinePassed, Input, Received, Started, WorkStarted
 from primacy.election.messages import Ack, Beat, Message, Origin, Report, VoteReply, VoteRequest
 from primacy.election.model import Ballot, Kind, ListRecord, Member, Membership, Seat
-from primacy.election.raft import RaftOptions, RaftStrategy
+from primacy.election.raft.strategy import RaftOptions, RaftStrategy
 from primacy.settings.timing import PROFILES, Timing
 
 LAB = PROFILES["lab"]

@@ -13,14 +13,14 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any
 
-from primacy.election.bully import BullyStrategy
 from primacy.election.effects import Effect, Record, Send, Start, Stop
 from primacy.election.events import Code, Event
 from primacy.election.inputs import DeadlinePassed, Input, Received, Started, WorkGone, WorkStarted
 from primacy.election.messages import Alive, Heartbeat, Message
 from primacy.election.model import Member, Membership, Role, Seat
-from primacy.election.rank import RankOptions
-from primacy.election.ring import RingStrategy
+from primacy.election.ranked.bully import BullyStrategy
+from primacy.election.ranked.rank import RankOptions
+from primacy.election.ranked.ring import RingStrategy
 from primacy.settings.timing import RANK_PROFILES, RankTiming
 
 LAN = RANK_PROFILES["lan"]

@@ -33,7 +33,7 @@ from tests.safety import safe
 
 from primacy.election.events import Code, Event
 from primacy.election.inputs import Shutdown, Started, StepDown, StoreAnswered, StoreNews, WorkGone, WorkStarted
-from primacy.election.lease import LeaseOptions, LeaseStrategy
+from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
 from primacy.election.messages import Release
 from primacy.election.model import Leadership, Membership, Seat
 from primacy.node.ballot import MemoryDurable

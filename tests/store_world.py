@@ -19,7 +19,7 @@ from primacy.election.inputs import (
     WorkGone,
     WorkStarted,
 )
-from primacy.election.lease import LeaseOptions, LeaseStrategy
+from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
 from primacy.election.model import Membership, Seat
 from primacy.node.clock import HandClock
 from primacy.settings.timing import PROFILES, for_lease

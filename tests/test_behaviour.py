@@ -21,7 +21,7 @@ from tests.behaviour.trials import STRATEGIES, outcome_of, path_of, record_trial
 from tests.behaviour.values import same
 
 from primacy.election import messages
-from primacy.election.raft import RaftStrategy
+from primacy.election.raft.strategy import RaftStrategy
 
 Line = list[Any]
 LENGTH = 0.2
@@ -95,7 +95,7 @@ def test_an_effect_that_is_missing(trial: Path) -> None:
 
     line = changed(trial, without)
     said = differs(trial)
-    assert f"raft, seed 1, machine {line[1]} (primacy.election.raft.RaftStrategy), call " in said
+    assert f"raft, seed 1, machine {line[1]} (primacy.election.raft.strategy.RaftStrategy), call " in said
     assert "no further effect" in said
 
 
@@ -235,7 +235,7 @@ def test_renamed_classes_fields_and_values_are_honoured() -> None:
         assert made == Heartbeat("o", 1, 2, 3, 7)  # type: ignore[arg-type]
         assert type(made) is Heartbeat
         assert names.home("primacy.election.model.Role").member("silent").name == "RECOVERING"
-        assert names.full("primacy.election.lease.LeaseStrategy") == "elsewhere.lease.LeaseStrategy"
+        assert names.full("primacy.election.lease.strategy.LeaseStrategy") == "elsewhere.lease.strategy.LeaseStrategy"
         assert (names.method("other.Class", "step"), names.method(old, "step")) == ("advance", "move")
         assert names.text("a mute node is mute, not muted") == "a node in recovery is recovering, not muted"
         with pytest.raises(NameMissing, match="silent"):
@@ -286,7 +286,7 @@ def test_a_log_of_other_names_is_equal_with_a_table_and_differs_without(trial: P
         [fields]
         "old_place.messages.Pulse.span_ms" = "hold_ms"
         "primacy.settings.timing.Timing.scatter_ms" = "spread_ms"
-        "primacy.election.raft.RaftStrategy.choices" = "options"
+        "primacy.election.raft.strategy.RaftStrategy.choices" = "options"
         [values]
         "primacy.election.model.Role.disciple" = "follower"
         """

@@ -286,7 +286,7 @@ def test_rooms_that_the_architecture_names_exist() -> None:
     """Every file that the map names is there, and every file of the rooms is on the map; a family, by its pattern."""
     text = (ROOT / "ARCHITECTURE.md").read_text()
     assert len(text.splitlines()) <= 125, "a map is read at a glance: two screens"
-    for name in re.findall(r"`([a-z]+/[a-z_]+\.py)`", text):
+    for name in re.findall(r"`([a-z/]+/[a-z_]+\.py)`", text):
         assert (ROOT / "src/primacy" / name).exists(), name
     rooms = (
         "settings",
@@ -307,10 +307,16 @@ def test_rooms_that_the_architecture_names_exist() -> None:
     )
     for room, following in pairwise(rooms):
         here = text.partition(f"\n      {room}/ ")[2].partition(f"\n      {following}/ ")[0]
-        files = {file.name for file in (ROOT / "src/primacy" / room).glob("*.py")} - {"__init__.py"}
-        named = set(re.findall(r"\b[a-z_]+\*?\.py\b", here))
-        assert files == {file for file in files if any(fnmatchcase(file, name) for name in named)}, room
-        assert named == {name for name in named if any(fnmatchcase(file, name) for file in files)}, room
+        files = {file for file in (ROOT / "src/primacy" / room).rglob("*.py") if file.name != "__init__.py"}
+        head, *more = re.split(r" ([a-z]+/): ", " ".join(here.split()))
+        named = {
+            f"{room}/{name if '/' in name else folder + name}"
+            for folder, part in (("", head), *zip(more[::2], more[1::2], strict=True))
+            for name in re.findall(r"\b(?:[a-z]+/)?[a-z_]*\*?\.py\b", part)
+        }
+        found = {(file, name) for file in files for name in named if file.match(name)}
+        assert {file for file, _ in found} == files, room
+        assert {name for _, name in found} == named, room
 
 
 def test_the_exit_codes_of_the_readme_are_the_errors_own() -> None:
@@ -331,7 +337,7 @@ def test_the_machines_import_nothing_that_touches_the_world() -> None:
     """The first of the absences that the architecture states."""
     never = {"asyncio", "datetime", "logging", "os", "pathlib", "select", "socket", "subprocess", "threading", "time"}
     slots = [ROOT / f"src/primacy/slots/{name}.py" for name in ("kinds", "board", "session")]
-    for file in [*sorted((ROOT / "src/primacy/election").glob("*.py")), *slots]:
+    for file in [*sorted((ROOT / "src/primacy/election").rglob("*.py")), *slots]:
         for node in ast.walk(ast.parse(file.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
@@ -342,8 +348,8 @@ def test_the_page_for_operators_explains_every_sentence_of_status() -> None:
     """What a node may wait for, what stands between two nodes, and every alert: as the code says it."""
     page = re.sub(r"\s+", " ", (ROOT / "docs/operate.md").read_text())
     spoken = {
-        "election/raft.py": ("_waits_for", "_leader_sentence", "_mute_sentence"),
-        "election/lease_view.py": ("waits_for", "waits_for_row", "waits_for_names", "doubt"),
+        "election/raft/strategy.py": ("_waits_for", "_leader_sentence", "_mute_sentence"),
+        "election/lease/view.py": ("waits_for", "waits_for_row", "waits_for_names", "doubt"),
         "transport/notices.py": ("unresolved", "no_route", "other_layout", "no_seal", "duplicate_nodes", "unheard"),
         "control/cluster.py": ("alerts", "_both"),
         "cli/status.py": ("sentences",),

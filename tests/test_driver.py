@@ -27,7 +27,7 @@ from primacy.election.inputs import (
 )
 from primacy.election.messages import Beat, Message, Origin, Query, Release
 from primacy.election.model import Ballot, Leadership, Membership, Role, Seat, View
-from primacy.election.raft import RaftOptions, RaftStrategy
+from primacy.election.raft.strategy import RaftOptions, RaftStrategy
 from primacy.node.ballot import MemoryDurable
 from primacy.node.clock import HandClock, SystemClock
 from primacy.node.driver import Driver

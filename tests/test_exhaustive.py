@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from primacy.election import raft_lead
 from primacy.election.effects import Persist, Record
 from primacy.election.inputs import (
     DeadlinePassed,
@@ -29,9 +28,10 @@ from primacy.election.inputs import (
     WorkGone,
     WorkStarted,
 )
-from primacy.election.lease import LeaseStrategy
+from primacy.election.lease.strategy import LeaseStrategy
 from primacy.election.model import Role
-from primacy.election.raft import RaftStrategy
+from primacy.election.raft import lead as raft_lead
+from primacy.election.raft.strategy import RaftStrategy
 from primacy.sim import exhaustive, model_equal, model_values, snapshot
 from primacy.sim.exhaustive import Bounds, Found, Search, explore, fresh, led
 from primacy.sim.model_history import DISTURBANCES

@@ -70,14 +70,14 @@ def test_mutant_overlaps_and_is_seen(tmp_path: Path, name: str) -> None:
 
 LIST_IGNORED = """
 import sys
-from primacy.election.raft import RaftStrategy
+from primacy.election.raft.strategy import RaftStrategy
 RaftStrategy._why_mute = lambda self: "no-memory" if self.ballot is None else ""
 """
 """M1: a changed list does not mute."""
 FORGETFUL = """
 import sys
 from primacy.election.model import Ballot
-from primacy.election.recovery import Recovery
+from primacy.election.raft.recovery import Recovery
 
 def remembered(self, wall_ms):
     heard = [r for r in self._reports() if r.memory and r.origin.config == self.own.hash]

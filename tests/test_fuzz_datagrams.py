@@ -26,7 +26,7 @@ from primacy.control import key as control_key
 from primacy.election.inputs import Received, Started
 from primacy.election.messages import Message
 from primacy.election.model import Ballot, ListRecord, Member, Membership, Seat
-from primacy.election.raft import RaftOptions, RaftStrategy
+from primacy.election.raft.strategy import RaftOptions, RaftStrategy
 from primacy.settings.timing import PROFILES
 from primacy.transport import seal
 from primacy.transport.layout import packed

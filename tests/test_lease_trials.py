@@ -40,8 +40,8 @@ from primacy.election.inputs import (
     WorkGone,
     WorkStarted,
 )
-from primacy.election.lease import LeaseOptions, LeaseStrategy
-from primacy.election.lease_state import list_hash
+from primacy.election.lease.state import list_hash
+from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
 from primacy.election.messages import Election, FailsafeAck, FailsafeBeat, Origin
 from primacy.election.model import TOKEN_MAX, Membership, Seat
 from primacy.election.store import Genesis, Row, StoreAnswer, holder_id

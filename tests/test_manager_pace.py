@@ -8,10 +8,10 @@ import pytest
 from tests.managed import STEADY, Nodes, lived
 from tests.rank_harness import Cluster
 
-from primacy.election.bully import BullyStrategy
 from primacy.election.inputs import Paced
-from primacy.election.rank import paced
-from primacy.election.ring import RingStrategy
+from primacy.election.ranked.bully import BullyStrategy
+from primacy.election.ranked.rank import paced
+from primacy.election.ranked.ring import RingStrategy
 from primacy.settings.timing import RANK_PROFILES
 from primacy.transport.http import WORDS_EACH_S
 from primacy.transport.http_pace import KEPT_S, PACE_MAX, Pace

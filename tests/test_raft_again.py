@@ -10,7 +10,7 @@ from mutants import raft
 from primacy.election.effects import Effect
 from primacy.election.inputs import DeadlinePassed, Input, Received
 from primacy.election.messages import Message
-from primacy.election.raft import RaftStrategy
+from primacy.election.raft.strategy import RaftStrategy
 from primacy.sim.snapshot import fork, frozen
 from primacy.sim.trial import Plan, Trial
 

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from tests.rank_harness import LAN, Cluster, Machine, seat
 
 from primacy.election import inputs, messages
-from primacy.election.bully import BullyStrategy
 from primacy.election.effects import Effect, Record, Send, Start, Stop
 from primacy.election.inputs import Health, MembersChanged, Pause, Resume, Started, StepDown
 from primacy.election.messages import Origin
 from primacy.election.model import Kind, Member, Membership, Role
-from primacy.election.rank import RankOptions, natural_key, patience_max_ms, rank_key, settle_ms, wait_ms
-from primacy.election.ranking import Ranking
-from primacy.election.ring import RingStrategy
+from primacy.election.ranked.bully import BullyStrategy
+from primacy.election.ranked.rank import RankOptions, natural_key, patience_max_ms, rank_key, settle_ms, wait_ms
+from primacy.election.ranked.ranking import Ranking
+from primacy.election.ranked.ring import RingStrategy
 from primacy.settings.timing import RANK_PROFILES
 
 KINDS = [BullyStrategy, RingStrategy]

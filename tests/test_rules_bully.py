@@ -11,7 +11,6 @@ import pytest
 from tests.bully_harness import BOUND_MS, cluster, codes, follower, machine, to
 from tests.rank_harness import LAN, Cluster, seat
 
-from primacy.election.bully import BullyStrategy
 from primacy.election.effects import Send, Start, Stop
 from primacy.election.events import Code
 from primacy.election.inputs import (
@@ -24,7 +23,8 @@ from primacy.election.inputs import (
 )
 from primacy.election.messages import Alive, Coordinator, Election, Handover, Heartbeat, Okay, Origin, Unable
 from primacy.election.model import Kind, Member, Role
-from primacy.election.rank import NO_HOLD_MS, RankOptions
+from primacy.election.ranked.bully import BullyStrategy
+from primacy.election.ranked.rank import NO_HOLD_MS, RankOptions
 
 # --- the election itself ----------------------------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ import pytest
 from tests.bully_harness import ALL, BOUND_MS, cluster, codes, follower, machine, to
 from tests.rank_harness import LAN, Cluster, seat
 
-from primacy.election.bully import BullyStrategy
 from primacy.election.effects import Stop
 from primacy.election.events import Code
 from primacy.election.inputs import (
@@ -28,7 +27,8 @@ from primacy.election.inputs import (
 )
 from primacy.election.messages import Alive, Coordinator, Election, Handover, Heartbeat, Origin
 from primacy.election.model import Kind, Member, Role
-from primacy.election.rank import RankOptions, detect_ms
+from primacy.election.ranked.bully import BullyStrategy
+from primacy.election.ranked.rank import RankOptions, detect_ms
 from primacy.settings.timing import RANK_PROFILES
 
 # --- joining, rejoining, leaving --------------------------------------------------------------------------------------

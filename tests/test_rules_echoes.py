@@ -31,7 +31,7 @@ from primacy.election.messages import (
     VoteReply,
 )
 from primacy.election.model import Role
-from primacy.election.raft import RaftStrategy
+from primacy.election.raft.strategy import RaftStrategy
 from primacy.sim.replay import Replayed, read
 from primacy.sim.trial import Plan, Trial
 from raft_bench import BEAT, Bench, H, P, ballot, origin

@@ -17,7 +17,7 @@ from primacy.election.inputs import (
     Started,
     StoreAnswered,
 )
-from primacy.election.lease_state import OUTSTANDING_MAX, list_hash
+from primacy.election.lease.state import OUTSTANDING_MAX, list_hash
 from primacy.election.messages import FailsafeAck, Origin
 from primacy.election.model import Role
 from primacy.election.store import Look, ReleaseRow, Renew, Row, StoreAnswer, Take, holder_id, node_of

@@ -9,7 +9,7 @@ import pytest
 from lease_harness import LAN, LONG_MS, TRIO, WALL, Harness, held_by, look_until, only, row_of, taken_ms
 from primacy.election.effects import Send, Start
 from primacy.election.inputs import Received, RunLock, Started
-from primacy.election.lease_state import TICK_MS, list_hash
+from primacy.election.lease.state import TICK_MS, list_hash
 from primacy.election.messages import FailsafeBeat, Origin
 from primacy.election.store import (
     Look,

@@ -14,7 +14,7 @@ from primacy.election.inputs import (
     Received,
     Started,
 )
-from primacy.election.lease_state import list_hash
+from primacy.election.lease.state import list_hash
 from primacy.election.messages import FailsafeAck, FailsafeBeat, Origin
 from primacy.election.model import TOKEN_MAX, Role
 from primacy.election.store import Look, Renew, Take, holder_id

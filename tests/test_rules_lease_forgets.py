@@ -13,7 +13,7 @@ from lease_harness import LAN, LONG_MS, TRIO, WALL, Harness, held_by, look_until
 from primacy.election.effects import AskStore, Extend, Record, Start, Stop
 from primacy.election.events import Code
 from primacy.election.inputs import Started, StoreNews
-from primacy.election.lease_state import TICK_MS, gaps_ms, list_hash
+from primacy.election.lease.state import TICK_MS, gaps_ms, list_hash
 from primacy.election.model import Member, Membership
 from primacy.election.store import (
     WAIT_MAX_MS,

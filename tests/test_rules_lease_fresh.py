@@ -10,7 +10,7 @@ from lease_harness import LAN, WALL, Harness, held_by, only, row_of
 from primacy.election.effects import Start
 from primacy.election.events import Code
 from primacy.election.inputs import Pause, Resume, Shutdown, Started
-from primacy.election.lease_state import TICK_MS
+from primacy.election.lease.state import TICK_MS
 from primacy.election.store import (
     WAIT_MAX_MS,
     Look,

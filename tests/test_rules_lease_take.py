@@ -9,7 +9,7 @@ from primacy.election.inputs import (
     Started,
     StoreNews,
 )
-from primacy.election.lease_state import LATE_MAX, TICK_MS
+from primacy.election.lease.state import LATE_MAX, TICK_MS
 from primacy.election.store import Look, ReleaseRow, Renew, StoreAnswer, Take, holder_id
 
 # --- L3: observing and taking -----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from primacy.election.inputs import (
     WorkDeferred,
     WorkGone,
 )
-from primacy.election.lease_state import list_hash
+from primacy.election.lease.state import list_hash
 from primacy.election.messages import FailsafeBeat, Origin
 from primacy.election.model import TOKEN_MAX
 from primacy.election.store import Prune, ReleaseRow, Take

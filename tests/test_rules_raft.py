@@ -17,7 +17,7 @@ from primacy.election.inputs import (
 )
 from primacy.election.messages import Ack, Beat, VoteReply, VoteRequest
 from primacy.election.model import Leadership, Role
-from primacy.election.raft_lead import TICK_MS
+from primacy.election.raft.lead import TICK_MS
 from primacy.settings.timing import stretched
 from raft_bench import BASE, BEAT, LAB, SPREAD, Bench, H, P, ballot, origin
 

@@ -26,8 +26,8 @@ from primacy.election.messages import (
     VoteRequest,
 )
 from primacy.election.model import CLOSED, Role
-from primacy.election.raft import RaftOptions, RaftStrategy
-from primacy.election.recovery import Recovery
+from primacy.election.raft.recovery import Recovery
+from primacy.election.raft.strategy import RaftOptions, RaftStrategy
 from primacy.sim.replay import Replayed, read
 from raft_bench import BASE, LIST, Bench, P, ballot, boot_of, origin
 

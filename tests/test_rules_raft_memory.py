@@ -21,7 +21,7 @@ from primacy.election.messages import (
     VoteRequest,
 )
 from primacy.election.model import CLOSED, Leadership, ListRecord, Role
-from primacy.election.raft import RaftOptions
+from primacy.election.raft.strategy import RaftOptions
 from raft_bench import BASE, BEAT, LIST, Bench, H, P, ballot, boot_of, origin
 
 # --- M1: the list is part of the ballot -------------------------------------------------------------------------------

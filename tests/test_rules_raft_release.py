@@ -9,7 +9,7 @@ from primacy.election.events import Code
 from primacy.election.inputs import Health, Init, Input, Pause, RunLock, Shutdown, StepDown, WorkGone, WorkStarted
 from primacy.election.messages import Ack, Release, VoteReply, VoteRequest
 from primacy.election.model import Role
-from primacy.election.raft import RaftOptions
+from primacy.election.raft.strategy import RaftOptions
 from raft_bench import BASE, BEAT, LAB, Bench, ballot, origin
 
 # --- G4 and G5: when a release may leave ------------------------------------------------------------------------------

@@ -21,8 +21,8 @@ from primacy.election.inputs import (
 )
 from primacy.election.messages import Baton, BatonTaken, Coordinator, Election, Okay, Origin, Won
 from primacy.election.model import Kind, Member, Role
-from primacy.election.rank import RankOptions, detect_ms, settle_ms
-from primacy.election.ring import RingStrategy
+from primacy.election.ranked.rank import RankOptions, detect_ms, settle_ms
+from primacy.election.ranked.ring import RingStrategy
 
 
 def bound_ms(made: Cluster) -> int:

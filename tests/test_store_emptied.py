@@ -18,7 +18,7 @@ from tests.store_harness import Place as Where
 
 from primacy.election.effects import Start
 from primacy.election.inputs import Started
-from primacy.election.lease_state import TICK_MS
+from primacy.election.lease.state import TICK_MS
 from primacy.election.store import WAIT_MAX_MS, Settle, StoreAnswer, StoreRequest
 from primacy.store.etcd import EtcdStore
 

@@ -12,11 +12,11 @@ from random import Random
 from typing import Any, NamedTuple
 
 from primacy.election import effects, inputs
-from primacy.election.bully import BullyStrategy
 from primacy.election.model import Kind, Leadership, Member, Membership, Seat
-from primacy.election.raft import RaftOptions, RaftStrategy
-from primacy.election.rank import RankOptions
-from primacy.election.ring import RingStrategy
+from primacy.election.raft.strategy import RaftOptions, RaftStrategy
+from primacy.election.ranked.bully import BullyStrategy
+from primacy.election.ranked.rank import RankOptions
+from primacy.election.ranked.ring import RingStrategy
 from primacy.settings.timing import PROFILES, RANK_PROFILES
 from primacy.watchdog import gate, health, vocabulary
 from primacy.watchdog.machine import Policy, Restart, Watchdog

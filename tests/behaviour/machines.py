@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from primacy.cache.document import DocumentMachine
 from primacy.cache.own import OwnMachine
-from primacy.election.bully import BullyStrategy
-from primacy.election.lease import LeaseStrategy
-from primacy.election.raft import RaftStrategy
-from primacy.election.ring import RingStrategy
+from primacy.election.lease.strategy import LeaseStrategy
+from primacy.election.raft.strategy import RaftStrategy
+from primacy.election.ranked.bully import BullyStrategy
+from primacy.election.ranked.ring import RingStrategy
 from primacy.watchdog.gate import Gate
 from primacy.watchdog.health import HealthWatch
 from primacy.watchdog.machine import Watchdog

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from random import Random
 
 from primacy.election.guarantees import Guarantees
-from primacy.election.lease import LeaseOptions, LeaseStrategy
+from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
 from primacy.election.model import Kind, Member, Membership, Seat
-from primacy.election.raft import RaftOptions, RaftStrategy
+from primacy.election.raft.strategy import RaftOptions, RaftStrategy
 from primacy.election.store import FAILSAFE
 from primacy.errors import Unsafe, UsageError
 from primacy.node.ballot import Memory

@@ -1,7 +1,7 @@
 """One process's part in one election of the library: a lease machine, driven in the renewer's thread.
 
-The machine decides everything about the lease (`election/lease.py`). This file is its workload and its ear: the
-workload is a body in the user's program, which is told of a beginning and an end through a `Face` (asyncio in
+The machine decides everything about the lease (`election/lease/strategy.py`). This file is its workload and its ear:
+the workload is a body in the user's program, which is told of a beginning and an end through a `Face` (asyncio in
 `election.py`, threads in `blocking.py`), and which says when it is over.
 
 A node of the library stands only while somebody waits for the role. So it begins paused, is resumed while a caller
@@ -41,8 +41,8 @@ from primacy.election.inputs import (
     WorkGone,
     WorkStarted,
 )
-from primacy.election.lease import LeaseOptions, LeaseStrategy
-from primacy.election.lease_view import ADDRESS
+from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
+from primacy.election.lease.view import ADDRESS
 from primacy.election.messages import Release
 from primacy.election.model import Kind, Leadership, Member, Membership, Role, Seat
 from primacy.election.store import StoreRequest, node_of

@@ -13,9 +13,9 @@ from primacy.agent.assemble import holding_times, lease_of, raft_of, seat_of
 from primacy.agent.log import Log
 from primacy.agent.stored import Stored, earlier_holders, opened, seen_in_store
 from primacy.control import Heard
-from primacy.election.lease import LeaseStrategy
+from primacy.election.lease.strategy import LeaseStrategy
 from primacy.election.model import Seat
-from primacy.election.raft import RaftStrategy
+from primacy.election.raft.strategy import RaftStrategy
 from primacy.election.store import holder_id
 from primacy.node.ballot import FileDurable, Memory
 from primacy.node.clock import Clock
@@ -28,7 +28,7 @@ from primacy.strategies import is_own
 
 if TYPE_CHECKING:
     from primacy.election.own import Plugged
-    from primacy.election.ranked import RankStrategy
+    from primacy.election.ranked.strategy import RankStrategy
     from primacy.transport.http_members import Entry
 
     AnyStrategy = RaftStrategy | LeaseStrategy | RankStrategy | Plugged

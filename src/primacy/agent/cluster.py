@@ -23,7 +23,7 @@ from primacy.election.events import Event
 from primacy.election.inputs import Input, Shutdown, Started, WorkGone, WorkStarted
 from primacy.election.messages import Release
 from primacy.election.model import Ballot, Leadership, Role, View
-from primacy.election.rank import NO_HOLD_MS
+from primacy.election.ranked.rank import NO_HOLD_MS
 from primacy.errors import Refused, UsageError
 from primacy.node.ballot import Memory
 from primacy.node.clock import Clock, SystemClock

@@ -25,11 +25,11 @@ from random import Random
 from typing import Any
 
 from primacy.control.tls import refuse_exposed
-from primacy.election.bully import BullyStrategy
 from primacy.election.model import Kind, Member, Membership, Seat
-from primacy.election.rank import RankOptions
-from primacy.election.ranked import RankStrategy
-from primacy.election.ring import RingStrategy
+from primacy.election.ranked.bully import BullyStrategy
+from primacy.election.ranked.rank import RankOptions
+from primacy.election.ranked.ring import RingStrategy
+from primacy.election.ranked.strategy import RankStrategy
 from primacy.errors import UsageError
 from primacy.node.clock import Clock
 from primacy.node.folder import Folder

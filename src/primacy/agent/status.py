@@ -26,7 +26,7 @@ from primacy.watchdog.vocabulary import State
 
 if TYPE_CHECKING:  # each is loaded by those nodes only that need it
     from primacy.agent.chosen import AnyStrategy, Capabilities
-    from primacy.election.ranked import RankStrategy
+    from primacy.election.ranked.strategy import RankStrategy
     from primacy.transport.http import HttpTransport
 
 

@@ -19,7 +19,7 @@ from primacy.agent.releasing import Releasers
 from primacy.control import Heard
 from primacy.control.summary import UNKNOWN, Summary
 from primacy.election.inputs import Input, StoreAnswered
-from primacy.election.lease import LeaseStrategy
+from primacy.election.lease.strategy import LeaseStrategy
 from primacy.election.model import Role
 from primacy.election.store import StoreRequest, node_of
 from primacy.errors import StoreUnusable

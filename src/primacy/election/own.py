@@ -37,7 +37,7 @@ from primacy.election.inputs import (
 )
 from primacy.election.messages import Origin, Own
 from primacy.election.model import Ballot, Kind, Leadership, Role, Seat, View
-from primacy.election.rank import NO_HOLD_MS
+from primacy.election.ranked.rank import NO_HOLD_MS
 from primacy.settings.timing import RankTiming, Timing
 
 HEARD_BEATS = 5

@@ -13,7 +13,7 @@ and it compares what a search sees with and without settling.
 from __future__ import annotations
 
 from primacy.election.model import Strategy
-from primacy.election.raft import RaftStrategy
+from primacy.election.raft.strategy import RaftStrategy
 
 
 def settle(machine: Strategy, now_ms: int) -> None:

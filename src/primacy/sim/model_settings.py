@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from primacy.election.lease import LeaseOptions, LeaseStrategy
+from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
 from primacy.election.model import Ballot, ListRecord, Membership, Seat, Strategy
-from primacy.election.raft import RaftStrategy
+from primacy.election.raft.strategy import RaftStrategy
 from primacy.settings.timing import Timing
 from primacy.sim.store import SimStore
 

@@ -16,7 +16,7 @@ import re
 from typing import TYPE_CHECKING
 
 from primacy.election.inputs import Init, Rejoin
-from primacy.election.raft import RaftStrategy
+from primacy.election.raft.strategy import RaftStrategy
 
 if TYPE_CHECKING:
     from primacy.sim.trial import Trial

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from primacy.election.bully import BullyStrategy
-from primacy.election.lease import LeaseOptions, LeaseStrategy
+from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
 from primacy.election.model import Ballot, Seat, Strategy
 from primacy.election.own import Plugged
-from primacy.election.raft import RaftOptions, RaftStrategy
-from primacy.election.rank import RankOptions, settle_ms
-from primacy.election.ring import RingStrategy
+from primacy.election.raft.strategy import RaftOptions, RaftStrategy
+from primacy.election.ranked.bully import BullyStrategy
+from primacy.election.ranked.rank import RankOptions, settle_ms
+from primacy.election.ranked.ring import RingStrategy
 from primacy.election.store import holder_id
 from primacy.settings.timing import PROFILES, RANK_PROFILES, RankTiming, Timing, for_lease
 from primacy.sim.node import Node

@@ -15,7 +15,7 @@ from primacy.election.events import Code
 from primacy.election.inputs import Init
 from primacy.election.model import Ballot, ListRecord, Member, Membership
 from primacy.election.model import Kind as MemberKind
-from primacy.election.raft import RaftStrategy
+from primacy.election.raft.strategy import RaftStrategy
 from primacy.election.store import FAILSAFE
 from primacy.settings.timing import PPM, RankTiming, Timing
 from primacy.sim.checkers import LivenessChecker, TermChecker, Violation, WorkChecker

@@ -11,8 +11,8 @@ from primacy.election.effects import Effect, Record, Send
 from primacy.election.events import Code, Event
 from primacy.election.messages import Ack, Ahead, Beat, VoteReply, VoteRequest
 from primacy.election.model import Role
-from primacy.election.raft_lead import Leading
-from primacy.election.raft_state import TERM_JUMP_MAX, Campaign
+from primacy.election.raft.lead import Leading
+from primacy.election.raft.state import TERM_JUMP_MAX, Campaign
 
 
 class Voting(Leading):

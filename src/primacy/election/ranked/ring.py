@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from primacy.election.effects import Effect, Record, Send
 from primacy.election.events import Code, Event
-from primacy.election.lead import ELECTING, Phase, Timer
 from primacy.election.messages import Baton, BatonTaken, Message, Won
 from primacy.election.model import Seat
-from primacy.election.rank import BACKOFF_MAX, RankOptions
-from primacy.election.ranked import RankStrategy
+from primacy.election.ranked.lead import ELECTING, Phase, Timer
+from primacy.election.ranked.rank import BACKOFF_MAX, RankOptions
+from primacy.election.ranked.strategy import RankStrategy
 from primacy.settings.timing import RankTiming
 
 

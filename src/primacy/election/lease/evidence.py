@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from primacy.election.effects import Effect
 from primacy.election.events import Code
-from primacy.election.lease_state import TICK_MS, Asked, LeaseState, Settling, Sighting
+from primacy.election.lease.state import TICK_MS, Asked, LeaseState, Settling, Sighting
 from primacy.election.store import (
     WAIT_MAX_MS,
     Genesis,

@@ -1,7 +1,7 @@
 """What a raft node knows, and the small questions that every part of the strategy asks of it.
 
-The strategy is layered by idea, each layer in its file: this state, then leading (`raft_lead.py`), voting
-(`raft_vote.py`), members and memory (`raft_memory.py`), and at the top the one way in (`raft.py`).
+The strategy is layered by idea, each layer in its file: this state, then leading (`lead.py`), voting
+(`vote.py`), members and memory (`memory.py`), and at the top the one way in (`strategy.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from primacy.election.events import Code, Event
 from primacy.election.inputs import Init
 from primacy.election.messages import Ahead, Beat, Message, Origin, Release, Stale, VoteReply, VoteRequest
 from primacy.election.model import Ballot, Kind, Role, Seat
-from primacy.election.recovery import Recovery
+from primacy.election.raft.recovery import Recovery
 from primacy.settings.timing import Timing
 
 TERM_JUMP_MAX = 1_000_000

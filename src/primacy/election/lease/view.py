@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primacy.election.lease_state import TICK_MS, Sighting
+from primacy.election.lease.state import TICK_MS, Sighting
 from primacy.election.model import Role, View
 from primacy.election.store import FAILSAFE, Renew, Row, Take, heir_of, node_of
 
 if TYPE_CHECKING:
-    from primacy.election.lease import LeaseStrategy
+    from primacy.election.lease.strategy import LeaseStrategy
 
 ADDRESS = "; `primacy check` shows its address"
 """The next command, where there is a file to be checked."""

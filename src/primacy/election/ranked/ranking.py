@@ -8,7 +8,7 @@ counts again as soon as it is heard: else two islands could forget each other fo
 from __future__ import annotations
 
 from primacy.election.model import Kind, Member, Membership
-from primacy.election.rank import MEMBERS_MAX, rank_key
+from primacy.election.ranked.rank import MEMBERS_MAX, rank_key
 
 
 class Ranking:

@@ -12,7 +12,7 @@ from primacy.election.effects import Effect, Extend, OrderRelease, Record, Send,
 from primacy.election.events import Code, Event
 from primacy.election.messages import Ack, Ahead, Beat, Release, VoteRequest
 from primacy.election.model import Kind, Leadership, Role
-from primacy.election.raft_state import TERM_JUMP_MAX, Campaign, LeaderState, RaftState, made
+from primacy.election.raft.state import TERM_JUMP_MAX, Campaign, LeaderState, RaftState, made
 from primacy.settings.timing import stretched
 
 TICK_MS = 2

@@ -14,8 +14,8 @@ from primacy.election.effects import Effect, Record, Send, Start, Stop
 from primacy.election.events import Code, Event
 from primacy.election.messages import Coordinator, Election, Handover, Heartbeat, Origin
 from primacy.election.model import Leadership, Membership, Seat
-from primacy.election.rank import BACKOFF_MAX, NO_HOLD_MS, RankOptions, detect_ms, paced, wait_ms
-from primacy.election.ranking import Ranking
+from primacy.election.ranked.rank import BACKOFF_MAX, NO_HOLD_MS, RankOptions, detect_ms, paced, wait_ms
+from primacy.election.ranked.ranking import Ranking
 from primacy.settings.timing import RankTiming
 
 

@@ -14,9 +14,9 @@ How leaders are watched, and how islands that meet become one within `rank.settl
 from __future__ import annotations
 
 from primacy.election.effects import Effect, Send
-from primacy.election.lead import Phase, Timer
 from primacy.election.messages import Election, Message, Okay, Unable
-from primacy.election.ranked import RankStrategy
+from primacy.election.ranked.lead import Phase, Timer
+from primacy.election.ranked.strategy import RankStrategy
 
 
 class BullyStrategy(RankStrategy):

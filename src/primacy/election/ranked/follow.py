@@ -1,7 +1,7 @@
 """What bully and ring have in common: finding a leader, watching it, and how islands become one again.
 
 A strategy of this family says only how a round of its election goes; everything before and after it stands here, in
-`lead.py`, and in `ranked.py`, the one way in. There is no quorum, no durable vote and no token: a partition has one
+`lead.py`, and in `strategy.py`, the one way in. There is no quorum, no durable vote and no token: a partition has one
 leader per island. What holds is that one remains when the network heals, within `rank.settle_ms` after the last fault:
 
 - The leader announces itself every beat to the whole list (B2). A leader that hears a higher one makes sure of it with
@@ -26,10 +26,10 @@ from abc import abstractmethod
 
 from primacy.election.effects import Effect, Record
 from primacy.election.events import Code, Event
-from primacy.election.lead import ELECTING, Phase, RankLeader, Timer
 from primacy.election.messages import Alive, Coordinator
 from primacy.election.model import Seat
-from primacy.election.rank import EPOCH_JUMP_MAX, RankOptions
+from primacy.election.ranked.lead import ELECTING, Phase, RankLeader, Timer
+from primacy.election.ranked.rank import EPOCH_JUMP_MAX, RankOptions
 from primacy.settings.timing import RankTiming
 
 

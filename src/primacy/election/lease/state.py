@@ -1,6 +1,6 @@
 """What a lease node knows: its options, what it saw in the store, its leadership; and the rules for tokens (T).
 
-The theory stands at the head of `lease.py`; what may be concluded from a sight in `lease_evidence.py`.
+The theory stands at the head of `strategy.py`; what may be concluded from a sight in `evidence.py`.
 """
 
 from __future__ import annotations

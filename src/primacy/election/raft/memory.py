@@ -25,7 +25,7 @@ from primacy.election.messages import (
     VoteReply,
     VoteRequest,
 )
-from primacy.election.raft_vote import Voting
+from primacy.election.raft.vote import Voting
 
 TWO_BOOTS = "two-boots"
 """Why a node is mute: another machine speaks with its id."""

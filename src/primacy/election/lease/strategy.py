@@ -67,9 +67,9 @@ from primacy.election.inputs import (
     WorkGone,
     WorkStarted,
 )
-from primacy.election.lease_hold import LeaseHolder
-from primacy.election.lease_state import RETRY_MAX_MS, Asked, LeaseOptions, Sighting
-from primacy.election.lease_view import believed, role_of, view_of
+from primacy.election.lease.hold import LeaseHolder
+from primacy.election.lease.state import RETRY_MAX_MS, Asked, LeaseOptions, Sighting
+from primacy.election.lease.view import believed, role_of, view_of
 from primacy.election.messages import FailsafeAck, FailsafeBeat
 from primacy.election.model import Role, View
 from primacy.election.store import (

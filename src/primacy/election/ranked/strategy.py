@@ -10,7 +10,6 @@ from abc import abstractmethod
 
 from primacy.election.effects import Effect, Record, Send
 from primacy.election.events import Code, Event
-from primacy.election.follow import RankFollower
 from primacy.election.inputs import (
     Answered,
     DeadlinePassed,
@@ -29,10 +28,11 @@ from primacy.election.inputs import (
     Unanswered,
     WorkGone,
 )
-from primacy.election.lead import ELECTING, PAUSED, Phase, Timer
 from primacy.election.messages import Alive, Coordinator, Election, Handover, Heartbeat, Message, Okay, Origin, Unable
 from primacy.election.model import Kind, Role, Seat, View
-from primacy.election.rank import RankOptions, detect_ms
+from primacy.election.ranked.follow import RankFollower
+from primacy.election.ranked.lead import ELECTING, PAUSED, Phase, Timer
+from primacy.election.ranked.rank import RankOptions, detect_ms
 from primacy.settings.timing import RankTiming
 
 

@@ -1,14 +1,14 @@
 """The holder's half of a lease: renewals (L2), the beginning and the end of a leadership, and the failsafe (L7).
 
-The theory stands at the head of `lease.py`.
+The theory stands at the head of `strategy.py`.
 """
 
 from __future__ import annotations
 
 from primacy.election.effects import AskStore, Effect, Extend, OrderRelease, Send, Start, Stop
 from primacy.election.events import Code
-from primacy.election.lease_evidence import LeaseEvidence
-from primacy.election.lease_state import LATE_MAX, OUTSTANDING_MAX, Lead, Renewal, Round, Sighting
+from primacy.election.lease.evidence import LeaseEvidence
+from primacy.election.lease.state import LATE_MAX, OUTSTANDING_MAX, Lead, Renewal, Round, Sighting
 from primacy.election.messages import FailsafeAck, FailsafeBeat
 from primacy.election.model import Leadership
 from primacy.election.store import Renew, Row, StoreAnswer

@@ -66,9 +66,9 @@ from primacy.election.messages import (
     VoteRequest,
 )
 from primacy.election.model import DOUBLED, Role, View
-from primacy.election.raft_memory import TWO_BOOTS, Remembering
-from primacy.election.raft_state import LeaderState, RaftOptions
-from primacy.election.raft_state import made as _made
+from primacy.election.raft.memory import TWO_BOOTS, Remembering
+from primacy.election.raft.state import LeaderState, RaftOptions
+from primacy.election.raft.state import made as _made
 
 __all__ = ["RaftOptions", "RaftStrategy"]
 
