@@ -21,8 +21,8 @@ from typing import Any
 
 import aiohttp
 
-from primacy.transport.http_server import ManagerServer
-from primacy.transport.http_wire import Asked, Reply
+from primacy.membership.http_server import ManagerServer
+from primacy.membership.http_wire import Asked, Reply
 
 BEAT_S = 2.0
 LOOK_LIMIT_S = 2.0

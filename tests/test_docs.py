@@ -297,6 +297,7 @@ def test_rooms_that_the_architecture_names_exist() -> None:
         "sim",
         "control",
         "transport",
+        "membership",
         "store",
         "fence",
         "slots",

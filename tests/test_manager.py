@@ -18,12 +18,8 @@ from primacy.agent.managed import recalled
 from primacy.election.events import Code
 from primacy.election.model import Leadership
 from primacy.errors import InUse, NotReached, Refused, UsageError
-from primacy.node.folder import Folder
-from primacy.settings import load, of_mapping, timing_of
-from primacy.settings.timing import RANK_PROFILES
-from primacy.transport import http_join
-from primacy.transport.http_members import Entry, MemberList, entries_in, entry_in, kept
-from primacy.transport.http_wire import (
+from primacy.membership import join as http_join
+from primacy.membership.http_wire import (
     Credentials,
     Said,
     address_of,
@@ -34,6 +30,10 @@ from primacy.transport.http_wire import (
     read_join_answer,
     texts_in,
 )
+from primacy.membership.members import Entry, MemberList, entries_in, entry_in, kept
+from primacy.node.folder import Folder
+from primacy.settings import load, of_mapping, timing_of
+from primacy.settings.timing import RANK_PROFILES
 
 # --- the wire, without a socket ---------------------------------------------------------------------------------------
 

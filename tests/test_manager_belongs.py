@@ -15,10 +15,10 @@ from tests.mixed import Mixed, played
 
 from primacy.agent.cluster import ManagedCluster, cluster_of
 from primacy.errors import CannotHere, InUse, NotReached, Refused, UsageError
+from primacy.membership.http_wire import HEADER_CHARS_MAX, PROBE, PRUNED_MAX, Answer, Said, as_names, id_body, pairs
 from primacy.settings import of_mapping
 from primacy.settings.accepted import ID_CHARS_MAX
 from primacy.transport import MembershipManager
-from primacy.transport.http_wire import HEADER_CHARS_MAX, PROBE, PRUNED_MAX, Answer, Said, as_names, id_body, pairs
 
 # --- who belongs here -------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The storm of joins that real nodes of the first version keep up, and how ours end it (transport/http_storms.py)."""
+"""The storm of joins that real nodes of the first version keep up, and how ours end it (membership/storms.py)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 from tests.mixed import Mixed, played
 
 from primacy.election.inputs import Pause
-from primacy.transport import http_storms
-from primacy.transport.http_members import entries_in
-from primacy.transport.http_storms import Word, bent, mended
-from primacy.transport.http_wire import encoded
+from primacy.membership import storms as http_storms
+from primacy.membership.http_wire import encoded
+from primacy.membership.members import entries_in
+from primacy.membership.storms import Word, bent, mended
 
 QUICK = {"profile": "fast"}
 HERE = "here:1"

@@ -20,8 +20,8 @@ from tests.managed import LIMIT_S, free_ports, mapping
 
 from primacy.agent.cluster import ManagedCluster
 from primacy.election.inputs import Shutdown
+from primacy.membership.members import Entry
 from primacy.settings import of_mapping
-from primacy.transport.http_members import Entry
 
 DATA = json.loads((Path(__file__).parent / "data" / "manager_exchanges.json").read_text(encoding="utf-8"))
 EXCHANGES = {each["id"]: each for each in DATA["cluster_http"]["exchanges"]}

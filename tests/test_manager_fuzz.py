@@ -13,8 +13,8 @@ from typing import NamedTuple
 from tests.managed import PASSWORD, USER, Nodes
 
 from primacy.agent.cluster import ManagedCluster
-from primacy.transport.http_storms import HELD_MAX
-from primacy.transport.http_wire import Credentials
+from primacy.membership.http_wire import Credentials
+from primacy.membership.storms import HELD_MAX
 
 SPAN_S = {"quick": 2.0, "proof": 60.0}.get(os.environ.get("PRIMACY_SIZE", ""), 10.0)
 ASKED_LEAST = 30

@@ -8,7 +8,8 @@ import pytest
 from tests.managed import LIMIT_S, STEADY, Nodes, lived
 from tests.mixed import Mixed, played
 
-from primacy.transport import http, http_storms
+from primacy.membership import manager as http
+from primacy.membership import storms as http_storms
 
 
 def test_a_join_that_nobody_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

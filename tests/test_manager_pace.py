@@ -12,11 +12,11 @@ from primacy.election.inputs import Paced
 from primacy.election.ranked.bully import BullyStrategy
 from primacy.election.ranked.rank import paced
 from primacy.election.ranked.ring import RingStrategy
+from primacy.membership.http_server import Respond
+from primacy.membership.http_wire import Asked, Reply
+from primacy.membership.manager import WORDS_EACH_S
+from primacy.membership.pace import KEPT_S, PACE_MAX, Pace
 from primacy.settings.timing import RANK_PROFILES
-from primacy.transport.http import WORDS_EACH_S
-from primacy.transport.http_pace import KEPT_S, PACE_MAX, Pace
-from primacy.transport.http_server import Respond
-from primacy.transport.http_wire import Asked, Reply
 
 LIMIT_S = 0.25
 

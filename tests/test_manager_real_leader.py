@@ -21,9 +21,9 @@ from tests.ports import free_ports
 from tests.test_manager_process import WITHIN_S, Node
 
 from primacy.cli.status import OLD_MS, acting, sentences
-from primacy.transport import http_storms
-from primacy.transport.http_handlers import MOVING
-from primacy.transport.http_send import QUIET_S
+from primacy.membership import storms as http_storms
+from primacy.membership.http_handlers import MOVING
+from primacy.membership.send import QUIET_S
 from primacy.transport.layout import packed_word, unpacked_word
 
 WORD = [1, "how it stands"]

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from primacy.transport import http_server
-from primacy.transport.http_server import ManagerServer
-from primacy.transport.http_wire import Asked, Reply
+from primacy.membership import http_server
+from primacy.membership.http_server import ManagerServer
+from primacy.membership.http_wire import Asked, Reply
 
 LIMIT_S = 30.0
 REQUEST = b"GET /heartbeat HTTP/1.1\r\nHost: x\r\n\r\n"

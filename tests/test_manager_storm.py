@@ -15,8 +15,8 @@ import pytest
 from tests.crowd import until
 from tests.test_manager_process import PROOF, Crowd, crowd
 
+from primacy.membership.manager import WORDS_EACH_S
 from primacy.settings.timing import RANK_PROFILES
-from primacy.transport.http import WORDS_EACH_S
 
 NODES = 20
 PROFILE = "lan"

@@ -29,7 +29,7 @@ from primacy.strategies import is_own
 if TYPE_CHECKING:
     from primacy.election.own import Plugged
     from primacy.election.ranked.strategy import RankStrategy
-    from primacy.transport.http_members import Entry
+    from primacy.membership.members import Entry
 
     AnyStrategy = RaftStrategy | LeaseStrategy | RankStrategy | Plugged
 

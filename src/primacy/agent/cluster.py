@@ -25,13 +25,13 @@ from primacy.election.messages import Release
 from primacy.election.model import Ballot, Leadership, Role, View
 from primacy.election.ranked.rank import NO_HOLD_MS
 from primacy.errors import Refused, UsageError
+from primacy.membership.members import Entry
 from primacy.node.ballot import Memory
 from primacy.node.clock import Clock, SystemClock
 from primacy.node.driver import Driver
 from primacy.settings import is_ranked
 from primacy.settings.schema import Settings
 from primacy.transport import MembershipManager
-from primacy.transport.http_members import Entry
 
 LEAVE_S = 10.0
 """How long the work of a leader may take to end when its node shuts down."""

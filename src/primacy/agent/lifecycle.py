@@ -50,8 +50,8 @@ from primacy.watchdog.gate import Gate, Rule
 from primacy.watchdog.machine import Policy, Restart, Watchdog
 
 if TYPE_CHECKING:  # each is loaded by those nodes only that need it: a start is short, and an idle node small
-    from primacy.transport.http import HttpTransport
-    from primacy.transport.http_members import Entry
+    from primacy.membership.manager import HttpTransport
+    from primacy.membership.members import Entry
 
 PATIENCE = 2
 """Asked to end more often than this, the agent leaves; the guard goes on, and the run lock keeps others away."""

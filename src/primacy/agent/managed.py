@@ -31,15 +31,15 @@ from primacy.election.ranked.rank import RankOptions
 from primacy.election.ranked.ring import RingStrategy
 from primacy.election.ranked.strategy import RankStrategy
 from primacy.errors import UsageError
+from primacy.membership.http_wire import Credentials, derived_credentials, encoded, object_in
+from primacy.membership.join import JoinPlan
+from primacy.membership.manager import HttpTransport, Identity
+from primacy.membership.members import Entry, entries_in
 from primacy.node.clock import Clock
 from primacy.node.folder import Folder
 from primacy.settings import config_hash, timing_of
 from primacy.settings.schema import Settings
 from primacy.settings.timing import RankTiming
-from primacy.transport.http import HttpTransport, Identity
-from primacy.transport.http_join import JoinPlan
-from primacy.transport.http_members import Entry, entries_in
-from primacy.transport.http_wire import Credentials, derived_credentials, encoded, object_in
 from primacy.transport.seal import read_secrets
 
 NO_SECRET = (

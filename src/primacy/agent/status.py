@@ -27,7 +27,7 @@ from primacy.watchdog.vocabulary import State
 if TYPE_CHECKING:  # each is loaded by those nodes only that need it
     from primacy.agent.chosen import AnyStrategy, Capabilities
     from primacy.election.ranked.strategy import RankStrategy
-    from primacy.transport.http import HttpTransport
+    from primacy.membership.manager import HttpTransport
 
 
 class AgentStatus:

@@ -21,8 +21,8 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from primacy.connection_limits import silent
+from primacy.membership.http_wire import BODY_BYTES_MAX, HEADER, WORDS_BYTES_MAX, Asked, Reply
 from primacy.rate_limiter import RateLimiter
-from primacy.transport.http_wire import BODY_BYTES_MAX, HEADER, WORDS_BYTES_MAX, Asked, Reply
 
 IDLE_S = 120.0
 """A connection that has asked something stays; Go's pool keeps it for 90 s."""

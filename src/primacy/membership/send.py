@@ -25,12 +25,12 @@ from primacy.election.messages import (
     Unable,
     Won,
 )
+from primacy.membership.http_wire import OPEN, PROBE, Answer, Said, Silent, as_names, as_text, encoded, id_body
+from primacy.membership.pace import PATIENCE_S, Pace
 from primacy.rate_limiter import RateLimiter
-from primacy.transport.http_pace import PATIENCE_S, Pace
-from primacy.transport.http_wire import OPEN, PROBE, Answer, Said, Silent, as_names, as_text, encoded, id_body
 
 if TYPE_CHECKING:
-    from primacy.transport.http import HttpTransport
+    from primacy.membership.manager import HttpTransport
 
 WORDS_LIMIT_S = 2.0
 PATIENT = ("/heartbeat", "/election", "/ring")

@@ -26,12 +26,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from primacy.membership.http_wire import PROBE, Answer, Silent, id_body, join_body
 from primacy.rate_limiter import RateLimiter
-from primacy.transport.http_wire import PROBE, Answer, Silent, id_body, join_body
 
 if TYPE_CHECKING:
-    from primacy.transport.http import HttpTransport
-    from primacy.transport.http_members import Entry
+    from primacy.membership.manager import HttpTransport
+    from primacy.membership.members import Entry
 
 PROBE_S = 5.0
 """Two nodes that tell each other of joins as fast as they can answer late."""

@@ -25,9 +25,7 @@ from primacy.election.messages import (
     Origin,
     Won,
 )
-from primacy.rate_limiter import RateLimiter
-from primacy.transport.http_members import Entry
-from primacy.transport.http_wire import (
+from primacy.membership.http_wire import (
     OPEN,
     WORDS_BYTES_MAX,
     Asked,
@@ -41,9 +39,11 @@ from primacy.transport.http_wire import (
     object_in,
     texts_in,
 )
+from primacy.membership.members import Entry
+from primacy.rate_limiter import RateLimiter
 
 if TYPE_CHECKING:
-    from primacy.transport.http import HttpTransport
+    from primacy.membership.manager import HttpTransport
 
 METHODS = {
     "/join": "POST",

@@ -5,7 +5,7 @@ join on, and melt. Our nodes compare digests of the list with their leader's at 
 differ (and every eighth look anyway, seed 003's refresh), and tell the leader what it does not know. So a word that got
 lost is repeated within a beat or two, and two clusters of which one learned of the other become one.
 
-Where real nodes echo joins in a storm: `http_storms.py`.
+Where real nodes echo joins in a storm: `storms.py`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primacy.election.messages import Alive, Origin
 from primacy.errors import NotReached, Refused
-from primacy.rate_limiter import RateLimiter
-from primacy.transport import Trouble
-from primacy.transport.http_members import HEARSAY, Entry, kept
-from primacy.transport.http_storms import StormControl
-from primacy.transport.http_wire import (
+from primacy.membership.http_wire import (
     Answer,
     Said,
     Silent,
@@ -33,9 +29,13 @@ from primacy.transport.http_wire import (
     object_in,
     read_join_answer,
 )
+from primacy.membership.members import HEARSAY, Entry, kept
+from primacy.membership.storms import StormControl
+from primacy.rate_limiter import RateLimiter
+from primacy.transport import Trouble
 
 if TYPE_CHECKING:
-    from primacy.transport.http import HttpTransport
+    from primacy.membership.manager import HttpTransport
 
 JOIN_S = 5.0
 """For one answer to a join."""
@@ -237,7 +237,7 @@ class Joining:
             await self.fetch(owner)
 
     async def _owner(self, name: str, addr: str, listed: Mapping[str, str]) -> str:
-        """Who is at this address: another one of ours may have given its own out for a moment (`http_storms.py`), and
+        """Who is at this address: another one of ours may have given its own out for a moment (`storms.py`), and
         knows the true one. If it was this node, before a crash, and it remembers nothing, nobody does."""
         manager = self.manager
         if addr == manager.identity.addr:

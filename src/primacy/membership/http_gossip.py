@@ -13,7 +13,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from primacy.transport.http import HttpTransport
+    from primacy.membership.manager import HttpTransport
 
 EVERY_S = 1.0
 """As often as a node says how it stands. With n nodes each one is heard at least every n seconds, and sooner, for what

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from primacy.transport.http_wire import NUMBER_MAX, address_of, is_id
+from primacy.membership.http_wire import NUMBER_MAX, address_of, is_id
 
 NODES_MAX = 1_024
 """Entries that are kept, gone ones included; the oldest of those that are gone make room."""

@@ -8,9 +8,9 @@ that the answer means; silence becomes nothing at all, as the machines have limi
 Real nodes of seed 000 are met on the same paths. They say less, so they are asked more: a look at one is two calls, of
 which the second (`PROBE`) tells whether it leads. What our own nodes add is in the header (`http_wire.py`).
 
-The list of nodes (`http_members.py`) grows by `/join` and shrinks by `/remove`; our nodes compare digests of it with
-every exchange and fetch it (`GET /members`) when they differ. `http_handlers.py` answers requests, `http_join.py`
-joins, fetches and tells on, `http_send.py` speaks, `http_gossip.py` hears of others where a real node leads,
+The list of nodes (`members.py`) grows by `/join` and shrinks by `/remove`; our nodes compare digests of it with
+every exchange and fetch it (`GET /members`) when they differ. `http_handlers.py` answers requests, `join.py`
+joins, fetches and tells on, `send.py` speaks, `http_gossip.py` hears of others where a real node leads,
 `http_server.py` and `http_client.py` are the sockets.
 """
 
@@ -38,22 +38,22 @@ from primacy.election.messages import (
 )
 from primacy.election.model import Role, View
 from primacy.errors import CannotHere, InUse
-from primacy.rate_limiter import RateLimiter
-from primacy.settings.timing import RankTiming
-from primacy.transport import Hear, Overhear, ReadyDatagram, Trouble, ignored, notices
-from primacy.transport.drop_counters import DropCounters
-from primacy.transport.duplicates import Duplicates, Spoken
-from primacy.transport.http_gossip import Gossip
-from primacy.transport.http_handlers import Handlers
-from primacy.transport.http_join import Joining, JoinPlan
-from primacy.transport.http_members import Entry, MemberList
-from primacy.transport.http_send import Sending
-from primacy.transport.http_wire import (
+from primacy.membership.http_gossip import Gossip
+from primacy.membership.http_handlers import Handlers
+from primacy.membership.http_wire import (
     Credentials,
     Said,
     as_text,
     pairs,
 )
+from primacy.membership.join import Joining, JoinPlan
+from primacy.membership.members import Entry, MemberList
+from primacy.membership.send import Sending
+from primacy.rate_limiter import RateLimiter
+from primacy.settings.timing import RankTiming
+from primacy.transport import Hear, Overhear, ReadyDatagram, Trouble, ignored, notices
+from primacy.transport.drop_counters import DropCounters
+from primacy.transport.duplicates import Duplicates, Spoken
 from primacy.transport.layout import packed_word, unpacked_word
 from primacy.transport.link_cuts import LinkCuts
 
@@ -139,8 +139,8 @@ class HttpTransport:
     ) -> None:
         """`credentials`: the first is used, all are accepted. `tls`: of the server, of the client."""
         # aiohttp is loaded by those who need it: it takes as long as everything else of a node's start
-        from primacy.transport.http_client import ManagerClient  # noqa: PLC0415
-        from primacy.transport.http_server import ManagerServer  # noqa: PLC0415
+        from primacy.membership.http_client import ManagerClient  # noqa: PLC0415
+        from primacy.membership.http_server import ManagerServer  # noqa: PLC0415
 
         self.identity = identity
         self.node = identity.node

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import aiohttp
 
-from primacy.transport.http_wire import ANSWER_BYTES_MAX, HEADER, Answer, Said, Silent
+from primacy.membership.http_wire import ANSWER_BYTES_MAX, HEADER, Answer, Said, Silent
 
 CALLS_MAX = 256
 """Under way at one time; more are not made. A leader of a hundred nodes has two hundred."""
