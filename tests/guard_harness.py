@@ -37,8 +37,8 @@ from tests import stamp
 from tests.canary import Canary
 from tests.safety import safe
 
-from primacy.agent.guard_link import EXTENSION, EXTENSION_MARK
-from primacy.watchdog.containment import GUARD, guard_argv
+from primacy.supervise.containment import GUARD, guard_argv
+from primacy.supervise.guard_link import EXTENSION, EXTENSION_MARK
 
 NOBODY = 65534
 ORDINARY = "PRIMACY_ORDINARY" in os.environ

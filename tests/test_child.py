@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from tests.running import Start, start
 
-from primacy.agent.child import child_of
 from primacy.cli import main as entry
 from primacy.errors import CannotHere, UsageError
 from primacy.settings.schema_work import Run
+from primacy.supervise.child import child_of
 
 __all__ = ["start"]
 ONE = "run: {restart: never, "

@@ -292,7 +292,7 @@ def test_rooms_that_the_architecture_names_exist() -> None:
         "settings",
         "election",
         "node",
-        "watchdog",
+        "supervise",
         "agent",
         "sim",
         "control",

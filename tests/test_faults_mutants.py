@@ -19,7 +19,7 @@ from tests.crowd import Crowd, crowd_in
 from tests.guard_harness import mutate
 from tests.test_faults_calm import replay
 
-from primacy.watchdog.containment import GUARD
+from primacy.supervise.containment import GUARD
 
 
 def worse_guard(folder: Path, file: str, text: str) -> str:
@@ -29,7 +29,7 @@ def worse_guard(folder: Path, file: str, text: str) -> str:
         shutil.copy(source, folder)
     mutate(folder / file, text)
     return (
-        "import pathlib, sys; from primacy.watchdog import containment\n"
+        "import pathlib, sys; from primacy.supervise import containment\n"
         f"containment.GUARD = pathlib.Path({str(folder / GUARD.name)!r})\n"
     )
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from primacy.election.inputs import WorkDeferred, WorkGone
 from primacy.election.model import Leadership
 from primacy.settings.timing import PROFILES
-from primacy.watchdog.gate import (
+from primacy.supervise.gate import (
     AGAIN_MS,
     AGAIN_MS_MAX,
     Approved,
@@ -30,7 +30,7 @@ from primacy.watchdog.gate import (
     RunFence,
     Woke,
 )
-from primacy.watchdog.vocabulary import Happened, Note, Tell
+from primacy.supervise.vocabulary import Happened, Note, Tell
 
 LAN = PROFILES["lan"]
 MANUAL, FENCE, BOTH = Rule(True), Rule(False, True), Rule(True, True)

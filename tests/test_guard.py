@@ -45,8 +45,8 @@ from tests.guard_harness import (
 )
 from tests.safety import one_at_a_time
 
-from primacy.agent.guard_link import GuardLink
-from primacy.watchdog.containment import containment_sentence, start_guard
+from primacy.supervise.containment import containment_sentence, start_guard
+from primacy.supervise.guard_link import GuardLink
 
 __all__ = ["open_harness"]
 

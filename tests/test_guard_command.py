@@ -27,7 +27,7 @@ from tests.guard_harness import (
     status_of,
 )
 
-from primacy.watchdog.containment import GUARD
+from primacy.supervise.containment import GUARD
 
 __all__ = ["open_harness"]
 

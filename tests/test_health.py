@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 from tests.test_cli_agent import FILE, WITHIN_S, Node, Say, alive, free_ports, say, write_secret  # noqa: F401
 
-from primacy.agent.health import HealthProbes, name_of, rule_of
 from primacy.control import MonitorSays
 from primacy.control.requests import order_of
 from primacy.election.inputs import Health
@@ -25,7 +24,7 @@ from primacy.errors import Refused, UsageError
 from primacy.node.clock import SystemClock
 from primacy.settings import of_mapping
 from primacy.settings.schema_work import Probe
-from primacy.watchdog.health import (
+from primacy.supervise.health import (
     MONITORS_MAX,
     Answered,
     AskProbe,
@@ -41,6 +40,7 @@ from primacy.watchdog.health import (
     Tell,
     Woke,
 )
+from primacy.supervise.probes import HealthProbes, name_of, rule_of
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

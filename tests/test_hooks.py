@@ -20,7 +20,7 @@ from primacy.election.inputs import Input
 from primacy.election.model import Leadership, Role, View
 from primacy.node.clock import SystemClock
 from primacy.settings import of_mapping
-from primacy.watchdog.vocabulary import Happened, Note, State
+from primacy.supervise.vocabulary import Happened, Note, State
 
 
 class Told:
@@ -107,7 +107,7 @@ def test_a_hook_that_hangs_is_killed_with_what_it_started_and_one_that_fails_is_
 def test_a_hook_and_a_fence_command_do_not_outlive_an_agent_that_is_killed(tmp_path: Path) -> None:
     play = (
         "import asyncio, sys\n"
-        "from primacy.agent.short_command import ShortCommand\n"
+        "from primacy.supervise.short_command import ShortCommand\n"
         "async def play():\n"
         "    script = 'echo $$ > pid.new; mv pid.new pid; exec sleep 77'\n"
         "    command = ShortCommand(['sh', '-c', script], {'PATH': '/usr/bin:/bin'}, sys.argv[1], print)\n"

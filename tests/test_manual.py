@@ -18,7 +18,6 @@ from tests.servers import stop_whole
 from tests.test_cli_agent import FILE, Node, Say, alive, free_ports, say, write_secret  # noqa: F401
 
 from primacy.agent.state import forget_pause, is_paused, keep_pause
-from primacy.agent.workload import WorkloadView
 from primacy.control import Approve, NodeStatus
 from primacy.control.requests import order_of
 from primacy.election.model import Role, View
@@ -26,7 +25,8 @@ from primacy.errors import Refused, UsageError
 from primacy.node.folder import Folder
 from primacy.settings import of_mapping
 from primacy.settings.timing import PROFILES
-from primacy.watchdog.vocabulary import State
+from primacy.supervise.vocabulary import State
+from primacy.supervise.workload import WorkloadView
 
 WITHIN_S = 40.0
 

@@ -12,7 +12,6 @@ from tests.test_cli import Said, say  # noqa: F401
 
 from primacy.agent.assemble import promised, refuse, refuse_node
 from primacy.agent.owned import own_of
-from primacy.agent.workload import WorkloadView
 from primacy.control import NodeStatus
 from primacy.control.document import acts_as_leader
 from primacy.control.requests import order_of
@@ -42,7 +41,8 @@ from primacy.settings.timing import RANK_PROFILES
 from primacy.sim.batch import run_or_raised
 from primacy.sim.trial import Plan
 from primacy.strategies import own_strategy, promise_of
-from primacy.watchdog.vocabulary import State
+from primacy.supervise.vocabulary import State
+from primacy.supervise.workload import WorkloadView
 
 Say = Callable[..., Said]
 EXAMPLE = "examples.rendezvous:Rendezvous"

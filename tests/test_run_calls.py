@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 from tests.running import Start, start
 
-from primacy.agent.child import ORDER_BYTES_MAX, child_of, told
-from primacy.agent.lease_file import lease_folder
 from primacy.agent.log import Level, Log
 from primacy.agent.sentences import exit_sentence, note_sentence
 from primacy.agent.state import state_root
@@ -26,8 +24,10 @@ from primacy.node.clock import HandClock, SystemClock
 from primacy.settings import of_mapping
 from primacy.settings.schema import Settings
 from primacy.settings.schema_work import Run
-from primacy.watchdog.machine import BACK_OFF_MS, BACK_OFF_MS_MAX, FAILURES_MAX, STEADY_MS
-from primacy.watchdog.vocabulary import Happened, Note
+from primacy.supervise.child import ORDER_BYTES_MAX, child_of, told
+from primacy.supervise.lease_file import lease_folder
+from primacy.supervise.machine import BACK_OFF_MS, BACK_OFF_MS_MAX, FAILURES_MAX, STEADY_MS
+from primacy.supervise.vocabulary import Happened, Note
 
 __all__ = ["start"]
 

@@ -312,7 +312,7 @@ def test_what_a_lost_guard_held_keeps_the_next_start_away(start: Start) -> None:
 def test_a_bug_of_ours_ends_the_agent_and_the_guard_ends_the_command(start: Start, tmp_path: Path) -> None:
     """Half an agent would be worse than none."""
     broken = (
-        "import sys; from primacy.cli import main; from primacy.watchdog.machine import Watchdog\n"
+        "import sys; from primacy.cli import main; from primacy.supervise.machine import Watchdog\n"
         "def fail(*_): raise AssertionError('planted')\n"
         "Watchdog.renewed = fail\n"
         f"sys.exit(main.run(['run', '--state-dir', {str(tmp_path / 'state')!r}, '--', 'sleep', '60']))"

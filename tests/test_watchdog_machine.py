@@ -14,9 +14,18 @@ from hypothesis import strategies as st
 from primacy.election.inputs import GuardLost, RunLock, WorkGone, WorkStarted
 from primacy.election.model import Leadership
 from primacy.settings.timing import PROFILES
-from primacy.watchdog import machine, vocabulary
-from primacy.watchdog.machine import BACK_OFF_MS_MAX, STEADY_MS, STUCK_MS, Phase, Policy, Restart, Watchdog, back_off_ms
-from primacy.watchdog.vocabulary import (
+from primacy.supervise import machine, vocabulary
+from primacy.supervise.machine import (
+    BACK_OFF_MS_MAX,
+    STEADY_MS,
+    STUCK_MS,
+    Phase,
+    Policy,
+    Restart,
+    Watchdog,
+    back_off_ms,
+)
+from primacy.supervise.vocabulary import (
     Begin,
     Dismiss,
     Effect,

@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from primacy.agent.start_gate import StartGate
-from primacy.agent.workload import HostedWorkload, Nothing, Spans
 from primacy.election.inputs import Input, RunLock, WorkDeferred, WorkGone, WorkStarted
 from primacy.election.messages import Origin, Release
 from primacy.election.model import Leadership
 from primacy.errors import InUse
 from primacy.node.clock import SystemClock
 from primacy.settings.timing import PROFILES
-from primacy.watchdog.gate import Gate, Rule
-from primacy.watchdog.vocabulary import Note, State
+from primacy.supervise.gate import Gate, Rule
+from primacy.supervise.start_gate import StartGate
+from primacy.supervise.vocabulary import Note, State
+from primacy.supervise.workload import HostedWorkload, Nothing, Spans
 
 TIMING = PROFILES["lan"]
 

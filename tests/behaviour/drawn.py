@@ -18,8 +18,8 @@ from primacy.election.ranked.bully import BullyStrategy
 from primacy.election.ranked.rank import RankOptions
 from primacy.election.ranked.ring import RingStrategy
 from primacy.settings.timing import PROFILES, RANK_PROFILES
-from primacy.watchdog import gate, health, vocabulary
-from primacy.watchdog.machine import Policy, Restart, Watchdog
+from primacy.supervise import gate, health, vocabulary
+from primacy.supervise.machine import Policy, Restart, Watchdog
 
 STEPS = 600
 NODES_MAX = 5

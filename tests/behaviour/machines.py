@@ -14,9 +14,9 @@ from primacy.election.lease.strategy import LeaseStrategy
 from primacy.election.raft.strategy import RaftStrategy
 from primacy.election.ranked.bully import BullyStrategy
 from primacy.election.ranked.ring import RingStrategy
-from primacy.watchdog.gate import Gate
-from primacy.watchdog.health import HealthWatch
-from primacy.watchdog.machine import Watchdog
+from primacy.supervise.gate import Gate
+from primacy.supervise.health import HealthWatch
+from primacy.supervise.machine import Watchdog
 
 SHOWN_EVERY = 25
 """Calls of one machine from one look at it to the next: what people are shown of it is recorded, too."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 
-from primacy.watchdog import guard_tree as kernel
+from primacy.supervise.guard import guard_tree as kernel
 
 
 class Deadman:

@@ -28,7 +28,7 @@ from primacy.agent.hold import Hold
 from primacy.agent.leadership import Leadership
 from primacy.agent.renewer import renewer_for
 from primacy.errors import LeadershipLost, StoreUnusable, UsageError
-from primacy.watchdog import guard_tree as kernel
+from primacy.supervise.guard import guard_tree as kernel
 
 log = logging.getLogger("primacy")
 

@@ -10,7 +10,7 @@ from primacy.agent.sentences import note_sentence
 from primacy.agent.status import AgentStatus
 from primacy.control.gossip_rows import GossipEvent as Told
 from primacy.election.events import Code, Event, sentence
-from primacy.watchdog.vocabulary import Note
+from primacy.supervise.vocabulary import Note
 
 
 class AgentEvents(AgentStatus):

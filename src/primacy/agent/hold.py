@@ -18,7 +18,7 @@ from primacy.election.model import Leadership
 from primacy.errors import LeadershipLost
 from primacy.node.clock import Clock
 from primacy.settings.timing import Timing
-from primacy.watchdog import guard_tree as kernel
+from primacy.supervise.guard import guard_tree as kernel
 
 NOT_RENEWED = "no renewal was proved in time"
 FORKED = "this process was forked from the one that leads"

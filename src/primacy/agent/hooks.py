@@ -11,8 +11,8 @@ import os
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from primacy.agent.short_command import ShortCommand
 from primacy.node.bound import outer_environment
+from primacy.supervise.short_command import ShortCommand
 
 WAITING_MAX = 8
 """Of one kind: a command that is slower than what happens misses the newest."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 from typing import Protocol
 
-from primacy.agent.child import told
-from primacy.agent.health import HealthProbes
 from primacy.agent.hooks import Hooks
 from primacy.agent.notify import Notifier
 from primacy.control import MonitorSays
@@ -20,7 +18,9 @@ from primacy.election.model import Leadership, Role, View
 from primacy.node.bound import outer_environment
 from primacy.node.clock import Clock
 from primacy.settings.schema import Settings
-from primacy.watchdog.vocabulary import Happened, Note, State
+from primacy.supervise.child import told
+from primacy.supervise.probes import HealthProbes
+from primacy.supervise.vocabulary import Happened, Note, State
 
 ENDINGS = (
     Code.STEP_DOWN,

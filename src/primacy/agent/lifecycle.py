@@ -12,25 +12,19 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primacy.agent.assemble import holding_times, is_alone, promised, transport_of
-from primacy.agent.child import Child
 from primacy.agent.chosen import Place, choose, seated
 from primacy.agent.control_api import ControlApi
 from primacy.agent.events import AgentEvents
 from primacy.agent.gossip import Gossip
 from primacy.agent.integrations import Integrations
-from primacy.agent.lease_file import LeaseFile, lease_folder
 from primacy.agent.log import Level, Log
 from primacy.agent.memory import gather
 from primacy.agent.meter import Meter, MeteredDurable
 from primacy.agent.notify import Notifier
 from primacy.agent.page import Page
-from primacy.agent.process_workload import ProcessWorkload
-from primacy.agent.renewed import RenewedWork
 from primacy.agent.sentences import request_sentence
 from primacy.agent.signals import EndSignals
-from primacy.agent.start_gate import StartGate
 from primacy.agent.state import claim, forget_pause, is_paused, keep_pause, state_root
-from primacy.agent.workload import HostedWorkload, Nothing, Performer, Spans, Workload
 from primacy.control import Approve, MonitorSays, Order, Remove
 from primacy.control.requests import carry_out
 from primacy.election.inputs import Input, Pause, Resume, Shutdown, Started
@@ -44,10 +38,16 @@ from primacy.node.lock import RunLock
 from primacy.rate_limiter import RateLimiter
 from primacy.settings.loading import containment_required
 from primacy.settings.schema import Settings
+from primacy.supervise.child import Child
+from primacy.supervise.containment import containment_sentence
+from primacy.supervise.gate import Gate, Rule
+from primacy.supervise.lease_file import LeaseFile, lease_folder
+from primacy.supervise.machine import Policy, Restart, Watchdog
+from primacy.supervise.process_workload import ProcessWorkload
+from primacy.supervise.renewed import RenewedWork
+from primacy.supervise.start_gate import StartGate
+from primacy.supervise.workload import HostedWorkload, Nothing, Performer, Spans, Workload
 from primacy.transport import ReadyDatagram, Transport
-from primacy.watchdog.containment import containment_sentence
-from primacy.watchdog.gate import Gate, Rule
-from primacy.watchdog.machine import Policy, Restart, Watchdog
 
 if TYPE_CHECKING:  # each is loaded by those nodes only that need it: a start is short, and an idle node small
     from primacy.membership.manager import HttpTransport

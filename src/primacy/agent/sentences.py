@@ -7,7 +7,7 @@ import signal
 from primacy.agent.log import Level
 from primacy.control import Approve, Order, Remove
 from primacy.election.inputs import Init, Pause, Rejoin, Resume, StepDown
-from primacy.watchdog.vocabulary import Happened, Note
+from primacy.supervise.vocabulary import Happened, Note
 
 
 def note_sentence(note: Note) -> tuple[Level, str]:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from primacy.agent.log import Log
 from primacy.agent.signals import EndSignals
 from primacy.agent.slots_workload import SlotServer, served, server_of
-from primacy.agent.workload import WorkloadView
 from primacy.control import NodeStatus
 from primacy.election.model import Role, View
 from primacy.loop import QuickLoop
@@ -21,7 +20,8 @@ from primacy.settings.loading import host_name
 from primacy.settings.schema import Settings
 from primacy.slots.host import FOR_EVER_MS
 from primacy.slots.line_server import listening
-from primacy.watchdog.vocabulary import State
+from primacy.supervise.vocabulary import State
+from primacy.supervise.workload import WorkloadView
 
 if TYPE_CHECKING:
     from primacy.control.control_server import PublicServer

@@ -11,18 +11,18 @@ from primacy.agent.assemble import addresses
 from primacy.agent.gossip import Gossip
 from primacy.agent.integrations import Integrations
 from primacy.agent.meter import Meter
-from primacy.agent.start_gate import StartGate
 from primacy.agent.stored import Stored
-from primacy.agent.workload import Performer
 from primacy.control import Heard, NodeStatus
 from primacy.election.guarantees import Guarantees
 from primacy.election.model import Role, View
 from primacy.node.clock import Clock
 from primacy.settings.schema import Settings
 from primacy.slots.where import names_no_host, reached
+from primacy.supervise.containment import containment_sentence
+from primacy.supervise.start_gate import StartGate
+from primacy.supervise.vocabulary import State
+from primacy.supervise.workload import Performer
 from primacy.transport import Transport
-from primacy.watchdog.containment import containment_sentence
-from primacy.watchdog.vocabulary import State
 
 if TYPE_CHECKING:  # each is loaded by those nodes only that need it
     from primacy.agent.chosen import AnyStrategy, Capabilities

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Any
 
 from primacy.agent.assemble import row_name
-from primacy.agent.releasing import Releasers
 from primacy.control import Heard
 from primacy.control.summary import UNKNOWN, Summary
 from primacy.election.inputs import Input, StoreAnswered
@@ -29,6 +28,7 @@ from primacy.settings import store_url
 from primacy.settings.schema import Settings
 from primacy.settings.timing import Timing
 from primacy.store import LeaseStore, StoreThread, limit_of_ms, open_store
+from primacy.supervise.releasing import Releasers
 
 HOLDERS = "holders"
 """In the state folder: under which names earlier starts of this node may stand in the row."""

@@ -1,4 +1,5 @@
-"""The link to one guard process that holds what fetches an entry (C4). The guard itself: `watchdog/guard_calls.py`.
+"""The link to one guard process that holds what fetches an entry (C4). The guard itself:
+`supervise/guard/guard_calls.py`.
 
 Guards are started ahead, so that no start of an interpreter stands between an election and the call, and each holds
 one process tree after the other. A tree that is over is confirmed: by the guard, which reaps all of it, or, if the
@@ -16,12 +17,11 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from primacy.watchdog import containment
+from primacy.supervise import containment
 
-FOLDER = Path(containment.__file__).parent
+FOLDER = containment.GUARD.parent
 """Where the guard's files stand."""
 LAUNCH = "import sys; sys.path.append(sys.argv[1]); import guard_calls; guard_calls.main()"
 EXTENSION = struct.Struct("!cq3q")

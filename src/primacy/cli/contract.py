@@ -150,7 +150,7 @@ def _print_holding(timing: Timing, made: Contract) -> None:
 
 def _containment(made: Contract) -> str:
     """What a guard could hold here and now; elsewhere, what would decide it."""
-    from primacy.watchdog.containment import containment_here
+    from primacy.supervise.containment import containment_here
 
     found = containment_here()
     return f"Started by this user on this machine: {found}." if found else f"Containment: {made.containment}."

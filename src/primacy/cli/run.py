@@ -104,11 +104,11 @@ def run(
         refuse(changed, allow_split_brain=allow_split_brain)
         _check(changed)
 
-        from primacy.agent.child import child_of
         from primacy.agent.lifecycle import Plan
         from primacy.agent.log import Log, level_of
         from primacy.agent.run import run as live
         from primacy.node.clock import SystemClock
+        from primacy.supervise.child import child_of
 
         child = child_of(changed.run, os.path.dirname(changed.source), stdout, stderr, os.environ)
         clock = SystemClock()

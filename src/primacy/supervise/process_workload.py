@@ -16,21 +16,21 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 
-from primacy.agent.child import Child, told
-from primacy.agent.guard_link import GuardLink
-from primacy.agent.lease_file import LeaseFile
-from primacy.agent.start_gate import StartGate
-from primacy.agent.workload import WorkloadHost, WorkloadView
 from primacy.election.messages import Release
 from primacy.election.model import Leadership
 from primacy.loop import timer
 from primacy.node.clock import Clock
 from primacy.node.lock import RunLock
 from primacy.settings.timing import Timing
+from primacy.supervise import vocabulary
+from primacy.supervise.child import Child, told
+from primacy.supervise.guard_link import GuardLink
+from primacy.supervise.lease_file import LeaseFile
+from primacy.supervise.machine import Phase, Watchdog
+from primacy.supervise.start_gate import StartGate
+from primacy.supervise.vocabulary import State
+from primacy.supervise.workload import WorkloadHost, WorkloadView
 from primacy.transport import ReadyDatagram
-from primacy.watchdog import vocabulary
-from primacy.watchdog.machine import Phase, Watchdog
-from primacy.watchdog.vocabulary import State
 
 LOCK_LOOK_S = 0.005
 """How often a held run lock is looked at: a dying tree is gone in milliseconds."""

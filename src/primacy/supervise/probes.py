@@ -13,14 +13,14 @@ from collections.abc import Callable
 from typing import Any, assert_never
 from urllib.parse import urlsplit, urlunsplit
 
-from primacy.agent.short_command import ShortCommand
 from primacy.election.inputs import Health
 from primacy.errors import Refused
 from primacy.node.bound import outer_environment
 from primacy.node.clock import Clock
 from primacy.settings.schema_work import Probe
-from primacy.watchdog import health
-from primacy.watchdog.health import HealthWatch, Rule
+from primacy.supervise import health
+from primacy.supervise.health import HealthWatch, Rule
+from primacy.supervise.short_command import ShortCommand
 
 WELL = range(200, 300)
 """What a URL answers when all is well."""

@@ -31,7 +31,7 @@ TYPE_CHECKING = False  # as in `typing`, which costs memory
 if TYPE_CHECKING:
     from typing import Any
 
-    from primacy.watchdog import guard_tree as tree
+    from primacy.supervise.guard import guard_tree as tree
 else:
     import guard_tree as tree
 

@@ -16,8 +16,8 @@ TYPE_CHECKING = False  # as in `typing`, which costs memory
 if TYPE_CHECKING:
     from typing import Any
 
-    from primacy.watchdog import guard_trace as tracing
-    from primacy.watchdog import guard_tree as tree
+    from primacy.supervise.guard import guard_trace as tracing
+    from primacy.supervise.guard import guard_tree as tree
 else:
     import guard_trace as tracing
     import guard_tree as tree

@@ -15,14 +15,14 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from primacy.agent.start_gate import StartGate
 from primacy.election.inputs import Input, RunLock, WorkGone, WorkStarted
 from primacy.election.messages import Release
 from primacy.election.model import Leadership
 from primacy.errors import PrimacyError
 from primacy.node import lock
 from primacy.node.clock import Clock
-from primacy.watchdog.vocabulary import Note, State
+from primacy.supervise.start_gate import StartGate
+from primacy.supervise.vocabulary import Note, State
 
 LOCK_LOOK_S = 0.5
 """How often a run lock is looked at that a command of an earlier agent still holds."""

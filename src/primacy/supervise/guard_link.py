@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from primacy.watchdog.containment import start_guard
+from primacy.supervise.containment import start_guard
 
 PACKET_BYTES_MAX = 256 * 1024
 BUFFER_BYTES = 2 * PACKET_BYTES_MAX

@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import assert_never
 
-from primacy.agent.short_command import ShortCommand
 from primacy.election.inputs import Input
 from primacy.election.model import Leadership
 from primacy.node.clock import Clock
-from primacy.watchdog import gate
-from primacy.watchdog.gate import Gate
-from primacy.watchdog.vocabulary import Note, Tell
+from primacy.supervise import gate
+from primacy.supervise.gate import Gate
+from primacy.supervise.short_command import ShortCommand
+from primacy.supervise.vocabulary import Note, Tell
 
 Told = Callable[[Leadership], Mapping[str, str]]
 """The environment of a fence command: what it is told about this leadership and its predecessor."""

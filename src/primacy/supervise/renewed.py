@@ -8,12 +8,12 @@ says.
 
 from __future__ import annotations
 
-from primacy.agent.workload import Performer
 from primacy.election.messages import Release
 from primacy.election.model import Leadership
 from primacy.loop import timer
 from primacy.node.clock import Clock
 from primacy.settings.timing import Timing
+from primacy.supervise.workload import Performer
 
 
 class RenewedWork:

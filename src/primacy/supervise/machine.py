@@ -26,7 +26,7 @@ from typing import NamedTuple, assert_never
 from primacy.election.inputs import GuardLost, RunLock, WorkGone, WorkStarted
 from primacy.election.model import Leadership
 from primacy.settings.timing import Timing
-from primacy.watchdog.vocabulary import (
+from primacy.supervise.vocabulary import (
     Begin,
     Dismiss,
     Effect,

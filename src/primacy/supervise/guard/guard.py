@@ -1,8 +1,8 @@
 """The guard: a small process that holds the command's process tree and its deadline (rules G1-G5, G9, G10).
 
-The agent starts it (`containment.py`), talks to it over one packet socket in JSON, and may then be killed, stopped or
-stuck: the tree ends in time nevertheless. It must never import the package, wait for anything without a limit, or
-believe a duration: every deadline is an absolute instant of CLOCK_BOOTTIME in ms.
+The agent starts it (`supervise/containment.py`), talks to it over one packet socket in JSON, and may then be killed,
+stopped or stuck: the tree ends in time nevertheless. It must never import the package, wait for anything without a
+limit, or believe a duration: every deadline is an absolute instant of CLOCK_BOOTTIME in ms.
 
 Extensions, which come with every beat, take a pipe of their own, at which nobody waits: an idle guard is not woken for
 each. It looks there by itself, some time before `term_at` and always before it judges a deadline; an extension counts
@@ -45,8 +45,8 @@ TYPE_CHECKING = False  # as in `typing`, which costs memory
 if TYPE_CHECKING:
     from typing import Any
 
-    from primacy.watchdog import guard_run as runs
-    from primacy.watchdog import guard_tree as tree
+    from primacy.supervise.guard import guard_run as runs
+    from primacy.supervise.guard import guard_tree as tree
 else:
     import guard_run as runs  # its folder is on the path, the package is not
     import guard_tree as tree

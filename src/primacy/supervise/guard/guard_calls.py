@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, NoReturn
 
-    from primacy.watchdog import guard_tree as tree
+    from primacy.supervise.guard import guard_tree as tree
 else:
     import guard_tree as tree  # its folder is on the path, the package is not
 

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-GUARD = Path(__file__).with_name("guard.py")
+GUARD = Path(__file__).with_name("guard") / "guard.py"
 LAUNCH = "import sys; sys.path.append(sys.argv[1]); import guard; guard.main()"
 """As a module, not as a script: a script is compiled at every start, and that memory stays with the guard."""
 

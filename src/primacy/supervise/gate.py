@@ -22,7 +22,7 @@ from typing import NamedTuple, assert_never
 from primacy.election.inputs import WorkDeferred, WorkGone
 from primacy.election.model import Leadership
 from primacy.settings.timing import Timing
-from primacy.watchdog.vocabulary import Happened, Note, Tell
+from primacy.supervise.vocabulary import Happened, Note, Tell
 
 AGAIN_MS = 1_000
 """After a fence command that failed; doubled each time."""
