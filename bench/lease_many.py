@@ -28,8 +28,8 @@ from tests.ports import free_ports
 
 from bench import processes
 from bench.peers import ROOT
-from primacy.agent.election import Election
-from primacy.agent.renewer import Renewer, timing_of
+from primacy.library.election import Election
+from primacy.library.renewer import Renewer, timing_of
 
 LEASES = 1_000
 UP_S = 30.0

@@ -26,9 +26,9 @@ from typing import Any
 
 import primacy
 from primacy import blocking
-from primacy.agent.hold import Hold
 from primacy.election.model import Leadership
 from primacy.fence import file, sql
+from primacy.library.hold import Hold
 from primacy.settings.timing import PROFILES
 
 STEP_S = 0.01

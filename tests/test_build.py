@@ -232,4 +232,4 @@ def test_a_type_checker_reads_the_types_of_the_installed_wheel(empty: Path, tmp_
         "import primacy\n\nelection = primacy.Election('reports', store='sqlite:///leases')\nreveal_type(election)\n"
     )
     call = (sys.executable, "-m", "mypy", "--strict", "--python-executable", empty / "python", "user.py")
-    assert 'Revealed type is "primacy.agent.election.Election"' in ran(*call, cwd=tmp_path)
+    assert 'Revealed type is "primacy.library.election.Election"' in ran(*call, cwd=tmp_path)

@@ -20,7 +20,6 @@ from tests.ports import free_ports
 import primacy.cache
 from primacy import settings
 from primacy.agent.cache_serve import GRAVE, QUIET, Lines
-from primacy.agent.log import Level, Log
 from primacy.cache.client import Client
 from primacy.cache.configured import machine_settings
 from primacy.cache.model import CacheSettings, SourceSettings
@@ -31,6 +30,7 @@ from primacy.cache.zap import client_key
 from primacy.cli.cache import Seen, peers_text
 from primacy.errors import CannotHere, SourceFailed, Unsure, UsageError
 from primacy.node.clock import SystemClock
+from primacy.node.log import Level, Log
 
 SECRET, OTHER = b"s" * 32, b"o" * 32
 NOW = 1_800_000_000_000

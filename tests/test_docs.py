@@ -294,6 +294,7 @@ def test_rooms_that_the_architecture_names_exist() -> None:
         "node",
         "supervise",
         "agent",
+        "library",
         "sim",
         "control",
         "transport",

@@ -11,7 +11,7 @@ from tests.library_harness import CANARY_BEAT_MS, HOLD_S, LAB, WITHIN_S, Place, 
 from tests.safety import tokens_grow
 
 import primacy
-from primacy.agent.renewer import Renewer
+from primacy.library.renewer import Renewer
 from primacy.settings.timing import PROFILES
 
 __all__ = ["CANARY_BEAT_MS", "place"]

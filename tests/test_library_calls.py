@@ -15,9 +15,9 @@ from tests.library_harness import CANARY_BEAT_MS, HOLD_S, WITHIN_S, Place, place
 from tests.store_harness import made_new
 
 import primacy
-from primacy.agent.candidacy import Standing
-from primacy.agent.renewer import Renewer
 from primacy.election.store import Look
+from primacy.library.candidacy import Standing
+from primacy.library.renewer import Renewer
 from primacy.settings.timing import PROFILES
 from primacy.store import open_store
 

@@ -421,7 +421,7 @@ new = set(sys.modules) - before
 assert new == {"primacy"}, new
 assert "Election" in dir(primacy) and not hasattr(primacy, "nonsense")
 primacy.LeadershipLost
-assert "asyncio" not in sys.modules and "primacy.agent" not in sys.modules
+assert "asyncio" not in sys.modules and "primacy.library" not in sys.modules
 primacy.Election, primacy.Lock, primacy.singleton, primacy.once, primacy.Leadership, primacy.blocking.Election
 heavy = {"aiohttp", "sqlalchemy", "psycopg", "pymysql", "click", "rich", "yaml", "msgspec"} & set(sys.modules)
 assert not heavy, heavy

@@ -12,9 +12,9 @@ from tests.safety import safe, tokens_grow
 
 import primacy
 from primacy import blocking
-from primacy.agent.renewer import Renewer
 from primacy.errors import CannotHere, Unsafe
 from primacy.fence.file import Mark
+from primacy.library.renewer import Renewer
 from primacy.node.clock import SystemClock
 
 __all__ = ["CANARY_BEAT_MS", "place"]

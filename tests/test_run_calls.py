@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from tests.running import Start, start
 
-from primacy.agent.log import Level, Log
 from primacy.agent.sentences import exit_sentence, note_sentence
 from primacy.agent.state import state_root
 from primacy.cli import main as entry
@@ -21,6 +20,7 @@ from primacy.cli.run import run as command
 from primacy.election.model import Leadership
 from primacy.errors import CannotHere, UsageError
 from primacy.node.clock import HandClock, SystemClock
+from primacy.node.log import Level, Log
 from primacy.settings import of_mapping
 from primacy.settings.schema import Settings
 from primacy.settings.schema_work import Run

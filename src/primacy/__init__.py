@@ -13,24 +13,24 @@ for threads and scripts, `primacy.fence` the other half: what the protected reso
 __version__ = "0.1.0"
 
 _WHERE = {
-    "Election": "primacy.agent.election",
-    "ElectionCounts": "primacy.agent.candidacy",
+    "Election": "primacy.library.election",
+    "ElectionCounts": "primacy.library.candidacy",
     "InUse": "primacy.errors",
-    "Leadership": "primacy.agent.leadership",
+    "Leadership": "primacy.library.leadership",
     "LeadershipLost": "primacy.errors",
-    "Lock": "primacy.agent.recipes",
+    "Lock": "primacy.library.recipes",
     "NotReached": "primacy.errors",
     "PrimacyError": "primacy.errors",
-    "Renewer": "primacy.agent.renewer",
+    "Renewer": "primacy.library.renewer",
     "SlotRefused": "primacy.errors",
     "StaleToken": "primacy.errors",
-    "Standing": "primacy.agent.candidacy",
+    "Standing": "primacy.library.candidacy",
     "Unsure": "primacy.errors",
     "UsageError": "primacy.errors",
     "cached": "primacy.cache.askers",
-    "current": "primacy.agent.leadership",
-    "once": "primacy.agent.recipes",
-    "singleton": "primacy.agent.recipes",
+    "current": "primacy.library.leadership",
+    "once": "primacy.library.recipes",
+    "singleton": "primacy.library.recipes",
 }
 """The public names, and where each is loaded from when it is first asked for. `__init__.pyi` says the same to type
 checkers; a test compares the two."""

@@ -23,12 +23,12 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from primacy.agent.candidacy import Candidacy, Change, ElectionCounts, Standing, Wishes, check_options, check_spans
-from primacy.agent.election import GRACE_MS, OnLoss
-from primacy.agent.hold import Hold
-from primacy.agent.leadership import Leadership
-from primacy.agent.renewer import renewer_for
 from primacy.errors import InUse, StoreUnusable, UsageError
+from primacy.library.candidacy import Candidacy, Change, ElectionCounts, Standing, Wishes, check_options, check_spans
+from primacy.library.election import GRACE_MS, OnLoss
+from primacy.library.hold import Hold
+from primacy.library.leadership import Leadership
+from primacy.library.renewer import renewer_for
 from primacy.slots.threads import SlotsClient
 
 if TYPE_CHECKING:

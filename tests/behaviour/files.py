@@ -13,12 +13,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from primacy.agent.tokens import TokenFile
 from primacy.cache import effects, model
 from primacy.cache.lmdb_storage import LmdbStorage
 from primacy.control.eventlog import FILE_NAME, EventLog, kept
 from primacy.election.model import Ballot, ListRecord
 from primacy.election.store import Look, ReleaseRow, Renew, Row, StoreAnswer, StoreRequest, Take
+from primacy.library.tokens import TokenFile
 from primacy.node.ballot import NAME, FileDurable
 from primacy.node.folder import Folder
 from primacy.store import perform

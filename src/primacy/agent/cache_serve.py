@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from primacy.agent.control_api import ANYWHERE
-from primacy.agent.log import Level, Log
 from primacy.agent.notify import Notifier
 from primacy.agent.signals import EndSignals
 from primacy.agent.state import state_root
@@ -34,6 +33,7 @@ from primacy.loop import QuickLoop
 from primacy.node.clock import Clock
 from primacy.node.folder import Folder
 from primacy.node.lock import AgentLock
+from primacy.node.log import Level, Log
 from primacy.settings.checks_cache import default_security
 from primacy.settings.loading import load
 from primacy.settings.schema import Settings

@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from primacy.agent.assemble import holding_times, lease_of, raft_of, seat_of
-from primacy.agent.log import Log
 from primacy.agent.stored import Stored, earlier_holders, opened, seen_in_store
 from primacy.control import Heard
 from primacy.election.lease.strategy import LeaseStrategy
@@ -22,6 +21,7 @@ from primacy.node.clock import Clock
 from primacy.node.driver import Again
 from primacy.node.folder import Folder
 from primacy.node.lock import RunLock
+from primacy.node.log import Log
 from primacy.settings import is_ranked
 from primacy.settings.schema import Settings
 from primacy.strategies import is_own

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from primacy.agent.control_api import ControlApi
-from primacy.agent.log import Level, Log
 from primacy.agent.sentences import note_sentence
 from primacy.agent.status import AgentStatus
 from primacy.control.gossip_rows import GossipEvent as Told
 from primacy.election.events import Code, Event, sentence
+from primacy.node.log import Level, Log
 from primacy.supervise.vocabulary import Note
 
 

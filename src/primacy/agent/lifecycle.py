@@ -17,7 +17,6 @@ from primacy.agent.control_api import ControlApi
 from primacy.agent.events import AgentEvents
 from primacy.agent.gossip import Gossip
 from primacy.agent.integrations import Integrations
-from primacy.agent.log import Level, Log
 from primacy.agent.memory import gather
 from primacy.agent.meter import Meter, MeteredDurable
 from primacy.agent.notify import Notifier
@@ -35,6 +34,7 @@ from primacy.node.clock import Clock
 from primacy.node.driver import Driver
 from primacy.node.folder import Folder
 from primacy.node.lock import RunLock
+from primacy.node.log import Level, Log
 from primacy.rate_limiter import RateLimiter
 from primacy.settings.loading import containment_required
 from primacy.settings.schema import Settings

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import signal
 
-from primacy.agent.log import Level
 from primacy.control import Approve, Order, Remove
 from primacy.election.inputs import Init, Pause, Rejoin, Resume, StepDown
+from primacy.node.log import Level
 from primacy.supervise.vocabulary import Happened, Note
 
 

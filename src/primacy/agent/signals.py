@@ -13,9 +13,9 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from primacy.agent.log import Log
 from primacy.agent.notify import Notifier
 from primacy.node.lock import AgentLock
+from primacy.node.log import Log
 
 EXIT_INTERRUPTED = 130
 TURN_LOOK_S = 0.5

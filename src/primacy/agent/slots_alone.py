@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from primacy.agent.log import Log
 from primacy.agent.signals import EndSignals
 from primacy.agent.slots_workload import SlotServer, served, server_of
 from primacy.control import NodeStatus
 from primacy.election.model import Role, View
 from primacy.loop import QuickLoop
 from primacy.node.clock import Clock
+from primacy.node.log import Log
 from primacy.settings.loading import host_name
 from primacy.settings.schema import Settings
 from primacy.slots.host import FOR_EVER_MS

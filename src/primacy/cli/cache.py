@@ -67,8 +67,8 @@ def serve(call: Call, /, *, config: str | None, node: str | None, state_dir: str
     Without a file it is a cache of one peer on this machine: primacy cache serve --source 'cmd:./fetch {key}'
     """
     from primacy.agent.cache_serve import security_of, serve_cache
-    from primacy.agent.log import Log, level_of
     from primacy.node.clock import SystemClock
+    from primacy.node.log import Log, level_of
 
     settings = peer_settings(call, config, node, state_dir, said)
     clock = SystemClock()

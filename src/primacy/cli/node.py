@@ -117,9 +117,9 @@ def start(
 
     from primacy.agent.assemble import refuse_node
     from primacy.agent.lifecycle import Plan
-    from primacy.agent.log import Log, level_of
     from primacy.agent.run import run
     from primacy.node.clock import SystemClock
+    from primacy.node.log import Log, level_of
 
     refuse_node(settings)
     clock = SystemClock()

@@ -105,9 +105,9 @@ def run(
         _check(changed)
 
         from primacy.agent.lifecycle import Plan
-        from primacy.agent.log import Log, level_of
         from primacy.agent.run import run as live
         from primacy.node.clock import SystemClock
+        from primacy.node.log import Log, level_of
         from primacy.supervise.child import child_of
 
         child = child_of(changed.run, os.path.dirname(changed.source), stdout, stderr, os.environ)

@@ -47,9 +47,9 @@ def serve(
 
     Without a `cluster` section it always leads. A file of Ghoti is a file of ours. Ends with Ctrl-C; clients are told.
     """
-    from primacy.agent.log import Log, level_of
     from primacy.cli.node_settings import with_own_folder
     from primacy.node.clock import SystemClock
+    from primacy.node.log import Log, level_of
     from primacy.settings import load
     from primacy.settings.checks import notes
 

@@ -23,11 +23,11 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from primacy.agent.candidacy import Candidacy, Change, ElectionCounts, Standing, Wishes, check_options, check_spans
-from primacy.agent.hold import Hold
-from primacy.agent.leadership import Leadership
-from primacy.agent.renewer import renewer_for
 from primacy.errors import LeadershipLost, StoreUnusable, UsageError
+from primacy.library.candidacy import Candidacy, Change, ElectionCounts, Standing, Wishes, check_options, check_spans
+from primacy.library.hold import Hold
+from primacy.library.leadership import Leadership
+from primacy.library.renewer import renewer_for
 from primacy.supervise.guard import guard_tree as kernel
 
 log = logging.getLogger("primacy")

@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 from contextvars import ContextVar, Token
 
-from primacy.agent.hold import Hold
 from primacy.errors import LeadershipLost, UsageError
+from primacy.library.hold import Hold
 
 _CURRENT: ContextVar[Leadership] = ContextVar("primacy.leadership")
 

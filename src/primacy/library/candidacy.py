@@ -25,10 +25,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple, Protocol
 
-from primacy.agent.hold import Hold
-from primacy.agent.log import GRAVE, Level
-from primacy.agent.renewer import Renewer
-from primacy.agent.tokens import TokenFile
 from primacy.election.events import Code, Event, sentence
 from primacy.election.inputs import (
     GuardLost,
@@ -47,8 +43,12 @@ from primacy.election.messages import Release
 from primacy.election.model import Kind, Leadership, Member, Membership, Role, Seat
 from primacy.election.store import StoreRequest, node_of
 from primacy.errors import StoreUnusable, UsageError
+from primacy.library.hold import Hold
+from primacy.library.renewer import Renewer
+from primacy.library.tokens import TokenFile
 from primacy.node.ballot import MemoryDurable
 from primacy.node.driver import Driver
+from primacy.node.log import GRAVE, Level
 from primacy.store import StorePort
 from primacy.store.port import wrong_lease
 

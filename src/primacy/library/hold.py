@@ -13,9 +13,9 @@ from __future__ import annotations
 import os
 import threading
 
-from primacy.agent.deadman import Deadman
 from primacy.election.model import Leadership
 from primacy.errors import LeadershipLost
+from primacy.library.deadman import Deadman
 from primacy.node.clock import Clock
 from primacy.settings.timing import Timing
 from primacy.supervise.guard import guard_tree as kernel

@@ -15,11 +15,11 @@ from types import TracebackType
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from primacy import blocking
-from primacy.agent.candidacy import Standing, check_spans
-from primacy.agent.election import AsyncLeadership, Election
-from primacy.agent.leadership import Leadership
 from primacy.election.store import WAIT_MAX_MS
 from primacy.errors import InUse, NotReached, UsageError
+from primacy.library.candidacy import Standing, check_spans
+from primacy.library.election import AsyncLeadership, Election
+from primacy.library.leadership import Leadership
 
 P = ParamSpec("P")
 R = TypeVar("R")
