@@ -10,7 +10,7 @@ from statistics import median
 from typing import NamedTuple
 
 from primacy.election.messages import Alive, Coordinator, Heartbeat, Message
-from primacy.sim.trial import Plan, Trial
+from primacy.sim.trials.trial import Plan, Trial
 
 SIZES = (3, 5, 7, 10, 15, 20, 30, 40, 50)
 SIZES_QUICK = (3, 10, 50)

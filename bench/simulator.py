@@ -10,7 +10,7 @@ from time import process_time
 from typing import NamedTuple
 
 from bench import bare
-from primacy.sim.trial import Plan, Trial, run_trial
+from primacy.sim.trials.trial import Plan, Trial, run_trial
 
 PLAN = Plan("raft", 5, "lan")
 """What the bound is stated for: faults and checkers on, as `primacy simulate` runs."""

@@ -12,7 +12,7 @@ from tests.lease_world import BACKUPS_MAX, LAB, LeaseWorld, Node
 
 from primacy.election.inputs import GuardLost, Health, Pause, Resume, StepDown, StoreNews
 from primacy.election.store import Look, Prune, ReleaseRow, Renew, Row, StoreAnswer, StoreRequest, Take
-from primacy.sim.store import ETCD, MARIADB, POSTGRESQL, SQLITE, Table
+from primacy.sim.world.store import ETCD, MARIADB, POSTGRESQL, SQLITE, Table
 
 AHEAD = 10_000
 """What others wrote since: a position that fell is not seen any more."""

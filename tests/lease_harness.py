@@ -19,7 +19,7 @@ from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
 from primacy.election.model import Membership, Seat
 from primacy.election.store import WAIT_MAX_MS, Row, StoreAnswer, Take, holder_id
 from primacy.settings.timing import PROFILES
-from primacy.sim.store import SimStore
+from primacy.sim.world.store import SimStore
 
 LAN = PROFILES["lan"]
 WALL = 1_800_000_000_000

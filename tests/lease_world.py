@@ -28,7 +28,7 @@ from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
 from primacy.election.model import Leadership, Membership, Seat
 from primacy.election.store import FAILSAFE, Look, Renew, Row, StoreAnswer, StoreRequest, Take, holder_id
 from primacy.settings.timing import PROFILES, Timing
-from primacy.sim.store import ENGINES, Engine, SimStore, Table
+from primacy.sim.world.store import ENGINES, Engine, SimStore, Table
 
 LAB = PROFILES["lab"]
 

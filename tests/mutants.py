@@ -61,8 +61,8 @@ from primacy.election.raft.strategy import RaftOptions
 from primacy.election.ranked.bully import BullyStrategy
 from primacy.election.ranked.rank import RankOptions
 from primacy.election.ranked.ring import RingStrategy
-from primacy.sim.store import SimStore
-from primacy.sim.trial import Outcome, Plan, Trial
+from primacy.sim.trials.trial import Outcome, Plan, Trial
+from primacy.sim.world.store import SimStore
 
 SAFETY = ("I1", "I2", "I3", "I4", "I5", "I7")
 

@@ -20,9 +20,9 @@ from tests.mutants_cache import CACHE_MUTANTS
 
 from primacy.cache.model import CacheSettings, PeerAddress
 from primacy.cache.own import OwnMachine
-from primacy.sim.cache_peer import SimPeer
-from primacy.sim.cache_trial import CachePlan, CacheTrial, Make
-from primacy.sim.trial import Outcome
+from primacy.sim.cache.peer import SimPeer
+from primacy.sim.cache.trial import CachePlan, CacheTrial, Make
+from primacy.sim.trials.trial import Outcome
 
 SEEDS_FILE = Path(__file__).with_name("mutant_seeds_cache.json")
 SEARCHED = 120

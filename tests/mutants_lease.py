@@ -39,7 +39,7 @@ from tests.mutants_lease_store import (
 
 from primacy.election.inputs import StoreNews
 from primacy.election.lease.strategy import LeaseStrategy
-from primacy.sim.store import ETCD, MARIADB, POSTGRESQL, Engine, SimStore
+from primacy.sim.world.store import ETCD, MARIADB, POSTGRESQL, Engine, SimStore
 
 # --- L1, L2: the row and its renewal ----------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from primacy.election.store import Genesis
-from primacy.sim.store import SimStore
+from primacy.sim.world.store import SimStore
 
 
 class NothingCompared(SimStore):

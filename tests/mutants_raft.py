@@ -9,9 +9,9 @@ from primacy.election.model import Ballot, Membership
 from primacy.election.raft.recovery import Recovery
 from primacy.election.raft.strategy import RaftOptions, RaftStrategy
 from primacy.settings.timing import Timing
-from primacy.sim.disk import Disk
-from primacy.sim.faults import Change
-from primacy.sim.guard import Guard
+from primacy.sim.faults.classes import Change
+from primacy.sim.world.disk import Disk
+from primacy.sim.world.guard import Guard
 
 
 class NoPromise(RaftStrategy):

@@ -11,8 +11,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from primacy.sim.replay import FaultPlan, Replayed, record
-from primacy.sim.trial import Plan
+from primacy.sim.trials.replay import FaultPlan, Replayed, record
+from primacy.sim.trials.trial import Plan
 
 FOLDER = Path(__file__).parent / "data" / "plans"
 STREAMS_WANTED = 3

@@ -18,9 +18,9 @@ from concurrent.futures import ProcessPoolExecutor
 from tests.mutants_cache import CACHE_MUTANTS
 from tests.mutants_cache_trials import caught, recorded
 
-from primacy.sim.cache_batch import batch
-from primacy.sim.cache_small import Scope, report, search
-from primacy.sim.cache_trial import CachePlan
+from primacy.sim.cache.batch import batch
+from primacy.sim.cache.small import Scope, report, search
+from primacy.sim.cache.trial import CachePlan
 
 SEEDS = 250
 """Of each kind: 3 and 5 peers, with storage, without, and both: 2,000 trials with the two kinds of drawn ones."""

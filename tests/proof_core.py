@@ -14,8 +14,8 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 from tests.mutants import MUTANTS, caught_seeds
 
-from primacy.sim.batch import run_batch
-from primacy.sim.trial import Plan
+from primacy.sim.trials.batch import run_batch
+from primacy.sim.trials.trial import Plan
 
 SEEDS = 500
 FIRST_SEED = 10_000
@@ -82,7 +82,7 @@ def _searched(strategy: str, clocks: str, complete: int, states: int) -> bool:
     """One small world in a process of its own, for its memory is given back then. False also if it is not complete."""
     asked = {"strategy": strategy, "clocks": clocks, "states": states, "disturbances": 2, "complete": complete}
     options = [f"--{name}={value}" for name, value in asked.items()]
-    search = [sys.executable, "-m", "primacy.sim.exhaustive", *options]
+    search = [sys.executable, "-m", "primacy.sim.model.exhaustive", *options]
     done = subprocess.run(search, check=False, stdout=subprocess.PIPE, text=True)
     print(done.stdout, flush=True)
     return done.returncode == 0

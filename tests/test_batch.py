@@ -17,14 +17,14 @@ import pytest
 
 from primacy.election.model import Member
 from primacy.errors import CannotHere
-from primacy.sim import batch as batches
-from primacy.sim.batch import CHUNK_MAX, run_batch, trial_outcomes
-from primacy.sim.bounds import Bounds
 from primacy.sim.checkers import Violation
-from primacy.sim.shrink import command, shrink
-from primacy.sim.summary import SHOWN_MAX, Summary
-from primacy.sim.trial import Outcome, Plan
-from primacy.sim.workers import Workers
+from primacy.sim.trials import batch as batches
+from primacy.sim.trials.batch import CHUNK_MAX, run_batch, trial_outcomes
+from primacy.sim.trials.bounds import Bounds
+from primacy.sim.trials.shrink import command, shrink
+from primacy.sim.trials.summary import SHOWN_MAX, Summary
+from primacy.sim.trials.trial import Outcome, Plan
+from primacy.sim.trials.workers import Workers
 
 SHORT = Plan(nodes=3, minutes=1.0)
 

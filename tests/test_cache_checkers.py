@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from primacy.cache.model import Ballot, Floor, Meta, order
-from primacy.sim import cache_facts as f
-from primacy.sim.cache_checkers import KeepingChecker, RequestChecker, SourcingChecker, ValueChecker
-from primacy.sim.cache_progress import HEALED_MS, ProgressChecker
+from primacy.sim.cache import facts as f
+from primacy.sim.cache.checkers import KeepingChecker, RequestChecker, SourcingChecker, ValueChecker
+from primacy.sim.cache.progress import HEALED_MS, ProgressChecker
 
 K = b"k"
 A, B, C = "tcp://a:1", "tcp://b:1", "tcp://c:1"

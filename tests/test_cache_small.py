@@ -1,6 +1,6 @@
 """Every order of events in a small world of the cache: S1, S2 and S4 hold, and planted defects are found unaimed.
 
-Larger scopes: `python -m primacy.sim.cache_small --help`, and the proof (`tests/proof_cache.py`).
+Larger scopes: `python -m primacy.sim.cache.small --help`, and the proof (`tests/proof_cache.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import pytest
 from tests.mutants_cache import CACHE_MUTANTS
 
-from primacy.sim.cache_small import Scope, SmallCache, search
+from primacy.sim.cache.small import Scope, SmallCache, search
 
 QUICK = os.environ.get("PRIMACY_SIZE") == "quick"
 SCOPE = Scope(peers=3, ballots=2, announces=2, restarts=1, disturbances=1 if QUICK else 2)

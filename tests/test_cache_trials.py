@@ -9,9 +9,9 @@ from tests.cache_simple import EverybodyFetches, FirstFetches, simple
 from tests.mutants_cache import CACHE_MUTANTS
 from tests.mutants_cache_trials import MANY, SmallTerms, caught, recorded, run
 
-from primacy.sim.cache_batch import command
-from primacy.sim.cache_faults import CLASSES
-from primacy.sim.cache_trial import CachePlan, CacheTrial
+from primacy.sim.cache.batch import command
+from primacy.sim.cache.faults import CLASSES
+from primacy.sim.cache.trial import CachePlan, CacheTrial
 
 SEEDS = 12 if os.environ.get("PRIMACY_SIZE") == "quick" else 60
 

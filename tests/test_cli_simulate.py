@@ -15,11 +15,11 @@ import pytest
 
 from primacy.cli import main as entry
 from primacy.cli import simulate as command
-from primacy.sim.batch import run_batch
 from primacy.sim.checkers import Violation
-from primacy.sim.faults import CLASSES_OF
-from primacy.sim.summary import Summary
-from primacy.sim.trial import Outcome, Plan
+from primacy.sim.faults.classes import CLASSES_OF
+from primacy.sim.trials.batch import run_batch
+from primacy.sim.trials.summary import Summary
+from primacy.sim.trials.trial import Outcome, Plan
 
 FILES = Path(__file__).parent / "files"
 QUICK = ("--nodes", "3", "--minutes", "1", "--jobs", "1")
@@ -68,7 +68,7 @@ def failing(plan: Plan, seed: int) -> Outcome:
 @pytest.fixture
 def breaks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every trial of seed 3 with the class `link` breaks a rule."""
-    from primacy.sim import shrink
+    from primacy.sim.trials import shrink
 
     def run(plan: Plan, seeds: range, jobs: int, **_: Any) -> Summary:
         return run_batch(plan, seeds, 1, run_trial=failing)

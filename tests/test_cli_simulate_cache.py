@@ -12,8 +12,8 @@ from tests.cache_simple import EverybodyFetches, simple
 
 from primacy.cli import main as entry
 from primacy.cli import simulate_cache
-from primacy.sim import cache_batch
-from primacy.sim.cache_trial import CachePlan, CacheTrial
+from primacy.sim.cache import batch as cache_batch
+from primacy.sim.cache.trial import CachePlan, CacheTrial
 
 
 class Said(NamedTuple):

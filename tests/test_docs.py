@@ -22,13 +22,14 @@ from primacy.election import guarantees
 from primacy.settings.contract import Contract, contract
 from primacy.settings.page import config_page
 from primacy.settings.timing import DEFAULT_PROFILE, PROFILES
-from primacy.sim.faults import CLASSES
+from primacy.sim.faults.classes import CLASSES
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 SEEDS = (ROOT / "docs/seeds.md").read_text()
 RULES = (ROOT / "docs/rules.md").read_text()
 FAULTS = (ROOT / "docs/faults.md").read_text()
+SIM = ROOT / "src/primacy/sim"
 SOURCES = {file: file.read_text() for file in sorted((ROOT / "src").rglob("*.py"))}
 PAGES = [ROOT / f"{name}.md" for name in ("README", "ARCHITECTURE", "CHANGELOG", "CONTRIBUTING", "SECURITY")] + sorted(
     (ROOT / "docs").glob("*.md")
@@ -223,7 +224,7 @@ def test_every_mutant_of_lease_bully_and_ring_stands_there_too() -> None:
 
 def test_every_judge_has_a_row() -> None:
     rows = rows_of(JUDGED, r"[IEP][0-9]")
-    judging = [text for file, text in SOURCES.items() if file.parent.name == "sim" and "cache_" not in file.name]
+    judging = [text for file, text in SOURCES.items() if SIM in file.parents and SIM / "cache" not in file.parents]
     judges = {judge for text in judging for judge in re.findall(r"Violation\([^\"]*\"([IEP][0-9])\"", text)}
     named = {judge for text in SOURCES.values() for judge in re.findall(r"\bI[0-9]\b", text)}
     assert judges | named == rows.keys()
@@ -232,7 +233,7 @@ def test_every_judge_has_a_row() -> None:
 
 def test_every_judge_of_the_cache_has_a_row() -> None:
     rows = rows_of(JUDGED_CACHE, r"[SCREKP][0-9]*")
-    judging = [text for file, text in SOURCES.items() if file.parent.name == "sim" and "cache_" in file.name]
+    judging = [text for file, text in SOURCES.items() if SIM / "cache" in file.parents]
     judges = {judge for text in judging for judge in re.findall(r"\"([SCEP][0-9]{1,2}|[RK])\"", text)}
     assert judges == rows.keys()
     assert judges >= {"S1", "S2", "S3", "S4", "R", "K", "P1"}

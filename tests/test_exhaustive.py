@@ -32,14 +32,16 @@ from primacy.election.lease.strategy import LeaseStrategy
 from primacy.election.model import Role
 from primacy.election.raft import lead as raft_lead
 from primacy.election.raft.strategy import RaftStrategy
-from primacy.sim import exhaustive, model_equal, model_values, snapshot
-from primacy.sim.exhaustive import Bounds, Found, Search, explore, fresh, led
-from primacy.sim.model_history import DISTURBANCES
-from primacy.sim.model_settings import DRIFTING, LeaseSetting, RaftSetting
-from primacy.sim.model_states import BoundedModel
-from primacy.sim.model_values import Numbers, Packet
-from primacy.sim.model_world import ModelWorld
-from primacy.sim.store import SimStore
+from primacy.sim.model import equal as model_equal
+from primacy.sim.model import exhaustive, snapshot
+from primacy.sim.model import values as model_values
+from primacy.sim.model.exhaustive import Bounds, Found, Search, explore, fresh, led
+from primacy.sim.model.history import DISTURBANCES
+from primacy.sim.model.settings import DRIFTING, LeaseSetting, RaftSetting
+from primacy.sim.model.states import BoundedModel
+from primacy.sim.model.values import Numbers, Packet
+from primacy.sim.model.world import ModelWorld
+from primacy.sim.world.store import SimStore
 
 SIZE = os.environ.get("PRIMACY_SIZE", "")
 QUICK = SIZE == "quick"

@@ -45,10 +45,10 @@ from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
 from primacy.election.messages import Election, FailsafeAck, FailsafeBeat, Origin
 from primacy.election.model import TOKEN_MAX, Membership, Seat
 from primacy.election.store import Genesis, Row, StoreAnswer, holder_id
-from primacy.sim.faults import OUTSIDE, classes_of
-from primacy.sim.store import ENGINES, ETCD, MARIADB, POSTGRESQL, SQLITE, Engine, SimStore
-from primacy.sim.transcript import play
-from primacy.sim.trial import Plan, run_trial
+from primacy.sim.faults.classes import OUTSIDE, classes_of
+from primacy.sim.transcripts.transcript import play
+from primacy.sim.trials.trial import Plan, run_trial
+from primacy.sim.world.store import ENGINES, ETCD, MARIADB, POSTGRESQL, SQLITE, Engine, SimStore
 
 # --- never raises -----------------------------------------------------------------------------------------------------
 

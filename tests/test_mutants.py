@@ -6,7 +6,7 @@ import pytest
 from tests.mutants import MUTANTS, SAFETY, Mutant, only, raft, recorded
 from tests.mutants_raft import Eager, NoPromise
 
-from primacy.sim.trial import Plan, Trial
+from primacy.sim.trials.trial import Plan, Trial
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.key)

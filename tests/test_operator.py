@@ -6,8 +6,8 @@ import pytest
 
 from primacy.election.inputs import Init, Input, Rejoin
 from primacy.election.model import Ballot, ListRecord
-from primacy.sim.operator import Operator
-from primacy.sim.trial import BASE, Plan, Trial
+from primacy.sim.trials.operator import Operator
+from primacy.sim.trials.trial import BASE, Plan, Trial
 
 
 class Told(Operator):

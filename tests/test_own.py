@@ -38,8 +38,8 @@ from primacy.errors import PrimacyError, Refused, UsageError
 from primacy.node.ballot import Memory
 from primacy.settings import of_mapping
 from primacy.settings.timing import RANK_PROFILES
-from primacy.sim.batch import run_or_raised
-from primacy.sim.trial import Plan
+from primacy.sim.trials.batch import run_or_raised
+from primacy.sim.trials.trial import Plan
 from primacy.strategies import own_strategy, promise_of
 from primacy.supervise.vocabulary import State
 from primacy.supervise.workload import WorkloadView

@@ -11,8 +11,8 @@ from primacy.election.effects import Effect
 from primacy.election.inputs import DeadlinePassed, Input, Received
 from primacy.election.messages import Message
 from primacy.election.raft.strategy import RaftStrategy
-from primacy.sim.snapshot import fork, frozen
-from primacy.sim.trial import Plan, Trial
+from primacy.sim.model.snapshot import fork, frozen
+from primacy.sim.trials.trial import Plan, Trial
 
 TAKEN: Counter[str] = Counter()
 

@@ -13,8 +13,8 @@ import pytest
 
 from primacy.election.messages import Origin, Stale
 from primacy.sim.facts import Fact
-from primacy.sim.replay import FaultPlan, Replayed, read, record
-from primacy.sim.trial import Plan, Trial
+from primacy.sim.trials.replay import FaultPlan, Replayed, read, record
+from primacy.sim.trials.trial import Plan, Trial
 
 PLANS = {path.stem: path for path in sorted((Path(__file__).parent / "data" / "plans").glob("*.json"))}
 

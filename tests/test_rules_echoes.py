@@ -32,8 +32,8 @@ from primacy.election.messages import (
 )
 from primacy.election.model import Role
 from primacy.election.raft.strategy import RaftStrategy
-from primacy.sim.replay import Replayed, read
-from primacy.sim.trial import Plan, Trial
+from primacy.sim.trials.replay import Replayed, read
+from primacy.sim.trials.trial import Plan, Trial
 from raft_bench import BEAT, Bench, H, P, ballot, origin
 
 SEEDS = 3 if os.environ.get("PRIMACY_SIZE") == "quick" else 8

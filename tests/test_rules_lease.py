@@ -21,7 +21,7 @@ from primacy.election.lease.state import OUTSTANDING_MAX, list_hash
 from primacy.election.messages import FailsafeAck, Origin
 from primacy.election.model import Role
 from primacy.election.store import Look, ReleaseRow, Renew, Row, StoreAnswer, Take, holder_id, node_of
-from primacy.sim.store import SimStore
+from primacy.sim.world.store import SimStore
 
 # --- L1: the row and its conditions -----------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from primacy.election.store import (
     Take,
     holder_id,
 )
-from primacy.sim.store import ETCD, POSTGRESQL, SimStore
+from primacy.sim.world.store import ETCD, POSTGRESQL, SimStore
 
 # --- L4: what spares the wait, and what each of them needs ------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from primacy.election.store import (
     holder_id,
 )
 from primacy.settings.timing import stretched
-from primacy.sim.store import ETCD, SimStore
+from primacy.sim.world.store import ETCD, SimStore
 
 # --- L3: unchanged ----------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from primacy.election.store import (
     Take,
     holder_id,
 )
-from primacy.sim.store import ETCD, POSTGRESQL, SQLITE, SimStore
+from primacy.sim.world.store import ETCD, POSTGRESQL, SQLITE, SimStore
 
 LONG_MS = WAIT_MAX_MS + TICK_MS
 SLACK_MS = 2 * LAN.heartbeat_ms

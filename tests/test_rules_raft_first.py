@@ -28,7 +28,7 @@ from primacy.election.messages import (
 from primacy.election.model import CLOSED, Role
 from primacy.election.raft.recovery import Recovery
 from primacy.election.raft.strategy import RaftOptions, RaftStrategy
-from primacy.sim.replay import Replayed, read
+from primacy.sim.trials.replay import Replayed, read
 from raft_bench import BASE, LIST, Bench, P, ballot, boot_of, origin
 
 AUTO = RaftOptions(auto=True)

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from primacy.sim.batch import run_or_raised
-from primacy.sim.trial import Plan, Trial
+from primacy.sim.trials.batch import run_or_raised
+from primacy.sim.trials.trial import Plan, Trial
 
 SIZE = os.environ.get("PRIMACY_SIZE", "quick")
 SHARE = {"quick": 20, "test": 1, "proof": 1}[SIZE]
@@ -124,7 +124,7 @@ def test_lost_memory_is_not_always_healed() -> None:
 
 
 HISTORY = """
-from primacy.sim.trial import Trial, Plan
+from primacy.sim.trials.trial import Trial, Plan
 for strategy in ("raft", "lease", "bully", "ring"):
     for seed in (3, 4):
         print(strategy, seed, Trial(Plan(strategy, 5, "lab", 1.0), seed).run().trace_hash)

@@ -19,7 +19,7 @@ from primacy.election.store import (
     Take,
     holder_id,
 )
-from primacy.sim.store import ENGINES, ETCD, MARIADB, POSTGRESQL, SQLITE, Engine, SimStore
+from primacy.sim.world.store import ENGINES, ETCD, MARIADB, POSTGRESQL, SQLITE, Engine, SimStore
 from primacy.store.conditions import Change, after, needs_count
 
 A, B = holder_id("a", 1), holder_id("b", 2)

@@ -11,10 +11,10 @@ import pytest
 from primacy.election.effects import AskStore, Effect, Send
 from primacy.election.inputs import Input, Received, StoreAnswered
 from primacy.election.messages import Message
-from primacy.sim.replay import Replayed, record
-from primacy.sim.strategy_table import entry_of, events_max, pace_of, timing_for
-from primacy.sim.trial import Plan, Trial
-from primacy.sim.world import INBOX_MAX, Overrun, World
+from primacy.sim.trials.replay import Replayed, record
+from primacy.sim.trials.strategy_table import entry_of, events_max, pace_of, timing_for
+from primacy.sim.trials.trial import Plan, Trial
+from primacy.sim.world.world import INBOX_MAX, Overrun, World
 
 
 def planted(strategy: str, more: Callable[[Input, list[Effect]], list[Effect]]) -> Callable[..., Any]:

@@ -16,7 +16,7 @@ from primacy.sim import trace
 from primacy.sim.facts import Fact, Kind
 from primacy.sim.sentences import SAYS, sentence
 from primacy.sim.trace import Kept, Recorder, Recording, page, recorded
-from primacy.sim.trial import Plan, run_trial
+from primacy.sim.trials.trial import Plan, run_trial
 
 PLAN = Plan(nodes=3, minutes=1.0)
 ORIGIN = Origin("a")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from primacy.sim.scenario import TranscriptError
-from primacy.sim.transcript import parse, play
+from primacy.sim.transcripts.scenario import TranscriptError
+from primacy.sim.transcripts.transcript import parse, play
 
 SCENES = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
 

@@ -14,8 +14,8 @@ from tests.behaviour.values import dumped
 
 from primacy.cache.model import Mode
 from primacy.settings.timing_cache import CACHE_PROFILES
-from primacy.sim.cache_trial import CachePlan, CacheTrial
-from primacy.sim.trial import Outcome, Plan, Trial
+from primacy.sim.cache.trial import CachePlan, CacheTrial
+from primacy.sim.trials.trial import Outcome, Plan, Trial
 
 FORMAT = 1
 T = TypeVar("T")

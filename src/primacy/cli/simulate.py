@@ -17,12 +17,12 @@ from primacy.cli.simulate_text import print_classes, print_shrunk, print_summary
 from primacy.errors import InUse, UsageError
 from primacy.settings.accepted import STRATEGIES
 from primacy.settings.timing import DEFAULT_PROFILE, profiles_of
-from primacy.sim.batch import cores, run_batch, run_or_raised
-from primacy.sim.cache_trial import STORAGES
-from primacy.sim.faults import CLASSES, RENAMED, named_of
-from primacy.sim.shrink import Shrunk, command, shrink
-from primacy.sim.summary import Summary
-from primacy.sim.trial import Outcome, Plan
+from primacy.sim.cache.trial import STORAGES
+from primacy.sim.faults.classes import CLASSES, RENAMED, named_of
+from primacy.sim.trials.batch import cores, run_batch, run_or_raised
+from primacy.sim.trials.shrink import Shrunk, command, shrink
+from primacy.sim.trials.summary import Summary
+from primacy.sim.trials.trial import Outcome, Plan
 from primacy.strategies import promise_of
 
 CACHE = "cache"

@@ -9,9 +9,9 @@ import click
 
 from primacy.cli.call import print_json
 from primacy.errors import InUse, UsageError
-from primacy.sim.cache_batch import CacheSummary, batch, command, shrink
-from primacy.sim.cache_faults import CLASSES
-from primacy.sim.cache_trial import STORAGES, CachePlan, CacheTrial
+from primacy.sim.cache.batch import CacheSummary, batch, command, shrink
+from primacy.sim.cache.faults import CLASSES
+from primacy.sim.cache.trial import STORAGES, CachePlan, CacheTrial
 
 PEERS_LEAST, PEERS_MOST = 2, 9
 SHOWN_MAX = 10

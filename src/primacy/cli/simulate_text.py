@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from primacy.sim.faults import CLASSES, OUTSIDE, named_of
-from primacy.sim.shrink import Shrunk
-from primacy.sim.summary import Found, Summary
+from primacy.sim.faults.classes import CLASSES, OUTSIDE, named_of
+from primacy.sim.trials.shrink import Shrunk
+from primacy.sim.trials.summary import Found, Summary
 
 SHOWN_MAX = 10
 COLUMNS = 3

@@ -27,7 +27,7 @@ from primacy.election.messages import (
 )
 from primacy.sim.facts import Fact, Kind
 from primacy.sim.sentences import sentence
-from primacy.sim.trial import Outcome, Plan, Trial
+from primacy.sim.trials.trial import Outcome, Plan, Trial
 from primacy.strategies import promise_of
 
 MESSAGES_MAX = 12_000

@@ -1,0 +1,106 @@
+"""A machine of the simulated world: clock, disk, agent and the guards of its work, and what stands in its way now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from primacy.election.effects import Effect
+from primacy.election.inputs import GuardLost, Input, RunLock, WorkDeferred, WorkGone, WorkStarted
+from primacy.election.messages import Message
+from primacy.election.model import Membership, Role, Strategy
+from primacy.sim.world.clock import Clock
+from primacy.sim.world.disk import Disk
+from primacy.sim.world.guard import Guard, Phase
+from primacy.sim.world.plain import PlainWork
+
+if TYPE_CHECKING:
+    from primacy.sim.world.world import World
+
+
+class Node:
+    """A machine of the world: clock, disk, agent (its strategy) and the guards of its work."""
+
+    def __init__(self, world: World, index: int, name: str, clock: Clock, membership: Membership, timing: Any) -> None:
+        self.world = world
+        self.index = index
+        self.name = name
+        self.clock = clock
+        self.membership = membership
+        self.timing = timing
+        self.failsafe = False
+        """Lease only: the nodes keep a holder alive while the store is away (L7)."""
+        self.watched = False
+        """Lease only: every shortcut needs a watch over one unbroken connection (L4)."""
+        self.holders: list[str] = []
+        """Lease only: the holders of its earlier starts, all under its run lock (L4)."""
+        self.introduced = True
+        """False for a machine that nobody has set up yet."""
+        self.chance = world.chance_of(name, "guard")
+        """For what its guard, its work and its disk do."""
+        self.lateness = world.chance_of(name, "timers").random
+        self.disk = Disk()
+        self.machine: Strategy | None = None
+        self.boot = 0
+        self.boots = 0
+        self.lag_in_ms = 0.0
+        self.lag_out_ms = 0.0
+        """Extra delay of what it receives and of what it sends: routes need not be alike in both directions."""
+        self.cut: dict[str, int] = {}
+        """Nodes that messages of this one do not reach, with how many faults cut the way."""
+        self.sent = 0
+        self.sent_look = 0.0
+        self.sent_level = 0.0
+        self.sent_ms = 0.0
+        """Messages since its pace was looked at; after how many it is looked at again; and how it stood then (E2)."""
+        self.stopped = 0
+        """How many faults stop the agent now."""
+        self.inbox: list[Input] = []
+        self.doom = -1
+        """How many more effects are performed until the agent crashes; -1 for no such plan."""
+        self.held: list[tuple[str, Message]] | None = None
+        self.guard: Guard | PlainWork | None = None
+        self.guards: list[Guard | PlainWork] = []
+        self.role = Role.STARTING
+        self.leader = ""
+        self.timer_ms: int | None = None
+        self.busy: list[Effect] | None = None
+
+    def local_ms(self) -> int:
+        return self.clock.local_ms(self.world.now)
+
+    def draw_ms(self, low: float, high: float) -> float:
+        return low + self.chance.random() * (high - low) if high > low else low
+
+    @property
+    def up(self) -> bool:
+        return self.machine is not None
+
+    def tell_started(self, term: int) -> None:
+        self.world.give(self, WorkStarted(term))
+
+    def tell_deferred(self, term: int, why: str) -> None:
+        self.world.give(self, WorkDeferred(term, why))
+
+    def release_targets(self) -> tuple[str, ...]:
+        return tuple(name for name in self.membership.ids if name != self.name)
+
+    def lock_held(self) -> bool:
+        return any(guard.phase not in (Phase.GONE, Phase.WAITING) for guard in self.guards)
+
+    def guard_finished(self, guard: Guard | PlainWork, released: bool) -> None:
+        """The tree of this guard is gone: the agent that started it hears of it; a later one finds the lock free."""
+        if guard in self.guards:
+            self.guards.remove(guard)
+        if self.guard is guard:
+            self.guard = None
+        if self.machine is None:
+            return
+        if guard.boot == self.boot and not guard.lost:
+            self.world.give(self, WorkGone(guard.term, released))
+        elif not self.lock_held():
+            self.world.give(self, RunLock(False))
+
+    def guard_lost(self, guard: Guard) -> None:
+        """The guard process is dead; what it held may still be dying."""
+        if guard.boot == self.boot:
+            self.world.give(self, GuardLost(guard.term))
