@@ -244,7 +244,7 @@ class Feed:
         return web.json_response({**said, "chain": self.chain()})
 
     def chain(self) -> dict[str, Any]:
-        counters = {"signatures": len(self.signatures), "doubles": len(self.doubles)}
+        counters = {"signatures": len(self.signatures), "double_signatures": len(self.doubles)}
         return {"api": 1, "counters": counters, "alerts": self.doubles, "signatures": self.signatures[-20:]}
 
     async def _events(self, request: web.Request) -> web.StreamResponse:

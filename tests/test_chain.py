@@ -61,34 +61,34 @@ def test_what_was_sent_before_its_sender_died_is_refused_and_is_no_crime(chain: 
     assert not late.is_taken
     assert "token 100, run 1 is stale: b (token 101, run 1) has begun" in late.why
     assert not chain.open(A, us(400), INTERVAL_MS).is_taken
-    assert (chain.counters["stale"], chain.counters["doubles"]) == (2, 0)
+    assert (chain.counters["stale"], chain.counters["double_signatures"]) == (2, 0)
 
 
 def test_a_signature_that_an_older_signer_makes_after_a_newer_began_is_a_double(chain: Ledger) -> None:
     chain.open(B, us(500), INTERVAL_MS)
     assert not chain.sign(A, 3, us(501), 0).is_taken
-    assert chain.counters["doubles"] == 1
+    assert chain.counters["double_signatures"] == 1
     assert chain.alerts[0] == "a (token 100, run 1) signs height 3 after b (token 101, run 1) had begun"
 
 
 def test_it_is_a_double_also_if_the_older_ones_word_arrives_first(chain: Ledger) -> None:
     assert chain.open(B, us(119), INTERVAL_MS).is_taken
-    assert chain.counters["doubles"] == 1
+    assert chain.counters["double_signatures"] == 1
     assert "signed height 2 after b (token 101, run 1) had begun" in chain.alerts[0]
 
 
 def test_one_height_has_one_signer(chain: Ledger) -> None:
     chain.open(B, us(500), INTERVAL_MS)
     assert chain.sign(B, 2, us(510), 0).why == "height 2 is signed by a"
-    assert chain.counters["doubles"] == 1
+    assert chain.counters["double_signatures"] == 1
 
 
 def test_a_token_and_run_belong_to_one_signer(chain: Ledger) -> None:
     duplicate = A._replace(id="d" * 16)
     assert not chain.open(duplicate, us(500), INTERVAL_MS).is_taken
-    assert chain.counters["doubles"] == 1
+    assert chain.counters["double_signatures"] == 1
     assert not chain.sign(duplicate, 3, us(510), 0).is_taken
-    assert (chain.counters["signatures"], chain.counters["doubles"]) == (2, 1)
+    assert (chain.counters["signatures"], chain.counters["double_signatures"]) == (2, 1)
 
 
 @pytest.mark.parametrize("does", ["open", "sign"])
@@ -98,7 +98,7 @@ def test_a_token_and_run_belong_to_one_signer_also_after_others_have_begun(chain
     second = A._replace(node="c", id="d" * 16)
     verdict = chain.open(second, us(5), INTERVAL_MS) if does == "open" else chain.sign(second, 3, us(5), 0)
     assert verdict.why == "token 100, run 1 is another signer's"
-    assert chain.counters["doubles"] == 1
+    assert chain.counters["double_signatures"] == 1
     assert chain.alerts[0] == "c (token 100, run 1) has the token and run of another signer"
 
 
@@ -106,13 +106,13 @@ def test_it_remembers_a_bounded_number_of_signers(chain: Ledger) -> None:
     for token in range(200, 200 + machine.SIGNERS_MAX + 10):
         assert chain.open(A._replace(token=token, id=f"{token:016x}"), us(token * 1_000), INTERVAL_MS).is_taken
     assert len(chain._ids) == machine.SIGNERS_MAX
-    assert chain.counters["doubles"] == 0
+    assert chain.counters["double_signatures"] == 0
 
 
 def test_a_restart_under_one_token_is_no_handover(chain: Ledger) -> None:
     assert chain.open(A2, us(500), INTERVAL_MS).is_taken
     assert chain.sign(A2, 3, us(510), 0).is_taken
-    assert (chain.counters["restarts"], chain.counters["handovers"], chain.counters["doubles"]) == (1, 0, 0)
+    assert (chain.counters["restarts"], chain.counters["handovers"], chain.counters["double_signatures"]) == (1, 0, 0)
 
 
 def test_a_lost_answer_is_asked_for_again_and_counts_once(chain: Ledger) -> None:
@@ -199,21 +199,21 @@ def test_signers_one_after_the_other_then_a_stale_one_then_two_at_once(served: S
         said = served.until(lambda said: said["counters"]["handovers"] == 1 and said["signatures"][-1]["token"] == 101)
         heights = [each["height"] for each in said["signatures"]]
         assert heights == list(range(heights[0], said["height"] + 1))
-        assert said["counters"]["doubles"] == 0
+        assert said["counters"]["double_signatures"] == 0
 
         # An older token that comes to life again is refused by the chain, and is the proof that two were at work.
         stale = served.signer(100, run=2)
         _, err = stale.communicate(timeout=WITHIN_S)
         assert stale.returncode == 1
         assert "the chain refuses it: token 100, run 2 is stale: n101 (token 101, run 1) has begun" in err
-        said = served.until(lambda said: said["counters"]["doubles"] == 1)
+        said = served.until(lambda said: said["counters"]["double_signatures"] == 1)
         assert "n100 (token 100, run 2) begins after n101 (token 101, run 1) had begun" in said["alerts"]
     finally:
         second.kill()
         second.communicate()
     code, out = served.end()
     assert code == 1
-    assert "1 doubles" in out
+    assert "1 double signatures" in out
     assert "DOUBLE SIGNATURE: n100" in out
 
 
@@ -235,7 +235,7 @@ def test_the_stream_goes_on_where_a_reader_left_off_and_a_quiet_chain_ends_with_
     assert [json.loads(line[6:])["height"] for line in text.splitlines() if line.startswith(b"data: ")] == [2, 3]
     assert [row["height"] for row in served.ask("/v1/signatures?last=2")[1]] == [2, 3]
     code, out = served.end()
-    assert (code, out) == (0, "3 signatures, 0 handovers, longest gap 0 ms, 0 stale refused, 0 doubles\n")
+    assert (code, out) == (0, "3 signatures, 0 handovers, longest gap 0 ms, 0 stale refused, 0 double signatures\n")
 
 
 def test_nonsense_gets_one_sentence(served: Served) -> None:

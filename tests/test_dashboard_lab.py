@@ -84,7 +84,7 @@ class Lab:
         return str(file["cluster"]["manager"]["nodes"][node]["addr"])
 
     def doubles(self) -> int:
-        found = self.get("/v1/lab")["chain"]["counters"]["doubles"]
+        found = self.get("/v1/lab")["chain"]["counters"]["double_signatures"]
         assert isinstance(found, int)
         return found
 

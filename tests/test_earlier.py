@@ -75,6 +75,7 @@ def test_a_lab_of_an_earlier_version_is_shown(earlier_node: Found) -> None:
     text = "\n".join(lab_lines(ask(earlier_node, "/v1/lab")))
     assert "c     running  candidate   nobody  1     stopped  -" in text
     assert "node a waits for answers from memory" in text
+    assert "0 stale refused, 1 double signatures" in text
     assert "DOUBLE SIGNATURE: height 12 has two signers: a and b" in text
 
 
@@ -127,7 +128,7 @@ def test_gossip_of_an_earlier_node_is_understood() -> None:
 def test_the_dashboard_shows_the_alerts_of_a_chain_of_before() -> None:
     chain = chain_of(EARLIER["lab"]["chain"])
     assert chain is not None
-    assert (chain.seen, chain.alerts) == (142, ("height 12 has two signers: a and b",))
+    assert (chain.seen, chain.double_signatures, chain.alerts) == (142, 1, ("height 12 has two signers: a and b",))
 
 
 @pytest.mark.parametrize(

@@ -365,10 +365,10 @@ def test_the_api_shows_the_lab_and_does_what_it_is_told(up: Up, capsys: pytest.C
         ask(found._replace(key="0" * 64), "/v1/lab/a/kill", {})
 
     assert entry.run(["lab", "status", "--dir", str(up.where)]) == 0
-    assert "doubles" in capsys.readouterr().out
+    assert "double signatures" in capsys.readouterr().out
     assert entry.run(["lab", "up", "--dir", str(up.where)]) == 4
     assert f"by process {up.process.pid}" in capsys.readouterr().err
-    assert up.ask("/v1/lab")["chain"]["counters"]["doubles"] == 0
+    assert up.ask("/v1/lab")["chain"]["counters"]["double_signatures"] == 0
     assert entry.run(["lab", "down", "--dir", str(up.where)]) == 0
     assert up.process.wait(WITHIN_S) == 0
     assert entry.run(["lab", "down", "--dir", str(up.where)]) == 3

@@ -211,7 +211,7 @@ def _play(
         "gaps": counters.get("gaps", 0),
         "longest_gap_ms": counters.get("longest_gap_ms", 0),
         "stale": counters.get("stale", 0),
-        "overlaps": max(counters.get("doubles", 0), 1 if up.chain_code == EXIT_DOUBLE else 0),
+        "overlaps": max(counters.get("double_signatures", 0), 1 if up.chain_code == EXIT_DOUBLE else 0),
         "alerts": chain["alerts"],
     }
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-KEYS = {"duty": "workload", "alarms": "alerts"}
+KEYS = {"duty": "workload", "alarms": "alerts", "doubles": "double_signatures"}
 """Of `/v1/state`, `/v1/cluster`, and of the lab's and the chain's documents."""
 ROLES = {"muted": "recovering"}
 CODES = {"muted": "recovering", "unmuted": "recovered", "alarm": "alert", "stands": "campaigns"}
 """Of events: in documents, in the file of the event log, and as nodes tell them each other."""
-INSIDE = ("nodes", "state", "chain")
+INSIDE = ("nodes", "state", "chain", "counters")
 """Where such a document holds others. Nothing else is looked into: other keys may be names of nodes."""
 
 

@@ -113,7 +113,7 @@ class Chain(NamedTuple):
     """What the outside saw, which is the only judge that counts."""
 
     seen: int = 0
-    doubles: int = 0
+    double_signatures: int = 0
     alerts: tuple[str, ...] = ()
     """A sentence for each double that is remembered."""
     newest: tuple[Signature, ...] = ()
@@ -268,7 +268,10 @@ def chain_of(raw: object) -> Chain | None:
     rows = [_signature(object_of(each)) for each in found["signatures"][-SIGNATURES_MAX:]]
     alerts = tuple(text for text in map(text_of, list_of(found.get("alerts"), ALERTS_MAX)) if text)
     return Chain(
-        number_of(counters.get("signatures")), number_of(counters.get("doubles")), alerts, tuple(reversed(rows))
+        number_of(counters.get("signatures")),
+        number_of(counters.get("double_signatures")),
+        alerts,
+        tuple(reversed(rows)),
     )
 
 

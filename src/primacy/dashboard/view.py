@@ -183,8 +183,8 @@ def _alerts(known: Known, parts: Sequence[Island]) -> list[Model]:
         found.append({"code": "two-act", "text": f"Nodes {names} claimed to run the work at the same time."})
     if parts:
         found.append({"code": "islands", "level": "warn", "text": explained(first.strategy, parts)})
-    if known.chain is not None and known.chain.doubles:
-        many = known.chain.doubles
+    if known.chain is not None and known.chain.double_signatures:
+        many = known.chain.double_signatures
         times = "once" if many == 1 else f"{many:,} times"
         which = f": {known.chain.alerts[-1]}" if known.chain.alerts else ""
         found.append({"code": "double-signature", "text": f"The chain saw a double signature, {times}{which}."})
@@ -293,4 +293,4 @@ def _chain(chain: Chain | None) -> Model | None:
     if chain is None:
         return None
     newest = [each._asdict() for each in chain.newest[:SIGNATURES_SHOWN]]
-    return {"count": chain.seen, "doubles": chain.doubles, "newest": newest}
+    return {"count": chain.seen, "double_signatures": chain.double_signatures, "newest": newest}

@@ -99,7 +99,7 @@ def summary(ledger: Ledger) -> str:
     """One sentence at the end."""
     n = ledger.counters
     said = f"{n['signatures']} signatures, {n['handovers']} handovers, longest gap {n['longest_gap_ms']:,} ms"
-    return f"{said}, {n['stale']} stale refused, {n['doubles']} doubles"
+    return f"{said}, {n['stale']} stale refused, {n['double_signatures']} double signatures"
 
 
 def listening(address: str) -> socket.socket:
@@ -122,7 +122,7 @@ def run(address: str, say: Callable[[str], None]) -> int:
     say(summary(ledger))
     for alert in ledger.alerts:
         say(f"DOUBLE SIGNATURE: {alert}")
-    return EXIT_DOUBLE if ledger.counters["doubles"] else 0
+    return EXIT_DOUBLE if ledger.counters["double_signatures"] else 0
 
 
 async def _serve(ledger: Ledger, taken: socket.socket, say: Callable[[str], None]) -> None:

@@ -75,7 +75,8 @@ class Ledger:
         self.next_height = 1
         self.alerts: deque[str] = deque(maxlen=ALERTS_MAX)
         self.counters = dict.fromkeys(
-            ("signatures", "handovers", "restarts", "repeats", "gaps", "longest_gap_ms", "stale", "doubles"), 0
+            ("signatures", "handovers", "restarts", "repeats", "gaps", "longest_gap_ms", "stale", "double_signatures"),
+            0,
         )
         self._opened_us = 0
         self._interval_ms = 0
@@ -159,7 +160,7 @@ class Ledger:
         return self._no(f"token {signer.token}, run {signer.run} is stale: {self.signer} has begun")
 
     def _double(self, sentence: str) -> None:
-        self.counters["doubles"] += 1
+        self.counters["double_signatures"] += 1
         self.alerts.append(sentence)
 
     def _yes(self) -> Verdict:

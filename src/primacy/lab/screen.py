@@ -78,5 +78,5 @@ def counted(chain: dict[str, Any]) -> str:
     n = chain["counters"]
     return (
         f"{n['signatures']:,} signatures, {n['handovers']} handovers, longest gap {n['longest_gap_ms']:,} ms, "
-        f"{n['stale']} stale refused, {n['doubles']} doubles"
+        f"{n['stale']} stale refused, {n['double_signatures']} double signatures"
     )

@@ -156,8 +156,8 @@ function signatures(store) {
       const it = store.parts.chain;
       show(root, Boolean(it));
       if (!it) return;
-      text(sum, `${number(it.count)} recorded, ${it.doubles ? `${number(it.doubles)} proofs of two signers at once` : "never two signers at once"}.`);
-      attr(sum, "data-tone", it.doubles ? "bad" : null);
+      text(sum, `${number(it.count)} recorded, ${it.double_signatures ? `${number(it.double_signatures)} proofs of two signers at once` : "never two signers at once"}.`);
+      attr(sum, "data-tone", it.double_signatures ? "bad" : null);
       const key = JSON.stringify(it.newest);
       if (key === drawn) return;
       drawn = key;
