@@ -50,6 +50,9 @@ def test_remarks_blank_lines_and_output_are_told_apart() -> None:
     ("scene", "complaint"),
     [
         ("> dance", "s.txt, line 1: unknown command 'dance'"),
+        ("> cluster a\n> weather loss=0.1", "unknown command 'weather loss=0.1': `weather` is called `conditions` now"),
+        ("> cluster a\n> twin a", "`twin` is called `duplicate` now"),
+        ("> cluster a\n> end twin a", "`end twin` is called `end duplicate` now"),
         ("> pass 1 s", "s.txt, line 1: a scene begins with `> cluster ...`"),
         ("> cluster a b\n\n> kill z", "s.txt, line 3: unknown node 'z'; there are a, b"),
         ("> cluster a colour=red", "unknown option colour"),

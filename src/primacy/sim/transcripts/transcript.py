@@ -67,6 +67,9 @@ def do(scenario: Scenario, command: str) -> list[str]:
             scenario.transcript.begin(scenario.now_ms)
             shown = action(scenario, *found.groups())
             return [*scenario.transcript.take(), *(shown or [])]
+    for before, now in RENAMED.items():
+        if re.match(rf"{before}\b", command):
+            raise TranscriptError(f"unknown command {command!r}: `{before}` is called `{now}` now")
     raise TranscriptError(f"unknown command {command!r}")
 
 
@@ -76,6 +79,8 @@ def _say(given: Input) -> Callable[[Scenario, str], None]:
 
 NODE = r"([\w-]+)"
 NODES = r"([\w-]+(?: [\w-]+)*)"
+
+RENAMED = {"twin": "duplicate", "end twin": "end duplicate", "weather": "conditions"}
 
 COMMANDS: tuple[tuple[str, Callable[..., list[str] | None]], ...] = (
     (r"cluster (.+)", Scenario.cluster),
