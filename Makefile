@@ -49,7 +49,7 @@ setup-browser: ## Chromium of the distribution, for the tests of the dashboard, 
 	  echo "Chromium is not here and cannot be installed: the tests that need it are skipped, and say so"
 
 screenshots: setup setup-browser ## a picture of each page, light and dark, wide and narrow, into screenshots/; the README's into docs/pictures/
-	@$(BIN)/python -m tests.screenshots screenshots
+	@$(BIN)/python -m tests.support.screenshots screenshots
 
 peers: setup ## what the benchmarks compare with: etcd (Debian's packages, unpacked), Redis, memcached, libzmq, and their clients
 	@[ -x .venv/peers/usr/bin/etcdctl ] || { command -v etcd && command -v etcdctl; } >/dev/null || { mkdir -p .venv/peers/deb && cd .venv/peers/deb && \
@@ -84,7 +84,7 @@ check-lint: setup
 	@$(BIN)/ruff check --quiet src tests bench examples
 
 check-words: setup
-	@$(BIN)/python -m tests.words
+	@$(BIN)/python -m tests.support.words
 
 check-types: setup
 	@$(BIN)/mypy --no-error-summary

@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from statistics import median, quantiles
 
-from tests.ports import free_ports
+from tests.support.ports import free_ports
 
 from bench.cache_hits import Serves, python
 from bench.report import Row, spread

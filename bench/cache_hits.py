@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any, NamedTuple
 
-from tests.ports import free_ports
+from tests.support.ports import free_ports
 
 from bench import processes
 from bench.cache_server import CLIENT, CLUSTER, KEY, OPTIONS, SECRET

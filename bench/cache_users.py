@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.ports import free_ports
+from tests.support.ports import free_ports
 
 import primacy
 from bench import cache_hits, processes

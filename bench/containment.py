@@ -30,8 +30,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.crowd import burning
-from tests.guard_harness import Harness, boot_ms, interpreter_for, wait_until
+from tests.support.guard_harness import Harness, boot_ms, interpreter_for, wait_until
+from tests.support.real_nodes import burning
 
 from primacy.settings.timing import PROFILES
 

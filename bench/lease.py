@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests import servers
+from tests.support import servers
 
 from bench import lease_many, processes, trials
 from bench.lease_many import Cost

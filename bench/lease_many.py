@@ -24,7 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.ports import free_ports
+from tests.support.ports import free_ports
 
 from bench import processes
 from bench.peers import ROOT

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import psycopg
 import pymysql
-from tests import servers
-from tests.store_harness import made_new
+from tests.support import servers
+from tests.support.store_harness import made_new
 
 from bench import processes
 from bench.nodes import NAMES, Nodes

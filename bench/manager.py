@@ -17,7 +17,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from tests.ports import free_ports
+from tests.support.ports import free_ports
 
 from bench.messages import BOUNDS, ElectionCount
 from bench.report import Row, spread, told

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.ports import free_ports
+from tests.support.ports import free_ports
 
 from bench import processes
 from bench.watch import Doorbell, Line, Watch, rings

@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from tests.ports import free_ports
+from tests.support.ports import free_ports
 
 from bench import processes
 from bench.report import Row, spread, told

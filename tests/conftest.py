@@ -9,12 +9,13 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
-from tests import isolated
-from tests.canary import NOTES
-from tests.guard_harness import ORDINARY
-from tests.isolated import pytest_unconfigure, state_of_its_own
-from tests.ordinary import why_not
-from tests.void import (
+
+from tests.support import isolated_state as isolated
+from tests.support.canary import NOTES
+from tests.support.guard_harness import ORDINARY
+from tests.support.isolated_state import pytest_unconfigure, state_of_its_own
+from tests.support.ordinary_user import why_not
+from tests.support.void_attempts import (
     pytest_pyfunc_call,
     pytest_pyfunc_call_beside_a_canary,
     pytest_runtest_makereport,
@@ -49,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """As an ordinary user, what needs more than that is left out: see `ordinary.py`, which names it."""
+    """As an ordinary user, what needs more than that is left out: see `ordinary_user.py`, which names it."""
     if not ORDINARY:
         return
     left_out = {}

@@ -10,13 +10,12 @@ import sys
 import time
 from pathlib import Path
 
+from primacy import __version__
 from tests.behaviour.commands import ROOT
 from tests.behaviour.names import TABLE, Names
 from tests.behaviour.replay import replay_trials, total
 from tests.behaviour.surfaces import RECORDS, REPLAYS
 from tests.behaviour.trials import LENGTH, STRATEGIES, record_trials
-
-from primacy import __version__
 
 PARTS = ("machines", *RECORDS)
 SHOWN_MAX = 20

@@ -15,9 +15,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.behaviour.names import Names
-
 from primacy import __version__
+from tests.behaviour.names import Names
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 120.0

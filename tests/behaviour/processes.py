@@ -23,7 +23,7 @@ from tests.behaviour import commands
 from tests.behaviour.manager_peer import ManagerPeer
 from tests.behaviour.names import Names
 from tests.behaviour.scripts import Script
-from tests.ports import free_ports
+from tests.support.ports import free_ports
 
 LIMIT_S = 40.0
 """For a start and for an answer: only a hang reaches it."""

@@ -8,14 +8,13 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from tests.behaviour import drawn
-from tests.behaviour.recorder import Recorder, recorded
-from tests.behaviour.values import dumped
-
 from primacy.cache.model import Mode
 from primacy.settings.timing_cache import CACHE_PROFILES
 from primacy.sim.cache.trial import CachePlan, CacheTrial
 from primacy.sim.trials.trial import Outcome, Plan, Trial
+from tests.behaviour import drawn
+from tests.behaviour.recorder import Recorder, recorded
+from tests.behaviour.values import dumped
 
 FORMAT = 1
 T = TypeVar("T")

@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 import msgspec
+
 from tests.behaviour.names import Home, Names
 
 TUPLE, LIST, ENUM, BYTES, MAPPING, SET, SHARED, RANDOM = range(8)

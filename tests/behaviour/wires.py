@@ -10,14 +10,13 @@ import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tests.behaviour.samples import samples
-from tests.behaviour.values import same
-
 from primacy.cache import messages as cache_messages
 from primacy.cache import wire, wire_client
 from primacy.control import gossip_rows, summary
 from primacy.election import messages
 from primacy.transport import layout, seal, short
+from tests.behaviour.samples import samples
+from tests.behaviour.values import same
 
 BOOT, OTHER_BOOT = 0x1122334455667788, 0x0102030405060708
 SECRET = bytes(range(64))

@@ -6,8 +6,8 @@ same for all such machines. The argument for each stands beside it. What all hav
 machine every input gives the same effects as from the original, but for what is only recorded, and (2) the two machines
 after it are settled alike. So, input by input, no history tells them apart, and to search one is to search both.
 
-`tests/test_exhaustive.py` looks at both: it compares machines that are merged, with every input that the search knows,
-and it compares what a search sees with and without settling.
+`tests/simulation/test_exhaustive.py` looks at both: it compares machines that are merged, with every input that the
+search knows, and it compares what a search sees with and without settling.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""The dashboard's page in a real Chromium."""

@@ -1,0 +1,1 @@
+"""What every implementation of a port owes, and what others rely on: wires, files, settings, commands."""

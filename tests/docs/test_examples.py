@@ -1,0 +1,223 @@
+"""The examples, run as they stand, with the real packages: two processes of each, of which one works.
+
+The packages are the group `examples` of pyproject.toml.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import importlib.util
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from primacy.settings.timing import PROFILES
+from tests.support.holder_harness import BETWEEN_STOPS_S, locked
+from tests.support.safety_checks import safe, tokens_grow
+from tests.support.servers import free_port, stop_whole
+from tests.support.store_harness import made_new
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+WITHIN_S = 60
+CANARY_BEAT_MS = PROFILES["fast"].heartbeat_ms
+"""That the one which works goes on is asked of a machine that lets it run."""
+
+
+class Program:
+    """One process, its output in a file."""
+
+    def __init__(self, log: Path, *command: str, cwd: Path, **environment: str) -> None:
+        self.log = log
+        with log.open("wb") as out:
+            self.child = subprocess.Popen(
+                command, cwd=cwd, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env={**os.environ, **environment}
+            )
+
+    def says(self, pattern: str) -> list[str]:
+        """In whole lines: of one that is just being written, a part may be seen."""
+        return re.findall(pattern, self.log.read_text().rpartition("\n")[0])
+
+    def ends(self, number: int = signal.SIGTERM) -> int:
+        self.child.send_signal(number)
+        return self.child.wait(WITHIN_S)
+
+
+class Start:
+    """Starts programs that share a folder, and ends them."""
+
+    def __init__(self, below: Path) -> None:
+        self.started: list[Program] = []
+        self.folder = below
+        made_new(f"sqlite:///{below}/leases.db")
+
+    def __call__(self, *command: str, cwd: Path = EXAMPLES, **environment: str) -> Program:
+        store = f"sqlite:///{self.folder}/leases.db"
+        more = {"STORE": store, "PROFILE": "fast", "PYTHONUNBUFFERED": "1", **environment}
+        self.started.append(Program(self.folder / f"log{len(self.started)}", *command, cwd=cwd, **more))
+        return self.started[-1]
+
+    def end(self) -> None:
+        while self.started:
+            program = self.started.pop()
+            if program.child.poll() is None:
+                program.child.kill()
+            program.child.wait(WITHIN_S)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    found = Start(tmp_path)
+    yield found
+    found.end()
+
+
+def stop_outside_of_a_write(program: Program, *databases: Path) -> None:
+    """Inside of one it would keep SQLite's file locked."""
+    stop_whole(program.child.pid)
+    while any(locked(database) for database in databases):
+        program.child.send_signal(signal.SIGCONT)
+        time.sleep(BETWEEN_STOPS_S)
+        stop_whole(program.child.pid)
+
+
+def need(*packages: str) -> None:
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)} (group `examples` of pyproject.toml)")
+
+
+def until(check: Callable[[], Any], what: str, *programs: Program) -> Any:
+    end = time.monotonic() + WITHIN_S
+    while time.monotonic() < end:
+        found = check()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"never came: {what}\n" + "\n".join(program.log.read_text()[-2_000:] for program in programs))
+
+
+def get(port: int, path: str) -> dict[str, Any] | None:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WITHIN_S)
+    with contextlib.suppress(OSError), contextlib.closing(connection):
+        connection.request("GET", path)
+        found: dict[str, Any] = json.loads(connection.getresponse().read())
+        return found
+    return None
+
+
+def test_fastapi_one_worker_builds_and_another_goes_on(start: Start) -> None:
+    need("fastapi", "uvicorn")
+    ports = [free_port(), free_port()]
+    workers = {
+        port: start(sys.executable, "-m", "uvicorn", "fastapi_lifespan:app", "--port", str(port)) for port in ports
+    }
+
+    def builds(port: int) -> bool:
+        found = get(port, "/reports")
+        return bool(found and found["role"] == "leader" and found["built"])
+
+    leader = until(lambda: next((p for p in ports if builds(p)), None), "a report", *workers.values())
+    (other,) = set(ports) - {leader}
+
+    def names_a_leader() -> dict[str, Any] | None:
+        found = get(other, "/reports")
+        return found if found and found["leader"] else None
+
+    seen = until(names_a_leader, "the leader's name", *workers.values())
+    assert seen["built"] == 0
+    assert seen["role"] == "follower"
+    assert seen["leader"].endswith(f":{workers[leader].child.pid}")
+    assert workers[leader].ends() in (0, -signal.SIGTERM)
+    until(lambda: builds(other), "the other one's report", workers[other])
+
+
+def test_apscheduler_once_one_of_all_schedulers_runs_the_job(start: Start) -> None:
+    need("apscheduler")
+    programs = [start(sys.executable, "apscheduler_once.py", EVERY_S="1") for _ in range(2)]
+    pattern = r"(\d+) reports under token (\d+)"
+
+    def runs() -> list[tuple[str, str]]:
+        return [found for program in programs for found in program.says(pattern)]  # type: ignore[misc]
+
+    until(lambda: len(runs()) >= 4, "four reports", *programs)
+    began_s, before = time.monotonic(), len(runs())
+    until(lambda: time.monotonic() - began_s > 3.5, "three and a half seconds")
+    came, took_s = len(runs()) - before, time.monotonic() - began_s
+    assert came <= took_s + 1.5, "one per second, not one per second and process"
+    tokens = [int(token) for _, token in runs()]
+    safe(len(set(tokens)) == len(tokens), f"a token twice: {tokens}")
+
+
+def test_apscheduler_leader_only_the_leader_has_a_scheduler(start: Start) -> None:
+    need("apscheduler")
+    programs = [start(sys.executable, "apscheduler_leader.py", EVERY_S="0.1") for _ in range(2)]
+    pattern = r"ticks under token (\d+)"
+    leader = until(lambda: next((p for p in programs if len(p.says(pattern)) > 5), None), "ticks", *programs)
+    (other,) = (program for program in programs if program is not leader)
+    assert not other.says(pattern)
+    assert leader.ends(signal.SIGINT) == 130
+    until(lambda: other.says(pattern), "the other one's ticks", other)
+    tokens_grow([int(leader.says(pattern)[-1]), int(other.says(pattern)[0])])
+
+
+def test_django_the_command_works_on_one_machine_at_a_time_and_is_fenced(start: Start) -> None:
+    need("django")
+    site, folder = EXAMPLES / "django_site", start.folder
+
+    def manage(*arguments: str) -> Program:
+        return start(sys.executable, "manage.py", *arguments, cwd=site, SITE_FOLDER=str(folder))
+
+    migrated = manage("migrate", "-v0")
+    assert migrated.child.wait(WITHIN_S) == 0, migrated.log.read_text()
+    old, new = manage("build_reports"), None
+    until(lambda: len(old.says(r"report \d+ under")) > 3, "reports", old)
+    new = manage("build_reports", "--reports", "5")
+    stop_outside_of_a_write(old, folder / "site.db", folder / "leases.db")
+    until(lambda: new.says(r"report 5 under"), "the new one's reports", new)
+    old.child.send_signal(signal.SIGCONT)
+    assert new.child.wait(WITHIN_S) == 0
+    with contextlib.closing(sqlite3.connect(folder / "site.db")) as connection:
+        rows = connection.execute("SELECT token, pid FROM reports_report ORDER BY id").fetchall()
+    tokens = [token for token, _ in rows]
+    safe(tokens == sorted(tokens), f"the fence let an older token through: {tokens}")
+    assert {pid for _, pid in rows} == {old.child.pid, new.child.pid}
+
+
+def test_celery_beat_under_primacy_run(start: Start) -> None:
+    need("celery")
+    folder, broker = start.folder, start.folder / "broker"
+    beat = [
+        sys.executable,
+        "-m",
+        "celery",
+        "-A",
+        "celery_beat",
+        "beat",
+        "-l",
+        "info",
+        "--schedule",
+        str(folder / "beat"),
+    ]
+    command = [sys.executable, "-m", "primacy.cli.main", "run", "--state-dir", str(folder / "state"), "--"]
+    more = {"BROKER_FOLDER": str(broker), "EVERY_S": "0.2", "PYTHONPATH": str(EXAMPLES)}
+    first = start(*command, *beat, cwd=folder, **more)
+    until(lambda: first.says("Sending due task report"), "the first task", first)
+    second = start(*command, *beat, cwd=folder, **more)
+    until(lambda: second.says("waits|holds|another"), "a second one that waits", second)
+    safe(not second.says("beat: Starting"), "the second one starts while the first one runs")
+    first.ends()
+    until(lambda: second.says("Sending due task report"), "the second one's task", second)
+    second.ends()
+    assert list(broker.glob("*.msg"))

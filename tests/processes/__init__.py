@@ -1,0 +1,1 @@
+"""Real processes, signals, sockets and servers."""

@@ -1,0 +1,326 @@
+"""First starts, changed lists, one id twice and other settings, with real nodes (M1, M3; F37, F48-F50).
+
+Safety, in the profile `lab`, judged from the stamps. Several clusters live at the same time here, each in a thread of
+its own: what is judged is who ran, and never how soon.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from primacy.errors import Refused
+from tests.support import real_nodes as crowds
+from tests.support.real_nodes import Crowd, crowd_in, free_ports
+
+AT_ONCE = 6
+
+
+def side_by_side(stories: Sequence[Callable[[], None]]) -> None:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for done in [pool.submit(story) for story in stories]:
+            done.result()
+
+
+def listens(crowd: Crowd, name: str) -> None:
+    crowd.until(lambda: "listens on UDP" in crowd.nodes[name].text, f"{name} to listen")
+
+
+def first_start(folder: Path, order: Sequence[str], init: str) -> None:
+    """Nothing runs before all are there; then, by itself or by `init` on these nodes, one cluster with one command."""
+    folder.mkdir()
+    with crowd_in(folder, first="explicit" if init else "auto") as crowd:
+        for name in order:
+            assert crowd.stamped() == []
+            crowd.start(name)
+            listens(crowd, name)
+        if init:
+            assert crowd.stamped() == []
+            for name in init:
+                crowd.nodes[name].document()
+                with contextlib.suppress(Refused):  # said a second time, when it has begun already
+                    crowd.nodes[name].ask("/v1/init", {})
+        crowd.acting()
+        crowd.agree()
+        crowd.one_now()
+        assert crowd.tokens()[-1] - crowd.tokens()[0] < 1_000  # one base: two clusters would be far apart
+
+
+def test_M3_first_start_by_itself_in_every_order(tmp_path: Path) -> None:
+    side_by_side([lambda o=order: first_start(tmp_path / "".join(o), o, "") for order in permutations("abc")])  # type: ignore[misc]
+
+
+def test_M3_first_start_by_init_in_every_order_on_one_node_and_on_two(tmp_path: Path) -> None:
+    said = zip(permutations("abc"), ("a", "b", "c", "ac", "ba", "cb"), strict=True)
+    side_by_side([lambda o=order, i=init: first_start(tmp_path / "".join(o), o, i) for order, init in said])  # type: ignore[misc]
+
+
+def change(
+    folder: Path,
+    before: str,
+    after: str,
+    order: Callable[[Crowd, str], str],
+    end: Callable[[Crowd], Any],
+    profile: str = "lab",
+) -> None:
+    """The file changes while the leader's command runs; the nodes are restarted with it one by one. Never two."""
+    folder.mkdir()
+    with crowd_in(folder, before, profile) as crowd:
+        leader = crowd.settle().name
+        old = crowd.acting()
+        crowd.list(after)
+        for name in after:
+            if name not in before:
+                crowd.start(name)
+        time.sleep(0.3)
+        assert crowd.one_now().token == old.token or leader in crowd.nodes
+        for name in order(crowd, leader):
+            crowd.nodes[name].process.terminate()
+            crowd.nodes[name].wait()
+            if name in after:
+                crowd.start(name)
+                listens(crowd, name)
+            else:
+                del crowd.nodes[name]
+            crowd.one_at_a_time()
+        end(crowd)
+        crowd.acting(old.token)
+        crowd.agree()
+        assert crowd.one_now().token > old.token
+
+
+def leader_last(crowd: Crowd, leader: str) -> str:
+    return "".join(sorted(crowd.nodes.keys() & set("abc") - {leader})) + leader
+
+
+def leader_first(crowd: Crowd, leader: str) -> str:
+    return leader + leader_last(crowd, leader)[:-1]
+
+
+def all_leader_last(crowd: Crowd, leader: str) -> str:
+    return "".join(sorted(crowd.nodes.keys() - {leader})) + leader
+
+
+def vouch(*gone: str) -> Callable[[Crowd], None]:
+    """An operator says, on each node that waits for them, that these are gone for good."""
+
+    def say(crowd: Crowd) -> None:
+        for node in crowd.nodes.values():
+            waits_for_all(crowd, node, gone)
+        crowd.until(crowd.nobody, "the end of the last command")
+        for node in crowd.nodes.values():
+            crowd.order(node, "/v1/rejoin", {"without": list(gone)})
+
+    return say
+
+
+def waits_for_all(crowd: Crowd, node: crowds.Node, names: Sequence[str]) -> None:
+    """These are missing, nobody else but who waits for them as well, and it says which command helps."""
+    wanted = [f" --without {name}" for name in names]
+
+    def waits() -> bool:
+        said = str(node.document()["waits_for"])
+        others = set(crowd.names) - set(names)
+        silent = [name for name in re.findall(r"--without (\w+)", said) if name not in others]
+        return all(one in said for one in wanted) and sorted(silent) == sorted(names)
+
+    crowd.until(waits, f"{node.name} to wait for {names}")
+
+
+def nothing(_: Crowd) -> None:
+    pass
+
+
+def test_M1_lists_change_while_the_old_leader_runs(tmp_path: Path) -> None:
+    """One to three, three to five (in two orders), and one replaced by another, whom an operator vouches for."""
+    side_by_side(
+        [
+            lambda: change(tmp_path / "grow", "a", "abc", leader_last, nothing),
+            lambda: change(tmp_path / "five", "abc", "abcde", leader_last, nothing),
+            lambda: change(tmp_path / "first", "abc", "abcde", leader_first, nothing),
+            lambda: change(tmp_path / "replace", "abc", "abd", leader_last, vouch("c")),
+        ]
+    )
+
+
+def to_one(folder: Path) -> None:
+    """The one that is left hears nobody, so that nobody can report: it ends, and runs nothing. The old list helps."""
+    folder.mkdir()
+    with crowd_in(folder, "abc", "lan") as crowd:
+        crowd.settle()
+        old = crowd.acting()
+        for node in crowd.nodes.values():
+            node.process.terminate()
+        for node in crowd.nodes.values():
+            node.wait()
+        crowd.list("a")
+        alone = crowd.start("a")
+        assert alone.wait() == 5
+        assert "node a waits for its new list of nodes to be reported by b, c (gone for good: " in alone.text
+        assert crowd.nobody()
+        crowd.list("abc")
+        crowd.start()
+        assert crowd.acting(old.token).token > old.token
+        crowd.agree()
+        crowd.one_now()
+
+
+def rolled_back(folder: Path, before: str, change_to: Callable[[str, str], str]) -> None:
+    """One node was started with another list, and then with the old one again: a change like any other (M1).
+
+    The others go on meanwhile, under the same token. It was told of a node that nobody else knows of, and stays mute
+    until an operator vouches for that one.
+    """
+    folder.mkdir()
+    with crowd_in(folder, before, "lan") as crowd:
+        leader = crowd.settle().name
+        old = crowd.acting()
+        told = next(name for name in sorted(crowd.nodes) if name != leader)
+        for listed, missing in ((change_to(leader, told), None), (before, "d")):
+            crowd.nodes[told].process.terminate()
+            crowd.nodes[told].wait()
+            crowd.list(listed)
+            node = crowd.start(told)
+            if missing is None:
+                crowd.until(lambda n=node: "d" in (n.document()["waits_for"] or ""), "d to be waited for")  # type: ignore[misc]
+            else:
+                waits_for_all(crowd, node, [missing])
+            assert node.document()["role"] == "recovering"
+            crowd.one_at_a_time()
+            if len(before) > 1:
+                crowd.until(lambda: old.instance in {one.instance for one in crowd.living()}, "the others to go on")
+        crowd.order(crowd.nodes[told], "/v1/rejoin", {"without": ["d"]})
+        crowd.acting(old.token)  # above the floor of a node that was vouched for
+        crowd.agree()
+        assert crowd.one_now().token > old.token
+
+
+def test_M1_lists_shrink_and_are_rolled_back_while_the_old_leader_runs(tmp_path: Path) -> None:
+    """Five to three: whoever is no longer listed is vouched for by an operator. Three to one: refused.
+
+    In `lan`, so that the one that is told otherwise is the only one that changes anything, on a busy machine, too.
+    """
+    side_by_side(
+        [
+            lambda: change(tmp_path / "fewer", "abcde", "abc", all_leader_last, vouch("d", "e"), "lan"),
+            lambda: to_one(tmp_path / "one"),
+            lambda: rolled_back(tmp_path / "back", "abc", lambda leader, told: "".join(sorted({leader, told, "d"}))),
+            lambda: rolled_back(tmp_path / "back-grown", "abc", lambda _leader, _told: "abcd"),
+        ]
+    )
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Any:
+    with crowd_in(tmp_path, switched=True) as made:
+        yield made
+
+
+def test_F37_a_ballot_that_is_lost_or_torn_mutes_its_node_until_all_have_answered(three: Crowd) -> None:
+    """While one other is away the node stays mute: it may not vote, however long it waits."""
+    leader = three.settle().name
+    lost, away = (name for name in three.names if name != leader)
+    for spoil in (Path.unlink, lambda ballot: ballot.write_bytes(ballot.read_bytes()[:50])):
+        crowds.kill_all(three.nodes[lost])
+        crowds.kill_all(three.nodes[away])
+        three.nodes[lost].wait()
+        three.nodes[away].wait()
+        spoil(three.nodes[lost].ballot)
+        node = three.start(lost)
+        three.until(lambda n=node: "from memory" in (n.document()["waits_for"] or ""), "the sentence")  # type: ignore[misc]
+        time.sleep(2 * three.timing.promise_ms / 1_000)
+        assert node.document()["role"] == "recovering"
+        three.until(three.nobody, "silence: one of three is no majority")
+        three.start(away)
+        three.until(lambda n=node: n.document()["role"] != "recovering", "its voice")  # type: ignore[misc]
+        three.agree()
+        three.one_now()
+        leader = three.acting().node
+        lost, away = (name for name in three.names if name != leader)
+
+
+def waits_for(crowd: Crowd, node: crowds.Node, what: str) -> None:
+    crowd.until(lambda: what in (node.document()["waits_for"] or ""), f"{node.log.name} to wait for {what}")
+
+
+def said_by(crowd: Crowd, name: str, said: str, why: str) -> None:
+    """In what `status` is made from there, of all nodes, and in what `why` is made from."""
+    node = crowd.nodes[name]
+
+    def in_status() -> bool:
+        cluster = node.ask("/v1/cluster") or {"alerts": (), "nodes": ()}
+        return any(said in each for each in (*cluster["alerts"], *(str(row["waits_for"]) for row in cluster["nodes"])))
+
+    crowd.until(in_status, f"{said!r} in the status of {name}")
+    events = node.state / crowds.CLUSTER / crowds.ELECTION / "events.jsonl"
+    crowd.until(lambda: why in events.read_text(), f"{why!r} in the events of {name}")
+
+
+def test_F49_two_machines_with_one_id_are_both_muted_and_said(three: Crowd) -> None:
+    """A disk was copied: the others hear two boots of one start, and the one that leads goes on."""
+    leader = three.settle().name
+    duplicate = next(name for name in three.names if name != leader)
+    three.nodes[duplicate].process.terminate()
+    three.nodes[duplicate].wait()
+    shutil.copytree(three.nodes[duplicate].state, three.folder / "copy")
+    (port,) = free_ports(1)
+    three.switch(nodes={duplicate: [three.listed[duplicate], three.ports[duplicate], port]})
+    three.file("copy.yaml", **{duplicate: port})
+    nodes = [three.start(duplicate), three.start(duplicate, state="copy", file="copy.yaml")]
+    for node in nodes:
+        waits_for(three, node, "an operator: another machine speaks with this id")
+        assert node.document()["role"] == "recovering"
+    others = [name for name in three.names if name != duplicate]
+    hears = three.until(
+        lambda: next((n for n in others if "an id that is used twice" in three.nodes[n].text), ""), "the alert"
+    )  # of whoever leads now: on a busy machine that may change
+    said_by(three, hears, "is recovering, for another machine speaks with its id", why="an id that is used twice")
+    three.one_now()
+    for node in nodes:
+        node.process.kill()
+        node.wait()
+    three.switch(nodes={duplicate: [three.listed[duplicate], three.ports[duplicate]]})
+    three.start(duplicate)
+    three.until(
+        lambda: three.nodes[duplicate].document()["role"] != "recovering", "the one that is left to be heard again"
+    )
+    three.agree()
+    three.one_now()
+
+
+def test_F50_a_node_with_other_settings_is_left_out_and_said(three: Crowd) -> None:
+    """Another profile on one node: no votes and no acks between it and the others; both sides say so."""
+    leader = three.settle().name
+    other = next(name for name in three.names if name != leader)
+    before = three.acting()
+    three.nodes[other].process.terminate()
+    three.nodes[other].wait()
+    three.file("other.yaml", profile="fast")
+    node = three.start(other, file="other.yaml")
+    waits_for(three, node, "its new list of nodes to be reported by")
+    assert node.document()["role"] == "recovering"
+    others = [name for name in three.names if name != other]
+    three.until(lambda: any(f"{other} ignores {name}" in node.text for name in others), "the sentence")
+    other_file = f"node {other} runs with another configuration than "
+    hears = three.until(
+        lambda: next((name for name in others if other_file + name in three.nodes[name].text), ""), "the other sentence"
+    )  # of whoever leads now
+    said_by(three, hears, other_file + hears, why=other_file + hears)
+    time.sleep(2 * three.timing.promise_ms / 1_000)
+    assert three.one_now().token >= before.token
+    assert node.document()["workload"]["state"] == "stopped"
+    node.process.terminate()
+    node.wait()
+    three.start(other)
+    three.until(lambda: three.nodes[other].document()["role"] != "recovering", "the node with the old file back")
+    three.agree()
+    three.one_now()

@@ -1,0 +1,243 @@
+"""Hooks: who is told what, one at a time and bounded, and never in the way of a stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from primacy.agent.hooks import WAITING_MAX, Hooks
+from primacy.agent.integrations import Integrations
+from primacy.agent.notify import Notifier
+from primacy.election.events import Code, Event
+from primacy.election.inputs import Input
+from primacy.election.model import Leadership, Role, View
+from primacy.node.clock import SystemClock
+from primacy.settings import of_mapping
+from primacy.supervise.vocabulary import Happened, Note, State
+from tests.processes.test_cli_agent import Node, Say, alive, say  # noqa: F401
+
+
+class Told:
+    """Hooks in a folder, and what they had to say."""
+
+    def __init__(self, folder: Path, script: str, limit_ms: int = 5_000) -> None:
+        self.folder = folder
+        self.sentences: list[tuple[bool, str]] = []
+        command = ("sh", "-c", script)
+        self.hooks = Hooks({"started": command, "lost": command}, limit_ms, str(folder), self._say)
+
+    def _say(self, well: bool, text: str) -> None:
+        self.sentences.append((well, text))
+
+    async def until(self, check: Callable[[], object]) -> None:
+        async with asyncio.timeout(40):
+            while not check():
+                await asyncio.sleep(0.003)
+
+
+def until(check: Callable[[], object], within_s: float = 40) -> None:
+    last = time.monotonic() + within_s
+    while not check():
+        assert time.monotonic() < last
+        time.sleep(0.005)
+
+
+def test_one_at_a_time_of_a_kind_in_order_and_bounded(tmp_path: Path) -> None:
+    async def play() -> None:
+        told = Told(tmp_path, 'mkdir busy && echo "$PRIMACY_EVENT $N" >> log && sleep 0.02 && rmdir busy')
+        for number in range(WAITING_MAX + 3):
+            told.hooks.happened("started", {"N": str(number)})
+        told.hooks.happened("elected", {"N": "nobody asked for this kind"})
+        await told.until(lambda: len(told.sentences) == WAITING_MAX + 3)
+        await told.hooks.close()
+        wrote = (tmp_path / "log").read_text().splitlines()
+        assert wrote == [f"started {number}" for number in range(WAITING_MAX + 1)]
+        assert [text for well, text in told.sentences if not well] == [
+            f"the hook started is not told of an event: {WAITING_MAX} wait for it already"
+        ] * 2
+
+    asyncio.run(play())
+
+
+def test_kinds_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    async def play() -> None:
+        told = Told(tmp_path, '[ "$PRIMACY_EVENT" = lost ] || sleep 300')
+        told.hooks.happened("started", {})
+        told.hooks.happened("lost", {})
+        await told.until(lambda: told.sentences == [(True, "the hook lost ended with code 0")])
+        began = time.monotonic()
+        await told.hooks.close()
+        assert time.monotonic() - began < 60
+        assert told.sentences[-1] == (False, "the hook started is killed: the agent ends")
+
+    asyncio.run(play())
+
+
+def test_a_hook_that_hangs_is_killed_with_what_it_started_and_one_that_fails_is_said(tmp_path: Path) -> None:
+    async def play() -> None:
+        script = 'sleep 300 & echo $! > pid.new; mv pid.new pid; [ "$FAIL" ] && exit 3; wait'
+        for limit_ms in (1_500, 6_000, 24_000):  # longer, where the machine let it not come so far
+            told = Told(tmp_path, script, limit_ms)
+            told.hooks.happened("lost", {})
+            await told.until(lambda told=told: told.sentences)  # type: ignore[misc]
+            assert told.sentences == [(False, f"the hook lost was killed: it did not end within {limit_ms:,} ms")]
+            if (tmp_path / "pid").exists():
+                break
+        pid = int((tmp_path / "pid").read_text())
+        await told.until(lambda: not alive(pid))
+        told.hooks.happened("lost", {"FAIL": "yes"})
+        await told.until(lambda: len(told.sentences) == 2)
+        assert told.sentences[-1] == (False, "the hook lost ended with code 3")
+        os.kill(int((tmp_path / "pid").read_text()), 9)  # what a hook leaves behind on purpose is its own
+        missing = Hooks({"lost": ("no-such-command",)}, 5_000, str(tmp_path), told._say)
+        missing.happened("lost", {})
+        await told.until(lambda: len(told.sentences) == 3)
+        why = "the hook lost ended with code 126: no-such-command: no such program, or it may not be run"
+        assert told.sentences[-1] == (False, why)
+
+    asyncio.run(play())
+
+
+def test_a_hook_and_a_fence_command_do_not_outlive_an_agent_that_is_killed(tmp_path: Path) -> None:
+    play = (
+        "import asyncio, sys\n"
+        "from primacy.supervise.short_command import ShortCommand\n"
+        "async def play():\n"
+        "    script = 'echo $$ > pid.new; mv pid.new pid; exec sleep 77'\n"
+        "    command = ShortCommand(['sh', '-c', script], {'PATH': '/usr/bin:/bin'}, sys.argv[1], print)\n"
+        "    await asyncio.sleep(60)\n"
+        "asyncio.run(play())\n"
+    )
+    agent = subprocess.Popen([sys.executable, "-c", play, str(tmp_path)])
+    try:
+        until((tmp_path / "pid").exists)
+    finally:
+        agent.kill()
+        agent.wait()
+    until(lambda: not alive(int((tmp_path / "pid").read_text())))
+
+
+def test_a_node_tells_its_hooks_and_does_not_wait_for_them(say: Say, tmp_path: Path) -> None:  # noqa: F811
+    script = (
+        'echo "$PRIMACY_EVENT $PRIMACY_NODE $PRIMACY_ELECTION $PRIMACY_TERM $PRIMACY_RUN $PRIMACY_EXIT_CODE'
+        ' $PRIMACY_REASON $PRIMACY_TOKEN" >> told; [ $PRIMACY_EVENT != stopped ] || sleep 300'
+    )
+    command = f"[sh, -c, '{script}']"
+    kinds = ", ".join(f"{kind}: {command}" for kind in ("elected", "started", "stopped", "lost"))
+    (tmp_path / "primacy.yaml").write_text(f"run: {{hooks: {{{kinds}}}, hook_ms: 60000}}\n")
+    node = Node(tmp_path)
+    ran = node.runs(say)
+    assert say("step-down", "--state-dir", node.state).code == 0
+    next_ = node.until(say, lambda s: s["term"] > ran["term"] and s["workload"]["state"] == "running", "the next term")
+    me, term, token = ran["node"], str(ran["term"]), str(ran["token"])
+
+    def wrote() -> list[list[str]]:
+        return [line.split() for line in (tmp_path / "told").read_text().splitlines()]
+
+    def all_told() -> bool:
+        """What happened before its end: four of the first term, and two of the next."""
+        found = [(line[0], line[-1]) for line in wrote()]
+        later = {(kind, str(next_["token"])) for kind in ("elected", "started")}
+        return len({one for one in found if one[1] == token}) == 4 and later <= set(found)
+
+    node.until(say, lambda _: all_told(), "all hooks of before its end")
+    began = time.monotonic()
+    assert node.end() == 0
+    assert time.monotonic() - began < 50
+    first = [line[:-1] for line in wrote() if line[-1] == token]
+    assert sorted(first) == sorted(
+        [
+            ["elected", me, "main", term],
+            ["started", me, "main", term, "1"],
+            ["stopped", me, "main", term, "1", "143"],
+            ["lost", me, "main", term, "step-down"],
+        ]
+    )
+    kinds, said = {line[0] for line in wrote() if line[-1] != token}, node.err.read_text()
+    assert kinds >= {"elected", "started"}
+    assert "lost" in kinds or "the hook lost is killed: the agent ends" in said, "it has a moment, and no more"
+    assert "the hook stopped is killed: the agent ends" in said
+    assert "the hook elected ended with code 0" in say("why", "--state-dir", node.state, "--last", "1000").out
+
+
+# --- what stands around the work --------------------------------------------------------------------------------------
+
+
+class Around:
+    """A node as `Integrations` sees it, told by hand."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        settings = of_mapping({"run": {"command": ["true"]}})
+        self.leads, self.term, self.preceding = False, 0, 0
+        self.elsewhere = ("", 0)
+        self.integrations = Integrations(settings, "a", str(tmp_path), SystemClock(), self, Notifier({}, 0))
+        self.hooks: list[tuple[str, str]] = []
+        self.integrations.hooks.happened = lambda kind, told: self.hooks.append((kind, told["PRIMACY_TERM"]))  # type: ignore[method-assign]
+
+    def turn(self, leads: bool, term: int) -> None:
+        self.leads, self.term = leads, term
+        self.integrations.looked()
+
+    def role(self) -> Role:
+        return Role.LEADER if self.leads else Role.FOLLOWER
+
+    def view(self) -> View:
+        return View(self.role(), "", self.term, "", self.term, 0, (), "")
+
+    def workload_state(self) -> State:
+        return State.STOPPED
+
+    def pid(self) -> int:
+        return 0
+
+    def preceding_term(self) -> int:
+        return self.preceding
+
+    def running_elsewhere(self) -> tuple[str, int]:
+        return self.elsewhere
+
+    def tell(self, given: Input) -> None: ...
+
+    def remark(self, code: str, well: bool, text: str) -> None: ...
+
+    @property
+    def predecessor(self) -> str:
+        return self.integrations.fence_told(Leadership("a", self.term, self.term, 0))["PRIMACY_PREDECESSOR"]
+
+
+def test_a_command_that_ends_after_its_role_was_lost_is_told_as_stopped(tmp_path: Path) -> None:
+    node = Around(tmp_path)
+    node.turn(True, 4)
+    node.integrations.noted(Note(Happened.RUNNING, 1, 77))
+    node.turn(False, 5)
+    node.integrations.noted(Note(Happened.EXITED, 1, 0))
+    assert node.hooks == [("elected", "4"), ("started", "4"), ("lost", "4"), ("stopped", "4")]
+
+
+def test_G8_a_fence_command_is_told_no_predecessor_that_is_not_the_last_one_who_ran(tmp_path: Path) -> None:
+    """Cut off while another node led, this one knows an older leader, or itself: neither is to be switched off.
+
+    And one that led last and never started, for its own fence command failed, is not the one that may still run.
+    """
+    node = Around(tmp_path)
+    node.integrations.recorded(Event(Code.FOLLOWS, 1, "b"))
+    node.preceding = 1
+    assert node.predecessor == ""  # it led; whether it ever started, and so saw to its own predecessor, is not known
+    node.integrations.heard("b", "running", 1)
+    assert node.predecessor == "b"
+    node.preceding = 2
+    assert node.predecessor == ""
+    node.elsewhere = ("c", 2)
+    assert node.predecessor == "c"
+    node.turn(True, 3)
+    node.integrations.noted(Note(Happened.RUNNING, 1, 77))
+    node.turn(False, 3)
+    node.preceding = 3
+    assert node.predecessor == "a"
+    node.preceding = 4  # somebody led in term 4, and this node never heard who
+    assert node.predecessor == ""

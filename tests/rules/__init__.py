@@ -1,0 +1,1 @@
+"""Machines and pure parts, rule by rule: no process, no server, hardly a socket."""

@@ -1,0 +1,367 @@
+"""All nodes seen from one: what they say of themselves, who acts, alerts."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+import pytest
+
+from primacy.cli.why import change_line
+from primacy.control import gossip_rows
+from primacy.control.changes import changes
+from primacy.control.cluster import CLAIM_MS, cluster
+from primacy.control.document import document
+from primacy.control.gossip_rows import GossipEvent, GossipReply, GossipRequest, event_row, read, reply_row, request_row
+from primacy.control.summary import Reader, Summary, row_again, row_of, sent_in, short, summary_in, summary_of
+from primacy.election.model import DOUBLED
+from primacy.errors import UsageError
+from primacy.transport import Trouble
+from primacy.transport.duplicates import FORGOTTEN_S, LEAST_COUNT, LEAST_S, Duplicates
+from primacy.transport.layout import packed_word, unpacked_word
+from primacy.transport.seal import DATAGRAM_BYTES_MAX, Seal, Sort
+from tests.support.control_harness import FOLLOWS, NOW_MS, RUNS, VIEW, Work, node_status, seen
+
+BIG = 2**62 - 1
+NAME = "node-of-twenty-chars"
+LONGEST = Summary(
+    role="candidate",
+    term=BIG,
+    leader=NAME,
+    token=2**53 - 1,
+    hold_left_ms=86_400_000,
+    waits_for="ü" * 500,
+    workload_kind="process",
+    workload_state="stopping",
+    run_ms=BIG,
+    pid=4_194_304,
+    containment="strong",
+    health="failing: " + "ü" * 500,
+    version="100.200.300.dev400+abcdef",
+    config="f" * 16,
+    doubled=(NAME,) * 9,
+)
+
+
+def size(row: list[Any]) -> int:
+    return len(Seal("lab", "main", NAME, BIG, (bytes(range(32)),)).sealed(Sort.WORD, NAME, BIG, packed_word(row)))
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_longest_words_fit_one_datagram_and_come_back() -> None:
+    assert size(row_of(LONGEST, BIG)) <= DATAGRAM_BYTES_MAX
+    back = summary_in(row_of(LONGEST))
+    assert back is not None
+    assert back[:5] == LONGEST[:5]
+    assert back.waits_for.endswith("ü…")
+    assert back.doubled == (NAME, NAME)
+    happened = GossipEvent(BIG, BIG, "c" * 99, "ü" * 999, BIG)
+    assert size(event_row(happened)) <= DATAGRAM_BYTES_MAX
+    answer = GossipReply(BIG, 409, "ü" * 999)
+    assert size(reply_row(answer)) <= DATAGRAM_BYTES_MAX
+    order = GossipRequest(BIG, "step-down", {"x": "y" * 290})
+    assert size(request_row(order)) <= DATAGRAM_BYTES_MAX
+    assert read(request_row(order)) == order
+    with pytest.raises(UsageError, match="more than 300 bytes"):
+        request_row(GossipRequest(1, "pause", {"node": "x" * 300}))
+    with pytest.raises(UsageError, match="half a character"):
+        request_row(GossipRequest(1, "transfer", {"to": "\ud800"}))
+    assert short("abc", 3) == "abc"
+
+
+def test_a_quiet_node_says_little() -> None:
+    """Once a second to each other node: it must not cost what the beats cost."""
+    quiet = summary_of(node_status(FOLLOWS, Work(state="stopped", pid=0))._replace(config="0123456789abcdef" * 2))
+    assert size(row_of(quiet, 86_400_000)) - len(NAME) <= 95
+
+
+def test_words_of_a_later_version_are_read_as_far_as_they_are_known() -> None:
+    row = row_of(LONGEST)
+    assert summary_in([*row, "new", {"x": 1}]) == summary_in(row)
+    for place in (1, 6, 7, 10):  # a role, a workload, a state, a containment that is not known yet
+        later = summary_in([*row[:place], 99, *row[place + 1 :]])
+        assert later is not None
+        assert "?" in later[:12]
+    assert read([*event_row(GossipEvent(1, 2, "elected", "a leads", 3)), "new"]) == GossipEvent(
+        1, 2, "elected", "a leads", 3
+    )
+    for kind in (0, 5, 99):
+        assert read([kind, 1, 2, 3, 4]) is None
+
+
+def test_garbage_is_nothing_and_never_raises() -> None:
+    chance = random.Random(3)
+    values: list[Any] = [None, -2, 2**64 - 1, 1.5, "x" * 600, b"\xff" * 20, [], [[[]]], {}, True, "\x1b[31m", 7, "{"]
+    rows = [
+        row_of(LONGEST),
+        event_row(GossipEvent(1, 2, "elected", "a leads", 3)),
+        request_row(GossipRequest(1, "pause", {"node": "b"})),
+        reply_row(GossipReply(1, 200, "")),
+    ]
+    for row in rows:
+        for place in range(len(row)):
+            for value in values:
+                changed = [*row[:place], value, *row[place + 1 :]]
+                for reader in (summary_in, read):
+                    found = reader(changed)  # type: ignore[operator]
+                    assert found is None or "\x1b" not in repr(found).replace("\\x1b", "\x1b")
+        for _ in range(300):
+            data = bytearray(packed_word(row))
+            for _ in range(chance.randrange(1, 6)):
+                data[chance.randrange(len(data))] = chance.randrange(256)
+            word = unpacked_word(bytes(data[: chance.randrange(len(data) + 1)]))
+            if word is not None:
+                summary_in(word)
+                read(word)
+    for data in (b"", b"\xc0", b"\x90", b"\x91\xa1x", b"\x91\xc3", b"\x91" * 5_000):
+        assert unpacked_word(data) is None
+    assert read([gossip_rows.ORDER, 1, "pause", "[" * 200]) is None
+
+
+def test_the_row_is_plain_msgpack() -> None:
+    """So that another program could read it."""
+    assert msgspec.msgpack.decode(packed_word(row_of(RUNS)))[0] == 1
+
+
+# --- the document -----------------------------------------------------------------------------------------------------
+
+
+def test_the_cluster_document_has_a_row_for_each_node_with_its_age() -> None:
+    said = cluster(seen(("b", RUNS, 300), ("c", RUNS._replace(workload_state="stopped", run_ms=-1, waits_for="x"), 1)))
+    assert {key: said[key] for key in ("api", "cluster", "election", "strategy", "mode", "seen_from")} == {
+        "api": 1,
+        "cluster": "billing",
+        "election": "main",
+        "strategy": "raft",
+        "mode": "automatic",
+        "seen_from": "a",
+    }
+    rows = {row["node"]: row for row in said["nodes"]}
+    assert list(rows) == ["a", "b", "c", "w"]
+    assert rows["b"] == {
+        "node": "b",
+        "kind": "voter",
+        "addr": "h:2",
+        "heard_ms": 41,
+        "told_ms": 300,
+        "role": "leader",
+        "term": 8,
+        "leader": "b",
+        "token": 1_794_700_800_008,
+        "hold_left_ms": 600,
+        "waits_for": None,
+        "workload": {
+            "kind": "process",
+            "state": "running",
+            "since": "2023-11-14T22:13:17.700Z",
+            "pid": 5,
+            "containment": "weak",
+        },
+        "health": "ok",
+        "version": "0",
+        "boot": "9",
+        "trouble": None,
+    }
+    assert (rows["a"]["heard_ms"], rows["a"]["role"], rows["c"]["waits_for"]) == (0, "follower", "x")
+    assert rows["w"]["kind"] == "witness"
+    assert {
+        rows["w"][key] for key in ("heard_ms", "told_ms", "role", "term", "workload", "health", "hold_left_ms")
+    } == {None}
+    assert (said["acting"], said["alerts"]) == (["b"], [])
+    short_rows = document(seen(("b", RUNS, 300)))["nodes"]
+    assert (short_rows[0]["role"], short_rows[0]["workload"], short_rows[1]["workload"]) == ("leader", "running", None)
+    late = cluster(seen(("b", RUNS, 5_000)))
+    assert late["nodes"][1]["hold_left_ms"] == 0
+
+
+def test_a_node_that_was_removed_shows_itself_and_says_so() -> None:
+    """The others do not list it any more; its own list is all that its operator sees."""
+    trouble = Trouble("a", "node a was removed from the cluster; restart it to join again, or end it")
+    said = cluster(seen(listed=(("b", "voter", "h:2"), ("c", "voter", "h:3")), troubles=(trouble,)))
+    assert [(row["node"], row["trouble"]) for row in said["nodes"]] == [
+        ("a", trouble.sentence),
+        ("b", None),
+        ("c", None),
+    ]
+    assert [row["node"] for row in cluster(seen(listed=(("a", "voter", "h:1"),)))["nodes"]] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("b", "b_age_ms", "c", "c_age_ms", "acting", "alert"),
+    [
+        # b was killed; c started 400 ms after the last word of b
+        (RUNS, 1_000, RUNS._replace(token=9, run_ms=500), 100, ["c"], False),
+        # the very same, heard the other way round in time: news may be late by half a second
+        (RUNS, 300, RUNS._replace(token=9, run_ms=500), 50, ["c"], False),
+        # b still claims it two seconds after c started
+        (RUNS, 100, RUNS._replace(token=9, run_ms=2_000), 100, ["b", "c"], True),
+        (RUNS._replace(workload_state="stuck"), 100, RUNS._replace(token=9, run_ms=1_900), 100, ["b", "c"], True),
+        # handed over in order: b is still stopping, c does not claim anything
+        (
+            RUNS._replace(workload_state="stopping"),
+            100,
+            RUNS._replace(workload_state="waiting", run_ms=-1),
+            100,
+            ["b"],
+            False,
+        ),
+        # the claim of a dead node is over with its hold, or after a while
+        (RUNS, CLAIM_MS + 1, RUNS._replace(workload_state="stopped", run_ms=-1), 100, [], False),
+        (RUNS._replace(hold_left_ms=10_000), 9_000, RUNS._replace(workload_state="stopped"), 100, ["b"], False),
+    ],
+)
+def test_two_that_claim_the_command_at_the_same_time_are_an_alarm(
+    b: Summary, b_age_ms: int, c: Summary, c_age_ms: int, acting: list[str], alert: bool
+) -> None:
+    said = cluster(seen(("b", b, b_age_ms), ("c", c, c_age_ms)))
+    assert said["acting"] == acting
+    assert bool(said["alerts"]) is alert
+    if alert:
+        assert "nodes b and c both say that they run the command: it may run twice" in said["alerts"][0]
+        assert "primacy pause c" in said["alerts"][0], "the one with the smaller token is the older one"
+
+
+def test_our_own_claim_counts_as_well() -> None:
+    work = Work(since_ms=NOW_MS - 10_000)
+    said = cluster(seen(("b", RUNS, 100), view=VIEW, work=work))
+    assert said["acting"] == ["a", "b"]
+    assert "primacy pause a" in said["alerts"][0]
+
+
+def test_two_that_act_are_said_to_be_what_they_are() -> None:
+    """A broken promise, or the two parts of a divided network; and of nodes without a workload, that they lead."""
+    work = Work(since_ms=NOW_MS - 10_000)
+    node_status = seen(("b", RUNS, 100), view=VIEW, work=work)
+    divided = cluster(node_status._replace(at_most_one=False))
+    assert divided["at_most_one"] is False
+    assert "nodes a and b both run the command: raft has one leader in each part" in divided["alerts"][0]
+    idle = seen(("b", RUNS._replace(workload_kind="none"), 100), view=VIEW, work=work._replace(kind="none"))
+    assert "nodes a and b both say that they lead. Pause the older one: primacy pause a" in cluster(idle)["alerts"][0]
+    assert "nodes a and b both lead: raft has one" in cluster(idle._replace(at_most_one=False))["alerts"][0]
+
+
+def test_two_of_one_id_and_another_configuration_are_alarms_with_the_next_command() -> None:
+    duplicate = Trouble("c", "two machines speak as node c at the same time: stop one of them", alert=True)
+    told = RUNS._replace(workload_state="stopped", run_ms=-1, doubled=("c",), config="00" * 8)
+    said = cluster(seen(("b", told, 100), troubles=[duplicate], config="00" * 16))
+    assert said["alerts"] == [duplicate.sentence]
+    assert next(row for row in said["nodes"] if row["node"] == "c")["trouble"] == duplicate.sentence
+    assert summary_of(seen(troubles=[duplicate])).doubled == ("c",)
+    said = cluster(seen(("b", told, 100), config="00" * 16))
+    assert "node b hears two machines that speak as node c" in said["alerts"][0]
+    said = cluster(seen(("b", told._replace(doubled=()), 100), config="11" * 16))
+    assert "node b runs with another configuration than a" in said["alerts"][0]
+    assert "primacy check" in said["alerts"][0]
+    assert cluster(seen(("b", told, 9_000), config="11" * 16))["alerts"] == [], "old news are no alert"
+    quiet = Trouble("c", "node c: its address h:3 cannot be resolved yet")
+    assert cluster(seen(troubles=[quiet]))["alerts"] == []
+
+
+# --- changes of leadership --------------------------------------------------------------------------------------------
+
+
+def happenings(*rows: tuple[int, str, int, str, str]) -> list[dict[str, Any]]:
+    """(when, node, term, code, text), numbered as they arrived here."""
+    fields = ("at_unix_ms", "node", "term", "code", "text")
+    return [{**dict(zip(fields, row, strict=True)), "number": n, "value": 0} for n, row in enumerate(rows)]
+
+
+def test_a_handover_is_told_with_its_reason_and_its_phases() -> None:
+    rows = happenings(
+        (100, "a", 1, "elected", "a leads (term 1)"),
+        (105, "a", 1, "running", "the command runs: process 7, run 1"),
+        (5_000, "b", 1, "follows", "b follows a (term 1)"),
+        (9_000, "a", 1, "step-down", "a steps down (term 1): an operator asked for it"),
+        (9_001, "a", 1, "stopping", "the command is told to end, and killed in 3,000 ms"),
+        (9_010, "a", 1, "gone", "nothing of the command is left (run 1)"),
+        (9_018, "c", 1, "release-applied", "c takes the release by a (term 1)"),
+        (9_012, "b", 1, "release-applied", "b takes the release by a (term 1)"),
+        (9_020, "b", 2, "elected", "b leads (term 2)"),
+        (9_035, "b", 2, "running", "the command runs: process 8, run 1"),
+        (9_030, "c", 2, "follows", "c follows b (term 2)"),
+    )
+    first, second = changes(rows)
+    assert first == (1, "a", 100, "nobody led before", None, None, 5, None)
+    assert second[:3] == (2, "b", 9_020)
+    assert second.reason == "a steps down (term 1): an operator asked for it"
+    assert second[4:] == (12, 8, 15, 25)
+    told = change_line(second)
+    assert "b leads term 2, because: a steps down" in told
+    assert "noticed +12 ms, elected +8 ms, started +15 ms; the command stood still for 25 ms" in told
+
+
+def test_a_silent_death_is_told_by_who_noticed_it_and_clocks_that_differ_tell_nothing() -> None:
+    rows = happenings(
+        (100, "a", 1, "elected", "a leads (term 1)"),
+        (5_000, "b", 1, "leader-silent", "b hears nothing of a any more (term 1)"),
+        (5_010, "b", 2, "elected", "b leads (term 2)"),
+        (5_005, "b", 2, "running", "the command runs"),
+        (7_000, "c", 3, "elected", "c leads (term 3)"),
+        (8_000, "a", 3, "release-applied", "a takes the release by c (term 3)"),
+        (8_004, "a", 4, "elected", "a leads (term 4)"),
+    )
+    _, silent, unknown, killed = changes(rows)
+    assert killed.reason.startswith("a takes the release by c (term 3); it said nothing before: its agent was killed")
+    assert silent == (2, "b", 5_010, "b hears nothing of a any more (term 1)", None, 10, None, None)
+    assert unknown.reason == "not known here"
+    assert changes([]) == []
+
+
+# --- two starts of one id ---------------------------------------------------------------------------------------------
+
+
+def test_a_second_start_that_goes_on_speaking_is_found_and_a_restart_or_recording_is_not() -> None:
+    def heard(spoken: list[tuple[float, int]], at_s: float) -> dict[str, str]:
+        duplicates = Duplicates()
+        for now_s, counter in spoken:
+            duplicates.note(now_s, "c", 7, counter, "10.0.0.9:7400")
+        return duplicates.found(at_s)
+
+    steady = [(number * 0.5, number) for number in range(10)]
+    assert heard(steady, 4.5) == {"c": "10.0.0.9:7400"}
+    assert heard(steady, 4.5 + FORGOTTEN_S + 1) == {}, "it has fallen silent"
+    assert heard(steady[: int(LEAST_S / 0.5)], 2.0) == {}, "a restart"
+    assert heard([(number * 0.5, 5) for number in range(10)], 4.5) == {}, "one recording, over and over"
+    assert heard([(0.0, 1), (4.0, 2)], 4.0) == {}, f"fewer than {LEAST_COUNT}"
+    duplicates = Duplicates()
+    for now_s, counter in steady:
+        duplicates.note(now_s, "c", 7, counter, "")
+    duplicates.forget("c", 7)
+    assert duplicates.found(4.5) == {}, "it is the one that is heard, after all"
+    for boot in range(1_000):
+        duplicates.note(5.0, "c", boot, 1, "")
+    assert len(duplicates._seconds) <= 16
+
+
+def test_rows_like_the_last_one_are_read_as_they_stand_and_others_anew() -> None:
+    """Whatever follows whatever, nothing is read but what stands there."""
+    first = row_of(RUNS, 1_000)
+    later = row_again(first, 900, 1_600)
+    assert summary_in(later) == RUNS._replace(hold_left_ms=900, run_ms=RUNS.run_ms + 600)
+    assert sent_in(later) == 1_600
+    idle = row_again(row_of(RUNS._replace(run_ms=-1, workload_state="stopped")), 0, 5)
+    rows = [first, later, row_of(RUNS._replace(token=9), 1_700), row_of(LONGEST), idle, first[:16], [1], []]
+    for place in range(1, 17):
+        for wrong in (None, "x", -2, 2**80, 0.5, [], b"\xff" * 9):
+            rows.append([*first[:place], wrong, *first[place + 1 :]])
+    reader = Reader()
+    for row in rows:
+        for each in (first, row, row, later):
+            summary, changed = reader.summary(list(each))
+            assert summary == summary_in(each), each
+            assert changed or summary is not None
+    assert reader.summary(later)[1] is False
+    assert reader.summary(row_of(RUNS._replace(pid=RUNS.pid + 1), 2_000))[1] is True
+
+
+def test_a_node_whose_id_is_used_twice_is_an_alarm_of_everybody() -> None:
+    waits = f"{DOUBLED}, or this disk is a copy"
+    told = RUNS._replace(workload_state="stopped", run_ms=-1, role="recovering", waits_for=waits)
+    (sentence,) = cluster(seen(("b", told, 100)))["alerts"]
+    assert sentence.startswith("node b is recovering, for another machine speaks with its id")
+    (own,) = cluster(seen(view=VIEW._replace(waits_for=waits)))["alerts"]
+    assert own.startswith("node a is recovering")
+    assert cluster(seen(("b", told, 9_000)))["alerts"] == [], "old news are no alert"

@@ -1,0 +1,1 @@
+"""Trials, exhaustive walks, checkers and planted defects."""

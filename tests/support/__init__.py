@@ -1,0 +1,1 @@
+"""Helpers of the tests: harnesses, real nodes, servers, doubles, planted defects, and the proofs of a release."""

@@ -1,0 +1,135 @@
+"""A canary beside a test of stability: it sleeps one beat at a time and notes how late it wakes.
+
+"Nothing changes" and "soon enough" can only be demanded of a machine that lets a process run when its time has come.
+Where the canary woke late by more than half a beat, the case is void: that is noted and the test repeated, three times
+in all at most (`void_attempts.py`); then it is skipped, with the figures. A case that fails while the canary was on
+time has failed. Safety is never judged this way: no machine is too slow for it, and a `SafetyViolation`
+(`safety_checks.py`) fails the test at once, whatever the canary says. What hides between two wakes is a stall of a beat
+and a half at most; a bound that is argued more closely wants a canary that wakes more often.
+
+    @beside_a_canary(250)           # the whole body: void if the canary was late, whatever came of it
+    CANARY_BEAT_MS = 250            # in a module: each of its tests is void if it failed while the canary was late
+    canary.judge(holds, what)       # one statement: void if it does not hold and the canary was late
+
+    python -I -S canary.py BEAT_MS  # until its standard input ends; prints the largest lateness in ms
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+NOTES = "PRIMACY_NOTES"
+"""Names the file to which voids and skips are noted, for the summary of the whole run."""
+VOIDS: list[str] = []
+"""Statements of the test that runs now that were void. The rest of it is judged; then it counts as void."""
+
+
+class Void(Exception):
+    """Says nothing about the product: the machine was late. Repeated, or skipped in the end."""
+
+
+class Canary:
+    """A process of its own, for a thread of the test would wait for the test."""
+
+    def __init__(self, heartbeat_ms: float, late_ms: float = 0) -> None:
+        """Late is more than half a beat, or than `late_ms`, for a canary that wakes more often than a beat."""
+        self.heartbeat_ms = heartbeat_ms
+        self.late_ms = late_ms or heartbeat_ms / 2
+        self.worst_ms = 0.0
+
+    @property
+    def was_on_time(self) -> bool:
+        return self.worst_ms <= self.late_ms
+
+    def judge(self, holds: bool, what: str) -> None:
+        """Once it has ended: this must hold, but on a machine that was late, where the test is void. Never safety."""
+        assert holds or not self.was_on_time, f"{what}; the canary was on time, {self.worst_ms:.1f} ms late at most"
+        if not holds:
+            VOIDS.append(f"{what}; {self.figures()}")
+
+    def figures(self) -> str:
+        return f"the canary woke {self.worst_ms:.0f} ms late, {self.late_ms:g} ms at most are on time"
+
+    def __enter__(self) -> Canary:
+        command = [sys.executable, "-I", "-S", __file__, str(self.heartbeat_ms)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == b"here\n"
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, at: TracebackType | None) -> None:
+        said, _ = self.process.communicate(timeout=60)
+        self.worst_ms = float(said)
+
+
+def beside_a_canary(
+    heartbeat_ms: float, *, passes_if_late: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Runs the test beside a canary that must be on time for it to count, passed or failed; or failed only."""
+
+    def decorated(test: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(test)
+        def run(*args: object, **named: object) -> None:
+            _beside(heartbeat_ms, functools.partial(test, *args, **named), passes_if_late=passes_if_late)
+
+        return run
+
+    return decorated
+
+
+def excused_if_late(heartbeat_ms: float, test: Callable[[], object]) -> None:
+    """For a module whose holds are short: what passed has passed; a failure beside a late canary is void."""
+    _beside(heartbeat_ms, test, passes_if_late=True)
+
+
+def _beside(heartbeat_ms: float, test: Callable[[], object], *, passes_if_late: bool) -> None:
+    failure: BaseException | None = None
+    with Canary(heartbeat_ms) as canary:
+        try:
+            test()
+        except (Exception, Failed) as fault:  # noqa: BLE001 -- raised again, unless it is excused
+            failure = fault
+    if failure is not None and (canary.was_on_time or violation_in(failure) is not None):
+        raise failure
+    if not canary.was_on_time and (failure is not None or not passes_if_late):
+        outcome = f"would have failed: {failure!r:.200}" if failure is not None else "would have passed"
+        raise Void(f"{canary.figures()} ({outcome})") from failure
+
+
+def note(line: str) -> None:
+    """For the reader of the run: at once, and in the summary at the end."""
+    print(line)
+    path = os.environ.get(NOTES)
+    if path:
+        with open(path, "a") as file:
+            file.write(line + "\n")
+
+
+def sit(beat_s: float) -> float:
+    """The largest lateness of a wake, in ms. The last wake counts as well, for a test may fail by what has just made it
+    late, and end before the canary is up again."""
+    worst_s, woke_s = 0.0, time.monotonic()
+    while True:
+        is_over = select.select([0], [], [], beat_s)[0]
+        before_s, woke_s = woke_s, time.monotonic()
+        worst_s = max(worst_s, woke_s - before_s - beat_s)
+        if is_over:
+            return worst_s * 1_000
+
+
+if __name__ == "__main__":
+    os.write(1, b"here\n")
+    print(sit(float(sys.argv[1]) / 1_000))
+else:
+    import pytest
+
+    from tests.support.safety_checks import violation_in
+
+    Failed = pytest.fail.Exception

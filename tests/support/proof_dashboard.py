@@ -1,0 +1,59 @@
+"""`make proof PART=dashboard`: every scenario of the demo for 40 s, and the page under load for a minute each.
+
+Load: 20 nodes and 200 events a second. `python -m tests.support.proof_dashboard demos` or `load` does one of the two.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from primacy.cli.demo import SCENARIOS
+from tests.support.browser import PAGES, chromium, real_browser
+from tests.support.dashboard_load import check, run
+from tests.support.demo_leaves import check as check_left
+from tests.support.demo_leaves import play
+
+SECONDS = 60.0
+DEMO_SECONDS = 40
+
+
+def demos() -> None:
+    """Exit 0, no process left, no file outside of its folder; the folder is gone, too."""
+    for scenario in SCENARIOS:
+        with tempfile.TemporaryDirectory() as place:
+            left, result = play(Path(place) / "at", scenario, DEMO_SECONDS)
+        check_left(left, result, scenario, DEMO_SECONDS)
+        gaps = ", ".join(f"{each['gap_ms']:,} ms after {each['after']}" for each in result["failovers"])
+        print(
+            f"demo {scenario:<9} exit {left.code} after {result['seconds']:.0f} s, {result['signatures']} signatures, "
+            f"none twice, nothing left; {gaps or 'no failover'}",
+            flush=True,
+        )
+
+
+def load() -> None:
+    if chromium() is None:
+        print("no Chromium here, and no load was shown; make setup-browser installs it, as root")
+        return
+    with real_browser() as browser:
+        loads, cost = run(browser, PAGES, SECONDS, cost_s=10)
+    for each in loads:
+        print(each.sentence())
+        check(each)
+    print(
+        f"server: {cost.alone_mill / 10:.1f} % of a processor with one browser, {cost.each_more_mill / 10:.2f} % for "
+        f"each more, {cost.bytes_per_s / 1e3:.0f} kB/s to each"
+    )
+
+
+def main() -> int:
+    parts = {"demos": demos, "load": load}
+    for name in sys.argv[1:] or parts:
+        parts[name]()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

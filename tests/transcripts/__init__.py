@@ -1,0 +1,1 @@
+"""Scenes in plain text, and what plays them."""
