@@ -18,8 +18,8 @@ from typing import Any
 from primacy.cache.cached import LOCAL_MS, WITHIN_MS, Asker, Runner, decorated
 from primacy.cache.client import TIMEOUT_MS, Client
 from primacy.cache.security import ClientSeal, new_boot, read_key
-from primacy.cache.threads import LoopThread
 from primacy.errors import UsageError
+from primacy.loop_thread import LoopThread
 
 APIS_VARIABLE = "PRIMACY_CACHE"
 """Where peers answer clients, separated by commas, for functions that name none."""

@@ -18,8 +18,8 @@ from primacy.cache.access import WITHIN_MS_MAX, Found, as_key, check_ms, named_k
 from primacy.cache.askers import askers
 from primacy.cache.client import TIMEOUT_MS, Client
 from primacy.cache.client_claims import ClientClaim
-from primacy.cache.threads import LoopThread
 from primacy.errors import NotReached, PrimacyError
+from primacy.loop_thread import LoopThread
 from primacy.settings.schema_cache import TTL_MS_LEAST, TTL_MS_MOST
 
 TTL_MS = 86_400_000

@@ -8,19 +8,15 @@ with primacy.blocking.SlotsClient("localhost:25873") as slots:
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Coroutine, Iterator
-from concurrent.futures import TimeoutError as Waited
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from primacy.errors import UsageError
+from primacy.loop_thread import LoopThread
 from primacy.slots.client import Client
 
 T = TypeVar("T")
-WAKE_S = 1.0
-"""Waiting threads look up at least this often, so that Ctrl-C is never kept waiting."""
 
 
 class SlotsClient:
@@ -28,27 +24,21 @@ class SlotsClient:
 
     def __init__(self, *addresses: Any, **options: Any) -> None:
         self._addresses, self._options = addresses, options
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="primacy-slots", daemon=True)
         self._client: Client | None = None
+        self._thread: LoopThread | None = None
 
     def __enter__(self) -> Self:
-        if self._client is not None or self._loop.is_closed():
+        if self._thread is not None:
             raise UsageError("this client was entered before; make a new one for a new block")
-        try:
-            self._client = Client(*self._addresses, **self._options)
-        except BaseException:
-            self._loop.close()
-            raise
-        self._thread.start()
+        self._client = Client(*self._addresses, **self._options)
+        self._thread = LoopThread("primacy-slots")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         client, self._client = self._open, None
-        self._wait(client.close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        assert self._thread is not None
+        self._thread.wait(client.close())
+        self._thread.close()
 
     def get(self, slot: str | int) -> bytes:
         """As `Client.get`."""
@@ -73,7 +63,7 @@ class SlotsClient:
                 except StopAsyncIteration:
                     return
         finally:
-            if not self._loop.is_closed():
+            if self._thread is not None and not self._thread.loop.is_closed():
                 self._wait(watch.__aexit__(None, None, None))
 
     @property
@@ -87,14 +77,5 @@ class SlotsClient:
         return self._client
 
     def _wait(self, what: Coroutine[Any, Any, T]) -> T:
-        asked = asyncio.run_coroutine_threadsafe(what, self._loop)
-        try:
-            while True:
-                try:
-                    return asked.result(WAKE_S)
-                except Waited:
-                    if asked.done():
-                        raise
-        except BaseException:  # such as Ctrl-C
-            asked.cancel()
-            raise
+        assert self._thread is not None
+        return self._thread.wait(what)
