@@ -99,8 +99,8 @@ def test_outcomes_come_in_seed_order() -> None:
 
 def test_waits_are_folded_exactly() -> None:
     summary = run_batch(SHORT, range(1, 101), run_trial=fake)
-    assert (summary.failover_ms(0.5), summary.failover_ms(0.99), summary.failover_ms(1.0)) == (50, 99, 100)
-    assert Summary(SHORT).failover_ms(0.5) is None
+    assert (summary.wait_ms(0.5), summary.wait_ms(0.99), summary.wait_ms(1.0)) == (50, 99, 100)
+    assert Summary(SHORT).wait_ms(0.5) is None
 
 
 def test_figures_are_those_of_the_trials() -> None:

@@ -53,7 +53,7 @@ def trials() -> bool:
         print(
             f"cache, {plan.peers or '3 and 5'} peers, storage {plan.storage or 'drawn'}, "
             f"{plan.keys or '1 to 3'} keys: {summary.seeds} trials, "
-            f"{summary.simulated_ms / 3_600_000:.1f} h simulated in {summary.wall_s:.0f} s, {summary.calls} calls, "
+            f"{summary.simulated_ms / 3_600_000:.1f} h simulated in {summary.wall_s:.0f} s, {summary.starts} calls, "
             f"{summary.sent} messages, {sum(summary.faults.values())} faults, client waits in settled calm p50 "
             f"{summary.wait_ms(0.5)} p99 {summary.wait_ms(0.99)} max {summary.wait_ms(1.0)} ms, "
             f"violations {summary.violations}",

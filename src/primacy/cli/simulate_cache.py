@@ -116,11 +116,11 @@ def _rows(summary: CacheSummary) -> list[tuple[str, str]]:
     waits = "none" if p50 is None else f"p50 {p50:,} ms, p99 {p99:,} ms, max {most:,} ms"
     rows = [
         ("simulated", f"{simulated_s:,.0f} s in {summary.wall_s:.1f} s ({speed:,.0f} s per s)"),
-        ("calls of sources", f"{summary.calls:,}"),
+        ("calls of sources", f"{summary.starts:,}"),
         ("messages between peers", f"{summary.sent:,}"),
         ("waits of clients, settled calm", waits),
     ]
-    rows += [(name, f"{count:,}") for name, count in sorted(summary.counts.items())]
+    rows += [(name, f"{count:,}") for name, count in sorted(summary.rare.items())]
     return [*rows, ("faults injected", f"{sum(summary.faults.values()):,}")]
 
 

@@ -74,7 +74,7 @@ def _told(found: Found) -> str:
 def _rows(summary: Summary) -> list[tuple[str, str]]:
     simulated_s = summary.simulated_ms / 1000
     speed = simulated_s / max(summary.wall_s, 1e-9)
-    p50, p99, most = (summary.failover_ms(share) for share in (0.5, 0.99, 1.0))
+    p50, p99, most = (summary.wait_ms(share) for share in (0.5, 0.99, 1.0))
     waits = "none" if p50 is None else f"p50 {p50:,} ms, p99 {p99:,} ms, max {most:,} ms, of {summary.failovers:,}"
     return [
         ("simulated", f"{simulated_s:,.0f} s in {summary.wall_s:.1f} s ({speed:,.0f} s per s)"),

@@ -13,16 +13,18 @@ import traceback
 from collections.abc import Callable, Generator
 from contextlib import closing
 from functools import partial
+from typing import Any, TypeVar
 
 from primacy.sim.checkers import Violation
 from primacy.sim.trials.bounds import Bounds, OutOfTime, bounded
-from primacy.sim.trials.summary import Summary
+from primacy.sim.trials.summary import Summary, Tally
 from primacy.sim.trials.trial import Outcome, Plan, Trial
 from primacy.sim.trials.workers import Workers
 
 CHUNK_MAX = 4
 """Trials per chunk: enough that handing over costs nothing, few enough that the progress is smooth."""
 
+T = TypeVar("T", bound=Tally[Any])
 RunTrial = Callable[[Plan, int], Outcome]
 """One trial of a seed. With more than one job it must be importable: a function of a module."""
 
@@ -68,10 +70,14 @@ def run_batch(
     bounds: Bounds | None = None,
 ) -> Summary:
     """Runs all seeds and folds them. Ctrl-C ends it early: the summary then covers what was run, and says so."""
-    summary = Summary(plan, seeds.start)
+    return folded(Summary(plan, seeds.start), trial_outcomes(plan, seeds, jobs, run_trial, bounds), told)
+
+
+def folded(summary: T, outcomes: Generator[Outcome, None, None], told: Callable[[Outcome], None] | None) -> T:
+    """The summary with all outcomes, or with those before Ctrl-C."""
     began = time.perf_counter()
     try:
-        with closing(trial_outcomes(plan, seeds, jobs, run_trial, bounds)) as outcomes:
+        with closing(outcomes):
             for outcome in outcomes:
                 summary.add(outcome)
                 if told is not None:

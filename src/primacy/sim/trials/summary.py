@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from primacy.sim.trials.trial import Outcome, Plan
 
+P = TypeVar("P")
 SHOWN_MAX = 100
 """Violations kept with their sentence; a broken rule shows in one trial after the other."""
 
@@ -26,32 +27,24 @@ class Found(NamedTuple):
     sentence: str
 
 
-@dataclass(slots=True)
-class Summary:
-    """What many trials of one plan came to."""
+@dataclass
+class Tally(Generic[P]):
+    """What many trials of one plan came to, whatever it was that ran."""
 
-    plan: Plan
+    plan: P
     first_seed: int = 0
     seeds: int = 0
     simulated_ms: float = 0.0
     wall_s: float = 0.0
     interrupted: bool = False
-    elections: int = 0
     starts: int = 0
-    needless: int = 0
-    led: int = 0
-    """Trials in which it was judged when a leader was there after the calm."""
-    led_in_time: int = 0
-    """Those of them in which that was within the bound itself."""
     sent: int = 0
     events: int = 0
-    working_ms: float = 0.0
     faults: dict[str, int] = field(default_factory=dict)
     rare: dict[str, int] = field(default_factory=dict)
     waits: dict[int, int] = field(default_factory=dict)
-    """How often the work stood still between two holders for so many milliseconds."""
+    """How often somebody waited for so many milliseconds: the work for its next holder, a client in settled calm."""
     violations: int = 0
-    overlaps: int = 0
     found: list[Found] = field(default_factory=list)
     failing: list[int] = field(default_factory=list)
     """The first seeds with a violation."""
@@ -62,15 +55,9 @@ class Summary:
         """The next trial, in seed order."""
         self.seeds += 1
         self.simulated_ms += outcome.simulated_ms
-        self.elections += outcome.elections
         self.starts += outcome.starts
-        self.needless += outcome.needless
-        if outcome.within_bound is not None:
-            self.led += 1
-            self.led_in_time += outcome.within_bound
         self.sent += outcome.sent
         self.events += outcome.events
-        self.working_ms += outcome.working_ms
         _add_all(self.faults, outcome.faults)
         _add_all(self.rare, outcome.rare)
         for gap_ms in outcome.gaps_ms:
@@ -83,13 +70,10 @@ class Summary:
 
     def _violated(self, outcome: Outcome) -> None:
         self.violations += len(outcome.violations)
-        self.overlaps += outcome.overlaps
         if len(self.failing) < SHOWN_MAX:
             self.failing.append(outcome.seed)
         room = SHOWN_MAX - len(self.found)
         self.found += [Found(outcome.seed, *violation) for violation in outcome.violations[:room]]
-
-    # --- figures ------------------------------------------------------------------------------------------------------
 
     @property
     def trace_hash(self) -> str:
@@ -98,6 +82,61 @@ class Summary:
         Of one trial alone it is that trial's own, as its page shows it.
         """
         return self._last_hash if self.seeds == 1 else str(self._digest.hexdigest())
+
+    def wait_ms(self, share: float) -> int | None:
+        """What this share of the waits did not exceed; None if nobody waited."""
+        left = share * sum(self.waits.values())
+        for wait_ms in sorted(self.waits):
+            left -= self.waits[wait_ms]
+            if left <= 0:
+                return wait_ms
+        return max(self.waits, default=None)
+
+    def head(self) -> dict[str, Any]:
+        """What comes first in a document for machines. Times are in the unit that the name ends with."""
+        return {
+            "seeds": self.seeds,
+            "first_seed": self.first_seed,
+            "interrupted": self.interrupted,
+            "simulated_s": round(self.simulated_ms / 1000, 3),
+            "wall_s": round(self.wall_s, 3),
+        }
+
+    def fault_counts(self) -> dict[str, Any]:
+        return {"faults": sum(self.faults.values()), "faults_by_class": dict(sorted(self.faults.items()))}
+
+    def tail(self) -> dict[str, Any]:
+        """What comes last: each violation, and the hash."""
+        return {
+            "violation_list": [found._asdict() for found in self.found],
+            "failing_seeds": list(self.failing),
+            "trace_hash": self.trace_hash,
+        }
+
+
+@dataclass
+class Summary(Tally[Plan]):
+    """What many trials of one strategy came to."""
+
+    elections: int = 0
+    needless: int = 0
+    led: int = 0
+    """Trials in which it was judged when a leader was there after the calm."""
+    led_in_time: int = 0
+    """Those of them in which that was within the bound itself."""
+    working_ms: float = 0.0
+    overlaps: int = 0
+
+    def add(self, outcome: Outcome) -> None:
+        super().add(outcome)
+        self.elections += outcome.elections
+        self.needless += outcome.needless
+        if outcome.within_bound is not None:
+            self.led += 1
+            self.led_in_time += outcome.within_bound
+        self.working_ms += outcome.working_ms
+        if outcome.violations:
+            self.overlaps += outcome.overlaps
 
     @property
     def in_time_share(self) -> float | None:
@@ -111,15 +150,6 @@ class Summary:
     @property
     def failovers(self) -> int:
         return sum(self.waits.values())
-
-    def failover_ms(self, share: float) -> int | None:
-        """The wait that this share of the failovers did not exceed; None if there was no failover."""
-        left = share * self.failovers
-        for wait_ms in sorted(self.waits):
-            left -= self.waits[wait_ms]
-            if left <= 0:
-                return wait_ms
-        return max(self.waits, default=None)
 
     @property
     def working_share(self) -> float:
@@ -138,17 +168,12 @@ class Summary:
             "nodes": self.nodes,
             "profile": self.plan.profile,
             "drift": self.plan.drift,
-            "seeds": self.seeds,
-            "first_seed": self.first_seed,
-            "interrupted": self.interrupted,
-            "simulated_s": round(self.simulated_ms / 1000, 3),
-            "wall_s": round(self.wall_s, 3),
+            **self.head(),
             "elections": self.elections,
             "starts": self.starts,
-            "faults": sum(self.faults.values()),
-            "faults_by_class": dict(sorted(self.faults.items())),
+            **self.fault_counts(),
             "failovers": self.failovers,
-            "failover_ms": {"p50": self.failover_ms(0.5), "p99": self.failover_ms(0.99), "max": self.failover_ms(1.0)},
+            "failover_ms": {"p50": self.wait_ms(0.5), "p99": self.wait_ms(0.99), "max": self.wait_ms(1.0)},
             "needless_failovers": self.needless,
             "in_time_share": None if self.in_time_share is None else round(self.in_time_share, 5),
             "messages_per_node_s": round(self.messages_per_node_s, 3),
@@ -156,9 +181,7 @@ class Summary:
             "rare": dict(sorted(self.rare.items())),
             "violations": self.violations,
             "overlaps": self.overlaps,
-            "violation_list": [found._asdict() for found in self.found],
-            "failing_seeds": list(self.failing),
-            "trace_hash": self.trace_hash,
+            **self.tail(),
         }
 
 
