@@ -37,7 +37,7 @@ def board() -> Iterator[Served]:
     feed.extra["f"] = {"role": "candidate", "health": "failing: no answer", "version": "0.0.9"}
     feed.extra["g"] = {"role": "recovering", "waits_for": "the first start of the cluster: primacy init, once"}
     feed.extra["h"] = {"kind": "observer", "role": "observer"}
-    feed.alerts.append("two machines speak as node b")
+    feed.alerts.append("two nodes run with the id b")
     feed.doubles.append("height 12 has two signers: a and b")
     with served(feed) as one:
         yield one

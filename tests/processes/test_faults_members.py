@@ -277,13 +277,13 @@ def test_F49_two_machines_with_one_id_are_both_muted_and_said(three: Crowd) -> N
     three.file("copy.yaml", **{duplicate: port})
     nodes = [three.start(duplicate), three.start(duplicate, state="copy", file="copy.yaml")]
     for node in nodes:
-        waits_for(three, node, "an operator: another machine speaks with this id")
+        waits_for(three, node, "an operator: another node runs with this id")
         assert node.document()["role"] == "recovering"
     others = [name for name in three.names if name != duplicate]
     hears = three.until(
         lambda: next((n for n in others if "an id that is used twice" in three.nodes[n].text), ""), "the alert"
     )  # of whoever leads now: on a busy machine that may change
-    said_by(three, hears, "is recovering, for another machine speaks with its id", why="an id that is used twice")
+    said_by(three, hears, "is recovering, for another node runs with its id", why="an id that is used twice")
     three.one_now()
     for node in nodes:
         node.process.kill()

@@ -39,9 +39,9 @@ def test_a_second_one_is_not_taken_in_where_the_first_is_heard_and_is_an_alarm_t
         second = duplicate(nodes, "c", nodes.port("second c"), "a")
         await second.start()
         (sentence,) = await nodes.until(lambda: alerts(nodes.up["a"]), "the leader hears both")
-        assert sentence.startswith("two machines speak as node c at the same time, one of them from 127.0.0.1:")
+        assert sentence.startswith("two nodes run with the id c at the same time, one of them from 127.0.0.1:")
         assert sentence.endswith("two have this id, or a disk was copied; stop one of them")
-        why = f"another machine speaks as node c, at 127.0.0.1:{nodes.port('c')}: give this one an id of its own"
+        why = f"another node runs with the id c, at 127.0.0.1:{nodes.port('c')}: give this one an id of its own"
         await nodes.until(lambda: [each for each in second.manager.troubles if why in each.sentence], "so does it")
         assert nodes.up["a"].manager.member_list.addr("c") == f"127.0.0.1:{nodes.port('c')}"
         await nodes.kill("c")
@@ -71,7 +71,7 @@ def test_one_that_asks_to_join_itself_is_an_alarm_there() -> None:
         second = duplicate(nodes, "a", port, "a")
         await second.start()
         (sentence,) = await nodes.until(lambda: alerts(nodes.up["a"]), "it is told of its namesake")
-        assert f"speak as node a at the same time, one of them from 127.0.0.1:{port}:" in sentence
+        assert f"run with the id a at the same time, one of them from 127.0.0.1:{port}:" in sentence
         taken = "its id is taken"
         await nodes.until(lambda: [each for each in second.manager.troubles if taken in each.sentence], "so does it")
         assert second.leadership() is None

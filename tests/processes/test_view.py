@@ -103,7 +103,7 @@ def test_two_machines_with_one_id_and_a_file_that_differs_are_alarms_everywhere(
     here = three.nodes["a"]
     three.file("second.yaml", c=free_ports(1)[0])
     duplicate = three.start("c", state="second", file="second.yaml")
-    says = "two machines speak as node c"
+    says = "two nodes run with the id c"
     for node in three.nodes.values():  # itself as well
         three.until(lambda node=node: says in alerts(node), f"the alert on {node.name}")
     three.until(lambda: ", one of them from 127.0.0.1:" in alerts(here), "from where")

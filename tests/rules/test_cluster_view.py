@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from primacy.cli.why import change_line
-from primacy.control import gossip_rows
+from primacy.control import earlier, gossip_rows
 from primacy.control.changes import changes
 from primacy.control.cluster import CLAIM_MS, cluster
 from primacy.control.document import document
@@ -244,14 +244,14 @@ def test_two_that_act_are_said_to_be_what_they_are() -> None:
 
 
 def test_two_of_one_id_and_another_configuration_are_alarms_with_the_next_command() -> None:
-    duplicate = Trouble("c", "two machines speak as node c at the same time: stop one of them", alert=True)
+    duplicate = Trouble("c", "two nodes run with the id c at the same time: stop one of them", alert=True)
     told = RUNS._replace(workload_state="stopped", run_ms=-1, doubled=("c",), config="00" * 8)
     said = cluster(seen(("b", told, 100), troubles=[duplicate], config="00" * 16))
     assert said["alerts"] == [duplicate.sentence]
     assert next(row for row in said["nodes"] if row["node"] == "c")["trouble"] == duplicate.sentence
     assert summary_of(seen(troubles=[duplicate])).doubled == ("c",)
     said = cluster(seen(("b", told, 100), config="00" * 16))
-    assert "node b hears two machines that speak as node c" in said["alerts"][0]
+    assert "node b hears two nodes that run with the id c" in said["alerts"][0]
     said = cluster(seen(("b", told._replace(doubled=()), 100), config="11" * 16))
     assert "node b runs with another configuration than a" in said["alerts"][0]
     assert "primacy check" in said["alerts"][0]
@@ -357,11 +357,12 @@ def test_rows_like_the_last_one_are_read_as_they_stand_and_others_anew() -> None
     assert reader.summary(row_of(RUNS._replace(pid=RUNS.pid + 1), 2_000))[1] is True
 
 
-def test_a_node_whose_id_is_used_twice_is_an_alarm_of_everybody() -> None:
-    waits = f"{DOUBLED}, or this disk is a copy"
+@pytest.mark.parametrize("begins", [DOUBLED, earlier.DOUBLED], ids=["today", "a node of before"])
+def test_a_node_whose_id_is_used_twice_is_an_alarm_of_everybody(begins: str) -> None:
+    waits = f"{begins}, or this disk is a copy"
     told = RUNS._replace(workload_state="stopped", run_ms=-1, role="recovering", waits_for=waits)
     (sentence,) = cluster(seen(("b", told, 100)))["alerts"]
-    assert sentence.startswith("node b is recovering, for another machine speaks with its id")
+    assert sentence.startswith("node b is recovering, for another node runs with its id")
     (own,) = cluster(seen(view=VIEW._replace(waits_for=waits)))["alerts"]
     assert own.startswith("node a is recovering")
     assert cluster(seen(("b", told, 9_000)))["alerts"] == [], "old news are no alert"

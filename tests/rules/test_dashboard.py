@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from primacy.control import earlier
 from primacy.dashboard.change import last_change
 from primacy.dashboard.claims import Claims
 from primacy.dashboard.hub import FRAMES_MAX, QUIET_MS, Hub
@@ -16,6 +17,7 @@ from primacy.dashboard.plan import plan_of, plan_of_profile
 from primacy.dashboard.record import Record
 from primacy.dashboard.rows import Chain, Cluster, Lab, LabNode, Row, Said, chain_of, cluster_of, event_row, lab_of
 from primacy.dashboard.view import Known, Plan, Read, view
+from primacy.election.model import DOUBLED
 
 LEADER = Said(
     node="a",
@@ -132,7 +134,7 @@ def test_what_a_node_says_of_the_same_parts_is_not_said_twice() -> None:
     document = found.reads[0].document
     assert document is not None
     said = "nodes a and c both lead: bully has one leader in each part of a divided network. One of them gives way"
-    read = found.reads[0]._replace(document=document._replace(alerts=(said, "node c hears two machines")))
+    read = found.reads[0]._replace(document=document._replace(alerts=(said, "node c hears two nodes")))
     assert [alert["code"] for alert in view(found._replace(reads=(read,)))["alerts"]] == ["islands", "node"]
 
 
@@ -164,6 +166,8 @@ def test_a_node_that_is_heard_but_tells_seldom_is_here_and_one_that_is_not_heard
             "primacy init",
         ),
         (FOLLOWER._replace(role="recovering", waits_for="its new list of nodes to be reported by c"), "primacy rejoin"),
+        (FOLLOWER._replace(role="recovering", waits_for=f"{DOUBLED}, or this disk is a copy"), "stop one of the two"),
+        (FOLLOWER._replace(role="recovering", waits_for=f"{earlier.DOUBLED}, or"), "stop one of the two"),
         (FOLLOWER._replace(role="leader", waits_for="an operator to approve it"), "primacy approve"),
         (FOLLOWER._replace(heard_ms=60_000, told_ms=60_000), "primacy status"),
     ],

@@ -10,6 +10,7 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 from primacy.control import API, Heard, NodeStatus
+from primacy.control.earlier import DOUBLED as EARLIER_DOUBLED
 from primacy.control.summary import CONFIG_BYTES, Summary, summary_of
 from primacy.control.when import instant
 from primacy.election.model import DOUBLED, Kind
@@ -114,10 +115,10 @@ def alerts(status: NodeStatus) -> list[str]:
         older = min(one, other, key=lambda claim: (claim.token, claim.began_ms))
         found.append(_both(status, one.node, other.node, older.node))
     found += [
-        f"node {name} is recovering, for another machine speaks with its id, or its disk is a copy: stop one of the "
+        f"node {name} is recovering, for another node runs with its id, or its disk is a copy: stop one of the "
         "two, then restart the other"
         for name, waits_for in _waiting(status)
-        if waits_for.startswith(DOUBLED)
+        if waits_for.startswith((DOUBLED, EARLIER_DOUBLED))
     ]
     found += [trouble.sentence for trouble in status.troubles if trouble.alert]
     heard_here = {trouble.node for trouble in status.troubles if trouble.alert}
@@ -128,7 +129,7 @@ def alerts(status: NodeStatus) -> list[str]:
             if double not in heard_here:
                 heard_here.add(double)
                 found.append(
-                    f"node {name} hears two machines that speak as node {double}: two have this id, or a disk was "
+                    f"node {name} hears two nodes that run with the id {double}: two have this id, or a disk was "
                     f"copied; stop one of them. On {name}, primacy status says where the other one is"
                 )
         ours = status.config[: 2 * CONFIG_BYTES]

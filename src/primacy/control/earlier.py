@@ -13,6 +13,8 @@ KEYS = {"duty": "workload", "alarms": "alerts", "doubles": "double_signatures"}
 ROLES = {"muted": "recovering"}
 CODES = {"muted": "recovering", "unmuted": "recovered", "alarm": "alert", "stands": "campaigns"}
 """Of events: in documents, in the file of the event log, and as nodes tell them each other."""
+DOUBLED = "an operator: another machine speaks with this id"
+"""So began what a node waits for whose id was heard twice."""
 INSIDE = ("nodes", "state", "chain", "counters")
 """Where such a document holds others. Nothing else is looked into: other keys may be names of nodes."""
 

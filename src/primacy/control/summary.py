@@ -56,7 +56,7 @@ class Summary(NamedTuple):
     config: str
     """The beginning of its configuration hash."""
     doubled: tuple[str, ...]
-    """Nodes as which two machines speak, as far as it hears."""
+    """Ids with which two nodes run, as far as it hears."""
 
     @property
     def news(self) -> tuple[Any, ...]:

@@ -5,6 +5,7 @@ The sentence of a node (`waits_for`) often holds the command already; then nothi
 
 from __future__ import annotations
 
+from primacy.control.earlier import DOUBLED
 from primacy.dashboard.rows import Said
 
 COMMANDS = (
@@ -12,7 +13,8 @@ COMMANDS = (
     ("first start of the cluster", "primacy init, once, on one node"),
     ("new list of nodes", "start those nodes with the new file; gone for good: primacy rejoin --without NODE"),
     ("answers from memory", "start those nodes; gone for good: primacy rejoin --without NODE"),
-    ("another machine speaks", "stop one of the two, start the other anew"),
+    ("another node runs", "stop one of the two, start the other anew"),
+    (DOUBLED, "stop one of the two, start the other anew"),
     ("primacy resume", "primacy resume {node}"),
     ("approv", "primacy approve {node} --term {term}"),
     ("disk", "make room on its disk, or mend it"),

@@ -138,7 +138,7 @@ class Leadership(NamedTuple):
     """End of the hold on this node's clock: s + hold. The guarded work is dead by then."""
 
 
-DOUBLED = "an operator: another machine speaks with this id"
+DOUBLED = "an operator: another node runs with this id"
 """So begins what a node waits for whose id was heard twice (Q10): an alert, wherever it is read."""
 
 

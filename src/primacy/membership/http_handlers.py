@@ -277,7 +277,7 @@ class Handlers:
         if known.addr == entry.addr or not self.manager.is_taken(said):
             return ""
         return (
-            f"another machine speaks as node {known.node}, at {known.addr}: give this one an id of its own "
+            f"another node runs with the id {known.node}, at {known.addr}: give this one an id of its own "
             "(cluster.node), or stop that one"
         )
 

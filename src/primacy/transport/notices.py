@@ -30,7 +30,7 @@ def duplicate_nodes(name: str, source: str) -> Trouble:
     place = f", one of them from {source}" if source else ""
     return Trouble(
         name,
-        f"two machines speak as node {name} at the same time{place}: two have this id, or a disk was copied; "
+        f"two nodes run with the id {name} at the same time{place}: two have this id, or a disk was copied; "
         "stop one of them",
         alert=True,
     )

@@ -28,7 +28,7 @@ from primacy.election.messages import (
 from primacy.election.raft.vote import Voting
 
 TWO_BOOTS = "two-boots"
-"""Why a node is mute: another machine speaks with its id."""
+"""Why a node recovers: another one runs with its id."""
 
 
 def shows_use(message: Message) -> bool:
@@ -371,7 +371,7 @@ class Remembering(Voting):
         else:
             self._mute(TWO_BOOTS)
             self._doubt()
-        detail = "our ballot is an old copy" if later else "another machine speaks with our id, or our disk is a copy"
+        detail = "our ballot is an old copy" if later else "another node runs with our id, or our disk is a copy"
         return [*effects, *voided, Record(Event(code, ballot.term, detail=detail))]
 
     def _doubt(self) -> list[Effect]:
