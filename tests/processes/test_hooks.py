@@ -13,13 +13,16 @@ from pathlib import Path
 from primacy.agent.hooks import WAITING_MAX, Hooks
 from primacy.agent.integrations import Integrations
 from primacy.agent.notify import Notifier
+from primacy.control import Heard, NodeStatus
 from primacy.election.events import Code, Event
-from primacy.election.inputs import Input
 from primacy.election.model import Leadership, Role, View
 from primacy.node.clock import SystemClock
 from primacy.settings import of_mapping
+from primacy.supervise.probes import HealthProbes
 from primacy.supervise.vocabulary import Happened, Note, State
+from primacy.supervise.workload import WorkloadView
 from tests.processes.test_cli_agent import Node, Say, alive, say  # noqa: F401
+from tests.support.control_harness import RUNS
 
 
 class Told:
@@ -173,41 +176,26 @@ class Around:
 
     def __init__(self, tmp_path: Path) -> None:
         settings = of_mapping({"run": {"command": ["true"]}})
-        self.leads, self.term, self.preceding = False, 0, 0
-        self.elsewhere = ("", 0)
-        self.integrations = Integrations(settings, "a", str(tmp_path), SystemClock(), self, Notifier({}, 0))
+        view = View(Role.FOLLOWER, "", 0, "", 0, 0, (), "")
+        self.status = NodeStatus(settings, "a", view, WorkloadView("process", State.STOPPED), {}, {}, 0, 0, False)
+        hooks = Hooks({}, 1_000, str(tmp_path), lambda _, __: None)
+        health = HealthProbes((), SystemClock(), str(tmp_path), lambda _: None, lambda _, __: None)
+        self.integrations = Integrations(settings, "a", lambda: self.status, hooks, health, Notifier({}, 0))
         self.hooks: list[tuple[str, str]] = []
-        self.integrations.hooks.happened = lambda kind, told: self.hooks.append((kind, told["PRIMACY_TERM"]))  # type: ignore[method-assign]
+        hooks.happened = lambda kind, told: self.hooks.append((kind, told["PRIMACY_TERM"]))  # type: ignore[method-assign]
 
     def turn(self, leads: bool, term: int) -> None:
-        self.leads, self.term = leads, term
+        role = Role.LEADER if leads else Role.FOLLOWER
+        self.status = self.status._replace(view=View(role, "", term, "", term, 0, (), ""))
         self.integrations.looked()
 
-    def role(self) -> Role:
-        return Role.LEADER if self.leads else Role.FOLLOWER
-
-    def view(self) -> View:
-        return View(self.role(), "", self.term, "", self.term, 0, (), "")
-
-    def workload_state(self) -> State:
-        return State.STOPPED
-
-    def pid(self) -> int:
-        return 0
-
-    def preceding_term(self) -> int:
-        return self.preceding
-
-    def running_elsewhere(self) -> tuple[str, int]:
-        return self.elsewhere
-
-    def tell(self, given: Input) -> None: ...
-
-    def remark(self, code: str, well: bool, text: str) -> None: ...
+    def preceded(self, term: int) -> None:
+        self.status = self.status._replace(preceding_term=term)
 
     @property
     def predecessor(self) -> str:
-        return self.integrations.fence_told(Leadership("a", self.term, self.term, 0))["PRIMACY_PREDECESSOR"]
+        term = self.status.view.term
+        return self.integrations.fence_told(Leadership("a", term, term, 0))["PRIMACY_PREDECESSOR"]
 
 
 def test_a_command_that_ends_after_its_role_was_lost_is_told_as_stopped(tmp_path: Path) -> None:
@@ -226,18 +214,22 @@ def test_G8_a_fence_command_is_told_no_predecessor_that_is_not_the_last_one_who_
     """
     node = Around(tmp_path)
     node.integrations.recorded(Event(Code.FOLLOWS, 1, "b"))
-    node.preceding = 1
+    node.preceded(1)
     assert node.predecessor == ""  # it led; whether it ever started, and so saw to its own predecessor, is not known
     node.integrations.heard("b", "running", 1)
     assert node.predecessor == "b"
-    node.preceding = 2
+    node.preceded(2)
     assert node.predecessor == ""
-    node.elsewhere = ("c", 2)
+    others = {
+        "b": Heard(RUNS._replace(term=9, workload_state="unknown"), 1, 0),
+        "c": Heard(RUNS._replace(term=2), 1, 0),
+    }
+    node.status = node.status._replace(others=others)
     assert node.predecessor == "c"
     node.turn(True, 3)
     node.integrations.noted(Note(Happened.RUNNING, 1, 77))
     node.turn(False, 3)
-    node.preceding = 3
+    node.preceded(3)
     assert node.predecessor == "a"
-    node.preceding = 4  # somebody led in term 4, and this node never heard who
+    node.preceded(4)  # somebody led in term 4, and this node never heard who
     assert node.predecessor == ""

@@ -91,14 +91,11 @@ class Harness:
         self.clock = HandClock()
         others = tuple(name for name in ("a", "b") if name != node)
         self.transport = MemoryTransport(net, node, others)
-        self.talk = Gossip(node, ("a", "b"), self.transport, self.clock, self)
+        self.talk = Gossip(node, others, self.transport, self.clock, self, self)
 
     def status(self) -> NodeStatus:
         others = self.talk.others
         return self.shown._replace(now_ms=self.clock.now_ms(), others=others)
-
-    def changing(self) -> tuple[Any, ...]:
-        return (self.shown.view,)
 
     def hold_left_ms(self) -> int:
         return self.shown.view.hold_left_ms
@@ -150,7 +147,7 @@ def test_nodes_know_how_the_others_stand_and_what_happened_there() -> None:
         await until(lambda: "b" in a.talk.others and "a" in b.talk.others)
         assert a.talk.others["b"].summary.role == "follower"
         b.shown = b.shown._replace(view=VIEW)
-        b.talk.stepped()
+        b.talk.changed()
         await until(lambda: a.talk.others["b"].summary.role == "leader")
         event = GossipEvent(1, 7, "elected", "b leads (term 7)", 0)
         b.talk.happened(event)
@@ -238,7 +235,7 @@ def test_an_alarm_is_said_once() -> None:
     async def story(a: Harness, b: Harness, _: MemoryNet) -> None:
         a.shown = a.shown._replace(config="00" * 16)
         b.shown = b.shown._replace(config="11" * 16)
-        a.talk.stepped()
+        a.talk.changed()
         await until(lambda: a.alerts and b.alerts)
         for _ in range(3):
             a.talk._tell()
@@ -279,7 +276,7 @@ def test_what_is_passed_on_late_does_not_replace_what_a_node_said_itself_and_its
         b.clock.ms = 100_000
         await until(lambda: "b" in a.talk.others)
         b.shown = b.shown._replace(view=VIEW, workload=Work(since_ms=NOW_MS - 10_000))
-        b.talk.stepped()
+        b.talk.changed()
         await until(lambda: a.talk.others["b"].summary.workload_state == "running")
         old = row_of(a.talk.others["b"].summary, a.talk._senders["b"].sent_ms)
         b.clock.ms += 10

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from primacy.agent.control_api import ControlApi
+from primacy.agent.gossip import Gossip
+from primacy.agent.integrations import Integrations
+from primacy.agent.meter import Meter
 from primacy.agent.sentences import note_sentence
-from primacy.agent.status import AgentStatus
 from primacy.control.gossip_rows import GossipEvent as Told
 from primacy.election.events import Code, Event, sentence
+from primacy.node.clock import Clock
 from primacy.node.log import Level, Log
 from primacy.supervise.vocabulary import Note
+from primacy.supervise.workload import Performer
+
+if TYPE_CHECKING:
+    from primacy.agent.chosen import AnyStrategy
 
 
-class AgentEvents(AgentStatus):
+class AgentEvents:
     """Whatever is worth a line goes this way, once."""
 
+    node: str
+    clock: Clock
+    strategy: AnyStrategy
+    workload: Performer
+    integrations: Integrations
+    meter: Meter
+    gossip: Gossip | None
     log: Log
     control_api: ControlApi
 

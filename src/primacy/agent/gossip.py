@@ -64,18 +64,18 @@ ALERTS_MAX = 256
 """Sentences that are remembered, so that the same is not said again before that."""
 
 
-class GossipHost(Protocol):
-    """The agent."""
+class OwnStatus(Protocol):
+    """How this node stands."""
 
     def status(self) -> NodeStatus: ...
 
-    def changing(self) -> tuple[Any, ...]:
-        """Cheap: something that differs when there is news."""
+    def hold_left_ms(self) -> int:
+        """As the status would show it, and cheap."""
         ...
 
-    def hold_left_ms(self) -> int:
-        """As the status would show it."""
-        ...
+
+class GossipHost(Protocol):
+    """The agent."""
 
     def carry_out(self, name: str, body: dict[str, Any], said_at: str) -> None:
         """Raises one of ours."""
@@ -100,17 +100,26 @@ class Sender:
 class Gossip:
     """One node's words with the others."""
 
-    def __init__(self, node: str, names: tuple[str, ...], transport: Transport, clock: Clock, host: GossipHost) -> None:
+    def __init__(
+        self,
+        node: str,
+        names: tuple[str, ...],
+        transport: Transport,
+        clock: Clock,
+        own: OwnStatus,
+        host: GossipHost,
+    ) -> None:
+        """`names`: of the other nodes; whoever sees them change sets them."""
         self.node = node
-        self.names = tuple(name for name in names if name != node)
+        self.names = names
         self.transport = transport
         self.clock = clock
+        self.own = own
         self.host = host
         self.others: dict[str, Heard] = {}
         self._told_ms = self._whole_ms = 0
         self._row: list[Any] = []
         """What was told last, as long as there is nothing else to tell; else empty."""
-        self._changing: tuple[Any, ...] = ()
         self._timer = timer(self._tell)
         self._events: deque[GossipEvent] = deque(maxlen=EVENTS_MAX)
         self._event_timer: asyncio.TimerHandle | None = None
@@ -144,7 +153,7 @@ class Gossip:
 
         In bully and ring only. Where there is fencing, the last who is known to have run is of use after its end, too.
         """
-        status = self.host.status()
+        status = self.own.status()
         if not status.at_most_one:
             row = row_of(summary_of(status), status.now_ms)
             for name in self.names:
@@ -152,11 +161,9 @@ class Gossip:
 
     # --- how this node stands -----------------------------------------------------------------------------------------
 
-    def stepped(self) -> None:
-        """After each step: is there news?"""
-        now = self.host.changing()
-        if now != self._changing and not self._closed:
-            self._changing = now
+    def changed(self) -> None:
+        """This node stands otherwise than before: that is told soon."""
+        if not self._closed:
             self._row = []
             since_ms = self.clock.now_ms() - self._told_ms
             self._timer.set(max(SOON_S, (NEWS_LEAST_MS - since_ms) / 1_000))
@@ -164,7 +171,7 @@ class Gossip:
     def _tell(self) -> None:
         now_ms = self.clock.now_ms()
         if self._row and now_ms - self._whole_ms < WHOLE_MS:
-            row = row_again(self._row, self.host.hold_left_ms(), now_ms)
+            row = row_again(self._row, self.own.hold_left_ms(), now_ms)
         else:
             row = self._whole()
         self._told_ms = now_ms
@@ -178,7 +185,7 @@ class Gossip:
     def _whole(self) -> list[Any]:
         """What to tell, found out anew. It may be said again for a while only if nothing in it is out of the ordinary:
         a reason to wait counts down, and what is wrong changes without a step."""
-        status = self.host.status()
+        status = self.own.status()
         summary = summary_of(status)
         row = row_of(summary, status.now_ms)
         calm = not summary.waits_for and not summary.doubled and summary.health == "ok"
@@ -309,7 +316,7 @@ class Gossip:
             return GossipReply(order.number, WRONG, str(error))
         except PrimacyError as error:
             return GossipReply(order.number, REFUSED, str(error))
-        return GossipReply(order.number, DONE, self.host.status().view.waits_for)
+        return GossipReply(order.number, DONE, self.own.status().view.waits_for)
 
 
 def _outcome(answer: GossipReply) -> str:

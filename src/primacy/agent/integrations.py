@@ -7,16 +7,14 @@ here can delay a beat, a start or a stop.
 from __future__ import annotations
 
 import os
-from typing import Protocol
+from collections.abc import Callable
 
 from primacy.agent.hooks import Hooks
 from primacy.agent.notify import Notifier
-from primacy.control import MonitorSays
+from primacy.control import MonitorSays, NodeStatus
 from primacy.election.events import Code, Event
-from primacy.election.inputs import Input
 from primacy.election.model import Leadership, Role, View
 from primacy.node.bound import outer_environment
-from primacy.node.clock import Clock
 from primacy.settings.schema import Settings
 from primacy.supervise.child import told
 from primacy.supervise.probes import HealthProbes
@@ -43,59 +41,36 @@ STOP_RESERVE_MS = 10_000
 """Besides the command's own stop time: for the kill, the release, and the last hooks."""
 
 
-class Host(Protocol):
-    """The node, as far as it is looked at from here."""
-
-    def role(self) -> Role: ...
-
-    def view(self) -> View: ...
-
-    def workload_state(self) -> State: ...
-
-    def pid(self) -> int: ...
-
-    def preceding_term(self) -> int:
-        """The newest earlier term in which, as far as its voters know, somebody led; 0 for none."""
-        ...
-
-    def running_elsewhere(self) -> tuple[str, int]:
-        """The other node that said last that it leads and runs the command, with its term; empty and 0 for none."""
-        ...
-
-    def tell(self, given: Input) -> None:
-        """For the election."""
-        ...
-
-    def remark(self, code: str, well: bool, text: str) -> None:
-        """For the log and the events."""
-        ...
-
-
 class Integrations:
     """One node's hooks, probes and supervisor."""
 
-    def __init__(self, settings: Settings, node: str, cwd: str, clock: Clock, host: Host, notifier: Notifier) -> None:
-        run = settings.run
+    def __init__(
+        self,
+        settings: Settings,
+        node: str,
+        status: Callable[[], NodeStatus],
+        hooks: Hooks,
+        health: HealthProbes,
+        notifier: Notifier,
+    ) -> None:
         self.settings = settings
         self.node = node
-        self.host = host
+        self.status = status
+        self.hooks = hooks
+        self.health = health
         self.notifier = notifier
-        self.hooks = Hooks(run.hooks, run.hook_ms, cwd, lambda well, text: host.remark("hook", well, text))
-        self.health = HealthProbes(
-            run.health, clock, cwd, host.tell, lambda well, text: host.remark("health", well, text)
-        )
         self._ran = ("", 0)
         """Whose command ran in the newest term of which this node knows that, and that term."""
         self._leads: Leadership | None = None
         self._reason = ""
-        self._state = State.STOPPED
+        self._state: str = State.STOPPED
         self._run = 0
         """The run that a hook was told of as started, and not yet as stopped."""
         self._runs: Leadership | None = None
         """Under which it was started: its end may come after that of the role."""
 
     def start(self) -> None:
-        self.notifier.ready(self._status())
+        self.notifier.ready(_status_line(self.status()))
         self.health.start()
 
     async def close(self) -> None:
@@ -115,8 +90,9 @@ class Integrations:
         a name would have the wrong machine switched off, or none.
         """
         more = told(self.settings.election.name, self.node, leadership)
-        node, term = max(self._ran, self.host.running_elsewhere(), key=lambda ran: ran[1])
-        known = node if term >= max(1, self.host.preceding_term()) else ""
+        status = self.status()
+        node, term = max(self._ran, _running_elsewhere(status), key=lambda ran: ran[1])
+        known = node if term >= max(1, status.preceding_term) else ""
         return {**outer_environment(os.environ), **more, "PRIMACY_PREDECESSOR": known}
 
     def says(self, said: MonitorSays) -> None:
@@ -150,40 +126,49 @@ class Integrations:
         self._hook("stopped", self._runs, PRIMACY_RUN=str(run), PRIMACY_EXIT_CODE=code)
 
     def looked(self) -> None:
-        """After each step of election and work: has the role changed, has the work?"""
-        leads = self.host.role() is Role.LEADER
-        if leads != (self._leads is not None):
-            self._role_changed(leads)
-        state = self.host.workload_state()
-        if state is not self._state:
+        """The status has changed: has the role, has the work?"""
+        status = self.status()
+        if (status.view.role is Role.LEADER) != (self._leads is not None):
+            self._role_changed(status.view)
+        state = status.workload.state
+        if state != self._state:
             self._state = state
-            self.health.runs(state is State.RUNNING)
-            self.notifier.status(self._status())
+            self.health.runs(state == State.RUNNING)
+            self.notifier.status(_status_line(self.status()))
 
-    def _role_changed(self, leads: bool) -> None:
-        if leads:
-            view = self.host.view()
+    def _role_changed(self, view: View) -> None:
+        if view.role is Role.LEADER:
             self._leads = Leadership(self.node, view.term, view.token, 0)
             self._reason = ""
             self._hook("elected", self._leads)
         else:
             self._hook("lost", self._leads, PRIMACY_REASON=self._reason)
             self._leads = None
-        self.notifier.status(self._status())
+        self.notifier.status(_status_line(self.status()))
 
     def _hook(self, kind: str, leadership: Leadership | None, **more: str) -> None:
         if leadership is not None:
             self.hooks.happened(kind, {**told(self.settings.election.name, self.node, leadership), **more})
 
-    def _status(self) -> str:
-        """One sentence for `systemctl status`."""
-        view, state = self.host.view(), self.host.workload_state()
-        if state is State.RUNNING:
-            pid = self.host.pid()
-            return f"leads term {view.term}; " + (
-                f"the command runs, process {pid}" if pid else "its work is done here"
-            )
-        if view.waits_for:
-            return f"{view.role}, term {view.term}; waits for {view.waits_for}"
-        leader = f", {view.leader} leads" if view.leader else ""
-        return f"{view.role}, term {view.term}; its work is {state} here{leader}"
+
+def _running_elsewhere(status: NodeStatus) -> tuple[str, int]:
+    """The other node that said last that it leads and runs the command, with its term; empty and 0 for none."""
+    ran = [
+        (name, heard.summary.term)
+        for name, heard in status.others.items()
+        if heard.summary.role == Role.LEADER and heard.summary.workload_state == State.RUNNING
+    ]
+    return max(ran, key=lambda each: each[1], default=("", 0))
+
+
+def _status_line(status: NodeStatus) -> str:
+    """One sentence for `systemctl status`."""
+    view, workload = status.view, status.workload
+    if workload.state == State.RUNNING:
+        return f"leads term {view.term}; " + (
+            f"the command runs, process {workload.pid}" if workload.pid else "its work is done here"
+        )
+    if view.waits_for:
+        return f"{view.role}, term {view.term}; waits for {view.waits_for}"
+    leader = f", {view.leader} leads" if view.leader else ""
+    return f"{view.role}, term {view.term}; its work is {workload.state} here{leader}"

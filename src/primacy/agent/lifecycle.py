@@ -16,19 +16,22 @@ from primacy.agent.chosen import Place, choose, seated
 from primacy.agent.control_api import ControlApi
 from primacy.agent.events import AgentEvents
 from primacy.agent.gossip import Gossip
+from primacy.agent.hooks import Hooks
 from primacy.agent.integrations import Integrations
 from primacy.agent.memory import gather
 from primacy.agent.meter import Meter, MeteredDurable
 from primacy.agent.notify import Notifier
 from primacy.agent.page import Page
+from primacy.agent.peers import Peers
 from primacy.agent.sentences import request_sentence
 from primacy.agent.signals import EndSignals
 from primacy.agent.state import claim, forget_pause, is_paused, keep_pause, state_root
-from primacy.control import Approve, MonitorSays, Order, Remove
+from primacy.agent.status import StatusSource
+from primacy.control import Approve, MonitorSays, NodeStatus, Order, Remove
 from primacy.control.requests import carry_out
 from primacy.election.inputs import Input, Pause, Resume, Shutdown, Started
 from primacy.election.messages import Release
-from primacy.election.model import Role, Seat
+from primacy.election.model import Leadership, Role, Seat
 from primacy.errors import CannotHere, Unsafe
 from primacy.node.clock import Clock
 from primacy.node.driver import Driver
@@ -43,6 +46,7 @@ from primacy.supervise.containment import containment_sentence
 from primacy.supervise.gate import Gate, Rule
 from primacy.supervise.lease_file import LeaseFile, lease_folder
 from primacy.supervise.machine import Policy, Restart, Watchdog
+from primacy.supervise.probes import HealthProbes
 from primacy.supervise.process_workload import ProcessWorkload
 from primacy.supervise.renewed import RenewedWork
 from primacy.supervise.start_gate import StartGate
@@ -96,14 +100,14 @@ class Agent(AgentEvents):
         self.manager: HttpTransport | None = None
         self.transport = self._transport(seat, remembered)
         cwd = plan.child.cwd if plan.child is not None else os.getcwd()
-        self.integrations = Integrations(settings, self.node, cwd, self.clock, self, notifier)
+        self.peers = Peers(settings, chosen, self.transport, self.manager)
         rule = Rule(settings.election.mode == "manual", bool(settings.run.fence_command), settings.run.fence_ms)
         self.gate = StartGate(
             Gate(holding_times(settings), rule, self.node),
             self.clock,
             settings.run.fence_command,
             cwd,
-            self.integrations.fence_told,
+            self._fence_told,
         )
         self.guards = plan.child is not None
         """It has a command to stop."""
@@ -113,6 +117,23 @@ class Agent(AgentEvents):
         else:
             self.workload = self._hosted_workload(plan.workload or Nothing())
         self.meter = Meter()
+        run = settings.run
+        hooks = Hooks(run.hooks, run.hook_ms, cwd, lambda well, text: self.remark("hook", well, text))
+        health = HealthProbes(
+            run.health, self.clock, cwd, self.tell, lambda well, text: self.remark("health", well, text)
+        )
+        self.shown = StatusSource(
+            settings,
+            self.clock,
+            chosen,
+            self.peers,
+            self.workload,
+            self.gate,
+            health,
+            self.meter,
+            self.promise.at_most_one,
+        )
+        self.integrations = Integrations(settings, self.node, self.shown.status, hooks, health, notifier)
         metered = MeteredDurable(chosen.durable, self.meter)
         holds = self.promise.at_most_one or not self.guards
         self.renewed = None if holds else RenewedWork(self.workload, holding_times(settings), self.clock)
@@ -126,14 +147,14 @@ class Agent(AgentEvents):
         self.page = Page(settings, self.node, state_root(settings, os.environ, os.geteuid()), self)
         self.gossip: Gossip | None = None
         if self.transport is not None:
-            self.gossip = Gossip(self.node, self.names(), self.transport, self.clock, self)
+            self.gossip = Gossip(self.node, self.peers.names(), self.transport, self.clock, self.shown, self)
+            self.shown.others = self.gossip.others
         self.driver.stepped = self.looked
         self._late_said = RateLimiter(SAY_AGAIN_MS)
         self._mute_said = ""
         self._mute_timer: asyncio.TimerHandle | None = None
         self._settle_timer: asyncio.TimerHandle | None = None
         self._broken_said = RateLimiter(SAY_AGAIN_MS)
-        self.ending = False
         self.exit_code = 0
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -144,9 +165,12 @@ class Agent(AgentEvents):
 
         keep = list_saver(self.folder, self.complain)
         manager = manager_of(self.settings, seat, self.clock, self.complain, remembered, keep)
-        manager.give, manager.view = self.tell, self.view
+        manager.give, manager.view = self.tell, lambda: self.strategy.view(self.clock.now_ms())
         self.manager = manager
         return manager
+
+    def _fence_told(self, leadership: Leadership) -> dict[str, str]:
+        return self.integrations.fence_told(leadership)
 
     def _process_workload(self, child: Child) -> ProcessWorkload:
         settings, timing, election = self.settings, holding_times(self.settings), self.settings.election.name
@@ -183,7 +207,7 @@ class Agent(AgentEvents):
         if self.transport is not None and self.gossip is not None:
             await self.transport.start(self.driver.hear, self.gossip.hear)
             self.gossip.start()
-            self.log.info(self.where(), node=self.node)
+            self.log.info(self.peers.where(), node=self.node)
         held = self.run_lock.is_held()
         if held:
             self.log.warn("waits for the run lock: work of an earlier agent on this machine is still ending")
@@ -310,8 +334,8 @@ class Agent(AgentEvents):
         self._end()
 
     def _end(self) -> None:
-        if not self.ending:
-            self.ending = True
+        if not self.shown.ending:
+            self.shown.ending = True
             self.integrations.stopping()
             self.driver.give(Shutdown())
             self.stepped()
@@ -323,7 +347,7 @@ class Agent(AgentEvents):
 
     def _look_for_the_end(self) -> None:
         """Nothing runs, and the lease is released. For one hold only: then nobody needs the release any more."""
-        if not self.ending or not self.workload.is_over:
+        if not self.shown.ending or not self.workload.is_over:
             return
         if self.can.is_settled():
             self._finish(None)
@@ -341,13 +365,15 @@ class Agent(AgentEvents):
     def looked(self) -> None:
         """Election or work made a step: the moment to see what changed."""
         if self.gossip is not None:
-            self.gossip.names = tuple(name for name in self.names() if name != self.node)
-            self.gossip.stepped()
-        self.integrations.looked()
+            self.gossip.names = self.peers.names()
+        if self.shown.has_changed():
+            if self.gossip is not None:
+                self.gossip.changed()
+            self.integrations.looked()
         leader = self.strategy.leader
         if leader == self.node:
             leader = ""
-        self.workload.looked(leader, self.clients_find(leader))
+        self.workload.looked(leader, self.peers.clients_find(leader))
         if self.stored is not None:
             self._look_for_the_end()
         if self.strategy.role is Role.RECOVERING and self._mute_timer is None and not self.alone:
@@ -385,9 +411,8 @@ class Agent(AgentEvents):
     def send_release(self, release: Release) -> None:
         """To all others, at once: nothing of this leadership is left."""
         if self.transport is not None:
-            for name in self.names():
-                if name != self.node:
-                    self.transport.send(name, release)
+            for name in self.peers.names():
+                self.transport.send(name, release)
 
     def order(self, given: Order, said_at: str = "") -> None:
         """Raises `Refused` if the disk does not take what the order must leave there."""
@@ -421,6 +446,12 @@ class Agent(AgentEvents):
         text = f"{self.node} has its links cut: {cut}" if cut else f"{self.node} has all its links again"
         self.log.info(text, code="links", node=self.node)
         self.record(self.strategy.term, "links", text)
+
+    def status(self) -> NodeStatus:
+        return self.shown.status()
+
+    def links(self) -> dict[str, str]:
+        return self.peers.links()
 
     def carry_out(self, name: str, body: dict[str, Any], said_at: str) -> None:
         carry_out(name, body, self, self.control_api.events, said_at)

@@ -109,6 +109,8 @@ class NodeStatus(NamedTuple):
     """How firmly the work is held here, why, and what would make it stronger: one sentence."""
     approval_term: int = 0
     """The term whose start waits for an approval here; 0 for none."""
+    preceding_term: int = 0
+    """The newest earlier term in which, as far as its voters know, somebody led; 0 for none."""
     others: Mapping[str, Heard] = {}
     """What the other nodes said of themselves."""
     troubles: Sequence[Trouble] = ()

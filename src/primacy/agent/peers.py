@@ -1,0 +1,64 @@
+"""The other nodes, as this one finds them now: who is listed, where each is, and how the link to it stands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from primacy.agent.assemble import addresses
+from primacy.settings.schema import Settings
+from primacy.slots.where import names_no_host, reached
+from primacy.transport import Transport
+
+if TYPE_CHECKING:  # each is loaded by those nodes only that need it
+    from primacy.agent.chosen import Chosen
+    from primacy.membership.manager import HttpTransport
+
+
+class Peers:
+    """Reads a fixed list, or one that grows by joining. Changes nothing."""
+
+    def __init__(
+        self, settings: Settings, chosen: Chosen, transport: Transport | None, manager: HttpTransport | None
+    ) -> None:
+        """`manager`: what the nodes of bully and ring speak through: the transport again."""
+        self.settings = settings
+        self.node = chosen.strategy.seat.node
+        self.chosen = chosen
+        self.transport = transport
+        self.manager = manager
+
+    def names(self) -> tuple[str, ...]:
+        """The other nodes, as they are listed now."""
+        strategy, ranked = self.chosen.strategy, self.chosen.ranked
+        listed = ranked.membership if ranked is not None else strategy.seat.membership
+        return tuple(name for name in listed.ids if name != self.node)
+
+    def listed(self) -> tuple[tuple[str, str, str], ...]:
+        """Id, kind and address of each node of a list that grows by joining; of a fixed one the settings know it."""
+        ranked = self.chosen.ranked
+        if ranked is None or self.manager is None:
+            return ()
+        kinds = {member.id: str(member.kind) for member in ranked.membership.members}
+        return tuple((e.node, kinds.get(e.node, "voter"), e.addr) for e in self.manager.member_list.listed)
+
+    def links(self) -> dict[str, str]:
+        return {name: self.transport.links.way(name) for name in self.names()} if self.transport is not None else {}
+
+    def clients_find(self, node: str) -> str:
+        """Where the slots of another node are: as it said itself, or by the file that all have; empty if unknown."""
+        if not node:
+            return ""
+        if self.manager is not None:
+            others = self.manager.member_list.others
+            return next((reached(each.data, each.addr) for each in others if each.node == node), "")
+        listed = self.settings.cluster.manager.nodes.get(node)
+        listens = self.settings.slots.addr
+        return reached(listens, listed.addr) if listed is not None and names_no_host(listens) else ""
+
+    def where(self) -> str:
+        """Where this node listens, and whom it speaks to, as a sentence."""
+        if self.manager is not None:
+            from primacy.agent.managed import where  # noqa: PLC0415
+
+            return where(self.settings, self.manager)
+        return addresses(self.settings, self.node)
