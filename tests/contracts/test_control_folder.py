@@ -118,7 +118,8 @@ def test_the_key_is_made_once_and_is_private(folder: Folder) -> None:
 
 def harness_of(folder: Folder, listen: str, source: str = "primacy.yaml") -> ControlApi:
     settings: Settings = of_mapping({"control": {"listen": listen}})
-    return ControlApi(dataclasses.replace(settings, source=source), folder, "a", FakeAgent(EventLog(folder, nobody)))
+    log = EventLog(folder, nobody)
+    return ControlApi(dataclasses.replace(settings, source=source), folder, "a", FakeAgent(log), log)
 
 
 def test_a_chosen_port_that_is_taken_ends_with_4_and_the_default_one_gives_way(folder: Folder) -> None:

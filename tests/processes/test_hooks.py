@@ -14,6 +14,7 @@ from primacy.agent.hooks import WAITING_MAX, Hooks
 from primacy.agent.integrations import Integrations
 from primacy.agent.notify import Notifier
 from primacy.control import Heard, NodeStatus
+from primacy.control.gossip_rows import GossipEvent
 from primacy.election.events import Code, Event
 from primacy.election.model import Leadership, Role, View
 from primacy.node.clock import SystemClock
@@ -216,7 +217,7 @@ def test_G8_a_fence_command_is_told_no_predecessor_that_is_not_the_last_one_who_
     node.integrations.recorded(Event(Code.FOLLOWS, 1, "b"))
     node.preceded(1)
     assert node.predecessor == ""  # it led; whether it ever started, and so saw to its own predecessor, is not known
-    node.integrations.heard("b", "running", 1)
+    node.integrations.heard("b", GossipEvent(1, 1, "running", "", 0))
     assert node.predecessor == "b"
     node.preceded(2)
     assert node.predecessor == ""

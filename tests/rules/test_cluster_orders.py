@@ -91,7 +91,7 @@ class Harness:
         self.clock = HandClock()
         others = tuple(name for name in ("a", "b") if name != node)
         self.transport = MemoryTransport(net, node, others)
-        self.talk = Gossip(node, others, self.transport, self.clock, self, self)
+        self.talk = Gossip(node, others, self.transport, self.clock, self, self, self.carry_out)
 
     def status(self) -> NodeStatus:
         others = self.talk.others

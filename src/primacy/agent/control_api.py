@@ -1,4 +1,4 @@
-"""The agent's side of the control API: binds early, serves a little later, shows the node as it is, keeps the events.
+"""The agent's side of the control API: binds early, serves a little later, shows the node as it is.
 
 The port is taken before anything starts, so that a taken one is said at once; aiohttp is loaded beside the running
 node, in a thread, for loading it takes as long as everything else of a start. Who asks meanwhile waits in the queue.
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from primacy.control.loopback import LoopbackServer
 
 ANY = "127.0.0.1:0"
-FLUSH_S = 0.1
-"""Events are written when an election is over, not during it: a disk that is just syncing a vote would hold it up."""
 ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Where a command of this machine finds a node that listens on all addresses."""
 WAITING_MAX = 16
@@ -35,17 +33,16 @@ WAITING_MAX = 16
 
 
 class ControlApi:
-    """One node's control API and its log of events."""
+    """One node's control API."""
 
-    def __init__(self, settings: Settings, folder: Folder, node: str, agent: AgentPort) -> None:
+    def __init__(self, settings: Settings, folder: Folder, node: str, agent: AgentPort, events: EventLog) -> None:
         self.settings = settings
         self.folder = folder
         self.node = node
         self.agent = agent
         self.key = own_key(folder)
-        self.events = EventLog(folder, agent.complain)
+        self.events = events
         self.address = ""
-        self._flush: asyncio.Handle | None = None
         self.tls = server_context(settings)
         self._socket: socket.socket | None = None
         self._public: socket.socket | None = None
@@ -90,19 +87,7 @@ class ControlApi:
         self._serving = asyncio.get_running_loop().create_task(self._serve())
         self._serving.add_done_callback(self._served)
 
-    def record(self, at_unix_ms: int, term: int, code: str, text: str, value: int = 0) -> None:
-        """One event. It is written a little later: what led to it, and what follows, must not wait for a file."""
-        self.record_of(self.node, at_unix_ms, term, code, text, value)
-
-    def record_of(self, node: str, at_unix_ms: int, term: int, code: str, text: str, value: int = 0) -> None:
-        """One event of any node."""
-        self.events.add(at_unix_ms, node, term, code, text, value)
-        if self._flush is None:
-            self._flush = asyncio.get_running_loop().call_later(FLUSH_S, self._flush_now)
-
     async def close(self) -> None:
-        if self._flush is not None:
-            self._flush.cancel()
         if self._serving is not None:
             with contextlib.suppress(Exception):
                 for server in await self._serving:
@@ -113,11 +98,6 @@ class ControlApi:
             self._socket.close()
             with contextlib.suppress(OSError):
                 os.unlink(ADDRESS_FILE, dir_fd=self.folder.handle)
-        self.events.close()
-
-    def _flush_now(self) -> None:
-        self._flush = None
-        self.events.flush()
 
     async def _serve(self) -> list[LoopbackServer]:
         assert self._socket is not None, "serve before bind"

@@ -1,76 +1,100 @@
-"""What an agent says: into its log, its list of events, and to the other nodes."""
+"""Where everything goes that is worth a line: the log, the event log, the other nodes, and whoever acts on it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Callable, Sequence
 
-from primacy.agent.control_api import ControlApi
-from primacy.agent.gossip import Gossip
-from primacy.agent.integrations import Integrations
-from primacy.agent.meter import Meter
 from primacy.agent.sentences import note_sentence
-from primacy.control.gossip_rows import GossipEvent as Told
+from primacy.control.eventlog import EventLog
+from primacy.control.gossip_rows import GossipEvent
 from primacy.election.events import Code, Event, sentence
 from primacy.node.clock import Clock
 from primacy.node.log import Level, Log
 from primacy.supervise.vocabulary import Note
-from primacy.supervise.workload import Performer
 
-if TYPE_CHECKING:
-    from primacy.agent.chosen import AnyStrategy
+FLUSH_S = 0.1
+"""Events are written when an election is over, not during it: a disk that is just syncing a vote would hold it up."""
 
 
-class AgentEvents:
-    """Whatever is worth a line goes this way, once."""
+class EventSink:
+    """Takes each event once. Who acts on events is in one of its lists; nobody else is told by anybody else."""
 
-    node: str
-    clock: Clock
-    strategy: AnyStrategy
-    workload: Performer
-    integrations: Integrations
-    meter: Meter
-    gossip: Gossip | None
-    log: Log
-    control_api: ControlApi
+    def __init__(self, node: str, clock: Clock, log: Log, events: EventLog, term: Callable[[], int]) -> None:
+        """`term`: the newest that the election knows."""
+        self.node = node
+        self.clock = clock
+        self.log = log
+        self.events = events
+        self.term = term
+        self.on_event: list[Callable[[Event], None]] = []
+        """Told each event of the election, before its line is written."""
+        self.on_note: list[Callable[[Note], None]] = []
+        """Told each note about the workload, after its line is written."""
+        self.on_heard: list[Callable[[str, GossipEvent], None]] = []
+        """Told what another node says that happened there."""
+        self.on_record: list[Callable[[GossipEvent], None]] = []
+        """Told what was recorded here, for the other nodes."""
+        self._flush: asyncio.Handle | None = None
 
-    def note(self, note: Note) -> None:
-        level, text = note_sentence(note)
-        self.log.say(level, text, code=note.what, node=self.node, run=note.run)
-        self.record(self.workload.term, note.what, text, note.number)
-        self.integrations.noted(note)
-
-    def complain(self, sentence: str) -> None:
-        self.log.warn(sentence)
+    # --- of this node -------------------------------------------------------------------------------------------------
 
     def recorded(self, events: Sequence[Event]) -> None:
-        """A muteness that ends in the step it began in (the first start) is no news."""
+        """The driver's listener. A recovery that ends in the step it began in (the first start) is no news."""
         brief = {event.code for event in events} >= {Code.RECOVERING, Code.RECOVERED}
         for event in events:
-            self.integrations.recorded(event)
-            self.meter.recorded(event)
+            for told in self.on_event:
+                told(event)
             quiet = brief and event.code in (Code.RECOVERING, Code.RECOVERED)
             self.log.event(self.node, event, Level.DEBUG if quiet else None)
             if not quiet:
-                said = sentence(self.node, event)
-                self.record(event.term, event.code, said, event.value)
+                self.record(event.term, event.code, sentence(self.node, event), event.value)
 
-    def record(self, term: int, code: str, text: str, value: int = 0) -> None:
-        """Into the log of events, and to the other nodes."""
-        at_ms = self.clock.wall_ms()
-        self.control_api.record(at_ms, term, code, text, value)
-        if self.gossip is not None:
-            self.gossip.happened(Told(at_ms, term, code, text, value))
-
-    def heard_event(self, node: str, event: Told) -> None:
-        self.integrations.heard(node, event.code, event.term)
-        self.control_api.record_of(node, *event)
+    def note(self, note: Note, term: int) -> None:
+        """`term`: of the workload that it is about."""
+        level, text = note_sentence(note)
+        self.log.say(level, text, code=note.what, node=self.node, run=note.run)
+        self.record(term, note.what, text, note.number)
+        for told in self.on_note:
+            told(note)
 
     def remark(self, code: str, well: bool, text: str) -> None:
-        """What hooks and probes have to say."""
+        """What hooks, probes and operators have to say."""
         self.log.say(Level.INFO if well else Level.WARN, text, code=code, node=self.node)
-        self.record(self.strategy.term, code, text)
+        self.record(self.term(), code, text)
 
     def alert(self, sentence: str) -> None:
+        """For the people here: each node sees for itself what calls for one."""
         self.log.error(sentence, code="alert", node=self.node)
-        self.control_api.record(self.clock.wall_ms(), self.strategy.term, "alert", sentence)
+        self._add(self.node, GossipEvent(self.clock.wall_ms(), self.term(), "alert", sentence, 0))
+
+    def record(self, term: int, code: str, text: str, value: int = 0) -> None:
+        """Into the event log, and to the other nodes; no line in the log."""
+        event = GossipEvent(self.clock.wall_ms(), term, code, text, value)
+        self._add(self.node, event)
+        for told in self.on_record:
+            told(event)
+
+    # --- of others ----------------------------------------------------------------------------------------------------
+
+    def heard_event(self, node: str, event: GossipEvent) -> None:
+        for told in self.on_heard:
+            told(node, event)
+        self._add(node, event)
+
+    # --- the event log ------------------------------------------------------------------------------------------------
+
+    def _add(self, node: str, event: GossipEvent) -> None:
+        """It is written a little later: what led to it, and what follows, must not wait for a file."""
+        self.events.add(event.at_unix_ms, node, event.term, event.code, event.text, event.value)
+        if self._flush is None:
+            self._flush = asyncio.get_running_loop().call_later(FLUSH_S, self._flush_now)
+
+    def _flush_now(self) -> None:
+        self._flush = None
+        self.events.flush()
+
+    def close(self) -> None:
+        if self._flush is not None:
+            self._flush.cancel()
+        self.events.close()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from primacy.control import Heard, NodeStatus
@@ -74,12 +75,8 @@ class OwnStatus(Protocol):
         ...
 
 
-class GossipHost(Protocol):
-    """The agent."""
-
-    def carry_out(self, name: str, body: dict[str, Any], said_at: str) -> None:
-        """Raises one of ours."""
-        ...
+class GossipListener(Protocol):
+    """Who is told what is heard."""
 
     def heard_event(self, node: str, event: GossipEvent) -> None: ...
 
@@ -107,15 +104,20 @@ class Gossip:
         transport: Transport,
         clock: Clock,
         own: OwnStatus,
-        host: GossipHost,
+        events: GossipListener,
+        carry_out: Callable[[str, dict[str, Any], str], None],
     ) -> None:
-        """`names`: of the other nodes; whoever sees them change sets them."""
+        """`names`: of the other nodes; whoever sees them change sets them.
+
+        `carry_out`: does what another node passes on: its name, its fields, and who said it. Raises one of ours.
+        """
         self.node = node
         self.names = names
         self.transport = transport
         self.clock = clock
         self.own = own
-        self.host = host
+        self.events = events
+        self.carry_out = carry_out
         self.others: dict[str, Heard] = {}
         self._told_ms = self._whole_ms = 0
         self._row: list[Any] = []
@@ -201,7 +203,7 @@ class Gossip:
                 self._row = []  # looked at again with the next news
                 continue
             if self._alerted.passes(status.now_ms, sentence):
-                self.host.alert(sentence)
+                self.events.alert(sentence)
 
     # --- what happened ------------------------------------------------------------------------------------------------
 
@@ -229,7 +231,7 @@ class Gossip:
         match read(row):
             case GossipEvent() as event:
                 if self._may_tell(sender):
-                    self.host.heard_event(sender, event)
+                    self.events.heard_event(sender, event)
             case GossipRequest() as order:
                 self._on_order(sender, boot, order)
             case GossipReply() as answer:
@@ -311,7 +313,7 @@ class Gossip:
                 order.number, WRONG, f"{order.name}: node {self.node} does not take this from another node"
             )
         try:
-            self.host.carry_out(order.name, order.body, sender)
+            self.carry_out(order.name, order.body, sender)
         except UsageError as error:
             return GossipReply(order.number, WRONG, str(error))
         except PrimacyError as error:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from primacy.agent.hooks import Hooks
 from primacy.agent.notify import Notifier
 from primacy.control import MonitorSays, NodeStatus
+from primacy.control.gossip_rows import GossipEvent
 from primacy.election.events import Code, Event
 from primacy.election.model import Leadership, Role, View
 from primacy.node.bound import outer_environment
@@ -104,10 +105,10 @@ class Integrations:
         if event.code in ENDINGS and not self._reason:
             self._reason = event.code
 
-    def heard(self, node: str, code: str, term: int) -> None:
+    def heard(self, node: str, event: GossipEvent) -> None:
         """What another node says that happened there."""
-        if code == Happened.RUNNING and term > self._ran[1]:
-            self._ran = node, term
+        if event.code == Happened.RUNNING and event.term > self._ran[1]:
+            self._ran = node, event.term
 
     def noted(self, note: Note) -> None:
         match note.what:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primacy.agent.assemble import holding_times, is_alone, promised, transport_of
 from primacy.agent.chosen import Place, choose, seated
 from primacy.agent.control_api import ControlApi
-from primacy.agent.events import AgentEvents
+from primacy.agent.events import EventSink
 from primacy.agent.gossip import Gossip
 from primacy.agent.hooks import Hooks
 from primacy.agent.integrations import Integrations
@@ -28,6 +29,7 @@ from primacy.agent.signals import EndSignals
 from primacy.agent.state import claim, forget_pause, is_paused, keep_pause, state_root
 from primacy.agent.status import StatusSource
 from primacy.control import Approve, MonitorSays, NodeStatus, Order, Remove
+from primacy.control.eventlog import EventLog
 from primacy.control.requests import carry_out
 from primacy.election.inputs import Input, Pause, Resume, Shutdown, Started
 from primacy.election.messages import Release
@@ -50,6 +52,7 @@ from primacy.supervise.probes import HealthProbes
 from primacy.supervise.process_workload import ProcessWorkload
 from primacy.supervise.renewed import RenewedWork
 from primacy.supervise.start_gate import StartGate
+from primacy.supervise.vocabulary import Note
 from primacy.supervise.workload import HostedWorkload, Nothing, Performer, Spans, Workload
 from primacy.transport import ReadyDatagram, Transport
 
@@ -79,7 +82,7 @@ class Plan(NamedTuple):
     """Another agent of this node runs here: wait for one's turn; else refuse."""
 
 
-class Agent(AgentEvents):
+class Agent:
     """One node, alone or of several, with its workload: whose host it is. The driver's listener."""
 
     def __init__(self, plan: Plan, folder: Folder, signals: EndSignals, notifier: Notifier) -> None:
@@ -97,6 +100,9 @@ class Agent(AgentEvents):
         self.run_lock = RunLock(folder)
         chosen = choose(Place(settings, folder, self.run_lock, seat, remembered), self.clock, self.log)
         self.strategy, self.can, self.stored, self.ranked = chosen.strategy, chosen.can, chosen.stored, chosen.ranked
+        self.events = EventSink(
+            self.node, self.clock, self.log, EventLog(folder, self.log.warn), lambda: self.strategy.term
+        )
         self.manager: HttpTransport | None = None
         self.transport = self._transport(seat, remembered)
         cwd = plan.child.cwd if plan.child is not None else os.getcwd()
@@ -118,10 +124,8 @@ class Agent(AgentEvents):
             self.workload = self._hosted_workload(plan.workload or Nothing())
         self.meter = Meter()
         run = settings.run
-        hooks = Hooks(run.hooks, run.hook_ms, cwd, lambda well, text: self.remark("hook", well, text))
-        health = HealthProbes(
-            run.health, self.clock, cwd, self.tell, lambda well, text: self.remark("health", well, text)
-        )
+        hooks = Hooks(run.hooks, run.hook_ms, cwd, partial(self.events.remark, "hook"))
+        health = HealthProbes(run.health, self.clock, cwd, self.tell, partial(self.events.remark, "health"))
         self.shown = StatusSource(
             settings,
             self.clock,
@@ -134,21 +138,27 @@ class Agent(AgentEvents):
             self.promise.at_most_one,
         )
         self.integrations = Integrations(settings, self.node, self.shown.status, hooks, health, notifier)
+        self.events.on_event += (self.integrations.recorded, self.meter.recorded)
+        self.events.on_note.append(self.integrations.noted)
+        self.events.on_heard.append(self.integrations.heard)
         metered = MeteredDurable(chosen.durable, self.meter)
         holds = self.promise.at_most_one or not self.guards
         self.renewed = None if holds else RenewedWork(self.workload, holding_times(settings), self.clock)
         work = self.renewed or self.workload
         self.driver = Driver(
-            self.strategy, self.clock, metered, work, self.recorded, self.transport, self.stored, self.can.again
+            self.strategy, self.clock, metered, work, self.events.recorded, self.transport, self.stored, self.can.again
         )
         if self.promise.at_most_one and self.guards:
             self.driver.late_ms, self.driver.late = max(1, self._reserve_ms // 2), self._late
-        self.control_api = ControlApi(settings, folder, self.node, self)
-        self.page = Page(settings, self.node, state_root(settings, os.environ, os.geteuid()), self)
+        self.control_api = ControlApi(settings, folder, self.node, self, self.events.events)
+        self.page = Page(settings, self.node, state_root(settings, os.environ, os.geteuid()), self.log.warn)
         self.gossip: Gossip | None = None
         if self.transport is not None:
-            self.gossip = Gossip(self.node, self.peers.names(), self.transport, self.clock, self.shown, self)
+            self.gossip = Gossip(
+                self.node, self.peers.names(), self.transport, self.clock, self.shown, self.events, self.carry_out
+            )
             self.shown.others = self.gossip.others
+            self.events.on_record.append(self.gossip.happened)
         self.driver.stepped = self.looked
         self._late_said = RateLimiter(SAY_AGAIN_MS)
         self._mute_said = ""
@@ -160,11 +170,11 @@ class Agent(AgentEvents):
 
     def _transport(self, seat: Seat, remembered: tuple[Entry, ...]) -> Transport | None:
         if self.ranked is None:
-            return transport_of(self.settings, seat, self.complain)
+            return transport_of(self.settings, seat, self.log.warn)
         from primacy.agent.managed import list_saver, manager_of
 
-        keep = list_saver(self.folder, self.complain)
-        manager = manager_of(self.settings, seat, self.clock, self.complain, remembered, keep)
+        keep = list_saver(self.folder, self.log.warn)
+        manager = manager_of(self.settings, seat, self.clock, self.log.warn, remembered, keep)
         manager.give, manager.view = self.tell, lambda: self.strategy.view(self.clock.now_ms())
         self.manager = manager
         return manager
@@ -183,7 +193,7 @@ class Agent(AgentEvents):
             timing,
             self.clock,
             self.run_lock,
-            LeaseFile(where, election, self.clock, self.complain),
+            LeaseFile(where, election, self.clock, self.log.warn),
             containment_required(settings),
             self,
             self.gate,
@@ -253,6 +263,7 @@ class Agent(AgentEvents):
             self.transport.close()
         await self.page.close()
         await self.control_api.close()
+        self.events.close()
         await self.workload.close()
         if self.stored is not None:
             await self.stored.close()
@@ -273,7 +284,7 @@ class Agent(AgentEvents):
         self.meter.late(late_ms)
         if not self._late_said.passes(self.clock.now_ms()):
             return
-        self.remark(
+        self.events.remark(
             "late",
             False,
             f"node {self.node} woke {late_ms:,} ms late: this machine stood still, or has too much to do. If it did so "
@@ -356,7 +367,7 @@ class Agent(AgentEvents):
             self._settle_timer = asyncio.get_running_loop().call_later(hold_s, self._unsettled)
 
     def _unsettled(self) -> None:
-        self.complain(
+        self.log.warn(
             "the store did not take the release of the lease within one hold; another node takes it when it has waited "
             "the hold out"
         )
@@ -396,7 +407,7 @@ class Agent(AgentEvents):
         if isinstance(fault, OSError) and ("socket" in context or "transport" in context):
             said = f"{context.get('message')}: {fault.strerror or type(fault).__name__}"
             if self._broken_said.passes(self.clock.now_ms(), said):  # a flood of them is one line
-                self.complain(said)
+                self.log.warn(said)
             return
         self._finish(context.get("exception") or RuntimeError(str(context.get("message"))))
 
@@ -404,6 +415,12 @@ class Agent(AgentEvents):
 
     def tell(self, given: Input) -> None:
         self.driver.give(given)
+
+    def note(self, note: Note) -> None:
+        self.events.note(note, self.workload.term)
+
+    def complain(self, sentence: str) -> None:
+        self.log.warn(sentence)
 
     def ready_release(self, release: Release) -> list[ReadyDatagram]:
         return self.transport.ready_release(release) if self.transport is not None else []
@@ -422,8 +439,7 @@ class Agent(AgentEvents):
         if isinstance(given, Resume):
             forget_pause(self.folder)
         text = request_sentence(self.node, given, said_at)
-        self.log.info(text, code="told", node=self.node)
-        self.record(self.strategy.term, "told", text)
+        self.events.remark("told", True, text)
         if isinstance(given, Approve):
             self.gate.approve(given.term, given.by)
             return
@@ -444,8 +460,7 @@ class Agent(AgentEvents):
             self.transport.links.heal()
         cut = ", ".join(f"{name} {way}" for name, way in self.links().items() if way != "none")
         text = f"{self.node} has its links cut: {cut}" if cut else f"{self.node} has all its links again"
-        self.log.info(text, code="links", node=self.node)
-        self.record(self.strategy.term, "links", text)
+        self.events.remark("links", True, text)
 
     def status(self) -> NodeStatus:
         return self.shown.status()
@@ -454,7 +469,7 @@ class Agent(AgentEvents):
         return self.peers.links()
 
     def carry_out(self, name: str, body: dict[str, Any], said_at: str) -> None:
-        carry_out(name, body, self, self.control_api.events, said_at)
+        carry_out(name, body, self, self.events.events, said_at)
 
     async def pass_on(self, to: str, name: str, body: dict[str, Any]) -> str:
         assert self.gossip is not None, "alone, and another node is listed"

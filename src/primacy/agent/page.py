@@ -11,8 +11,8 @@ import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 
-from primacy.control import AgentPort
 from primacy.settings.schema import Settings
 
 END_S = 2.0
@@ -22,11 +22,11 @@ END_S = 2.0
 class Page:
     """One process, or none."""
 
-    def __init__(self, settings: Settings, node: str, state_dir: str, agent: AgentPort) -> None:
+    def __init__(self, settings: Settings, node: str, state_dir: str, complain: Callable[[str], None]) -> None:
         self.settings = settings
         self.node = node
         self.state_dir = state_dir
-        self.agent = agent
+        self.complain = complain
         self._process: subprocess.Popen[bytes] | None = None
         self._watch: asyncio.Task[None] | None = None
 
@@ -39,10 +39,10 @@ class Page:
         try:
             self._process = await asyncio.to_thread(self._start)
         except OSError as error:
-            self.agent.complain(f"the dashboard could not be started: {error.strerror}")
+            self.complain(f"the dashboard could not be started: {error.strerror}")
             return
         code = await asyncio.to_thread(self._process.wait)
-        self.agent.complain(f"the dashboard has ended with {code}; the node goes on without it")
+        self.complain(f"the dashboard has ended with {code}; the node goes on without it")
 
     def _start(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
