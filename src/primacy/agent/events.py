@@ -63,6 +63,10 @@ class EventSink:
         self.log.say(Level.INFO if well else Level.WARN, text, code=code, node=self.node)
         self.record(self.term(), code, text)
 
+    def complain(self, sentence: str) -> None:
+        """Something that should not be: a line, and no event."""
+        self.log.warn(sentence)
+
     def alert(self, sentence: str) -> None:
         """For the people here: each node sees for itself what calls for one."""
         self.log.error(sentence, code="alert", node=self.node)

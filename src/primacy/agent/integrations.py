@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from primacy.agent.hooks import Hooks
 from primacy.agent.notify import Notifier
-from primacy.control import MonitorSays, NodeStatus
+from primacy.control import NodeStatus
 from primacy.control.gossip_rows import GossipEvent
 from primacy.election.events import Code, Event
 from primacy.election.model import Leadership, Role, View
@@ -95,9 +95,6 @@ class Integrations:
         node, term = max(self._ran, _running_elsewhere(status), key=lambda ran: ran[1])
         known = node if term >= max(1, status.preceding_term) else ""
         return {**outer_environment(os.environ), **more, "PRIMACY_PREDECESSOR": known}
-
-    def says(self, said: MonitorSays) -> None:
-        self.health.said(said.monitor, said.ok, said.detail, said.within_ms)
 
     # --- what happens -------------------------------------------------------------------------------------------------
 

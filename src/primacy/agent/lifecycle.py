@@ -2,18 +2,20 @@
 
 It ends when it is told to (a signal), or when its workload is done and is not to be started again: always stop,
 confirm, release, in this order. What the workload is (a command, the slot server, nothing) stands in the plan;
-everything else is the same. What it shows and says stands below it, in `status.py` and `events.py`.
+everything else is the same. What it shows, says and is asked stands in
+`status.py`, `events.py` and `operations.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primacy.agent.assemble import holding_times, is_alone, promised, transport_of
-from primacy.agent.chosen import Place, choose, seated
+from primacy.agent.chosen import Chosen, Place, choose, seated
 from primacy.agent.control_api import ControlApi
 from primacy.agent.events import EventSink
 from primacy.agent.gossip import Gossip
@@ -22,17 +24,15 @@ from primacy.agent.integrations import Integrations
 from primacy.agent.memory import gather
 from primacy.agent.meter import Meter, MeteredDurable
 from primacy.agent.notify import Notifier
+from primacy.agent.operations import Operations
 from primacy.agent.page import Page
 from primacy.agent.peers import Peers
-from primacy.agent.sentences import request_sentence
+from primacy.agent.performer import gate_of, guarded_workload, hosted_workload
 from primacy.agent.signals import EndSignals
-from primacy.agent.state import claim, forget_pause, is_paused, keep_pause, state_root
+from primacy.agent.state import claim, is_paused, state_root
 from primacy.agent.status import StatusSource
-from primacy.control import Approve, MonitorSays, NodeStatus, Order, Remove
 from primacy.control.eventlog import EventLog
-from primacy.control.requests import carry_out
-from primacy.election.inputs import Input, Pause, Resume, Shutdown, Started
-from primacy.election.messages import Release
+from primacy.election.inputs import Input, Pause, Shutdown, Started
 from primacy.election.model import Leadership, Role, Seat
 from primacy.errors import CannotHere, Unsafe
 from primacy.node.clock import Clock
@@ -45,16 +45,11 @@ from primacy.settings.loading import containment_required
 from primacy.settings.schema import Settings
 from primacy.supervise.child import Child
 from primacy.supervise.containment import containment_sentence
-from primacy.supervise.gate import Gate, Rule
-from primacy.supervise.lease_file import LeaseFile, lease_folder
-from primacy.supervise.machine import Policy, Restart, Watchdog
 from primacy.supervise.probes import HealthProbes
-from primacy.supervise.process_workload import ProcessWorkload
 from primacy.supervise.renewed import RenewedWork
-from primacy.supervise.start_gate import StartGate
 from primacy.supervise.vocabulary import Note
-from primacy.supervise.workload import HostedWorkload, Nothing, Performer, Spans, Workload
-from primacy.transport import ReadyDatagram, Transport
+from primacy.supervise.workload import Nothing, Performer, Workload
+from primacy.transport import Transport
 
 if TYPE_CHECKING:  # each is loaded by those nodes only that need it: a start is short, and an idle node small
     from primacy.membership.manager import HttpTransport
@@ -82,8 +77,18 @@ class Plan(NamedTuple):
     """Another agent of this node runs here: wait for one's turn; else refuse."""
 
 
+class Reports(NamedTuple):
+    """Where each report of a workload goes: its host."""
+
+    tell: Callable[[Input], None]
+    note: Callable[[Note], None]
+    complain: Callable[[str], None]
+    give_up: Callable[[int], None]
+    stepped: Callable[[], None]
+
+
 class Agent:
-    """One node, alone or of several, with its workload: whose host it is. The driver's listener."""
+    """One node, alone or of several, with its workload: put together here from parts that do not know each other."""
 
     def __init__(self, plan: Plan, folder: Folder, signals: EndSignals, notifier: Notifier) -> None:
         self.settings = settings = plan.settings
@@ -98,7 +103,8 @@ class Agent:
         if not self.alone:
             claim(folder, self.node)
         self.run_lock = RunLock(folder)
-        chosen = choose(Place(settings, folder, self.run_lock, seat, remembered), self.clock, self.log)
+        place = Place(settings, folder, self.run_lock, seat, remembered)
+        chosen = choose(place, self.clock, self.log)
         self.strategy, self.can, self.stored, self.ranked = chosen.strategy, chosen.can, chosen.stored, chosen.ranked
         self.events = EventSink(
             self.node, self.clock, self.log, EventLog(folder, self.log.warn), lambda: self.strategy.term
@@ -107,21 +113,10 @@ class Agent:
         self.transport = self._transport(seat, remembered)
         cwd = plan.child.cwd if plan.child is not None else os.getcwd()
         self.peers = Peers(settings, chosen, self.transport, self.manager)
-        rule = Rule(settings.election.mode == "manual", bool(settings.run.fence_command), settings.run.fence_ms)
-        self.gate = StartGate(
-            Gate(holding_times(settings), rule, self.node),
-            self.clock,
-            settings.run.fence_command,
-            cwd,
-            self._fence_told,
-        )
+        self.gate = gate_of(settings, self.node, self.clock, cwd, self._fence_told)
         self.guards = plan.child is not None
         """It has a command to stop."""
-        self.workload: Performer
-        if plan.child is not None:
-            self.workload = self._process_workload(plan.child)
-        else:
-            self.workload = self._hosted_workload(plan.workload or Nothing())
+        self.workload = self._performer(plan, place)
         self.meter = Meter()
         run = settings.run
         hooks = Hooks(run.hooks, run.hook_ms, cwd, partial(self.events.remark, "hook"))
@@ -141,25 +136,13 @@ class Agent:
         self.events.on_event += (self.integrations.recorded, self.meter.recorded)
         self.events.on_note.append(self.integrations.noted)
         self.events.on_heard.append(self.integrations.heard)
-        metered = MeteredDurable(chosen.durable, self.meter)
         holds = self.promise.at_most_one or not self.guards
         self.renewed = None if holds else RenewedWork(self.workload, holding_times(settings), self.clock)
-        work = self.renewed or self.workload
-        self.driver = Driver(
-            self.strategy, self.clock, metered, work, self.events.recorded, self.transport, self.stored, self.can.again
-        )
-        if self.promise.at_most_one and self.guards:
-            self.driver.late_ms, self.driver.late = max(1, self._reserve_ms // 2), self._late
-        self.control_api = ControlApi(settings, folder, self.node, self, self.events.events)
+        self.driver = self._driver(chosen)
+        operations = Operations(folder, self.shown.status, self.tell, self.events, self.peers, self.gate, health)
+        self.control_api = ControlApi(settings, folder, self.node, operations, self.events.events)
         self.page = Page(settings, self.node, state_root(settings, os.environ, os.geteuid()), self.log.warn)
-        self.gossip: Gossip | None = None
-        if self.transport is not None:
-            self.gossip = Gossip(
-                self.node, self.peers.names(), self.transport, self.clock, self.shown, self.events, self.carry_out
-            )
-            self.shown.others = self.gossip.others
-            self.events.on_record.append(self.gossip.happened)
-        self.driver.stepped = self.looked
+        self.gossip = self._gossip(operations)
         self._late_said = RateLimiter(SAY_AGAIN_MS)
         self._mute_said = ""
         self._mute_timer: asyncio.TimerHandle | None = None
@@ -167,6 +150,40 @@ class Agent:
         self._broken_said = RateLimiter(SAY_AGAIN_MS)
         self.exit_code = 0
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def _performer(self, plan: Plan, place: Place) -> Performer:
+        host = Reports(self.tell, self._note, self.log.warn, self.give_up, self.stepped)
+        if plan.child is None:
+            workload = plan.workload or Nothing()
+            return hosted_workload(place, workload, self.clock, host, self.gate, self.peers)
+        rights = self.stored.releasers.right if self.stored is not None else None
+        return guarded_workload(place, plan.child, self.clock, self.log.warn, host, self.gate, self.peers, rights)
+
+    def _driver(self, chosen: Chosen) -> Driver:
+        driver = Driver(
+            chosen.strategy,
+            self.clock,
+            MeteredDurable(chosen.durable, self.meter),
+            self.renewed or self.workload,
+            self.events.recorded,
+            self.transport,
+            self.stored,
+            chosen.can.again,
+        )
+        if self.promise.at_most_one and self.guards:
+            driver.late_ms, driver.late = max(1, self._reserve_ms // 2), self._late
+        driver.stepped = self.looked
+        return driver
+
+    def _gossip(self, operations: Operations) -> Gossip | None:
+        if self.transport is None:
+            return None
+        names, carry_out = self.peers.names(), operations.carry_out
+        gossip = Gossip(self.node, names, self.transport, self.clock, self.shown, self.events, carry_out)
+        operations.gossip = gossip
+        self.shown.others = gossip.others
+        self.events.on_record.append(gossip.happened)
+        return gossip
 
     def _transport(self, seat: Seat, remembered: tuple[Entry, ...]) -> Transport | None:
         if self.ranked is None:
@@ -179,33 +196,14 @@ class Agent:
         self.manager = manager
         return manager
 
+    def tell(self, given: Input) -> None:
+        self.driver.give(given)
+
+    def _note(self, note: Note) -> None:
+        self.events.note(note, self.workload.term)
+
     def _fence_told(self, leadership: Leadership) -> dict[str, str]:
         return self.integrations.fence_told(leadership)
-
-    def _process_workload(self, child: Child) -> ProcessWorkload:
-        settings, timing, election = self.settings, holding_times(self.settings), self.settings.election.name
-        where = lease_folder(self.folder.where, os.environ, os.geteuid())
-        policy = Policy(Restart(settings.run.restart), settings.run.stop_ms, settings.run.restart_limit)
-        return ProcessWorkload(
-            election,
-            child,
-            Watchdog(timing, policy),
-            timing,
-            self.clock,
-            self.run_lock,
-            LeaseFile(where, election, self.clock, self.log.warn),
-            containment_required(settings),
-            self,
-            self.gate,
-            self.ready_release,
-            self.stored.releasers.right if self.stored is not None else None,
-        )
-
-    def _hosted_workload(self, workload: Workload) -> HostedWorkload:
-        timing = holding_times(self.settings)
-        spans = Spans(self.settings.run.stop_ms, timing.kill_at_ms - timing.term_at_ms)
-        send = self.send_release if self.transport is not None else None
-        return HostedWorkload(workload, spans, self.clock, self.run_lock, self, self.gate, send)
 
     async def live(self) -> int:
         """Until nothing is left to do."""
@@ -222,7 +220,7 @@ class Agent:
         if held:
             self.log.warn("waits for the run lock: work of an earlier agent on this machine is still ending")
             self.workload.watch_lock()
-        self.signals.agent = self
+        self.signals.told = self.asked_to_end
         self.meter.start()
         if self.stored is not None:
             self.stored.start(self.driver.give, self._finish, releasers=self.guards)
@@ -245,7 +243,7 @@ class Agent:
         return self.exit_code if code is None else code
 
     async def close(self) -> None:
-        self.signals.agent = None
+        self.signals.told = None
         self.driver.close()
         if self._mute_timer is not None:
             self._mute_timer.cancel()
@@ -410,67 +408,3 @@ class Agent:
                 self.log.warn(said)
             return
         self._finish(context.get("exception") or RuntimeError(str(context.get("message"))))
-
-    # --- what it is told ----------------------------------------------------------------------------------------------
-
-    def tell(self, given: Input) -> None:
-        self.driver.give(given)
-
-    def note(self, note: Note) -> None:
-        self.events.note(note, self.workload.term)
-
-    def complain(self, sentence: str) -> None:
-        self.log.warn(sentence)
-
-    def ready_release(self, release: Release) -> list[ReadyDatagram]:
-        return self.transport.ready_release(release) if self.transport is not None else []
-
-    def send_release(self, release: Release) -> None:
-        """To all others, at once: nothing of this leadership is left."""
-        if self.transport is not None:
-            for name in self.peers.names():
-                self.transport.send(name, release)
-
-    def order(self, given: Order, said_at: str = "") -> None:
-        """Raises `Refused` if the disk does not take what the order must leave there."""
-        if isinstance(given, MonitorSays):
-            self.integrations.says(given)  # what it changes is an event; that it spoke is none
-            return
-        if isinstance(given, Resume):
-            forget_pause(self.folder)
-        text = request_sentence(self.node, given, said_at)
-        self.events.remark("told", True, text)
-        if isinstance(given, Approve):
-            self.gate.approve(given.term, given.by)
-            return
-        if isinstance(given, Remove):
-            assert self.manager is not None, "a fixed list, and a node removed from it"
-            self.manager.joining.remove(given.node)
-            return
-        self.driver.give(given)
-        if isinstance(given, Pause):
-            keep_pause(self.folder)
-
-    def cut(self, node: str, way: str) -> None:
-        if self.transport is None:
-            return
-        if node:
-            self.transport.links.cut(node, way)
-        else:
-            self.transport.links.heal()
-        cut = ", ".join(f"{name} {way}" for name, way in self.links().items() if way != "none")
-        text = f"{self.node} has its links cut: {cut}" if cut else f"{self.node} has all its links again"
-        self.events.remark("links", True, text)
-
-    def status(self) -> NodeStatus:
-        return self.shown.status()
-
-    def links(self) -> dict[str, str]:
-        return self.peers.links()
-
-    def carry_out(self, name: str, body: dict[str, Any], said_at: str) -> None:
-        carry_out(name, body, self, self.events.events, said_at)
-
-    async def pass_on(self, to: str, name: str, body: dict[str, Any]) -> str:
-        assert self.gossip is not None, "alone, and another node is listed"
-        return await self.gossip.pass_on(to, name, body)

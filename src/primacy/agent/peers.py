@@ -1,13 +1,17 @@
-"""The other nodes, as this one finds them now: who is listed, where each is, and how the link to it stands."""
+"""The other nodes, as this one finds them now: who is listed, where each is, how the link to it stands.
+
+And what is said to all of them beside the election: that nothing is left of a leadership.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from primacy.agent.assemble import addresses
+from primacy.election.messages import Release
 from primacy.settings.schema import Settings
 from primacy.slots.where import names_no_host, reached
-from primacy.transport import Transport
+from primacy.transport import ReadyDatagram, Transport
 
 if TYPE_CHECKING:  # each is loaded by those nodes only that need it
     from primacy.agent.chosen import Chosen
@@ -15,7 +19,7 @@ if TYPE_CHECKING:  # each is loaded by those nodes only that need it
 
 
 class Peers:
-    """Reads a fixed list, or one that grows by joining. Changes nothing."""
+    """Those of a fixed list, or of one that grows by joining."""
 
     def __init__(
         self, settings: Settings, chosen: Chosen, transport: Transport | None, manager: HttpTransport | None
@@ -44,6 +48,30 @@ class Peers:
     def links(self) -> dict[str, str]:
         return {name: self.transport.links.way(name) for name in self.names()} if self.transport is not None else {}
 
+    def cut(self, node: str, way: str) -> None:
+        """Lab mode: cuts or mends a link; an empty name mends all."""
+        if self.transport is None:
+            return
+        if node:
+            self.transport.links.cut(node, way)
+        else:
+            self.transport.links.heal()
+
+    def remove(self, node: str) -> None:
+        """Off a list that grows by joining."""
+        assert self.manager is not None, "a fixed list, and a node removed from it"
+        self.manager.joining.remove(node)
+
+    def ready_release(self, release: Release) -> list[ReadyDatagram]:
+        """Sealed for each of them, for the guard to send."""
+        return self.transport.ready_release(release) if self.transport is not None else []
+
+    def send_release(self, release: Release) -> None:
+        """To all others, at once: nothing of this leadership is left."""
+        if self.transport is not None:
+            for name in self.names():
+                self.transport.send(name, release)
+
     def clients_find(self, node: str) -> str:
         """Where the slots of another node are: as it said itself, or by the file that all have; empty if unknown."""
         if not node:
@@ -58,7 +86,7 @@ class Peers:
     def where(self) -> str:
         """Where this node listens, and whom it speaks to, as a sentence."""
         if self.manager is not None:
-            from primacy.agent.managed import where  # noqa: PLC0415
+            from primacy.agent.managed import where
 
             return where(self.settings, self.manager)
         return addresses(self.settings, self.node)

@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 import os
 import signal
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
 
 from primacy.agent.notify import Notifier
 from primacy.node.lock import AgentLock
@@ -22,12 +22,6 @@ TURN_LOOK_S = 0.5
 """How often a second agent looks whether it is its turn, should the end of the first not be seen at once."""
 TURN_AGAIN_S = 0.01
 """The one that is named is gone: either it is our turn now, or another one is just about to write its name."""
-
-
-class Endable(Protocol):
-    """Who is told to end."""
-
-    def asked_to_end(self, times: int) -> None: ...
 
 
 async def take_turn(lock: AgentLock, election: str, log: Log, signals: EndSignals, notifier: Notifier) -> None:
@@ -70,7 +64,8 @@ class EndSignals:
         self.exit_code: int | None = None
         self.times = 0
         self.event = asyncio.Event()
-        self.agent: Endable | None = None
+        self.told: Callable[[int], None] | None = None
+        """Told with each of them how many there were."""
         loop = asyncio.get_running_loop()
         self.numbers = [signal.SIGINT, signal.SIGTERM]
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
@@ -86,8 +81,8 @@ class EndSignals:
         if self.exit_code is None:
             self.exit_code = EXIT_INTERRUPTED if number == signal.SIGINT else 0
         self.event.set()
-        if self.agent is not None:
-            self.agent.asked_to_end(self.times)
+        if self.told is not None:
+            self.told(self.times)
 
     async def settle(self) -> None:
         """The work is over and the exit code stands: from here to the end of the process no signal changes it.
@@ -96,7 +91,7 @@ class EndSignals:
         thread takes them either: a worker has them blocked from its beginning, for it may live on for a moment after
         it was waited for, and whatever is started from here on inherits it.
         """
-        self.agent = None
+        self.told = None
         self._block()
         await asyncio.get_running_loop().shutdown_default_executor()
 

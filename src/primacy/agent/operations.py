@@ -1,0 +1,87 @@
+"""What operators, monitors and other nodes may see of this node and ask of it: the port of the control API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from primacy.agent.events import EventSink
+from primacy.agent.peers import Peers
+from primacy.agent.sentences import request_sentence
+from primacy.agent.state import forget_pause, keep_pause
+from primacy.control import Approve, MonitorSays, NodeStatus, Order, Remove
+from primacy.control.requests import carry_out
+from primacy.election.inputs import Input, Pause, Resume
+from primacy.node.folder import Folder
+from primacy.supervise.probes import HealthProbes
+from primacy.supervise.start_gate import StartGate
+
+if TYPE_CHECKING:
+    from primacy.agent.gossip import Gossip
+
+
+class Operations:
+    """One node's. Nothing is decided here: a request becomes an input of the election, or of what stands beside it."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        status: Callable[[], NodeStatus],
+        tell: Callable[[Input], None],
+        events: EventSink,
+        peers: Peers,
+        gate: StartGate,
+        health: HealthProbes,
+    ) -> None:
+        """`tell`: for the election."""
+        self.folder = folder
+        self.status = status
+        self.tell = tell
+        self.events = events
+        self.peers = peers
+        self.gate = gate
+        self.health = health
+        self.gossip: Gossip | None = None
+        """None: there is no other node."""
+
+    def complain(self, sentence: str) -> None:
+        self.events.complain(sentence)
+
+    def order(self, given: Order, said_at: str = "") -> None:
+        """Raises `Refused` if the disk does not take what the order must leave there."""
+        if isinstance(given, MonitorSays):  # what it changes is an event; that it spoke is none
+            self.health.said(given.monitor, given.ok, given.detail, given.within_ms)
+            return
+        if isinstance(given, Resume):
+            forget_pause(self.folder)
+        self.events.remark("told", True, request_sentence(self.peers.node, given, said_at))
+        if isinstance(given, Approve):
+            self.gate.approve(given.term, given.by)
+            return
+        if isinstance(given, Remove):
+            self.peers.remove(given.node)
+            return
+        self.tell(given)
+        if isinstance(given, Pause):
+            keep_pause(self.folder)
+
+    def carry_out(self, name: str, body: dict[str, Any], said_at: str) -> None:
+        """What another node passes on."""
+        carry_out(name, body, self, self.events.events, said_at)
+
+    async def pass_on(self, to: str, name: str, body: dict[str, Any]) -> str:
+        assert self.gossip is not None, "alone, and another node is listed"
+        return await self.gossip.pass_on(to, name, body)
+
+    def links(self) -> dict[str, str]:
+        return self.peers.links()
+
+    def cut(self, node: str, way: str) -> None:
+        if self.peers.transport is None:
+            return
+        self.peers.cut(node, way)
+        cut = ", ".join(f"{name} {way}" for name, way in self.links().items() if way != "none")
+        here = self.peers.node
+        self.events.remark(
+            "links", True, f"{here} has its links cut: {cut}" if cut else f"{here} has all its links again"
+        )
