@@ -12,6 +12,8 @@ import pytest
 from tests.support.browser import PAGES, Tab, real_browser
 from tests.support.dashboard_feed import Feed, Served, served
 
+pytestmark = pytest.mark.beside(order=140)
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 

@@ -13,6 +13,8 @@ import pytest
 from tests.support.browser import LIMIT_MS, PAGES, Tab, real_browser
 from tests.support.dashboard_feed import KEY, Feed, Served, served
 
+pytestmark = pytest.mark.beside(order=130)
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 

@@ -25,6 +25,8 @@ from primacy.settings.timing import PROFILES
 from tests.support.browser import Tab, real_browser
 from tests.support.safety_checks import safe
 
+pytestmark = pytest.mark.alone(order=190)
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 

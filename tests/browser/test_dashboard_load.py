@@ -11,6 +11,8 @@ from tests.support.browser import Tab, real_browser
 from tests.support.dashboard_feed import Feed, served
 from tests.support.dashboard_load import EVENTS_PER_S, flat, grows, run, slope
 
+pytestmark = pytest.mark.alone(order=180)
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 

@@ -33,6 +33,8 @@ from primacy.errors import CannotHere, InUse, StorageFailed, StorageFull
 from tests.contracts.test_cache_storage import entry
 from tests.support import cache_writer
 
+pytestmark = pytest.mark.beside(order=470)
+
 HERE = Path(__file__).parents[2]
 KILLS = {"proof": 200}.get(os.environ.get("PRIMACY_SIZE", ""), 20)
 KEYS_MANY = {"proof": 100_000}.get(os.environ.get("PRIMACY_SIZE", ""), 10_000)

@@ -68,6 +68,7 @@ def one_leaves(again: int) -> None:
         asyncio.run(sockets.close())
 
 
+@pytest.mark.later
 def test_a_peer_that_is_read_half_may_leave_the_list() -> None:
     """In a process of its own: libzmq ends it (`!_more`, fq.cpp) if the rest of a message is gone, or has no more."""
     words = [sys.executable, "-c", "from tests.contracts.test_cache_sockets import one_leaves; one_leaves(3)"]
@@ -140,6 +141,7 @@ def bound(socket: zmq.Socket[bytes], api: str) -> bool:
     return True
 
 
+@pytest.mark.later
 def test_answers_that_came_before_a_peer_died_are_read() -> None:
     """With the library's own option for peers that are not connected (`IMMEDIATE`) they were lost, and now and then the
     client's process was ended by an assertion."""

@@ -20,6 +20,8 @@ from tests.support import cache_functions
 from tests.support.canary import Canary
 from tests.support.source_harness import BALLOT, HOSTILE, LIMIT_S, Harness, reason, script, with_harness
 
+pytestmark = pytest.mark.beside(order=480)
+
 HERE = Path(__file__).parents[2]
 
 

@@ -14,6 +14,8 @@ from primacy.cache.source import SourceSpec
 from primacy.cache.source_http import ttl_of, url_for
 from tests.support.source_harness import LIMIT_S, Harness, reason, with_harness
 
+pytestmark = pytest.mark.beside(order=500)
+
 
 async def serve(handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> tuple[web.AppRunner, str]:
     application = web.Application()

@@ -23,6 +23,8 @@ from primacy.fence.http import TokenGate, WsgiTokenGate
 from tests.support import servers
 from tests.support.holder_process import connect
 
+pytestmark = pytest.mark.beside(order=440)
+
 SQL = ["sqlite", *(kind for kind in servers.kinds() if kind in ("postgresql", "mariadb", "mysql"))]
 
 

@@ -486,6 +486,7 @@ def test_bytes_of_any_kind_never_raise_anything_else(data: bytes) -> None:
         of_tree(parse(data, "junk"))
 
 
+@pytest.mark.later
 @hypothesis_settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_a_right_file_with_junk_in_any_place_never_raises_anything_else(data: st.DataObject) -> None:

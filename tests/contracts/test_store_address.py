@@ -20,6 +20,8 @@ from primacy.store.url import mysql_options
 from tests.support.servers import empty, servers_here
 from tests.support.store_harness import LIMIT_MS, Harness, row
 
+pytestmark = pytest.mark.beside(order=540)
+
 
 @pytest.mark.parametrize(
     ("address", "says"),

@@ -36,6 +36,8 @@ from tests.support.store_harness import KEPT_READY, Harness, plain, row
 from tests.support.store_harness import Place as Where
 from tests.support.store_harness import place as place_of
 
+pytestmark = pytest.mark.beside(order=100)
+
 
 @pytest.fixture(params=[*kinds(), *([KEPT_READY] if "postgresql" in kinds() else [])])
 def here(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Where]:

@@ -21,6 +21,8 @@ from tests.support.servers import servers_here
 from tests.support.store_harness import Harness, place, row
 from tests.support.store_harness import Place as Where
 
+pytestmark = pytest.mark.beside(order=90)
+
 KINDS = [kind for kind in ("postgresql", "mariadb", "mysql") if kind in servers_here()]
 TABLE = "primacy_leases"
 WHERE = re.compile(r"^\s*WHERE (.*?)(?=\n\s*(?:RETURNING|FOR UPDATE)|\Z)", re.DOTALL | re.MULTILINE)

@@ -21,6 +21,8 @@ from packaging.requirements import Requirement
 
 from primacy import __version__
 
+pytestmark = pytest.mark.beside(order=570)
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NAME = f"primacy-{__version__}"

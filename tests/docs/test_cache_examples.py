@@ -15,6 +15,8 @@ from tests.docs.test_examples import EXAMPLES, WITHIN_S, Start, get, need, until
 from tests.support.cache_served_peers import Served
 from tests.support.servers import free_port
 
+pytestmark = pytest.mark.beside(order=460)
+
 CANARY_BEAT_MS = 100
 """Whoever gets no answer in time computes by itself: that one does it for all is asked of a machine that lets peers
 answer."""

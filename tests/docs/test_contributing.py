@@ -19,6 +19,8 @@ import yaml
 
 from primacy.cli.main import COMMANDS
 
+pytestmark = pytest.mark.beside(order=580)
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
 MAKEFILE = (ROOT / "Makefile").read_text()

@@ -15,6 +15,8 @@ from primacy.cache.model import Failure, Fetched
 from tests.contracts.test_cache_source_http import serve
 from tests.support.source_harness import Harness, reason
 
+pytestmark = pytest.mark.beside(order=520)
+
 PAGE = (Path(__file__).parents[2] / "docs/cache.md").read_text()
 FILES = dict(re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", PAGE, re.DOTALL))
 

@@ -26,6 +26,7 @@ BLOCKS = [
 ]
 
 
+@pytest.mark.later
 @pytest.mark.parametrize(("runnable", "code"), BLOCKS)
 def test_programs_in_the_documents(runnable: bool, code: str, tmp_path: Path) -> None:
     ast.parse(code if runnable else f"async def body():\n{re.sub('^', '    ', code, flags=re.MULTILINE)}")
@@ -72,6 +73,7 @@ async def main() -> None:
 """
 
 
+@pytest.mark.later
 def test_the_types_are_those_that_a_user_sees(tmp_path: Path) -> None:
     """The package says that it is typed, and the recipes keep a function's own types."""
     program = tmp_path / "program.py"

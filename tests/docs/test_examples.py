@@ -28,6 +28,8 @@ from tests.support.safety_checks import safe, tokens_grow
 from tests.support.servers import free_port, stop_whole
 from tests.support.store_harness import made_new
 
+pytestmark = pytest.mark.beside(order=120)
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 WITHIN_S = 60

@@ -1,38 +1,58 @@
-"""What a size of test leaves out or runs apart is named by file and function. A wrong name would leave out nothing."""
+"""The marks by which a size of test leaves out files or runs them apart. One that is not read would change nothing."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests import sizes
+from tests.support.marks import marked, marks_of
 
 ROOT = Path(__file__).parents[2]
-APART = (*sizes.PROCESSES, *sizes.BESIDE)
-"""Left out of `quick`, and run by `test` in phases of their own."""
-LEFT_OUT = (*APART, *sizes.PATIENT, *sizes.RECORDED)
-"""Left out of `quick` as a whole."""
+FILES = sorted((ROOT / "tests").rglob("test_*.py"))
+APART = ("trials", "alone", "beside")
+"""Each is a phase of its own in `make test`."""
+WHOLE = (*APART, "ordinary")
+"""Marks of whole files. Single tests can be `later` only."""
 
 
-@pytest.mark.parametrize("file", [*LEFT_OUT, *sizes.TRIALS])
-def test_a_file_that_is_named_is_there(file: str) -> None:
-    assert (ROOT / file).is_file()
+@pytest.mark.parametrize("name", [*WHOLE, "later"])
+def test_a_mark_is_used_and_registered(name: str, pytestconfig: pytest.Config) -> None:
+    assert marked(name)
+    assert any(re.match(rf"{name}\b", line) for line in pytestconfig.getini("markers"))
 
 
-@pytest.mark.parametrize(("file", "names"), sizes.LATER.items())
-def test_quick_leaves_out_single_tests_that_are_there_and_has_the_rest_of_their_file(
-    file: str, names: tuple[str, ...]
-) -> None:
-    assert file not in LEFT_OUT
-    found = re.findall(r"^(?:async )?def (test_\w+)", (ROOT / file).read_text(), re.MULTILINE)
-    assert set(names) < set(found)
-    # pytest leaves out whatever begins with a name
-    assert all(any(test == name for name in names) for test in found for name in names if test.startswith(name))
+def test_every_mark_of_a_whole_file_is_read_where_it_stands() -> None:
+    for file in FILES:
+        text = file.read_text()
+        said = re.findall(rf"\bmark\.({'|'.join(WHOLE)})\b", text)
+        if file != Path(__file__):
+            assert sorted(said) == sorted(marks_of(text).keys() & set(WHOLE)), file
 
 
-def test_nothing_is_named_twice_so_that_test_runs_it_once() -> None:
-    for listed in (LEFT_OUT, (*APART, *sizes.TRIALS)):
-        assert [file for file, count in Counter(listed).items() if count > 1] == []
+def test_a_file_is_in_one_phase_so_that_test_runs_it_once() -> None:
+    for file in FILES:
+        assert len(marks_of(file.read_text()).keys() & set(APART)) <= 1, file
+
+
+@pytest.mark.parametrize("name", APART)
+def test_files_of_a_phase_come_in_their_order_and_no_two_have_the_same(name: str) -> None:
+    orders = [marks_of((ROOT / file).read_text())[name] for file in marked(name)]
+    assert orders == sorted(set(orders))
+    assert orders[0] > 0
+
+
+def test_a_file_that_is_left_out_of_quick_as_a_whole_has_no_single_test_that_is() -> None:
+    for file in FILES:
+        text = file.read_text()
+        if file != Path(__file__) and "@pytest.mark.later" in text:
+            assert not marks_of(text).keys() & {"alone", "beside", "later"}, file
+
+
+def test_marks_are_read_alone_in_a_list_and_over_several_lines() -> None:
+    assert marks_of("import x\n\npytestmark = pytest.mark.later\n\n") == {"later": 0}
+    assert marks_of("pytestmark = pytest.mark.alone(order=20)\n\nx = 1\n") == {"alone": 20}
+    several = "pytestmark = [\n    pytest.mark.beside(order=30),\n    pytest.mark.skipif(x, reason='y'),\n]\n\n"
+    assert marks_of(several) == {"beside": 30, "skipif": 0}
+    assert marks_of("def test_x() -> None:\n    pass\n") == {}

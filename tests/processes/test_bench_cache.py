@@ -24,6 +24,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, name, value)
 
 
+@pytest.mark.later
 def test_hits_are_compared_with_c_and_with_zmq_asyncio(tmp_path: Path) -> None:
     if cache_hits.compiled(tmp_path) is None:
         pytest.skip("a C compiler or libzmq's header is not here")
@@ -50,6 +51,7 @@ def test_the_generator_counts_answers_that_are_no_value(tmp_path: Path) -> None:
         server.end()
 
 
+@pytest.mark.later
 def test_callers_cold_keys_and_a_crowd_are_measured(tmp_path: Path) -> None:
     said: list[str] = []
     rows, raw = cache_users.compared(1, tmp_path, said.append)

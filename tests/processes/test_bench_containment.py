@@ -8,6 +8,8 @@ from bench.containment import WAYS, WORDS, bare, held, kills, load, reserve_ms
 from tests.support.guard_harness import need
 from tests.support.safety_checks import safe
 
+pytestmark = pytest.mark.alone(order=130)
+
 
 @pytest.mark.parametrize("way", WAYS)
 def test_G1_from_the_dead_man_to_the_last_process_beside_busy_cores_and_disk(way: str) -> None:

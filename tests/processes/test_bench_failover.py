@@ -13,6 +13,8 @@ from bench.watch import Doorbell, Line, Watch
 
 from primacy.settings.timing import PROFILES
 
+pytestmark = pytest.mark.alone(order=140)
+
 needs_peers = pytest.mark.skipif(bool(peers.missing()), reason=peers.missing() or "-")
 CANNOT_IDLE = peers.missing() or idle.cannot()
 MS = 1_000_000

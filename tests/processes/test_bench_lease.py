@@ -18,6 +18,8 @@ from primacy.settings.timing import PROFILES, for_lease
 from tests.support import servers
 from tests.support.store_harness import made_new
 
+pytestmark = pytest.mark.alone(order=150)
+
 PROFILE = "fast"
 TIMING = for_lease(PROFILES[PROFILE])
 CANARY_BEAT_MS = TIMING.heartbeat_ms

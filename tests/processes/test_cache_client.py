@@ -26,6 +26,8 @@ from primacy.errors import NotReached, SourceFailed, Unsure, UsageError
 from tests.support.cache_smallest_machine import AloneMachine
 from tests.support.ports import free_ports
 
+pytestmark = pytest.mark.alone(order=280)
+
 CANARY_BEAT_MS = 100
 """Attempts, limits and pauses are in hundreds of milliseconds: asked of a machine that lets a process run in time."""
 LIMIT_S = 60.0

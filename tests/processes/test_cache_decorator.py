@@ -26,6 +26,8 @@ from primacy.cache.threads import CacheClient, ThreadClaim
 from primacy.errors import UsageError
 from tests.support.cache_served_peers import LIMIT_S, Served, addresses
 
+pytestmark = pytest.mark.alone(order=320)
+
 FRESH = 1 << 52
 CANARY_BEAT_MS = 100
 """How soon, and how often, is asked of a machine that lets processes run."""

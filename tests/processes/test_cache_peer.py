@@ -22,6 +22,8 @@ from tests.support.cache_peers import Crowd, Line
 from tests.support.ports import free_ports
 from tests.support.safety_checks import safe
 
+pytestmark = pytest.mark.alone(order=290)
+
 CANARY_BEAT_MS = 60
 """Half of what lies between two ANNOUNCEs. What fails while the machine was late by half of this is void; calls at the
 same time (S1) and calls of a minority are judged always (`safe`)."""

@@ -282,6 +282,7 @@ def test_a_value_that_is_gone_is_asked_for_again() -> None:
     run(work)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("mode", ["own", "mixed"])
 def test_a_peer_that_stops_in_order_leaves_its_retrieval_to_another(mode: str) -> None:
     """Clients that wait at other peers are not told that the source failed: one of those fetches at once."""

@@ -18,6 +18,8 @@ from primacy.errors import UsageError
 from tests.support import cache_functions
 from tests.support.ports import free_ports
 
+pytestmark = pytest.mark.beside(order=510)
+
 
 def addresses() -> tuple[str, str]:
     return tuple(f"tcp://127.0.0.1:{port}" for port in free_ports(2))  # type: ignore[return-value]

@@ -29,6 +29,8 @@ from tests.support.canary import Canary
 from tests.support.guard_harness import boot_ms, wait_until
 from tests.support.safety_checks import safe
 
+pytestmark = pytest.mark.beside(order=490)
+
 HERE = Path(__file__).parents[2]
 WAYS = ["strong", "weak"] if os.geteuid() == 0 else ["strong"]
 KINDS = [("function", "strong"), *(("command", way) for way in WAYS)]

@@ -22,6 +22,8 @@ from primacy.lab import ledger as machine
 from primacy.lab import signer as program
 from primacy.lab.ledger import Ledger, Signer
 
+pytestmark = pytest.mark.beside(order=430)
+
 A = Signer(100, 1, "a", "a" * 16)
 A2 = Signer(100, 2, "a", "c" * 16)
 B = Signer(101, 1, "b", "b" * 16)

@@ -17,6 +17,8 @@ from primacy.settings.schema_work import Run
 from primacy.supervise.child import child_of
 from tests.support.run_process import Start, start
 
+pytestmark = pytest.mark.beside(order=420)
+
 __all__ = ["start"]
 ONE = "run: {restart: never, "
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the group")

@@ -26,6 +26,8 @@ from primacy.control.eventlog import FILE_NAME
 from primacy.control.requests import ORDERS
 from tests.support.ports import free_ports
 
+pytestmark = pytest.mark.beside(order=300)
+
 WITHIN_S = 40.0
 """Far more than anything here takes: only a hang reaches it."""
 

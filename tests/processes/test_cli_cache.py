@@ -19,6 +19,8 @@ import pytest
 
 from tests.support.ports import free_ports
 
+pytestmark = pytest.mark.beside(order=450)
+
 LIMIT_S = 90.0
 """Only a hang reaches it."""
 CANARY_BEAT_MS = 100

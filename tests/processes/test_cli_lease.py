@@ -28,6 +28,8 @@ from primacy.store.sql_coordinator import CoordinatorTable, Old, import_coordina
 from tests.support.servers import MariaDb, Postgres, empty, server, servers_here
 from tests.support.store_harness import LIMIT_MS, Harness, Place, place, row, short_waits
 
+pytestmark = pytest.mark.beside(order=260)
+
 SHORT = row()._replace(hold_ms=100, wait_ms=103)
 SHORT_MS = 150
 

@@ -38,6 +38,8 @@ from tests.support.safety_checks import one_at_a_time
 from tests.support.servers import stop_whole
 from tests.support.silence import beats_watched, waited
 
+pytestmark = pytest.mark.alone(order=70)
+
 STAMP = Path(stamp.__file__)
 WITHIN_S = 40.0
 """Far more than anything here takes: only a hang reaches it."""

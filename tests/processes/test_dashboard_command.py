@@ -23,6 +23,8 @@ from primacy.cli.dashboard import greeting, tunnel
 from tests.support.dashboard_feed import Feed
 from tests.support.ports import free_port, free_ports
 
+pytestmark = pytest.mark.beside(order=280)
+
 PRIMACY = [sys.executable, "-m", "primacy.cli.main"]
 
 

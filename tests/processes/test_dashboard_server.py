@@ -15,6 +15,8 @@ from primacy.control.client import Found
 from primacy.dashboard.access import COOKIE
 from tests.support.dashboard_feed import KEY, Feed, Served, served
 
+pytestmark = pytest.mark.beside(order=410)
+
 ORDER = {"X-Primacy": "1", "Content-Type": "application/json"}
 
 

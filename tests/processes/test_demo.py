@@ -26,6 +26,8 @@ from primacy.lab.bound_process import Held, children, ended
 from primacy.lab.cluster import Lab
 from primacy.lab.screen import lines, strip
 
+pytestmark = pytest.mark.beside(order=110)
+
 WITHIN_S = 60.0
 SCENES = (
     "a stopped node",

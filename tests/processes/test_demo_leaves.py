@@ -13,6 +13,8 @@ from primacy.lab import tour
 from tests.support import leftovers as alone
 from tests.support.demo_leaves import check, play
 
+pytestmark = pytest.mark.beside(order=190)
+
 ESCAPES = """
 import os
 if os.fork() == 0:

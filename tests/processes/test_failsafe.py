@@ -18,6 +18,8 @@ from tests.support.real_nodes_on_lease import LeaseCrowd, lease_crowd
 from tests.support.servers import Server
 from tests.support.store_harness import made_new, short_waits
 
+pytestmark = pytest.mark.alone(order=120)
+
 Say = Callable[..., Said]
 PROFILE = "fast"
 TIMING = for_lease(PROFILES[PROFILE])

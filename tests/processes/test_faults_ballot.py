@@ -27,6 +27,8 @@ from primacy.transport.layout import packed, unpacked
 from primacy.transport.seal import Drop, Seal, Sort
 from tests.support.real_nodes import Crowd, Node, crowd_in, until
 
+pytestmark = pytest.mark.beside(order=160)
+
 needs_strace = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 BASE = 1_700_000_000_000
 CALLS = ("unlinkat,unlink", "openat", "write", "fsync,fdatasync", "close", "renameat,renameat2,rename")

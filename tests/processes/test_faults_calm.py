@@ -28,6 +28,8 @@ from tests.support import hostile_datagrams as hostile
 from tests.support.canary import beside_a_canary
 from tests.support.real_nodes import Crowd, Node, burning, crowd_in, tell_all, tree
 
+pytestmark = pytest.mark.alone(order=160)
+
 BEAT_MS = PROFILES["lan"].heartbeat_ms
 FLOOD_S = 20 if os.environ.get("PRIMACY_SIZE") == "proof" else 5
 BUSY_S = 3

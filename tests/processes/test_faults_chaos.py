@@ -14,10 +14,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from primacy.errors import PrimacyError
 from tests.support import real_nodes as crowds
 from tests.support.real_nodes import HANG, LEAVING, Crowd, Node, burning, crowd_in, tell_all
 from tests.support.safety_checks import SafetyViolation
+
+pytestmark = pytest.mark.beside(order=180)
 
 CHAOS_S = 6.0
 STAMPED_MAX = 450

@@ -24,6 +24,8 @@ from tests.support.real_nodes_on_lease import LeaseCrowd, lease_crowd
 from tests.support.servers import stop_whole
 from tests.support.silence import beats_watched
 
+pytestmark = pytest.mark.beside(order=10)
+
 PROFILE = {"sqlite": "lab", "postgresql": "fast"}
 """A server that shares two cores with everything else may take the 100 ms that `lab` leaves to a statement."""
 

@@ -17,6 +17,8 @@ from tests.support import real_nodes as crowds
 from tests.support.real_nodes import LEAVING, Crowd, crowd_in
 from tests.support.silence import outwaits_the_hold
 
+pytestmark = pytest.mark.beside(order=20)
+
 FLAPPING_S = 2.5
 STORM_S = 5.0
 

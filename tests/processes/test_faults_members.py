@@ -22,6 +22,8 @@ from primacy.errors import Refused
 from tests.support import real_nodes as crowds
 from tests.support.real_nodes import Crowd, crowd_in, free_ports
 
+pytestmark = pytest.mark.beside(order=600)
+
 AT_ONCE = 6
 
 

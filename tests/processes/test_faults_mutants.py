@@ -21,6 +21,8 @@ from tests.support import stamp
 from tests.support.guard_harness import mutate
 from tests.support.real_nodes import Crowd, crowd_in
 
+pytestmark = pytest.mark.alone(order=170)
+
 
 def worse_guard(folder: Path, file: str, text: str) -> str:
     """A copy of the guard with this definition behind its own, and the words that make an agent use it."""

@@ -22,6 +22,8 @@ from tests.support.guard_harness import NOBODY, status_of
 from tests.support.real_nodes import LEAVING, Crowd, burning, crowd_in
 from tests.support.silence import outwaits_the_hold
 
+pytestmark = [pytest.mark.alone(order=100), pytest.mark.ordinary]
+
 
 @pytest.fixture(scope="module")
 def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crowd]:

@@ -23,6 +23,8 @@ from tests.contracts.test_fence import SQL, Database, written
 from tests.support.holder_harness import WITHIN_S, Process, holders
 from tests.support.holder_process import REST_S, now_ms
 
+pytestmark = pytest.mark.beside(order=220)
+
 Tokens = Callable[[], list[int]]
 
 

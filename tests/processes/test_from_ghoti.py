@@ -15,8 +15,12 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.support.ghoti_double import Double
 from tests.support.ports import free_ports
+
+pytestmark = pytest.mark.beside(order=400)
 
 PRIMACY = [sys.executable, "-m", "primacy.cli.main"]
 NAMES = ("node1", "node2", "node3")

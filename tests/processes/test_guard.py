@@ -48,6 +48,8 @@ from tests.support.guard_harness import (
 )
 from tests.support.safety_checks import one_at_a_time
 
+pytestmark = [pytest.mark.alone(order=10), pytest.mark.ordinary]
+
 __all__ = ["open_harness"]
 
 MIB = 1024

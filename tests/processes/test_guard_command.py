@@ -29,6 +29,8 @@ from tests.support.guard_harness import (
     status_of,
 )
 
+pytestmark = [pytest.mark.beside(order=380), pytest.mark.ordinary]
+
 __all__ = ["open_harness"]
 
 REPORT = """

@@ -33,6 +33,8 @@ from tests.support.guard_harness import (
 )
 from tests.support.safety_checks import safe
 
+pytestmark = [pytest.mark.alone(order=20), pytest.mark.ordinary]
+
 __all__ = ["open_harness"]
 
 CANARY_BEAT_MS = PROMPT_MS / 2

@@ -20,6 +20,8 @@ from tests.support.canary import Canary
 from tests.support.guard_harness import PROMPT_MS, Harness, OpenHarness, boot_ms, is_alive, open_harness, wait_until
 from tests.support.safety_checks import safe
 
+pytestmark = pytest.mark.alone(order=50)
+
 __all__ = ["open_harness"]
 
 AHEAD_MS = (800, 1_600, 6_400)

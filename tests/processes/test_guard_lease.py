@@ -21,6 +21,8 @@ from tests.support.guard_harness import (
     wait_until,
 )
 
+pytestmark = pytest.mark.beside(order=550)
+
 __all__ = ["open_harness"]
 
 WORDS = '{"release": true}\n'

@@ -41,6 +41,8 @@ from tests.support.guard_harness import (
 )
 from tests.support.safety_checks import one_at_a_time
 
+pytestmark = pytest.mark.alone(order=40)
+
 __all__ = ["open_harness"]
 
 CLONE = """

@@ -42,6 +42,8 @@ from primacy.supervise.health import (
 from primacy.supervise.probes import HealthProbes, name_of, rule_of
 from tests.processes.test_cli_agent import FILE, WITHIN_S, Node, Say, alive, free_ports, say, write_secret  # noqa: F401
 
+pytestmark = pytest.mark.beside(order=270)
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from primacy.agent.hooks import WAITING_MAX, Hooks
 from primacy.agent.integrations import Integrations
 from primacy.agent.notify import Notifier
@@ -24,6 +26,8 @@ from primacy.supervise.vocabulary import Happened, Note, State
 from primacy.supervise.workload import WorkloadView
 from tests.processes.test_cli_agent import Node, Say, alive, say  # noqa: F401
 from tests.support.control_harness import RUNS
+
+pytestmark = pytest.mark.beside(order=390)
 
 
 class Told:

@@ -29,6 +29,8 @@ from primacy.lab.place import LOCK, holder_of
 from tests.support import stamp
 from tests.support.safety_checks import one_at_a_time
 
+pytestmark = pytest.mark.beside(order=200)
+
 STAMP = (sys.executable, "-I", "-S", str(Path(stamp.__file__)))
 WITHIN_S = 40.0
 """Far more than anything here takes: only a hang reaches it."""

@@ -14,6 +14,8 @@ from primacy.settings.timing import PROFILES
 from tests.support.library_harness import CANARY_BEAT_MS, HOLD_S, LAB, WITHIN_S, Place, fresh_url, place, run, until
 from tests.support.safety_checks import tokens_grow
 
+pytestmark = pytest.mark.alone(order=220)
+
 __all__ = ["CANARY_BEAT_MS", "place"]
 
 # --- the table of endings in docs/library.md --------------------------------------------------------------------------

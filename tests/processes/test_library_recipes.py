@@ -21,6 +21,8 @@ from tests.support.library_harness import CANARY_BEAT_MS, HOLD_S, WITHIN_S, Plac
 from tests.support.safety_checks import safe, tokens_grow
 from tests.support.servers import Postgres, empty, server
 
+pytestmark = pytest.mark.alone(order=240)
+
 __all__ = ["CANARY_BEAT_MS", "place"]
 
 

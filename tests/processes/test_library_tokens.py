@@ -17,6 +17,8 @@ from primacy.node.clock import SystemClock
 from tests.support.library_harness import CANARY_BEAT_MS, Place, place, run, until
 from tests.support.safety_checks import safe, tokens_grow
 
+pytestmark = pytest.mark.alone(order=250)
+
 __all__ = ["CANARY_BEAT_MS", "place"]
 
 

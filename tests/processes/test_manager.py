@@ -453,6 +453,7 @@ def test_limitation_7_times_are_a_profile() -> None:
     assert timing_of(of_mapping(mapping("a", 1, election={"timing": {"heartbeat_ms": 77}}))).heartbeat_ms == 77
 
 
+@pytest.mark.later
 def test_twenty_nodes_that_join_at_once_tell_each_other_once() -> None:
     """Message count: one join each, and one word about each to each; nothing goes on afterwards."""
     names = [f"n{number:02}" for number in range(20)]
@@ -478,6 +479,7 @@ def test_twenty_nodes_that_join_at_once_tell_each_other_once() -> None:
     lived(scene)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("doubles", [2, 3])
 def test_a_join_storm_of_real_nodes_is_calmed(doubles: int) -> None:
     async def scene(nodes: Mixed) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from primacy.agent.cluster import ManagedCluster
 from primacy.settings import of_mapping
 from primacy.transport.duplicates import LEAST_COUNT, STARTS_MAX, Spoken
 from tests.support.managers_in_one_loop import STEADY, Nodes, lived, mapping, three
+
+pytestmark = pytest.mark.later
 
 
 def test_a_start_that_speaks_again_after_another_is_no_restart() -> None:

@@ -13,6 +13,8 @@ from primacy.membership.members import entries_in
 from primacy.membership.storms import Word, bent, mended
 from tests.support.mixed_clusters import Mixed, played
 
+pytestmark = pytest.mark.later
+
 QUICK = {"profile": "fast"}
 HERE = "here:1"
 PATIENT = 0.5

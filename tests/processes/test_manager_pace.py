@@ -119,6 +119,7 @@ def test_a_pace_changes_all_times_and_is_taken_back() -> None:
 # --- over real sockets ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.later
 def test_late_answers_of_several_nodes_are_measured_beyond_the_limit_and_said() -> None:
     async def scene(nodes: Nodes) -> None:
         for name, join in (("a", []), ("b", ["a"]), ("c", ["a"])):

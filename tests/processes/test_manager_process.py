@@ -23,6 +23,8 @@ from primacy.errors import NotReached
 from tests.support.ports import free_ports
 from tests.support.real_nodes import LOOK_S, until
 
+pytestmark = pytest.mark.beside(order=50)
+
 WITHIN_S = 90.0
 PROOF = os.environ.get("PRIMACY_SIZE") == "proof"
 FILES = Path(__file__).parents[1] / "files"

@@ -26,6 +26,8 @@ from tests.support.mixed_clusters import Mixed, played
 from tests.support.ports import free_ports
 from tests.support.real_nodes import until
 
+pytestmark = pytest.mark.beside(order=60)
+
 WORD = [1, "how it stands"]
 
 

@@ -18,6 +18,8 @@ from tests.support.canary import beside_a_canary
 from tests.support.managers_in_one_loop import LIMIT_S
 from tests.support.mixed_clusters import Mixed, played
 
+pytestmark = pytest.mark.later
+
 PROOF = os.environ.get("PRIMACY_SIZE") == "proof"
 RING = os.environ.get("PRIMACY_SCENARIOS") == "ring"
 """The same scenes with ring (`make proof PART=manager`): among our own nodes, for real ones do not know it."""

@@ -18,6 +18,8 @@ from primacy.settings.timing import RANK_PROFILES
 from tests.processes.test_manager_process import PROOF, Crowd, crowd
 from tests.support.real_nodes import until
 
+pytestmark = pytest.mark.alone(order=80)
+
 NODES = 20
 PROFILE = "lan"
 WITHIN_S = 300.0

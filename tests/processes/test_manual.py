@@ -28,6 +28,8 @@ from tests.processes.test_cli_agent import FILE, Node, Say, alive, free_ports, s
 from tests.support.real_nodes import tree
 from tests.support.servers import stop_whole
 
+pytestmark = pytest.mark.beside(order=30)
+
 WITHIN_S = 40.0
 
 

@@ -27,6 +27,8 @@ from tests.support.real_nodes_without_workload import WITHIN_S, Node, NodeCrowd,
 from tests.support.safety_checks import tokens_grow
 from tests.support.store_harness import made_new
 
+pytestmark = pytest.mark.alone(order=110)
+
 Say = Callable[..., Said]
 
 

@@ -15,6 +15,8 @@ import pytest
 
 from primacy.agent.notify import Notifier
 
+pytestmark = pytest.mark.beside(order=340)
+
 WITHIN_S = 40.0
 BEATS = 20
 EXAMPLES = Path(__file__).parents[2] / "examples"

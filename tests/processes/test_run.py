@@ -19,6 +19,8 @@ from tests.support.real_nodes import interpreter
 from tests.support.run_process import WITHIN_S, Start, alive, children, start
 from tests.support.safety_checks import tokens_grow
 
+pytestmark = [pytest.mark.alone(order=60), pytest.mark.ordinary]
+
 __all__ = ["start"]
 
 TELL = 'echo "$PRIMACY_TOKEN $PRIMACY_RUN $PRIMACY_TERM $PRIMACY_NODE $PRIMACY_ELECTION";'

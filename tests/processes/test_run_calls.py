@@ -29,6 +29,8 @@ from primacy.supervise.machine import BACK_OFF_MS, BACK_OFF_MS_MAX, FAILURES_MAX
 from primacy.supervise.vocabulary import Happened, Note
 from tests.support.run_process import Start, start
 
+pytestmark = [pytest.mark.beside(order=560), pytest.mark.ordinary]
+
 __all__ = ["start"]
 
 FILES = Path(__file__).parents[1] / "files"

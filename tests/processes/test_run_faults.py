@@ -24,6 +24,8 @@ from tests.support.real_nodes import interpreter
 from tests.support.run_process import WITHIN_S, Running, Start, alive, children, start
 from tests.support.safety_checks import one_at_a_time
 
+pytestmark = [pytest.mark.beside(order=170), pytest.mark.ordinary]
+
 __all__ = ["start"]
 
 

@@ -28,6 +28,8 @@ from tests.support.real_nodes_on_lease import LeaseCrowd, lease_crowd
 from tests.support.safety_checks import safe, tokens_grow
 from tests.support.store_harness import made_new, short_waits
 
+pytestmark = pytest.mark.beside(order=70)
+
 Say = Callable[..., Said]
 who_leads = beside_a_canary(for_lease(PROFILES["fast"]).heartbeat_ms, passes_if_late=True)
 """Stories in which this node leads, and no other, are asked of a machine that lets the holder run."""

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from bench import slots
 
+pytestmark = pytest.mark.alone(order=270)
+
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,6 +157,7 @@ def test_when_leadership_moves_it_follows_and_nothing_is_done_twice(harness: Har
     asyncio.run(body())
 
 
+@pytest.mark.later
 def test_nobody_leads_is_said_in_time(harness: Harness) -> None:
     harness.call(lambda: harness.server.follow("b"))
 
@@ -234,6 +235,7 @@ def test_a_write_that_was_not_answered_in_time_is_unsure_too() -> None:
     asyncio.run(body())
 
 
+@pytest.mark.later
 def test_a_frozen_node_is_left_by_clients_who_never_wait_long(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -373,6 +375,7 @@ def test_who_watches_no_more_is_deregistered(harness: Harness) -> None:
     asyncio.run(body())
 
 
+@pytest.mark.later
 def test_a_watch_leaves_a_leader_that_says_nothing_more(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Frozen, or cut off: nothing comes and nothing breaks. Nobody but the watch is there to notice."""
     monkeypatch.setattr(client, "WATCH_S", 0.1)

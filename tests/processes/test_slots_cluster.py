@@ -19,6 +19,8 @@ from tests.support.ports import free_ports
 from tests.support.slots_harness import LIMIT_S, Client
 from tests.support.store_harness import made_new
 
+pytestmark = pytest.mark.beside(order=40)
+
 PRIMACY = [sys.executable, "-m", "primacy.cli.main"]
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from tests.support.slots_fuzz import PROTOCOLS, fuzz
 
+pytestmark = pytest.mark.beside(order=290)
+
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_nothing_that_a_client_sends_harms_the_server(protocol: str, tmp_path: Path) -> None:

@@ -14,9 +14,13 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.support.ports import free_port
 from tests.support.slots_harness import LIMIT_S
 from tests.support.slots_served import PRIMACY, served
+
+pytestmark = pytest.mark.beside(order=210)
 
 FILES = Path(__file__).parents[1] / "files"
 

@@ -22,6 +22,8 @@ from tests.support.servers import MariaDb, Postgres, kinds, server
 from tests.support.store_harness import Harness, place, row
 from tests.support.store_harness import Place as Where
 
+pytestmark = pytest.mark.beside(order=320)
+
 KINDS = [kind for kind in kinds() if kind != "memory"]
 TABLE = "primacy_leases"
 LONG_MS = WAIT_MAX_MS + TICK_MS

@@ -24,7 +24,10 @@ from tests.support.servers import Etcd, find, wait_until
 from tests.support.store_harness import Harness, row
 from tests.support.store_world import LONG_MS, World
 
-pytestmark = pytest.mark.skipif(bool(Etcd.missing()), reason="etcd is not installed here")
+pytestmark = [
+    pytest.mark.beside(order=230),
+    pytest.mark.skipif(bool(Etcd.missing()), reason="etcd is not installed here"),
+]
 CONTROL = find("etcdctl", str(Path(__file__).parents[2] / ".venv/peers/usr/bin"))
 needs_control = pytest.mark.skipif(CONTROL is None, reason="etcdctl is not installed here (make packages)")
 PREFIX = "primacy_leases/"

@@ -22,6 +22,8 @@ from tests.support.store_harness import LIMIT_MS, Harness, opened, row, short_wa
 from tests.support.store_proxy import Proxy
 from tests.support.store_race import NAME, Race, Verdict, now_ns
 
+pytestmark = pytest.mark.alone(order=210)
+
 PROFILE = PROFILES["fast"]
 BOUND_S = (PROFILE.wait_ms + 2 * PROFILE.look_ms + 5_000) / 1_000
 """How soon somebody leads again without help: D, two looks, and five seconds. Asked of a machine that lets processes

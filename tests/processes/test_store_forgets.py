@@ -24,6 +24,8 @@ from tests.support.store_harness import Place as Where
 from tests.support.store_proxy import Proxy
 from tests.support.store_race import Race, now_ns
 
+pytestmark = pytest.mark.beside(order=80)
+
 needs_postgresql = pytest.mark.skipif("postgresql" not in servers_here(), reason="PostgreSQL is not installed here")
 needs_mariadb = pytest.mark.skipif("mariadb" not in servers_here(), reason="MariaDB is not installed here")
 TABLE = "primacy_leases"

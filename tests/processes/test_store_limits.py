@@ -19,6 +19,8 @@ from primacy.store.port import Notifies
 from tests.support.servers import Pooler, Postgres, empty, fresh, pooler, server, servers_here, wait_until
 from tests.support.store_harness import LIMIT_MS, Harness, Place, opened, place, row
 
+pytestmark = pytest.mark.beside(order=350)
+
 __all__ = ["pooler"]
 SERVERS = servers_here()
 HANGS_MS = 4_000

@@ -21,6 +21,8 @@ from tests.support.store_cold import Crew
 from tests.support.store_harness import Harness, place, row
 from tests.support.store_race import PROFILE, Race, judge, now_ns
 
+pytestmark = pytest.mark.alone(order=200)
+
 SECONDS = float(os.environ.get("PRIMACY_RACE_S", "6"))
 ROUNDS = int(os.environ.get("PRIMACY_COLD_ROUNDS", "20"))
 PLAYERS = 8

@@ -24,6 +24,8 @@ import psycopg
 from primacy.store.libpq import Limited
 from primacy.store.postgresql import PostgresqlStore
 
+pytestmark = pytest.mark.beside(order=360)
+
 __all__ = ["pooler"]
 TRIES_MAX = 6
 """The server writes its log every ten seconds here, and may do so at the very moment of a release."""

@@ -22,6 +22,8 @@ from primacy import blocking
 from primacy.errors import StoreUnusable
 from tests.support.servers import MariaDb, Postgres, empty, server, wait_until
 
+pytestmark = pytest.mark.beside(order=530)
+
 SOON_S = 20.0
 """Far below what waiting would take, far above what a busy machine needs for one connection."""
 

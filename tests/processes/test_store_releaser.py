@@ -16,6 +16,8 @@ import pytest
 from tests.support.servers import servers_here
 from tests.support.store_harness import LIMIT_MS, Harness, Place, place
 
+pytestmark = pytest.mark.beside(order=370)
+
 SHORT_MS = 100
 
 

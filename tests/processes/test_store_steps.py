@@ -21,6 +21,8 @@ from tests.support.servers import kinds
 from tests.support.store_harness import Harness, place, row
 from tests.support.store_harness import Place as Where
 
+pytestmark = pytest.mark.beside(order=330)
+
 KINDS = [kind for kind in kinds() if kind != "memory"]
 USERS = 6
 SECONDS = 2.5

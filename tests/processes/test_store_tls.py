@@ -19,7 +19,10 @@ from primacy.store.port import News
 from tests.support.servers import Etcd, MariaDb, Postgres, Server
 from tests.support.store_harness import LIMIT_MS, Harness, made_new, opened
 
-pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed here")
+pytestmark = [
+    pytest.mark.beside(order=240),
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed here"),
+]
 
 
 def certificate(folder: Path, user: str) -> tuple[Path, Path]:

@@ -22,6 +22,8 @@ from primacy.store.port import Notifies
 from tests.support.servers import MariaDb, Postgres, empty, fresh, server, servers_here, wait_until
 from tests.support.store_harness import LIMIT_MS, Harness, opened, place, row
 
+pytestmark = pytest.mark.beside(order=250)
+
 needs_postgresql = pytest.mark.skipif("postgresql" not in servers_here(), reason="PostgreSQL is not installed here")
 needs_mariadb = pytest.mark.skipif("mariadb" not in servers_here(), reason="MariaDB is not installed here")
 

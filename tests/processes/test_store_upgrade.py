@@ -22,6 +22,8 @@ from primacy.store.sql_text import spelled
 from tests.support.servers import Postgres, empty, server, servers_here
 from tests.support.store_harness import LIMIT_MS, Harness, row
 
+pytestmark = pytest.mark.beside(order=310)
+
 OLD = json.loads((Path(__file__).parents[1] / "data/store_0_1.json").read_text())
 KINDS = [kind for kind in ("postgresql", "mariadb") if kind in servers_here()]
 USERS = 3

@@ -12,6 +12,8 @@ import pytest
 from primacy.cli import main as entry
 from tests.support.real_nodes import Crowd, Node, crowd_in, free_ports
 
+pytestmark = pytest.mark.beside(order=150)
+
 MORE_FIELDS = """
 import msgspec
 from primacy.transport import layout, short, udp

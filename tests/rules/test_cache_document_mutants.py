@@ -20,6 +20,8 @@ from tests.rules import test_cache_document as rules
 from tests.rules import test_cache_document_floor as floors
 from tests.rules import test_cache_weaknesses as weaknesses
 
+pytestmark = pytest.mark.later
+
 FOLDER = Path(document.__file__).parent
 PARTS = ("document_state", "document_source", "document_elect", "document_floor", "document")
 """In the order in which they import each other."""

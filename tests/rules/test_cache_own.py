@@ -243,6 +243,7 @@ def test_what_was_forgotten_for_lack_of_room_does_not_come_back_older() -> None:
     assert one.update("c", one.ballot("c", T + 6))
 
 
+@pytest.mark.later
 def test_a_hundred_thousand_keys() -> None:
     """A start, hits and a step of time do not depend on how many keys there are."""
     count = 100_000

@@ -233,6 +233,7 @@ def test_E1_no_step_of_any_machine_answers_a_refusal_or_multiplies_a_message(str
     assert not broken, broken[:3]
 
 
+@pytest.mark.later
 def test_E1_taken_out_a_repeated_datagram_is_refused_again() -> None:
     plan = Plan("raft", 5, "lab", 1.0, ("lossy", "duplicate", "partition"), draw=False)
     assert any("twice within a beat" in text for text in watched(plan, 3, RefusesEach))

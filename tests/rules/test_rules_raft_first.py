@@ -303,6 +303,7 @@ class HeedsEachBase(RaftStrategy):
             self.recovery.found(ballot)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize(
     ("name", "machine", "rule"),
     [

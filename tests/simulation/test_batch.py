@@ -163,6 +163,7 @@ def test_workers_that_are_all_killed_are_one_clear_sentence() -> None:
         run_batch(SHORT, range(20), 2, run_trial=deadly)
 
 
+@pytest.mark.later
 def test_E2_a_batch_names_the_seed_of_a_lost_trial_and_goes_on() -> None:
     """Stuck, out of memory, killed, raised, hung: each is a violation with its seed, and no other seed is missing."""
     plan = replace(SHORT, nodes=2)  # the others violate nothing
@@ -197,6 +198,7 @@ def comes_late() -> Callable[[int], int]:
     return abs
 
 
+@pytest.mark.later
 def test_a_worker_that_is_slow_to_start_loses_no_trial() -> None:
     def lost(seed: int, why: str) -> int:
         raise AssertionError(f"seed {seed}: {why}")

@@ -12,6 +12,8 @@ import pytest
 from primacy.sim.cache.small import Scope, SmallCache, search
 from tests.support.mutants_cache import CACHE_MUTANTS
 
+pytestmark = pytest.mark.trials(order=60)
+
 QUICK = os.environ.get("PRIMACY_SIZE") == "quick"
 SCOPE = Scope(peers=3, ballots=2, announces=2, restarts=1, disturbances=1 if QUICK else 2)
 FOUND = {"AnyBallot": "S4", "VotesGiveRight": "S1", "CalledEachRound": "S4", "CandidateWithinPromise": "S1"}
@@ -28,6 +30,7 @@ def test_no_order_of_events_breaks_a_promise(askers: tuple[int, ...]) -> None:
     assert found.second > 0, "a second call begins under a higher epoch"
 
 
+@pytest.mark.later
 def test_nor_does_one_if_restarts_forget_everything() -> None:
     """S1 needs no memory, no term and no disk."""
     found = search(Scope(peers=3, ballots=2, announces=2, restarts=1, disturbances=1, forgets=True))
@@ -62,6 +65,7 @@ def test_time_alone_makes_no_new_state() -> None:
     assert before[-1] == before[-2]
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("name", FOUND)
 def test_a_planted_defect_is_found_as_a_short_story(name: str) -> None:
     defect = next(mutant.machine for mutant in CACHE_MUTANTS if mutant.name == name)

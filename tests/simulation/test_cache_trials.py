@@ -13,6 +13,8 @@ from tests.support.cache_bad_machine import EverybodyFetches, FirstFetches, simp
 from tests.support.mutants_cache import CACHE_MUTANTS
 from tests.support.mutants_cache_trials import MANY, SmallTerms, caught, recorded, run
 
+pytestmark = pytest.mark.trials(order=50)
+
 SEEDS = 12 if os.environ.get("PRIMACY_SIZE") == "quick" else 60
 
 
@@ -34,6 +36,7 @@ def test_nothing_is_violated_where_many_keys_are_fetched_at_once(seed: int) -> N
     assert not outcome.violations, f"{MANY}, seed {seed}: {outcome.violations[0]}"
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("seed", [0, 6])
 def test_nothing_is_violated_with_hundreds_of_keys(seed: int) -> None:
     """Seeds whose trials end soon: peers and their sources crash, are cut off, are late and freeze."""
@@ -91,6 +94,7 @@ def test_hundreds_of_keys() -> None:
 # --- planted defects --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("name", [name for name, known in recorded().items() if known])
 def test_a_planted_defect_is_caught_at_random(name: str) -> None:
     base, seed, rules = recorded()[name]

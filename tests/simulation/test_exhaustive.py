@@ -43,6 +43,8 @@ from primacy.sim.model.values import Numbers, Packet
 from primacy.sim.model.world import ModelWorld
 from primacy.sim.world.store import SimStore
 
+pytestmark = pytest.mark.trials(order=30)
+
 SIZE = os.environ.get("PRIMACY_SIZE", "")
 QUICK = SIZE == "quick"
 STATES = 20_000 if QUICK else 100_000
@@ -69,6 +71,7 @@ def test_no_order_of_the_first_election_within_a_number_of_states_breaks_a_promi
     assert found.finished >= 0
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("setting", [RaftSetting("drifting"), LeaseSetting("equal")], ids=["raft", "lease"])
 def test_everything_with_one_disturbance_was_walked(setting):
     """Raft on equal clocks: below."""
@@ -76,6 +79,7 @@ def test_everything_with_one_disturbance_was_walked(setting):
     assert (found.wrong, found.finished) == ("", 1), "\n".join(found.history_lines)
 
 
+@pytest.mark.later
 def test_everything_with_one_disturbance_was_walked_and_leads_to_a_second_term():
     """The bounds are wide enough to matter: successors work, terms end, nodes restart, and every role occurs."""
     model = BoundedModel(RaftSetting())
@@ -119,6 +123,7 @@ def _view(numbers, node) -> tuple[object, ...]:
     return (node.ballot, node.works, node.asleep, machine and machine.view(0)._replace(alive=()))
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("setting", [RaftSetting, LeaseSetting])
 def test_what_is_left_out_of_a_state_decides_nothing(setting, monkeypatch):
     """States are compared without the fields in `UNSEEN`; with them there are more states, but nothing more happens."""
@@ -216,6 +221,7 @@ def _differences(numbers: Unsettled, settle, every: int) -> Iterator[str]:
     assert compared > 10_000
 
 
+@pytest.mark.later
 def test_machines_that_are_merged_do_the_same_and_stay_merged(monkeypatch):
     numbers = _unsettled(1, 5 if QUICK else 7, monkeypatch)
     assert list(_differences(numbers, model_equal.settle, {"quick": 41, "proof": 5}.get(SIZE, 41))) == []
@@ -237,6 +243,7 @@ def _without_departures(machine, now_ms):
         machine.leader_state.departures = dict.fromkeys(machine.leader_state.departures, 0)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("too_much", [_without_refusals, _without_numbers, _without_departures])
 def test_machines_that_must_not_be_merged_are_noticed(too_much, monkeypatch):
     assert next(_differences(_unsettled(1, 5, monkeypatch), too_much, 1), None) is not None
@@ -410,6 +417,7 @@ def test_finds_a_planted_defect_by_itself(defect, monkeypatch):
     assert found.history_lines
 
 
+@pytest.mark.later
 def test_without_the_promise_the_start_delay_still_keeps_works_apart():
     """So the defects of Q5 above are theirs, not the base's."""
     for clocks in ("equal", "drifting"):
@@ -443,6 +451,7 @@ class OneQuestionLate(BoundedModel):
                     yield after
 
 
+@pytest.mark.later
 @pytest.mark.parametrize(("tick_ms", "overlaps"), [(1, True), (2, False)])
 def test_two_clocks_are_read_in_whole_milliseconds(tick_ms, overlaps, monkeypatch):
     """Q5: a voter's age and the winner's wait are each up to a millisecond short, so the delay must cover two."""
@@ -468,6 +477,7 @@ def test_a_violation_is_told_as_a_story():
     assert any("a's work of term 1 is gone" in line for line in told)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize(("setting", "machine"), [(RaftSetting, NoSilence), (LeaseSetting, LeaseStrategy)])
 def test_every_event_can_be_told(setting, machine):
     model = BoundedModel(setting("equal", machine))
@@ -486,6 +496,7 @@ def test_the_command_prints_its_counts(capsys):
     assert "violations                   0" in out
 
 
+@pytest.mark.later
 def test_the_command_fails_where_a_walk_is_not_complete(capsys):
     assert exhaustive.main(["--states", "200000", "--disturbances", "1", "--complete", "1"]) == 0
     assert "complete for every history with up to 1 disturbance" in capsys.readouterr().out

@@ -50,6 +50,8 @@ from tests.support.lease_harness import LAN, TRIO, WALL
 from tests.support.lease_world import LAB, LeaseWorld
 from tests.support.mutants_lease import nameless
 
+pytestmark = pytest.mark.trials(order=40)
+
 # --- never raises -----------------------------------------------------------------------------------------------------
 
 NUMBERS = st.one_of(st.integers(-3, 40), st.sampled_from([0, 1, WALL, WALL + 1, TOKEN_MAX, 2**70, -(2**70)]))
@@ -172,6 +174,7 @@ def test_at_most_one_works_with_the_failsafe() -> None:
         assert trial(seed, 12, faults, failsafe=True).overlaps == []
 
 
+@pytest.mark.later
 def test_T1_tokens_of_all_only_grow_if_no_commit_is_lost_or_the_wall_clocks_agree() -> None:
     for seed in range(12):
         faults = (*PLAIN, *OPERATORS)
@@ -179,6 +182,7 @@ def test_T1_tokens_of_all_only_grow_if_no_commit_is_lost_or_the_wall_clocks_agre
         assert trial(seed, 12, drift=0.0).token_trouble == 0
 
 
+@pytest.mark.later
 def test_T1_with_history_lost_and_wild_wall_clocks_tokens_go_back() -> None:
     """Outside, by physics; the works do not overlap all the same."""
     trials = [trial(seed, 12, wall_spread_ms=10_000_000) for seed in range(20)]
@@ -186,6 +190,7 @@ def test_T1_with_history_lost_and_wild_wall_clocks_tokens_go_back() -> None:
     assert not any(world.overlaps for world in trials)
 
 
+@pytest.mark.later
 def test_L4_watched_is_safe_on_a_store_that_never_tells_who_it_is() -> None:
     """It goes back in any way that breaks its connections, always under one name, and has no mark."""
     store = nameless("start", "promotion", "counters")
@@ -245,6 +250,7 @@ class ReleasesLater(SimStore):
     start_anew = promote_again = fail_over
 
 
+@pytest.mark.later
 def test_L4_a_release_may_be_forgotten_as_long_as_nobody_took_upon_it() -> None:
     """As PostgreSQL may (`POSTGRESQL_SOON`), under the same identity: it only looks like a holder that fell silent."""
     forgotten = 0
@@ -276,6 +282,7 @@ def test_L4_a_release_takes_two_trips_at_most_wherever_it_falls_between_two_rene
     assert met > 3, "some of them met a renewal"
 
 
+@pytest.mark.later
 def test_the_simulator_strikes_by_ways_outside_of_the_promise_only_if_asked_and_finds_what_they_break() -> None:
     """The same blow at the same watcher: by every way of the promise nothing breaks, beyond it the works overlap."""
     assert not set(OUTSIDE) & set(classes_of("lease"))

@@ -6,6 +6,8 @@ import pytest
 
 from tests.support.mutants_lease import LEASE_MUTANTS, LeaseMutant, recorded
 
+pytestmark = pytest.mark.later
+
 OTHERS = 80
 
 

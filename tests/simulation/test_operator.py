@@ -51,6 +51,7 @@ def test_a_first_start_is_said_once_if_all_voters_wait_for_it() -> None:
     assert not given.without
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("uses", ["12.", "112.", "1122.", "11122.."])
 def test_of_two_first_starts_in_use_one_is_given_up(uses: str, seed: int) -> None:

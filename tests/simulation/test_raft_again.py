@@ -51,6 +51,7 @@ def seen(strategy: RaftStrategy) -> tuple[object, ...]:
     return frozen(strategy), dict(strategy.heard), strategy.deadline_ms, strategy.stand_at_ms
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("seed", range(8))
 def test_the_short_way_leads_where_a_step_leads(seed: int) -> None:
     TAKEN.clear()

@@ -16,6 +16,8 @@ from primacy.sim.facts import Fact
 from primacy.sim.trials.replay import FaultPlan, Replayed, read, record
 from primacy.sim.trials.trial import Plan, Trial
 
+pytestmark = pytest.mark.later
+
 PLANS = {path.stem: path for path in sorted((Path(__file__).parents[1] / "data" / "plans").glob("*.json"))}
 
 EXPECTED_TO_VIOLATE: frozenset[str] = frozenset()

@@ -12,6 +12,8 @@ import pytest
 from primacy.sim.trials.batch import run_or_raised
 from primacy.sim.trials.trial import Plan, Trial
 
+pytestmark = pytest.mark.trials(order=10)
+
 SIZE = os.environ.get("PRIMACY_SIZE", "quick")
 SHARE = {"quick": 20, "test": 1, "proof": 1}[SIZE]
 """The quick size has a twentieth of the trials, and two of each plan at least."""
@@ -105,6 +107,7 @@ RARE = {
 }
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("strategy", RARE)
 def test_rare_situations_are_not_left_to_chance(strategy: str) -> None:
     """One that never comes would mean that the lives prove less than they seem to."""
@@ -131,6 +134,7 @@ for strategy in ("raft", "lease", "bully", "ring"):
 """
 
 
+@pytest.mark.later
 def test_one_seed_is_one_history_under_any_hash_seed() -> None:
     told = set()
     for hash_seed in ("0", "1", "4242"):

@@ -18,18 +18,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.support.marks import marked
+
 NOBODY = 65534
 CLONE_NEWUSER = 0x10000000
-SUITE = (
-    "tests/processes/test_guard.py",
-    "tests/processes/test_guard_deadlines.py",
-    "tests/processes/test_guard_command.py",
-    "tests/processes/test_guard_mutants.py",
-    "tests/processes/test_run.py",
-    "tests/processes/test_run_faults.py",
-    "tests/processes/test_run_calls.py",
-    "tests/processes/test_faults_process.py",
-)
 MODES = ("root", "user", "capless")
 """Of the guard's tests: other users than this one; `traced` is the mode of this run."""
 ELSEWHERE = {
@@ -107,7 +99,9 @@ def main() -> int:
 
 def become_ordinary(folder: str) -> None:
     call = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={folder}/tests"]
-    call += sys.argv[1:] if any(word.startswith("tests/") for word in sys.argv) else [*SUITE, *sys.argv[1:]]
+    call += (
+        sys.argv[1:] if any(word.startswith("tests/") for word in sys.argv) else [*marked("ordinary"), *sys.argv[1:]]
+    )
     environment = {**os.environ, "PRIMACY_ORDINARY": "1", "TMPDIR": folder, "PYTHONDONTWRITEBYTECODE": "1"}
     if os.geteuid() == 0:
         os.chown(folder, NOBODY, NOBODY)
