@@ -10,7 +10,7 @@ import pytest
 from primacy.cache.client import Client
 from primacy.cache.peer import Peer
 from primacy.cache.shown import document, exposition
-from primacy.cli.cache import Seen, peers_text
+from primacy.cli.cache import PeerAnswer, peers_text
 from primacy.errors import SourceFailed
 from tests.processes.test_cache_peer_inside import addresses, run, until
 
@@ -73,14 +73,14 @@ def test_the_memory_of_a_key_is_reported(mode: str) -> None:
         async with Peer(url, api, source=source, mode=mode) as peer:
             empty = document(peer, {"node": "a"}, peer._clock.now_ms(), 0)
             assert empty["memory"] == {"keys_bytes": 0, "per_key_bytes": 0}
-            assert ": in touch; 0 keys, 0 hits" in peers_text([Seen(api, empty, "")])
+            assert ": in touch; 0 keys, 0 hits" in peers_text([PeerAnswer(api, empty, "")])
             await asyncio.gather(*(peer.read(b"key %d" % each, within_ms=60_000) for each in range(20)))
             said = document(peer, {"node": "a"}, peer._clock.now_ms(), 0)
             each = said["memory"]["per_key_bytes"]
             assert said["keys"] == 20
             assert 200 < each < 700
             assert 20 * each <= said["memory"]["keys_bytes"] < 20 * (each + 1)
-            assert f": in touch; 20 keys ({each} bytes of memory each), " in peers_text([Seen(api, said, "")])
+            assert f": in touch; 20 keys ({each} bytes of memory each), " in peers_text([PeerAnswer(api, said, "")])
             assert figures(peer)["keys_bytes"] == said["memory"]["keys_bytes"]
 
     run(work)

@@ -26,7 +26,7 @@ from primacy.cache.peer import Peer, Secured
 from primacy.cache.security import OLD_MS, ClientSeal, Opened, PeerSeal, ServerSeal, new_boot
 from primacy.cache.shown import document
 from primacy.cache.zap import client_key
-from primacy.cli.cache import Seen, peers_text
+from primacy.cli.cache import PeerAnswer, peers_text
 from primacy.errors import CannotHere, SourceFailed, Unsure, UsageError
 from primacy.node.clock import SystemClock
 from primacy.node.log import Level, Log
@@ -145,7 +145,7 @@ def test_a_peer_with_another_secret_is_named_in_log_and_status(caplog: pytest.Lo
                     await cache.get("k")
             said = document(peer, {"node": "a"}, 0, 0)
             assert said["dropped"]["seal: bad-seal"] >= 2
-            assert "bad-seal. Does everybody have this secret?" in peers_text([Seen(urls[1], said, "")])
+            assert "bad-seal. Does everybody have this secret?" in peers_text([PeerAnswer(urls[1], said, "")])
         told = [record.getMessage() for record in caplog.records]
         named = [text for text in told if f"messages of peer {urls[2]} are dropped (bad-seal): it has another" in text]
         assert len(named) == 1, "once, however many messages"

@@ -16,7 +16,7 @@ import pytest
 
 from primacy.agent.control_api import ControlApi
 from primacy.control import eventlog
-from primacy.control.client import Found, ask, find
+from primacy.control.client import FoundNode, ask, find
 from primacy.control.eventlog import EVENTS_MAX, EventLog
 from primacy.control.key import KEY_FILE, is_key, own_key
 from primacy.errors import CannotHere, InUse, NotReached, Refused, UsageError
@@ -150,7 +150,9 @@ def test_a_command_finds_the_node_of_a_folder_if_it_runs(folder: Folder) -> None
         assert find(folder.where) is None
         control_api.bind()
         found = find(folder.where)
-        assert found == Found("127.0.0.1", int(control_api.address.rpartition(":")[2]), control_api.key, os.getpid())
+        assert found == FoundNode(
+            "127.0.0.1", int(control_api.address.rpartition(":")[2]), control_api.key, os.getpid()
+        )
         assert os.stat(folder.path("control.json")).st_mode & 0o777 == 0o600
         control_api.serve()
         assert found is not None
@@ -195,7 +197,7 @@ def test_an_address_of_a_process_of_somebody_else_is_nobodys(folder: Folder, mon
 
 
 def test_at_names_an_address(folder: Folder) -> None:
-    assert find(folder.where, "[::1]:80") == Found("::1", 80, "")
+    assert find(folder.where, "[::1]:80") == FoundNode("::1", 80, "")
     for wrong in ("x", ":80", "h:0", "h:99999", "h:x"):
         with pytest.raises(UsageError, match="HOST:PORT"):
             find(folder.where, wrong)

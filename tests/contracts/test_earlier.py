@@ -16,7 +16,7 @@ import pytest
 
 from primacy.cli.local import Local
 from primacy.cli.status import lines, seen
-from primacy.control.client import Found, ask
+from primacy.control.client import FoundNode, ask
 from primacy.control.earlier import CODES, DEEP, KEYS, current, current_settings
 from primacy.control.eventlog import FILE_NAME, kept
 from primacy.control.gossip_rows import GossipEvent, read
@@ -44,12 +44,12 @@ class _Answers(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def earlier_node() -> Iterator[Found]:
+def earlier_node() -> Iterator[FoundNode]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Answers)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:
-        yield Found("127.0.0.1", server.server_port, "")
+        yield FoundNode("127.0.0.1", server.server_port, "")
     finally:
         server.shutdown()
         thread.join()
@@ -62,7 +62,7 @@ def keys_of(value: Any) -> set[str]:
     return {key for each in value for key in keys_of(each)} if isinstance(value, list) else set()
 
 
-def test_status_shows_an_earlier_node(earlier_node: Found) -> None:
+def test_status_shows_an_earlier_node(earlier_node: FoundNode) -> None:
     state = seen(Local("", "main", earlier_node))
     text = "\n".join(lines(state, verbose=True))
     assert state["workload"]["containment"] == "strong"
@@ -71,7 +71,7 @@ def test_status_shows_an_earlier_node(earlier_node: Found) -> None:
     assert "ALERT: node a runs with another configuration than c" in text
 
 
-def test_a_lab_of_an_earlier_version_is_shown(earlier_node: Found) -> None:
+def test_a_lab_of_an_earlier_version_is_shown(earlier_node: FoundNode) -> None:
     text = "\n".join(lab_lines(ask(earlier_node, "/v1/lab")))
     assert "c     running  candidate   nobody  1     stopped  -" in text
     assert "node a waits for answers from memory" in text

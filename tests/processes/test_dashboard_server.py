@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from primacy.control.client import Found
+from primacy.control.client import FoundNode
 from primacy.dashboard.access import COOKIE
 from tests.support.dashboard_feed import KEY, Feed, Served, served
 
@@ -176,12 +176,12 @@ def test_a_node_that_is_started_later_is_read_and_may_be_the_last(feed: Feed) ->
     """As with `node start`: the page is opened beside the first node, and that one is killed."""
     later = Feed(list("abc")).start()
     later.leader = "b"
-    found: dict[str, Any] = {"first": lambda: Found("127.0.0.1", feed.port, KEY)}
+    found: dict[str, Any] = {"first": lambda: FoundNode("127.0.0.1", feed.port, KEY)}
     try:
         with served(feed, nodes=(), more=lambda: found) as board:
             stream = Stream(board)
             stream.until(is_seen)
-            found["second"] = lambda: Found("127.0.0.1", later.port, KEY)
+            found["second"] = lambda: FoundNode("127.0.0.1", later.port, KEY)
             feed.stop()
             stream.until(lambda frame: frame["parts"].get("job", {}).get("node") == "b")
             stream.close()

@@ -18,7 +18,7 @@ import pytest
 from primacy.cli.call import Call
 from primacy.cli.dashboard import Here
 from primacy.cli.local import place as place_of
-from primacy.cli.node_settings import Said as Words
+from primacy.cli.node_settings import NodeOptions as Words
 from primacy.cli.node_settings import settings_of
 from tests.contracts.test_cli import Said, say  # noqa: F401
 from tests.support.canary import beside_a_canary

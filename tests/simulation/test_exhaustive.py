@@ -35,7 +35,7 @@ from primacy.election.raft.strategy import RaftStrategy
 from primacy.sim.model import equal as model_equal
 from primacy.sim.model import exhaustive, snapshot
 from primacy.sim.model import values as model_values
-from primacy.sim.model.exhaustive import Bounds, Found, Search, explore, fresh, led
+from primacy.sim.model.exhaustive import Search, SearchBounds, SearchResult, explore, fresh, led
 from primacy.sim.model.history import DISTURBANCES
 from primacy.sim.model.settings import DRIFTING, LeaseSetting, RaftSetting
 from primacy.sim.model.states import BoundedModel
@@ -58,7 +58,7 @@ HUNT = 3_000_000
 @pytest.mark.parametrize("clocks", ["equal", "drifting"])
 @pytest.mark.parametrize("setting", [RaftSetting, LeaseSetting])
 def test_no_order_of_events_within_a_number_of_states_breaks_a_promise(setting, clocks):
-    found = explore(setting(clocks), Bounds(STATES))
+    found = explore(setting(clocks), SearchBounds(STATES))
     assert found.wrong == "", "\n".join(found.history_lines)
     assert found.states >= STATES
     assert found.finished >= 0
@@ -66,7 +66,7 @@ def test_no_order_of_events_within_a_number_of_states_breaks_a_promise(setting, 
 
 @pytest.mark.parametrize("setting", [RaftSetting, LeaseSetting])
 def test_no_order_of_the_first_election_within_a_number_of_states_breaks_a_promise(setting):
-    found = explore(setting(), Bounds(STATES // 4, begin="fresh"))
+    found = explore(setting(), SearchBounds(STATES // 4, begin="fresh"))
     assert found.wrong == "", "\n".join(found.history_lines)
     assert found.finished >= 0
 
@@ -75,7 +75,7 @@ def test_no_order_of_the_first_election_within_a_number_of_states_breaks_a_promi
 @pytest.mark.parametrize("setting", [RaftSetting("drifting"), LeaseSetting("equal")], ids=["raft", "lease"])
 def test_everything_with_one_disturbance_was_walked(setting):
     """Raft on equal clocks: below."""
-    found = explore(setting, Bounds(1_000_000, disturbances=1))
+    found = explore(setting, SearchBounds(1_000_000, disturbances=1))
     assert (found.wrong, found.finished) == ("", 1), "\n".join(found.history_lines)
 
 
@@ -97,7 +97,7 @@ def test_everything_with_one_disturbance_was_walked_and_leads_to_a_second_term()
 
 
 def test_the_same_walk_twice_is_the_same():
-    first, second = (explore(RaftSetting(), Bounds(10_000)) for _ in range(2))
+    first, second = (explore(RaftSetting(), SearchBounds(10_000)) for _ in range(2))
     assert first._replace(seconds=0) == second._replace(seconds=0)
 
 
@@ -371,13 +371,13 @@ class Defect:
     size: str = "quick"
     """The smallest size of test in which it is looked for."""
 
-    def hunt(self) -> Found:
+    def hunt(self) -> SearchResult:
         setting = LeaseSetting(self.clocks) if self.lease else RaftSetting(self.clocks)
         if self.machine is not None:
             setting.machine = self.machine
         if self.store is not None:
             setting.store = self.store
-        return explore(setting, Bounds(HUNT), self.world(setting) if self.world is not None else None)
+        return explore(setting, SearchBounds(HUNT), self.world(setting) if self.world is not None else None)
 
 
 DEFECTS = (
@@ -402,7 +402,7 @@ ASLEEP_FIRST = 2
 """The beginning stops two agents for a while; that is no disturbance."""
 
 
-def disturbances(found: Found) -> int:
+def disturbances(found: SearchResult) -> int:
     return sum(event[0] in DISTURBANCES for event in found.history) - ASLEEP_FIRST
 
 
@@ -421,7 +421,7 @@ def test_finds_a_planted_defect_by_itself(defect, monkeypatch):
 def test_without_the_promise_the_start_delay_still_keeps_works_apart():
     """So the defects of Q5 above are theirs, not the base's."""
     for clocks in ("equal", "drifting"):
-        assert explore(RaftSetting(clocks, NoPromise), Bounds(STATES)).wrong == ""
+        assert explore(RaftSetting(clocks, NoPromise), SearchBounds(STATES)).wrong == ""
 
 
 class FineSetting(RaftSetting):
@@ -468,7 +468,7 @@ def test_two_clocks_are_read_in_whole_milliseconds(tick_ms, overlaps, monkeypatc
 
 
 def test_a_violation_is_told_as_a_story():
-    bounds = Bounds(HUNT)
+    bounds = SearchBounds(HUNT)
     found = explore(RaftSetting("equal", TermReopens), bounds)
     told = exhaustive.report("raft", "equal", bounds, found)
     assert "violations                   1" in told

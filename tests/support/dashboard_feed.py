@@ -19,7 +19,7 @@ from typing import Any
 from aiohttp import web
 
 from primacy.control import KEY_HEADER
-from primacy.control.client import Found
+from primacy.control.client import FoundNode
 from primacy.dashboard.page_server import Dashboard, DashboardPlan
 from primacy.dashboard.source import now_ms
 from tests.support.ports import free_port
@@ -365,7 +365,7 @@ class Served:
 @contextlib.contextmanager
 def served(feed: Feed, **changes: Any) -> Iterator[Served]:
     """A dashboard that reads this feed."""
-    address = Found("127.0.0.1", feed.port, KEY)
+    address = FoundNode("127.0.0.1", feed.port, KEY)
     nodes = () if feed.is_lab else (lambda: address,)
     plan = DashboardPlan(nodes, KEY, lab=address if feed.is_lab else None, address_of=lambda _: address)._replace(
         **changes

@@ -66,7 +66,7 @@ GRAVE = frozenset(
 REMOVED = "this peer is not in the list any more: it sends its clients to the others; end it when none is left"
 
 
-class Place(NamedTuple):
+class PeerPlace(NamedTuple):
     """Which peer of the list this is, and where it keeps its things."""
 
     node: str
@@ -74,7 +74,7 @@ class Place(NamedTuple):
     folder: str
 
 
-def place_of(settings: Settings, environment: Mapping[str, str], uid: int) -> Place:
+def place_of(settings: Settings, environment: Mapping[str, str], uid: int) -> PeerPlace:
     """Without a list this peer is alone, on loopback."""
     cache = settings.cache
     node = settings.node or (next(iter(cache.peers)) if len(cache.peers) == 1 else "")
@@ -83,7 +83,7 @@ def place_of(settings: Settings, environment: Mapping[str, str], uid: int) -> Pl
         raise UsageError(f"which peer is this? Say --node ID with one of cache.peers: {named}")
     listed = cache.peers[node] if cache.peers else ListedPeer(URL, API)
     name = node or NODE
-    return Place(name, listed, folder_of(settings, environment, uid, name))
+    return PeerPlace(name, listed, folder_of(settings, environment, uid, name))
 
 
 def folder_of(settings: Settings, environment: Mapping[str, str], uid: int, name: str) -> str:
@@ -147,7 +147,7 @@ def serve_cache(settings: Settings, log: Log, clock: Clock) -> int:
             ) from None
 
 
-def _serve_in(place: Place, settings: Settings, log: Log, clock: Clock) -> int:
+def _serve_in(place: PeerPlace, settings: Settings, log: Log, clock: Clock) -> int:
     with contextlib.ExitStack() as stack:
         folder = Folder(place.folder)
         stack.callback(folder.close)
@@ -162,7 +162,7 @@ def _serve_in(place: Place, settings: Settings, log: Log, clock: Clock) -> int:
 class _Serving:
     """One peer and what serves it."""
 
-    def __init__(self, settings: Settings, log: Log, clock: Clock, place: Place, folder: Folder) -> None:
+    def __init__(self, settings: Settings, log: Log, clock: Clock, place: PeerPlace, folder: Folder) -> None:
         self._settings, self._log, self._clock, self._place, self._folder = settings, log, clock, place, folder
         self._events = Events(clock)
         self._servers: list[Any] = []

@@ -177,7 +177,7 @@ def peer_options(command: F) -> F:
     return command
 
 
-class Asked:
+class PeerOptions:
     """How the peers are reached."""
 
     def __init__(self, call: Call, config: str | None, apis: tuple[str, ...], key_file: str | None) -> None:
@@ -245,7 +245,7 @@ def get_entry(
     call: Call, /, *, key: str, fresh: bool, no_fetch: bool, as_json: bool, within_ms: int, **where: Any
 ) -> int:
     """Print the entry of KEY: its raw bytes into a pipe, a summary on a terminal."""
-    asked = Asked(call, where["config"], where["apis"], where["key_file"])
+    asked = PeerOptions(call, where["config"], where["apis"], where["key_file"])
     raw = os.fsencode(key)
     found = asked.run(lambda client: client.get(raw, fresh=fresh, fetch=not no_fetch), within_ms)
     key = _shown(raw)
@@ -285,7 +285,7 @@ def get_entry(
 @click.pass_obj
 def invalidate(call: Call, /, *, key: str, prefix: bool, as_json: bool, within_ms: int, **where: Any) -> int:
     """Forget the entry of KEY everywhere. Done: no peer gives the old value as fresh any more."""
-    asked = Asked(call, where["config"], where["apis"], where["key_file"])
+    asked = PeerOptions(call, where["config"], where["apis"], where["key_file"])
     raw = os.fsencode(key)
     done = asked.run(lambda client: client.invalidate(raw, prefix=prefix), within_ms)
     key = _shown(raw)
@@ -299,7 +299,7 @@ def invalidate(call: Call, /, *, key: str, prefix: bool, as_json: bool, within_m
 @click.pass_obj
 def refresh(call: Call, /, *, key: str, as_json: bool, within_ms: int, **where: Any) -> int:
     """Fetch the entry of KEY anew, although it is fresh."""
-    asked = Asked(call, where["config"], where["apis"], where["key_file"])
+    asked = PeerOptions(call, where["config"], where["apis"], where["key_file"])
     raw = os.fsencode(key)
     done = asked.run(lambda client: client.refresh(raw), within_ms)
     return _told(call, as_json, done, f"{_shown(raw)} was fetched anew")
@@ -326,22 +326,22 @@ def _told(call: Call, as_json: bool, done: Any, sentence: str) -> int:
 # --- how it stands ----------------------------------------------------------------------------------------------------
 
 
-class Seen:
+class PeerAnswer:
     """One peer, as it answered."""
 
     def __init__(self, api: str, document: dict[str, Any] | None, error: str) -> None:
         self.api, self.document, self.error = api, document, error
 
 
-async def _asked_each(asked: Asked, prefix: bytes, most: int, within_ms: int) -> list[Seen]:
-    async def one(api: str) -> Seen:
+async def _asked_each(asked: PeerOptions, prefix: bytes, most: int, within_ms: int) -> list[PeerAnswer]:
+    async def one(api: str) -> PeerAnswer:
         try:
             async with asked.client((api,), within_ms) as client:
-                return Seen(api, await client.status(prefix, most), "")
+                return PeerAnswer(api, await client.status(prefix, most), "")
         except NotReached:
-            return Seen(api, None, f"no answer within {within_ms} ms")
+            return PeerAnswer(api, None, f"no answer within {within_ms} ms")
         except PrimacyError as error:
-            return Seen(api, None, str(error))
+            return PeerAnswer(api, None, str(error))
 
     return list(await asyncio.gather(*(one(api) for api in asked.apis)))
 
@@ -354,7 +354,7 @@ async def _asked_each(asked: Asked, prefix: bytes, most: int, within_ms: int) ->
 @click.pass_obj
 def status(call: Call, /, *, watch: bool, prefix: str, as_json: bool, within_ms: int, **where: Any) -> int:
     """How each peer stands; with --key, the state of keys on each of them."""
-    asked = Asked(call, where["config"], where["apis"], where["key_file"])
+    asked = PeerOptions(call, where["config"], where["apis"], where["key_file"])
     while True:
         seen = asyncio.run(_asked_each(asked, os.fsencode(prefix), 200 if prefix else 0, within_ms))
         if as_json or call.json:
@@ -371,7 +371,7 @@ def status(call: Call, /, *, watch: bool, prefix: str, as_json: bool, within_ms:
         time.sleep(WATCH_S)
 
 
-def peers_text(seen: list[Seen]) -> str:
+def peers_text(seen: list[PeerAnswer]) -> str:
     """One line per peer."""
     lines = []
     up = [one for one in seen if one.document is not None]
@@ -401,7 +401,7 @@ def _memory(said: dict[str, Any]) -> str:
     return f" ({each} bytes of memory each)" if each else ""
 
 
-def keys_text(seen: list[Seen]) -> str:
+def keys_text(seen: list[PeerAnswer]) -> str:
     """For each key: its state on each peer."""
     keys = sorted({row["key"] for one in seen if one.document for row in one.document["rows"]})
     lines = []
@@ -429,7 +429,7 @@ def keys_text(seen: list[Seen]) -> str:
 @click.pass_obj
 def keys(call: Call, /, *, prefix: str, limit: int, as_json: bool, within_ms: int, **where: Any) -> int:
     """The keys that begin with PREFIX, as one peer that answers knows them."""
-    asked = Asked(call, where["config"], where["apis"], where["key_file"])
+    asked = PeerOptions(call, where["config"], where["apis"], where["key_file"])
     said = asked.run(lambda client: client.status(os.fsencode(prefix), limit), within_ms)
     rows = said["rows"]
     if as_json or call.json:
@@ -532,7 +532,7 @@ def bench(
     call: Call, /, *, requests: int, outstanding: int, count: int, as_json: bool, within_ms: int, **where: Any
 ) -> int:
     """Put entries under bench/..., read them often, and say how long it took."""
-    asked = Asked(call, where["config"], where["apis"], where["key_file"])
+    asked = PeerOptions(call, where["config"], where["apis"], where["key_file"])
     figures = asked.run(lambda client: _bench(client, requests, outstanding, count), within_ms)
     if as_json or call.json:
         print_json(figures)

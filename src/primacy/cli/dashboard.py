@@ -20,8 +20,8 @@ from primacy.errors import CannotHere, InUse, UsageError
 if TYPE_CHECKING:
     import ssl
 
-    from primacy.cli.local import Place
-    from primacy.control.client import Found
+    from primacy.cli.local import NodeFolder
+    from primacy.control.client import FoundNode
     from primacy.dashboard.page_server import DashboardPlan
     from primacy.dashboard.source import Where
 
@@ -31,7 +31,7 @@ WAITING_MAX = 128
 EXIT_INTERRUPTED = 130
 
 
-class Said(NamedTuple):
+class DashboardOptions(NamedTuple):
     """The options, checked."""
 
     host: str
@@ -88,7 +88,7 @@ def dashboard(
             "--tls-key and a control key that can be read; or listen on 127.0.0.1 and come through an SSH tunnel"
         )
     plan = plan._replace(hosts=(host, *hosts), loopback=loopback, secure=secure is not None)
-    said = Said(host, port, listen is None, secure, not no_browser, until_eof)
+    said = DashboardOptions(host, port, listen is None, secure, not no_browser, until_eof)
     return serve(plan, said)
 
 
@@ -104,19 +104,19 @@ def lab_plan(where: Path | None) -> DashboardPlan:
     if found is None:
         raise NotReached(f"no lab is up in {folder}; start one: primacy lab up")
 
-    def address_of(node: str) -> Found | None:
+    def address_of(node: str) -> FoundNode | None:
         return find(str(folder / NODES / node / CLUSTER / "main")) if "/" not in node else None
 
     return DashboardPlan((), found.key, found, address_of)
 
 
-def serve(plan: DashboardPlan, said: Said) -> int:
+def serve(plan: DashboardPlan, said: DashboardOptions) -> int:
     """Until a signal comes; returns the exit code."""
     with _listening(said) as taken:
         return asyncio.run(_serve(plan, said, taken))
 
 
-async def _serve(plan: DashboardPlan, said: Said, taken: socket.socket) -> int:
+async def _serve(plan: DashboardPlan, said: DashboardOptions, taken: socket.socket) -> int:
     from primacy.dashboard.page_server import Dashboard
     from primacy.dashboard.source import now_ms
 
@@ -152,7 +152,7 @@ class Over:
         self.event.set()
 
 
-def page_address(said: Said, port: int) -> str:
+def page_address(said: DashboardOptions, port: int) -> str:
     host = "localhost" if said.host in LOOPBACK else said.host
     return f"{'https' if said.secure is not None else 'http'}://{f'[{host}]' if ':' in host else host}:{port}/dashboard"
 
@@ -195,7 +195,7 @@ def _plan(
     in another part of the network, and any may be the last one.
     """
     from primacy.cli.local import local, place
-    from primacy.control.client import Found
+    from primacy.control.client import FoundNode
     from primacy.dashboard.page_server import DashboardPlan
     from primacy.errors import NotReached
 
@@ -206,7 +206,7 @@ def _plan(
     except NotReached:
         if not named:
             raise
-        return _of(tuple(_fixed(Found(*each, "")) for each in places), "")
+        return _of(tuple(_fixed(FoundNode(*each, "")) for each in places), "")
     if named:
         return _of(tuple(_fixed(here.found._replace(host=host, port=port)) for host, port in places), here.found.key)
     if call.node:
@@ -225,7 +225,7 @@ def _of(nodes: tuple[Where, ...], key: str) -> DashboardPlan:
 class Here:
     """The nodes of one election on this machine, as they come and go."""
 
-    def __init__(self, where: Place) -> None:
+    def __init__(self, where: NodeFolder) -> None:
         self.where = where
 
     def nodes(self) -> dict[str, Where]:
@@ -234,7 +234,7 @@ class Here:
 
         return {one.folder: _found_in(one.folder) for one in locals_in(self.where).values()}
 
-    def address(self, node: str) -> Found | None:
+    def address(self, node: str) -> FoundNode | None:
         from primacy.cli.local import locals_in
 
         one = locals_in(self.where).get(node)
@@ -247,7 +247,7 @@ def _found_in(folder: str) -> Where:
     return lambda: find(folder)
 
 
-def _fixed(found: Found) -> Where:
+def _fixed(found: FoundNode) -> Where:
     return lambda: found
 
 
@@ -273,7 +273,7 @@ def _tls(cert: str | None, key: str | None) -> ssl.SSLContext | None:
     return context
 
 
-def _listening(said: Said) -> socket.socket:
+def _listening(said: DashboardOptions) -> socket.socket:
     for port in (said.port, 0) if said.any_port else (said.port,):
         with contextlib.suppress(OSError):
             family = socket.AF_INET6 if ":" in said.host else socket.AF_INET

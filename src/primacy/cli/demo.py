@@ -120,7 +120,7 @@ def demo(
     chosen = scenario or ("calm" if terminal else "tour")
     where, is_ours = _where(folder)
     show = Screen(where) if terminal else Plain(quiet=as_json)
-    page = None if tui else Page(open_browser=terminal and not no_browser)
+    page = None if tui else DemoPage(open_browser=terminal and not no_browser)
     result = _play(where, nodes, profile, chosen, seconds, show, page)
     if as_json:
         print_json(result)
@@ -148,7 +148,7 @@ def _where(folder: str | None) -> tuple[Path, bool]:
     return Path(tempfile.mkdtemp(prefix="primacy-demo-")), True
 
 
-class Page(NamedTuple):
+class DemoPage(NamedTuple):
     """The dashboard of the demo: a process of its own, which ends with the lab."""
 
     open_browser: bool
@@ -173,7 +173,7 @@ class Page(NamedTuple):
 
 
 def _play(
-    where: Path, nodes: int, profile: str, chosen: str, seconds: float | None, show: Show, page: Page | None
+    where: Path, nodes: int, profile: str, chosen: str, seconds: float | None, show: Show, page: DemoPage | None
 ) -> dict[str, Any]:
     from primacy.lab.supervisor import Ended, Supervisor
     from primacy.lab.tour import DemoScript

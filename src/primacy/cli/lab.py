@@ -18,7 +18,7 @@ from primacy.errors import CannotHere, NotReached, UsageError
 from primacy.settings.timing import PROFILES_OF
 
 if TYPE_CHECKING:
-    from primacy.control.client import Found
+    from primacy.control.client import FoundNode
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -120,9 +120,9 @@ def up(*, nodes: int, profile: str, folder: str | None, detach: bool, command: t
 
 
 def _detach(where: Path, args: list[str]) -> None:
-    from primacy.lab.place import Place
+    from primacy.lab.place import LabFolder
 
-    Place(where).close()  # said here, and not in a file, if it is taken
+    LabFolder(where).close()  # said here, and not in a file, if it is taken
     out = where / OUTPUT
     call = [sys.executable, "-m", "primacy.cli.main", "lab", "up", *args]
     with out.open("wb") as file:
@@ -267,7 +267,7 @@ def chain(*, listen: str) -> int:
 # --- what all of them share -------------------------------------------------------------------------------------------
 
 
-def _found(where: Path) -> Found:
+def _found(where: Path) -> FoundNode:
     from primacy.control.client import find
 
     found = find(str(where))

@@ -13,7 +13,7 @@ import click
 
 from primacy.cli.call import Call, checked_name
 from primacy.control import ADDRESS_FILE
-from primacy.control.client import Found, ask, find
+from primacy.control.client import FoundNode, ask, find
 from primacy.errors import NotReached, PrimacyError, UsageError
 
 NODES = "nodes"
@@ -30,7 +30,7 @@ class Local(NamedTuple):
 
     folder: str
     election: str
-    found: Found
+    found: FoundNode
     beside: tuple[str, ...] = ()
     """Other nodes of a cluster and an election of these names that run on this machine."""
 
@@ -60,7 +60,7 @@ def folder_name(node: str) -> str:
     return name if name.strip(".") else name.replace(".", "%2E")
 
 
-class Place(NamedTuple):
+class NodeFolder(NamedTuple):
     """Where the node of an election keeps its things on this machine, whether it runs or not."""
 
     above: str
@@ -99,7 +99,7 @@ def this_node(
     return _local(call, place(call, config, election, state_dir, cluster), exact=True)
 
 
-def _local(call: Call, where: Place, *, exact: bool) -> Local:
+def _local(call: Call, where: NodeFolder, *, exact: bool) -> Local:
     found = find(where.folder, call.at)
     if found is not None:
         return Local(where.folder, where.election, found)
@@ -135,13 +135,13 @@ def locals_here(
     return locals_in(place(call, config, election, state_dir, cluster))
 
 
-def locals_in(where: Place) -> dict[str, Local]:
+def locals_in(where: NodeFolder) -> dict[str, Local]:
     found = find(where.folder)
     own = {_node_of(where.folder): Local(where.folder, where.election, found)} if found is not None else {}
     return {**own, **_started(where)}
 
 
-def events_of(call: Call, where: Place) -> Place:
+def events_of(call: Call, where: NodeFolder) -> NodeFolder:
     """Where events are, should nothing be in the usual place: of the node that is named, or runs, or ran here last."""
     if find(where.folder, call.at) is not None or where.has_events():
         return where
@@ -150,7 +150,7 @@ def events_of(call: Call, where: Place) -> Place:
     names = [wanted] if wanted else [*_started(where), *map(unquote, _listed(root))]
     for name in names:
         above = os.path.join(root, folder_name(name), cluster)
-        kept = Place(above, os.path.join(above, where.election), where.election)
+        kept = NodeFolder(above, os.path.join(above, where.election), where.election)
         if kept.has_events():
             return kept
     return where
@@ -163,7 +163,7 @@ def _listed(root: str) -> list[str]:
         return []
 
 
-def _started(where: Place) -> dict[str, Local]:
+def _started(where: NodeFolder) -> dict[str, Local]:
     """Those of `node start`, which have a folder each."""
     root = os.path.join(os.path.dirname(where.above), NODES)
     cluster = os.path.basename(where.above)
@@ -187,7 +187,7 @@ def _node_of(folder: str) -> str:
 
 def place(
     call: Call, config: str | None, election: str | None, state_dir: str | None, cluster: str | None = None
-) -> Place:
+) -> NodeFolder:
     """Which folder is meant."""
     from primacy.agent.state import state_root
     from primacy.settings import load
@@ -201,10 +201,10 @@ def place(
     name = election or settings.election.name
     above = os.path.join(state_root(settings, os.environ, os.geteuid()), cluster or settings.cluster.name)
     own = settings.node if settings.cluster.manager.type == "join_server" else ""
-    return Place(above, os.path.join(above, name), name, own)
+    return NodeFolder(above, os.path.join(above, name), name, own)
 
 
-def _nobody(where: Place) -> str:
+def _nobody(where: NodeFolder) -> str:
     """Says where it was looked, and what to do next."""
     said = f"no node of election {where.election} runs here (its folder would be {where.folder})"
     for cluster, election in _running(os.path.dirname(where.above)):

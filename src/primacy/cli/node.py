@@ -13,7 +13,7 @@ import click
 from primacy.cli.call import Call, checked_name, json_option, print_json
 from primacy.cli.lab import InOrder
 from primacy.cli.local import Local, local, local_options, locals_here, place
-from primacy.cli.node_settings import HOST, PORT, Said, settings_of
+from primacy.cli.node_settings import HOST, PORT, NodeOptions, settings_of
 from primacy.cli.status import age, status, was
 from primacy.errors import CannotHere, NotReached, Refused, SettingsError, UsageError
 from primacy.settings.accepted import RANKS
@@ -96,7 +96,7 @@ def start(
     """
     if not sys.platform.startswith("linux"):
         raise CannotHere("a node of primacy needs Linux; primacy simulate works everywhere")
-    said = Said(
+    said = NodeOptions(
         id_ or call.node,
         host,
         port,

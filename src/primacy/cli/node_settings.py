@@ -42,7 +42,7 @@ RANK_OF_LIST = "id"
 """A fixed list does not say when its nodes were started."""
 
 
-class Said(NamedTuple):
+class NodeOptions(NamedTuple):
     """What the command was told; None, empty or False where it was not."""
 
     id: str | None = None
@@ -67,7 +67,7 @@ class Said(NamedTuple):
         return not any(words)
 
 
-def settings_of(said: Said, file: str | None) -> Settings:
+def settings_of(said: NodeOptions, file: str | None) -> Settings:
     """Raises `UsageError` with the reason for what makes no sense together."""
     _refuse(said, file)
     return _over_file(said, file) if file is not None else _without_file(said)
@@ -76,7 +76,7 @@ def settings_of(said: Said, file: str | None) -> Settings:
 # --- what makes no sense together -------------------------------------------------------------------------------------
 
 
-def _refuse(said: Said, file: str | None) -> None:
+def _refuse(said: NodeOptions, file: str | None) -> None:
     ways = [f"--{way}" for way in ("leader", "join", "nodes") if getattr(said, way)]
     if len(ways) > 1:
         raise UsageError(
@@ -117,7 +117,7 @@ def _refuse(said: Said, file: str | None) -> None:
         )
 
 
-def _strategy(said: Said) -> str:
+def _strategy(said: NodeOptions) -> str:
     """Seed 003 writes BULLY, RAFT, RING."""
     if said.strategy is None:
         return "lease" if said.store else "bully"
@@ -130,7 +130,7 @@ def _strategy(said: Said) -> str:
 # --- a file -----------------------------------------------------------------------------------------------------------
 
 
-def _over_file(said: Said, file: str | None) -> Settings:
+def _over_file(said: NodeOptions, file: str | None) -> Settings:
     """The file, with what was said put over it; the id says which node of it this is."""
     settings = load(file, said.id)
     changed: dict[str, Any] = {}
@@ -166,7 +166,7 @@ def with_own_folder(settings: Settings) -> Settings:
 # --- no file ----------------------------------------------------------------------------------------------------------
 
 
-def _without_file(said: Said) -> Settings:
+def _without_file(said: NodeOptions) -> Settings:
     strategy = _strategy(said)
     host, port = said.host or HOST, said.port or PORT
     own = _address(f"{host}:{port}", "--host")
@@ -213,7 +213,7 @@ def id_of(address: str) -> str:
     return re.sub(r"[^A-Za-z0-9._]", "-", host).strip("-.") + f"-{port}"
 
 
-def _id(said: Said, own: str, listed: dict[str, str]) -> str:
+def _id(said: NodeOptions, own: str, listed: dict[str, str]) -> str:
     if listed:
         name = said.id or next((each for each, at in listed.items() if at == own), "")
         if name not in listed:
@@ -259,7 +259,7 @@ def _store(url: str) -> str:
 # --- the secret -------------------------------------------------------------------------------------------------------
 
 
-def _secret(said: Said, root: str, addresses: list[str]) -> str:
+def _secret(said: NodeOptions, root: str, addresses: list[str]) -> str:
     """The file that was named; else, if all nodes are on this machine, one in the state folder that they share."""
     if said.secret_file:
         return os.path.abspath(said.secret_file)

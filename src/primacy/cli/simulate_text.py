@@ -6,7 +6,7 @@ import click
 
 from primacy.sim.faults.classes import CLASSES, OUTSIDE, named_of
 from primacy.sim.trials.shrink import Shrunk
-from primacy.sim.trials.summary import Found, Summary
+from primacy.sim.trials.summary import FoundViolation, Summary
 
 SHOWN_MAX = 10
 COLUMNS = 3
@@ -67,7 +67,7 @@ def _print_verdict(summary: Summary) -> None:
     click.echo(f"  trace {summary.trace_hash}")
 
 
-def _told(found: Found) -> str:
+def _told(found: FoundViolation) -> str:
     return f"seed {found.seed}, {found.at_ms / 1000:.3f} s, {found.rule}: {found.sentence}"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from primacy.cli.call import Call, json_option
-from primacy.cli.local import Place, events_of, local_options, place
+from primacy.cli.local import NodeFolder, events_of, local_options, place
 from primacy.control.changes import TOKENS_FROM, Change, changes
 from primacy.control.client import ask, find
 from primacy.errors import CannotHere, NotReached, UsageError
@@ -63,7 +63,7 @@ def why(
         click.echo(line)
 
 
-def read_events(where: Place, at: str | None) -> tuple[list[dict[str, Any]], bool]:
+def read_events(where: NodeFolder, at: str | None) -> tuple[list[dict[str, Any]], bool]:
     """All that are known, and whether a running node told them."""
     found = find(where.folder, at)
     if found is not None:

@@ -25,7 +25,7 @@ LOCK_FILE = "agent.lock"
 """In the folder: whoever runs there has it open, from before its address stands there to its end."""
 
 
-class Found(NamedTuple):
+class FoundNode(NamedTuple):
     """A node that says where it listens."""
 
     host: str
@@ -38,11 +38,11 @@ class Found(NamedTuple):
     """The fingerprint that it must show; empty without TLS."""
 
 
-def find(folder: str, at: str | None = None) -> Found | None:
+def find(folder: str, at: str | None = None) -> FoundNode | None:
     """The node of this folder, or None if none runs. `at`: listens there, whatever the folder says."""
     key = key_in(_bytes(os.path.join(folder, KEY_FILE)))
     if at is not None:
-        return Found(*_address(at), key, certificate=_certificate(folder))
+        return FoundNode(*_address(at), key, certificate=_certificate(folder))
     try:
         said = json.loads(_bytes(os.path.join(folder, ADDRESS_FILE)))
         host, port, pid = said["host"], said["port"], said["pid"]
@@ -50,10 +50,10 @@ def find(folder: str, at: str | None = None) -> Found | None:
         return None
     if not (isinstance(host, str) and isinstance(port, int) and isinstance(pid, int)) or not _is_alive(pid, folder):
         return None
-    return Found(host, port, key, pid, _certificate(folder))
+    return FoundNode(host, port, key, pid, _certificate(folder))
 
 
-def ask(found: Found, path: str, order: dict[str, Any] | None = None, within_s: float = TIMEOUT_S) -> Any:
+def ask(found: FoundNode, path: str, order: dict[str, Any] | None = None, within_s: float = TIMEOUT_S) -> Any:
     """The answer, under today's names. With an order it is a POST. Raises `NotReached`, `Refused` or `UsageError`."""
     headers = {KEY_HEADER: found.key, ORDER_HEADER: "1"} if order is not None else {}
     body = json.dumps(order) if order is not None else None
@@ -80,7 +80,7 @@ def ask(found: Found, path: str, order: dict[str, Any] | None = None, within_s: 
     return current(said)
 
 
-def _connection(found: Found, within_s: float) -> http.client.HTTPConnection:
+def _connection(found: FoundNode, within_s: float) -> http.client.HTTPConnection:
     """Over TLS it is made here, and the certificate compared: nothing was said yet. Raises `NotReached`."""
     if not found.certificate:
         return http.client.HTTPConnection(found.host, found.port, timeout=within_s)

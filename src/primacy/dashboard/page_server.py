@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from primacy.control.client import Found
+from primacy.control.client import FoundNode
 from primacy.control.loopback import LOOPBACK, Handler, LoopbackServer, body_of
 from primacy.dashboard import PATH
 from primacy.dashboard.access import COOKIE, SESSION_MS, Access
@@ -48,7 +48,7 @@ SAFE_HEADERS = {
 }
 
 
-def nobody(node: str) -> Found | None:  # noqa: ARG001
+def nobody(node: str) -> FoundNode | None:  # noqa: ARG001
     """Orders can be given to nobody."""
     return None
 
@@ -60,7 +60,7 @@ class DashboardPlan(NamedTuple):
     """Where the nodes are that are read; one is enough. None in a lab, which reads them all."""
     key: str = ""
     """The control key, for orders; empty: read only."""
-    lab: Found | None = None
+    lab: FoundNode | None = None
     """The lab's supervisor."""
     address_of: AddressOf = nobody
     """Where a node takes orders, by its name, and its key."""

@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 
 from primacy.control import KEY_HEADER, ORDER_HEADER
-from primacy.control.client import Found
+from primacy.control.client import FoundNode
 from primacy.dashboard import NODES_MAX
 from primacy.dashboard.claims import Claims
 from primacy.dashboard.plan import plan_of, plan_of_profile
@@ -59,11 +59,11 @@ NEWS_MAX = 5_000
 """Events that were read and not yet shown: at 200 a second this is 25 seconds."""
 
 
-Where = Callable[[], Found | None]
+Where = Callable[[], FoundNode | None]
 """Where a node answers now; None if it does not run. Asked again after every failure, for a restart may move it."""
 More = Callable[[], Mapping[str, Where]]
 """Nodes that run now, by a name that stays theirs: whoever is new among them is read from then on."""
-AddressOf = Callable[[str], Found | None]
+AddressOf = Callable[[str], FoundNode | None]
 """Where a node, by its name, takes orders now; None if nobody knows."""
 
 
@@ -78,7 +78,9 @@ def wall_ms() -> int:
 class Source:
     """What was read so far."""
 
-    def __init__(self, nodes: Sequence[Where], lab_at: Found | None, address_of: AddressOf, more: More = dict) -> None:
+    def __init__(
+        self, nodes: Sequence[Where], lab_at: FoundNode | None, address_of: AddressOf, more: More = dict
+    ) -> None:
         self.nodes = nodes
         self.more = more
         self.lab_at = lab_at
@@ -89,7 +91,7 @@ class Source:
         self.plan = Plan()
         self.lab: Lab | None = None
         self.chain: Chain | None = None
-        self.homes: dict[str, Found] = {}
+        self.homes: dict[str, FoundNode] = {}
         """Where a node itself answers, by its name."""
         self.is_watched = False
         self._hurry = asyncio.Event()
@@ -225,7 +227,7 @@ class Source:
                         self._news += self.record.add((row,))
             await asyncio.sleep(AGAIN_S)
 
-    async def _events(self, found: Found, after: int) -> AsyncIterator[dict[str, Any]]:
+    async def _events(self, found: FoundNode, after: int) -> AsyncIterator[dict[str, Any]]:
         earlier = await self._get(found, f"/v1/events?after={after}")
         for raw in earlier if isinstance(earlier, list) else []:
             if isinstance(raw, dict):
@@ -246,7 +248,7 @@ class Source:
 
     # --- the lab ------------------------------------------------------------------------------------------------------
 
-    async def _look_lab(self, lab_at: Found) -> None:
+    async def _look_lab(self, lab_at: FoundNode) -> None:
         """The lab asks all of its nodes itself: each that answers is a statement by itself."""
         while True:
             try:
@@ -294,7 +296,7 @@ class Source:
         assert self.lab_at is not None
         return await self._order(self.lab_at, path, body)
 
-    async def _order(self, found: Found, path: str, body: dict[str, Any]) -> Any:
+    async def _order(self, found: FoundNode, path: str, body: dict[str, Any]) -> Any:
         """Raises `NotReached`, or `Refused` with the sentence of whoever refused."""
         assert self._session is not None
         headers = {ORDER_HEADER: "1", **({KEY_HEADER: found.key} if found.key else {})}
@@ -302,11 +304,11 @@ class Source:
         url, trust = f"{_url(found)}{path}", _trusted(found)
         return await self._answer(self._session.post(url, json=body, headers=headers, timeout=limit, ssl=trust), found)
 
-    async def _get(self, found: Found, path: str) -> Any:
+    async def _get(self, found: FoundNode, path: str) -> Any:
         assert self._session is not None
         return await self._answer(self._session.get(f"{_url(found)}{path}", ssl=_trusted(found)), found)
 
-    async def _answer(self, request: Any, found: Found) -> Any:
+    async def _answer(self, request: Any, found: FoundNode) -> Any:
         where = _at(found)
         try:
             async with request as answer:
@@ -332,14 +334,14 @@ def _why(error: BaseException) -> str:
     return str(getattr(system, "strerror", None) or type(error).__name__)
 
 
-def _at(found: Found) -> str:
+def _at(found: FoundNode) -> str:
     return f"[{found.host}]:{found.port}" if ":" in found.host else f"{found.host}:{found.port}"
 
 
-def _url(found: Found) -> str:
+def _url(found: FoundNode) -> str:
     return f"{'https' if found.certificate else 'http'}://{_at(found)}"
 
 
-def _trusted(found: Found) -> aiohttp.Fingerprint | bool:
+def _trusted(found: FoundNode) -> aiohttp.Fingerprint | bool:
     """A node with TLS must show the very certificate that its state folder names."""
     return aiohttp.Fingerprint(bytes.fromhex(found.certificate)) if found.certificate else True

@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from primacy.control.client import Found, ask, find
+from primacy.control.client import FoundNode, ask, find
 from primacy.errors import NotReached, PrimacyError, Refused, UsageError
 from primacy.lab.bound_process import BoundProcess, Held, children
 from primacy.lab.network import LabNetwork, islands_of
-from primacy.lab.place import Place, free_ports, names_of
+from primacy.lab.place import LabFolder, free_ports, names_of
 from primacy.lab.tail import Tail, merged
 
 UP_S = 30.0
@@ -88,7 +88,7 @@ class Lab:
     ) -> None:
         """`more`: sections of the file that join ours, {"election": {"mode": "manual"}}. Nothing is started yet."""
         self.names = names_of(nodes)
-        self.place = Place(Path(where))
+        self.place = LabFolder(Path(where))
         self.profile = profile
         self.command = tuple(command)
         ports = free_ports(nodes, socket.SOCK_DGRAM)
@@ -298,7 +298,7 @@ class Lab:
 
     # --- how ----------------------------------------------------------------------------------------------------------
 
-    def _found(self, name: str) -> Found:
+    def _found(self, name: str) -> FoundNode:
         """Where the node's *present* process listens: an address that an older one left behind is nobody's."""
         agent = self.node(name).agent
         found = find(str(self.place.own_folder(name)))

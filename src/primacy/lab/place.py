@@ -42,7 +42,7 @@ def names_of(count: int) -> tuple[str, ...]:
     return tuple(string.ascii_lowercase[:count])
 
 
-class Place:
+class LabFolder:
     """The folder, held by its lock."""
 
     def __init__(self, where: Path) -> None:

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from primacy import __version__
 from primacy.control import ADDRESS_FILE
-from primacy.control.client import Found, ask
+from primacy.control.client import FoundNode, ask
 from primacy.control.eventlog import EventLog
 from primacy.control.key import own_key, write_whole
 from primacy.control.when import instant
@@ -213,7 +213,7 @@ class Supervisor:
             return None
         host, _, port = self.chain_at.rpartition(":")
         try:
-            return ask(Found(host, int(port), ""), path)
+            return ask(FoundNode(host, int(port), ""), path)
         except PrimacyError:
             return None
 

@@ -33,7 +33,7 @@ NOTICED = (Start, Stop)
 """Effects that themselves make news: what led to them is told first."""
 
 
-class Transport(Protocol):
+class MessageSender(Protocol):
     """Carries messages to other nodes, or loses them."""
 
     def send(self, to: str, message: Message) -> None: ...
@@ -73,7 +73,7 @@ class Driver:
         durable: Durable,
         work: Work,
         listener: Listener,
-        transport: Transport | None = None,
+        transport: MessageSender | None = None,
         store: Store | None = None,
         again: Again | None = None,
     ) -> None:

@@ -24,7 +24,17 @@ from primacy.election.store import GENESIS, Genesis, Place, Prune, ReleaseRow, R
 from primacy.errors import CannotHere, MissingExtra, NotReached, PrimacyError, Refused, StoreUnusable
 from primacy.store.conditions import after
 from primacy.store.port import next_link, server_limit_ms
-from primacy.store.sql import NoTable, Result, Said, Seen, SqlStore, genesis_of, rows_of, seen_values, take_values
+from primacy.store.sql import (
+    NoTable,
+    Result,
+    ServerRefused,
+    SqlStore,
+    StatementResult,
+    genesis_of,
+    rows_of,
+    seen_values,
+    take_values,
+)
 from primacy.store.sql_text import (
     MARIADB_IDENTITY,
     MARIADB_POSITION,
@@ -109,38 +119,38 @@ class MysqlStore(SqlStore):
 
     # --- statements ---------------------------------------------------------------------------------------------------
 
-    def _look(self, names: Sequence[str], count: bool) -> Seen:
+    def _look(self, names: Sequence[str], count: bool) -> StatementResult:
         found = self._execute(self.texts.counted if count else self.texts.look, {"names": list(names)})
         server, position, wall_ms, writable, number = found[0][:5]
         if not writable:
             raise Refused(f"{self._where()} is read-only, like a replica: a lease needs the server that is written to")
         self._position = int(position or 0)
         rows = rows_of([values[5:] for values in found if values[5] is not None])
-        return Seen(str(server), rows, number, self._position, wall_ms)
+        return StatementResult(str(server), rows, number, self._position, wall_ms)
 
-    def _take(self, take: Take) -> Seen:
+    def _take(self, take: Take) -> StatementResult:
         assert take.seen is not None
         self._known.pop(take.name, None)
         seen = seen_values(take.seen)
         if take.seen.mark or not take.seen.vouches or not take.seen.proof.lstrip("-").isdecimal():
-            return Seen(take.server, {})  # no row here is like that
+            return StatementResult(take.server, {})  # no row here is like that
         proof = self._proof()
         values = {**take_values(take), **seen, "seen_proof": int(take.seen.proof), "proof": proof}
         done = self._write(self.texts.take, values) == 1
         return self._wrote(take.server, {take.name: _as_written(take.row, take.server, proof)} if done else {})
 
-    def _insert(self, take: Take) -> Seen:
+    def _insert(self, take: Take) -> StatementResult:
         self._known.pop(take.name, None)
         row = self._step(take)
         return self._wrote(take.server, {} if row is None else {take.name: row})
 
-    def _renew(self, requests: Sequence[Renew]) -> Seen:
+    def _renew(self, requests: Sequence[Renew]) -> StatementResult:
         """One statement per server that is meant; there is only one, but for the moment of a fail-over."""
         for server in sorted({request.server for request in requests}):
             rows = self._renew_on(server, [request for request in requests if request.server == server])
             if rows:  # it is the one that answers, so the others are not
                 return self._wrote(server, rows)
-        return Seen("", {})
+        return StatementResult("", {})
 
     def _renew_on(self, server: str, requests: Sequence[Renew]) -> dict[str, Row]:
         proof = self._proof()
@@ -161,7 +171,7 @@ class MysqlStore(SqlStore):
             }
         return self._proved(names, server, proof)
 
-    def _release(self, requests: Sequence[ReleaseRow]) -> Seen:
+    def _release(self, requests: Sequence[ReleaseRow]) -> StatementResult:
         """One statement per successor: hardly ever more than one."""
         rows: dict[str, Row] = {}
         server = ""
@@ -175,7 +185,7 @@ class MysqlStore(SqlStore):
                 seen = self._look(names, count=False)
                 server = seen.server
                 rows |= {name: row for name, row in seen.rows.items() if row.proof == str(proof)}
-        return Seen(server, rows, -1, self._position)
+        return StatementResult(server, rows, -1, self._position)
 
     def _change(self, request: Place | Settle | Prune) -> bool:
         self._known.pop(request.name, None)
@@ -186,11 +196,11 @@ class MysqlStore(SqlStore):
         seen = self._look(names, count=False)
         return {name: row for name, row in seen.rows.items() if row.proof == str(proof) and seen.server == server}
 
-    def _wrote(self, server: str, rows: dict[str, Row]) -> Seen:
+    def _wrote(self, server: str, rows: dict[str, Row]) -> StatementResult:
         for name, row in rows.items():
             if len(self._known) < KNOWN_MAX:
                 self._known[name] = row
-        return Seen(server, rows, -1, self._position)
+        return StatementResult(server, rows, -1, self._position)
 
     def _proof(self) -> int:
         return self._random.getrandbits(PROOF_BITS)
@@ -207,7 +217,7 @@ class MysqlStore(SqlStore):
                 return done
         except _NotDone:
             return None
-        except Said as said:
+        except ServerRefused as said:
             if said.code != DUPLICATE:
                 raise
         return None
@@ -217,7 +227,7 @@ class MysqlStore(SqlStore):
         ((server, count),) = self._execute(self._steps.counted, {})
         if GENESIS not in rows:
             return None
-        seen = Seen(str(server), rows, count)
+        seen = StatementResult(str(server), rows, count)
         present = rows.get(request.name)
         change = after(present, genesis_of(seen), request, seen.server)
         if change is None:
@@ -347,7 +357,7 @@ class MysqlStore(SqlStore):
                 self.close()
             return StoreUnusable(f"{text}: {FINAL[code].format(self._table)}")
         if isinstance(error, pymysql.Error) and code and code not in LOST and self._connection is not None:
-            return Said(text, str(code))
+            return ServerRefused(text, str(code))
         self.close()
         return NotReached(text)
 

@@ -23,9 +23,9 @@ from primacy.store.sql import (
     NoTable,
     OldTable,
     Result,
-    Said,
-    Seen,
+    ServerRefused,
     SqlStore,
+    StatementResult,
     genesis_values,
     rows_of,
     seen_values,
@@ -128,33 +128,33 @@ class PostgresqlStore(SqlStore):
 
     # --- statements ---------------------------------------------------------------------------------------------------
 
-    def _look(self, names: Sequence[str], count: bool) -> Seen:
+    def _look(self, names: Sequence[str], count: bool) -> StatementResult:
         found = self._execute(self.texts.counted if count else self.texts.look, {"names": list(names)})
         server, position, wall_ms, read_only, number = found[0][:5]
         if read_only != "off":
             raise Refused(f"{self._where()} is read-only, like a standby: a lease needs the server that is written to")
         rows = rows_of([values[5:] for values in found if values[5] is not None])
-        return Seen(server, rows, number, position, wall_ms)
+        return StatementResult(server, rows, number, position, wall_ms)
 
-    def _take(self, take: Take) -> Seen:
+    def _take(self, take: Take) -> StatementResult:
         assert take.seen is not None
         return self._write(self.texts.take, {**take_values(take), **seen_values(take.seen)}, take.server)
 
-    def _insert(self, take: Take) -> Seen:
+    def _insert(self, take: Take) -> StatementResult:
         if take.genesis is None:
-            return Seen(take.server, {})
+            return StatementResult(take.server, {})
         try:
             return self._write(self._steps.first, {**take_values(take), **genesis_values(take.genesis)}, take.server)
-        except Said as said:
+        except ServerRefused as said:
             if said.code != DUPLICATE:
                 raise
-        return Seen(take.server, {})
+        return StatementResult(take.server, {})
 
-    def _renew(self, requests: Sequence[Renew]) -> Seen:
+    def _renew(self, requests: Sequence[Renew]) -> StatementResult:
         values = {**_columns(requests), "servers": [request.server for request in requests]}
         return self._write(self.texts.renew, values, requests[0].server)
 
-    def _release(self, requests: Sequence[ReleaseRow]) -> Seen:
+    def _release(self, requests: Sequence[ReleaseRow]) -> StatementResult:
         values = {**_columns(requests), "successors": [request.successor for request in requests]}
         return self._write(self.texts.release, values, "")
 
@@ -171,17 +171,17 @@ class PostgresqlStore(SqlStore):
                 values |= genesis_values(request.genesis) | seen_values(request.seen)
         try:
             return bool(self._execute(text, values))
-        except Said as said:
+        except ServerRefused as said:
             if said.code != DUPLICATE:
                 raise
         return False
 
-    def _write(self, text: str, values: dict[str, Any], server: str) -> Seen:
+    def _write(self, text: str, values: dict[str, Any], server: str) -> StatementResult:
         found = self._execute(text, values)
         if not found:
-            return Seen(server, {})
+            return StatementResult(server, {})
         server, position, wall_ms = found[0][:3]
-        return Seen(server, rows_of([values[3:] for values in found]), -1, position, wall_ms)
+        return StatementResult(server, rows_of([values[3:] for values in found]), -1, position, wall_ms)
 
     def _execute(self, text: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
         connection = self._connected()
@@ -226,7 +226,7 @@ class PostgresqlStore(SqlStore):
     def _with_table(self, statement: Callable[[], Result]) -> Result:
         try:
             return super()._with_table(statement)
-        except Said as said:
+        except ServerRefused as said:
             if said.code not in NOT_FOR_US or "pg_" not in str(said) or self._plain:
                 raise
         self._plain = True
@@ -236,7 +236,7 @@ class PostgresqlStore(SqlStore):
     def make_table(self, new: bool = False, wait_max_ms: int = 0) -> None:
         try:
             super().make_table(new, wait_max_ms)
-        except Said as said:
+        except ServerRefused as said:
             if said.code not in MADE_JUST_NOW:  # another one made it at the same moment
                 raise
             super().make_table(new, wait_max_ms)
@@ -363,8 +363,8 @@ class PostgresqlStore(SqlStore):
             self.close()
             return NotReached(text)
         if code in NOT_FOR_US and "pg_" in text and not self._plain:
-            return Said(text, code)
-        return self._final(code, text) or Said(text, code)
+            return ServerRefused(text, code)
+        return self._final(code, text) or ServerRefused(text, code)
 
     def _final(self, code: str, text: str) -> StoreUnusable | None:
         """What cannot pass before somebody changes something."""

@@ -42,7 +42,7 @@ class OldTable(Exception):
     """The statement failed because the table is of an earlier version. Never leaves the store."""
 
 
-class Said(Refused):
+class ServerRefused(Refused):
     """The server refuses with this code. The text is for people, the code for the store itself."""
 
     def __init__(self, text: str, code: str) -> None:
@@ -50,7 +50,7 @@ class Said(Refused):
         self.code = code
 
 
-class Seen(NamedTuple):
+class StatementResult(NamedTuple):
     """What one statement showed: which server said so, and the rows, the genesis row among them if it was asked for."""
 
     server: str
@@ -84,23 +84,23 @@ class SqlStore(ABC):
         """The rows of one statement, in autocommit mode. Raises `NoTable`, `OldTable`, or what the port says."""
 
     @abstractmethod
-    def _look(self, names: Sequence[str], count: bool) -> Seen:
+    def _look(self, names: Sequence[str], count: bool) -> StatementResult:
         """The rows of these names; the number of lease rows only if `count` is set."""
 
     @abstractmethod
-    def _take(self, take: Take) -> Seen:
+    def _take(self, take: Take) -> StatementResult:
         """The row that this very statement wrote over the one that was seen, if it did."""
 
     @abstractmethod
-    def _insert(self, take: Take) -> Seen:
+    def _insert(self, take: Take) -> StatementResult:
         """The row that this very statement made, if it did: a fresh name (L9)."""
 
     @abstractmethod
-    def _renew(self, requests: Sequence[Renew]) -> Seen:
+    def _renew(self, requests: Sequence[Renew]) -> StatementResult:
         """The rows that this very statement renewed."""
 
     @abstractmethod
-    def _release(self, requests: Sequence[ReleaseRow]) -> Seen:
+    def _release(self, requests: Sequence[ReleaseRow]) -> StatementResult:
         """The rows that this very statement released."""
 
     @abstractmethod
@@ -190,7 +190,7 @@ class SqlStore(ABC):
             raise StoreUnusable(f"{error}. To prune, a user also needs the right to DELETE from the table") from None
         return self._answer(self._seen([request.name], count=True), request.name)._replace(done=done)
 
-    def _seen(self, names: Sequence[str], count: bool) -> Seen:
+    def _seen(self, names: Sequence[str], count: bool) -> StatementResult:
         """With the genesis row, which is made if it is missing: an old table has none, nor has one made by hand."""
         asked = [*names, GENESIS]
         seen = self._with_table(lambda: self._look(asked, count))
@@ -202,7 +202,7 @@ class SqlStore(ABC):
             return seen  # one who may only read sees a table that nobody has settled
         return self._with_table(lambda: self._look(asked, count))
 
-    def _answer(self, seen: Seen, name: str, done: bool = False, whole: bool = True) -> StoreAnswer:
+    def _answer(self, seen: StatementResult, name: str, done: bool = False, whole: bool = True) -> StoreAnswer:
         return StoreAnswer(
             ok=True,
             done=done,
@@ -214,7 +214,9 @@ class SqlStore(ABC):
             wall_ms=seen.wall_ms,
         )
 
-    def _written(self, requests: Sequence[StoreRequest], done: Seen, count: bool = False) -> list[StoreAnswer]:
+    def _written(
+        self, requests: Sequence[StoreRequest], done: StatementResult, count: bool = False
+    ) -> list[StoreAnswer]:
         """Answers from the rows that a write returned, and for the others from a look after it."""
         missed = [request.name for request in requests if request.name not in done.rows]
         seen = self._seen(missed, count) if missed else done
@@ -272,7 +274,7 @@ def rows_of(found: Sequence[Sequence[Any]]) -> dict[str, Row]:
     return {str(values[0]): row_of(values) for values in found}
 
 
-def genesis_of(seen: Seen) -> Genesis:
+def genesis_of(seen: StatementResult) -> Genesis:
     """From its row; if there is none, one that nobody can take for settled."""
     row = seen.rows.get(GENESIS)
     if row is None:

@@ -42,7 +42,7 @@ from primacy.store.conditions import after, needs_count
 from primacy.store.inotify import Ear
 from primacy.store.note import Note
 from primacy.store.port import HOLD_MS_MAX, LIST_MAX, Listing, News, listing_of, next_link
-from primacy.store.sql import NoTable, OldTable, Seen, SqlStore, genesis_of, named_row
+from primacy.store.sql import NoTable, OldTable, SqlStore, StatementResult, genesis_of, named_row
 
 log = logging.getLogger("primacy.store")
 
@@ -145,7 +145,7 @@ class SqliteStore(SqlStore):
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def _look(self, names: Sequence[str], count: bool) -> Seen:
+    def _look(self, names: Sequence[str], count: bool) -> StatementResult:
         """A row that does not vouch may be about to be written in this moment: then it is read under the lock."""
         connection = self._connected()
         self._make_note()
@@ -175,11 +175,11 @@ class SqliteStore(SqlStore):
             if own and connection.in_transaction:  # some errors end it by themselves
                 connection.execute("ROLLBACK")
 
-    def _read(self, connection: sqlite3.Connection, names: Sequence[str], count: bool) -> Seen:
+    def _read(self, connection: sqlite3.Connection, names: Sequence[str], count: bool) -> StatementResult:
         found = connection.execute(self.texts.look, {"names": json.dumps(list(names))}).fetchall()
         self._note.read(names)
         number = connection.execute(self.texts.counted).fetchone()[0] if count else -1
-        return Seen(self._me, {str(values[0]): self._judged(values) for values in found}, number)
+        return StatementResult(self._me, {str(values[0]): self._judged(values) for values in found}, number)
 
     def _judged(self, values: Sequence[Any]) -> Row:
         """A row, and whether its last write is the one that the note tells of.
@@ -193,16 +193,16 @@ class SqliteStore(SqlStore):
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def _take(self, take: Take) -> Seen:
+    def _take(self, take: Take) -> StatementResult:
         return self._written_by([take])
 
-    def _insert(self, take: Take) -> Seen:
+    def _insert(self, take: Take) -> StatementResult:
         return self._written_by([take])
 
-    def _renew(self, requests: Sequence[Renew]) -> Seen:
+    def _renew(self, requests: Sequence[Renew]) -> StatementResult:
         return self._written_by(requests)
 
-    def _release(self, requests: Sequence[ReleaseRow]) -> Seen:
+    def _release(self, requests: Sequence[ReleaseRow]) -> StatementResult:
         done = self._written_by(requests)
         if done.rows:
             self._touch()
@@ -211,7 +211,7 @@ class SqliteStore(SqlStore):
     def _change(self, request: Place | Settle | Prune) -> bool:
         return bool(self._written_by([request]).rows)
 
-    def _written_by(self, requests: Sequence[StoreRequest]) -> Seen:
+    def _written_by(self, requests: Sequence[StoreRequest]) -> StatementResult:
         """What was written, by the names that asked for it. For a row that is gone, and for settling: what was."""
         done: dict[str, Row] = {}
         rows: dict[str, Row | None] = {}
@@ -241,7 +241,7 @@ class SqliteStore(SqlStore):
         if inode_of(self.path) != self._inode:
             self.close()
             raise NotReached(f"{self.path} was replaced in the middle of a statement")
-        return Seen(me, done)
+        return StatementResult(me, done)
 
     def _write_rows(self, connection: sqlite3.Connection, rows: Mapping[str, Row | None]) -> None:
         """Each with its new proof, which the note has before the table; None: it goes."""

@@ -97,7 +97,7 @@ class Shell(NamedTuple):
     """With the time after which each is over at the latest."""
 
 
-class State(NamedTuple):
+class SearchState(NamedTuple):
     """The world at one moment. Shells and messages are numbers that stand for values."""
 
     shells: tuple[int, ...]
@@ -123,7 +123,7 @@ class State(NamedTuple):
 Event = tuple[Any, ...]
 
 
-class Found(NamedTuple):
+class CacheSearchResult(NamedTuple):
     """What a search came to."""
 
     states: int
@@ -220,7 +220,7 @@ class SmallCache:
             found = self._steps[machine, given] = (self._machine_number(copy, now), effects)
         return found
 
-    def _tick(self, state: State) -> State:
+    def _tick(self, state: SearchState) -> SearchState:
         """One unit of time passes, for all."""
         shells = []
         for number in state.shells:
@@ -233,13 +233,13 @@ class SmallCache:
             shells.append(self._shell_number(shell._replace(machine=machine, calls=calls)))
         return state._replace(shells=tuple(shells))
 
-    def after(self, state: State, place: int, given: Input, shell: Shell | None = None) -> State:
+    def after(self, state: SearchState, place: int, given: Input, shell: Shell | None = None) -> SearchState:
         """One peer is told something."""
         shell = shell or self._shells[state.shells[place]]
         machine, effects = self._step(shell.machine, given)
         return self._perform(state, place, shell._replace(machine=machine), effects)
 
-    def _perform(self, state: State, place: int, shell: Shell, effects: Sequence[e.Effect]) -> State:
+    def _perform(self, state: SearchState, place: int, shell: Shell, effects: Sequence[e.Effect]) -> SearchState:
         sent, highest, ballots, announced = state.coming, state.highest, state.ballots, state.announced
         told: list[Input] = []
         for effect in effects:
@@ -317,7 +317,7 @@ class SmallCache:
 
     # --- judging ------------------------------------------------------------------------------------------------------
 
-    def _call(self, state: State, place: int, shell: Shell, ballot: Ballot) -> tuple[int, int, int]:
+    def _call(self, state: SearchState, place: int, shell: Shell, ballot: Ballot) -> tuple[int, int, int]:
         for other, number in enumerate(state.shells):
             calls = shell.calls if other == place else self._shells[number].calls
             if any(left > 0 for _, left in calls):
@@ -335,22 +335,22 @@ class SmallCache:
 
     # --- the beginning and the end ------------------------------------------------------------------------------------
 
-    def first(self) -> State:
+    def first(self) -> SearchState:
         """Every peer has been started, and its first silence is over."""
         blank = self._shell_number(Shell(-1, 0, None, None, ()))
         left = self.scope.disturbances
-        state = State((blank,) * self.scope.peers, 0, 0, 0, left, self.scope.askers, self.scope.restarts)
+        state = SearchState((blank,) * self.scope.peers, 0, 0, 0, left, self.scope.askers, self.scope.restarts)
         for place in range(self.scope.peers):
             state = self._start(state, place)
         for _ in range(TIMES.promise_ms):
             state = self._tick(state)
         return self._asked(state, self.scope.askers[0])
 
-    def _asked(self, state: State, place: int) -> State:
+    def _asked(self, state: SearchState, place: int) -> SearchState:
         asks = tuple(one for one in state.asks if one != place)
         return self.after(state._replace(asks=asks), place, Asked(1, KEY, after_ms=WALL_MS))
 
-    def _start(self, state: State, place: int) -> State:
+    def _start(self, state: SearchState, place: int) -> SearchState:
         shell = self._shells[state.shells[place]]
         boot = shell.boot + 1
         machine = self.maker(self.urls[place], self.addresses, SETTINGS, Steady(0.0))
@@ -359,12 +359,12 @@ class SmallCache:
         shell = Shell(self._machine_number(machine, 0), boot, shell.ceiling, shell.meta, ())
         return self._perform(state, place, shell, effects)
 
-    def is_beyond(self, state: State) -> bool:
+    def is_beyond(self, state: SearchState) -> bool:
         return state.ballots > self.scope.ballots or state.announced > self.scope.announces
 
     # --- what may follow ----------------------------------------------------------------------------------------------
 
-    def follow(self, state: State) -> Iterator[tuple[Event, State]]:
+    def follow(self, state: SearchState) -> Iterator[tuple[Event, SearchState]]:
         """Everything that may happen next: first what arrives, at one peer after the other."""
         for mine in self._to:
             if state.sent & mine:
@@ -391,7 +391,7 @@ class SmallCache:
         if not waits:
             yield ("tick",), self._tick(state)
 
-    def _arrives(self, state: State, bits: int) -> Iterator[tuple[Event, State]]:
+    def _arrives(self, state: SearchState, bits: int) -> Iterator[tuple[Event, SearchState]]:
         yield from self._hears(state, bits, "hear")
         while bits and state.left:
             bit = bits & -bits
@@ -399,7 +399,7 @@ class SmallCache:
             rest = state._replace(sent=state.sent & ~bit, held=state.held | bit, left=state.left - 1)
             yield ("held", bit.bit_length() - 1), rest
 
-    def _hears(self, state: State, bits: int, what: str) -> Iterator[tuple[Event, State]]:
+    def _hears(self, state: SearchState, bits: int, what: str) -> Iterator[tuple[Event, SearchState]]:
         """One of these messages is heard."""
         while bits:
             bit = bits & -bits
@@ -409,7 +409,9 @@ class SmallCache:
             gone = state._replace(sent=state.sent & ~bit, held=state.held & ~bit)
             yield (what, number), self.after(gone, receiver, Received(sender, message))
 
-    def _ends(self, state: State, place: int, shell: Shell, ballot: Ballot, left: int) -> Iterator[tuple[Event, State]]:
+    def _ends(
+        self, state: SearchState, place: int, shell: Shell, ballot: Ballot, left: int
+    ) -> Iterator[tuple[Event, SearchState]]:
         """The source answers, at any moment of the hold; or the call is ended with it."""
         rest = shell._replace(calls=tuple(call for call in shell.calls if call[0] != ballot))
         result: Fetched | Failure = Fetched(b"v")
@@ -419,7 +421,7 @@ class SmallCache:
             result = Failure("over")
             yield ("over", place), self.after(state, place, SourceEnded(KEY, ballot, result), rest)
 
-    def _restarted(self, state: State, place: int, shell: Shell) -> State:
+    def _restarted(self, state: SearchState, place: int, shell: Shell) -> SearchState:
         if self.scope.forgets:
             shell = shell._replace(ceiling=None, meta=None)
         shells = list(state.shells)
@@ -449,26 +451,28 @@ class SmallCache:
         return ""
 
 
-def search(scope: Scope, maker: Maker = OwnMachine) -> Found:
+def search(scope: Scope, maker: Maker = OwnMachine) -> CacheSearchResult:
     """All states of the scope, the nearest first, until a violation or the bound on states."""
     began = time.perf_counter()
     world = SmallCache(scope, maker)
     first = world.first()
-    parents: dict[State, tuple[State, Event] | None] = {first: None}
+    parents: dict[SearchState, tuple[SearchState, Event] | None] = {first: None}
     level, events, calls, second = [first], 0, 0, 0
     gc.collect()
     gc.freeze()
     gc.disable()  # tuples and numbers: there are no cycles to look for
     try:
         while level and len(parents) < scope.states:
-            after: list[State] = []
+            after: list[SearchState] = []
             for state in level:
                 for event, following in world.follow(state):
                     events += 1
                     if world.wrong:
                         parents[following] = (state, event)
                         story = tuple(_story(world, parents, following))
-                        return Found(len(parents), events, time.perf_counter() - began, False, world.wrong, story)
+                        return CacheSearchResult(
+                            len(parents), events, time.perf_counter() - began, False, world.wrong, story
+                        )
                     if following in parents:
                         continue
                     parents[following] = (state, event)
@@ -482,10 +486,12 @@ def search(scope: Scope, maker: Maker = OwnMachine) -> Found:
         gc.enable()
         gc.unfreeze()
     seconds = time.perf_counter() - began
-    return Found(len(parents), events, seconds, not level, "", (), calls, second)
+    return CacheSearchResult(len(parents), events, seconds, not level, "", (), calls, second)
 
 
-def _story(world: SmallCache, parents: dict[State, tuple[State, Event] | None], state: State) -> list[str]:
+def _story(
+    world: SmallCache, parents: dict[SearchState, tuple[SearchState, Event] | None], state: SearchState
+) -> list[str]:
     lines: list[str] = []
     while (step := parents[state]) is not None:
         before, event = step
@@ -526,7 +532,7 @@ def _relative(effect: e.Effect, now: int) -> e.Effect:
     return effect
 
 
-def report(scope: Scope, found: Found) -> list[str]:
+def report(scope: Scope, found: CacheSearchResult) -> list[str]:
     """What a person is told of a search."""
     names = ("peers", "disturbances", "ballots", "announces", "restarts")
     bounds = ", ".join(f"{getattr(scope, name)} {name}" for name in names) + f", clients at {scope.askers}"

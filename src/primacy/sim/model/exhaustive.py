@@ -29,7 +29,7 @@ from primacy.sim.model.values import Packet, Setting
 from primacy.sim.model.world import ModelWorld
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """What a search came to."""
 
     states: int
@@ -58,7 +58,7 @@ class Search:
         self._labels: list[Event] = []
         self._known: dict[Event, Event] = {}
 
-    def go(self, beginning: list[Next], disturbances: int) -> Found:
+    def go(self, beginning: list[Next], disturbances: int) -> SearchResult:
         """From the end of a beginning that leaves no choice."""
         began = time.perf_counter()
         for after in beginning:
@@ -77,7 +77,7 @@ class Search:
             gc.enable()
             gc.unfreeze()
         seconds = time.perf_counter() - began
-        return Found(len(self.states), self.events, seconds, finished, self.wrong, self.history)
+        return SearchResult(len(self.states), self.events, seconds, finished, self.wrong, self.history)
 
     def _judge_beginning(self, beginning: list[Next]) -> None:
         if beginning[-1].wrong:
@@ -164,7 +164,7 @@ def fresh(model: BoundedModel) -> list[Next]:
 BEGINNINGS = {"led": led, "fresh": fresh}
 
 
-class Bounds(NamedTuple):
+class SearchBounds(NamedTuple):
     """How far a search goes."""
 
     states: int = 100_000
@@ -176,7 +176,7 @@ class Bounds(NamedTuple):
     """`led`: one node's work runs. `fresh`: all have just been started, and the first election is walked over, too."""
 
 
-def explore(setting: Setting, bounds: Bounds, world: ModelWorld | None = None) -> Found:
+def explore(setting: Setting, bounds: SearchBounds, world: ModelWorld | None = None) -> SearchResult:
     """One search of the states of a setting; with `world`, of one whose guards were tampered with."""
     model = BoundedModel(setting, world, terms=bounds.terms)
     beginning = BEGINNINGS[bounds.begin](model)
@@ -186,7 +186,7 @@ def explore(setting: Setting, bounds: Bounds, world: ModelWorld | None = None) -
     return found._replace(span=span, history_lines=tuple(history_lines(model, found.history)))
 
 
-def report(strategy: str, clocks: str, bounds: Bounds, found: Found) -> list[str]:
+def report(strategy: str, clocks: str, bounds: SearchBounds, found: SearchResult) -> list[str]:
     """What a person is told of a search."""
     begin = "its first leader's work runs" if bounds.begin == "led" else "all nodes were started"
     lines = [
@@ -225,7 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.complete > given.disturbances:
         parser.error(f"--complete {given.complete}: there are at most {given.disturbances} disturbances")
     setting: Setting = RaftSetting(given.clocks) if given.strategy == "raft" else LeaseSetting(given.clocks)
-    bounds = Bounds(given.states, given.disturbances, given.terms, given.span, given.begin)
+    bounds = SearchBounds(given.states, given.disturbances, given.terms, given.span, given.begin)
     found = explore(setting, bounds)
     print("\n".join(report(given.strategy, given.clocks, bounds, found)))
     if found.finished < given.complete:

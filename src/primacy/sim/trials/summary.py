@@ -18,7 +18,7 @@ SHOWN_MAX = 100
 """Violations kept with their sentence; a broken rule shows in one trial after the other."""
 
 
-class Found(NamedTuple):
+class FoundViolation(NamedTuple):
     """A violation, with the seed that shows it."""
 
     seed: int
@@ -45,7 +45,7 @@ class Tally(Generic[P]):
     waits: dict[int, int] = field(default_factory=dict)
     """How often somebody waited for so many milliseconds: the work for its next holder, a client in settled calm."""
     violations: int = 0
-    found: list[Found] = field(default_factory=list)
+    found: list[FoundViolation] = field(default_factory=list)
     failing: list[int] = field(default_factory=list)
     """The first seeds with a violation."""
     _last_hash: str = ""
@@ -73,7 +73,7 @@ class Tally(Generic[P]):
         if len(self.failing) < SHOWN_MAX:
             self.failing.append(outcome.seed)
         room = SHOWN_MAX - len(self.found)
-        self.found += [Found(outcome.seed, *violation) for violation in outcome.violations[:room]]
+        self.found += [FoundViolation(outcome.seed, *violation) for violation in outcome.violations[:room]]
 
     @property
     def trace_hash(self) -> str:
