@@ -114,10 +114,10 @@ def recorded() -> dict[str, list[Any]]:
 
 
 def search(name: str, seeds: range) -> list[Any] | None:
-    """The first base and seed that catch it."""
+    """The base whose trials catch it soonest, and the seed."""
     defect = next(mutant.machine for mutant in CACHE_MUTANTS if mutant.name == name)
-    for base in BASES:
-        for seed in seeds:
+    for seed in seeds:
+        for base in BASES:
             rules = caught(defect, base, seed)
             if rules:
                 return [base, seed, rules]
