@@ -42,7 +42,7 @@ BROADCAST_RATIO = 2.0
 BROADCAST_LATE = 2.0
 """How much later the last client may have it. Wall time on a machine that others share: news, no promise."""
 FAILOVER = 0.5
-"""The default profile's share of the time that seed 000's own times take."""
+"""The default profile's share of the time that Ghoti's own times take."""
 IDLE = 10_000
 IDLE_KIB = 12.0
 VALUE = b"a-value-of-20-bytes!"
@@ -317,7 +317,7 @@ def weighed(ours: Server) -> tuple[list[Row], dict[str, list[float]]]:
 
 
 def failovers(rounds: int, folder: Path) -> tuple[list[Row], dict[str, list[float]]]:
-    """The default profile beside the one with seed 000's own times."""
+    """The default profile beside the one with Ghoti's own times."""
     clusters = {}
     took: dict[str, list[float]] = {"lan": [], "ghoti": []}
     try:

@@ -22,7 +22,7 @@ LIMIT_S = 60.0
 
 
 class Cluster:
-    """Three nodes that joined each other, as in seed 000."""
+    """Three nodes that joined each other, as in Ghoti."""
 
     def __init__(self, folder: Path, profile: str) -> None:
         self.folder = folder

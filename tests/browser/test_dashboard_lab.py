@@ -1,4 +1,4 @@
-"""The dashboard with real nodes: the three pictures of seed 004 by clicking, judged by events and by the chain."""
+"""The dashboard with real nodes: three pictures of the single executor by clicking, judged by events and the chain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every exchange with seed 000's manager, through a real socket against a running node of ours.
+"""Every exchange with Ghoti's manager, through a real socket against a running node of ours.
 
 `tests/data/manager_exchanges.json` says what a real node answers and sends. Peers are recorders on ports of their own
 that answer as real nodes do. Where we answer otherwise, `BETTER` has it, and the data says so, too.

@@ -1,4 +1,4 @@
-"""Every recorded conversation with seed 000's program, through real sockets, byte by byte.
+"""Every recorded conversation with Ghoti's program, through real sockets, byte by byte.
 
 `differs` marks those in which we answer better on purpose: where that program dies, loses a line or leaks an event.
 """

@@ -112,7 +112,7 @@ def test_exchange_http_sse_and_its_event(harness: Harness) -> None:
 
 
 def test_exchange_http_sse_of_another_slot(harness: Harness) -> None:
-    """Seed 000's program sends every stream the events of all slots, protected ones, too."""
+    """Ghoti's program sends every stream the events of all slots, protected ones, too."""
     wanted = EXCHANGES["http-sse-all-slots"]
     with Listener(harness, "/014") as stream:
         reads(harness, 1)

@@ -163,7 +163,7 @@ def test_rows_are_never_deleted(harness: Harness) -> None:
 
 
 def test_names_are_compared_as_bytes(harness: Harness) -> None:
-    """Databases compare without case, accents or trailing blanks by default (seed 002, flaw 9)."""
+    """Databases compare without case, accents or trailing blanks by default (the SQL coordinator, flaw 9)."""
     for number, name in enumerate(("job", "Job", "JOB", "job.", "job-1")):
         assert harness.take(name, new=row(token=10 + number)).done
     found = [harness.look(name).row for name in ("job", "Job", "JOB", "job.", "job-1")]

@@ -26,7 +26,7 @@ from tests.support.mutants_lease import LEASE_MUTANTS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-SEEDS = (ROOT / "docs/seeds.md").read_text()
+ORIGINS = (ROOT / "docs/origins.md").read_text()
 RULES = (ROOT / "docs/rules.md").read_text()
 FAULTS = (ROOT / "docs/faults.md").read_text()
 SIM = ROOT / "src/primacy/sim"
@@ -93,7 +93,7 @@ def test_the_page_of_settings_is_made_from_the_settings() -> None:
 def test_make_targets_that_are_named_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {t for page in PAGES for t in re.findall(r"(?:`|\$ )make ([a-z-]+)", page.read_text())}
-    elsewhere = {"dashboardbuilder"}  # of seed 004
+    elsewhere = {"dashboardbuilder"}  # of the single executor
     assert named - elsewhere <= targets
     assert "run-demo" in targets
 
@@ -139,7 +139,7 @@ def test_every_test_that_is_named_exists(page: Path) -> None:
 
 
 def test_every_row_of_the_seeds_says_what_shows_it() -> None:
-    rows = [line for line in SEEDS.splitlines() if line.startswith("| ") and not line.startswith("| item")]
+    rows = [line for line in ORIGINS.splitlines() if line.startswith("| ") and not line.startswith("| item")]
     assert len(rows) > 150
     for row in rows:
         cells = [cell.strip() for cell in row.strip("|").split(" | ")]
@@ -152,7 +152,7 @@ def test_every_row_of_the_seeds_says_what_shows_it() -> None:
 
 
 def test_every_scenario_and_limitation_of_the_first_seed_is_a_test_and_has_its_line() -> None:
-    """Ten and seven, as the seed has them; the tests are named by their numbers."""
+    """Ten and seven, as Ghoti has them; the tests are named by their numbers."""
     files = "".join(file.read_text() for file in sorted((ROOT / "tests").rglob("test_manager*.py")))
     lines = (ROOT / "docs/deviations.md").read_text()
     for kind, count in (("scenario", 10), ("limitation", 7)):

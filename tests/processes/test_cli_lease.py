@@ -1,4 +1,4 @@
-"""`primacy lease`: what is in the store, the schema, the seed's table, and breaking a lease in the right order."""
+"""`primacy lease`: what is in the store, the schema, a foreign table, and breaking a lease in the right order."""
 
 from __future__ import annotations
 
@@ -412,7 +412,7 @@ def test_watch_follows_a_row_until_ctrl_c(local: Place) -> None:
             watching.kill()
 
 
-# --- the seed's table (L8) --------------------------------------------------------------------------------------------
+# --- the SQL coordinator's table (L8) ---------------------------------------------------------------------------------
 
 OLD_ROWS = {
     "sqlite": ("datetime('now', '{} seconds')", "TEXT"),
@@ -423,7 +423,7 @@ OLD_ROWS = {
 
 
 class OldNode:
-    """A node of seed 002, with its statements."""
+    """A node of the SQL coordinator, with its statements."""
 
     def __init__(self, url: str, kind: str) -> None:
         self.store: Any = open_store(url, limit_ms=LIMIT_MS)

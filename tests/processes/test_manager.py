@@ -1,6 +1,6 @@
 """The manager: the wire, joining, the list and its way. Real sockets, one loop.
 
-The seven limitations of seed 000 are tests by name: what the seed says, or what we do better (docs/deviations.md).
+The seven limitations of Ghoti are tests by name: what it says, or what we do better (docs/deviations.md).
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def test_a_node_alone_whose_work_ends_tries_again_after_a_while() -> None:
 
 
 def test_limitation_1_no_data_is_replicated_and_every_leadership_starts_anew() -> None:
-    """By design, as in the seed; and a node that led, lost and leads again starts clean, too."""
+    """By design, as in Ghoti; and a node that led, lost and leads again starts clean, too."""
     began: list[tuple[str, int]] = []
 
     async def led(leadership: Leadership) -> None:
@@ -350,7 +350,7 @@ def test_a_bootstrap_node_that_remembers_nobody_alive_leads() -> None:
 
 
 def test_no_split_brain_when_the_leader_dies_right_after_a_join() -> None:
-    """Seed 003's stale list: nobody waits for a refresh, since every node is told of a join at once."""
+    """Hecaton's stale list: nobody waits for a refresh, since every node is told of a join at once."""
 
     async def scene(nodes: Nodes) -> None:
         await nodes.start("a")

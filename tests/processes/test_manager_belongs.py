@@ -1,4 +1,4 @@
-"""Who belongs to a cluster of the manager: strategies, passwords, ids, certificates; and real nodes of seed 000."""
+"""Who belongs to a cluster of the manager: strategies, passwords, ids, certificates; and real nodes of Ghoti."""
 
 from __future__ import annotations
 

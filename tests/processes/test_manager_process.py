@@ -276,7 +276,7 @@ def test_a_node_is_removed_by_a_command_on_any_node_whatever_its_id(tmp_path: Pa
 
 
 def test_the_seed_s_two_files_run_as_they_are_printed(tmp_path: Path) -> None:
-    """On the ports that the seed prints, if this machine has them free, and without a word about folders."""
+    """On the ports that Ghoti prints, if this machine has them free, and without a word about folders."""
     for port in (2222, 2223):
         with contextlib.closing(socket.socket()) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,6 +1,6 @@
-"""The ten failure scenarios of seed 000 over the real wire: our nodes alone, and beside one, two and three doubles.
+"""The ten failure scenarios of Ghoti over the real wire: our nodes alone, and beside one, two and three doubles.
 
-What the seed says happens, or what we do better (docs/deviations.md). Where real nodes take part, the end is one leader
+What it says happens, or what we do better (docs/deviations.md). Where real nodes take part, the end is one leader
 that all of them know; which one it is depends on who declared itself last, since a real node believes anybody.
 """
 
@@ -197,7 +197,7 @@ def test_scenario_07_a_former_leader_rejoins_and_follows(doubles: int) -> None:
 
 @BESIDE
 def test_scenario_08_all_restart_at_once(doubles: int) -> None:
-    """In the seed the joining nodes fail if the first one is not ready; ours wait for it."""
+    """In Ghoti the joining nodes fail if the first one is not ready; ours wait for it."""
 
     async def scene(nodes: Mixed) -> None:
         await formed(nodes, doubles)

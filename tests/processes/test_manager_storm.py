@@ -30,7 +30,7 @@ JOINS_PER_NODE = 5
 """Words about one join to each node, on average, at most. It is taken in at two addresses, and each tells all others
 (2); it tells the second what it learned at the first (1); and what is on its way to the leader while others look there
 may be told once more, and once again when its stamp was lifted by the second (2). Were each word passed on by whoever
-hears it, as real nodes of seed 000 do, it would be one for each *pair* of nodes: four times this bound."""
+hears it, as real nodes of Ghoti do, it would be one for each *pair* of nodes: four times this bound."""
 AT_START = 6
 """Messages from each node to each, at most, however short it takes: of an election, and what happened, some times."""
 PER_BEAT = 4

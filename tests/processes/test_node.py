@@ -1,4 +1,4 @@
-"""`primacy node`: seed 003's scenario, as written and with every strategy in its form; with real processes."""
+"""`primacy node`: Hecaton's scenario, as written and with every strategy in its form; with real processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Say = Callable[..., Said]
 
 
 def words_of(crowd: NodeCrowd, strategy: str, place: int) -> list[str]:
-    """How the node at this place of the list is started: the seed's words, in the form that the strategy needs."""
+    """How the node at this place of the list is started: Hecaton's words, in the form that the strategy needs."""
     if strategy == "lease":
         return ["--algorithm", "lease", "--store", f"sqlite:///{crowd.folder}/leases.db"]
     if strategy in ("bully", "ring"):
@@ -56,7 +56,7 @@ def crowd(tmp_path: Path) -> Iterator[NodeCrowd]:
         yield made
 
 
-# --- the seed's scenario ----------------------------------------------------------------------------------------------
+# --- Hecaton's scenario -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("strategy", ["raft", "lease"])
@@ -88,7 +88,7 @@ def test_three_nodes_the_leader_killed_another_leads_and_the_third_follows_it(cr
 def test_the_seeds_scenario_as_it_is_written(tmp_path: Path, strategy: str) -> None:
     """Three nodes, one after the other; the leader is killed; the youngest leads, and the other reconnects to it.
 
-    Without the seed's wait: the leader dies right after the last one has joined, which made two leaders for good there.
+    Without Hecaton's wait: the leader dies right after the last one has joined, which made two leaders for good there.
     Then the new leader is frozen, which is noticed too, and goes on as one of the others.
     """
     with node_crowd(Path(mkdtemp(dir=tmp_path)), 3, "lan") as crowd:
@@ -211,7 +211,7 @@ def test_a_node_waits_for_an_approval_in_manual_mode(tmp_path: Path, say: Say) -
 
 
 def test_ids_are_made_of_host_and_port_and_ranks_of_the_start(tmp_path: Path) -> None:
-    """As in the seed, unless something else is said; a fixed list does not say when its nodes were started."""
+    """As in Hecaton, unless something else is said; a fixed list does not say when its nodes were started."""
     root = str(tmp_path / "state")
     first = settings_of(Words(leader=True, state_dir=root), None)
     assert (first.node, first.election.strategy, first.election.rank) == ("localhost-5001", "bully", "started")

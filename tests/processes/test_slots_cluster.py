@@ -184,7 +184,7 @@ def test_slots_on_a_lease_are_served_by_its_holder(tmp_path: Path) -> None:
 
 
 def seeds_files(names: str, managers: list[int], more: str = "") -> dict[str, str]:
-    """Both example files of seed 000, with free ports; all but the first join."""
+    """Both example files of Ghoti, with free ports; all but the first join."""
     files = Path(__file__).parents[1] / "files"
     found = {}
     for place, name in enumerate(names):
@@ -209,7 +209,7 @@ def test_the_files_of_seed_000_make_a_cluster_that_fails_over(tmp_path: Path) ->
 
 
 def test_two_files_of_one_machine_need_no_word_about_folders(tmp_path: Path) -> None:
-    """As the seed's text has them started: each with its file and nothing else."""
+    """As Ghoti's text has them started: each with its file and nothing else."""
     ports = free_ports(4)
     files = seeds_files("ab", ports[:2])
     system = f"import primacy.agent.state as state; state.SYSTEM = {str(tmp_path / 'system')!r}"

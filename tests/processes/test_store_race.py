@@ -1,6 +1,7 @@
 """Eight processes want one lease, on every store: no two at a time, and tokens that only grow.
 
-The same judge sees seed 002's own protocol as a control, and must find overlaps there, or it would find none anywhere.
+The same judge sees the SQL coordinator's own protocol as a control, and must find overlaps there, or it would find none
+anywhere.
 `make proof` runs the races for longer (`PRIMACY_RACE_S`).
 """
 
@@ -29,7 +30,7 @@ PLAYERS = 8
 SEED = now_ns() % 10_000 if "PRIMACY_RACE_S" in os.environ else 1
 """For what the players do by chance; `make proof` draws it."""
 CONTROL_S = 90
-"""For the seed's protocol to put two to work: it needs about three seconds, and may be lucky for a while."""
+"""For its protocol to put two to work: it needs about three seconds, and may be lucky for a while."""
 
 
 @pytest.mark.parametrize("kind", [kind for kind in kinds() if kind != "memory"])
@@ -46,7 +47,7 @@ def test_no_two_hold_it_at_a_time(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(
-    "mariadb" not in servers_here(), reason="MariaDB is not installed here, and the seed is written for it"
+    "mariadb" not in servers_here(), reason="MariaDB is not installed here, and the SQL coordinator is written for it"
 )
 def test_the_control_overlaps(tmp_path: Path) -> None:
     import json

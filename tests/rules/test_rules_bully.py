@@ -1,4 +1,4 @@
-"""Bully, rule by rule (RULES B), and the scenes of seeds 000 and 003.
+"""Bully, rule by rule (RULES B), and the scenes of Ghoti and Hecaton.
 
 Where the removal of a rule must be noticed, the same scene runs with a mutant that lacks exactly that rule.
 """
@@ -144,7 +144,7 @@ class Stubborn(BullyStrategy):
 
 
 class SaysItOnce(BullyStrategy):
-    """Without B2's first half: announced once, as in seed 000."""
+    """Without B2's first half: announced once, as in Ghoti."""
 
     def _leader_beat(self, now_ms: int) -> list[object]:
         return []

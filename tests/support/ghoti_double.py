@@ -1,4 +1,4 @@
-"""A double of a real node of seed 000, with all its manners, written from the facts about its wire.
+"""A double of a real node of Ghoti, with all its manners, written from the facts about its wire.
 
 It echoes every join, known or not, to every node but the new one, one after the other in random order and without a
 limit; reads no body of an election and begins one every time; asks the nodes above one after the other; declares itself

@@ -1,4 +1,4 @@
-"""Clusters of our nodes and doubles of real ones, in one loop: what the scenarios of seed 000 are played with."""
+"""Clusters of our nodes and doubles of real ones, in one loop: what the scenarios of Ghoti are played with."""
 
 from __future__ import annotations
 

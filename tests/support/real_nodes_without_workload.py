@@ -1,4 +1,4 @@
-"""Real nodes without a workload on this machine, started with the words of seed 003: to be watched, and broken."""
+"""Real nodes without a workload on this machine, started with the words of Hecaton: to be watched, and broken."""
 
 from __future__ import annotations
 

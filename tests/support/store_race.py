@@ -4,7 +4,8 @@
 
 Each player drives the real machine by the real driver and the real renewing thread. `calm`: it keeps what it has. Else,
 once it leads, chance decides: it releases, crashes without a word, is frozen for a while and resumes, or holds on.
-`seed`: it follows seed 002's own protocol instead, on MariaDB, as a control: the same judge must find overlaps.
+`seed`: it follows the SQL coordinator's own protocol instead, on MariaDB, as a control: the same judge must find
+overlaps.
 
 Players write one line per fact into FOLDER/log, in one append each, with the machine's one CLOCK_BOOTTIME, which all of
 them share. A hold counts from its start to its end, or to the end of its validity if that comes first: what a process
@@ -167,7 +168,7 @@ class Player:
         await asyncio.to_thread(self.thread.close)
 
 
-# --- seed 002's own protocol, as a control ----------------------------------------------------------------------------
+# --- the SQL coordinator's own protocol, as a control -----------------------------------------------------------------
 
 
 class SeedPlayer:

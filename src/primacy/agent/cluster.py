@@ -1,4 +1,4 @@
-"""Seed 000's `Cluster` for Python programs: start, join, remove, leadership, leader, shutdown.
+"""Ghoti's `Cluster` for Python programs: start, join, remove, leadership, leader, shutdown.
 
     cluster = cluster_of(settings)          # a `ManagedCluster`, or a `StandaloneCluster` without a cluster section
     await cluster.start()
@@ -38,7 +38,7 @@ LEAVE_S = 10.0
 
 
 class Cluster(Protocol):
-    """The contract of seed 000."""
+    """The contract of Ghoti."""
 
     async def start(self) -> None:
         """Takes part from here on. Raises one of ours if it cannot."""

@@ -1,4 +1,4 @@
-"""`primacy slots serve` without a cluster: this node always leads, as a file without one means in seed 000.
+"""`primacy slots serve` without a cluster: this node always leads, as a file without one means in Ghoti.
 
 Nothing is elected and nothing is kept, so that there is no state folder, no lock and no control API: several may run on
 one machine. What anybody may read of a node (`control.public`: /leader, /healthz, /metrics) is there if asked for.

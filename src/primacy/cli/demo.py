@@ -42,7 +42,7 @@ SCENARIOS = {
     "freeze": "the leader's agent and guard are frozen, later thawed",
     "power": "the leader's agent, guard and signer die at one stroke",
 }
-"""What is done to the cluster. `stop` and `links` are the pictures of seed 004; docs/lab.md names the faults."""
+"""What is done to the cluster. `stop` and `links` are the single executor's; docs/lab.md names the faults."""
 KEYS = {
     "s": "stop",
     "k": "kill",

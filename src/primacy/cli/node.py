@@ -1,4 +1,4 @@
-"""`primacy node start` and `node stop`: an agent that takes part in an election and does nothing else (seed 003)."""
+"""`primacy node start` and `node stop`: an agent that takes part in an election and does nothing else (Hecaton)."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def _end(name: str, one: Local) -> bool:
     return True
 
 
-# --- seed 003's other words -------------------------------------------------------------------------------------------
+# --- Hecaton's other words -------------------------------------------------------------------------------------------
 
 
 @click.group(cls=InOrder)

@@ -1,6 +1,6 @@
 """From the words of `primacy node start` to settings: the same ones that a file would give.
 
-The words are those of seed 003: a port, and either `--leader`, `--join` or `--nodes`. What it leaves open is filled in
+The words are those of Hecaton: a port, and either `--leader`, `--join` or `--nodes`. What it leaves open is filled in
 as it does: ids are made of host and port, ranks of the moment of the start. What a file must have and the words do not
 say (a secret, a state folder for each node) is found for nodes on one machine; off it, it must be said.
 """
@@ -31,13 +31,13 @@ from primacy.settings.accepted import (
 from primacy.settings.schema import Settings
 
 PORT = 5001
-"""As in seed 003."""
+"""As in Hecaton."""
 HOST = "localhost"
 SECRET = "secret"
 """Beside them: what nodes of one machine share if nobody says otherwise."""
 LOOPBACK = re.compile(r"localhost|127\.[0-9.]+|\[::1\]|::1")
 RANK = "started"
-"""Seed 003: whoever was started last ranks highest."""
+"""Hecaton: whoever was started last ranks highest."""
 RANK_OF_LIST = "id"
 """A fixed list does not say when its nodes were started."""
 
@@ -118,7 +118,7 @@ def _refuse(said: NodeOptions, file: str | None) -> None:
 
 
 def _strategy(said: NodeOptions) -> str:
-    """Seed 003 writes BULLY, RAFT, RING."""
+    """Hecaton writes BULLY, RAFT, RING."""
     if said.strategy is None:
         return "lease" if said.store else "bully"
     name = said.strategy.lower() if said.strategy.lower() in STRATEGIES else said.strategy
@@ -208,7 +208,7 @@ def _uid() -> int:
 
 
 def id_of(address: str) -> str:
-    """HOST-PORT, as seed 003 names its nodes."""
+    """HOST-PORT, as Hecaton names its nodes."""
     host, _, port = address.rpartition(":")
     return re.sub(r"[^A-Za-z0-9._]", "-", host).strip("-.") + f"-{port}"
 

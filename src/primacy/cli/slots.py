@@ -1,4 +1,4 @@
-"""`primacy slots`: the slot server of seed 000, on the node that leads, and its client."""
+"""`primacy slots`: the slot server of Ghoti, on the node that leads, and its client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`/v1/links`, in lab mode only: cut or mend traffic with a node, one way or both (seed 004's blacklist). Pure."""
+"""`/v1/links`, in lab mode only: cut or mend traffic with a node, one way or both. Pure.
+
+The single executor has a blacklist for it.
+"""
 
 from __future__ import annotations
 

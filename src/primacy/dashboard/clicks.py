@@ -120,7 +120,7 @@ def _partition(body: Mapping[str, Any], scene: Scene) -> Done:
 
 
 def _prepared(body: Mapping[str, Any], scene: Scene) -> Done:
-    """The three pictures of seed 004."""
+    """The three pictures of the single executor."""
     name = _word(body, "name")
     if name == "mend":
         starts = tuple(_process(node, "start") for node in scene.down)

@@ -148,7 +148,7 @@ class Stale(NamedTuple):
 
 # --- bully and ring ---------------------------------------------------------------------------------------------------
 #
-# A real node of seed 000 sends and understands the bare form of the first six: every field after the origin has a
+# A real node of Ghoti sends and understands the bare form of the first six: every field after the origin has a
 # default that means "not said". Election is POST /election, Okay its 200, Unable its 503; Coordinator is
 # POST /coordinator; Heartbeat is GET /heartbeat, Alive its 200, or its 503 if not `able`.
 
@@ -184,7 +184,7 @@ class Coordinator(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """A look at a node, pulled as over seed 000's wire: by a follower at its leader, or to prove an announcement."""
+    """A look at a node, pulled as over Ghoti's wire: by a follower at its leader, or to prove an announcement."""
 
     origin: Origin
     number: int = 0

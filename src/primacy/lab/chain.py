@@ -1,4 +1,4 @@
-"""`primacy lab chain`: stands for the outside system that must never see two signers (seed 004's chain).
+"""`primacy lab chain`: stands for the outside system that must never see two signers (the single executor's chain).
 
 A thin server around the ledger: signatures come in, the last ones are served as JSON and as server-sent events. It ends
 with 1 if a double signature was seen.

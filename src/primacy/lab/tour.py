@@ -112,7 +112,7 @@ def kill(script: DemoScript) -> None:
 
 
 def links(script: DemoScript) -> None:
-    """The seed's second picture: links of the leader are broken, one after the other, until it has no majority."""
+    """The single executor's second picture: the leader's links are broken one by one, until it has no majority."""
     for _ in range(TRIES):
         if _links_of(script, script.leader()):
             return
@@ -254,7 +254,7 @@ def power(script: DemoScript) -> None:
 
 
 def stop(script: DemoScript) -> None:
-    """The seed's first picture."""
+    """The single executor's first picture."""
     leader = script.leader()
     script.told.scene(
         f"{leader} is stopped in order.", "Its signer ends, then it releases the role: the next one starts."

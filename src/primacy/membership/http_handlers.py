@@ -1,4 +1,4 @@
-"""What the manager answers: paths, methods, credentials, bodies and status codes as real nodes of seed 000 expect them.
+"""What the manager answers: paths, methods, credentials, bodies and status codes as real nodes of Ghoti expect them.
 
 Better than there, and invisible to a real node: an unknown path is 404, a wrong method 405, an empty or unusable id is
 refused, and so is an announcement of somebody unknown. Nodes of ours whose strategies differ get 409 and a sentence.

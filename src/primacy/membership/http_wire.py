@@ -1,4 +1,4 @@
-"""Seed 000's wire as plain functions: bodies, answers, credentials, and the one header that carries what is ours.
+"""Ghoti's wire as plain functions: bodies, answers, credentials, and the one header that carries what is ours.
 
 A real node reads exactly two fields of a join, one of an announcement, and nothing of a call; it ignores headers. So
 everything that our nodes say besides stands in the header `Primacy`, a line of `key=value` pairs, of which only those
@@ -53,7 +53,7 @@ class Credentials(NamedTuple):
 
 
 def derived_credentials(secret: bytes) -> Credentials:
-    """Of a cluster that has one secret and meets no real node of seed 000."""
+    """Of a cluster that has one secret and meets no real node of Ghoti."""
     return Credentials(MANAGER_USER, derived(secret, MANAGER_LABEL).hex())
 
 

@@ -2,7 +2,7 @@
 
 A join is told on once, by whoever took the node in, and never again for a node that is known: real nodes pass every
 join on, and melt. Our nodes compare digests of the list with their leader's at every exchange, fetch the list when they
-differ (and every eighth look anyway, seed 003's refresh), and tell the leader what it does not know. So a word that got
+differ (and every eighth look anyway, Hecaton's refresh), and tell the leader what it does not know. So a word that got
 lost is repeated within a beat or two, and two clusters of which one learned of the other become one.
 
 Where real nodes echo joins in a storm: `storms.py`.
@@ -286,7 +286,7 @@ class Joining:
     # --- the list's way -----------------------------------------------------------------------------------------------
 
     def may_join(self, entry: Entry, said: Said) -> bool:
-        """Not into a fixed list; and the ring's baton is not for real nodes of seed 000."""
+        """Not into a fixed list; and the ring's baton is not for real nodes of Ghoti."""
         manager = self.manager
         if self.plan.fixed:
             return manager.member_list.addr(entry.node) == entry.addr
@@ -335,7 +335,7 @@ class Joining:
         await asyncio.gather(*(self._tell(to, entry, addr if to == entry.node else "") for to in targets))
 
     async def _tell(self, to: str, entry: Entry, addr: str = "") -> bool:
-        """One entry to one node, as seed 000 says it, with the rest of it in the header. True: nobody listens there."""
+        """One entry to one node, as Ghoti says it, with the rest of it in the header. True: nobody listens there."""
         manager = self.manager
         addr = addr or manager.member_list.addr(to)
         if not addr or to in manager.links.dumb_to:

@@ -1,11 +1,11 @@
-"""Seed 000's manager: nodes that find each other by joining, and speak HTTP. The port `Transport`, and the list.
+"""Ghoti's manager: nodes that find each other by joining, and speak HTTP. The port `Transport`, and the list.
 
 A message of the machines is a request, or the answer to one; which is which stands in `messages.py`. What must be
 answered at once is: a request is told to the machine, and what the machine sends back to the one who asked, in that
 very step, is the answer. A call that is refused becomes `Unanswered`, one that is answered `Answered`, or the message
 that the answer means; silence becomes nothing at all, as the machines have limits of their own.
 
-Real nodes of seed 000 are met on the same paths. They say less, so they are asked more: a look at one is two calls, of
+Real nodes of Ghoti are met on the same paths. They say less, so they are asked more: a look at one is two calls, of
 which the second (`PROBE`) tells whether it leads. What our own nodes add is in the header (`http_wire.py`).
 
 The list of nodes (`members.py`) grows by `/join` and shrinks by `/remove`; our nodes compare digests of it with
@@ -105,7 +105,7 @@ class Peer:
 
     def __init__(self) -> None:
         self.boot = 0
-        """Of its present start; 0 for a real node of seed 000, or one that was not heard yet."""
+        """Of its present start; 0 for a real node of Ghoti, or one that was not heard yet."""
         self.is_real = False
         """It answered as only a real node of Ghoti does, and nothing else was heard of it since."""
         self.word = b""

@@ -1,6 +1,6 @@
 """Messages of the machines as calls to other nodes, and their answers as what the machines hear.
 
-Which request stands for which message is said in `messages.py`. A look at a real node of seed 000 is two calls, for its
+Which request stands for which message is said in `messages.py`. A look at a real node of Ghoti is two calls, for its
 heartbeat does not say whether it leads. Silence is told to nobody; a refusal is, for it is silence known at once.
 """
 

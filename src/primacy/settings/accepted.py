@@ -10,7 +10,7 @@ import shlex
 from urllib.parse import urlsplit
 
 ID_CHARS_MAX = 20
-"""Seed 000 refuses longer ids, and its nodes must be able to meet ours."""
+"""Ghoti refuses longer ids, and its nodes must be able to meet ours."""
 ID_PATTERN = rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{ID_CHARS_MAX - 1}}}"
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 STRATEGIES = ("raft", "lease", "bully", "ring")

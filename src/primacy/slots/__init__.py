@@ -1,4 +1,4 @@
-"""Seed 000's slots: small values, locks, limits, counters and signals on the node that leads.
+"""Ghoti's slots: small values, locks, limits, counters and signals on the node that leads.
 
 async with primacy.slots.Client("localhost:25873") as slots:
     await slots.set("000", "hello")

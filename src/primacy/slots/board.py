@@ -28,7 +28,7 @@ def registers(slots: Slots) -> bool:
 
 
 def lowered(users: Mapping[str, str]) -> dict[str, str]:
-    """Names as they are written, and in small letters: seed 000's program reads them so, and its clients log in so."""
+    """Names as they are written, and in small letters: Ghoti's program reads them so, and its clients log in so."""
     return {name.lower(): word for name, word in users.items()} | dict(users)
 
 

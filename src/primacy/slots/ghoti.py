@@ -1,4 +1,4 @@
-"""What seed 000's program reads besides its file, and we do not: said, so that nobody believes it counts."""
+"""What Ghoti's program reads besides its file, and we do not: said, so that nobody believes it counts."""
 
 from __future__ import annotations
 

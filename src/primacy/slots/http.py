@@ -118,7 +118,7 @@ class HttpServer(Host):
             self._idlers.served(request.protocol)
 
     async def _answered(self, request: web.BaseRequest) -> web.StreamResponse:
-        """In the order of seed 000's program: path, credentials, the slot's kind, method, value."""
+        """In the order of Ghoti's program: path, credentials, the slot's kind, method, value."""
         number = request.path[1:].encode()
         if len(number) != 3 or not request.path.startswith("/"):
             return said(400, WRONG_PATH)

@@ -1,7 +1,7 @@
 """The kinds of slots: small machines that are told the time and answer with bytes.
 
 No clock, no socket, no chance of their own. Times are milliseconds of one steady clock that was set to Unix time once,
-at the start: windows are aligned to whole seconds, minutes and hours as in seed 000's program, and a step of the wall
+at the start: windows are aligned to whole seconds, minutes and hours as in Ghoti's program, and a step of the wall
 clock changes nothing. A read never fails. A write answers with what is said to the writer, or None if it is refused.
 
 Where we depart from that program: a bucket that was left alone for several windows is refilled for each of them; a

@@ -2,7 +2,7 @@
 
 There is no RETURNING, so that a write is followed by a look, but for the common case: all rows of a renewal changed, as
 their number says, and what stands in them is known. The connection asks for the number of rows *found*, so that a row
-written twice alike counts as well (seed 002, flaw 8).
+written twice alike counts as well (the SQL coordinator, flaw 8).
 
 What changes the genesis row, too, is a short transaction: it locks that row, then the lease's, decides by
 `conditions.after`, and writes. Everybody locks in this order, so that nobody waits in a circle.

@@ -162,7 +162,7 @@ def import_coordinator(
     `unique` is new at every call. `wait_ms`: the old lease, stretched by the clocks' error.
     """
     check_name(name)
-    seed = CoordinatorTable(store, table, key)
+    source = CoordinatorTable(store, table, key)
     (seen,) = store.look([Look(name)])
     if seen.row is not None:
         raise Refused(f"there is a lease {name!r} already; `primacy lease show {name}` shows it")
@@ -173,15 +173,15 @@ def import_coordinator(
             f"primacy lease schema --wait-max-ms {wait_ms} raises it. Nothing was changed"
         )
     try:
-        with seed.transaction():
-            if not seed.is_closed() and not seed.take(f"{OWNER}-{unique}"):
+        with source.transaction():
+            if not source.is_closed() and not source.take(f"{OWNER}-{unique}"):
                 raise _Held
             (answer,) = perform(store, [Place(name, seen.server)])
-            if not answer.done or answer.row is None or not seed.is_closed():
+            if not answer.done or answer.row is None or not source.is_closed():
                 why = answer.reason or "it was made by somebody else in this moment, or another server answers"
                 raise Refused(f"the lease {name!r} was not made: {why}. Try again")
     except _Held:
-        now = seed.look()
+        now = source.look()
         assert now is not None, "it was not taken because it stands there"
         return now
     return answer.row

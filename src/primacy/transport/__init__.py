@@ -90,7 +90,7 @@ class Transport(Protocol):
 
 
 class MembershipManager(Protocol):
-    """Who belongs to a cluster, and how that changes: seed 000's port of this name. The HTTP manager has one.
+    """Who belongs to a cluster, and how that changes: Ghoti's port of this name. The HTTP manager has one.
 
     Each change is told to the machine as `MembersChanged`.
     """

@@ -10,7 +10,7 @@ What it adds to the paper, and why (the letters are the safety rules, docs/rules
   frees the voters at once (G6); it is only given by a leader whose work ran (G7).
 - Memory. A node that forgot, or whose list changed, is mute until all others have answered (M, see `recovery.py`).
 
-Of seed 004: CurrentTerm and VotedFor are `ballot.term` and `ballot.voted_for`; Votes and Heartbeats are
+Of the single executor: CurrentTerm and VotedFor are `ballot.term` and `ballot.voted_for`; Votes and Heartbeats are
 `Campaign.yes` and `LeaderState.acked`; ElectionTimeout, LeadershipAwareTimeout, HeartbeatTimer and
 LeadershipGraceTimeout are `stand_at_ms`, the promise, `next_beat_ms` and `start_at_ms`. It never touches a clock, a
 socket or a disk; time and chance are handed in.

@@ -1,11 +1,11 @@
-"""Bully: the highest live node leads (seeds 000 and 003; Garcia-Molina 1982; rules B).
+"""Bully: the highest live node leads (Ghoti and Hecaton; Garcia-Molina 1982; rules B).
 
 A round: ELECTION goes to all higher nodes at once. Whoever lives answers OK and begins a round of its own; the asker
 then waits for an announcement. Nobody answers in time, or all say that they cannot lead: the asker has won and
 announces itself to all. One round at a time per node (B3) and one answer per call keep a failure below n² messages
 (B9): at most n(n-1)/2 calls, as many answers, and n announcements.
 
-Departures from the seeds, each because of what it cost there: all are asked at once with one deadline, not one after
+Departures from these two, each because of what it cost there: all are asked at once with one deadline, not one after
 the other; a leader that is called says that it leads instead of electing again; a wait for an announcement has a limit
 and ends in a loop, not in a latch used once or in recursion; announcements go on for as long as one leads.
 How leaders are watched, and how islands that meet become one within `rank.settle_ms`, stands in `follow.py`.
@@ -20,7 +20,7 @@ from primacy.election.ranked.strategy import RankStrategy
 
 
 class BullyStrategy(RankStrategy):
-    """One node; drivable over seed 000's wire (B10)."""
+    """One node; drivable over Ghoti's wire (B10)."""
 
     def _start_round(self, now_ms: int) -> list[Effect]:
         self._enter(Phase.CALL)
@@ -45,7 +45,7 @@ class BullyStrategy(RankStrategy):
         return []
 
     def _answers_call(self, sender: str, number: int) -> bool:
-        """An answer to this round's call, from one who was called; 0 is what a real node of seed 000 says."""
+        """An answer to this round's call, from one who was called; 0 is what a real node of Ghoti says."""
         return self._phase is Phase.CALL and sender in self._pending and number in (0, self._round)
 
     def _strike(self, now_ms: int, node: str) -> list[Effect]:

@@ -15,7 +15,7 @@ leader per island. What holds is that one remains when the network heals, within
   look: else a node that is heard but cannot hear would be followed and dropped for ever. An announcement that is older
   than what is known (epochs serve for this alone), or that would move a node off a live leader, is proved the same way.
 
-Heartbeats are pulled by followers as over seed 000's wire, where nothing says who leads and no term exists (B10):
+Heartbeats are pulled by followers as over Ghoti's wire, where nothing says who leads and no term exists (B10):
 fields at their defaults say nothing, and are believed as far as a real node would believe them. Nothing here is a
 safety rule.
 """
@@ -121,7 +121,7 @@ class RankFollower(RankLeader):
         return self._ranking.outranks(candidate, self.node) or not self._joined or not self._able(now_ms)
 
     def _expected(self, sender: str, number: int) -> bool:
-        """An answer to a recent look. Real nodes of seed 000 give no number, but their calls end in time or fail."""
+        """An answer to a recent look. Real nodes of Ghoti give no number, but their calls end in time or fail."""
         asked = self._asked.get(sender, -1)
         return number == 0 or 0 <= asked - number <= 1 + self.timing.answer_ms // max(1, self.timing.heartbeat_ms)
 

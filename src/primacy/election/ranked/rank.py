@@ -1,6 +1,6 @@
 """Who ranks above whom, for bully and ring.
 
-A rank is a total order: the id, compared as bytes, breaks every tie, so that no two nodes are ever equal (seed 003's
+A rank is a total order: the id, compared as bytes, breaks every tie, so that no two nodes are ever equal (Hecaton's
 millisecond stamps could be, and then both won). All nodes of a cluster must use the same order; it is part of the
 configuration hash.
 """
@@ -32,13 +32,13 @@ class RankOptions(NamedTuple):
     """What bully and ring are told besides their times."""
 
     rank: str = "id"
-    """id | natural (node10 above node9) | started (the youngest ranks highest, as in seed 003) | priority."""
+    """id | natural (node10 above node9) | started (the youngest ranks highest, as in Hecaton) | priority."""
     require_majority: bool = False
     """Nobody leads who has not heard from a majority of the whole list lately."""
     prune_after_ms: int = 0
     """A node that the leader has not heard for this long is left out of elections until it is heard again; 0: never."""
     bootstrap: bool = False
-    """If nobody leads at its start, this node leads without an election (seed 000's first node)."""
+    """If nobody leads at its start, this node leads without an election (Ghoti's first node)."""
     joining: bool = False
     """The list is not known yet: stay quiet until it has come, instead of leading a cluster of one."""
 
@@ -84,7 +84,7 @@ def wait_ms(timing: RankTiming) -> int:
     """How long one who was told OK waits for the announcement.
 
     The one who said OK may itself wait `election_ms` for nodes above it. Where a profile gives no more than that for
-    both (seed 000: 3 s and 3 s), half a beat is added for the way.
+    both (Ghoti: 3 s and 3 s), half a beat is added for the way.
     """
     return max(timing.coordinator_ms, timing.election_ms + timing.heartbeat_ms // 2)
 

@@ -1,4 +1,4 @@
-"""Ring: a baton goes round the nodes in rank order and comes back with the highest one (seed 003's RING; rules B).
+"""Ring: a baton goes round the nodes in rank order and comes back with the highest one (Hecaton's RING; rules B).
 
 After Chang and Roberts (1979), on the nodes sorted by rank. A node that misses the leader starts a baton. Each node
 acknowledges it, writes itself down if it may lead and ranks higher than what stands there, and passes it on to the next
@@ -28,7 +28,7 @@ from primacy.settings.timing import RankTiming
 
 
 class RingStrategy(RankStrategy):
-    """One node of the ring. Its neighbours are our own nodes only: seed 000's wire has no baton."""
+    """One node of the ring. Its neighbours are our own nodes only: Ghoti's wire has no baton."""
 
     def __init__(self, seat: Seat, timing: RankTiming, options: RankOptions) -> None:
         super().__init__(seat, timing, options)

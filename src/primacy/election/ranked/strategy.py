@@ -233,7 +233,7 @@ class RankStrategy(RankFollower):
     def _hear_call(self, now_ms: int, sender: str, number: int) -> list[Effect]:
         """OK, and an own election. A leader answers by saying so; a stranger is kept quiet and moves nobody.
 
-        On seed 000's wire the sender may be unknown, as nobody reads that body: an empty one counts as listed.
+        On Ghoti's wire the sender may be unknown, as nobody reads that body: an empty one counts as listed.
         """
         if self._phase is Phase.LEAD:
             effects: list[Effect] = [Send(sender, Okay(self._origin, number))]

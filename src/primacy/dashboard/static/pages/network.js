@@ -1,4 +1,4 @@
-// The seed's heart: the topology, who leads, who believes whom, and in the lab the means to break and mend it.
+// The topology, who leads, who believes whom, and in the lab the means to break and mend it.
 
 import { attr, h, keyed, replace, s, show, text } from "../dom.js";
 import { workloadWord, ms, number, timeMs } from "../format.js";
