@@ -5,6 +5,9 @@ limit; reads no body of an election and begins one every time; asks the nodes ab
 before it tells anybody; never repeats an announcement; accepts any announcement, also its own id's or a stranger's;
 looks at its leader on a ticker, and at nobody if the leader is not listed; checks no method; answers 200 to any path;
 keeps nothing on a disk. `pace` shortens its 2 s and 3 s, so that a test need not last as long.
+
+One of a `later` version (0.2 and 0.3) passes on only joins that are news, and answers 404 to a path that it does not
+know. Its elections are the same.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import json
 import random
 import socket
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 import aiohttp
@@ -33,8 +36,11 @@ COORDINATOR_LIMIT_S = 2.0
 class Double:
     """One node. `cut` holds the addresses that it cannot reach."""
 
-    def __init__(self, node: str, port: int, user: str, password: str, pace: float = 1.0) -> None:
+    def __init__(
+        self, node: str, port: int, user: str, password: str, pace: float = 1.0, *, later: bool = False
+    ) -> None:
         self.node = node
+        self.later = later
         self.port = port
         self.addr = f"127.0.0.1:{port}"
         self.pace = pace
@@ -48,6 +54,8 @@ class Double:
         """How long it takes to answer a look."""
         self.deaf = False
         """Hears nobody, as one that is cut off."""
+        self.busy = 0
+        """Looks and elections of its own that are under way: what comes of them is open yet."""
         self._dead = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: ManagerServer | None = None
@@ -108,7 +116,7 @@ class Double:
                 await asyncio.sleep(self.slow_s)
             return Reply(200 if self.up else 503)
         if path not in ("/join", "/remove", "/election", "/coordinator"):
-            return Reply(200)
+            return Reply(404 if self.later else 200)
         if path == "/remove" and not self.leads:
             return Reply(400)
         if request.authorization != self.auth:
@@ -132,10 +140,12 @@ class Double:
     def _joined(self, body: dict[str, str]) -> Reply:
         if len(body) != 2 or "addr" not in body or "id" not in body:
             return Reply(400)
+        is_news = self.peers.get(body["id"]) != body["addr"]
         self.peers[body["id"]] = body["addr"]
         peers = {**self.peers, self.node: self.addr}
         said = json.dumps({"leader": self.leader, "peers": dict(sorted(peers.items()))}, separators=(",", ":"))
-        self._spawn(self._tell_on(body["id"], body["addr"]))
+        if is_news or not self.later:
+            self._spawn(self._tell_on(body["id"], body["addr"]))
         return Reply(200, f"{said}\n".encode())
 
     async def _tell_on(self, node: str, addr: str) -> None:
@@ -153,14 +163,30 @@ class Double:
             at = self.peers.get(self.leader)
             if self.leads or not self.leader or at is None:
                 continue
-            try:
-                status, _ = await self._call("GET", at, "/heartbeat", None, LOOK_LIMIT_S)
-            except (aiohttp.ClientError, OSError, TimeoutError):
-                status = 0
-            if status != 200:
-                await self._elect()
+            with self._busy():
+                await self._look(at)
+
+    async def _look(self, at: str) -> None:
+        try:
+            status, _ = await self._call("GET", at, "/heartbeat", None, LOOK_LIMIT_S)
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            status = 0
+        if status != 200:
+            await self._elect()
 
     async def _elect(self) -> None:
+        with self._busy():
+            await self._called()
+
+    @contextlib.contextmanager
+    def _busy(self) -> Iterator[None]:
+        self.busy += 1
+        try:
+            yield
+        finally:
+            self.busy -= 1
+
+    async def _called(self) -> None:
         higher = [at for name, at in self.peers.items() if name.encode() > self.node.encode()]
         random.shuffle(higher)
         answered = False

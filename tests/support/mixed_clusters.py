@@ -39,7 +39,8 @@ class Mixed(Nodes):
         await asyncio.sleep(0.05)  # what was closed is closed by now
 
     async def double(self, name: str, join: str = "", **options: Any) -> Double:
-        each = Double(name, self.port(name), options.pop("user", USER), options.pop("password", PASSWORD), self.pace)
+        user, password = options.pop("user", USER), options.pop("password", PASSWORD)
+        each = Double(name, self.port(name), user, password, self.pace, **options)
         await each.start(f"127.0.0.1:{self.port(join)}" if join else "")
         self.doubles[name] = each
         return each

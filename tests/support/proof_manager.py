@@ -27,6 +27,7 @@ def main() -> int:
             "tests/processes/test_manager_scenarios.py",
             "tests/processes/test_manager.py",
             "tests/processes/test_manager_belongs.py",
+            "tests/processes/test_manager_two_leaders.py",
         ]
         code = subprocess.run([*PYTEST, *files], env=environment, check=False).returncode
         if not code:

@@ -256,7 +256,7 @@ class Joining:
             self.manager.hear(Alive(Origin(who), 0, leader))
 
     def introduce(self, to: str) -> None:
-        """A node does not know this one any more."""
+        """A node does not know this one any more, and perhaps nobody: it is told of all that it lacks."""
         if not self.plan.fixed and not self.manager.member_list.own.gone:
             self._once(f"introduce {to}", self._introduce(to))
 
@@ -267,7 +267,17 @@ class Joining:
         if addr and to not in manager.links.dumb_to:
             found = await manager.calls.call("POST", addr, "/join", body, manager.header(to), JOIN_S)
             if isinstance(found, Answer) and not found.said.is_ours:
+                await self._tell_lacking(to, found)
                 self.storms.at_once()
+
+    async def _tell_lacking(self, to: str, found: Answer) -> None:
+        """One that was restarted without a node to join has forgotten the others, too. It never asks for them."""
+        answer = read_join_answer(found.body) if found.status == 200 else None
+        if answer is not None:
+            listed = {to, *answer.peers}
+            lacking = [entry for entry in self.manager.member_list.others if entry.node not in listed]
+            for entry in lacking[:PUSHED_MAX]:
+                await self._tell(to, entry)
 
     def meet(self, said: Said) -> None:
         """A node of ours that is not listed leads somewhere: two clusters met."""

@@ -11,7 +11,7 @@ which the second (`PROBE`) tells whether it leads. What our own nodes add is in 
 The list of nodes (`members.py`) grows by `/join` and shrinks by `/remove`; our nodes compare digests of it with
 every exchange and fetch it (`GET /members`) when they differ. `http_handlers.py` answers requests, `join.py`
 joins, fetches and tells on, `send.py` speaks, `http_gossip.py` hears of others where a real node leads,
-`http_server.py` and `http_client.py` are the sockets.
+`claims.py` ends it that two real ones lead, `http_server.py` and `http_client.py` are the sockets.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import time
 from base64 import b64decode
 from collections import deque
 from collections.abc import Callable, Coroutine
+from random import Random
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -38,6 +39,7 @@ from primacy.election.messages import (
 )
 from primacy.election.model import Role, View
 from primacy.errors import CannotHere, InUse
+from primacy.membership.claims import ClaimWatch
 from primacy.membership.http_gossip import Gossip
 from primacy.membership.http_handlers import Handlers
 from primacy.membership.http_wire import (
@@ -173,6 +175,7 @@ class HttpTransport:
         self._tasks: set[asyncio.Task[None]] = set()
         self.sending = Sending(self)
         self.gossip = Gossip(self)
+        self.claim_watch = ClaimWatch(self, Random(plan.seed))
         self._flush: asyncio.TimerHandle | None = None
         self._words_from_s = 0.0
         """No words leave before this moment."""
@@ -209,7 +212,8 @@ class HttpTransport:
         duplicate_nodes = [
             notices.duplicate_nodes(name, source) for name, source in self.duplicates.found(time.monotonic()).items()
         ]
-        return [*self.joining.troubles, *duplicate_nodes, *listed, *self._with_strangers(found)]
+        claims = self.claim_watch.troubles
+        return [*self.joining.troubles, *duplicate_nodes, *claims, *listed, *self._with_strangers(found)]
 
     def _with_strangers(self, found: list[Trouble]) -> list[Trouble]:
         """One that is not listed has no row of its own where this would be shown."""
@@ -228,6 +232,7 @@ class HttpTransport:
         await self.server.open(listening, self._server_tls)
         await self.joining.start()
         self.gossip.start()
+        self.claim_watch.start()
 
     def send(self, to: str, message: Message) -> None:
         if isinstance(message, REPLIES):
@@ -263,6 +268,7 @@ class HttpTransport:
         self.closed = True
         self.joining.close()
         self.gossip.close()
+        self.claim_watch.close()
         self.drops.close()
         if self._flush is not None:
             self._flush.cancel()

@@ -45,6 +45,8 @@ QUIET_S = 2.0
 """So often at most a real node is told again who leads, and a real leader is asked again whether it does, as long as
 nothing was heard that could have changed it: each time it writes lines into its log. A look, which it answers without a
 line, goes on at every beat. It looks at its own leader as often."""
+CALLS_IN_VAIN = 3
+"""Calls that a real node answered, and nobody announced anything: it is joined, for it does not know this node."""
 SET_RIGHT_S = 1.0
 """So often at most real nodes are told for another one that it leads."""
 
@@ -62,12 +64,16 @@ class Sending:
         """By real node: the number of the leadership that it was told of last, and when."""
         self._claimed: dict[str, float] = {}
         """By real node: when it said last that it leads."""
+        self._in_vain: dict[str, int] = {}
+        """By real node: calls that it answered since anybody led or a real node was heard."""
         self._moves = 0
         """How often something was heard that may have changed either."""
         self._patient: set[str] = set()
         """Nodes to which a call is under way that is waited for beyond its limit."""
 
     def begin(self, to: str, message: Message) -> None:
+        if not isinstance(message, Election) and self.manager.leader():
+            self._in_vain.clear()  # it leads or follows: no call was in vain
         match message:
             case Election(_, number):
                 self.call(to, "/election", self._elect(to, number))
@@ -110,11 +116,21 @@ class Sending:
             "POST", to, "/election", id_body(self.manager.node), self.manager.timing.election_ms / 1_000, n=number
         )
         if isinstance(found, Answer) and found.status == 200:
+            if not found.said.is_ours:
+                self._called(to)
             self.manager.hear(Okay(_origin(to, found.said), number))
         elif isinstance(found, Answer) and found.status == 503:
             self.manager.hear(Unable(_origin(to, found.said), number))
         elif _is_no(found):
             self.manager.give(Unanswered(to))
+
+    def _called(self, to: str) -> None:
+        """A real node answers a call, and must announce itself then. If it never does, it has forgotten this node: one
+        that was restarted without a node to join knows nobody, and would be called for ever."""
+        self._in_vain[to] = self._in_vain.get(to, 0) + 1
+        if self._in_vain[to] >= CALLS_IN_VAIN:
+            self._in_vain.clear()
+            self.manager.joining.introduce(to)
 
     async def _announce(self, to: str, message: Coordinator) -> None:
         limit_s = max(ANNOUNCE_LEAST_S, self.manager.timing.answer_ms / 1_000)
@@ -149,6 +165,7 @@ class Sending:
         self._moves += 1
         self._told.clear()
         self._claimed.clear()
+        self._in_vain.clear()
 
     async def _hand_over(self, to: str, successor: str) -> None:
         """Real nodes take the word for an announcement, and the successor among them for its own victory."""
@@ -187,10 +204,10 @@ class Sending:
         elif able:
             left_s = limit_s - (asyncio.get_running_loop().time() - began_s)
             is_sure = to == self.manager.leader() and self._is_recent(self._claimed.get(to, float("-inf")))
-            leader = to if is_sure else await self._claim_of(to, max(0.01, left_s))
+            leader = to if is_sure else await self.claim_of(to, max(0.01, left_s))
         self.manager.hear(Alive(_origin(to, found.said), number, leader, found.said.number("epoch"), able))
 
-    async def _claim_of(self, to: str, limit_s: float) -> str | None:
+    async def claim_of(self, to: str, limit_s: float) -> str | None:
         """Whether a real node believes to lead: its id, nobody, or None if it does not say."""
         moves = self._moves
         self._claimed.pop(to, None)
