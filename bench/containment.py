@@ -148,7 +148,7 @@ def held(mode: str, part: int = 1) -> dict[str, float]:
         argv = [harness.anyones_python, "-I", "-S", "-c", COSTS, f"{part}", str(harness.folder)]
         harness.order(s_ms=boot_ms() + 600_000, argv=argv, stdout=str(out))
         harness.hear("running")
-        wait_until(lambda: out.exists() and "over" in out.read_text(), 60.0)
+        wait_until(lambda: out.exists() and "over" in out.read_text(), within_s=60.0)
         return read(out.read_text())
     finally:
         harness.close()

@@ -11,9 +11,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,6 +24,7 @@ from primacy.control.client import find
 from primacy.settings.timing import PROFILES
 from tests.support.browser import Tab, real_browser
 from tests.support.safety_checks import safe
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.alone(order=190)
 
@@ -42,12 +43,7 @@ def browser() -> Iterator[Browser]:
         yield one
 
 
-def until(check: Callable[[], Found], what: str, within_s: float = 60) -> Found:
-    last_s = time.monotonic() + within_s
-    while not (found := check()):
-        assert time.monotonic() < last_s, f"waited in vain for {what}"
-        time.sleep(0.05)
-    return found
+until = partial(wait_until, every_s=0.05)
 
 
 class Lab:

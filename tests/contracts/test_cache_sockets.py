@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 import zmq
@@ -15,16 +16,13 @@ from primacy.cache.sockets import PeerSockets, receiver, sender
 from primacy.cache.wire import LIMITS
 from tests.support.arrivals import arrived
 from tests.support.cache_served_peers import addresses
+from tests.support.waiting import wait_until
 
 WITHIN_S = 60.0
 """Only a hang reaches it."""
 
 
-def until(holds: Callable[[], object]) -> None:
-    ends_s = time.monotonic() + WITHIN_S
-    while not holds():
-        assert time.monotonic() < ends_s
-        time.sleep(0.01)
+until = partial(wait_until, within_s=WITHIN_S, every_s=0.01)
 
 
 def opened(url: str, api: str, others: list[str]) -> PeerSockets:

@@ -26,7 +26,7 @@ from primacy.node.lock import AgentLock
 from primacy.settings import of_mapping
 from tests.contracts.test_cli import Said, say  # noqa: F401
 from tests.support.dashboard_feed import Feed
-from tests.support.real_nodes import until
+from tests.support.waiting import wait_until
 
 Say = Callable[..., Said]
 STATE = "state"
@@ -94,7 +94,7 @@ def test_a_frozen_node_does_not_keep_the_others_from_answering(
 ) -> None:
     node_in(tmp_path, "a", silent.getsockname()[1])
     node_in(tmp_path, "b", feed.port)
-    until(lambda: here(tmp_path).found.port == feed.port, "the one that answers is asked", WITHIN_S)
+    wait_until(lambda: here(tmp_path).found.port == feed.port, "the one that answers is asked", WITHIN_S)
 
 
 def test_a_node_that_is_in_no_list_is_said(feed: Feed, tmp_path: Path) -> None:

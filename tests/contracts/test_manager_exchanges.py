@@ -22,6 +22,7 @@ from primacy.election.inputs import Shutdown
 from primacy.membership.members import Entry
 from primacy.settings import of_mapping
 from tests.support.managers_in_one_loop import LIMIT_S, free_ports, mapping
+from tests.support.waiting import wait_until_async
 
 DATA = json.loads((Path(__file__).parents[1] / "data" / "manager_exchanges.json").read_text(encoding="utf-8"))
 EXCHANGES = {each["id"]: each for each in DATA["cluster_http"]["exchanges"]}
@@ -99,10 +100,7 @@ class Exchange:
             await recorder.runner.cleanup()
 
     async def until(self, holds: Any, what: str) -> None:
-        last_s = asyncio.get_running_loop().time() + LIMIT_S
-        while not holds():
-            assert asyncio.get_running_loop().time() < last_s, f"not in time: {what}; {self.state()}"
-            await asyncio.sleep(0.01)
+        await wait_until_async(holds, what, LIMIT_S, told=self.state)
 
     def state(self) -> dict[str, Any]:
         peers = {name: addr for name, addr in self.node.manager.member_list.peers.items() if name != self.node.node}

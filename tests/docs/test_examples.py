@@ -27,6 +27,7 @@ from tests.support.holder_harness import BETWEEN_STOPS_S, locked
 from tests.support.safety_checks import safe, tokens_grow
 from tests.support.servers import free_port, stop_whole
 from tests.support.store_harness import made_new
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.beside(order=120)
 
@@ -101,13 +102,8 @@ def need(*packages: str) -> None:
 
 
 def until(check: Callable[[], Any], what: str, *programs: Program) -> Any:
-    end = time.monotonic() + WITHIN_S
-    while time.monotonic() < end:
-        found = check()
-        if found:
-            return found
-        time.sleep(0.02)
-    raise AssertionError(f"never came: {what}\n" + "\n".join(program.log.read_text()[-2_000:] for program in programs))
+    logs = [program.log for program in programs]
+    return wait_until(check, what, WITHIN_S, 0.02, told=lambda: "\n".join(log.read_text()[-2_000:] for log in logs))
 
 
 def get(port: int, path: str) -> dict[str, Any] | None:

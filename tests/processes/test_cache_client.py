@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ from primacy.cache.wire_client import Remark, remark_frame
 from primacy.errors import NotReached, SourceFailed, Unsure, UsageError
 from tests.support.cache_smallest_machine import AloneMachine
 from tests.support.ports import free_ports
+from tests.support.waiting import WITHIN_THE_TEST_S, wait_until_async
 
 pytestmark = pytest.mark.alone(order=280)
 
@@ -42,10 +44,7 @@ def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(work(), LIMIT_S))
 
 
-async def until(happened: Callable[[], object]) -> None:
-    """As long as the test may take (`run`)."""
-    while not happened():
-        await asyncio.sleep(0.01)
+until = partial(wait_until_async, within_s=WITHIN_THE_TEST_S)
 
 
 class Source:

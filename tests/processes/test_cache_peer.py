@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from primacy.errors import NotReached
 from tests.support.cache_peers import Crowd, Line
 from tests.support.ports import free_ports
 from tests.support.safety_checks import safe
+from tests.support.waiting import WITHIN_THE_TEST_S, wait_until_async
 
 pytestmark = pytest.mark.alone(order=290)
 
@@ -230,10 +232,7 @@ async def fetch(key: bytes) -> bytes:
     return key
 
 
-async def until(happened: Callable[[], object]) -> None:
-    """As long as the test may take (`run`)."""
-    while not happened():
-        await asyncio.sleep(0.01)
+until = partial(wait_until_async, within_s=WITHIN_THE_TEST_S)
 
 
 def test_W_S5_W_S8_a_real_peer_obeys_exact_targets_of_listed_senders_only() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -21,6 +22,7 @@ from primacy.cache.storage import Evicted, MemoryStorage, Write
 from primacy.errors import InUse, StorageFull, UsageError
 from tests.support.cache_smallest_machine import AloneMachine
 from tests.support.ports import free_ports
+from tests.support.waiting import WITHIN_THE_TEST_S, wait_until_async
 
 CANARY_BEAT_MS = 200
 """What is said about how soon is asked of a machine that lets a process run in time."""
@@ -34,10 +36,7 @@ def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(work(), 90))
 
 
-async def until(happened: Callable[[], object]) -> None:
-    """As long as the test may take (`run`)."""
-    while not happened():
-        await asyncio.sleep(0.01)
+until = partial(wait_until_async, within_s=WITHIN_THE_TEST_S)
 
 
 async def fetch(key: bytes) -> bytes:

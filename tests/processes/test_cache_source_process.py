@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from tests.support.cache_source_caller import OVER_MS
 from tests.support.canary import Canary
 from tests.support.guard_harness import boot_ms, wait_until
 from tests.support.safety_checks import safe
+from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.beside(order=490)
 
@@ -128,7 +130,7 @@ def sources(kind: str) -> str:
 
 def lived(path: str) -> None:
     """Both have: the program, and the grandchild that left it."""
-    wait_until(lambda: len(stamp.read(path)) == 2, LIMIT_S)
+    wait_until(lambda: len(stamp.read(path)) == 2, within_s=LIMIT_S)
 
 
 def last_ms(path: str) -> float:
@@ -351,8 +353,4 @@ def test_three_peers_never_run_the_command_of_one_key_at_once(tmp_path: Path, fi
     safe(not found, f"two at once: {found}")
 
 
-async def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.005)
+until = partial(wait_until_async, within_s=LIMIT_S, every_s=0.005)

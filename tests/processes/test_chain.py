@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from primacy.control import ORDER_HEADER
 from primacy.lab import ledger as machine
 from primacy.lab import signer as program
 from primacy.lab.ledger import Ledger, Signer
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.beside(order=430)
 
@@ -169,13 +169,15 @@ class Served:
         return subprocess.Popen(call, env=environment, stderr=subprocess.PIPE, text=True)
 
     def until(self, check: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        last_s = time.monotonic() + WITHIN_S
-        while time.monotonic() < last_s:
-            said: dict[str, Any] = self.ask("/v1/chain")[1]
-            if check(said):
-                return said
-            time.sleep(0.005)
-        raise AssertionError(f"never came: {said}")
+        said: dict[str, Any] = {}
+
+        def asked() -> bool:
+            nonlocal said
+            said = self.ask("/v1/chain")[1]
+            return check(said)
+
+        wait_until(asked, "that of the chain", WITHIN_S, 0.005, told=lambda: said)
+        return said
 
     def end(self) -> tuple[int, str]:
         self.process.send_signal(signal.SIGTERM)

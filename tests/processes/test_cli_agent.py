@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +24,7 @@ from primacy.cli.why import took_text
 from primacy.control.eventlog import FILE_NAME
 from primacy.control.requests import ORDERS
 from tests.support.ports import free_ports
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.beside(order=300)
 
@@ -77,14 +77,15 @@ class Node:
         return json.loads(said.out) if said.code == 0 else {}
 
     def until(self, say: Say, check: Callable[[dict[str, Any]], Any], what: str) -> dict[str, Any]:
-        last = time.monotonic() + WITHIN_S
         state: dict[str, Any] = {}
-        while time.monotonic() < last:
+
+        def asked() -> dict[str, Any] | None:
+            nonlocal state
             state = self.document(say)
-            if state and check(state):
-                return state
-            time.sleep(0.01)
-        raise AssertionError(f"never came: {what}\n{state}\n{self.err.read_text()}")
+            return state if state and check(state) else None
+
+        wait_until(asked, what, WITHIN_S, 0.01, told=lambda: f"{state}\n{self.err.read_text()}")
+        return state
 
     def runs(self, say: Say) -> dict[str, Any]:
         return self.until(say, lambda s: s["workload"]["state"] == "running", "a running command")

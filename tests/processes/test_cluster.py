@@ -37,6 +37,7 @@ from tests.support.real_nodes import children, tree
 from tests.support.safety_checks import one_at_a_time
 from tests.support.servers import stop_whole
 from tests.support.silence import beats_watched, waited
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.alone(order=70)
 
@@ -127,14 +128,10 @@ class Cluster:
             self.started.append(self.agents[name])
 
     def until(self, check: Callable[[], Any], what: str) -> Any:
-        last = time.monotonic() + WITHIN_S
-        while time.monotonic() < last:
-            found = check()
-            if found:
-                return found
-            time.sleep(0.003)
-        logs = "\n".join(f"--- {one.err.name}\n{one.text}" for one in self.started)
-        raise AssertionError(f"never came: {what}\n{logs}")
+        def logs() -> str:
+            return "\n".join(f"--- {one.err.name}\n{one.text}" for one in self.started)
+
+        return wait_until(check, what, WITHIN_S, told=logs)
 
     def stamped(self) -> list[stamp.Stamp]:
         return stamp.read(str(self.stamps))

@@ -13,7 +13,8 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import pytest
 from primacy.cli.dashboard import greeting, tunnel
 from tests.support.dashboard_feed import Feed
 from tests.support.ports import free_port, free_ports
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.beside(order=280)
 
@@ -45,12 +47,7 @@ def certificate(tmp_path: Path) -> tuple[str, str]:
     return cert, key
 
 
-def until(check: Callable[[], Any], within_s: float = 60) -> Any:
-    last_s = time.monotonic() + within_s
-    while not (found := check()):
-        assert time.monotonic() < last_s, "waited in vain"
-        time.sleep(0.05)
-    return found
+until = partial(wait_until, every_s=0.05)
 
 
 @contextlib.contextmanager

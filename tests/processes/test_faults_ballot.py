@@ -25,7 +25,8 @@ from primacy.node.folder import Folder
 from primacy.settings import config_hash, load
 from primacy.transport.layout import packed, unpacked
 from primacy.transport.seal import Drop, Seal, Sort
-from tests.support.real_nodes import Crowd, Node, crowd_in, until
+from tests.support.real_nodes import Crowd, Node, crowd_in
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.beside(order=160)
 
@@ -140,7 +141,7 @@ class Voter:
 
     def refused_by_its_disk(self) -> None:
         """It says so; and what a asked is answered for: nothing of it is left that a disk that is well would take."""
-        until(lambda: "its disk to take the ballot" in str(self.node.document()["waits_for"]), "b to say why")
+        wait_until(lambda: "its disk to take the ballot" in str(self.node.document()["waits_for"]), "b to say why")
         for _ in range(3):  # a question that had to wait was there before these
             self.node.document()
 
@@ -231,8 +232,8 @@ def test_F32_F36_a_write_that_lies_leaves_no_memory_and_never_a_second_vote(vote
     with Traced(voter.node, "write:retval=10:when=1", voter.where / "ballot.new"):
         assert voter.ask(voter.a) is True
     voter.restart()
-    until(lambda: "cannot be trusted" in voter.node.text, "why")
-    until(lambda: voter.node.document()["role"] == "recovering", "that it recovers")
+    wait_until(lambda: "cannot be trusted" in voter.node.text, "why")
+    wait_until(lambda: voter.node.document()["role"] == "recovering", "that it recovers")
     assert voter.ask(voter.c, within_s=1.0) is None
     assert voter.ask(voter.a, within_s=0.2) is None
 
@@ -281,7 +282,9 @@ def mounted(folder: Path, crowd: Crowd) -> Iterator[Path]:
             node.process.kill()
             node.wait()
         call = ["umount", str(folder)]
-        until(lambda: subprocess.run(call, check=False, capture_output=True).returncode == 0, "the end of its users")
+        wait_until(
+            lambda: subprocess.run(call, check=False, capture_output=True).returncode == 0, "the end of its users"
+        )
 
 
 @pytest.mark.parametrize("wrong", ["mode", "link"])

@@ -19,6 +19,7 @@ import pytest
 
 from tests.support.ghoti_double import Double
 from tests.support.ports import free_ports
+from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.beside(order=400)
 
@@ -203,10 +204,7 @@ async def back(move: Move, customer: Customer) -> None:
 
 async def until_true(holds: object, what: str) -> None:
     assert callable(holds)
-    until_s = time.monotonic() + LIMIT_S
-    while not holds():
-        assert time.monotonic() < until_s, what
-        await asyncio.sleep(0.02)
+    await wait_until_async(holds, what, LIMIT_S, 0.02)
 
 
 def test_three_nodes_of_ghoti_become_ours_one_by_one_and_ghoti_again(tmp_path: Path) -> None:

@@ -377,9 +377,9 @@ def test_the_guard_of_a_tree_that_forks_all_the_time_leaves_the_processor_to_oth
         s_ms=boot_ms() + 4 * LONG_MS, argv=[harness.anyones_python, "-I", "-S", "-c", FORKS_UNTIL, str(quiet)]
     )
     harness.hear("running")
-    wait_until(lambda: not goes_first(), 60.0)
+    wait_until(lambda: not goes_first(), within_s=60.0)
     quiet.touch()
-    wait_until(goes_first, 60.0)
+    wait_until(goes_first, within_s=60.0)
     harness.say("stop", signal=signal.SIGTERM, kill_at=boot_ms())
     harness.hear("exited")
     harness.hear("gone")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from primacy.supervise.vocabulary import Happened, Note, State
 from primacy.supervise.workload import WorkloadView
 from tests.processes.test_cli_agent import Node, Say, alive, say  # noqa: F401
 from tests.support.control_harness import RUNS
+from tests.support.waiting import wait_until, wait_until_async
 
 pytestmark = pytest.mark.beside(order=390)
 
@@ -43,16 +45,10 @@ class Told:
         self.sentences.append((well, text))
 
     async def until(self, check: Callable[[], object]) -> None:
-        async with asyncio.timeout(40):
-            while not check():
-                await asyncio.sleep(0.003)
+        await wait_until_async(check, "", 40, 0.003)
 
 
-def until(check: Callable[[], object], within_s: float = 40) -> None:
-    last = time.monotonic() + within_s
-    while not check():
-        assert time.monotonic() < last
-        time.sleep(0.005)
+until = partial(wait_until, within_s=40, every_s=0.005)
 
 
 def test_one_at_a_time_of_a_kind_in_order_and_bounded(tmp_path: Path) -> None:

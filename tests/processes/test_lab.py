@@ -28,6 +28,7 @@ from primacy.lab.network import LabNetwork, islands_of
 from primacy.lab.place import LOCK, holder_of
 from tests.support import stamp
 from tests.support.safety_checks import one_at_a_time
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.beside(order=200)
 
@@ -307,10 +308,15 @@ class Up:
         return ask(found, path, order)
 
     def until(self, check: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        last_s = time.monotonic() + WITHIN_S
-        while not check(said := self.ask("/v1/lab")):
-            assert time.monotonic() < last_s, said
-        return said  # type: ignore[no-any-return]
+        said: dict[str, Any] = {}
+
+        def asked() -> bool:
+            nonlocal said
+            said = self.ask("/v1/lab")
+            return check(said)
+
+        wait_until(asked, "that of the lab", WITHIN_S, 0, told=lambda: said)
+        return said
 
     def close(self) -> None:
         self.process.kill()

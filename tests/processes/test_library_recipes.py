@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,14 @@ from primacy.settings.timing import PROFILES
 from tests.support.library_harness import CANARY_BEAT_MS, HOLD_S, WITHIN_S, Place, place, run, until
 from tests.support.safety_checks import safe, tokens_grow
 from tests.support.servers import Postgres, empty, server
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.alone(order=240)
 
 __all__ = ["CANARY_BEAT_MS", "place"]
 
 
-def wait_until(true: Any) -> None:
-    end = time.monotonic() + WITHIN_S
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.005)
+in_a_while = partial(wait_until, within_s=WITHIN_S, every_s=0.005)
 
 
 # --- singleton --------------------------------------------------------------------------------------------------------
@@ -118,7 +116,7 @@ def test_once_keeps_the_lease_so_that_a_late_clock_does_not_run_it_again(place: 
     with ThreadPoolExecutor() as pool:
         began = time.monotonic()
         first = pool.submit(report)
-        wait_until(lambda: ran)
+        in_a_while(lambda: ran)
         time.sleep(0.3)
         assert report() is None  # a machine whose clock is 300 ms late
         assert first.result() == "done"
@@ -308,7 +306,7 @@ def test_sync_a_body_that_noticed_nothing_is_counted(place: Place, caplog: pytes
                 time.sleep(1.5 * HOLD_S)
             place.table.up = True
             break
-        wait_until(lambda: election.counts.over_late == 1)
+        in_a_while(lambda: election.counts.over_late == 1)
     assert "another holder may have worked beside it" in caplog.text
     assert "still runs although its hold has ended" in caplog.text
 
@@ -404,8 +402,8 @@ def test_sync_on_change_and_waiting_without_success(place: Place) -> None:
     with sync_election(place, node="a") as first, sync_election(place, node="b", on_change=note) as second:
         held = next(first)
         assert second.acquire(100) is None
-        wait_until(lambda: bool(seen) and seen[-1].leader == "a")
-        wait_until(lambda: repr(second).endswith(", led by a>"))
+        in_a_while(lambda: bool(seen) and seen[-1].leader == "a")
+        in_a_while(lambda: repr(second).endswith(", led by a>"))
         assert second.acquire(5_000, unless_held=True) is None
         held.check()
 

@@ -21,7 +21,8 @@ import yaml
 from primacy.control.client import ask, find
 from primacy.errors import NotReached
 from tests.support.ports import free_ports
-from tests.support.real_nodes import LOOK_S, until
+from tests.support.real_nodes import LOOK_S
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.beside(order=50)
 
@@ -128,7 +129,7 @@ class Crowd:
             return found if good else ""
 
         try:
-            found: str = until(look, f"one leader of {names or 'all'}", within_s, every_s)
+            found: str = wait_until(look, f"one leader of {names or 'all'}", within_s, every_s)
         except AssertionError as error:
             logs = "".join(f"\n--- {name}\n{node.log.read_text()}" for name, node in self.nodes.items())
             raise AssertionError(f"{error}{logs}") from None
@@ -139,7 +140,7 @@ class Crowd:
             said = [self.nodes[name].ask() for name in self.up]
             return all(state and len(state["nodes"]) == count - 1 for state in said)
 
-        until(all_know, f"all know {count} nodes", within_s)
+        wait_until(all_know, f"all know {count} nodes", within_s)
 
     def cut(self, left: list[str], right: list[str]) -> None:
         for one, other in [(a, b) for a in left for b in right] + [(b, a) for a in left for b in right]:
@@ -181,7 +182,7 @@ def test_a_leader_that_is_killed_is_replaced_and_follows_when_it_is_back(tmp_pat
         new = made.leads(lambda found: found != old)
         made.nodes[old].start()
         made.leads(lambda _: True)
-        until(lambda: (made.nodes[old].ask() or {}).get("leader"), f"{old} knows a leader", WITHIN_S)
+        wait_until(lambda: (made.nodes[old].ask() or {}).get("leader"), f"{old} knows a leader", WITHIN_S)
         assert new in made.up
 
 
@@ -203,7 +204,7 @@ def test_of_a_node_that_was_stopped_in_order_the_others_know_that_it_leads_no_mo
         for _ in range(3):
             old = made.leads(lambda _: True)
             (other,) = set(made.nodes) - {old}
-            until(
+            wait_until(
                 lambda other=other, old=old: workload_of(made.nodes[other], old) == "running", "known to lead", WITHIN_S
             )  # type: ignore[misc]
             made.nodes[old].send(signal.SIGTERM)
@@ -265,7 +266,7 @@ def test_a_node_is_removed_by_a_command_on_any_node_whatever_its_id(tmp_path: Pa
             done = subprocess.run([*call, "remove", gone], capture_output=True, encoding="utf-8", check=False)
             return f"node {gone} is removed" in done.stdout
 
-        until(remove, "the order is taken", WITHIN_S)
+        wait_until(remove, "the order is taken", WITHIN_S)
         made.know(2)
         said = json.loads(subprocess.run([*call, "status", "--json"], capture_output=True, check=True).stdout)
         assert [row["node"] for row in said["nodes"]] == [leader]
@@ -293,10 +294,12 @@ def test_the_seed_s_two_files_run_as_they_are_printed(tmp_path: Path) -> None:
             ends.callback(node.kill)
             nodes.append(node)
         first, second = nodes
-        until(lambda: (first.ask() or {}).get("workload", {}).get("state") == "running", "node1 runs it", WITHIN_S)
-        until(lambda: (second.ask() or {}).get("leader") == "node1", "node2 follows", WITHIN_S)
+        wait_until(lambda: (first.ask() or {}).get("workload", {}).get("state") == "running", "node1 runs it", WITHIN_S)
+        wait_until(lambda: (second.ask() or {}).get("leader") == "node1", "node2 follows", WITHIN_S)
         first.send(signal.SIGTERM)
-        until(lambda: (second.ask() or {}).get("workload", {}).get("state") == "running", "node2 runs it", WITHIN_S)
+        wait_until(
+            lambda: (second.ask() or {}).get("workload", {}).get("state") == "running", "node2 runs it", WITHIN_S
+        )
 
 
 class Guests:

@@ -24,7 +24,7 @@ from tests.support.ghoti_double import Double
 from tests.support.managers_in_one_loop import LIMIT_S, PASSWORD, USER
 from tests.support.mixed_clusters import Mixed, played
 from tests.support.ports import free_ports
-from tests.support.real_nodes import until
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.beside(order=60)
 
@@ -259,8 +259,10 @@ def test_status_beside_a_real_leader_shows_our_nodes_and_does_not_say_that_nothi
             node.start()
             ends.callback(node.kill)
         for name, node in nodes.items():
-            until(lambda node=node: (node.ask() or {}).get("leader") == "z", f"{name} follows the real node", WITHIN_S)  # type: ignore[misc]
-            until(
+            wait_until(
+                lambda node=node: (node.ask() or {}).get("leader") == "z", f"{name} follows the real node", WITHIN_S
+            )  # type: ignore[misc]
+            wait_until(
                 lambda node=node: fresh(node.ask("/v1/cluster"), ("a", "b")), f"{name} hears of all of ours", WITHIN_S
             )  # type: ignore[misc]
         call = [sys.executable, "-m", "primacy.cli.main", "--config", str(tmp_path / "a.yaml"), "status"]

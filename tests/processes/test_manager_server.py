@@ -8,12 +8,14 @@ import os
 import resource
 import socket
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 
 from primacy.membership import http_server
 from primacy.membership.http_server import ManagerServer
 from primacy.membership.http_wire import Asked, Reply
+from tests.support.waiting import wait_until_async
 
 LIMIT_S = 30.0
 REQUEST = b"GET /heartbeat HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -66,10 +68,7 @@ def opened(scene: Scene) -> None:
     asyncio.run(whole())
 
 
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(LIMIT_S):
-        while not holds():
-            await asyncio.sleep(0.01)
+until = partial(wait_until_async, within_s=LIMIT_S, every_s=0.01)
 
 
 def test_a_later_request_of_a_connection_has_no_longer_to_come_than_the_first(monkeypatch: pytest.MonkeyPatch) -> None:

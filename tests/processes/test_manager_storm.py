@@ -16,7 +16,7 @@ import pytest
 from primacy.membership.manager import WORDS_EACH_S
 from primacy.settings.timing import RANK_PROFILES
 from tests.processes.test_manager_process import PROOF, Crowd, crowd
-from tests.support.real_nodes import until
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.alone(order=80)
 
@@ -42,7 +42,7 @@ def counted(made: Crowd) -> Counter[str]:
     """All counters of all nodes, summed up."""
     total: Counter[str] = Counter()
     for name in made.up:
-        said = until(made.nodes[name].ask, f"an answer of {name}", WITHIN_S)
+        said = wait_until(made.nodes[name].ask, f"an answer of {name}", WITHIN_S)
         total.update(said["counters"])
     return total
 
@@ -51,7 +51,7 @@ def counted(made: Crowd) -> Counter[str]:
 def test_twenty_nodes_that_start_at_once_agree_on_one_leader(tmp_path: Path, strategy: str) -> None:
     with crowd(tmp_path, NODES, strategy, PROFILE) as made:
         made.start()
-        until(lambda: any(node.ask() for node in made.nodes.values()), "one node is up", WITHIN_S, LOOK_S)
+        wait_until(lambda: any(node.ask() for node in made.nodes.values()), "one node is up", WITHIN_S, LOOK_S)
         began_s = time.monotonic()
         made.leads(lambda _: True, within_s=WITHIN_S, every_s=LOOK_S)
         made.know(NODES, within_s=WITHIN_S)

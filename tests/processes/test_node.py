@@ -22,10 +22,10 @@ from primacy.cli.node_settings import NodeOptions as Words
 from primacy.cli.node_settings import settings_of
 from tests.contracts.test_cli import Said, say  # noqa: F401
 from tests.support.canary import beside_a_canary
-from tests.support.real_nodes import until
 from tests.support.real_nodes_without_workload import WITHIN_S, Node, NodeCrowd, node_crowd
 from tests.support.safety_checks import tokens_grow
 from tests.support.store_harness import made_new
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.alone(order=110)
 
@@ -121,9 +121,9 @@ def test_a_strategy_of_ones_own_runs_for_real(crowd: NodeCrowd) -> None:
     second = crowd.agree()
     assert second is not first
     first.start()
-    assert until(lambda: crowd.agree() is first, "the highest leads again", WITHIN_S)
+    assert wait_until(lambda: crowd.agree() is first, "the highest leads again", WITHIN_S)
     first.ask("/v1/pause", {})
-    assert until(lambda: crowd.agree() is second, "the next one leads", WITHIN_S)
+    assert wait_until(lambda: crowd.agree() is second, "the next one leads", WITHIN_S)
     assert first.ask()["role"] == "paused"
     assert second.ask("/v1/cluster")["at_most_one"] is False
     second.tell(signal.SIGTERM)
@@ -146,7 +146,7 @@ def test_a_leader_that_is_stopped_hands_over_in_order(crowd: NodeCrowd, say: Say
         assert [row["node"] for row in rows] == sorted(crowd.nodes)
         return len({row["leader"] for row in rows}) == 1 and rows[0]["leader"] is not None
 
-    until(all_follow, "all nodes with one leader", WITHIN_S)
+    wait_until(all_follow, "all nodes with one leader", WITHIN_S)
     table = say("cluster", "nodes", "--state-dir", root).out.splitlines()
     assert len(table) == 4
     assert [line.split()[:2] for line in table[1:]] == [[name, name.replace("-", ":")] for name in sorted(crowd.nodes)]
@@ -194,8 +194,8 @@ def test_a_node_waits_for_an_approval_in_manual_mode(tmp_path: Path, say: Say) -
         def waits() -> str:
             return say("approve", "--config", str(file), "--json").out
 
-        assert json.loads(until(waits, "an approval that was waited for", WITHIN_S))["role"] == "leader"
-        until(
+        assert json.loads(wait_until(waits, "an approval that was waited for", WITHIN_S))["role"] == "leader"
+        wait_until(
             lambda: json.loads(say("status", "--config", str(file), "--json").out)["workload"]["state"] == "running",
             "a leader that was approved",
             WITHIN_S,

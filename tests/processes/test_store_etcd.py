@@ -20,7 +20,7 @@ from primacy.node.clock import HandClock
 from primacy.store import perform
 from primacy.store.etcd import EtcdStore
 from primacy.store.etcd_http import Endpoint, Gateway
-from tests.support.servers import Etcd, find, wait_until
+from tests.support.servers import Etcd, find, wait_for
 from tests.support.store_harness import Harness, row
 from tests.support.store_world import LONG_MS, World
 
@@ -594,7 +594,7 @@ def test_a_watch_hears_only_names(calm: Real) -> None:
     heard: list[Any] = []
 
     def hears(number: int) -> list[Any]:
-        wait_until(lambda: bool(heard.extend(watcher.news()) or len(heard) >= number), "news")
+        wait_for(lambda: bool(heard.extend(watcher.news()) or len(heard) >= number), "news")
         return [tuple(news) for news in heard]
 
     holder.take()

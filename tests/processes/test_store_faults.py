@@ -17,7 +17,7 @@ from primacy.election.store import Place, StoreAnswer
 from primacy.settings.timing import PROFILES, for_lease
 from primacy.store import open_store
 from tests.support.canary import Canary
-from tests.support.servers import Etcd, MariaDb, Postgres, Server, free_port, fresh, servers_here, wait_until
+from tests.support.servers import Etcd, MariaDb, Postgres, Server, free_port, fresh, servers_here, wait_for
 from tests.support.store_harness import LIMIT_MS, Harness, opened, row, short_waits
 from tests.support.store_proxy import Proxy
 from tests.support.store_race import NAME, Race, Verdict, now_ns
@@ -64,7 +64,7 @@ class Scene:
         canary.judge(took_s <= bound_s, f"a leader {took_s:.1f} s after {after_what}, {bound_s:.1f} s at most")
 
     def leads_since(self, since_ns: int, after_what: str) -> None:
-        wait_until(lambda: self.race.holds_since(since_ns) >= 3, f"a leader after {after_what}", within_s=RECOVERY_S)
+        wait_for(lambda: self.race.holds_since(since_ns) >= 3, f"a leader after {after_what}", within_s=RECOVERY_S)
 
     def nobody_holds(self, what: str) -> None:
         """The holder has given up by its own clock."""
@@ -73,7 +73,7 @@ class Scene:
             lines = [line for line in self.race.lines() if line["what"] in ("hold", "end")]
             return bool(lines) and lines[-1]["what"] == "end"
 
-        wait_until(quiet, f"the holder to stop: {what}", within_s=RECOVERY_S)
+        wait_for(quiet, f"the holder to stop: {what}", within_s=RECOVERY_S)
 
     def tokens(self) -> list[int]:
         return sorted({line["token"] for line in self.race.lines() if line["what"] == "hold"})
@@ -157,7 +157,7 @@ def test_F40_F43_a_server_that_goes_and_comes_back(scene: Scene) -> None:
 
     for _ in range(5):
         proxy.cuts = 2
-        wait_until(lambda: proxy.cuts == 0, "two answers to be lost")
+        wait_for(lambda: proxy.cuts == 0, "two answers to be lost")
         scene.recovered("answers lost after their statements were done")
     assert proxy.cut == 10
 
@@ -228,9 +228,7 @@ def _read_only(scene: Scene, server: Server, on: bool) -> None:
             action = "ACTIVATE" if on else "DEACTIVATE"
             member = server.post("cluster/member/list", {})["members"][0]["ID"]
             server.post("maintenance/alarm", {"action": action, "memberID": member, "alarm": "NOSPACE"})
-    wait_until(
-        lambda: tried(scene.url).ok is not on, "the server to be told"
-    )  # a file that it reads when it comes to it
+    wait_for(lambda: tried(scene.url).ok is not on, "the server to be told")  # a file that it reads when it comes to it
     answer = tried(scene.url)
     assert on is any(word in answer.reason for word in ("read-only", "space exceeded")), answer
 
@@ -243,14 +241,14 @@ def test_F41_postgresql_a_standby_is_promoted_that_lost_the_last_commits(tmp_pat
     standby = Standby(primary, cable.port)
     scene = Scene(primary, tmp_path)
     try:
-        wait_until(lambda: standby.rows() == 2, "the standby to follow")
+        wait_for(lambda: standby.rows() == 2, "the standby to follow")
         refused = look(standby.url())
         assert (refused.ok, "is a standby" in refused.reason) == (False, True), refused
 
         before = look(primary.url())
         cable.refuses = True
         held_ns = now_ns()
-        wait_until(lambda: scene.race.holds_since(held_ns) >= 5, "commits that the standby never sees")
+        wait_for(lambda: scene.race.holds_since(held_ns) >= 5, "commits that the standby never sees")
         last = look(primary.url())
         primary.kill()
         standby.promote()
@@ -340,18 +338,18 @@ def test_F45_three_members_of_etcd_lose_their_leader_are_compacted_and_lose_thei
         for member in members:
             member.everybody = everybody
             member.launch()
-        wait_until(lambda: all(member.answers() for member in members), "three members to agree")
+        wait_for(lambda: all(member.answers() for member in members), "three members to agree")
         members[0].age()
         url = "etcd://" + ",".join(f"127.0.0.1:{member.port}" for member in members)
         scene = Scene(members[0], tmp_path, url)
 
         for _ in range(2):
-            wait_until(lambda: any(member.leads() for member in members), "a leader of etcd")
+            wait_for(lambda: any(member.leads() for member in members), "a leader of etcd")
             leader = next((member for member in members if member.leads()), members[0])
             leader.kill()
             scene.recovered("the death of etcd's leader", RESTART_MS)
             leader.launch()
-            wait_until(leader.answers, "the member to come back")
+            wait_for(leader.answers, "the member to come back")
         revision = int(members[0].post("kv/range", {"key": "AA=="})["header"]["revision"])
         members[0].post("kv/compaction", {"revision": str(revision), "physical": True})
         scene.recovered("a compaction", RESTART_MS)
@@ -361,7 +359,7 @@ def test_F45_three_members_of_etcd_lose_their_leader_are_compacted_and_lose_thei
         scene.nobody_holds("etcd has lost its quorum")
         for member in members[:2]:
             member.launch()
-        wait_until(lambda: all(member.answers() for member in members), "the quorum to come back")
+        wait_for(lambda: all(member.answers() for member in members), "the quorum to come back")
         scene.recovered("a lost quorum", RESTART_MS)
         _judged(scene)
     finally:

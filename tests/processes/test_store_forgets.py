@@ -18,7 +18,7 @@ from primacy.election.store import Place, Settle, StoreAnswer
 from primacy.settings.timing import PROFILES, for_lease
 from primacy.store import open_store
 from tests.support.canary import Canary
-from tests.support.servers import ENVIRONMENT, MariaDb, Postgres, find, fresh, server, servers_here, wait_until
+from tests.support.servers import ENVIRONMENT, MariaDb, Postgres, find, fresh, server, servers_here, wait_for
 from tests.support.store_harness import LIMIT_MS, Harness, place, row
 from tests.support.store_harness import Place as Where
 from tests.support.store_proxy import Proxy
@@ -180,7 +180,7 @@ def test_L3_who_may_only_connect_can_repeat_news_and_gains_nothing(here: Where, 
     postgres().admin("DROP ROLE IF EXISTS stranger", "CREATE ROLE stranger LOGIN", database="app")
     race = Race(here.url, tmp_path / "race", count=3, mode="calm", profile="fast")
     try:
-        wait_until(lambda: race.holds_since(0) >= 3, "somebody to hold it")
+        wait_for(lambda: race.holds_since(0) >= 3, "somebody to hold it")
         with (
             Canary(for_lease(PROFILES["fast"]).heartbeat_ms) as canary,
             psycopg.connect(here.url.replace("app@", "stranger@"), autocommit=True) as stranger,
@@ -239,7 +239,7 @@ def test_L4_a_folder_put_back_makes_nobody_start_before_the_longest_wait(tmp_pat
             "this test has waited long enough"
         )
         race = Race(url, tmp_path / "before", count=1, mode="calm", profile="wan")
-        wait_until(lambda: race.holds_since(0) >= 1, "a holder", within_s=60)
+        wait_for(lambda: race.holds_since(0) >= 1, "a holder", within_s=60)
         proxy.refuses = True
         found.kill()
         shutil.rmtree(found.data)
@@ -254,7 +254,7 @@ def test_L4_a_folder_put_back_makes_nobody_start_before_the_longest_wait(tmp_pat
         assert not back.genesis.is_settled(back.server)
         assert not harness.take("race", new=row("b#1", 11, 2), seen=back._replace(server=before.server)).done
         later = Race(found.url(), tmp_path / "after", count=2, mode="calm", profile="fast")
-        wait_until(lambda: any(line["what"] == "end" for line in race.lines()), "the holder to stop by itself")
+        wait_for(lambda: any(line["what"] == "end" for line in race.lines()), "the holder to stop by itself")
         assert later.holds_since(0) == 0, "they started beside it"
     finally:
         for one in (race, later):
@@ -330,7 +330,7 @@ def test_L5_a_server_that_followed_another_one_is_another_server(pair: tuple[Rep
     assert watcher.take().done
     seen, fresh_name = watcher.look(count=True), watcher.look("fresh", count=True)
     y.follow(x)
-    wait_until(lambda: _rows(y) >= 2, "Y to follow")
+    wait_for(lambda: _rows(y) >= 2, "Y to follow")
     refused = other.look()
     assert (refused.ok, "read-only" in refused.reason) == (False, True), refused
 
@@ -403,7 +403,7 @@ def test_L5_a_dump_that_makes_the_table_anew_is_another_server(tmp_path: Path) -
         program = find("mariadb-dump") or "mysqldump"
         dump = subprocess.run([program, *login, "app", TABLE], check=True, capture_output=True).stdout
         assert harness.renew().done
-        wait_until(lambda: _now(maria) > int(seen.server.rpartition(":")[2]), "the next second")
+        wait_for(lambda: _now(maria) > int(seen.server.rpartition(":")[2]), "the next second")
         subprocess.run([find("mariadb") or "mysql", *login, "app"], check=True, input=dump, capture_output=True)
         back = looked(harness)
         assert back.row == seen.row

@@ -16,7 +16,7 @@ from primacy.election.store import Look, ReleaseRow
 from primacy.settings.timing import PROFILES
 from primacy.store import StoreThread, limit_of_ms, open_store
 from primacy.store.port import Notifies
-from tests.support.servers import Pooler, Postgres, empty, fresh, pooler, server, servers_here, wait_until
+from tests.support.servers import Pooler, Postgres, empty, fresh, pooler, server, servers_here, wait_for
 from tests.support.store_harness import LIMIT_MS, Harness, Place, opened, place, row
 
 pytestmark = pytest.mark.beside(order=350)
@@ -69,7 +69,7 @@ def test_F42_a_statement_that_hangs_is_given_up_within_its_limit(kind: str) -> N
         assert (answer.ok, answer.done) == (False, False)
         assert took_s < 60, "without a limit it would wait for ever"
         assert f"{HANGS_MS} ms" in answer.reason or "timed out" in answer.reason
-        wait_until(lambda: harness.look().ok, "an answer: it connects anew")
+        wait_for(lambda: harness.look().ok, "an answer: it connects anew")
         after = harness.look()
         assert after.row is not None, after
         assert after.row.seq in (1, 2), "whether it was done is not known, and was not claimed"

@@ -17,7 +17,7 @@ import pytest
 from primacy.election.store import StoreAnswer
 from primacy.store.memory import MemoryStore, MemoryTable
 from tests.support.canary import Canary
-from tests.support.servers import kinds, server, servers_here, wait_until
+from tests.support.servers import kinds, server, servers_here, wait_for
 from tests.support.store_cold import Crew
 from tests.support.store_harness import Harness, place, row
 from tests.support.store_race import PROFILE, Race, judge, now_ns
@@ -62,7 +62,7 @@ def test_the_control_overlaps(tmp_path: Path) -> None:
     where = {"host": "127.0.0.1", "port": maria.port, "user": "app", "password": "secret word", "database": "app"}
     race = Race(json.dumps(where), tmp_path / "race", PLAYERS, mode="seed")
     try:
-        wait_until(lambda: bool(judge(race.folder).overlaps), "two at a time", within_s=CONTROL_S)
+        wait_for(lambda: bool(judge(race.folder).overlaps), "two at a time", within_s=CONTROL_S)
     finally:
         race.process.terminate()
         race.process.wait()

@@ -13,7 +13,7 @@ from primacy.election.store import Place as Placed
 from primacy.election.store import StoreAnswer
 from primacy.store import open_store
 from primacy.store.port import Notifies
-from tests.support.servers import Pooler, Postgres, empty, fresh, pooler, server, servers_here, wait_until
+from tests.support.servers import Pooler, Postgres, empty, fresh, pooler, server, servers_here, wait_for
 from tests.support.store_harness import KEPT_READY, LIMIT_MS, Harness, Place, opened, place, plain, row
 
 if "postgresql" not in servers_here():
@@ -168,7 +168,7 @@ def test_F42_what_hangs_or_is_locked_ends_within_its_limit() -> None:
         postgres.thaw()
         assert (hung.ok, hung.done) == (False, False)
         assert "no answer within 4000 ms" in hung.reason
-        wait_until(lambda: harness.look().ok, "an answer: it connects anew")
+        wait_for(lambda: harness.look().ok, "an answer: it connects anew")
         postgres.kill()
         gone = harness.renew(token=11, server=who)
         assert (gone.ok, gone.done) == (False, False)

@@ -20,7 +20,7 @@ import pytest
 import primacy
 from primacy import blocking
 from primacy.errors import StoreUnusable
-from tests.support.servers import MariaDb, Postgres, empty, server, wait_until
+from tests.support.servers import MariaDb, Postgres, empty, server, wait_for
 
 pytestmark = pytest.mark.beside(order=530)
 
@@ -125,7 +125,7 @@ def test_who_has_worked_before_says_so_and_goes_on(caplog: pytest.LogCaptureFixt
                 "ALTER ROLE app NOLOGIN",
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'",
             )
-            wait_until(lambda: "not permitted to log in" in caplog.text, "the refusal to be told", within_s=30)
+            wait_for(lambda: "not permitted to log in" in caplog.text, "the refusal to be told", within_s=30)
             assert election.acquire(500) is None, "it waits, and does not raise"
         finally:
             running.admin("ALTER ROLE app LOGIN")

@@ -19,7 +19,7 @@ from primacy.election.store import Look, Place, Prune, Renew, StoreAnswer
 from primacy.errors import NotReached, StoreUnusable
 from primacy.store import open_store, perform
 from primacy.store.port import Notifies
-from tests.support.servers import MariaDb, Postgres, empty, fresh, server, servers_here, wait_until
+from tests.support.servers import MariaDb, Postgres, empty, fresh, server, servers_here, wait_for
 from tests.support.store_harness import LIMIT_MS, Harness, opened, place, row
 
 pytestmark = pytest.mark.beside(order=250)
@@ -55,7 +55,7 @@ def the_only_one(connect: Callable[[], Any], refused: type[Exception]) -> Iterat
             found.append(connect())
         return bool(found)
 
-    wait_until(is_there, "the only connection")
+    wait_for(is_there, "the only connection")
     with contextlib.closing(found[0]):
         yield
 

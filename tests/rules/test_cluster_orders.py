@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from itertools import chain, repeat
 from typing import Any
 
@@ -21,6 +22,7 @@ from primacy.errors import NotReached, Refused, UsageError
 from primacy.node.clock import HandClock
 from primacy.transport import MemoryNet, MemoryTransport
 from tests.support.control_harness import FOLLOWS, NOW_MS, RUNS, SETTINGS, VIEW, Work, node_status, seen
+from tests.support.waiting import wait_until_async
 
 LIMIT_S = 30.0
 
@@ -136,10 +138,7 @@ def together(story: Callable[[Harness, Harness, MemoryNet], Awaitable[None]]) ->
     asyncio.run(whole())
 
 
-async def until(check: Callable[[], Any]) -> None:
-    async with asyncio.timeout(LIMIT_S):
-        while not check():
-            await asyncio.sleep(0.005)
+until = partial(wait_until_async, within_s=LIMIT_S, every_s=0.005)
 
 
 def test_nodes_know_how_the_others_stand_and_what_happened_there() -> None:

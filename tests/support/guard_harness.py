@@ -29,6 +29,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,7 +37,7 @@ import pytest
 
 from primacy.supervise.containment import GUARD, guard_argv
 from primacy.supervise.guard_link import EXTENSION, EXTENSION_MARK
-from tests.support import stamp
+from tests.support import stamp, waiting
 from tests.support.canary import Canary
 from tests.support.safety_checks import safe
 
@@ -136,11 +137,7 @@ def interpreter_for(uid: int) -> str:
     return ""
 
 
-def wait_until(condition: Callable[[], object], within_s: float = LIMIT_S) -> None:
-    end = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < end, f"not within {within_s} s"
-        time.sleep(0.001)
+wait_until = partial(waiting.wait_until, within_s=LIMIT_S, every_s=0.001)
 
 
 def boot_ms() -> int:

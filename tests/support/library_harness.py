@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import primacy
 from primacy.election.store import Look, ReleaseRow, Row, Take
 from primacy.settings.timing import PROFILES, for_lease
 from primacy.store.memory import MemoryStore, MemoryTable, shared
+from tests.support.waiting import WITHIN_THE_TEST_S, wait_until_async
 
 LAB = for_lease(PROFILES["lab"])
 CANARY_BEAT_MS = LAB.heartbeat_ms
@@ -69,6 +71,4 @@ def run(body: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     return asyncio.run(bounded())
 
 
-async def until(true: Callable[[], bool]) -> None:
-    while not true():
-        await asyncio.sleep(0.005)
+until = partial(wait_until_async, within_s=WITHIN_THE_TEST_S, every_s=0.005)

@@ -11,6 +11,7 @@ from primacy.election.events import Event
 from primacy.election.model import Role
 from primacy.settings import of_mapping
 from tests.support.ports import free_ports
+from tests.support.waiting import wait_until_async
 
 USER, PASSWORD = "my_user", "my_pass"
 LIMIT_S = 120.0
@@ -101,12 +102,7 @@ class Nodes:
         return leaders[0] if len(leaders) == 1 and beliefs == set(leaders) else ""
 
     async def until(self, holds: Callable[[], Any], what: str, limit_s: float = LIMIT_S) -> Any:
-        loop = asyncio.get_running_loop()
-        last_s = loop.time() + limit_s
-        while not (found := holds()):
-            assert loop.time() < last_s, f"not within {limit_s} s: {what}; {self.story()}"
-            await asyncio.sleep(0.01)
-        return found
+        return await wait_until_async(holds, what, limit_s, told=self.story)
 
     async def leads(self, name: str, *names: str) -> None:
         await self.until(lambda: self.agreed(*names) == name, f"all follow {name}")

@@ -30,6 +30,7 @@ from tests.support.guard_harness import is_alive, state_of
 from tests.support.ports import free_ports
 from tests.support.safety_checks import one_at_a_time
 from tests.support.servers import stop_whole
+from tests.support.waiting import wait_until
 
 WITHIN_S = 60.0
 """Far more than anything here takes: only a hang reaches it."""
@@ -76,16 +77,6 @@ def wake_all() -> None:
     STOPPED.clear()
 
 
-def until(check: Callable[[], Any], what: str, within_s: float = WITHIN_S, every_s: float = LOOK_S) -> Any:
-    last = time.monotonic() + within_s
-    while time.monotonic() < last:
-        found = check()
-        if found:
-            return found
-        time.sleep(every_s)
-    raise AssertionError(f"never came: {what}")
-
-
 class Node:
     """One `primacy run`."""
 
@@ -116,7 +107,9 @@ class Node:
     @property
     def guard(self) -> int:
         """The one that holds a tree."""
-        found: int = until(lambda: next((pid for pid in self.guards if len(tree(pid)) > 1), 0), "a guard with a tree")
+        found: int = wait_until(
+            lambda: next((pid for pid in self.guards if len(tree(pid)) > 1), 0), "a guard with a tree"
+        )
         return found
 
     @property
@@ -131,7 +124,7 @@ class Node:
         return None
 
     def document(self) -> dict[str, Any]:
-        said: dict[str, Any] = until(self.ask, f"an answer of {self.name}")
+        said: dict[str, Any] = wait_until(self.ask, f"an answer of {self.name}")
         return said
 
     def wait(self) -> int:
@@ -317,7 +310,7 @@ class Crowd:
         wake_all()
         if self.plant:
             tell_all(signal.SIGKILL, self.commands())  # of a guard that was made worse on purpose
-        until(lambda: not self.commands() and not any(map(is_alive, pids)), "the end of all")
+        wait_until(lambda: not self.commands() and not any(map(is_alive, pids)), "the end of all")
         if self.wires:
             self.wires.communicate(timeout=WITHIN_S)
 
@@ -354,11 +347,11 @@ class Crowd:
     # --- what is seen -------------------------------------------------------------------------------------------------
 
     def until(self, check: Callable[[], Any], what: str, within_s: float = WITHIN_S) -> Any:
-        try:
-            return until(check, what, within_s)
-        except AssertionError as fault:
+        def told() -> str:
             logs = "\n".join(f"--- {one.log.name}\n{one.text[-3_000:]}" for one in self.started[-8:])
-            raise AssertionError(f"{fault}\n{self.stamped()[-6:]}\n{logs}") from None
+            return f"{self.stamped()[-6:]}\n{logs}"
+
+        return wait_until(check, what, within_s, LOOK_S, told=told)
 
     def stamped(self) -> list[stamp.Stamp]:
         return stamp.read(str(self.stamps))

@@ -13,7 +13,7 @@ from typing import Any
 from primacy.control.client import ask, find
 from primacy.errors import NotReached
 from tests.support.ports import free_ports
-from tests.support.real_nodes import until
+from tests.support.waiting import wait_until
 
 WITHIN_S = 40.0
 """Far more than anything here takes: only a hang reaches it."""
@@ -87,7 +87,7 @@ class NodeCrowd:
     def add_after(self, port: int, *words: str) -> Node:
         """Added, and known to follow somebody: the next one is younger, and finds it in the list."""
         node = self.add(port, *words)
-        until(lambda: (node.ask() or {}).get("leader"), f"{node.name} with a leader", WITHIN_S)
+        wait_until(lambda: (node.ask() or {}).get("leader"), f"{node.name} with a leader", WITHIN_S)
         return node
 
     @property
@@ -107,7 +107,7 @@ class NodeCrowd:
             return self.nodes[leads[0]] if alike else None
 
         try:
-            found: Node = until(look, "one leader that all follow", WITHIN_S)
+            found: Node = wait_until(look, "one leader that all follow", WITHIN_S)
         except AssertionError as error:
             told = "".join(f"\n--- {node.name}\n{node.text}" for node in self.nodes.values())
             raise AssertionError(f"{error}{told}") from None
@@ -121,7 +121,7 @@ class NodeCrowd:
             state = node.ask() or {}
             return (node, state["token"]) if state.get("role") == "leader" and state["token"] else None
 
-        found: tuple[Node, int] = until(look, "a leader that says its token", WITHIN_S)
+        found: tuple[Node, int] = wait_until(look, "a leader that says its token", WITHIN_S)
         return found
 
     def stopped_leader(self, stop: Callable[[Node], None]) -> Node:

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.waiting import wait_until
+
 WITHIN_S = 60.0
 """Far more than anything here takes: only a hang reaches it."""
 
@@ -33,13 +35,7 @@ class Running:
 
     def until(self, check: Callable[[], Any], what: str) -> Any:
         """Looks every few milliseconds: what is waited for is another process."""
-        last = time.monotonic() + WITHIN_S
-        while time.monotonic() < last:
-            found = check()
-            if found:
-                return found
-            time.sleep(0.003)
-        raise AssertionError(f"never came: {what}\n{self.err.read_text()}\n{self.out.read_text()}")
+        return wait_until(check, what, WITHIN_S, told=lambda: f"{self.err.read_text()}\n{self.out.read_text()}")
 
     def lines(self, count: int = 1) -> list[str]:
         """The first lines that the command prints, once they are there."""

@@ -17,7 +17,6 @@ import signal
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from typing import Any
 import pytest
 
 from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 
 WITHIN_S = 120
 """How long a server may take to start on a busy machine."""
@@ -102,7 +102,7 @@ class Server:
                 start_new_session=True,
                 **self._as,
             )
-        wait_until(self.answers, f"{self.kind} to answer", self)
+        wait_for(self.answers, f"{self.kind} to answer", self)
 
     def stop(self) -> None:
         """In order, as for a restart."""
@@ -114,7 +114,7 @@ class Server:
 
     def freeze(self) -> None:
         """Until it stands: a thread may go on for a moment after the signal, and may start a process in that moment."""
-        wait_until(self._all_stand, f"{self.kind} to stand still", self)
+        wait_for(self._all_stand, f"{self.kind} to stand still", self)
 
     def thaw(self) -> None:
         self._signal(signal.SIGCONT)
@@ -156,7 +156,7 @@ class Server:
         self.process.wait(WITHIN_S)
         self.process = None
         if number == signal.SIGKILL:  # PostgreSQL does not start again while one of its processes is still dying
-            wait_until(lambda: not any(map(is_alive, pids)), f"all of {self.kind} to be gone")
+            wait_for(lambda: not any(map(is_alive, pids)), f"all of {self.kind} to be gone")
 
 
 def is_alive(pid: int) -> bool:
@@ -179,7 +179,7 @@ def stop_whole(pid: int) -> None:
     """Until every thread of it stands: one may go on for a moment after the signal, and lock a file in that moment."""
     with contextlib.suppress(ProcessLookupError):  # one that is gone stands
         os.kill(pid, signal.SIGSTOP)
-    wait_until(lambda: stands(pid), f"process {pid} to stand still")
+    wait_for(lambda: stands(pid), f"process {pid} to stand still")
 
 
 def children_of(pid: int) -> list[int]:
@@ -195,16 +195,17 @@ def children_of(pid: int) -> list[int]:
 ENVIRONMENT = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "HOME": "/nonexistent"}
 
 
-def wait_until(
-    happened: Callable[[], bool], what: str, server: Server | None = None, within_s: float = WITHIN_S
-) -> None:
-    """Watches until it happened."""
-    end = time.monotonic() + within_s
-    while not happened():
+def wait_for(happened: Callable[[], bool], what: str, server: Server | None = None, within_s: float = WITHIN_S) -> None:
+    """Until it happened, unless the server ends before."""
+
+    def over() -> bool:
+        if happened():
+            return True
         if server is not None and server.process is not None and server.process.poll() is not None:
             raise AssertionError(f"{server.kind} ended: {server.log.read_text(errors='replace')[-2000:]}")
-        assert time.monotonic() < end, f"waited {within_s} s for {what}"
-        time.sleep(0.02)
+        return False
+
+    wait_until(over, what, within_s, 0.02)
 
 
 class Postgres(Server):

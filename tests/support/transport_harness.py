@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -32,6 +31,7 @@ from primacy.transport.seal import (
 )
 from primacy.transport.udp import Address, UdpTransport
 from tests.support.ports import free_ports
+from tests.support.waiting import wait_until_async
 
 LIMIT_S = 60.0
 """For whatever must come; a name that nobody knows takes long where no name server answers."""
@@ -95,11 +95,16 @@ class Pair:
         return self.ends[node]
 
     async def until(self, check: Callable[[], Any]) -> None:
-        last_s = time.monotonic() + LIMIT_S
-        while not check() and time.monotonic() < last_s:
-            self.net.deliver()
-            await asyncio.sleep(0.001)
-        assert check(), (self.heard, [end.counters for end in self.ends.values()], self.complaints)
+        def arrived() -> bool:
+            if not check():
+                self.net.deliver()
+                return False
+            return True
+
+        def told() -> object:
+            return self.heard, [end.counters for end in self.ends.values()], self.complaints
+
+        await wait_until_async(arrived, "", LIMIT_S, 0.001, told)
 
     def close(self) -> None:
         for end in self.ends.values():
