@@ -114,6 +114,9 @@ def test_the_overview_says_where_the_job_runs_and_what_changed_last(browser: Bro
     expect(page, ".hold-left", r"\d+ ms of 1,000 ms")
     expect(page, ".change-text", r"a leads \(term 7\)")
     expect(page, ".change-why", "e lost its majority")
+    expect(page, 'th[scope="col"] >> nth=3', "Workload")
+    expect(page, 'tr[data-node="a"]', "running")
+    expect(page, 'tr[data-node="b"]', "stopped")
     for words in ("1794700800007", "Margin of the contract", "20 ms", "30 recorded, never two signers at once"):
         shows(page, words)
     page.click("summary")
