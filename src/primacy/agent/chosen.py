@@ -27,6 +27,7 @@ from primacy.settings.schema import Settings
 from primacy.strategies import is_own
 
 if TYPE_CHECKING:
+    from primacy.agent.managed import RankedParts
     from primacy.election.own import Plugged
     from primacy.election.ranked.strategy import RankStrategy
     from primacy.membership.members import Entry
@@ -73,8 +74,8 @@ class Chosen(NamedTuple):
     durable: FileDurable
     stored: Stored | None = None
     """Of a lease."""
-    ranked: RankStrategy | None = None
-    """The strategy again, if it is bully or ring."""
+    ranked: RankedParts | None = None
+    """The strategy again, if it is bully or ring, and what its nodes speak through."""
 
 
 def seated(settings: Settings, folder: Folder) -> tuple[Seat, tuple[Entry, ...]]:
@@ -99,10 +100,11 @@ def choose(place: Place, clock: Clock, log: Log) -> Chosen:
         known = max((each.ballot.token_known for each in (voted, seen) if each.ballot is not None), default=0)
         return _own(place, known, clock, log)
     if is_ranked(settings):
-        from primacy.agent.managed import rank_of
+        from primacy.agent.managed import list_saver, ranked_parts
 
-        ranked = rank_of(settings, place.seat, place.remembered)
-        return Chosen(ranked, _common(ranked), ballot, ranked=ranked)
+        keep = list_saver(folder, log.warn)
+        ranked = ranked_parts(settings, place.seat, clock, log.warn, place.remembered, keep)
+        return Chosen(ranked.machine, _common(ranked.machine), ballot, ranked=ranked)
     if settings.election.strategy != "lease":
         known = seen.ballot.token_max if seen.ballot is not None else 0
         strategy = raft_of(settings, place.seat, voted, ballot.path, known)

@@ -18,7 +18,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
-from primacy.agent.managed import Keep, manager_of, rank_of, ranked_seat
+from primacy.agent.managed import Keep, ranked_parts, ranked_seat
 from primacy.election.events import Event
 from primacy.election.inputs import Input, Shutdown, Started, WorkGone, WorkStarted
 from primacy.election.messages import Release
@@ -116,14 +116,13 @@ class ManagedCluster:
         self.clock = clock or SystemClock()
         seat = ranked_seat(settings, remembered)
         self.node = seat.node
-        self.machine = rank_of(settings, seat, remembered)
-        self.manager = manager_of(settings, seat, self.clock, complain, remembered, keep)
+        parts = ranked_parts(settings, seat, self.clock, complain, remembered, keep)
+        self.machine, self.manager = parts
         self.membership: MembershipManager = self.manager.joining
         self._work = _Work(led, complain)
         self.driver = Driver(self.machine, self.clock, _NoBallot(), self._work, listener, self.manager)
         self._work.tell = self.driver.give
-        self.manager.give = self.driver.give
-        self.manager.view = self.view
+        parts.connect(self.clock, self.driver.give)
         self._over = False
 
     def view(self) -> View:

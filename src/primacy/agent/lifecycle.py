@@ -12,7 +12,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from primacy.agent.assemble import holding_times, is_alone, promised, transport_of
 from primacy.agent.chosen import Chosen, Place, choose, seated
@@ -33,7 +33,7 @@ from primacy.agent.state import claim, is_paused, state_root
 from primacy.agent.status import StatusSource
 from primacy.control.eventlog import EventLog
 from primacy.election.inputs import Input, Pause, Shutdown, Started
-from primacy.election.model import Leadership, Role, Seat
+from primacy.election.model import Leadership, Role
 from primacy.errors import CannotHere, Unsafe
 from primacy.node.clock import Clock
 from primacy.node.driver import Driver
@@ -50,10 +50,6 @@ from primacy.supervise.renewed import RenewedWork
 from primacy.supervise.vocabulary import Note
 from primacy.supervise.workload import Nothing, Performer, Workload
 from primacy.transport import Transport
-
-if TYPE_CHECKING:  # each is loaded by those nodes only that need it: a start is short, and an idle node small
-    from primacy.membership.manager import HttpTransport
-    from primacy.membership.members import Entry
 
 PATIENCE = 2
 """Asked to end more often than this, the agent leaves; the guard goes on, and the run lock keeps others away."""
@@ -109,10 +105,13 @@ class Agent:
         self.events = EventSink(
             self.node, self.clock, self.log, EventLog(folder, self.log.warn), lambda: self.strategy.term
         )
-        self.manager: HttpTransport | None = None
-        self.transport = self._transport(seat, remembered)
+        if self.ranked is not None:
+            self.ranked.connect(self.clock, self.tell)
+        self.transport: Transport | None = (
+            self.ranked.manager if self.ranked is not None else transport_of(settings, seat, self.log.warn)
+        )
         cwd = plan.child.cwd if plan.child is not None else os.getcwd()
-        self.peers = Peers(settings, chosen, self.transport, self.manager)
+        self.peers = Peers(settings, chosen, self.transport)
         self.gate = gate_of(settings, self.node, self.clock, cwd, self._fence_told)
         self.guards = plan.child is not None
         """It has a command to stop."""
@@ -185,17 +184,6 @@ class Agent:
         self.events.on_record.append(gossip.happened)
         return gossip
 
-    def _transport(self, seat: Seat, remembered: tuple[Entry, ...]) -> Transport | None:
-        if self.ranked is None:
-            return transport_of(self.settings, seat, self.log.warn)
-        from primacy.agent.managed import list_saver, manager_of
-
-        keep = list_saver(self.folder, self.log.warn)
-        manager = manager_of(self.settings, seat, self.clock, self.log.warn, remembered, keep)
-        manager.give, manager.view = self.tell, lambda: self.strategy.view(self.clock.now_ms())
-        self.manager = manager
-        return manager
-
     def tell(self, given: Input) -> None:
         self.driver.give(given)
 
@@ -254,9 +242,9 @@ class Agent:
             self.gossip.close()
         if self.renewed is not None:
             self.renewed.end()
-        if self.manager is not None:
-            await self.manager.settle()
-            await self.manager.aclose()
+        if self.ranked is not None:
+            await self.ranked.manager.settle()
+            await self.ranked.manager.aclose()
         elif self.transport is not None:
             self.transport.close()
         await self.page.close()

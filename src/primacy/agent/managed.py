@@ -1,17 +1,14 @@
 """From settings to a node of bully or ring: its machine, and the HTTP manager that it speaks through.
 
-`manager_of` and `rank_of` are all that an assembly needs; the manager's `give` and `view` are to be set to the driver's
-before it is started:
+`ranked_parts` is all that an assembly needs, that of an agent and that of a `Cluster`:
 
-    seat = ranked_seat(settings, remembered)
-    machine = rank_of(settings, seat, remembered)
-    manager = manager_of(settings, seat, clock, complain, remembered, keep)
-    driver = Driver(machine, clock, durable, work, listener, manager)
-    manager.give, manager.view = driver.give, lambda: machine.view(clock.now_ms())
-    await manager.start(driver.hear, overhear)     # listens, then joins; raises InUse, NotReached
+    parts = ranked_parts(settings, ranked_seat(settings, remembered), clock, complain, remembered, keep)
+    driver = Driver(parts.machine, clock, durable, work, listener, parts.manager)
+    parts.connect(clock, driver.give)
+    await parts.manager.start(driver.hear, overhear)     # listens, then joins; raises InUse, NotReached
     driver.give(Started())
     ...
-    driver.give(Shutdown()); await manager.settle(); await manager.aclose()
+    driver.give(Shutdown()); await parts.manager.settle(); await parts.manager.aclose()
 """
 
 from __future__ import annotations
@@ -22,9 +19,10 @@ import socket
 import ssl
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from primacy.control.tls import refuse_exposed
+from primacy.election.inputs import Input
 from primacy.election.model import Kind, Member, Membership, Seat
 from primacy.election.ranked.bully import BullyStrategy
 from primacy.election.ranked.rank import RankOptions
@@ -53,6 +51,30 @@ NODES = "nodes"
 NODES_BYTES_MAX = 1 << 20
 STRATEGIES: dict[str, type[RankStrategy]] = {"bully": BullyStrategy, "ring": RingStrategy}
 Keep = Callable[[dict[str, Any]], None]
+
+
+class RankedParts(NamedTuple):
+    """A machine of bully or ring, and the manager that it speaks through, not started."""
+
+    machine: RankStrategy
+    manager: HttpTransport
+
+    def connect(self, clock: Clock, give: Callable[[Input], None]) -> None:
+        """To the driver, before the manager is started."""
+        self.manager.give, self.manager.view = give, lambda: self.machine.view(clock.now_ms())
+
+
+def ranked_parts(
+    settings: Settings,
+    seat: Seat,
+    clock: Clock,
+    complain: Callable[[str], None],
+    remembered: tuple[Entry, ...],
+    keep: Keep,
+) -> RankedParts:
+    """`keep` writes the list, `remembered` is what it wrote last."""
+    machine = rank_of(settings, seat, remembered)
+    return RankedParts(machine, manager_of(settings, seat, clock, complain, remembered, keep))
 
 
 def rank_times(settings: Settings) -> RankTiming:

@@ -5,45 +5,38 @@ And what is said to all of them beside the election: that nothing is left of a l
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from primacy.agent.assemble import addresses
+from primacy.agent.chosen import Chosen
 from primacy.election.messages import Release
 from primacy.settings.schema import Settings
 from primacy.slots.where import names_no_host, reached
 from primacy.transport import ReadyDatagram, Transport
 
-if TYPE_CHECKING:  # each is loaded by those nodes only that need it
-    from primacy.agent.chosen import Chosen
-    from primacy.membership.manager import HttpTransport
-
 
 class Peers:
     """Those of a fixed list, or of one that grows by joining."""
 
-    def __init__(
-        self, settings: Settings, chosen: Chosen, transport: Transport | None, manager: HttpTransport | None
-    ) -> None:
-        """`manager`: what the nodes of bully and ring speak through: the transport again."""
+    def __init__(self, settings: Settings, chosen: Chosen, transport: Transport | None) -> None:
         self.settings = settings
         self.node = chosen.strategy.seat.node
         self.chosen = chosen
         self.transport = transport
-        self.manager = manager
+        self.manager = chosen.ranked.manager if chosen.ranked is not None else None
+        """Of bully and ring: the transport again."""
 
     def names(self) -> tuple[str, ...]:
         """The other nodes, as they are listed now."""
         strategy, ranked = self.chosen.strategy, self.chosen.ranked
-        listed = ranked.membership if ranked is not None else strategy.seat.membership
+        listed = ranked.machine.membership if ranked is not None else strategy.seat.membership
         return tuple(name for name in listed.ids if name != self.node)
 
     def listed(self) -> tuple[tuple[str, str, str], ...]:
         """Id, kind and address of each node of a list that grows by joining; of a fixed one the settings know it."""
         ranked = self.chosen.ranked
-        if ranked is None or self.manager is None:
+        if ranked is None:
             return ()
-        kinds = {member.id: str(member.kind) for member in ranked.membership.members}
-        return tuple((e.node, kinds.get(e.node, "voter"), e.addr) for e in self.manager.member_list.listed)
+        kinds = {member.id: str(member.kind) for member in ranked.machine.membership.members}
+        return tuple((e.node, kinds.get(e.node, "voter"), e.addr) for e in ranked.manager.member_list.listed)
 
     def links(self) -> dict[str, str]:
         return {name: self.transport.links.way(name) for name in self.names()} if self.transport is not None else {}

@@ -6,8 +6,9 @@ It reads, and changes nothing: what a node does stands in `lifecycle.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from primacy.agent.chosen import Chosen
 from primacy.agent.meter import Meter
 from primacy.agent.peers import Peers
 from primacy.control import Heard, NodeStatus
@@ -17,9 +18,6 @@ from primacy.supervise.containment import containment_sentence
 from primacy.supervise.probes import HealthProbes
 from primacy.supervise.start_gate import StartGate
 from primacy.supervise.workload import Performer
-
-if TYPE_CHECKING:  # each is loaded by those nodes only that need it
-    from primacy.agent.chosen import Chosen
 
 
 class StatusSource:
