@@ -42,6 +42,7 @@ from primacy.sim.model.states import BoundedModel
 from primacy.sim.model.values import Numbers, Packet
 from primacy.sim.model.world import ModelWorld
 from primacy.sim.world.store import SimStore
+from tests.support.mutants_raft import TermReopens
 
 pytestmark = pytest.mark.trials(order=30)
 
@@ -277,8 +278,9 @@ class VoteForgotten(RaftStrategy):
 class CountFromAck(RaftStrategy):
     """Q3: the hold counts from the ack instead of from before the beat left."""
 
-    def _counted_from(self, now_ms, departed_ms):
-        return now_ms
+    def _prove(self, now_ms, leader_state):
+        leader_state.departures[self._proved_number(leader_state)] = now_ms
+        return super()._prove(now_ms, leader_state)
 
 
 class NoSilence(RaftStrategy):
@@ -309,13 +311,6 @@ class NoDriftRatio(NoPromise):
 
     def __init__(self, seat, timing, ballot, options=None):
         super().__init__(seat, timing._replace(drift_ppm=0), ballot, options)
-
-
-class TermReopens(RaftStrategy):
-    """Q8: after its work is gone, the leader starts again in the same term."""
-
-    def _reopens(self, leader_state):
-        return True
 
 
 class EarlyRelease(ModelWorld):

@@ -46,8 +46,12 @@ from tests.support.mutants_lease_store import (
 class HoldFromAnswer(LeaseStrategy):
     """L2: s is read after the answer."""
 
-    def _counted_from(self, sent_ms, now_ms):
-        return now_ms
+    def _renewal_answered(self, now_ms, lead, number, answer):
+        lead.renewals[number] = lead.renewals[number]._replace(sent_ms=now_ms)
+        return super()._renewal_answered(now_ms, lead, number, answer)
+
+    def _written(self, now_ms, row, sent_ms, covered=False):
+        return super()._written(now_ms, row, now_ms, covered)
 
 
 # --- L3: the observation ----------------------------------------------------------------------------------------------

@@ -48,8 +48,9 @@ class EarlyRequests(RaftStrategy):
 class CountFromAck(Eager):
     """Q3: the hold counts from the ack instead of from before the beat left."""
 
-    def _counted_from(self, now_ms, departed_ms):
-        return now_ms
+    def _prove(self, now_ms, leader_state):
+        leader_state.departures[self._proved_number(leader_state)] = now_ms
+        return super()._prove(now_ms, leader_state)
 
 
 class AnyAckProves(Eager):
@@ -151,15 +152,20 @@ class NeverLate(RaftStrategy):
 class TermReopens(RaftStrategy):
     """Q8: after its work is gone, the leader starts again in the same term."""
 
-    def _reopens(self, leader_state):
-        return True
+    def _work_gone(self, now_ms, term, released):
+        leader_state = self.leader_state
+        if leader_state is None or leader_state.term != term:
+            return super()._work_gone(now_ms, term, released)
+        self.work_term = 0 if term == self.work_term else self.work_term
+        leader_state.ordered = leader_state.ran = leader_state.closed = False
+        return self._start_if_ready(now_ms)
 
 
 class NoPreVote(RaftStrategy):
     """Q9: a returning node raises the term at once."""
 
-    def _asks_first(self):
-        return False
+    def _ask_votes(self, now_ms, term, *, pre):
+        return super()._ask_votes(now_ms, term, pre=False)
 
 
 class NoPreVoteNoPromise(NoPreVote, NoPromise):

@@ -80,12 +80,8 @@ class LeaseHolder(LeaseEvidence):
         if answer.done and answer.server == server:
             if number > lead.heard:
                 lead.heard, lead.seq = number, seq + 1
-            return effects + self._proof(now_ms, lead, self._counted_from(sent_ms, now_ms))
+            return effects + self._proof(now_ms, lead, sent_ms)  # from before it left (L2)
         return effects + self._not_renewed(now_ms, lead, number, answer)
-
-    def _counted_from(self, sent_ms: int, now_ms: int) -> int:  # noqa: ARG002 -- what a mutant would use
-        """A hold counts from before its renewal left (L2)."""
-        return sent_ms
 
     def _proof(self, now_ms: int, lead: Lead, from_ms: int) -> list[Effect]:
         """A renewal or a failsafe round was proved. After TERM of its own hold was due it is worth nothing."""
@@ -127,12 +123,11 @@ class LeaseHolder(LeaseEvidence):
     def _written(self, now_ms: int, row: Row, sent_ms: int, covered: bool = False) -> list[Effect]:
         """A take, or the renewal of a row found ours, was proved. It counts as the first renewal."""
         self._sight = Sighting(row.server, row, now_ms)
-        from_ms = self._counted_from(sent_ms, now_ms)
-        if now_ms + self.timing.heartbeat_ms > from_ms + self.timing.term_at_ms:
+        if now_ms + self.timing.heartbeat_ms > sent_ms + self.timing.term_at_ms:
             self._late += 1
             if self._late >= LATE_MAX:
                 self._give_up(now_ms, row)
-            return [self._note(Code.LATE_ACK, row.token, detail="too late to start on", value=now_ms - from_ms)]
+            return [self._note(Code.LATE_ACK, row.token, detail="too late to start on", value=now_ms - sent_ms)]
         if not self._may_lead():
             self._give_up(now_ms, row)
             return []
@@ -140,7 +135,7 @@ class LeaseHolder(LeaseEvidence):
             self._give_up(now_ms, row)
             known = self._largest_known()
             return [self._note(Code.TOKEN_LOW, row.token, detail=f"{known} is known", value=known)]
-        return self._begin(now_ms, row, from_ms, covered)
+        return self._begin(now_ms, row, sent_ms, covered)
 
     def _begin(self, now_ms: int, row: Row, from_ms: int, covered: bool) -> list[Effect]:
         heartbeat_ms = self.timing.heartbeat_ms

@@ -33,7 +33,7 @@ Choices that the rules leave open:
 
 It is level-triggered: an input changes what is known, then `_go_on` does whatever is due. The holder's half stands in
 `lease_hold.py`, what is remembered in `lease_state.py`, the words for people in `lease_view.py`; this file is the port
-and the watcher (L3, L4). Each rule that has a mutant has a method of its own.
+and the watcher (L3, L4). Most rules have a method of their own, which their mutant overrides.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ class Leading(RaftState):
         for old in range(leader_state.proved, number):
             leader_state.departures.pop(old, None)
         leader_state.proved = number
-        leader_state.hold_from_ms = self._counted_from(now_ms, leader_state.departures[number])
+        leader_state.hold_from_ms = leader_state.departures[number]  # from before the beat left, never from the ack
         if leader_state.ordered:
             return [
                 made(Extend, (self._leadership(leader_state),))
@@ -123,10 +123,6 @@ class Leading(RaftState):
             return leader_state.number
         acked = sorted(leader_state.acked.values(), reverse=True)
         return acked[others - 1] if len(acked) >= others else 0
-
-    def _counted_from(self, now_ms: int, departed_ms: int) -> int:  # noqa: ARG002  (the mutant counts from now)
-        """The hold counts from before the beat left, never from the ack."""
-        return departed_ms
 
     def _leadership(self, leader_state: LeaderState) -> Leadership:
         until_ms = leader_state.hold_from_ms + self.timing.hold_ms
@@ -256,9 +252,6 @@ class Leading(RaftState):
         ahead_term, successor = 0, ""
         effects: list[Effect] = []
         if leader_state is not None and leader_state.term == term:
-            if self._reopens(leader_state):
-                leader_state.ordered = leader_state.ran = leader_state.closed = False
-                return self._start_if_ready(now_ms)
             ahead_term, successor = leader_state.ahead_term, leader_state.successor
             effects.append(Record(Event(Code.RELEASED if released else Code.WORK_ENDED, term)))
             self._retire(now_ms)
@@ -267,10 +260,6 @@ class Leading(RaftState):
         if ahead_term > self.term:
             self._adopt(ahead_term)
         return effects
-
-    def _reopens(self, leader_state: LeaderState) -> bool:  # noqa: ARG002
-        """Nothing reopens a term (Q8)."""
-        return False
 
     def _guard_lost(self, now_ms: int, term: int) -> list[Effect]:
         """The guard is gone, and with it the release; its tree may still be dying, so the run lock decides (Q6, Q8)."""

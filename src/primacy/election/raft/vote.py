@@ -131,11 +131,7 @@ class Voting(Leading):
             return effects
         if not effects and self.campaign is not None and not self.campaign.pre:
             effects = [Record(Event(Code.SPLIT_VOTE, self.term))]
-        return effects + self._ask_votes(now_ms, self.term + 1, pre=self._asks_first())
-
-    def _asks_first(self) -> bool:
-        """Pre-vote (Q9)."""
-        return True
+        return effects + self._ask_votes(now_ms, self.term + 1, pre=True)  # Q9
 
     def _ask_votes(self, now_ms: int, term: int, *, pre: bool) -> list[Effect]:
         ballot = self.ballot
