@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from primacy.cache.access import WITHIN_MS_MAX
 from primacy.cache.askers import cached
-from primacy.cache.client import WITHIN_MS_MAX, Client
+from primacy.cache.client import Client
 from primacy.cache.client_claims import ClientClaim
 from primacy.cache.control import _key, _within
 from primacy.cache.dogpile_backend import PrimacyBackend

@@ -211,7 +211,7 @@ def recorded() -> set[str]:
                 called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
                 if called in ("_record", "Record"):
                     found.add(node.args[0].value)
-    return found
+    return found  # type: ignore[return-value]
 
 
 def test_events_that_are_warnings_or_quiet_are_such_as_happen() -> None:

@@ -87,7 +87,7 @@ class Meanwhile(list[bytes]):
         if which == -1 and self.at == len(self) - 1:
             self.at = -1
             self.happens()
-        return super().__getitem__(which)  # type: ignore[index]
+        return super().__getitem__(which)  # type: ignore[call-overload, index]
 
     def _slowly(self) -> Iterator[bytes]:
         for number, frame in enumerate(list(self)[:-1]):
@@ -108,7 +108,7 @@ def test_a_request_whose_connection_breaks_within_it_costs_no_other(at: int) -> 
     send = sender(dealer)
     routers = [there.socket(zmq.ROUTER)]
     routers[0].bind(api)
-    until(lambda: dealer.getsockopt(zmq.EVENTS) & zmq.POLLOUT)
+    until(lambda: dealer.getsockopt(zmq.EVENTS) & zmq.POLLOUT)  # type: ignore[operator, arg-type]
 
     def breaks() -> None:
         routers.pop().close(0)
@@ -119,7 +119,7 @@ def test_a_request_whose_connection_breaks_within_it_costs_no_other(at: int) -> 
         send(Meanwhile([b"a", b"b", b"c", b"d"], at, breaks))  # refused, or dropped by the library without a word
         routers.append(there.socket(zmq.ROUTER))
         until(lambda: bound(routers[0], api))
-        until(lambda: dealer.getsockopt(zmq.EVENTS) & zmq.POLLOUT)
+        until(lambda: dealer.getsockopt(zmq.EVENTS) & zmq.POLLOUT)  # type: ignore[operator, arg-type]
         assert send([b"next", b"one"])
         assert routers[0].poll(WITHIN_S * 1_000), "what counts as sent is lost"
         assert (receiver(routers[0])() or [])[1:] == [b"next", b"one"]

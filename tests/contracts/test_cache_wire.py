@@ -190,7 +190,7 @@ def test_a_frame_behind_the_known_ones_changes_nothing() -> None:
     reader = Reader(B, (A, B))
     for _, message in PEER_VECTORS.values():
         assert reader.read([*peer_frames("*", A, message), b"extra"]) == Heard(A, message)
-        with_trailer = message._replace(trailer=TRAILER)
+        with_trailer = message._replace(trailer=TRAILER)  # type: ignore[attr-defined]
         assert reader.read([*peer_frames("*", A, with_trailer), b"seal"]) == Heard(A, with_trailer)
     get = wc.GetRequest(b"1", 5, b"k", 3)
     assert wc.read_request([*wc.request_frames(get), b"extra"]) == get

@@ -200,7 +200,7 @@ def test_an_argument_that_is_not_there(trial: Path) -> None:
 # --- what is renamed --------------------------------------------------------------------------------------------------
 
 
-class Heartbeat(messages.NamedTuple):
+class Heartbeat(messages.NamedTuple):  # type: ignore[name-defined]
     """What `Beat` may become: renamed, with a field renamed, one dropped and a new one."""
 
     origin: messages.Origin

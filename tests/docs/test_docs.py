@@ -214,7 +214,7 @@ def test_every_mutant_stands_in_the_row_of_its_rule() -> None:
 
 def test_every_mutant_of_lease_bully_and_ring_stands_there_too() -> None:
     for mutant in (*LEASE_MUTANTS, *CACHE_MUTANTS):
-        assert f"`{mutant.name}`" in RULE_ROWS[mutant.rule][3], mutant.name
+        assert f"`{mutant.name}`" in RULE_ROWS[mutant.rule][3], mutant.name  # type: ignore[attr-defined]
     ranked = " ".join(cells[3] for rule, cells in RULE_ROWS.items() if rule[0] == "B")
     for strategy in ("bully", "ring"):
         text = (ROOT / f"tests/rules/test_rules_{strategy}.py").read_text()

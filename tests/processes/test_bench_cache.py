@@ -68,7 +68,7 @@ def test_callers_cold_keys_and_a_crowd_are_measured(tmp_path: Path) -> None:
 def test_what_is_not_here_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cache_hits.shutil, "which", lambda _: None)
+    monkeypatch.setattr(cache_hits.shutil, "which", lambda _: None)  # type: ignore[attr-defined]
     assert cache.run(("hits", "curve"), 1, tmp_path) == ([], {})
     assert capsys.readouterr().err.count("skipped: ") == 2
     assert "redis-server is not here" in cache_users.missing("redis")

@@ -214,7 +214,7 @@ def test_a_late_answer_of_the_same_call_counts() -> None:
 
             async def later(request: list[bytes]) -> None:
                 await asyncio.sleep(0.8)
-                await slow._router.send_multipart([slow.identity, request[0], *value(request)[0]])
+                await slow._router.send_multipart([slow.identity, request[0], *value(request)[0]])  # type: ignore[attr-defined]
 
             def act(request: list[bytes]) -> list[list[bytes]]:
                 if request[1] == b"?" and not held:
@@ -222,11 +222,11 @@ def test_a_late_answer_of_the_same_call_counts() -> None:
                 return []
 
             slow.act = act
-            slow.identity = b""
+            slow.identity = b""  # type: ignore[attr-defined]
 
             async def serve() -> None:
                 while True:
-                    slow.identity, *request = await slow._router.recv_multipart()
+                    slow.identity, *request = await slow._router.recv_multipart()  # type: ignore[attr-defined]
                     slow.act(request)
 
             slow._task.cancel()

@@ -66,7 +66,7 @@ def overlaps_and_fails_to_end() -> None:
 
 
 def overlaps_in_a_group() -> None:
-    raise BaseExceptionGroup("of tasks", [ValueError("mine"), SafetyViolation("two at once")])
+    raise BaseExceptionGroup("of tasks", [ValueError("mine"), SafetyViolation("two at once")])  # type: ignore[type-var]
 
 
 @pytest.mark.parametrize("body", [overlaps, overlaps_and_fails_to_end, overlaps_in_a_group])

@@ -164,13 +164,13 @@ def forged(to: str, boot: int, secret: bytes, crowd: Crowd) -> dict[str, list[by
     foreign = Seal("other", "main", pretended, 9, (secret,))
     traitor = Seal("crowd", "main", pretended, 9, (secret,))
     tomorrow = []
-    usual = seals.LAYOUT
+    usual = seals.LAYOUT  # type: ignore[attr-defined]
     try:
-        seals.LAYOUT = 77
+        seals.LAYOUT = 77  # type: ignore[attr-defined]
         newer = Seal("crowd", "main", pretended, 9, (secret,))
         tomorrow = [newer.sealed(Sort.MESSAGE, to, boot, each) for each in payloads]
     finally:
-        seals.LAYOUT = usual
+        seals.LAYOUT = usual  # type: ignore[attr-defined]
     return {
         "size": [chance.randbytes(size) for size in (1, 10, 44, 513, 1_400, 9_000, 60_000)] * 5,
         "foreign": [b"\x00" + chance.randbytes(chance.randrange(50, 500)) for _ in range(FORGED)],

@@ -78,7 +78,7 @@ def case_bridge(crowd: Crowd) -> None:
     crowd.settle(*LEAVING, "ignore-term")
 
     def isolate(node: crowds.Node) -> None:
-        friend, bridge, *rest = others(crowd, node.name)
+        friend, bridge, *rest = others(crowd, node.name)  # type: ignore[str-unpack]
         isolated = [node.name + x for x in (bridge, *rest)] + [friend + x for x in rest]
         crowd.cut(*isolated, *(way[::-1] for way in isolated))
 

@@ -163,7 +163,7 @@ def test_a_node_tells_its_hooks_and_does_not_wait_for_them(say: Say, tmp_path: P
         ]
     )
     kinds, said = {line[0] for line in wrote() if line[-1] != token}, node.err.read_text()
-    assert kinds >= {"elected", "started"}
+    assert kinds >= {"elected", "started"}  # type: ignore[operator]
     assert "lost" in kinds or "the hook lost is killed: the agent ends" in said, "it has a moment, and no more"
     assert "the hook stopped is killed: the agent ends" in said
     assert "the hook elected ended with code 0" in say("why", "--state-dir", node.state, "--last", "1000").out

@@ -362,7 +362,7 @@ def test_wrong_calls_are_told_where_they_stand(place: Place) -> None:
             lock("job", store=place.url, proflie="lab")
     for recipe in (primacy.once, primacy.singleton):
         with pytest.raises(primacy.UsageError, match="this decorates a function, not 3"):
-            recipe("job", store=place.url)(3)
+            recipe("job", store=place.url)(3)  # type: ignore[call-overload]
         with pytest.raises(TypeError, match="unexpected keyword argument 'proflie'"):
             recipe("job", store=place.url, proflie="lab")(print)
     with sync_election(place) as election, pytest.raises(primacy.UsageError, match="within_ms is a time"):

@@ -444,7 +444,7 @@ def test_threads_have_the_same_client(harness: Harness) -> None:
         while thread.is_alive():
             slots.set("014", "hi")
             thread.join(0.02)
-        values.close()
+        values.close()  # type: ignore[attr-defined]
         assert got == [b"hi"]
         assert slots.leaderships == 1
     with pytest.raises(UsageError, match="with"):
@@ -476,7 +476,7 @@ def test_f59_pauses_grow_up_to_a_bound_and_have_chance_in_them(monkeypatch: pyte
             for turn in range(1, 40):
                 await slots._pause(turn)
 
-    monkeypatch.setattr(client.asyncio, "sleep", sleep)
+    monkeypatch.setattr(client.asyncio, "sleep", sleep)  # type: ignore[attr-defined]
     asyncio.run(body())
     firsts = [pauses[0] for pauses in slept]
     assert all(client.PAUSE_S / 2 <= first <= client.PAUSE_S * 1.5 for first in firsts)

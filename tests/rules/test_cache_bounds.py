@@ -363,7 +363,7 @@ def test_a_function_listens_to_each_client_once_and_keeps_none_alive() -> None:
             self.calls.append(call)
 
     function = cached._Function.__new__(cached._Function)
-    cached._Function.__init__(function, len, None, cached.serializer("json", int), cached.Options(1, 0, 1, 1), None)  # type: ignore[arg-type]
+    cached._Function.__init__(function, len, None, cached.serializer("json", int), cached.Options(1, 0, 1, 1), None)  # type: ignore[arg-type, attr-defined]
     for _ in range(1_000):  # one per event loop: a later one may have the id of an earlier one
         asker = Asker()
         function.listen(asker)  # type: ignore[arg-type]

@@ -349,7 +349,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Mutant], None
             exec(compile(text, f"{part}.py (mutant)", "exec"), module.__dict__)
         monkeypatch.setattr(document, "DocumentMachine", sys.modules["primacy.cache.document"].DocumentMachine)
 
-    return plant
+    return plant  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("name", MUTANTS)

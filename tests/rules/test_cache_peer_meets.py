@@ -20,7 +20,7 @@ def test_a_call_that_its_own_timer_cancelled_is_no_failure_of_the_source() -> No
     harness.cut(caller, " ".join(others))
     running = harness.running[caller, KEY]
     claim = harness.peers[caller]._known(KEY).claim
-    at_ms = claim.hold_from_ms + harness.settings.timing.cancel_at_ms
+    at_ms = claim.hold_from_ms + harness.settings.timing.cancel_at_ms  # type: ignore[operator]
     harness.run(at_ms - harness.now - 1)
     harness.running.pop((caller, KEY), None)
     harness.now = at_ms

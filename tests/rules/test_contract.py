@@ -126,7 +126,7 @@ def test_no_times_that_pass_the_checks_have_a_negative_margin(
     numbers: tuple[int, ...], drift_ppm: int, strategy: str
 ) -> None:
     ordered = sorted(numbers[:5])
-    timing = Timing(*ordered, numbers[5], numbers[6], drift_ppm)
+    timing = Timing(*ordered, numbers[5], numbers[6], drift_ppm)  # type: ignore[call-arg]
     if timing_problems(timing, strategy):
         with pytest.raises(SettingsError):
             contract(timing, strategy)

@@ -204,7 +204,7 @@ def test_beats_and_acks_are_no_news_and_all_else_is() -> None:
             (DeadlinePassed(), [Send("b", question)], True),
             (Received(beat), [Record(Event(Code.CAMPAIGNS, 1))], True),
         ):
-            driver, _, _, _ = scripted({type(given): effects})
+            driver, _, _, _ = scripted({type(given): effects})  # type: ignore[dict-item]
             told: list[bool] = []
             driver.stepped = lambda told=told: told.append(True)  # type: ignore[misc]
             driver.give(given)

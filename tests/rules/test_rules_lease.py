@@ -16,10 +16,10 @@ from primacy.election.inputs import (
     Started,
     StoreAnswered,
 )
-from primacy.election.lease.state import OUTSTANDING_MAX, list_hash
+from primacy.election.lease.state import OUTSTANDING_MAX
 from primacy.election.messages import FailsafeAck, Origin
 from primacy.election.model import Role
-from primacy.election.store import Look, ReleaseRow, Renew, Row, StoreAnswer, Take, holder_id, node_of
+from primacy.election.store import Look, ReleaseRow, Renew, Row, StoreAnswer, Take, holder_id, list_hash, node_of
 from primacy.sim.world.store import SimStore
 from tests.support.lease_harness import LAN, WALL, Harness, held_by, only, row_of
 

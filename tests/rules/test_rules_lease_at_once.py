@@ -8,7 +8,7 @@ import pytest
 
 from primacy.election.effects import Send, Start
 from primacy.election.inputs import Received, RunLock, Started
-from primacy.election.lease.state import TICK_MS, list_hash
+from primacy.election.lease.state import TICK_MS
 from primacy.election.messages import FailsafeBeat, Origin
 from primacy.election.store import (
     Look,
@@ -16,6 +16,7 @@ from primacy.election.store import (
     Settle,
     Take,
     holder_id,
+    list_hash,
 )
 from primacy.sim.world.store import ETCD, POSTGRESQL, SimStore
 from tests.support.lease_harness import LAN, LONG_MS, TRIO, WALL, Harness, held_by, look_until, only, row_of, taken_ms

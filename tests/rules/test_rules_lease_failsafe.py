@@ -13,10 +13,9 @@ from primacy.election.inputs import (
     Received,
     Started,
 )
-from primacy.election.lease.state import list_hash
 from primacy.election.messages import FailsafeAck, FailsafeBeat, Origin
 from primacy.election.model import TOKEN_MAX, Role
-from primacy.election.store import Look, Renew, Take, holder_id
+from primacy.election.store import Look, Renew, Take, holder_id, list_hash
 from primacy.settings.timing import for_lease
 from tests.support.lease_harness import LAN, TRIO, WALL, Harness, held_by, only, row_of
 

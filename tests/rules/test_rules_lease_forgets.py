@@ -12,7 +12,7 @@ import pytest
 from primacy.election.effects import AskStore, Extend, Record, Start, Stop
 from primacy.election.events import Code
 from primacy.election.inputs import Started, StoreNews
-from primacy.election.lease.state import TICK_MS, gaps_ms, list_hash
+from primacy.election.lease.state import TICK_MS, gaps_ms
 from primacy.election.model import Member, Membership
 from primacy.election.store import (
     WAIT_MAX_MS,
@@ -24,6 +24,7 @@ from primacy.election.store import (
     StoreAnswer,
     Take,
     holder_id,
+    list_hash,
 )
 from primacy.settings.timing import stretched
 from primacy.sim.world.store import ETCD, SimStore

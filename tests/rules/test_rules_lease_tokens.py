@@ -13,10 +13,9 @@ from primacy.election.inputs import (
     WorkDeferred,
     WorkGone,
 )
-from primacy.election.lease.state import list_hash
 from primacy.election.messages import FailsafeBeat, Origin
 from primacy.election.model import TOKEN_MAX
-from primacy.election.store import Prune, ReleaseRow, Take
+from primacy.election.store import Prune, ReleaseRow, Take, list_hash
 from tests.support.lease_harness import LAN, TRIO, WALL, Harness, held_by, only, row_of
 
 

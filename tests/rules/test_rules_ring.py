@@ -60,7 +60,7 @@ def started(
         now_ms = made.deadline_ms
         for effect in made.step(now_ms, DeadlinePassed()):
             if isinstance(effect, Send) and isinstance(effect.message, Baton):
-                return made, now_ms, effect.message
+                return made, now_ms, effect.message  # type: ignore[return-value]
 
 
 def sends(effects: list[Effect]) -> list[tuple[str, str]]:
@@ -79,7 +79,7 @@ def test_the_baton_goes_up_and_round_and_comes_back_with_the_highest() -> None:
     assert made.leader() == "d"
     made.crash("d")
     path: list[tuple[str, str, str]] = []
-    made.drops = lambda a, b, message: path.append((a, b, message.best)) if isinstance(message, Baton) else False
+    made.drops = lambda a, b, message: path.append((a, b, message.best)) if isinstance(message, Baton) else False  # type: ignore[return-value]
     made.settle(bound_ms(made))
     assert made.leader() == "c"
     assert {(a, b) for a, b, _ in path if b != "d"} == {("a", "b"), ("b", "c"), ("c", "a")}

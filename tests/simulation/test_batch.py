@@ -126,7 +126,7 @@ def test_violations_are_counted_all_and_kept_in_part() -> None:
 
 
 def test_a_trial_that_raises_is_a_violation_with_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Broken(batches.Trial):
+    class Broken(batches.Trial):  # type: ignore[name-defined]
         def run(self) -> Outcome:
             self.world.run(250)
             raise AssertionError("a bug")

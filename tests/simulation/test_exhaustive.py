@@ -92,7 +92,7 @@ def test_everything_with_one_disturbance_was_walked_and_leads_to_a_second_term()
     assert {ledger.token for ledger in ledgers} == {0, 1_001, 1_002}
     assert {node for ledger in ledgers for term, node in ledger.leaders if term == 2} == {0, 1, 2}
     numbers = model.numbers
-    roles = {numbers.machines[node.machine].role for node in numbers.nodes if node.machine >= 0}
+    roles = {numbers.machines[node.machine].role for node in numbers.nodes if node.machine >= 0}  # type: ignore[attr-defined]
     assert roles >= {Role.FOLLOWER, Role.CANDIDATE, Role.LEADER}
     assert max(node.boots for node in numbers.nodes) == 2
 
@@ -178,7 +178,7 @@ def _merged(numbers: Unsettled, settle) -> list[tuple[int, list[RaftStrategy]]]:
             settled = snapshot.fork(machine)
             settle(settled, now_ms)
             key = (now_ms, snapshot.frozen(settled))
-            found.setdefault(key, [settled]).append(machine)
+            found.setdefault(key, [settled]).append(machine)  # type: ignore[list-item]
             moments[key] = now_ms
     return [(moments[key], machines) for key, machines in found.items()]
 
@@ -256,11 +256,11 @@ def test_a_fork_leaves_its_original_alone():
     before = snapshot.frozen(machine)
     copy = snapshot.fork(machine)
     assert snapshot.frozen(copy) == before
-    copy.heard["b"] = 1
-    copy.recovery.reports["b"] = None
-    copy.released_term = 7
+    copy.heard["b"] = 1  # type: ignore[attr-defined]
+    copy.recovery.reports["b"] = None  # type: ignore[attr-defined]
+    copy.released_term = 7  # type: ignore[attr-defined]
     assert snapshot.frozen(machine) == before
-    assert machine.heard == {}
+    assert machine.heard == {}  # type: ignore[attr-defined]
     assert snapshot.frozen(copy) != before
 
 
@@ -480,7 +480,7 @@ def test_every_event_can_be_told(setting, machine):
     model.until = beginning[-1].state.now + 12
     search = Search(model, 60_000)
     search.go(beginning, 2)
-    told = [exhaustive.history_lines(model, (event,)) for event in search._known]
+    told = [exhaustive.history_lines(model, (event,)) for event in search._known]  # type: ignore[attr-defined]
     assert all(len(lines) == 1 and "(" not in lines[0][:8] for lines in told if lines)
 
 

@@ -36,11 +36,10 @@ from primacy.election.inputs import (
     WorkGone,
     WorkStarted,
 )
-from primacy.election.lease.state import list_hash
 from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
 from primacy.election.messages import Election, FailsafeAck, FailsafeBeat, Origin
 from primacy.election.model import TOKEN_MAX, Membership, Seat
-from primacy.election.store import Genesis, Row, StoreAnswer, holder_id
+from primacy.election.store import Genesis, Row, StoreAnswer, holder_id, list_hash
 from primacy.sim.faults.classes import OUTSIDE, classes_of
 from primacy.sim.transcripts.transcript import play
 from primacy.sim.trials.trial import Plan, run_trial

@@ -78,7 +78,7 @@ class Trusting(Twice):
     def again(self, now_ms: int, message: Message | None) -> list[Effect] | None:
         leader_state = self.leader_state
         if leader_state is not None and hasattr(message, "leader_boot"):
-            message = message._replace(term=leader_state.term, leader_boot=self.seat.boot)  # type: ignore[union-attr]
+            message = message._replace(term=leader_state.term, leader_boot=self.seat.boot)  # type: ignore[call-arg, union-attr]
         return super().again(now_ms, message)
 
 

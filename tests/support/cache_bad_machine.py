@@ -72,7 +72,7 @@ class FirstFetches:
             self.term = max(self.term + 1, wall_ms + 3_000)
             self.calls[key] = (Ballot(self.term, self.me, self.boot), wall_ms)
             times = now_ms + HOLD_MS - 150, now_ms + HOLD_MS
-            found += [effects.StoreCeiling(self.term), effects.Call(key, self.calls[key][0], *times)]
+            found += [effects.StoreCeiling(self.term), effects.Call(key, self.calls[key][0], *times)]  # type: ignore[list-item]
             self.deadline_ms = now_ms + 100
         return found
 

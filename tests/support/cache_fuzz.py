@@ -42,7 +42,7 @@ def any_message(chance: Random, peers: list[str]) -> m.Message:
     ballot = Ballot(
         chance.choice([0, 1, chance.getrandbits(41), TERM_MAX]), chance.choice(peers), chance.getrandbits(64)
     )
-    trailer = m.Trailer(*(chance.choice([0, 1, chance.getrandbits(40)]) for _ in range(4)), ballot, chance.randrange(3),
+    trailer = m.Trailer(*(chance.choice([0, 1, chance.getrandbits(40)]) for _ in range(4)), ballot, chance.randrange(3),  # type: ignore[call-arg]
                         ballot, chance.getrandbits(30), chance.randrange(5_000), chance.random() < 0.5)  # fmt: skip
     key = chance.choice([b"k", b"fuzz%d" % chance.randrange(50)])
     term, floor = (
@@ -51,7 +51,7 @@ def any_message(chance: Random, peers: list[str]) -> m.Message:
     )
     own = chance.choice([trailer, trailer, None])
     numbered = tuple(m.Numbered(b"fuzz%d" % each, term, chance.randrange(9)) for each in range(chance.randrange(4)))
-    return chance.choice(
+    return chance.choice(  # type: ignore[return-value]
         [
             m.Question(key, term, own),
             m.Answer(key, term, chance.getrandbits(41), chance.random() < 0.5, own),
@@ -80,7 +80,7 @@ def any_request(chance: Random) -> wc.Request:
         chance.choice([0, 1, 300]), chance.random() < 0.5, chance.random() < 0.2, chance.random() < 0.2
     )
     name = chance.randbytes(3)
-    return chance.choice(
+    return chance.choice(  # type: ignore[return-value]
         [
             wc.GetRequest(name, expiry_ms, key, chance.choice([0, expiry_ms]), chance.choice([None, options])),
             wc.DiscoverRequest(name, expiry_ms),

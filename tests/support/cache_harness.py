@@ -239,7 +239,7 @@ class Harness:
                 if stored is None or stored[0].epoch != meta.epoch:
                     self.later(0, name, told.ValueGone(message.key, meta.epoch))
                 else:
-                    self._send(name, to, message._replace(value=stored[1]))
+                    self._send(name, to, message._replace(value=stored[1]))  # type: ignore[call-arg]
             case does.StoreEntry(key, meta, value):
                 self.disks[name].values[key] = (meta, value)
                 self.disks[name].metas[key] = meta

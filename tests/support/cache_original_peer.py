@@ -530,7 +530,7 @@ async def serve(config: dict[str, Any]) -> None:
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(ended), sys.stdin)
     print("ready", flush=True)
     reading = asyncio.gather(read(subscriber, peer.peer_message), read(router, peer.client_message))
-    await asyncio.wait([reading, asyncio.ensure_future(ended.read())], return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait([reading, asyncio.ensure_future(ended.read())], return_when=asyncio.FIRST_COMPLETED)  # type: ignore[type-var]
     os._exit(0)
 
 

@@ -228,7 +228,7 @@ class Feed:
 
     async def _config(self, request: web.Request) -> web.Response:
         nodes = {name: {"addr": f"10.0.0.{at + 1}:7400"} for at, name in enumerate(self.names) if name.isalnum()}
-        cluster = {**FILE["cluster"], "manager": {"type": "static", "nodes": nodes}}
+        cluster = {**FILE["cluster"], "manager": {"type": "static", "nodes": nodes}}  # type: ignore[dict-item]
         settings = {**FILE, "cluster": cluster}
         return web.json_response({"api": 1, "node": self.names[0], "hash": "c0ffee", "settings": settings})
 

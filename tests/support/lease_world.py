@@ -33,7 +33,7 @@ from primacy.sim.world.store import ENGINES, Engine, SimStore, Table
 LAB = PROFILES["lab"]
 
 
-SLOW = Timing(*(int(value * 2.5) for value in LAB[:-1]), LAB.drift_ppm)
+SLOW = Timing(*(int(value * 2.5) for value in LAB[:-1]), LAB.drift_ppm)  # type: ignore[call-arg]
 """Times of a node that waits for longer than the others: who loses its row must know so (L3, `wait_max`)."""
 BACKUPS_MAX = 40
 

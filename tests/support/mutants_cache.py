@@ -433,7 +433,7 @@ class FloorsByKey(FloorBook):
     """Floors in the order of their keys."""
 
     def page(self, after, most):
-        floors = [floor for floor in sorted(self.sorted()) if not after or floor.key > self.last]
+        floors = [floor for floor in sorted(self.sorted()) if not after or floor.key > self.last]  # type: ignore[has-type]
         self.last = floors[:most][-1].key if floors else b""
         return tuple(floors[:most]), len(floors) > most
 

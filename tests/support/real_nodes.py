@@ -9,6 +9,7 @@ and judged once more then.
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import json
 import os
@@ -314,7 +315,7 @@ class Crowd:
         if self.wires:
             self.wires.communicate(timeout=WITHIN_S)
 
-    def commands(self) -> list[int]:
+    def commands(self) -> builtins.list[int]:
         """Every process that stamps into our file."""
         found = []
         for entry in os.listdir("/proc"):
@@ -353,10 +354,10 @@ class Crowd:
 
         return wait_until(check, what, within_s, LOOK_S, told=told)
 
-    def stamped(self) -> list[stamp.Stamp]:
+    def stamped(self) -> builtins.list[stamp.Stamp]:
         return stamp.read(str(self.stamps))
 
-    def living(self) -> list[stamp.Stamp]:
+    def living(self) -> builtins.list[stamp.Stamp]:
         now = stamp.now_ns()
         return [one for one in self.stamped() if now - one.last_ns < FRESH_NS]
 
@@ -407,7 +408,7 @@ class Crowd:
         self.one_at_a_time()
         return Handover(old, new, node, (new.first_ns - since_ns) / 1e6)
 
-    def tokens(self) -> list[int]:
+    def tokens(self) -> builtins.list[int]:
         return sorted({one.token for one in self.stamped()})
 
 

@@ -16,7 +16,7 @@ import pytest
 from tests.support import stamp
 
 
-class SafetyViolation(pytest.fail.Exception):
+class SafetyViolation(pytest.fail.Exception):  # type: ignore[name-defined]
     """Not an `Exception`: nothing between a checker and the end of its test takes it for something to wait out."""
 
 
