@@ -15,6 +15,8 @@ import pytest
 from primacy.cache.effects import Call, Cancel, Extend
 from primacy.cache.model import Failure, Fetched
 from primacy.cache.source import SourceSpec, target_of
+from primacy.cache.source_guard import Instants
+from primacy.cache.source_process import FunctionSource, Worker
 from primacy.errors import UsageError
 from tests.support import cache_functions
 from tests.support.canary import Canary
@@ -383,6 +385,28 @@ def test_workers_are_kept_and_used_again() -> None:
         assert len({(await harness.end()).result for _ in range(6)}) >= 2
 
     with_harness(work, SourceSpec("call:tests.support.cache_functions:process"))
+
+
+def test_no_second_spare_worker_is_started_while_the_first_is_coming(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes longer to load than many calls take."""
+    (tmp_path / "slow_to_load.py").write_text("import time\ntime.sleep(0.5)\ndef get(key): return key\n")
+    started, new = [], FunctionSource._new
+
+    def counted(self: FunctionSource, *until: Instants) -> Worker:
+        started.append(until)
+        return new(self, *until)
+
+    monkeypatch.setattr(FunctionSource, "_new", counted)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    async def work(harness: Harness) -> None:
+        for n in range(20):
+            assert await harness.get(b"%d" % n) == Fetched(b"%d" % n)
+
+    with_harness(work, SourceSpec("call:slow_to_load:get"))
+    assert started == [(), ()], "one with the source, one ahead of the next call"
 
 
 def test_a_function_of_a_class_and_one_that_was_handed_over() -> None:

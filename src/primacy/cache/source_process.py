@@ -305,6 +305,8 @@ class FunctionSource:
         self._environment, self._guards, self._clock = environment, guards, clock
         self._workers_max, self._count = workers_max, 0
         self._idle: list[Worker] = []
+        self._spare: Worker | None = None
+        """It was started ahead and has not said yet that it is up: until then nobody else is."""
         self._first: asyncio.Future[Worker] | None = None
         places = [*sys.path, os.getcwd(), environment.folder]
         said = {
@@ -331,8 +333,8 @@ class FunctionSource:
     def start(self, key: bytes, until: Instants, done: Done) -> Running | Failure:
         try:
             worker = self._idle.pop() if self._idle else self._new(until)
-            if not self._idle and self._count < self._workers_max:
-                self._new()
+            if not self._idle and self._spare is None and self._count < self._workers_max:
+                self._spare = self._new()
         except OSError as error:
             return Failure(f"no process can be started: {error.strerror}")
         return FunctionCall(self, worker, key, until, done)
@@ -346,6 +348,7 @@ class FunctionSource:
 
     def is_up(self, worker: Worker) -> None:
         """It has the function, or cannot have it."""
+        self._is_no_spare(worker)
         if self._first is not None and not self._first.done():
             self._first.set_result(worker)
         if worker.word != "ready":
@@ -363,8 +366,13 @@ class FunctionSource:
         else:
             worker.guard.stop(0)
 
+    def _is_no_spare(self, worker: Worker) -> None:
+        if worker is self._spare:
+            self._spare = None
+
     def is_gone(self, worker: Worker, end: End) -> None:
         self._count -= 1
+        self._is_no_spare(worker)
         if worker in self._idle:
             self._idle.remove(worker)
         call, worker.call = worker.call, None
