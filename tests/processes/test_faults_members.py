@@ -243,7 +243,7 @@ def test_F37_a_ballot_that_is_lost_or_torn_mutes_its_node_until_all_have_answere
         assert node.document()["role"] == "recovering"
         three.until(three.nobody, "silence: one of three is no majority")
         three.start(away)
-        three.until(lambda n=node: n.document()["role"] != "recovering", "its voice")  # type: ignore[misc]
+        three.until(lambda n=node: n.document()["role"] != "recovering", "that it recovers")  # type: ignore[misc]
         three.agree()
         three.one_now()
         leader = three.acting().node

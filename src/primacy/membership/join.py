@@ -29,7 +29,7 @@ from primacy.membership.http_wire import (
     object_in,
     read_join_answer,
 )
-from primacy.membership.members import HEARSAY, Entry, kept
+from primacy.membership.members import WITHOUT_STAMP, Entry, kept
 from primacy.membership.storms import StormControl
 from primacy.rate_limiter import RateLimiter
 from primacy.transport import Trouble
@@ -230,7 +230,7 @@ class Joining:
                 continue
             owner = await self._owner(name, addr, listed)
             if owner == name:
-                manager.member_list.take(Entry(name, addr, manager.member_list.next_stamp(name, HEARSAY)))
+                manager.member_list.take(Entry(name, addr, manager.member_list.next_stamp(name, WITHOUT_STAMP)))
             elif owner != manager.node:
                 others.append(owner)
         for owner in dict.fromkeys(others):
@@ -289,7 +289,7 @@ class Joining:
 
     async def _meet(self, node: str, addr: str) -> None:
         manager = self.manager
-        if manager.member_list.take(Entry(node, addr, manager.member_list.next_stamp(node, HEARSAY))):
+        if manager.member_list.take(Entry(node, addr, manager.member_list.next_stamp(node, WITHOUT_STAMP))):
             manager.list_changed()
         await self.fetch(node)
 

@@ -16,7 +16,7 @@ from primacy.membership.http_wire import NUMBER_MAX, address_of, is_id
 
 NODES_MAX = 1_024
 """Entries that are kept, gone ones included; the oldest of those that are gone make room."""
-HEARSAY = 1
+WITHOUT_STAMP = 1
 """The stamp of what was heard of a node that does not know stamps: any other word counts more."""
 
 
@@ -26,7 +26,7 @@ class Entry(NamedTuple):
     node: str
     addr: str
     """What others dial."""
-    stamp: int = HEARSAY
+    stamp: int = WITHOUT_STAMP
     gone: bool = False
     data: str = ""
     """Where its clients find it."""
