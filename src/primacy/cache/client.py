@@ -24,7 +24,7 @@ from typing import Any, Literal, Self, overload
 
 from primacy.cache.access import WITHIN_MS_MAX, Absent, Done, Found, Why, as_key, check_after, check_ms, check_ttl
 from primacy.cache.claims import RELEASED
-from primacy.cache.client_calls import PAUSE_MAX_S, Call, Late, Make, about, is_final, late, plain
+from primacy.cache.client_calls import PAUSE_MAX_S, Call, Dues, Late, Make, about, is_final, late, plain
 from primacy.cache.client_claims import ClientClaim
 from primacy.cache.client_copies import Copies
 from primacy.cache.client_servers import Server, Servers
@@ -119,6 +119,7 @@ class Client:
         self._copies = Copies(local_ms)
         self._watches = local_ms > 0
         self._pending: dict[bytes, Call] = {}
+        self._dues = Dues(self._due)
         self._claims: dict[bytes, ClientClaim] = {}
         self._on_dropped: list[Callable[[bytes, bool], None]] = []
         self._last = 0
@@ -145,6 +146,7 @@ class Client:
             raise UsageError("this client was opened before; make a new one")
         self._loop = asyncio.get_running_loop()
         self._servers.open(self._loop, self._apis)
+        self._dues.open(self._loop)
         self._background.append(self._loop.create_task(self._probe()))
         if self._discovery_ms:
             self._background.append(self._loop.create_task(self._discover()))
@@ -158,6 +160,7 @@ class Client:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+        self._dues.close()
         for call in set(self._pending.values()):
             self._fail(call, NotReached("the cache client was closed"))
         for claim in tuple(self._claims.values()):
@@ -452,30 +455,29 @@ class Client:
         call.ids.append(name)
         self._pending[name] = call
         call.why = f"{server.api} was silent"
-        self._expect(call, CHANGE_S if call.change else FIRST_S)
+        self._expect(call, now_s, CHANGE_S if call.change else FIRST_S)
+        self._dues.add(call.due_s, name)
 
-    def _expect(self, call: Call, within_s: float) -> None:
-        """The next sign of the peer that is asked, or another peer."""
-        loop, server, name = self._loop, call.server, call.current
-        assert loop is not None
+    def _expect(self, call: Call, now_s: float, within_s: float) -> None:
+        """The next sign of the peer that is asked, or another peer. A later sign only moves `due_s`."""
+        call.since_s = now_s
+        call.due_s = min(now_s + within_s, call.deadline_s)
+
+    def _due(self, name: bytes, now_s: float) -> float | None:
+        """When this attempt is due; None: it is over. One that is due now ends here."""
+        call = self._pending.get(name)
+        if call is None or name != call.current or call.future.done():
+            return None
+        if call.due_s > now_s:
+            return call.due_s
+        server = call.server
         assert server is not None
-        now_s = loop.time()
-        if call.timer is not None:
-            call.timer.cancel()
-        at_s = min(now_s + within_s, call.deadline_s)
-        call.timer = loop.call_at(at_s, self._silence, call, name, server, now_s)
-
-    def _silence(self, call: Call, name: bytes, server: Server, since_s: float) -> None:
-        if name != call.current or call.future.done():
-            return
-        assert self._loop is not None
-        if self._loop.time() < call.deadline_s and self._servers.has_unread(server):
-            # This process is late, and not the peer: what it said is read first.
-            call.timer = self._loop.call_later(UNREAD_S, self._silence, call, name, server, since_s)
-            return
-        if server.heard_s <= since_s:
+        if now_s < call.deadline_s and self._servers.has_unread(server):
+            return now_s + UNREAD_S  # this process is late, and not the peer: what it said is read first
+        if server.heard_s <= call.since_s:
             server.silent = True
         self._attempt(call)
+        return None
 
     def _wait(self, call: Call, for_s: float) -> None:
         assert self._loop is not None
@@ -496,6 +498,9 @@ class Client:
             if not self._seal.is_good(frames, seal):
                 self.dropped["seal: bad"] += 1
                 return
+        if len(frames) == 1:
+            self._go_on(server, frames[0])
+            return
         answer = read_answer(frames, self._limits)
         if isinstance(answer, Dropped):
             self.dropped[answer.reason] += 1
@@ -521,14 +526,19 @@ class Client:
             return
         self._answered(call, server, answer)
 
+    def _go_on(self, server: Server, name: bytes) -> None:
+        """A sign to go on waiting."""
+        call = self._pending.get(name)
+        if call is None or call.future.done():
+            self.counts["late"] += name != PROBE_ID and name not in self._claims
+        elif name == call.current:
+            call.why = f"{server.api} went on waiting for the entry"
+            self._expect(call, server.heard_s, CHANGE_S if call.change else SIGN_S)
+
     def _answered(self, call: Call, server: Server, answer: Answer) -> None:
         current = answer.id == call.current
         remark = answer.remark
-        if answer.kind == b"":
-            if current:
-                call.why = f"{server.api} went on waiting for the entry"
-                self._expect(call, CHANGE_S if call.change else SIGN_S)
-        elif is_final(call, answer):
+        if is_final(call, answer):
             call.server = server
             call.future.set_result(answer)
         elif answer.kind == SEEOTHER and remark is not None and remark.error:

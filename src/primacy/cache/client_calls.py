@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from heapq import heappop, heappush
 from typing import Any
 
 from primacy.cache.access import named_key
@@ -22,8 +23,8 @@ Make = Callable[[bytes, int, int], Request]
 class Call:
     """One call, over all of its attempts."""
 
-    __slots__ = ("change", "current", "deadline_s", "fresh", "future", "ids", "key", "make", "pause_s", "refused",
-                 "server", "timer", "why")  # fmt: skip
+    __slots__ = ("change", "current", "deadline_s", "due_s", "fresh", "future", "ids", "key", "make", "pause_s",
+                 "refused", "server", "since_s", "timer", "why")  # fmt: skip
 
     def __init__(self, make: Make, deadline_s: float, change: bool, future: asyncio.Future[Answer]) -> None:
         self.make = make
@@ -34,12 +35,67 @@ class Call:
         """What it asks about, if that is one key."""
         self.future = future
         self.current = b""
+        """The attempt that is under way."""
+        self.since_s = self.due_s = 0.0
+        """Of this attempt: since when a sign is waited for, and until when."""
         self.server: Server | None = None
         self.ids: list[bytes] = []
         self.refused: set[Server] = set()
         self.pause_s = PAUSE_MIN_S
         self.timer: asyncio.TimerHandle | None = None
+        """Of a pause between two attempts."""
         self.why = "no peer could be reached"
+
+
+class Dues:
+    """When the attempts of a client are due, with one timer for all of them.
+
+    `due` is asked about an attempt: when it is due, or None if it is over; it ends one that is due now. A sign from a
+    peer moves what `due` says and costs nothing here: an attempt stands where it was put until its turn comes."""
+
+    def __init__(self, due: Callable[[bytes, float], float | None]) -> None:
+        self._due = due
+        self._waiting: list[tuple[float, bytes]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._at_s = 0.0
+
+    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def close(self) -> None:
+        self._loop = None
+        self._waiting.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def add(self, at_s: float, name: bytes) -> None:
+        heappush(self._waiting, (at_s, name))
+        if self._timer is None or at_s < self._at_s:
+            self._arm(at_s)
+
+    def _arm(self, at_s: float) -> None:
+        if self._loop is None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._at_s = at_s
+        self._timer = self._loop.call_at(at_s, self._passed)
+
+    def _passed(self) -> None:
+        self._timer = None
+        if self._loop is None:
+            return
+        now_s = self._loop.time()  # one for all: each is looked at once, and then others have their turn
+        while self._waiting:
+            _, name = heappop(self._waiting)  # first: to end an attempt may begin another
+            due_s = self._due(name, now_s)
+            if due_s is None:
+                continue
+            heappush(self._waiting, (due_s, name))
+            if self._waiting[0][1] == name:
+                self._arm(due_s)
+                return
 
 
 def is_final(call: Call, answer: Answer) -> bool:

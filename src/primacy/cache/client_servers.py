@@ -259,6 +259,11 @@ class Servers:
     def choose(self, frames: Sequence[bytes], now_s: float, but: Container[Server], key: bytes = b"") -> Server | None:
         """Sends to the next one that takes it: a good one, else a slow one, else one that is silent. Among equals, the
         one that has taken a value of this key goes first."""
+        first = self._order[self._next] if self._order else None
+        plain = first is not None and not first.silent and first not in but and key not in self._puts
+        if first is not None and plain and not first.is_slow(now_s) and first.send(frames, now_s):
+            self._sent_to(first)
+            return first
         turn = self._order[self._next :] + self._order[: self._next]
         if key in self._puts:
             first, until_s = self._puts[key]
@@ -270,13 +275,16 @@ class Servers:
         )
         for server in ranked:
             if server.send(frames, now_s):
-                self._next = self._order.index(server) + 1
-                if self._next == len(self._order):
-                    self._next = 0
-                    self._chance.shuffle(self._order)
-                self.look(server)
+                self._sent_to(server)
                 return server
         return None
+
+    def _sent_to(self, server: Server) -> None:
+        self._next = self._order.index(server) + 1
+        if self._next == len(self._order):
+            self._next = 0
+            self._chance.shuffle(self._order)
+        self.look(server)
 
     def _turn(self, server: Server) -> None:
         self._asked.discard(server)

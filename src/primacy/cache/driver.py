@@ -248,6 +248,7 @@ class Driver:
             self._settling = before
         if self._sockets.closed:
             return
+        self.serving.hand_out()
         self._post()
         self._wind()
         if self._unanswered:

@@ -183,7 +183,7 @@ class Serving:
         """Frames of options whose meaning is known, and whether they ask to be told of invalidations."""
         self._watchers: dict[bytes, Remote] = {}
         self._given: list[tuple[bytes, bytes, Hot, bytes, bytes]] = []
-        """Hits of this turn: the client's identity, the id of its request, the value, the remark, the seal."""
+        """Values of this turn: the client's identity, the id of its request, the value, the remark, the seal."""
         self.claimed: Callable[[ClaimRequest, Remote], None] | None = None
         self.status: Callable[[bytes, int], bytes] | None = None
         """How this peer stands, for `StatusRequest`: a prefix of keys and how many, as JSON."""
@@ -221,7 +221,7 @@ class Serving:
                     return
                 most -= at_once
         finally:
-            self._hand_out()
+            self.hand_out()
 
     def _take(self, messages: list[Frames], now_ms: int, wall_ms: int) -> None:
         """Hits are given, and all else is a request for the machine. In their order."""
@@ -300,9 +300,9 @@ class Serving:
             self._sockets.steady.clear()
         self._sockets.steady.add(identity)
 
-    def _hand_out(self) -> None:
-        """The hits of a turn leave together: each send after a pause wakes the library's thread, which costs as much as
-        the request itself."""
+    def hand_out(self) -> None:
+        """The values of a turn leave together: each send after a pause wakes the library's thread, which costs as much
+        as the request itself."""
         if not self._given:
             return
         send, given = self._sockets.send_frame, self._given.copy()
@@ -324,7 +324,7 @@ class Serving:
                 send(found.expire_frame, NOBLOCK)
 
     def _request(self, frames: list[bytes], opened: Opened | None, now_ms: int, wall_ms: int) -> None:
-        self._hand_out()  # a step may tell clients what is void: values that were given before come before it
+        self.hand_out()  # a step may tell clients what is void: values that were given before come before it
         request = read_request(frames[1:], self._limits)
         if isinstance(request, Dropped):
             self._drop_request(request.reason)
@@ -438,11 +438,15 @@ class Serving:
             self.stale += 1
         else:
             if hot is None or hot.meta != meta:
-                self._keep(effect.key, meta, value)
+                hot = self._keep(effect.key, meta, value)
             self.hits += 1
         if isinstance(asker, Local):
             waited = meta.fetched_ms >= asker.at_ms
             self._settle(asker, Found(value, meta.expire_ms, age_ms, meta.epoch.peer, effect.stale, waited))
+        elif asker is not None and hot is not None and not effect.stale and asker.sealed is None:
+            if asker.own and hot.remark_ms != wall_ms:
+                hot.tell_age(wall_ms)
+            self._given.append((asker.identity, asker.id, hot, hot.remark if asker.own else b"", b""))
         elif asker is not None:
             remark = Remark(meta.epoch.peer, effect.stale, term=meta.epoch.term, boot=meta.epoch.boot)
             self._answer(asker, Answer(asker.id, VALUE, value, meta.expire_ms, age_ms, remark=remark))
@@ -476,7 +480,7 @@ class Serving:
             self._waits.add(request)
             self.misses += 1
         if isinstance(asker, Remote):
-            self._answer(asker, Answer(asker.id, b""))
+            self._send(asker.identity, [asker.id], asker.sealed)
 
     def see_other(self, effect: SeeOther) -> None:
         asker = self._askers.pop(effect.request, None)
@@ -547,16 +551,18 @@ class Serving:
 
     # --- values at hand, and who is told that one is void -------------------------------------------------------------
 
-    def _keep(self, key: bytes, meta: Meta, value: bytes) -> None:
+    def _keep(self, key: bytes, meta: Meta, value: bytes) -> Hot | None:
+        """None: it is too large to be kept."""
         if len(value) > HOT_VALUE_BYTES_MAX:
-            return
+            return None
         source = self._settings.source_of(key)
         until_ms = meta.expire_ms - (source.refresh_ahead_ms if source is not None else 0)
         self.drop(key)
-        self._hot[key] = Hot(meta, value, until_ms)
+        kept = self._hot[key] = Hot(meta, value, until_ms)
         self._hot_bytes += len(value) + len(key) + HOT_ENTRY_BYTES
         while self._hot_bytes > HOT_BYTES_MAX:
             self.drop(next(iter(self._hot)))
+        return kept
 
     def changed(self, key: bytes, meta: Meta) -> None:
         """The meta of a key was stored: its value at hand stays if it is still this one."""
@@ -577,6 +583,7 @@ class Serving:
                 self.drop(key)
         else:
             self.drop(floor.key)
+        self.hand_out()  # what was given before comes before it
         flag = b"\x01" if floor.prefix else b""
         for watcher in self._watchers.values():
             self._send(watcher.identity, [b"", DROPPED_COPY, floor.key, flag], watcher.sealed)
