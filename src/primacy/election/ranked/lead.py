@@ -14,7 +14,7 @@ from primacy.election.effects import Effect, Record, Send, Start, Stop
 from primacy.election.events import Code, Event
 from primacy.election.messages import Coordinator, Election, Handover, Heartbeat, Origin
 from primacy.election.model import Leadership, Membership, Seat
-from primacy.election.ranked.rank import BACKOFF_MAX, NO_HOLD_MS, RankOptions, detect_ms, paced, wait_ms
+from primacy.election.ranked.rank import NO_HOLD_MS, RankOptions, detect_ms, paced, patience_span_ms, wait_ms
 from primacy.election.ranked.ranking import Ranking
 from primacy.settings.timing import RankTiming
 
@@ -154,7 +154,7 @@ class RankLeader(ABC):
 
     def _patience_span_ms(self) -> tuple[int, int]:
         """Of the first round, and of any."""
-        return self._wait_ms, BACKOFF_MAX * self._wait_ms
+        return patience_span_ms(self.timing)
 
     def _patience_ms(self) -> int:
         """How long this round may take: longer after each that failed, with a bound. No storm over a one-way link."""

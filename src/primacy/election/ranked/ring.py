@@ -22,7 +22,7 @@ from primacy.election.events import Code, Event
 from primacy.election.messages import Baton, BatonTaken, Message, Won
 from primacy.election.model import Seat
 from primacy.election.ranked.lead import ELECTING, Phase, Timer
-from primacy.election.ranked.rank import BACKOFF_MAX, RankOptions
+from primacy.election.ranked.rank import RankOptions, patience_span_ms
 from primacy.election.ranked.strategy import RankStrategy
 from primacy.settings.timing import RankTiming
 
@@ -63,9 +63,7 @@ class RingStrategy(RankStrategy):
         return effects
 
     def _patience_span_ms(self) -> tuple[int, int]:
-        """The baton may find a quarter of the nodes dead at first, and all of them in the end."""
-        dead_ms = len(self._ranking.leaders) * self.timing.answer_ms
-        return self._wait_ms + dead_ms // 4, max(BACKOFF_MAX * self._wait_ms, self._wait_ms + dead_ms)
+        return patience_span_ms(self.timing, len(self._ranking.leaders))
 
     # --- a round ------------------------------------------------------------------------------------------------------
 
