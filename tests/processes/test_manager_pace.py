@@ -110,10 +110,10 @@ def test_a_pace_changes_all_times_and_is_taken_back() -> None:
     cluster = Cluster(BullyStrategy, "a b c")
     calm = RANK_PROFILES["lan"]
     cluster.give("a", Paced(4))
-    assert cluster.machines["a"].timing == paced(calm, 4)
+    assert cluster.machines["a"]._state.timing == paced(calm, 4)
     assert paced(calm, 4).misses == calm.misses
     cluster.give("a", Paced(1))
-    assert cluster.machines["a"].timing == calm
+    assert cluster.machines["a"]._state.timing == calm
 
 
 # --- over real sockets ------------------------------------------------------------------------------------------------

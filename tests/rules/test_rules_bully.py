@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import pytest
 
-from primacy.election.effects import Send, Start, Stop
-from primacy.election.events import Code
+from primacy.election.effects import Effect, Send, Start, Stop
+from primacy.election.events import Code, Event
 from primacy.election.inputs import (
     DeadlinePassed,
     MembersChanged,
@@ -20,9 +20,10 @@ from primacy.election.inputs import (
     WorkGone,
 )
 from primacy.election.messages import Alive, Coordinator, Election, Handover, Heartbeat, Okay, Origin, Unable
-from primacy.election.model import Kind, Member, Role
-from primacy.election.ranked.bully import BullyStrategy
+from primacy.election.model import Kind, Member, Role, Seat
+from primacy.election.ranked.bully import BullyStrategy, RankRules
 from primacy.election.ranked.rank import NO_HOLD_MS, RankOptions
+from primacy.settings.timing import RankTiming
 from tests.support.bully_harness import BOUND_MS, cluster, codes, follower, machine, to
 from tests.support.rank_harness import LAN, Cluster, seat
 
@@ -82,11 +83,17 @@ def test_a_refused_call_is_as_good_as_silence() -> None:
 # --- B1 ---------------------------------------------------------------------------------------------------------------
 
 
+class DeafToLowerRules(RankRules):
+    def answers_lower_announcement(self, now_ms: int, sender: str) -> bool:
+        return False
+
+
 class DeafToLower(BullyStrategy):
     """Without B1: lower ones take over and nobody says a word."""
 
-    def _answers_lower_announcement(self, now_ms: int, sender: str) -> bool:
-        return False
+    def __init__(self, seat: Seat, timing: RankTiming, options: RankOptions) -> None:
+        super().__init__(seat, timing, options)
+        self._rules = DeafToLowerRules(self._state, self._watch)
 
 
 @pytest.mark.parametrize(("kind", "answers"), [(BullyStrategy, True), (DeafToLower, False)])
@@ -136,18 +143,30 @@ def test_B1_while_an_election_runs_a_lower_announcement_is_merged() -> None:
 # --- B2 ---------------------------------------------------------------------------------------------------------------
 
 
+class StubbornRules(RankRules):
+    def yields_to(self, rival: str) -> bool:
+        return False
+
+
 class Stubborn(BullyStrategy):
     """Without B2's second half: nobody yields."""
 
-    def _yields_to(self, rival: str) -> bool:
-        return False
+    def __init__(self, seat: Seat, timing: RankTiming, options: RankOptions) -> None:
+        super().__init__(seat, timing, options)
+        self._rules = StubbornRules(self._state, self._watch)
+
+
+class SaysItOnceRules(RankRules):
+    def leader_beat(self, now_ms: int) -> list[Effect]:
+        return []
 
 
 class SaysItOnce(BullyStrategy):
     """Without B2's first half: announced once, as in Ghoti."""
 
-    def _leader_beat(self, now_ms: int) -> list[object]:  # type: ignore[override]
-        return []
+    def __init__(self, seat: Seat, timing: RankTiming, options: RankOptions) -> None:
+        super().__init__(seat, timing, options)
+        self._rules = SaysItOnceRules(self._state, self._watch)
 
 
 @pytest.mark.parametrize(("kind", "healed"), [(BullyStrategy, True), (Stubborn, False), (SaysItOnce, False)])
@@ -197,11 +216,17 @@ def test_B2_rivals_are_recorded_once() -> None:
 # --- B3 ---------------------------------------------------------------------------------------------------------------
 
 
+class RestlessRules(RankRules):
+    def election_running(self) -> bool:
+        return False
+
+
 class Restless(BullyStrategy):
     """Without B3: every trigger begins another election."""
 
-    def _election_running(self) -> bool:
-        return False
+    def __init__(self, seat: Seat, timing: RankTiming, options: RankOptions) -> None:
+        super().__init__(seat, timing, options)
+        self._rules = RestlessRules(self._state, self._watch)
 
 
 def failure_messages(made: Cluster) -> int:
@@ -224,11 +249,17 @@ def test_B3_without_merging_the_count_explodes() -> None:
     assert failure_messages(cluster(" ".join("abcdefgh"), Restless)) > 8**2
 
 
+class EagerRules(RankRules):
+    def is_just_over(self, now_ms: int, caller: str) -> bool:
+        return False
+
+
 class Eager(BullyStrategy):
     """Without the other half of B3: a call just after the outcome begins another election."""
 
-    def _is_just_over(self, now_ms: int, caller: str) -> bool:
-        return False
+    def __init__(self, seat: Seat, timing: RankTiming, options: RankOptions) -> None:
+        super().__init__(seat, timing, options)
+        self._rules = EagerRules(self._state, self._watch)
 
 
 def test_B3_a_call_just_after_the_outcome_is_merged_into_that_election() -> None:
@@ -275,11 +306,17 @@ def test_B9_without_merging_a_needless_call_explodes() -> None:
 # --- B4 ---------------------------------------------------------------------------------------------------------------
 
 
+class PatientRules(RankRules):
+    def wait_expired(self, now_ms: int, in_vain: Event | None = None) -> list[Effect]:
+        return []
+
+
 class Patient(BullyStrategy):
     """Without B4: it waits for the announcement for ever."""
 
-    def _wait_expired(self, now_ms: int) -> list[object]:  # type: ignore[override]
-        return []
+    def __init__(self, seat: Seat, timing: RankTiming, options: RankOptions) -> None:
+        super().__init__(seat, timing, options)
+        self._rules = PatientRules(self._state, self._watch)
 
 
 @pytest.mark.parametrize(("kind", "led"), [(BullyStrategy, "c"), (Patient, "")])
@@ -345,10 +382,10 @@ def test_B5_a_better_one_that_it_names_is_asked_first() -> None:
 
 def test_B5_two_that_follow_each_other_notice() -> None:
     made = cluster("a b c")
-    made.machines["c"]._resign(Code.GUARD_LOST, "", "")
+    made.machines["c"]._state.resign(Code.GUARD_LOST, "", "")
     del made.working["c"]
-    made.machines["c"]._follow(made.now, "b")
-    made.machines["b"]._follow(made.now, "c")
+    made.machines["c"]._state.follow(made.now, "b")
+    made.machines["b"]._state.follow(made.now, "c")
     made.give("c", WorkGone(1))
     made.settle(BOUND_MS)
 
@@ -438,7 +475,7 @@ def test_a_stranger_is_kept_quiet_and_moves_nobody() -> None:
 
 def test_two_nodes_with_one_id_are_reported_once() -> None:
     node = machine("b", "a b c")
-    own = node._origin
+    own = node._state.origin
     assert node.step(1, Received(Coordinator(own, 1))) == []
     assert node.step(2, Received(Coordinator(own._replace(boot=0), 1))) == []
     assert codes(node.step(3, Received(Coordinator(own._replace(boot=5), 1)))) == [Code.TWO_BOOTS]

@@ -244,7 +244,7 @@ def test_an_unhealthy_leader_hands_over_and_comes_back_as_a_follower() -> None:
     made.give("c", Health(False, "disk full"))
     made.run(50)
     assert made.leader() == "b"
-    assert "disk full" in made.machines["c"]._hindrance(made.now)
+    assert "disk full" in made.machines["c"]._state.hindrance(made.now)
     made.give("c", Health(True))
     made.run(2000)
     assert made.leader() == "b"

@@ -19,9 +19,11 @@ from primacy.election.inputs import (
     WorkGone,
 )
 from primacy.election.messages import Baton, BatonTaken, Coordinator, Election, Okay, Origin, Won
-from primacy.election.model import Kind, Member, Role
+from primacy.election.model import Kind, Member, Role, Seat
+from primacy.election.ranked.bully import RankRules
 from primacy.election.ranked.rank import RankOptions, detect_ms, settle_ms
 from primacy.election.ranked.ring import RingStrategy
+from primacy.settings.timing import RankTiming
 from tests.support.rank_harness import LAN, Cluster, seat
 
 
@@ -180,11 +182,17 @@ def test_nobody_else_answers_then_it_leads() -> None:
 # --- B1 to B5 with a baton --------------------------------------------------------------------------------------------
 
 
+class DeafToLowerRules(RankRules):
+    def answers_lower_announcement(self, now_ms: int, sender: str) -> bool:
+        return False
+
+
 class DeafToLower(RingStrategy):
     """Without B1."""
 
-    def _answers_lower_announcement(self, now_ms: int, sender: str) -> bool:
-        return False
+    def __init__(self, seat: Seat, timing: RankTiming, options: RankOptions) -> None:
+        super().__init__(seat, timing, options)
+        self._rules = DeafToLowerRules(self._state, self._watch)
 
 
 @pytest.mark.parametrize(("kind", "stands"), [(RingStrategy, True), (DeafToLower, False)])
@@ -195,11 +203,17 @@ def test_B1_a_lower_announcement_is_answered_with_an_election(kind: type[RingStr
     assert (codes(effects) == [Code.CAMPAIGNS]) is stands
 
 
+class StubbornRules(RankRules):
+    def yields_to(self, rival: str) -> bool:
+        return False
+
+
 class Stubborn(RingStrategy):
     """Without B2."""
 
-    def _yields_to(self, rival: str) -> bool:
-        return False
+    def __init__(self, seat: Seat, timing: RankTiming, options: RankOptions) -> None:
+        super().__init__(seat, timing, options)
+        self._rules = StubbornRules(self._state, self._watch)
 
 
 @pytest.mark.parametrize(("kind", "healed"), [(RingStrategy, True), (Stubborn, False)])
@@ -219,7 +233,7 @@ def test_B3_who_has_passed_a_baton_on_starts_none() -> None:
     made.crash("d")
     made.run(10)
     node.step(made.now, Received(Baton(Origin("a"), "a", 7, "a", 1)))
-    effects = node._leader_gone(made.now, "does not answer")
+    effects = node._watch.leader_gone(made.now, "does not answer") + node._start_round(made.now)
     assert sends(effects) == []
     assert "since a is there" in node.view(made.now).waits_for
 
@@ -230,11 +244,17 @@ def test_B3_called_during_its_round_it_only_answers() -> None:
     assert node.step(now_ms + 2, Received(Okay(Origin("d"), 1))) == [], "bully's word"
 
 
+class PatientRules(RankRules):
+    def wait_expired(self, now_ms: int, in_vain: Event | None = None) -> list[Effect]:
+        return []
+
+
 class Patient(RingStrategy):
     """Without B4."""
 
-    def _wait_expired(self, now_ms: int) -> list[Effect]:
-        return []
+    def __init__(self, seat: Seat, timing: RankTiming, options: RankOptions) -> None:
+        super().__init__(seat, timing, options)
+        self._rules = PatientRules(self._state, self._watch)
 
 
 @pytest.mark.parametrize(("kind", "led"), [(RingStrategy, "c"), (Patient, "")])
@@ -243,7 +263,7 @@ def test_B4_a_winner_that_dies_before_its_announcement(kind: type[RingStrategy],
     made.crash("e")
     made.drops = lambda a, b, message: isinstance(message, Won | Coordinator) and "d" in (a, b)
     made.run(detect_ms(LAN) + 2 * LAN.heartbeat_ms)
-    while not any(machine._phase == "wait" for machine in made.machines.values()):
+    while not any(machine._state.phase == "wait" for machine in made.machines.values()):
         made.run(1)
     made.crash("d")
     made.drops = lambda a, b, message: False
@@ -384,11 +404,12 @@ def test_B8_all_notice_at_the_same_instant() -> None:
     made.crash("h")
     made.forget()
     for name in "abcdefg":
-        made.machines[name]._timers.clear()
-        effects = made.machines[name]._leader_gone(made.now, "is gone")
+        node = made.machines[name]
+        node._state.timers.clear()
+        effects = node._watch.leader_gone(made.now, "is gone") + node._start_round(made.now)
         for effect in effects:
             made._perform(name, effect)
-        made.machines[name].deadline_ms = min(made.machines[name]._timers.values())
+        node.deadline_ms = min(node._state.timers.values())
         made._push(made.machines[name].deadline_ms, name, DeadlinePassed())
     made.settle(bound_ms(made))
     assert made.leader() == "g"

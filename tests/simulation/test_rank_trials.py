@@ -306,12 +306,12 @@ def test_no_input_breaks_a_machine(
             assert machine.deadline_ms is None or machine.deadline_ms > now_ms, "no turning on the spot"
         assert machine.deadline_ms is None or type(machine.deadline_ms) is int
         assert (machine.role is Role.LEADER) == (machine.leader == node)
-        assert machine.leader == "" or machine._ranking.may_lead(machine.leader)
-        assert machine.role is not Role.LEADER or started[-1] == machine._led
+        assert machine.leader == "" or machine._state.ranking.may_lead(machine.leader)
+        assert machine.role is not Role.LEADER or started[-1] == machine._state.led
         assert started == sorted(set(started))
         view = machine.view(now_ms)
         assert view.term >= 0
-        assert set(view.alive) <= {*machine._ranking.place, node}
+        assert set(view.alive) <= {*machine._state.ranking.place, node}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -319,4 +319,4 @@ def test_lists_are_bounded(kind: type[Machine]) -> None:
     made = Cluster(kind, "a b")
     machine = made.machines["a"]
     machine.step(1, MembersChanged(tuple((f"n{index}", 0, 0) for index in range(5000))))
-    assert len(machine._ranking.place) == 1024
+    assert len(machine._state.ranking.place) == 1024

@@ -17,7 +17,7 @@ from pathlib import Path
 from primacy.election.events import Code
 from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
 from primacy.election.raft.strategy import RaftOptions
-from primacy.election.ranked.bully import BullyStrategy
+from primacy.election.ranked.bully import BullyStrategy, RankRules
 from primacy.election.ranked.rank import RankOptions
 from primacy.election.ranked.ring import RingStrategy
 from primacy.sim.trials.trial import Outcome, Plan, Trial
@@ -88,11 +88,17 @@ class WithoutCompare(SimStore):
 # --- bully and ring (B1, B3, B4, B6: test_rules_bully.py, test_rules_ring.py) -----------------------------------------
 
 
+class StubbornRules(RankRules):
+    def yields_to(self, rival):
+        return False
+
+
 class Stubborn(BullyStrategy):
     """B2: of two leaders that meet, none yields."""
 
-    def _yields_to(self, rival):
-        return False
+    def __init__(self, seat, timing, options):
+        super().__init__(seat, timing, options)
+        self._rules = StubbornRules(self._state, self._watch)
 
 
 class NobodySkipped(RingStrategy):

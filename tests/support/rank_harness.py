@@ -119,7 +119,7 @@ class Cluster:
         while self._queue and self._queue[0][0] <= end:
             self.now, _, name, boot, given = heappop(self._queue)
             machine = self.machines.get(name)
-            if machine is None or machine._origin.boot != boot:
+            if machine is None or machine.seat.boot != boot:
                 continue
             if isinstance(given, DeadlinePassed) and machine.deadline_ms != self.now:
                 continue
@@ -169,7 +169,7 @@ class Cluster:
 
     def _push(self, at_ms: int, name: str, given: Input) -> None:
         self._number += 1
-        heappush(self._queue, (at_ms, self._number, name, self.machines[name]._origin.boot, given))
+        heappush(self._queue, (at_ms, self._number, name, self.machines[name].seat.boot, given))
 
     def _perform(self, name: str, effect: Effect) -> None:
         match effect:

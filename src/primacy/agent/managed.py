@@ -49,7 +49,7 @@ BOOT_BITS = 53
 NODES = "nodes"
 """In the state folder: the list of a cluster that grows by joining, as it was last."""
 NODES_BYTES_MAX = 1 << 20
-STRATEGIES: dict[str, type[RankStrategy]] = {"bully": BullyStrategy, "ring": RingStrategy}
+STRATEGIES: dict[str, type[BullyStrategy] | type[RingStrategy]] = {"bully": BullyStrategy, "ring": RingStrategy}
 Keep = Callable[[dict[str, Any]], None]
 
 

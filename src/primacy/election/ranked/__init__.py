@@ -1,5 +1,5 @@
-"""Leadership by rank: `bully.py` and `ring.py`, one round of each.
+"""Leadership by rank: `bully.py` and `ring.py` tell the algorithms.
 
-Below both `strategy.py` (the one way in), `follow.py` (finding and watching a leader), `lead.py` (leading, leaving in
-order), `ranking.py` (who is there), `rank.py` (the order).
+They are made of `State` (phases, timers), `Watch` (a leader's heartbeats), `Lifecycle` (what an operator and the agent
+ask), `Fitness` (whether it could lead), `Ranking` (who is there) and the order of `rank.py`.
 """

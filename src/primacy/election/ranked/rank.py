@@ -94,9 +94,18 @@ def detect_ms(timing: RankTiming) -> int:
     return timing.misses * timing.heartbeat_ms + timing.answer_ms
 
 
+def patience_span_ms(timing: RankTiming, nodes: int = 0) -> tuple[int, int]:
+    """How long the first round may take, and any.
+
+    With `nodes`: the ring's, whose baton may find a quarter of them dead at first, and all of them in the end.
+    """
+    first_ms, dead_ms = wait_ms(timing), nodes * timing.answer_ms
+    return first_ms + dead_ms // 4, max(BACKOFF_MAX * first_ms, first_ms + dead_ms)
+
+
 def patience_max_ms(timing: RankTiming, nodes: int = 0) -> int:
-    """The longest back-off, jitter included. With `nodes`: the ring's, whose baton may find every neighbour dead."""
-    span_ms = max(BACKOFF_MAX * wait_ms(timing), wait_ms(timing) + nodes * timing.answer_ms)
+    """The longest back-off, jitter included; `nodes` for the ring, as above."""
+    span_ms = patience_span_ms(timing, nodes)[1]
     return span_ms + span_ms // 4
 
 
