@@ -135,7 +135,7 @@ def check_state(bench: Bench) -> None:
     view = machine.view(bench.now)
     assert view.hold_left_ms >= 0
     if machine.leader_state is not None:
-        assert machine.leader_state.hold_from_ms + H > bench.now
+        assert machine.leader_state.progress.hold_from_ms + H > bench.now
         assert machine.ballot is not None
         assert machine.ballot.term == machine.leader_state.term
         assert machine.ballot.voted_for == "a"

@@ -241,7 +241,8 @@ def _without_numbers(machine, now_ms):
 def _without_departures(machine, now_ms):
     model_equal.settle(machine, now_ms)
     if machine.leader_state is not None:
-        machine.leader_state.departures = dict.fromkeys(machine.leader_state.departures, 0)
+        progress = machine.leader_state.progress
+        progress.departures = dict.fromkeys(progress.departures, 0)
 
 
 @pytest.mark.later
@@ -279,7 +280,7 @@ class CountFromAck(RaftStrategy):
     """Q3: the hold counts from the ack instead of from before the beat left."""
 
     def _prove(self, now_ms, leader_state):
-        leader_state.departures[self._proved_number(leader_state)] = now_ms
+        leader_state.progress.departures[self._proved_number(leader_state)] = now_ms
         return super()._prove(now_ms, leader_state)
 
 

@@ -49,7 +49,7 @@ class CountFromAck(Eager):
     """Q3: the hold counts from the ack instead of from before the beat left."""
 
     def _prove(self, now_ms, leader_state):
-        leader_state.departures[self._proved_number(leader_state)] = now_ms
+        leader_state.progress.departures[self._proved_number(leader_state)] = now_ms
         return super()._prove(now_ms, leader_state)
 
 
@@ -57,7 +57,8 @@ class AnyAckProves(Eager):
     """Q3: acks count whatever beat they name."""
 
     def _proved_number(self, leader_state):
-        return leader_state.number if len(leader_state.acked) >= self._majority - 1 else 0
+        progress = leader_state.progress
+        return progress.number if len(progress.acked) >= self.quorum.majority - 1 else 0
 
 
 class OldBeatsRenew(RaftStrategy):
@@ -274,7 +275,7 @@ class ResignWithRelease(Eager):
 
     def _resign(self, now_ms, leader_state, code, detail):
         effects = super()._resign(now_ms, leader_state, code, detail)
-        return effects + [Send(node, Release(self.origin, leader_state.term)) for node in self._others]
+        return effects + [Send(node, Release(self.origin, leader_state.term)) for node in self.quorum.others]
 
 
 class EarlyReleaseGuard(Guard):

@@ -151,13 +151,13 @@ class Bench:
 
     def ack(self, node: str, number: int = 0, term: int = 0, boot: int = 0) -> list[Effect]:
         assert self.m.leader_state is not None
-        number = number or self.m.leader_state.number
+        number = number or self.m.leader_state.progress.number
         return self.hear(Ack(origin(node), term or self.m.leader_state.term, number, boot or self.m.seat.boot))
 
     def held_from(self) -> int:
         """s of the newest proved beat."""
         assert self.m.leader_state is not None
-        return self.m.leader_state.hold_from_ms
+        return self.m.leader_state.progress.hold_from_ms
 
     def ask_first(self) -> None:
         """Wakes it until it asks whether others would vote."""

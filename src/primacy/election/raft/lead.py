@@ -63,7 +63,7 @@ class Leading(RaftState):
 
     def _is_late(self, now_ms: int, leader_state: LeaderState) -> bool:
         """No majority by TERM (Q7)."""
-        return now_ms >= leader_state.hold_from_ms + self.timing.term_at_ms
+        return now_ms >= leader_state.progress.hold_from_ms + self.timing.term_at_ms
 
     def _lead_on(self, now_ms: int, leader_state: LeaderState) -> list[Effect]:
         if not leader_state.ran and not leader_state.closed and self._is_overdue(now_ms, leader_state):
@@ -81,57 +81,47 @@ class Leading(RaftState):
         )
 
     def _beat(self, now_ms: int, leader_state: LeaderState) -> list[Effect]:
-        leader_state.number += 1
-        leader_state.departures[leader_state.number] = now_ms
+        leader_state.progress.sent(now_ms)
         late_ms = now_ms - leader_state.next_beat_ms
         leader_state.next_beat_ms = now_ms + self.timing.heartbeat_ms - min(late_ms, self.timing.heartbeat_ms // 2)
         self.newest_at_ms, self.newest_term = now_ms, leader_state.term
         settled = now_ms >= leader_state.start_at_ms
-        beat = made(Beat, (self.origin, leader_state.term, leader_state.number, self.timing.hold_ms, settled))
-        effects: list[Effect] = [made(Send, (node, beat)) for node in self._others]
-        return effects + self._prove(now_ms, leader_state) if self._majority == 1 else effects
+        beat = made(Beat, (self.origin, leader_state.term, leader_state.progress.number, self.timing.hold_ms, settled))
+        effects: list[Effect] = [made(Send, (node, beat)) for node in self.quorum.others]
+        return effects + self._prove(now_ms, leader_state) if self.quorum.majority == 1 else effects
 
     def _on_ack(self, now_ms: int, ack: Ack) -> list[Effect]:
         leader_state = self.leader_state
         if leader_state is None or ack.term != leader_state.term or ack.leader_boot != self.seat.boot:
             return []
         node = ack.origin.node
-        newest = leader_state.acked.get(node, 0)
-        if ack.number <= newest or ack.number > leader_state.number or node not in self._other_voters:
-            return [Record(Event(Code.LATE_ACK, ack.term, node, value=ack.number))] if ack.number < newest else []
-        leader_state.acked[node] = ack.number
-        return self._prove(now_ms, leader_state) if ack.number > leader_state.proved else []
+        progress = leader_state.progress
+        if not progress.is_news(node, ack.number) or node not in self.quorum.other_voters:
+            is_late = ack.number < progress.acked.get(node, 0)
+            return [Record(Event(Code.LATE_ACK, ack.term, node, value=ack.number))] if is_late else []
+        progress.acked[node] = ack.number
+        return self._prove(now_ms, leader_state) if ack.number > progress.proved else []
 
     def _prove(self, now_ms: int, leader_state: LeaderState) -> list[Effect]:
         """Hold = H from the departure of the newest beat that a majority, the leader included, acked (Q3)."""
-        number = self._proved_number(leader_state)
-        if number <= leader_state.proved:
+        if not leader_state.progress.prove(self._proved_number(leader_state)):
             return []
-        for old in range(leader_state.proved, number):
-            leader_state.departures.pop(old, None)
-        leader_state.proved = number
-        leader_state.hold_from_ms = leader_state.departures[number]  # from before the beat left, never from the ack
-        if leader_state.ordered:
-            return [
-                made(Extend, (self._leadership(leader_state),))
-            ]  # also during a planned stop: the work may end in peace (G9)
+        if leader_state.ordered:  # also during a planned stop: the work may end in peace (G9)
+            return [made(Extend, (self._leadership(leader_state),))]
         return self._start_if_ready(now_ms)
 
     def _proved_number(self, leader_state: LeaderState) -> int:
-        others = self._majority - 1
-        if others == 0:
-            return leader_state.number
-        acked = sorted(leader_state.acked.values(), reverse=True)
-        return acked[others - 1] if len(acked) >= others else 0
+        progress = leader_state.progress
+        return self.quorum.newest_acked(progress.acked.values(), progress.number)
 
     def _leadership(self, leader_state: LeaderState) -> Leadership:
-        until_ms = leader_state.hold_from_ms + self.timing.hold_ms
+        until_ms = leader_state.progress.hold_from_ms + self.timing.hold_ms
         return made(Leadership, (self.node, leader_state.term, leader_state.token, until_ms))
 
     def _start_if_ready(self, now_ms: int) -> list[Effect]:
         """Work starts after the first acked round, the start delay, and with the run lock free; once in a term (G4)."""
         leader_state = self.leader_state
-        if leader_state is None or leader_state.ordered or leader_state.closed or leader_state.proved == 0:
+        if leader_state is None or leader_state.ordered or leader_state.closed or leader_state.progress.proved == 0:
             return []
         if now_ms < leader_state.start_at_ms or self._work_unconfirmed():
             return []
@@ -216,7 +206,7 @@ class Leading(RaftState):
             leader_state is None
             or ahead.term <= leader_state.term
             or leader_state.closed
-            or ahead.origin.node not in self._voters
+            or ahead.origin.node not in self.quorum.voters
         ):
             return []
         if ahead.term - leader_state.term > TERM_JUMP_MAX:

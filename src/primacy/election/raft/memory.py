@@ -125,7 +125,7 @@ class Remembering(Voting):
         return self.ballot is None or (self.ballot.term == 0 and self.ballot.lists == (self.recovery.own,))
 
     def _init_said(self, now_ms: int, init: Init) -> list[Effect]:
-        if not self._votes:
+        if not self.quorum.votes:
             return [Record(Event(Code.INIT_REFUSED, self.term, detail="this node does not vote"))]
         if not self._is_blank():
             return [Record(Event(Code.INIT_REFUSED, self.term, detail="this node remembers the cluster"))]
@@ -138,7 +138,7 @@ class Remembering(Voting):
         """M3: all have answered blank, so this node writes the first ballot and hands it to each."""
         waited = now_ms - self._read_at_ms >= self.timing.promise_ms
         init = self.recovery.wants_first(waited_long=waited, base=self.ballot.base if self.ballot is not None else 0)
-        if init is None or not self._votes:
+        if init is None or not self.quorum.votes:
             return []
         refused = self.recovery.first_refused(init)
         if refused:
@@ -186,15 +186,15 @@ class Remembering(Voting):
         Only what is answered now counts: an answer that crossed the first ballot on its way says that its sender has
         none, and founding anew because of it would leave behind whoever has begun to use the first.
         """
-        if not (self.options.auto and self._is_blank() and self._voters[:1] == (self.node,)):
+        if not (self.options.auto and self._is_blank() and self.quorum.voters[:1] == (self.node,)):
             return []
         self.recovery.reports.clear()
-        return [Send(node, self._query()) for node in self._other_voters]
+        return [Send(node, self._query()) for node in self.quorum.other_voters]
 
     def _on_first_ballot(self, now_ms: int, message: FirstBallot) -> list[Effect]:
         """Written before it is confirmed; replaced only by a larger base, and only while it was never used (M3)."""
         sender = message.origin.node
-        if message.origin.config != self.origin.config or not self._votes or sender not in self._voters:
+        if message.origin.config != self.origin.config or not self.quorum.votes or sender not in self.quorum.voters:
             return []
         if self.ballot is not None and self.ballot.base == message.base:
             return [Send(sender, FirstBallotTaken(self.origin, message.base))]  # it has it, by whatever way
@@ -256,7 +256,7 @@ class Remembering(Voting):
             heard, effects = self._meet_incarnation(now_ms, message)
             if not heard:
                 return False, effects
-        if origin.config != self.origin.config and origin.node in self._others:
+        if origin.config != self.origin.config and origin.node in self.quorum.others:
             self._elsewhere[origin.node] = now_ms
         if about_memory:
             tells = isinstance(message, Query | Report) and message.memory and origin.config == self.origin.config
@@ -267,7 +267,7 @@ class Remembering(Voting):
             return False, effects  # without memory it can tell no cluster from another
         if origin.base != self.origin.base:
             return False, effects + self._other_base(message)
-        if origin.node not in self._others:
+        if origin.node not in self.quorum.others:
             return False, effects + self._note(Code.OTHER_LIST, origin.node, "it is not in the list")
         if not isinstance(message, Release):
             self._known[origin.node] = origin
@@ -280,7 +280,7 @@ class Remembering(Voting):
         newest, boot = self._seen(origin.node)
         if origin.incarnation > newest:
             self._duplicates.discard(origin.node)
-            if origin.node in self._others:
+            if origin.node in self.quorum.others:
                 known = [record for record in self.ballot.seen if record[0] != origin.node]
                 seen = sorted([*known, (origin.node, origin.incarnation, origin.boot)])
                 self.ballot = self.ballot._replace(seen=tuple(seen))
@@ -321,7 +321,7 @@ class Remembering(Voting):
         gives way, so that a majority can be in use of one base only.
         """
         ballot, other = self.ballot, message.origin
-        if ballot is None or ballot.term > 0 or other.base in (0, ballot.base) or other.node not in self._voters:
+        if ballot is None or ballot.term > 0 or other.base in (0, ballot.base) or other.node not in self.quorum.voters:
             return []
         if self.muted == TWO_BOOTS:
             return []  # which of two machines this is, an operator must say first (Q10)
@@ -353,7 +353,7 @@ class Remembering(Voting):
         is reason to ask the others at once (M2); with two machines, that waits until an operator has stopped one.
         """
         ballot = self.ballot
-        if message.echo != self.seat.boot or ballot is None or message.origin.node not in self._others:
+        if message.echo != self.seat.boot or ballot is None or message.origin.node not in self.quorum.others:
             return []
         if message.incarnation_seen < self.origin.incarnation:
             return []

@@ -12,7 +12,9 @@ from primacy.election.effects import Effect, Record, Send
 from primacy.election.events import Code, Event
 from primacy.election.inputs import Init
 from primacy.election.messages import Ahead, Beat, Message, Origin, Release, Stale, VoteReply, VoteRequest
-from primacy.election.model import Ballot, Kind, Role, Seat
+from primacy.election.model import Ballot, Role, Seat
+from primacy.election.raft.progress import Progress
+from primacy.election.raft.quorum import Quorum
 from primacy.election.raft.recovery import Recovery
 from primacy.settings.timing import Timing
 
@@ -54,12 +56,7 @@ class LeaderState:
         self.start_at_ms = start_at_ms
         self.ages = ages
         """Voter -> (term of its newest beat, when work of that term is surely gone)."""
-        self.number = 0
-        self.departures: dict[int, int] = {}
-        self.acked: dict[str, int] = {}
-        self.proved = 0
-        self.hold_from_ms = now_ms
-        """s of the newest beat that a majority acked; before the first such round, the moment of the election."""
+        self.progress = Progress(now_ms)
         self.next_beat_ms = now_ms
         self.ordered = False
         """The work of this term was ordered to start."""
@@ -118,16 +115,9 @@ class RaftState:
             self.recovery.found(ballot)
         self._blank_saving()
         self._blank_hearing()
-        list_ = seat.membership
-        mine = list_.get(self.node)
-        self._votes = mine is not None and mine.kind is not Kind.OBSERVER
-        self._stands = mine is not None and mine.kind is Kind.VOTER
-        self._able = tuple(member.id for member in list_.members if member.kind is Kind.VOTER)
-        self._voters = list_.voters
-        self._majority = list_.majority
-        self._others = tuple(name for name in list_.ids if name != self.node)
-        self._other_voters = tuple(name for name in self._voters if name != self.node)
-        self._lag = self._priority_lag()
+        self.quorum = Quorum.of(seat.membership, self.node)
+        self._lag_ms = self.quorum.rank * timing.spread_ms
+        """A lower priority waits one spread longer per step; it never blocks."""
 
     def _blank_saving(self) -> None:
         """What the disk has of the ballot, and what is on its way there."""
@@ -186,7 +176,7 @@ class RaftState:
     def _lock_suffices(self) -> bool:
         """One voter whose ballot never held another list: the free run lock takes the place of P and delay (M4)."""
         ballot = self.ballot
-        if ballot is None or ballot.changed or self._voters != (self.node,):
+        if ballot is None or ballot.changed or self.quorum.voters != (self.node,):
             return False
         return not self._work_unconfirmed()
 
@@ -214,22 +204,14 @@ class RaftState:
 
     def _timeout(self, from_ms: int) -> int:
         """When to stand if nothing is heard: P after the newest beat, spread at random."""
-        return from_ms + self.timing.promise_ms + self._lag + int(self.seat.random.random() * self.timing.spread_ms)
-
-    def _priority_lag(self) -> int:
-        """A lower priority waits one spread longer per step; it never blocks."""
-        levels = sorted({m.priority for m in self.seat.membership.members if m.kind is Kind.VOTER}, reverse=True)
-        mine = self.seat.membership.get(self.node)
-        if mine is None or mine.priority not in levels:
-            return 0
-        return levels.index(mine.priority) * self.timing.spread_ms
+        return from_ms + self.timing.promise_ms + self._lag_ms + int(self.seat.random.random() * self.timing.spread_ms)
 
     def _settle_role(self) -> None:
         if not self._booted:
             self.role = Role.STARTING
         elif self.muted:
             self.role = Role.RECOVERING
-        elif not self._votes:
+        elif not self.quorum.votes:
             self.role = Role.OBSERVER
         else:
             self.role = Role.PAUSED if self.paused else Role.FOLLOWER

@@ -204,15 +204,15 @@ class RaftStrategy(Remembering):
         known = self._known.get(node)
         if (known is not origin and known != origin) or not leader_state.ordered or self._is_late(now_ms, leader_state):
             return None
-        if ack.term != leader_state.term or ack.leader_boot != self.seat.boot or node not in self._other_voters:
+        if ack.term != leader_state.term or ack.leader_boot != self.seat.boot or node not in self.quorum.other_voters:
             return None
-        if not leader_state.acked.get(node, 0) < number <= leader_state.number:
+        if not leader_state.progress.is_news(node, number):
             return None
         if self._refused:
             self._forget_refusals(now_ms)
         self.heard[node] = now_ms
-        leader_state.acked[node] = number
-        if number <= leader_state.proved:
+        leader_state.progress.acked[node] = number
+        if number <= leader_state.progress.proved:
             return []
         effects = self._prove(now_ms, leader_state)
         self._rearm(now_ms)
@@ -278,12 +278,12 @@ class RaftStrategy(Remembering):
         """The next moment at which time alone changes something."""
         leader_state = self.leader_state
         if leader_state is not None:
-            at = min(leader_state.next_beat_ms, leader_state.hold_from_ms + self.timing.term_at_ms)
+            at = min(leader_state.next_beat_ms, leader_state.progress.hold_from_ms + self.timing.term_at_ms)
             if now_ms < leader_state.start_at_ms:
                 at = min(at, leader_state.start_at_ms)
         elif self.muted or not self._booted:
             at = self._ask_at_ms
-        elif self._stands or self.leader:
+        elif self.quorum.campaigns or self.leader:
             at = self.stand_at_ms
         else:
             at = NEVER_MS
@@ -353,8 +353,8 @@ class RaftStrategy(Remembering):
     def hold_left_ms(self, now_ms: int) -> int:
         leader_state = self.leader_state
         return (
-            max(0, leader_state.hold_from_ms + self.timing.hold_ms - now_ms)
-            if leader_state is not None and leader_state.proved
+            max(0, leader_state.progress.hold_from_ms + self.timing.hold_ms - now_ms)
+            if leader_state is not None and leader_state.progress.proved
             else 0
         )
 
@@ -397,8 +397,8 @@ class RaftStrategy(Remembering):
             since_ms = now_ms - self.timing.promise_ms
             others = ", ".join(name for name in sorted(self._elsewhere) if self._elsewhere[name] > since_ms)
             differs = f"; under another list or timing: {others} (give all nodes the same file)" if others else ""
-            return f"votes of a majority: {self._majority} of {len(self._voters)} voting nodes{differs}"
-        return "a leader to be elected" if self._votes else ""
+            return f"votes of a majority: {self.quorum.majority} of {len(self.quorum.voters)} voting nodes{differs}"
+        return "a leader to be elected" if self.quorum.votes else ""
 
     def _leader_sentence(self, now_ms: int, leader_state: LeaderState) -> str:
         if leader_state.closed:

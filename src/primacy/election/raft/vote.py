@@ -25,7 +25,7 @@ class Voting(Leading):
             return []
         if beat.term != ballot.term or self.leader != sender:
             if beat.term < ballot.term:
-                return self._refuse(now_ms, Send(sender, Ahead(self.origin, ballot.term))) if self._votes else []
+                return self._refuse(now_ms, Send(sender, Ahead(self.origin, ballot.term))) if self.quorum.votes else []
             if beat.term <= self.released_term:
                 return []
             if beat.term - ballot.term > TERM_JUMP_MAX:
@@ -62,7 +62,7 @@ class Voting(Leading):
         """Promises P of silence from now, and says so by number (Q3, Q4)."""
         self._acked_of, self._acked_number = (beat.term, beat.origin.boot), beat.number
         self.stand_at_ms = self._timeout(now_ms)
-        if not self._votes:
+        if not self.quorum.votes:
             return []
         ballot = self.ballot
         assert ballot is not None
@@ -75,7 +75,7 @@ class Voting(Leading):
 
     def _on_vote_request(self, now_ms: int, request: VoteRequest) -> list[Effect]:
         ballot = self.ballot
-        if ballot is None or self.muted or not self._votes or request.origin.node not in self._able:
+        if ballot is None or self.muted or not self.quorum.votes or request.origin.node not in self.quorum.candidates:
             return []
         effects: list[Effect] = []
         if request.evidence is not None:
@@ -116,7 +116,7 @@ class Voting(Leading):
         return -1 if same and ballot.voted_for in ("", request.origin.node) else 0
 
     def _may_stand(self, now_ms: int) -> bool:
-        if not self._stands or self.muted or self.paused or not self.healthy:
+        if not self.quorum.campaigns or self.muted or self.paused or not self.healthy:
             return False
         return not self._work_unconfirmed() and self._promise_left(now_ms) == 0
 
@@ -147,7 +147,7 @@ class Voting(Leading):
         spread_ms = self.timing.spread_ms
         self.stand_at_ms = now_ms + spread_ms // 2 + int(self.seat.random.random() * spread_ms)
         request = VoteRequest(self.origin, term, pre, self.release)
-        effects += [Send(node, request) for node in self._other_voters]
+        effects += [Send(node, request) for node in self.quorum.other_voters]
         own = self._yes(now_ms, request)
         self.campaign.yes[self.node] = own
         return effects + self._count(now_ms)
@@ -157,7 +157,11 @@ class Voting(Leading):
         ballot = self.ballot
         if campaign is None or ballot is None or reply.candidate_boot != self.seat.boot:
             return []
-        if reply.asked != campaign.term or reply.pre != campaign.pre or reply.origin.node not in self._other_voters:
+        if (
+            reply.asked != campaign.term
+            or reply.pre != campaign.pre
+            or reply.origin.node not in self.quorum.other_voters
+        ):
             return []
         if reply.granted:
             campaign.yes[reply.origin.node] = reply
@@ -173,9 +177,9 @@ class Voting(Leading):
 
     def _retry_when_told(self, now_ms: int, campaign: Campaign) -> list[Effect]:
         """If the refusals exclude a majority, ask again when enough promises have run out (Q4)."""
-        wanted = self._majority - len(campaign.yes)
-        if wanted <= len(self._voters) - len(campaign.yes) - len(campaign.no):
+        if not self.quorum.is_refused(campaign.no):
             return []
+        wanted = self.quorum.majority - len(campaign.yes)
         told_ms = sorted(ms for ms in campaign.no.values() if ms > 0)
         if len(told_ms) >= wanted:
             jitter_ms = int(self.seat.random.random() * self.timing.spread_ms / 4)
@@ -187,7 +191,7 @@ class Voting(Leading):
     def _count(self, now_ms: int) -> list[Effect]:
         campaign = self.campaign
         assert campaign is not None
-        if len(campaign.yes) < self._majority:
+        if not self.quorum.has(campaign.yes):
             return []
         if not campaign.pre:
             return self._win(now_ms, campaign)

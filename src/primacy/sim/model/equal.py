@@ -31,11 +31,10 @@ def settle(machine: Strategy, now_ms: int) -> None:
         # Q4: a beat is compared with it in its own term only, and a term that was left does not come back.
         machine._acked_of, machine._acked_number = (0, 0), 0
     leader_state = machine.leader_state
-    if leader_state is not None and machine._majority == 2:
+    if leader_state is not None and machine.quorum.majority == 2:
         # Q3: with two of three voters the newest ack proves. One below what is proved proves nothing, however often.
-        leader_state.acked = {
-            node: number for node, number in leader_state.acked.items() if number >= leader_state.proved
-        }
+        progress = leader_state.progress
+        progress.acked = {node: number for node, number in progress.acked.items() if number >= progress.proved}
 
 
 def will_settle(machine: Strategy) -> bool:
