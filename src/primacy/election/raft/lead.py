@@ -11,8 +11,9 @@ from __future__ import annotations
 from primacy.election.effects import Effect, Extend, OrderRelease, Record, Send, Start, Stop
 from primacy.election.events import Code, Event
 from primacy.election.messages import Ack, Ahead, Beat, Release, VoteRequest
-from primacy.election.model import Kind, Leadership, Role
-from primacy.election.raft.state import TERM_JUMP_MAX, Campaign, LeaderState, RaftState, made
+from primacy.election.model import Kind, Leadership
+from primacy.election.raft.roles import Candidate, Leader
+from primacy.election.raft.state import TERM_JUMP_MAX, RaftState, made
 from primacy.settings.timing import stretched
 
 TICK_MS = 2
@@ -24,7 +25,7 @@ SLOT_PARTS = 5
 class Leading(RaftState):
     """What a winner and a leader do."""
 
-    def _win(self, now_ms: int, campaign: Campaign) -> list[Effect]:
+    def _win(self, now_ms: int, campaign: Candidate) -> list[Effect]:
         """Leader of this term; but votes give no hold (Q3), and an older leader's hold is waited for (Q5)."""
         ballot = self.ballot
         assert ballot is not None
@@ -40,32 +41,30 @@ class Leading(RaftState):
                 left_ms = stretched(hold_max_ms, self.timing.drift_ppm) + TICK_MS - reply.age_ms
                 ages[reply.origin.node] = (reply.age_term, now_ms + max(0, left_ms))
         token = ballot.base + ballot.term
-        self.campaign = None
-        self.role = Role.LEADER
-        self.leader = self.node
-        self.leader_state = LeaderState(now_ms, ballot.term, token, self._start_at(now_ms, ages), ages)
-        self.leader_state.newest_term = 0 if self.newest_at_ms is None else self.newest_term
+        leader_state = Leader(now_ms, ballot.term, token, self._start_at(now_ms, ages), ages)
+        leader_state.newest_term = 0 if self.newest_at_ms is None else self.newest_term
+        self._become_leader(leader_state)
         effects: list[Effect] = [Record(Event(Code.ELECTED, ballot.term, self.node, value=token))]
-        delay_ms = self.leader_state.start_at_ms - now_ms
+        delay_ms = leader_state.start_at_ms - now_ms
         if delay_ms > 0:
             effects.append(Record(Event(Code.START_DELAY, ballot.term, value=delay_ms)))
         known = max([ballot.token_max, self.options.token_max, *(reply.token_max for reply in replies)])
         if known > token:
             refused = self._resign(
-                now_ms, self.leader_state, Code.TOKEN_LOW, f"token {known} was already seen, ours is {token}"
+                now_ms, leader_state, Code.TOKEN_LOW, f"token {known} was already seen, ours is {token}"
             )
             return effects + refused
-        return effects + self._lead_on(now_ms, self.leader_state)
+        return effects + self._lead_on(now_ms, leader_state)
 
     def _start_at(self, now_ms: int, ages: dict[str, tuple[int, int]]) -> int:
         """The end of the winner's start delay (Q5): the latest moment at which any reported hold is surely over."""
         return max([now_ms, *(at_ms for _, at_ms in ages.values())])
 
-    def _is_late(self, now_ms: int, leader_state: LeaderState) -> bool:
+    def _is_late(self, now_ms: int, leader_state: Leader) -> bool:
         """No majority by TERM (Q7)."""
         return now_ms >= leader_state.progress.hold_from_ms + self.timing.term_at_ms
 
-    def _lead_on(self, now_ms: int, leader_state: LeaderState) -> list[Effect]:
+    def _lead_on(self, now_ms: int, leader_state: Leader) -> list[Effect]:
         if not leader_state.ran and not leader_state.closed and self._is_overdue(now_ms, leader_state):
             return self._resign(now_ms, leader_state, Code.CANNOT_START, "the work could not be started in time")
         effects: list[Effect] = []
@@ -73,14 +72,14 @@ class Leading(RaftState):
             effects = self._beat(now_ms, leader_state)
         return effects if leader_state.ordered else effects + self._start_if_ready(now_ms)
 
-    def _is_overdue(self, now_ms: int, leader_state: LeaderState) -> bool:
+    def _is_overdue(self, now_ms: int, leader_state: Leader) -> bool:
         """Its work could not start within H (Q6). One that waits on purpose may wait for hours (G8)."""
         return (
             not leader_state.deferred
             and now_ms >= max(leader_state.due_ms, leader_state.start_at_ms) + self.timing.hold_ms
         )
 
-    def _beat(self, now_ms: int, leader_state: LeaderState) -> list[Effect]:
+    def _beat(self, now_ms: int, leader_state: Leader) -> list[Effect]:
         leader_state.progress.sent(now_ms)
         late_ms = now_ms - leader_state.next_beat_ms
         leader_state.next_beat_ms = now_ms + self.timing.heartbeat_ms - min(late_ms, self.timing.heartbeat_ms // 2)
@@ -102,7 +101,7 @@ class Leading(RaftState):
         progress.acked[node] = ack.number
         return self._prove(now_ms, leader_state) if ack.number > progress.proved else []
 
-    def _prove(self, now_ms: int, leader_state: LeaderState) -> list[Effect]:
+    def _prove(self, now_ms: int, leader_state: Leader) -> list[Effect]:
         """Hold = H from the departure of the newest beat that a majority, the leader included, acked (Q3)."""
         if not leader_state.progress.prove(self._proved_number(leader_state)):
             return []
@@ -110,11 +109,11 @@ class Leading(RaftState):
             return [made(Extend, (self._leadership(leader_state),))]
         return self._start_if_ready(now_ms)
 
-    def _proved_number(self, leader_state: LeaderState) -> int:
+    def _proved_number(self, leader_state: Leader) -> int:
         progress = leader_state.progress
         return self.quorum.newest_acked(progress.acked.values(), progress.number)
 
-    def _leadership(self, leader_state: LeaderState) -> Leadership:
+    def _leadership(self, leader_state: Leader) -> Leadership:
         until_ms = leader_state.progress.hold_from_ms + self.timing.hold_ms
         return made(Leadership, (self.node, leader_state.term, leader_state.token, until_ms))
 
@@ -166,12 +165,10 @@ class Leading(RaftState):
 
     def _retire(self, now_ms: int) -> None:
         """Follower of nobody, without a beat; the own beats still bind (Q4)."""
-        self.leader_state = None
-        self.leader = ""
-        self._settle_role()
+        self._become_follower()
         self.stand_at_ms = self._timeout(now_ms if self.newest_at_ms is None else self.newest_at_ms)
 
-    def _resign(self, now_ms: int, leader_state: LeaderState, code: Code, detail: str) -> list[Effect]:
+    def _resign(self, now_ms: int, leader_state: Leader, code: Code, detail: str) -> list[Effect]:
         """Gives up a term whose work never ran: without a release, for a predecessor may still act (G7)."""
         effects: list[Effect] = [Record(Event(code, leader_state.term, detail=detail))]
         if self.work_term == leader_state.term:
@@ -183,9 +180,8 @@ class Leading(RaftState):
         """Stop, confirm, release, in this order; beats go on until the work is confirmed gone (G9)."""
         leader_state = self.leader_state
         if leader_state is None:
-            if self.role in (Role.FOLLOWER, Role.CANDIDATE, Role.PAUSED):
-                self.campaign = None
-                self._settle_role()
+            if self.campaign is not None:
+                self._become_follower()
             return []
         if leader_state.closed:
             return []
@@ -230,7 +226,7 @@ class Leading(RaftState):
 
     def _stand_again(self, now_ms: int) -> list[Effect]:
         if self.leader_state is None and not self.muted:
-            self._settle_role()
+            self._show_as_follower()
             self.stand_at_ms = max(self.stand_at_ms, now_ms + int(self.seat.random.random() * self.timing.spread_ms))
         return []
 
@@ -287,9 +283,7 @@ class Leading(RaftState):
         self.newest_at_ms = None
         self.released_term = max(self.released_term, term)
         self.release = release
-        self.leader = ""
-        self.campaign = None
-        self._settle_role()
+        self._become_follower()
         self.stand_at_ms = now_ms + self._slot_ms(release)
         return [Record(Event(Code.RELEASE_APPLIED, term, release.origin.node))]
 
@@ -297,7 +291,7 @@ class Leading(RaftState):
         """At least the newest term acked and, after a restart, at least the ballot's term as it was read (G6)."""
         return term >= self.newest_term
 
-    def _release_in_delay(self, now_ms: int, leader_state: LeaderState, release: Release) -> list[Effect]:
+    def _release_in_delay(self, now_ms: int, leader_state: Leader, release: Release) -> list[Effect]:
         """A winner applies a release that arrives during its delay."""
         if leader_state.ordered or release.term <= self.released_term:
             return []

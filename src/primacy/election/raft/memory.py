@@ -70,8 +70,7 @@ class Remembering(Voting):
         self.released_term = -1
         self.release = None
         self._known.clear()  # everybody is met anew
-        was, self.muted = self.muted, self._why_mute()
-        self._settle_role()
+        was = self._become_able(self._why_mute())
         self.stand_at_ms = now_ms if self._lock_suffices() else self._timeout(now_ms)
         if self.muted:
             self._ask_at_ms = now_ms
@@ -336,15 +335,8 @@ class Remembering(Voting):
         self.ballot = self._durable = self._earlier = None
         self._offers = {}
         self.recovery.start_over()
-        self._mute("no-memory")
+        self._become_recovering("no-memory")
         self.origin = self.origin._replace(incarnation=0, base=0)
-
-    def _mute(self, why: str) -> None:
-        self.campaign = None
-        self.leader = ""
-        self.muted = why
-        self._settle_role()
-        self._ask_at_ms = 0
 
     def _on_stale(self, now_ms: int, message: Stale) -> list[Effect]:
         """A peer heard a later start of us, or another machine that speaks as this very start (Q10).
@@ -369,7 +361,7 @@ class Remembering(Voting):
             self._void_due = True
             voided = self._void()
         else:
-            self._mute(TWO_BOOTS)
+            self._become_recovering(TWO_BOOTS)
             self._doubt()
         detail = "our ballot is an old copy" if later else "another node runs with our id, or our disk is a copy"
         return [*effects, *voided, Record(Event(code, ballot.term, detail=detail))]

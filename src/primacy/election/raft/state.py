@@ -13,9 +13,9 @@ from primacy.election.events import Code, Event
 from primacy.election.inputs import Init
 from primacy.election.messages import Ahead, Beat, Message, Origin, Release, Stale, VoteReply, VoteRequest
 from primacy.election.model import Ballot, Role, Seat
-from primacy.election.raft.progress import Progress
 from primacy.election.raft.quorum import Quorum
 from primacy.election.raft.recovery import Recovery
+from primacy.election.raft.roles import Candidate, Follower, Leader, Recovering, RoleState
 from primacy.settings.timing import Timing
 
 TERM_JUMP_MAX = 1_000_000
@@ -37,45 +37,6 @@ class RaftOptions(NamedTuple):
     """Largest token that this machine knows of this election, from whatever strategy (T2)."""
 
 
-class Campaign:
-    """The votes for one asked term."""
-
-    def __init__(self, term: int, pre: bool) -> None:
-        self.term = term
-        self.pre = pre
-        self.yes: dict[str, VoteReply] = {}
-        self.no: dict[str, int] = {}
-
-
-class LeaderState:
-    """What a leader keeps of its term."""
-
-    def __init__(self, now_ms: int, term: int, token: int, start_at_ms: int, ages: dict[str, tuple[int, int]]) -> None:
-        self.term = term
-        self.token = token
-        self.start_at_ms = start_at_ms
-        self.ages = ages
-        """Voter -> (term of its newest beat, when work of that term is surely gone)."""
-        self.progress = Progress(now_ms)
-        self.next_beat_ms = now_ms
-        self.ordered = False
-        """The work of this term was ordered to start."""
-        self.ran = False
-        """The work of this term was seen running."""
-        self.deferred = ""
-        """What its start waits for on purpose (G8): an approval, a fence command."""
-        self.due_ms = now_ms
-        """From when on its work should start, or after the start delay: H later it resigns (Q6)."""
-        self.closed = False
-        """TERM was sent for its sake, its guard was lost, or a release was ordered (Q8)."""
-        self.successor = ""
-        """Whom a planned stop is in favour of."""
-        self.newest_term = 0
-        """Term of the newest beat that the winner itself had acked or sent before."""
-        self.ahead_term = 0
-        """A voter is ahead of us: step down in order and stand again above this term (Q9)."""
-
-
 class RaftState:
     """All that a raft node keeps in memory."""
 
@@ -86,7 +47,7 @@ class RaftState:
         self.node = seat.node
         self.ballot = ballot if ballot is not None and not ballot.void else None
         self.deadline_ms: int | None = None
-        self.role = Role.STARTING
+        self.role_state: RoleState = Follower()
         self.leader = ""
         self.stand_at_ms = 0
         self.released_term = -1
@@ -105,10 +66,7 @@ class RaftState:
         self.healthy = True
         self.ill = ""
         """What its probes complain of."""
-        self.campaign: Campaign | None = None
-        self.leader_state: LeaderState | None = None
         self.heard: dict[str, int] = {}
-        self.muted = ""
         self.origin = Origin(self.node, 0, seat.boot, seat.membership.hash, 0)
         self.recovery = Recovery(seat, auto=self.options.auto, token_max=self.options.token_max)
         if ballot is not None and ballot.void:
@@ -163,6 +121,80 @@ class RaftState:
     def term(self) -> int:
         return self.ballot.term if self.ballot is not None else 0
 
+    # --- the role, and every way in which it changes ------------------------------------------------------------------
+
+    @property
+    def role(self) -> Role:
+        """The word for it."""
+        match self.role_state:
+            case Leader():
+                return Role.LEADER
+            case Candidate(is_shown=True):
+                return Role.CANDIDATE
+        if not self._booted:
+            return Role.STARTING
+        if self.muted:
+            return Role.RECOVERING
+        if not self.quorum.votes:
+            return Role.OBSERVER
+        return Role.PAUSED if self.paused else Role.FOLLOWER
+
+    @property
+    def leader_state(self) -> Leader | None:
+        role_state = self.role_state
+        return role_state if type(role_state) is Leader else None
+
+    @property
+    def campaign(self) -> Candidate | None:
+        role_state = self.role_state
+        return role_state if type(role_state) is Candidate else None
+
+    @property
+    def muted(self) -> str:
+        """Why it recovers; empty if it does not."""
+        role_state = self.role_state
+        return role_state.why if type(role_state) is Recovering else ""
+
+    def _become_follower(self, leader: str = "") -> None:
+        """Whatever it was, it follows this one, or nobody yet. Only memory ends recovering (`_become_able`)."""
+        self.leader = leader
+        if not self.muted:
+            self.role_state = Follower()
+
+    def _become_candidate(self, term: int, *, pre: bool) -> Candidate:
+        self.role_state = Candidate(term, pre)
+        return self.role_state
+
+    def _become_leader(self, leader: Leader) -> None:
+        self.role_state = leader
+        self.leader = self.node
+
+    def _become_recovering(self, why: str) -> None:
+        """From now on it says nothing but questions and answers, and asks at once."""
+        self.role_state = Recovering(why)
+        self.leader = ""
+        self._ask_at_ms = 0
+
+    def _become_able(self, why_not: str) -> str:
+        """The ballot was read: a follower, or recovering for this reason. Why it recovered before.
+
+        A candidate asked for its votes under a first ballot that was never used; those under way still count.
+        """
+        was = self.muted
+        if why_not:
+            self.role_state = Recovering(why_not)
+        elif was:
+            self.role_state = Follower()
+        else:
+            self._show_as_follower()
+        return was
+
+    def _show_as_follower(self) -> None:
+        if type(self.role_state) is Candidate:
+            self.role_state.is_shown = False
+
+    # --- small questions ----------------------------------------------------------------------------------------------
+
     def _promise_left(self, now_ms: int) -> int:
         """How long this voter still grants nothing (Q4): P from the newest beat acked or sent, or from reading."""
         if self.newest_at_ms is None or self._lock_suffices():
@@ -205,16 +237,6 @@ class RaftState:
     def _timeout(self, from_ms: int) -> int:
         """When to stand if nothing is heard: P after the newest beat, spread at random."""
         return from_ms + self.timing.promise_ms + self._lag_ms + int(self.seat.random.random() * self.timing.spread_ms)
-
-    def _settle_role(self) -> None:
-        if not self._booted:
-            self.role = Role.STARTING
-        elif self.muted:
-            self.role = Role.RECOVERING
-        elif not self.quorum.votes:
-            self.role = Role.OBSERVER
-        else:
-            self.role = Role.PAUSED if self.paused else Role.FOLLOWER
 
     def _adopt(self, term: int) -> None:
         ballot = self.ballot

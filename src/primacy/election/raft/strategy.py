@@ -11,7 +11,7 @@ What it adds to the paper, and why (the letters are the safety rules, docs/rules
 - Memory. A node that forgot, or whose list changed, is mute until all others have answered (M, see `recovery.py`).
 
 Of the single executor: CurrentTerm and VotedFor are `ballot.term` and `ballot.voted_for`; Votes and Heartbeats are
-`Campaign.yes` and `LeaderState.acked`; ElectionTimeout, LeadershipAwareTimeout, HeartbeatTimer and
+`Candidate.yes` and `Progress.acked`; ElectionTimeout, LeadershipAwareTimeout, HeartbeatTimer and
 LeadershipGraceTimeout are `stand_at_ms`, the promise, `next_beat_ms` and `start_at_ms`. It never touches a clock, a
 socket or a disk; time and chance are handed in.
 
@@ -67,7 +67,8 @@ from primacy.election.messages import (
 )
 from primacy.election.model import DOUBLED, Role, View
 from primacy.election.raft.memory import TWO_BOOTS, Remembering
-from primacy.election.raft.state import LeaderState, RaftOptions
+from primacy.election.raft.roles import Leader
+from primacy.election.raft.state import RaftOptions
 from primacy.election.raft.state import made as _made
 
 __all__ = ["RaftOptions", "RaftStrategy"]
@@ -184,7 +185,7 @@ class RaftStrategy(Remembering):
             return self._acked_again(now_ms, leader_state, message)
         return None
 
-    def _beat_again(self, now_ms: int, leader_state: LeaderState) -> list[Effect] | None:
+    def _beat_again(self, now_ms: int, leader_state: Leader) -> list[Effect] | None:
         if (
             not leader_state.ran
             or not leader_state.ordered
@@ -198,7 +199,7 @@ class RaftStrategy(Remembering):
         self._rearm(now_ms)
         return effects
 
-    def _acked_again(self, now_ms: int, leader_state: LeaderState, ack: Ack) -> list[Effect] | None:
+    def _acked_again(self, now_ms: int, leader_state: Leader, ack: Ack) -> list[Effect] | None:
         origin, number = ack.origin, ack.number
         node = origin.node
         known = self._known.get(node)
@@ -257,16 +258,16 @@ class RaftStrategy(Remembering):
             self.work_term = 0
         if self.leader_state is not None and self.leader_state.term > self.term:
             self._retire(now_ms)
-        self.campaign = None
         self._ask_at_ms = now_ms + self.timing.heartbeat_ms
-        if self.role is not Role.LEADER:
+        if self.leader_state is None:
+            if self.campaign is not None:
+                self._become_follower()
             self._booted = self.ballot is None or self.ballot.incarnation == self.origin.incarnation
             if self.ballot is None:
                 self.origin = self.origin._replace(incarnation=0, base=0)
             else:
                 self.origin = self.origin._replace(base=self.ballot.base)
-            self.muted = self._why_mute()
-            self._settle_role()
+            self._become_able(self._why_mute())
             self.stand_at_ms = now_ms + self.timing.promise_ms
         return self._disk_refused(reason)
 
@@ -400,7 +401,7 @@ class RaftStrategy(Remembering):
             return f"votes of a majority: {self.quorum.majority} of {len(self.quorum.voters)} voting nodes{differs}"
         return "a leader to be elected" if self.quorum.votes else ""
 
-    def _leader_sentence(self, now_ms: int, leader_state: LeaderState) -> str:
+    def _leader_sentence(self, now_ms: int, leader_state: Leader) -> str:
         if leader_state.closed:
             return "its work to end, then it releases the role"
         if leader_state.ordered:

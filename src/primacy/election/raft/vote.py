@@ -10,9 +10,9 @@ from __future__ import annotations
 from primacy.election.effects import Effect, Record, Send
 from primacy.election.events import Code, Event
 from primacy.election.messages import Ack, Ahead, Beat, VoteReply, VoteRequest
-from primacy.election.model import Role
 from primacy.election.raft.lead import Leading
-from primacy.election.raft.state import TERM_JUMP_MAX, Campaign
+from primacy.election.raft.roles import Candidate
+from primacy.election.raft.state import TERM_JUMP_MAX
 
 
 class Voting(Leading):
@@ -52,10 +52,8 @@ class Voting(Leading):
         if self.leader_state is not None:
             effects = self._lose(now_ms, Code.HIGHER_TERM, f"node {beat.origin.node} leads term {beat.term}")
         self._adopt(beat.term)
-        self.campaign = None
         self.release = None  # of an older term; whoever follows has no use for it
-        self.leader = beat.origin.node
-        self._settle_role()
+        self._become_follower(beat.origin.node)
         return [*effects, Record(Event(Code.FOLLOWS, beat.term, self.leader))]
 
     def _ack(self, now_ms: int, beat: Beat) -> list[Effect]:
@@ -94,9 +92,7 @@ class Voting(Leading):
                 effects.append(Record(Event(Code.PROMISE_REFUSED, ballot.term, candidate, value=retry_ms)))
             return effects + self._refuse(now_ms, Send(candidate, no), request.origin.boot, request.term, request.pre)
         if not request.pre:
-            self.campaign = None
-            self.leader = ""
-            self._settle_role()
+            self._become_follower()
             self.ballot = ballot._replace(term=request.term, voted_for=candidate)
             self.stand_at_ms = now_ms + self.timing.spread_ms + int(self.seat.random.random() * self.timing.spread_ms)
         return [*effects, Send(candidate, self._yes(now_ms, request))]
@@ -136,20 +132,18 @@ class Voting(Leading):
     def _ask_votes(self, now_ms: int, term: int, *, pre: bool) -> list[Effect]:
         ballot = self.ballot
         assert ballot is not None
-        self.role = Role.CANDIDATE
         effects: list[Effect] = []
         if not pre:
             hold_max_ms = max(ballot.hold_max_ms, self.timing.hold_ms)
             token_max = max(ballot.token_max, ballot.base + term)
             self.ballot = ballot._replace(term=term, voted_for=self.node, hold_max_ms=hold_max_ms, token_max=token_max)
             effects = [Record(Event(Code.CAMPAIGNS, term))]
-        self.campaign = Campaign(term, pre)
+        campaign = self._become_candidate(term, pre=pre)
         spread_ms = self.timing.spread_ms
         self.stand_at_ms = now_ms + spread_ms // 2 + int(self.seat.random.random() * spread_ms)
         request = VoteRequest(self.origin, term, pre, self.release)
         effects += [Send(node, request) for node in self.quorum.other_voters]
-        own = self._yes(now_ms, request)
-        self.campaign.yes[self.node] = own
+        campaign.yes[self.node] = self._yes(now_ms, request)
         return effects + self._count(now_ms)
 
     def _on_vote_reply(self, now_ms: int, reply: VoteReply) -> list[Effect]:
@@ -169,13 +163,12 @@ class Voting(Leading):
         campaign.no[reply.origin.node] = reply.retry_ms
         if ballot.term < reply.term <= ballot.term + TERM_JUMP_MAX and reply.term >= campaign.term:
             self._adopt(reply.term)  # we are behind: ask again above it, within the spread
-            self.campaign = None
-            self._settle_role()
+            self._become_follower()
             self.stand_at_ms = now_ms + int(self.seat.random.random() * self.timing.spread_ms)
             return []
         return self._retry_when_told(now_ms, campaign)
 
-    def _retry_when_told(self, now_ms: int, campaign: Campaign) -> list[Effect]:
+    def _retry_when_told(self, now_ms: int, campaign: Candidate) -> list[Effect]:
         """If the refusals exclude a majority, ask again when enough promises have run out (Q4)."""
         if not self.quorum.is_refused(campaign.no):
             return []
@@ -184,8 +177,7 @@ class Voting(Leading):
         if len(told_ms) >= wanted:
             jitter_ms = int(self.seat.random.random() * self.timing.spread_ms / 4)
             self.stand_at_ms = now_ms + told_ms[wanted - 1] + jitter_ms
-            self.campaign = None
-            self._settle_role()
+            self._become_follower()
         return []
 
     def _count(self, now_ms: int) -> list[Effect]:
