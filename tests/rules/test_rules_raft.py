@@ -122,7 +122,7 @@ def test_Q1_a_candidacy_that_cannot_be_saved_is_none() -> None:
     bench.give(PersistFailed())
     assert bench.m.role is Role.FOLLOWER
     bench.yes("b", 1)
-    assert bench.m.leader_state is None
+    assert bench.m.state.leader_state is None
     assert (bench.m.deadline_ms or 0) >= bench.now + BEAT
 
 
@@ -163,8 +163,8 @@ def test_Q1_the_only_voter_saves_its_term_before_its_work_starts() -> None:
     bench.wake()
     assert bench.order() == ["Persist", "Start"]
     bench.give(PersistFailed())
-    assert bench.m.leader_state is None
-    assert bench.m.work_term == 0
+    assert bench.m.state.leader_state is None
+    assert bench.m.state.work_term == 0
     assert bench.m.term == 0
 
 
@@ -180,7 +180,7 @@ def test_Q2_a_strict_majority_of_the_whole_list() -> None:
     assert not bench.sent(VoteRequest)[0].pre
     bench.yes("b", 1)
     bench.yes("b", 1)
-    assert bench.m.leader_state is None, "one voter counts once"
+    assert bench.m.state.leader_state is None, "one voter counts once"
     bench.yes("c", 1)
     assert bench.m.role is Role.LEADER
 
@@ -322,7 +322,7 @@ def test_Q3_an_ack_that_arrives_after_TERM_was_due_is_a_loss() -> None:
     bench.hear(Ack(origin("b"), bench.m.term, 4, bench.m.seat.boot))
     assert bench.events(Code.MAJORITY_LOST)
     assert not bench.did(Extend)
-    assert bench.m.leader_state is None
+    assert bench.m.state.leader_state is None
 
 
 def test_Q3_a_late_timer_does_not_shift_the_beats() -> None:
@@ -432,7 +432,7 @@ def test_Q4_no_vote_within_P_of_the_own_last_beat() -> None:
     bench = Bench()
     term = bench.lead()
     bench.wait(LAB.term_at_ms)
-    assert bench.m.leader_state is None
+    assert bench.m.state.leader_state is None
     sent_ms = bench.last_beat_ms
     bench.give(WorkGone(term))
     bench.ask("b", term + 1)

@@ -61,7 +61,12 @@ class Leader:
         self.newest_term = 0
         """Term of the newest beat that the winner itself had acked or sent before."""
         self.ahead_term = 0
-        """A voter is ahead of us: step down in order and stand again above this term (Q9)."""
+        """A voter is ahead of us: step down in order and campaign again above this term (Q9)."""
+
+    @property
+    def preceding_term(self) -> int:
+        """The newest earlier term of which it or a voter of its majority knows a beat; 0 for none."""
+        return max(self.newest_term, *(term for term, _ in self.ages.values()), 0)
 
 
 class Recovering:
