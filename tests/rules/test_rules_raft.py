@@ -13,6 +13,7 @@ from primacy.election.events import Code
 from primacy.election.inputs import (
     DeadlinePassed,
     PersistFailed,
+    RunLock,
     WorkGone,
 )
 from primacy.election.messages import Ack, Beat, VoteReply, VoteRequest
@@ -465,6 +466,25 @@ def test_Q4_refusals_without_a_time_leave_the_usual_pace() -> None:
     before = bench.m.deadline_ms
     bench.no("c", 1, pre=True)
     assert bench.m.deadline_ms == before
+
+
+@pytest.mark.parametrize("told", [(0, 0), (0, 700), (700, 900)])
+def test_Q4_a_voter_that_said_yes_and_then_no_is_asked_again(told: tuple[int, int]) -> None:
+    """Enough would have voted, but the run lock was held; a repeated question is answered anew."""
+    bench = Bench()
+    bench.ask_first()
+    term = bench.sent(VoteRequest)[0].term
+    bench.give(RunLock(True))
+    bench.yes("b", term, pre=True)
+    asked_at = bench.m.deadline_ms
+    bench.no("b", term, pre=True, retry_ms=told[0])
+    bench.no("c", term, pre=True, retry_ms=told[1])
+    assert bench.m.deadline_ms is not None
+    soonest_ms = min((ms for ms in told if ms), default=0)
+    if soonest_ms:
+        assert soonest_ms <= bench.m.deadline_ms - bench.now <= soonest_ms + SPREAD // 4
+    else:
+        assert bench.m.deadline_ms == asked_at, "nobody said when: the usual pace"
 
 
 def test_Q4_after_a_split_vote_it_retries_within_the_spread() -> None:

@@ -96,7 +96,7 @@ class Campaigning:
         state = self.state
         if not state.quorum.is_refused(campaign.no):
             return []
-        wanted = state.quorum.majority - len(campaign.yes)
+        wanted = max(1, state.quorum.majority - len(campaign.yes))  # one may have said yes, then no
         told_ms = sorted(ms for ms in campaign.no.values() if ms > 0)
         if len(told_ms) >= wanted:
             jitter_ms = int(state.seat.random.random() * state.timing.spread_ms / 4)
