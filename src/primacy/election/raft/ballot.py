@@ -6,7 +6,8 @@ once; any other input means that it arrived.
 
 from __future__ import annotations
 
-from primacy.election.effects import Effect, Extend, OrderRelease, Persist, Send, Start, Stop
+from primacy.election.effects import Effect, Extend, OrderRelease, Persist, Record, Send, Start, Stop
+from primacy.election.events import Code, Event
 from primacy.election.model import Ballot
 
 URGENT = (Stop, Extend, OrderRelease)
@@ -52,3 +53,8 @@ class DurableBallot:
         self.starts = any(type(effect) is Start for effect in rest)
         self.saving = True
         return [*urgent, Persist(ballot), *rest]
+
+    def refused(self, term: int, reason: str) -> list[Effect]:
+        """The disk did not take it. The first of several failures is recorded."""
+        was, self.fault = self.fault, reason or "no reason given"
+        return [] if was else [Record(Event(Code.DISK_FAILED, term, detail=reason))]

@@ -24,8 +24,8 @@ from __future__ import annotations
 from typing import assert_never
 
 from primacy.election import guarantees
-from primacy.election.effects import Effect, Record, Send
-from primacy.election.events import Code, Event
+from primacy.election.effects import Effect, Send
+from primacy.election.events import Code
 from primacy.election.inputs import (
     Answered,
     DeadlinePassed,
@@ -293,7 +293,7 @@ class RaftStrategy:
         disk = state.disk
         if disk.marking:
             disk.marking = False  # tried again with the next question
-            return self._disk_refused(reason)
+            return disk.refused(state.term, reason)
         state.ballot = disk.durable = disk.earlier
         self.remembering.first_start_failed()
         leader = state.leader_state
@@ -305,12 +305,7 @@ class RaftStrategy:
         state.ask_at_ms = now_ms + state.timing.heartbeat_ms
         if state.leader_state is None:
             self.remembering.ballot_lost(now_ms)
-        return self._disk_refused(reason)
-
-    def _disk_refused(self, reason: str) -> list[Effect]:
-        disk = self.state.disk
-        was, disk.fault = disk.fault, reason or "no reason given"
-        return [] if was else [Record(Event(Code.DISK_FAILED, self.state.term, detail=reason))]
+        return disk.refused(state.term, reason)
 
     # --- the short way ------------------------------------------------------------------------------------------------
 
