@@ -96,8 +96,8 @@ class Leading:
 
     def on_ack(self, now_ms: int, ack: Ack) -> list[Effect]:
         state = self.state
-        leader = state.leader_state
-        if leader is None or ack.term != leader.term or ack.leader_boot != state.seat.boot:
+        leader = state.role_state
+        if type(leader) is not Leader or ack.term != leader.term or ack.leader_boot != state.seat.boot:
             return []
         node = ack.origin.node
         progress = leader.progress

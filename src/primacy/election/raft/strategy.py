@@ -119,8 +119,8 @@ class RaftStrategy:
             state.saved()
         if state.peers.refused:
             state.forget_refusals(now_ms)
-        leader = state.leader_state
-        if leader is not None and self.leading.is_late(now_ms, leader):
+        leader = state.role_state
+        if type(leader) is Leader and self.leading.is_late(now_ms, leader):
             effects = self.leading.lose(now_ms, Code.MAJORITY_LOST, "no majority acked a beat in time")
         if type(given) is Received:
             heard = self._receive(now_ms, given.message)
@@ -245,9 +245,10 @@ class RaftStrategy:
     def _wake(self, now_ms: int) -> list[Effect]:
         """Time passed; it may be early or late. Each part looks at its own moment."""
         state = self.state
-        if state.leader_state is not None:
-            return self.leading.lead_on(now_ms, state.leader_state)
-        if not state.booted or state.muted:
+        leader = state.role_state
+        if type(leader) is Leader:
+            return self.leading.lead_on(now_ms, leader)
+        if not state.booted or type(leader) is Recovering:
             if now_ms < state.ask_at_ms:
                 return []
             return self.remembering.ask(now_ms) if state.booted else self.remembering.boot(now_ms)
