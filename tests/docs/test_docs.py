@@ -351,7 +351,7 @@ def test_the_page_for_operators_explains_every_sentence_of_status() -> None:
     """What a node may wait for, what stands between two nodes, and every alert: as the code says it."""
     page = re.sub(r"\s+", " ", (ROOT / "docs/operate.md").read_text())
     spoken = {
-        "election/raft/strategy.py": ("_waits_for", "_leader_sentence", "_mute_sentence"),
+        "election/raft/view.py": ("waits_for", "waits_leading", "waits_muted"),
         "election/lease/view.py": ("waits_for", "waits_for_row", "waits_for_names", "doubt"),
         "transport/notices.py": ("unresolved", "no_route", "other_layout", "no_seal", "duplicate_nodes", "unheard"),
         "control/cluster.py": ("alerts", "_both"),

@@ -72,8 +72,8 @@ def test_mutant_overlaps_and_is_seen(tmp_path: Path, name: str) -> None:
 
 LIST_IGNORED = """
 import sys
-from primacy.election.raft.strategy import RaftStrategy
-RaftStrategy._why_mute = lambda self: "no-memory" if self.ballot is None else ""
+from primacy.election.raft.memory import Remembering
+Remembering.why_mute = lambda self: "no-memory" if self.state.ballot is None else ""
 """
 """M1: a changed list does not mute."""
 FORGETFUL = """

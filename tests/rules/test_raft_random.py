@@ -131,13 +131,13 @@ def check_votes(bench: Bench, granted: dict[tuple[int, int], str]) -> None:
 def check_state(bench: Bench) -> None:
     machine = bench.m
     assert machine.deadline_ms is None or isinstance(machine.deadline_ms, int)
-    assert (machine.role is Role.LEADER) == (machine.leader_state is not None)
+    assert (machine.role is Role.LEADER) == (machine.state.leader_state is not None)
     view = machine.view(bench.now)
     assert view.hold_left_ms >= 0
-    if machine.leader_state is not None:
-        assert machine.leader_state.hold_from_ms + H > bench.now
+    if machine.state.leader_state is not None:
+        assert machine.state.leader_state.progress.hold_from_ms + H > bench.now
         assert machine.ballot is not None
-        assert machine.ballot.term == machine.leader_state.term
+        assert machine.ballot.term == machine.state.leader_state.term
         assert machine.ballot.voted_for == "a"
     if machine.muted:
         assert machine.role is Role.RECOVERING

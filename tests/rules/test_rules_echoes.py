@@ -116,11 +116,9 @@ def two_old_copies(cls: type[RaftStrategy]) -> tuple[int, list[RaftStrategy]]:
     More than a thousand count as without end.
     """
     benches = {
-        "a": Bench(kept=ballot(incarnation=3, seen=(("b", 9, 91), ("c", 1, 3)))),
-        "b": Bench(node="b", kept=ballot(incarnation=3, seen=(("a", 9, 92), ("c", 1, 3)))),
+        "a": Bench(kept=ballot(incarnation=3, seen=(("b", 9, 91), ("c", 1, 3))), machine=cls),
+        "b": Bench(node="b", kept=ballot(incarnation=3, seen=(("a", 9, 92), ("c", 1, 3))), machine=cls),
     }
-    for bench in benches.values():
-        bench.m.__class__ = cls
     under_way: list[tuple[str, Message]] = []
     for to, sender in (("a", "b"), ("b", "a")):  # both speak before either is heard
         under_way += [(to, Beat(benches[sender].m.origin, 1, 1, H, True))] * 2
@@ -218,7 +216,7 @@ def watched(plan: Plan, seed: int, cls: type[RaftStrategy] | None = None) -> lis
     def made(node: Any, seat: Any, kept: Any) -> Any:
         machine = maker(node, seat, kept)
         if cls is not None:
-            machine.__class__ = cls
+            machine = cls(seat, node.timing, kept, machine.state.options)
         return Watched(machine, node.timing.heartbeat_ms, broken)
 
     trial.world.maker = made

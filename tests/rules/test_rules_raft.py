@@ -13,6 +13,7 @@ from primacy.election.events import Code
 from primacy.election.inputs import (
     DeadlinePassed,
     PersistFailed,
+    RunLock,
     WorkGone,
 )
 from primacy.election.messages import Ack, Beat, VoteReply, VoteRequest
@@ -122,7 +123,7 @@ def test_Q1_a_candidacy_that_cannot_be_saved_is_none() -> None:
     bench.give(PersistFailed())
     assert bench.m.role is Role.FOLLOWER
     bench.yes("b", 1)
-    assert bench.m.leader_state is None
+    assert bench.m.state.leader_state is None
     assert (bench.m.deadline_ms or 0) >= bench.now + BEAT
 
 
@@ -163,8 +164,8 @@ def test_Q1_the_only_voter_saves_its_term_before_its_work_starts() -> None:
     bench.wake()
     assert bench.order() == ["Persist", "Start"]
     bench.give(PersistFailed())
-    assert bench.m.leader_state is None
-    assert bench.m.work_term == 0
+    assert bench.m.state.leader_state is None
+    assert bench.m.state.work_term == 0
     assert bench.m.term == 0
 
 
@@ -180,7 +181,7 @@ def test_Q2_a_strict_majority_of_the_whole_list() -> None:
     assert not bench.sent(VoteRequest)[0].pre
     bench.yes("b", 1)
     bench.yes("b", 1)
-    assert bench.m.leader_state is None, "one voter counts once"
+    assert bench.m.state.leader_state is None, "one voter counts once"
     bench.yes("c", 1)
     assert bench.m.role is Role.LEADER
 
@@ -322,7 +323,7 @@ def test_Q3_an_ack_that_arrives_after_TERM_was_due_is_a_loss() -> None:
     bench.hear(Ack(origin("b"), bench.m.term, 4, bench.m.seat.boot))
     assert bench.events(Code.MAJORITY_LOST)
     assert not bench.did(Extend)
-    assert bench.m.leader_state is None
+    assert bench.m.state.leader_state is None
 
 
 def test_Q3_a_late_timer_does_not_shift_the_beats() -> None:
@@ -432,7 +433,7 @@ def test_Q4_no_vote_within_P_of_the_own_last_beat() -> None:
     bench = Bench()
     term = bench.lead()
     bench.wait(LAB.term_at_ms)
-    assert bench.m.leader_state is None
+    assert bench.m.state.leader_state is None
     sent_ms = bench.last_beat_ms
     bench.give(WorkGone(term))
     bench.ask("b", term + 1)
@@ -465,6 +466,25 @@ def test_Q4_refusals_without_a_time_leave_the_usual_pace() -> None:
     before = bench.m.deadline_ms
     bench.no("c", 1, pre=True)
     assert bench.m.deadline_ms == before
+
+
+@pytest.mark.parametrize("told", [(0, 0), (0, 700), (700, 900)])
+def test_Q4_a_voter_that_said_yes_and_then_no_is_asked_again(told: tuple[int, int]) -> None:
+    """Enough would have voted, but the run lock was held; a repeated question is answered anew."""
+    bench = Bench()
+    bench.ask_first()
+    term = bench.sent(VoteRequest)[0].term
+    bench.give(RunLock(True))
+    bench.yes("b", term, pre=True)
+    asked_at = bench.m.deadline_ms
+    bench.no("b", term, pre=True, retry_ms=told[0])
+    bench.no("c", term, pre=True, retry_ms=told[1])
+    assert bench.m.deadline_ms is not None
+    soonest_ms = min((ms for ms in told if ms), default=0)
+    if soonest_ms:
+        assert soonest_ms <= bench.m.deadline_ms - bench.now <= soonest_ms + SPREAD // 4
+    else:
+        assert bench.m.deadline_ms == asked_at, "nobody said when: the usual pace"
 
 
 def test_Q4_after_a_split_vote_it_retries_within_the_spread() -> None:

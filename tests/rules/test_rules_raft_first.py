@@ -24,6 +24,7 @@ from primacy.election.messages import (
     VoteRequest,
 )
 from primacy.election.model import CLOSED, Role
+from primacy.election.raft.memory import Remembering
 from primacy.election.raft.recovery import Recovery
 from primacy.election.raft.strategy import RaftOptions, RaftStrategy
 from primacy.sim.trials.replay import Replayed, read
@@ -275,17 +276,19 @@ def test_M2_an_unused_first_ballot_keeps_nobody_from_remembering(
 class KeepsOffers(RaftStrategy):
     """A first start whose ballot could not be saved goes on as if it had been offered."""
 
-    def _first_start_failed(self) -> None:
-        return
+    class remembering_class(Remembering):
+        def first_start_failed(self) -> None:
+            return
 
 
 class HeedsLeadersOnly(RaftStrategy):
     """A first ballot that was never used gives way to a leader's heartbeat, and to what a mute node is answered."""
 
-    def _give_way(self, message):  # type: ignore[no-untyped-def]
-        asked = isinstance(message, Report) and self.muted
-        larger = message.origin.base > self.origin.base and not isinstance(message, Query | Report)
-        return super()._give_way(message) if asked or larger or isinstance(message, Beat) else []
+    class remembering_class(Remembering):
+        def give_way(self, message):  # type: ignore[no-untyped-def]
+            asked = isinstance(message, Report) and self.state.muted
+            larger = message.origin.base > self.state.origin.base and not isinstance(message, Query | Report)
+            return super().give_way(message) if asked or larger or isinstance(message, Beat) else []
 
 
 class _AnyBase(Recovery):
@@ -298,9 +301,10 @@ class HeedsEachBase(RaftStrategy):
 
     def __init__(self, seat, timing, ballot, options=None):  # type: ignore[no-untyped-def]
         super().__init__(seat, timing, ballot, options)
-        self.recovery = _AnyBase(seat, auto=self.options.auto, token_max=self.options.token_max)
+        told = self.state.options
+        self.state.recovery = _AnyBase(seat, auto=told.auto, token_max=told.token_max)
         if ballot is not None and ballot.void:
-            self.recovery.found(ballot)
+            self.state.recovery.found(ballot)
 
 
 @pytest.mark.later

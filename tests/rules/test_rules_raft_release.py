@@ -227,7 +227,7 @@ def test_G7_a_leader_that_never_ran_resigns_without_a_release(given: Input) -> N
     bench = Bench()
     bench.win(age_ms=0, age_term=0)
     bench.give(given)
-    assert bench.m.leader_state is None
+    assert bench.m.state.leader_state is None
     assert not bench.did(OrderRelease)
     assert not bench.did(Stop)
 
@@ -290,7 +290,7 @@ def test_T2_a_winner_whose_token_is_below_one_that_anybody_knows_does_not_start(
     term = bench.stand()
     bench.yes("b", term, token_max=BASE + 500)
     assert bench.events(Code.TOKEN_LOW)
-    assert bench.m.leader_state is None
+    assert bench.m.state.leader_state is None
     assert not bench.did(OrderRelease)
 
 

@@ -50,7 +50,7 @@ def test_Q6_a_former_leader_grants_nothing_until_its_work_is_confirmed_gone() ->
     bench = Bench()
     term = bench.lead()
     bench.wait(3 * P)
-    assert bench.m.leader_state is None
+    assert bench.m.state.leader_state is None
     bench.ask("b", term + 1)
     assert not bench.sent(VoteReply)[0].granted
     bench.give(WorkGone(term))
@@ -83,7 +83,7 @@ def test_Q6_a_leader_that_cannot_start_within_H_resigns_without_a_release() -> N
     won_ms = bench.now
     bench.ack("b")
     assert bench.did(Start)
-    while bench.m.leader_state is not None:
+    while bench.m.state.leader_state is not None:
         bench.ack("b")
         bench.wake()
     assert won_ms + H <= bench.now <= won_ms + H + BEAT
@@ -105,14 +105,14 @@ def test_Q6_a_start_that_waits_on_purpose_is_no_reason_to_resign_but_a_held_lock
     while bench.now < until:
         bench.ack("b")
         bench.wake()
-        assert bench.m.leader_state is not None
+        assert bench.m.state.leader_state is not None
     assert bench.m.view(bench.now).waits_for == "an approval"
     bench.ack("b")
     bench.give(WorkDeferred(term))
     over_ms = bench.now
     assert bench.m.view(bench.now).waits_for == "its work to start"
     bench.give(RunLock(True))
-    while bench.m.leader_state is not None:
+    while bench.m.state.leader_state is not None:
         bench.ack("b")
         bench.wake()
     assert over_ms + H <= bench.now <= over_ms + H + BEAT
@@ -129,11 +129,11 @@ def test_G7_a_leader_whose_start_waits_resigns_without_a_release(how: Input) -> 
     bench.give(how)
     assert [(stop.term, stop.planned) for stop in bench.did(Stop)] == [(term, False)]
     assert not bench.did(OrderRelease)
-    assert bench.m.leader_state is None
+    assert bench.m.state.leader_state is None
     bench.ask("b", term + 1)
     assert not bench.sent(VoteReply)[0].granted
     bench.give(WorkGone(term))
-    assert bench.m.work_term == 0
+    assert bench.m.state.work_term == 0
 
 
 # --- Q7 and Q8: losing, and closed terms ------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def test_Q7_a_winner_whose_first_beat_nobody_acks_gives_up_at_TERM_too() -> None
     won_ms = bench.now
     bench.wait(LAB.term_at_ms)
     assert bench.events(Code.MAJORITY_LOST)
-    assert bench.m.leader_state is None
+    assert bench.m.state.leader_state is None
     assert bench.did(Stop) == []
     assert (bench.m.deadline_ms or 0) > won_ms + P
 
@@ -219,7 +219,7 @@ def test_Q8_work_that_ends_for_good_ends_the_term() -> None:
     bench = Bench()
     term = bench.lead()
     bench.give(WorkGone(term))
-    assert bench.m.leader_state is None
+    assert bench.m.state.leader_state is None
     assert not bench.did(Start)
     bench.hear(Ack(origin("c"), term, 1, bench.m.seat.boot))
     assert bench.last == []
@@ -239,7 +239,7 @@ def test_Q8_a_planned_stop_closes_the_term_but_beats_go_on() -> None:
     assert bench.did(Extend), "the work may end in peace (G9)"
     assert "then it releases the role" in bench.m.view(bench.now).waits_for
     bench.give(WorkGone(term, released=True))
-    assert bench.m.leader_state is None
+    assert bench.m.state.leader_state is None
 
 
 def test_Q8_a_planned_stop_that_loses_its_majority_becomes_a_loss() -> None:
@@ -303,7 +303,7 @@ def test_Q9_a_leader_that_never_ran_resigns_and_takes_the_higher_term() -> None:
     bench = Bench()
     bench.win()
     bench.hear(Ahead(origin("c"), 7))
-    assert bench.m.leader_state is None
+    assert bench.m.state.leader_state is None
     assert bench.m.term == 7
     assert not bench.did(OrderRelease)
 
@@ -375,9 +375,9 @@ def test_Q9_answers_to_other_questions_are_dropped() -> None:
     bench.yes("b", term + 1)
     bench.yes("b", term, pre=True)
     bench.hear(VoteReply(origin("b"), term, False, True, 4711, 0, 9_999))
-    assert bench.m.leader_state is None
+    assert bench.m.state.leader_state is None
     bench.yes("b", term)
-    assert bench.m.leader_state is not None
+    assert bench.m.state.leader_state is not None
     bench.yes("c", term)
     assert bench.last == []
 
@@ -418,7 +418,7 @@ def test_Q9_a_candidate_that_is_paused_gives_up_its_candidacy() -> None:
     bench.give(Pause())
     assert bench.m.role is Role.PAUSED
     bench.yes("b", term)
-    assert bench.m.leader_state is None
+    assert bench.m.state.leader_state is None
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,9 @@ from primacy.election.inputs import (
 from primacy.election.lease.strategy import LeaseStrategy
 from primacy.election.model import Role
 from primacy.election.raft import lead as raft_lead
+from primacy.election.raft.lead import Leading
+from primacy.election.raft.memory import Remembering
+from primacy.election.raft.state import RaftState
 from primacy.election.raft.strategy import RaftStrategy
 from primacy.sim.model import equal as model_equal
 from primacy.sim.model import exhaustive, snapshot
@@ -120,7 +123,7 @@ def _view(numbers, node) -> tuple[object, ...]:
     machine = numbers.machines[node.machine] if node.machine >= 0 else None
     if isinstance(machine, RaftStrategy):
         machine = snapshot.fork(machine)
-        model_equal._save_arrived(machine)  # whether a save that arrived was found out about, nobody can tell
+        model_equal._save_arrived(machine.state)  # whether a save that arrived was found out about, nobody can tell
     return (node.ballot, node.works, node.asleep, machine and machine.view(0)._replace(alive=()))
 
 
@@ -230,18 +233,19 @@ def test_machines_that_are_merged_do_the_same_and_stay_merged(monkeypatch):
 
 def _without_refusals(machine, now_ms):
     model_equal.settle(machine, now_ms)
-    machine._refused = {}
+    machine.state.peers.refused = {}
 
 
 def _without_numbers(machine, now_ms):
     model_equal.settle(machine, now_ms)
-    machine._acked_number = 0
+    machine.state.promise.acked_number = 0
 
 
 def _without_departures(machine, now_ms):
     model_equal.settle(machine, now_ms)
-    if machine.leader_state is not None:
-        machine.leader_state.departures = dict.fromkeys(machine.leader_state.departures, 0)
+    if machine.state.leader_state is not None:
+        progress = machine.state.leader_state.progress
+        progress.departures = dict.fromkeys(progress.departures, 0)
 
 
 @pytest.mark.later
@@ -257,8 +261,8 @@ def test_a_fork_leaves_its_original_alone():
     copy = snapshot.fork(machine)
     assert snapshot.frozen(copy) == before
     copy.heard["b"] = 1  # type: ignore[attr-defined]
-    copy.recovery.reports["b"] = None  # type: ignore[attr-defined]
-    copy.released_term = 7  # type: ignore[attr-defined]
+    copy.state.recovery.reports["b"] = None  # type: ignore[attr-defined]
+    copy.state.promise.released_term = 7  # type: ignore[attr-defined]
     assert snapshot.frozen(machine) == before
     assert machine.heard == {}  # type: ignore[attr-defined]
     assert snapshot.frozen(copy) != before
@@ -278,32 +282,36 @@ class VoteForgotten(RaftStrategy):
 class CountFromAck(RaftStrategy):
     """Q3: the hold counts from the ack instead of from before the beat left."""
 
-    def _prove(self, now_ms, leader_state):
-        leader_state.departures[self._proved_number(leader_state)] = now_ms
-        return super()._prove(now_ms, leader_state)
+    class leading_class(Leading):
+        def prove(self, now_ms, leader):
+            leader.progress.departures[self.proved_number(leader)] = now_ms
+            return super().prove(now_ms, leader)
 
 
 class NoSilence(RaftStrategy):
     """Q4 and Q5: a restarted voter neither keeps silent nor reports an age."""
 
-    def _ballot_read(self, now_ms):
-        effects = super()._ballot_read(now_ms)
-        self.newest_at_ms = None
-        return effects
+    class remembering_class(Remembering):
+        def ballot_read(self, now_ms):
+            effects = super().ballot_read(now_ms)
+            self.state.promise.newest_at_ms = None
+            return effects
 
 
 class NoPromise(RaftStrategy):
     """Q4 off. Still safe, because of Q5: the base on which defects of Q5 show."""
 
-    def _promise_left(self, now_ms):
-        return 0
+    class state_class(RaftState):
+        def promise_left(self, now_ms):
+            return 0
 
 
 class NoStartDelay(NoPromise):
     """Q5: the winner does not wait for older holds."""
 
-    def _start_at(self, now_ms, ages):
-        return now_ms
+    class leading_class(Leading):
+        def start_at(self, now_ms, ages):
+            return now_ms
 
 
 class NoDriftRatio(NoPromise):

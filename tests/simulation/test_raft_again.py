@@ -37,18 +37,18 @@ class Twice(RaftStrategy):
             assert short == effects
             assert seen(forked) == seen(self)
             assert drawn == self.seat.random.getstate()
-            assert (unnumbered(forked), forked._calm) == (unnumbered(self), self._calm), (
+            assert (unnumbered(forked), forked.state.calm) == (unnumbered(self), self.state.calm), (
                 "nor may the next message differ"
             )
         return effects
 
 
 def unnumbered(strategy: RaftStrategy) -> object:
-    return strategy._steady and strategy._steady._replace(number=0)
+    return strategy.state.steady and strategy.state.steady._replace(number=0)
 
 
 def seen(strategy: RaftStrategy) -> tuple[object, ...]:
-    return frozen(strategy), dict(strategy.heard), strategy.deadline_ms, strategy.stand_at_ms
+    return frozen(strategy), dict(strategy.heard), strategy.deadline_ms, strategy.state.campaign_at_ms
 
 
 @pytest.mark.later
@@ -66,9 +66,9 @@ class Forgetful(Twice):
     """It promises nothing with the ack that it gives on the short way (Q4)."""
 
     def again(self, now_ms: int, message: Message | None) -> list[Effect] | None:
-        before = self.newest_at_ms
+        before = self.state.promise.newest_at_ms
         effects = super().again(now_ms, message)
-        self.newest_at_ms = before
+        self.state.promise.newest_at_ms = before
         return effects
 
 
@@ -76,9 +76,9 @@ class Trusting(Twice):
     """An ack of another term, or of another start of this node, counts."""
 
     def again(self, now_ms: int, message: Message | None) -> list[Effect] | None:
-        leader_state = self.leader_state
-        if leader_state is not None and hasattr(message, "leader_boot"):
-            message = message._replace(term=leader_state.term, leader_boot=self.seat.boot)  # type: ignore[call-arg, union-attr]
+        leader = self.state.leader_state
+        if leader is not None and hasattr(message, "leader_boot"):
+            message = message._replace(term=leader.term, leader_boot=self.seat.boot)  # type: ignore[call-arg, union-attr]
         return super().again(now_ms, message)
 
 

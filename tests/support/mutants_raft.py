@@ -5,8 +5,15 @@ from __future__ import annotations
 from primacy.election.effects import Persist, Send
 from primacy.election.inputs import Init
 from primacy.election.messages import Ahead, Beat, Release, Stale, VoteRequest
-from primacy.election.model import Ballot, Membership
+from primacy.election.model import Ballot, Membership, Role
+from primacy.election.raft.campaign import Campaigning
+from primacy.election.raft.follow import Following
+from primacy.election.raft.lead import Leading
+from primacy.election.raft.meet import Meeting
+from primacy.election.raft.memory import Remembering
 from primacy.election.raft.recovery import Recovery
+from primacy.election.raft.release import Releasing
+from primacy.election.raft.state import RaftState
 from primacy.election.raft.strategy import RaftOptions, RaftStrategy
 from primacy.settings.timing import Timing
 from primacy.sim.faults.classes import Change
@@ -14,18 +21,42 @@ from primacy.sim.world.disk import Disk
 from primacy.sim.world.guard import Guard
 
 
+class LeadsOn(RaftState):
+    """Only where a rule is out, a leader grants a vote, or gives up its ballot: it leads on, shown as a follower.
+
+    A real leader never gets there; if it did, it would lead no more. The recorded seeds catch machines that lead on.
+    """
+
+    hidden = None
+
+    @property
+    def role(self):
+        return super().role if self.hidden is None or self.role_state is not self.hidden else Role.FOLLOWER
+
+    def lead_on(self, leader):
+        if leader is not None:
+            self.role_state = self.hidden = leader
+
+    def vote_for(self, candidate, term):
+        leader = self.leader_state
+        super().vote_for(candidate, term)
+        self.lead_on(leader)
+
+
 class NoPromise(RaftStrategy):
     """Q4 off: a voter grants at once. Safe because of Q5, but a healthy leader may be deposed."""
 
-    def _promise_left(self, now_ms):
-        return 0
+    class state_class(LeadsOn):
+        def promise_left(self, now_ms):
+            return 0
 
 
-class Eager(NoPromise):
+class Eager(RaftStrategy):
     """The base without promise, and with candidates that do not wait for it either: all safety rests on Q5."""
 
-    def _timeout(self, from_ms):
-        return from_ms + 2 * self.timing.heartbeat_ms + int(self.seat.random.random() * self.timing.spread_ms)
+    class state_class(NoPromise.state_class):
+        def timeout(self, from_ms):
+            return from_ms + 2 * self.timing.heartbeat_ms + int(self.seat.random.random() * self.timing.spread_ms)
 
 
 class PersistLate(RaftStrategy):
@@ -48,23 +79,27 @@ class EarlyRequests(RaftStrategy):
 class CountFromAck(Eager):
     """Q3: the hold counts from the ack instead of from before the beat left."""
 
-    def _prove(self, now_ms, leader_state):
-        leader_state.departures[self._proved_number(leader_state)] = now_ms
-        return super()._prove(now_ms, leader_state)
+    class leading_class(Leading):
+        def prove(self, now_ms, leader):
+            leader.progress.departures[self.proved_number(leader)] = now_ms
+            return super().prove(now_ms, leader)
 
 
 class AnyAckProves(Eager):
     """Q3: acks count whatever beat they name."""
 
-    def _proved_number(self, leader_state):
-        return leader_state.number if len(leader_state.acked) >= self._majority - 1 else 0
+    class leading_class(Leading):
+        def proved_number(self, leader):
+            progress = leader.progress
+            return progress.number if len(progress.acked) >= self.state.quorum.majority - 1 else 0
 
 
 class OldBeatsRenew(RaftStrategy):
     """Q4: a beat that is repeated renews the promise, and is followed again."""
 
-    def _is_old(self, beat):
-        return False
+    class following_class(Following):
+        def is_old(self, beat):
+            return False
 
     def again(self, now_ms, message):
         return None
@@ -89,8 +124,9 @@ def repeated(trial):
 class NoStartDelay(RaftStrategy):
     """Q5: the winner does not wait for older holds."""
 
-    def _start_at(self, now_ms, ages):
-        return now_ms
+    class leading_class(Leading):
+        def start_at(self, now_ms, ages):
+            return now_ms
 
 
 class NoStartDelayEager(NoStartDelay, Eager):
@@ -100,25 +136,28 @@ class NoStartDelayEager(NoStartDelay, Eager):
 class RestartForgetsAge(Eager):
     """Q5: a restarted voter reports no age instead of the time since it read its ballot."""
 
-    def _ballot_read(self, now_ms):
-        effects = super()._ballot_read(now_ms)
-        self.newest_at_ms = None
-        return effects
+    class remembering_class(Remembering):
+        def ballot_read(self, now_ms):
+            effects = super().ballot_read(now_ms)
+            self.state.promise.newest_at_ms = None
+            return effects
 
 
 class CandidateAgeForgotten(Eager):
     """Q5: the candidate leaves its own age out."""
 
-    def _win(self, now_ms, campaign):
-        self.newest_at_ms = None
-        return super()._win(now_ms, campaign)
+    class leading_class(Leading):
+        def win(self, now_ms, campaign):
+            self.state.promise.newest_at_ms = None
+            return super().win(now_ms, campaign)
 
 
 class OldestAge(Eager):
     """Q5: the largest age instead of the smallest."""
 
-    def _start_at(self, now_ms, ages):
-        return max(now_ms, min((at_ms for _, at_ms in ages.values()), default=now_ms))
+    class leading_class(Leading):
+        def start_at(self, now_ms, ages):
+            return max(now_ms, min((at_ms for _, at_ms in ages.values()), default=now_ms))
 
 
 class NoDriftRatio(Eager):
@@ -131,41 +170,46 @@ class NoDriftRatio(Eager):
 class LockIgnored(RaftStrategy):
     """Q6: votes and starts beside work that is not confirmed gone."""
 
-    def _work_unconfirmed(self):
-        return False
+    class state_class(RaftState):
+        def work_unconfirmed(self):
+            return False
 
 
 class WaitsInVain(RaftStrategy):
     """G8: a start that is kept back on purpose counts as one that fails, so that its leader resigns after H."""
 
-    def _work_deferred(self, now_ms, term, why):
-        return []
+    class leading_class(Leading):
+        def work_deferred(self, now_ms, term, why):
+            return []
 
 
 class NeverLate(RaftStrategy):
     """Q7: a leader without a majority goes on beating."""
 
-    def _is_late(self, now_ms, leader_state):
-        return False
+    class leading_class(Leading):
+        def is_late(self, now_ms, leader):
+            return False
 
 
 class TermReopens(RaftStrategy):
     """Q8: after its work is gone, the leader starts again in the same term."""
 
-    def _work_gone(self, now_ms, term, released):
-        leader_state = self.leader_state
-        if leader_state is None or leader_state.term != term:
-            return super()._work_gone(now_ms, term, released)
-        self.work_term = 0 if term == self.work_term else self.work_term
-        leader_state.ordered = leader_state.ran = leader_state.closed = False
-        return self._start_if_ready(now_ms)
+    class releasing_class(Releasing):
+        def work_gone(self, now_ms, term, released):
+            leader = self.state.leader_state
+            if leader is None or leader.term != term:
+                return super().work_gone(now_ms, term, released)
+            self.state.work_term = 0 if term == self.state.work_term else self.state.work_term
+            leader.ordered = leader.ran = leader.closed = False
+            return self.leading.start_if_ready(now_ms)
 
 
 class NoPreVote(RaftStrategy):
     """Q9: a returning node raises the term at once."""
 
-    def _ask_votes(self, now_ms, term, *, pre):
-        return super()._ask_votes(now_ms, term, pre=False)
+    class campaigning_class(Campaigning):
+        def ask_votes(self, now_ms, term, *, pre):
+            return super().ask_votes(now_ms, term, pre=False)
 
 
 class NoPreVoteNoPromise(NoPreVote, NoPromise):
@@ -175,8 +219,9 @@ class NoPreVoteNoPromise(NoPreVote, NoPromise):
 class AheadIgnored(RaftStrategy):
     """Q9: a leader does not care for a voter that is a term ahead."""
 
-    def _on_ahead(self, now_ms, ahead):
-        return []
+    class leading_class(Leading):
+        def on_ahead(self, now_ms, ahead):
+            return []
 
 
 class _HastyRoll(Recovery):
@@ -191,25 +236,28 @@ class ListAfterOne(RaftStrategy):
 
     def __init__(self, seat, timing, ballot, options=None):
         super().__init__(seat, timing, ballot, options)
-        self.recovery = _HastyRoll(seat, auto=self.options.auto, token_max=self.options.token_max)
+        told = self.state.options
+        self.state.recovery = _HastyRoll(seat, auto=told.auto, token_max=told.token_max)
 
 
 class ListIgnored(RaftStrategy):
     """M1: a changed list does not mute, and other lists' messages are heard."""
 
-    def _why_mute(self):
-        return "no-memory" if self.ballot is None else ""
+    class remembering_class(Remembering):
+        def why_mute(self):
+            return "no-memory" if self.state.ballot is None else ""
 
 
 class UnmutedAtOnce(Eager):
     """M1: the end of muteness does not count as reading the ballot."""
 
-    def _decide_mute(self, now_ms):
-        was = self.muted
-        effects = super()._decide_mute(now_ms)
-        if was and not self.muted:
-            self.newest_at_ms = None
-        return effects
+    class remembering_class(Remembering):
+        def decide(self, now_ms):
+            was = self.state.muted
+            effects = super().decide(now_ms)
+            if was and not self.state.muted:
+                self.state.promise.newest_at_ms = None
+            return effects
 
 
 class _ForgetfulRoll(Recovery):
@@ -225,7 +273,8 @@ class AmnesiacVotes(RaftStrategy):
 
     def __init__(self, seat, timing, ballot, options=None):
         super().__init__(seat, timing, ballot, options)
-        self.recovery = _ForgetfulRoll(seat, auto=self.options.auto, token_max=self.options.token_max)
+        told = self.state.options
+        self.state.recovery = _ForgetfulRoll(seat, auto=told.auto, token_max=told.token_max)
 
 
 class _BoldRoll(Recovery):
@@ -247,34 +296,45 @@ class _BoldRoll(Recovery):
 class InitWithoutAsking(RaftStrategy):
     """M3: a majority of answers is enough for a first start, whatever they say, and a ballot in use gives way."""
 
+    state_class = LeadsOn
+
     def __init__(self, seat, timing, ballot, options=None):
         super().__init__(seat, timing, ballot, RaftOptions(auto=True))
-        self.recovery = _BoldRoll(seat, auto=True, token_max=0)
+        self.state.recovery = _BoldRoll(seat, auto=True, token_max=0)
 
-    def _on_first_ballot(self, now_ms, message):
-        if self.ballot is not None and message.base != self.ballot.base:
-            self._forget()
-        return super()._on_first_ballot(now_ms, message)
+    class remembering_class(Remembering):
+        def on_first_ballot(self, now_ms, message):
+            leader = None
+            if self.state.ballot is not None and message.base != self.state.ballot.base:
+                leader = self.state.leader_state
+                self.forget()
+            effects = super().on_first_ballot(now_ms, message)
+            self.state.lead_on(leader)  # type: ignore[attr-defined]
+            return effects
 
 
 class ReleaseCoversAll(RaftStrategy):
     """G6: a release clears promises of newer terms, too."""
 
-    def _release_covers(self, term):
-        return True
+    class releasing_class(Releasing):
+        def covers(self, term):
+            return True
 
-    def _apply_release(self, now_ms, release):
-        effects = super()._apply_release(now_ms, release)
-        self.released_term = max(self.released_term, release.term)
-        return effects
+        def apply(self, now_ms, release):
+            effects = super().apply(now_ms, release)
+            promise = self.state.promise
+            promise.released_term = max(promise.released_term, release.term)
+            return effects
 
 
 class ResignWithRelease(Eager):
     """G7: a leader that never started its work says that all work is gone."""
 
-    def _resign(self, now_ms, leader_state, code, detail):
-        effects = super()._resign(now_ms, leader_state, code, detail)
-        return effects + [Send(node, Release(self.origin, leader_state.term)) for node in self._others]
+    class leading_class(Leading):
+        def resign(self, now_ms, leader, code, detail):
+            effects = super().resign(now_ms, leader, code, detail)
+            release = Release(self.state.origin, leader.term)
+            return effects + [Send(node, release) for node in self.state.quorum.others]
 
 
 class EarlyReleaseGuard(Guard):
@@ -291,15 +351,11 @@ def spare_release(trial):
     crash = trial.world.crash
 
     def crash_with_release(node, *, power=False):
-        machine = node.machine
-        if (
-            isinstance(machine, RaftStrategy)
-            and machine.leader_state is not None
-            and not machine.leader_state.ordered
-            and not power
-        ):
+        state = node.machine.state if isinstance(node.machine, RaftStrategy) else None
+        leader = state and state.leader_state
+        if leader is not None and not leader.ordered and not power:
             for name in node.release_targets():
-                trial.world.send(node, name, Release(machine.origin, machine.leader_state.term))
+                trial.world.send(node, name, Release(state.origin, leader.term))
         crash(node, power=power)
 
     trial.world.crash = crash_with_release
@@ -366,26 +422,29 @@ class LazyDisk(Disk):
 class RefusesEach(RaftStrategy):
     """E1: every message that is not heard is refused, however often it is repeated."""
 
-    def _refuse(self, now_ms, refusal, *reason):
-        return [refusal]
+    class state_class(RaftState):
+        def refuse(self, now_ms, refusal, *reason):
+            return [refusal]
 
 
 class AnswersRefusals(RefusesEach):
     """E1 and Q10 as they were: whoever is told that it is an old copy answers that the teller is one."""
 
-    def _is_refusal(self, message):
-        return False
+    class meeting_class(Meeting):
+        def is_refusal(self, message):
+            return False
 
-    def _meet_incarnation(self, now_ms, message):
-        known = Ahead(message.origin, 0) if isinstance(message, Stale) else message
-        return super()._meet_incarnation(now_ms, known)
+        def meet_incarnation(self, now_ms, message):
+            known = Ahead(message.origin, 0) if isinstance(message, Stale) else message
+            return super().meet_incarnation(now_ms, known)
 
 
 class Unmarked(RaftStrategy):
     """M3: a node says that it has no memory, and does not write down under which list."""
 
-    def _mark(self):
-        return []
+    class remembering_class(Remembering):
+        def mark(self):
+            return []
 
 
 def one_is_left(trial):

@@ -65,11 +65,12 @@ class Bench:
         lock_held: bool = False,
         boot: int = 0,
         seed: int = 0,
+        machine: type[RaftStrategy] = RaftStrategy,
     ) -> None:
         seat = Seat(node, boot or boot_of(node), membership(words, config), Random(seed))
         if kept is None and not blank:
             kept = ballot(words, config=config)
-        self.m = RaftStrategy(seat, timing, kept, options)
+        self.m = machine(seat, timing, kept, options)
         self.now = 10_000
         self.disk = kept
         self.last_beat_ms = 0
@@ -150,14 +151,14 @@ class Bench:
         return self.hear(Beat(origin(node), term, number, hold_ms, settled))
 
     def ack(self, node: str, number: int = 0, term: int = 0, boot: int = 0) -> list[Effect]:
-        assert self.m.leader_state is not None
-        number = number or self.m.leader_state.number
-        return self.hear(Ack(origin(node), term or self.m.leader_state.term, number, boot or self.m.seat.boot))
+        assert self.m.state.leader_state is not None
+        number = number or self.m.state.leader_state.progress.number
+        return self.hear(Ack(origin(node), term or self.m.state.leader_state.term, number, boot or self.m.seat.boot))
 
     def held_from(self) -> int:
         """s of the newest proved beat."""
-        assert self.m.leader_state is not None
-        return self.m.leader_state.hold_from_ms
+        assert self.m.state.leader_state is not None
+        return self.m.state.leader_state.progress.hold_from_ms
 
     def ask_first(self) -> None:
         """Wakes it until it asks whether others would vote."""
@@ -184,7 +185,7 @@ class Bench:
         """Elected with the vote of b; no beat is acked yet."""
         term = self.stand()
         self.yes("b", term, **more)
-        assert self.m.leader_state is not None
+        assert self.m.state.leader_state is not None
         return term
 
     def lead(self, **more: Any) -> int:

@@ -1,5 +1,7 @@
-"""Raft's election without its log. Read `strategy.py` first: the theory, the one way in, what it shows of itself.
+"""Raft's election without its log. Read `strategy.py` first: the theory, and the one way in.
 
-Below it, each on the next: `memory.py` (starting, meeting others, the end of muteness), `vote.py` (following, voting),
-`lead.py` (leading), `state.py` (what a node knows). `recovery.py`: when a node that forgot may speak.
+`roles.py` and `state.py`: the roles, every change between them, and what binds a node in all of them. By role:
+`follow.py` (acks and votes), `campaign.py`, `lead.py`, `memory.py` (starting and recovering) with `recovery.py` (when a
+node that forgot may speak). In every role: `meet.py` (who is heard), `release.py`, `ballot.py` (what the disk has).
+`quorum.py` and `progress.py`: who is a majority, and what it has acked. `view.py`: what it shows people.
 """

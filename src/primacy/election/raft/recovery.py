@@ -2,7 +2,7 @@
 
 A node whose ballot is missing, or holds any list but its own, is mute: no vote, no ack, no candidacy. It asks every
 voter concerned under which list it runs and what it remembers, and counts only answers that echo this boot's nonce.
-This module keeps the answers and decides; `raft_memory.py` sends the questions and writes the ballots. It never
+This module keeps the answers and decides; `memory.py` sends the questions and writes the ballots. It never
 decides from silence: a voter that is gone for good is named by an operator.
 
 - M1: the file changed. Every voter of its list and of all lists in its ballot must run under the new one.
@@ -24,6 +24,19 @@ FLOOR = 1_000
 
 NOTHING = Ballot(0, 0, "", 0, 0, 0, ())
 """The lower bound of a node that has not even an old copy."""
+
+
+class FirstStart:
+    """A first ballot that this node made, on its way to the others (M3)."""
+
+    def __init__(self) -> None:
+        self.offers: dict[str, int] = {}
+        """The boots that said they are blank and have not confirmed the first ballot yet."""
+        self.offer_at_ms = 0
+        self.init_tried: Init | None = None
+        """The operator's word that the last first ballot was made on, until that ballot is on the disk."""
+        self.gave_way = False
+        """This boot gave up a first ballot that was never used."""
 
 
 class Recovery:

@@ -1,7 +1,8 @@
-"""What a raft node knows, and the small questions that every part of the strategy asks of it.
+"""What a raft node knows, and every change of its role: the state that all parts of the strategy work on.
 
-The strategy is layered by idea, each layer in its file: this state, then leading (`lead.py`), voting
-(`vote.py`), members and memory (`memory.py`), and at the top the one way in (`strategy.py`).
+The parts (`follow.py`, `campaign.py`, `lead.py`, `release.py`, `meet.py`, `memory.py`) keep nothing of their own, so a
+copy of this is a copy of the node. What a role needs stands in `roles.py` and goes with the role; here stands what
+binds a node in every role, and the small questions that all parts ask.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from typing import NamedTuple
 
 from primacy.election.effects import Effect, Record, Send
 from primacy.election.events import Code, Event
-from primacy.election.inputs import Init
-from primacy.election.messages import Ahead, Beat, Message, Origin, Release, Stale, VoteReply, VoteRequest
-from primacy.election.model import Ballot, Kind, Role, Seat
-from primacy.election.raft.recovery import Recovery
+from primacy.election.messages import Beat, Origin, Release, VoteReply, VoteRequest
+from primacy.election.model import Ballot, Role, Seat
+from primacy.election.raft.ballot import DurableBallot
+from primacy.election.raft.quorum import Quorum
+from primacy.election.raft.recovery import FirstStart, Recovery
+from primacy.election.raft.roles import Candidate, Follower, Leader, Recovering, RoleState
 from primacy.settings.timing import Timing
 
 TERM_JUMP_MAX = 1_000_000
@@ -35,72 +38,58 @@ class RaftOptions(NamedTuple):
     """Largest token that this machine knows of this election, from whatever strategy (T2)."""
 
 
-class Campaign:
-    """The votes for one asked term."""
+class Promise:
+    """What a voter acked or sent last, and what was released since: it binds in every role (Q4, Q5, G6)."""
 
-    def __init__(self, term: int, pre: bool) -> None:
-        self.term = term
-        self.pre = pre
-        self.yes: dict[str, VoteReply] = {}
-        self.no: dict[str, int] = {}
-
-
-class LeaderState:
-    """What a leader keeps of its term."""
-
-    def __init__(self, now_ms: int, term: int, token: int, start_at_ms: int, ages: dict[str, tuple[int, int]]) -> None:
-        self.term = term
-        self.token = token
-        self.start_at_ms = start_at_ms
-        self.ages = ages
-        """Voter -> (term of its newest beat, when work of that term is surely gone)."""
-        self.number = 0
-        self.departures: dict[int, int] = {}
-        self.acked: dict[str, int] = {}
-        self.proved = 0
-        self.hold_from_ms = now_ms
-        """s of the newest beat that a majority acked; before the first such round, the moment of the election."""
-        self.next_beat_ms = now_ms
-        self.ordered = False
-        """The work of this term was ordered to start."""
-        self.ran = False
-        """The work of this term was seen running."""
-        self.deferred = ""
-        """What its start waits for on purpose (G8): an approval, a fence command."""
-        self.due_ms = now_ms
-        """From when on its work should start, or after the start delay: H later it resigns (Q6)."""
-        self.closed = False
-        """TERM was sent for its sake, its guard was lost, or a release was ordered (Q8)."""
-        self.successor = ""
-        """Whom a planned stop is in favour of."""
+    def __init__(self) -> None:
+        self.newest_at_ms: int | None = None
+        """When the newest beat was acked or sent, or the ballot read; None: nothing that still binds."""
         self.newest_term = 0
-        """Term of the newest beat that the winner itself had acked or sent before."""
-        self.ahead_term = 0
-        """A voter is ahead of us: step down in order and stand again above this term (Q9)."""
+        self.acked_of = (0, 0)
+        """Term and leader's boot of the newest beat that was acked, or followed by a node that does not vote."""
+        self.acked_number = 0
+        """The number of that beat: none up to it renews anything (Q4)."""
+        self.released_term = -1
+        self.release: Release | None = None
+
+
+class Peers:
+    """What was heard of others, and told to them."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Origin] = {}
+        """Who was met in this boot, as it spoke then."""
+        self.duplicates: set[str] = set()  # only asked for membership, never walked
+        self.elsewhere: dict[str, int] = {}
+        """When a listed node was last heard that runs under another list; only people ask for it."""
+        self.noted: dict[tuple[str, str], bool] = {}
+        self.refused: dict[tuple[str | int, ...], int] = {}
+        """When which refusal was sent to whom, for one beat (E1)."""
 
 
 class RaftState:
     """All that a raft node keeps in memory."""
 
-    def __init__(self, seat: Seat, timing: Timing, ballot: Ballot | None, options: RaftOptions | None = None) -> None:
+    def __init__(self, seat: Seat, timing: Timing, ballot: Ballot | None, options: RaftOptions) -> None:
         self.seat = seat
         self.timing = timing
-        self.options = options or RaftOptions()
+        self.options = options
         self.node = seat.node
+        self.quorum = Quorum.of(seat.membership, self.node)
+        self.lag_ms = self.quorum.rank * timing.spread_ms
+        """A lower priority waits one spread longer per step; it never blocks."""
         self.ballot = ballot if ballot is not None and not ballot.void else None
-        self.deadline_ms: int | None = None
-        self.role = Role.STARTING
+        self.disk = DurableBallot(self.ballot)
+        self.origin = Origin(self.node, 0, seat.boot, seat.membership.hash, 0)
+        self.booted = False
+        self.role_state: RoleState = Follower()
         self.leader = ""
-        self.stand_at_ms = 0
-        self.released_term = -1
-        self.release: Release | None = None
-        self.newest_at_ms: int | None = None
-        """When the newest beat was acked or sent, or the ballot read; None: nothing that still binds."""
-        self.newest_term = 0
-        self._acked_of = (0, 0)
-        """Term and leader's boot of the newest beat that was acked, or followed by a node that does not vote."""
-        self._acked_number = 0
-        """The number of that beat: none up to it renews anything (Q4)."""
+        """Who leads, as far as this node knows."""
+        self.campaign_at_ms = 0
+        """When it asks for votes, unless it hears a leader; as long as it neither leads nor recovers."""
+        self.ask_at_ms = 0
+        """When it asks what others remember, or reads its ballot again; as long as it recovers or starts."""
+        self.promise = Promise()
         self.lock_held = False
         self.work_term = 0
         """The term whose work was ordered here and is not confirmed gone; 0 for none."""
@@ -108,95 +97,148 @@ class RaftState:
         self.healthy = True
         self.ill = ""
         """What its probes complain of."""
-        self.campaign: Campaign | None = None
-        self.leader_state: LeaderState | None = None
-        self.heard: dict[str, int] = {}
-        self.muted = ""
-        self.origin = Origin(self.node, 0, seat.boot, seat.membership.hash, 0)
-        self.recovery = Recovery(seat, auto=self.options.auto, token_max=self.options.token_max)
+        self.heard_at_ms: dict[str, int] = {}
+        self.peers = Peers()
+        self.recovery = Recovery(seat, auto=options.auto, token_max=options.token_max)
         if ballot is not None and ballot.void:
             self.recovery.found(ballot)
-        self._blank_saving()
-        self._blank_hearing()
-        list_ = seat.membership
-        mine = list_.get(self.node)
-        self._votes = mine is not None and mine.kind is not Kind.OBSERVER
-        self._stands = mine is not None and mine.kind is Kind.VOTER
-        self._able = tuple(member.id for member in list_.members if member.kind is Kind.VOTER)
-        self._voters = list_.voters
-        self._majority = list_.majority
-        self._others = tuple(name for name in list_.ids if name != self.node)
-        self._other_voters = tuple(name for name in self._voters if name != self.node)
-        self._lag = self._priority_lag()
-
-    def _blank_saving(self) -> None:
-        """What the disk has of the ballot, and what is on its way there."""
-        self._durable = self.ballot
-        self._earlier = self.ballot
-        self._saving = False
-        """A ballot is on its way to the disk; anything but `PersistFailed` next means that it arrived."""
-        self._gave_way = False
-        """This boot gave up a first ballot that was never used (M3)."""
-        self._voiding = False
-        """A mark is on its way to the disk: that the ballot is an old copy, or who was listed."""
-        self._void_due = False
-        """That mark has still to be saved."""
-        self._disk_fault = ""
-        """Why the last save failed; while it stands, nothing leaves but what a new save lets through (F31)."""
-        self._booted = False
-        self._wall_offset_ms = 0
-        self._read_at_ms = 0
-
-    def _blank_hearing(self) -> None:
-        """What was heard of others and told to them."""
-        self._starts = False
-        """The last list of effects had a start behind its ballot."""
-        self._steady: Beat | None = None
+        self.first = FirstStart()
+        self.wall_offset_ms = 0
+        self.read_at_ms = 0
+        self.steady: Beat | None = None
         """The beat that this node acked in its last step, if another one like it changes nothing but moments."""
-        self._calm = False
+        self.calm = False
         """After its last step the ballot was as the disk has it, and this node waited for nobody's memory."""
-        self._known: dict[str, Origin] = {}
-        self._elsewhere: dict[str, int] = {}
-        """When a listed node was last heard that runs under another list; only people ask for it."""
-        self._duplicates: set[str] = set()  # only asked for membership, never walked
-        self._noted: dict[tuple[str, str], bool] = {}
-        self._refused: dict[tuple[str | int, ...], int] = {}
-        """When which refusal was sent to whom, for one beat (E1)."""
-        self._ask_at_ms = 0
-        self._offer_at_ms = 0
-        self._offers: dict[str, int] = {}
-        """First start: the boots that said they are blank and have not confirmed the first ballot yet."""
-        self._init_tried: Init | None = None
-        """The operator's word that the last first ballot was made on, until that ballot is on the disk."""
+
+    # --- the role, and every way in which it changes ------------------------------------------------------------------
+
+    @property
+    def role(self) -> Role:
+        """The word for it."""
+        role_state = self.role_state
+        if type(role_state) is Leader:
+            return Role.LEADER
+        if type(role_state) is Candidate and role_state.is_shown:
+            return Role.CANDIDATE
+        if not self.booted:
+            return Role.STARTING
+        if type(role_state) is Recovering:
+            return Role.RECOVERING
+        if not self.quorum.votes:
+            return Role.OBSERVER
+        return Role.PAUSED if self.paused else Role.FOLLOWER
+
+    @property
+    def leader_state(self) -> Leader | None:
+        role_state = self.role_state
+        return role_state if type(role_state) is Leader else None
+
+    @property
+    def campaign(self) -> Candidate | None:
+        role_state = self.role_state
+        return role_state if type(role_state) is Candidate else None
+
+    @property
+    def muted(self) -> str:
+        """Why it recovers; empty if it does not."""
+        role_state = self.role_state
+        return role_state.why if type(role_state) is Recovering else ""
+
+    def become_follower(self, leader: str = "") -> None:
+        """Whatever it was, it follows this one, or nobody yet. Only memory ends recovering (`become_able`)."""
+        self.leader = leader
+        if type(self.role_state) is not Recovering:
+            self.role_state = Follower()
+
+    def become_candidate(self, term: int, *, pre: bool) -> Candidate:
+        """It asks for this term: first whether others would vote, then for the votes (Q9)."""
+        self.role_state = candidate = Candidate(term, pre)
+        return candidate
+
+    def become_leader(self, leader: Leader) -> None:
+        """A majority voted for it. That gives no hold yet (Q3)."""
+        self.role_state = leader
+        self.leader = self.node
+
+    def become_recovering(self, why: str) -> None:
+        """From now on it says nothing but questions and answers, and asks at once (M2, Q10)."""
+        self.role_state = Recovering(why)
+        self.leader = ""
+        self.ask_at_ms = 0
+
+    def become_able(self, why_not: str) -> str:
+        """The ballot was read: a follower, or recovering for this reason (M1). Returns why it recovered before.
+
+        A candidate asked for its votes under a first ballot that was never used; those under way still count.
+        """
+        was = self.muted
+        if why_not:
+            self.role_state = Recovering(why_not)
+        elif was:
+            self.role_state = Follower()
+        else:
+            self.show_as_follower()
+        return was
+
+    def show_as_follower(self) -> None:
+        if type(self.role_state) is Candidate:
+            self.role_state.is_shown = False
+
+    def retire(self, now_ms: int) -> None:
+        """A leader becomes a follower of nobody, without a beat; its own beats still bind (Q4)."""
+        self.become_follower()
+        newest_ms = self.promise.newest_at_ms
+        self.campaign_at_ms = self.timeout(now_ms if newest_ms is None else newest_ms)
+
+    # --- small questions ----------------------------------------------------------------------------------------------
 
     @property
     def term(self) -> int:
         return self.ballot.term if self.ballot is not None else 0
 
-    def _promise_left(self, now_ms: int) -> int:
-        """How long this voter still grants nothing (Q4): P from the newest beat acked or sent, or from reading."""
-        if self.newest_at_ms is None or self._lock_suffices():
-            return 0
-        return max(0, self.newest_at_ms + self.timing.promise_ms - now_ms)
+    def vote_for(self, candidate: str, term: int) -> None:
+        """Its one vote of this term (Q1), which it had none of or had given to the same candidate."""
+        assert self.ballot is not None
+        self.become_follower()
+        self.ballot = self.ballot._replace(term=term, voted_for=candidate)
 
-    def _work_unconfirmed(self) -> bool:
+    def adopt(self, term: int) -> None:
+        ballot = self.ballot
+        assert ballot is not None
+        if term > ballot.term:
+            self.ballot = ballot._replace(term=term, voted_for="")
+
+    def saved(self) -> None:
+        """No failure was told: what was on its way to the disk has arrived."""
+        disk = self.disk
+        disk.fault = ""
+        if disk.marking:
+            disk.marking = disk.void_due = self.recovery.mark_due = False
+
+    def promise_left(self, now_ms: int) -> int:
+        """How long this voter still grants nothing (Q4): P from the newest beat acked or sent, or from reading."""
+        newest_ms = self.promise.newest_at_ms
+        if newest_ms is None or self.lock_suffices():
+            return 0
+        return max(0, newest_ms + self.timing.promise_ms - now_ms)
+
+    def work_unconfirmed(self) -> bool:
         """The run lock is held: by work of ours that is not confirmed gone, or by an old tree (Q6)."""
         return self.lock_held or self.work_term > 0
 
-    def _lock_suffices(self) -> bool:
+    def lock_suffices(self) -> bool:
         """One voter whose ballot never held another list: the free run lock takes the place of P and delay (M4)."""
         ballot = self.ballot
-        if ballot is None or ballot.changed or self._voters != (self.node,):
+        if ballot is None or ballot.changed or self.quorum.voters != (self.node,):
             return False
-        return not self._work_unconfirmed()
+        return not self.work_unconfirmed()
 
     def _age(self, now_ms: int) -> int:
         """Since the newest beat acked or sent, or the ballot read (Q5); -1 for none that counts."""
-        if self.newest_at_ms is None or self._lock_suffices():
-            return -1
-        return now_ms - self.newest_at_ms
+        newest_ms = self.promise.newest_at_ms
+        return -1 if newest_ms is None or self.lock_suffices() else now_ms - newest_ms
 
-    def _yes(self, now_ms: int, request: VoteRequest) -> VoteReply:
+    def yes(self, now_ms: int, request: VoteRequest) -> VoteReply:
         ballot = self.ballot
         assert ballot is not None
         return VoteReply(
@@ -207,59 +249,40 @@ class RaftState:
             request.origin.boot,
             ballot.term,
             self._age(now_ms),
-            self.newest_term,
+            self.promise.newest_term,
             ballot.hold_max_ms,
             ballot.token_known,
         )
 
-    def _timeout(self, from_ms: int) -> int:
-        """When to stand if nothing is heard: P after the newest beat, spread at random."""
-        return from_ms + self.timing.promise_ms + self._lag + int(self.seat.random.random() * self.timing.spread_ms)
+    def timeout(self, from_ms: int) -> int:
+        """When to campaign if nothing is heard: P after the newest beat, spread at random."""
+        return from_ms + self.timing.promise_ms + self.lag_ms + int(self.seat.random.random() * self.timing.spread_ms)
 
-    def _priority_lag(self) -> int:
-        """A lower priority waits one spread longer per step; it never blocks."""
-        levels = sorted({m.priority for m in self.seat.membership.members if m.kind is Kind.VOTER}, reverse=True)
-        mine = self.seat.membership.get(self.node)
-        if mine is None or mine.priority not in levels:
-            return 0
-        return levels.index(mine.priority) * self.timing.spread_ms
+    def seen(self, node: str) -> tuple[int, int]:
+        """The highest incarnation heard of a node, and the boot that spoke with it (Q10)."""
+        seen = self.ballot.seen if self.ballot is not None else ()
+        return next(((incarnation, boot) for name, incarnation, boot in seen if name == node), (0, 0))
 
-    def _settle_role(self) -> None:
-        if not self._booted:
-            self.role = Role.STARTING
-        elif self.muted:
-            self.role = Role.RECOVERING
-        elif not self._votes:
-            self.role = Role.OBSERVER
-        else:
-            self.role = Role.PAUSED if self.paused else Role.FOLLOWER
+    # --- what is told to others, once ---------------------------------------------------------------------------------
 
-    def _adopt(self, term: int) -> None:
-        ballot = self.ballot
-        assert ballot is not None
-        if term > ballot.term:
-            self.ballot = ballot._replace(term=term, voted_for="")
-
-    def _is_refusal(self, message: Message) -> bool:
-        """It reports a refusal, a difference or staleness: nothing may be sent because of it (E1)."""
-        return isinstance(message, Stale | Ahead) or (isinstance(message, VoteReply) and not message.granted)
-
-    def _refuse(self, now_ms: int, refusal: Send, *reason: int) -> list[Effect]:
+    def refuse(self, now_ms: int, refusal: Send, *reason: int) -> list[Effect]:
         """A refusal, at most once per receiver and reason within a beat (E1): repeated datagrams multiply nothing."""
         key: tuple[str | int, ...] = (refusal.to, type(refusal.message).__name__, *reason)
-        if key in self._refused or len(self._refused) >= REFUSED_MAX:
+        refused = self.peers.refused
+        if key in refused or len(refused) >= REFUSED_MAX:
             return []
-        self._refused[key] = now_ms
+        refused[key] = now_ms
         return [refusal]
 
-    def _forget_refusals(self, now_ms: int) -> None:
+    def forget_refusals(self, now_ms: int) -> None:
         """What was refused a beat ago may be refused again."""
         oldest_ms = now_ms - self.timing.heartbeat_ms
-        self._refused = {key: at_ms for key, at_ms in self._refused.items() if at_ms > oldest_ms}
+        self.peers.refused = {key: at_ms for key, at_ms in self.peers.refused.items() if at_ms > oldest_ms}
 
-    def _note(self, code: Code, subject: str, detail: str) -> list[Effect]:
+    def note(self, code: Code, subject: str, detail: str) -> list[Effect]:
         """Records a complaint about another node once per boot."""
-        if (code, subject) in self._noted or len(self._noted) >= NOTED_MAX:
+        noted = self.peers.noted
+        if (code, subject) in noted or len(noted) >= NOTED_MAX:
             return []
-        self._noted[code, subject] = True
+        noted[code, subject] = True
         return [Record(Event(code, self.term, subject, detail))]

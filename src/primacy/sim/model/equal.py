@@ -13,6 +13,7 @@ search knows, and it compares what a search sees with and without settling.
 from __future__ import annotations
 
 from primacy.election.model import Strategy
+from primacy.election.raft.state import RaftState
 from primacy.election.raft.strategy import RaftStrategy
 
 
@@ -20,35 +21,37 @@ def settle(machine: Strategy, now_ms: int) -> None:
     """Strikes out, in place, what can decide nothing from `now_ms` on. Only raft has any."""
     if not isinstance(machine, RaftStrategy):
         return
-    _save_arrived(machine)
+    state = machine.state
+    _save_arrived(state)
     # E1: a step forgets first of all what was refused a beat ago or earlier, and only steps look at refusals. Time does
     # not go back, so it may as well be forgotten as soon as it is that old.
-    machine._forget_refusals(now_ms)
-    if not machine.options.auto:
+    state.forget_refusals(now_ms)
+    if not state.options.auto:
         # It says since when a first start by itself may be tried: nobody asks for it where none is.
-        machine._read_at_ms = 0
-    if machine._acked_of[0] < machine.term:
+        state.read_at_ms = 0
+    promise = state.promise
+    if promise.acked_of[0] < state.term:
         # Q4: a beat is compared with it in its own term only, and a term that was left does not come back.
-        machine._acked_of, machine._acked_number = (0, 0), 0
-    leader_state = machine.leader_state
-    if leader_state is not None and machine._majority == 2:
+        promise.acked_of, promise.acked_number = (0, 0), 0
+    leader = state.leader_state
+    if leader is not None and state.quorum.majority == 2:
         # Q3: with two of three voters the newest ack proves. One below what is proved proves nothing, however often.
-        leader_state.acked = {
-            node: number for node, number in leader_state.acked.items() if number >= leader_state.proved
-        }
+        progress = leader.progress
+        progress.acked = {node: number for node, number in progress.acked.items() if number >= progress.proved}
 
 
 def will_settle(machine: Strategy) -> bool:
     """Time alone will strike something out of it."""
-    return isinstance(machine, RaftStrategy) and bool(machine._refused)
+    return isinstance(machine, RaftStrategy) and bool(machine.state.peers.refused)
 
 
-def _save_arrived(machine: RaftStrategy) -> None:
+def _save_arrived(state: RaftState) -> None:
     """The small world says that a save failed within the very step that asked for it, and never later (`_step`).
 
     A machine that is numbered was not told so. The next step would find out first of all that all is saved; what it
-    would do then can be done now. `_starts` is asked for only when a save fails, after the step has written it.
+    would do then can be done now. `starts` is asked for only when a save fails, after the step has written it.
     """
-    if machine._saving or machine._voiding:
-        machine._saved()
-    machine._saving = machine._starts = False
+    disk = state.disk
+    if disk.saving or disk.marking:
+        state.saved()
+    disk.saving = disk.starts = False

@@ -10,10 +10,12 @@ from enum import Enum
 from random import Random
 from typing import Any, TypeVar
 
-FIXED = frozenset({"seat", "timing", "options"})
+PARTS = frozenset({"leading", "releasing", "following", "campaigning", "remembering", "meeting"})
+"""Parts of a machine that keep nothing of their own: all that they know is its `state`."""
+FIXED = PARTS | {"seat", "timing", "options"}
 """Fields of a machine that never change, wherever they stand."""
-UNSEEN = FIXED | {"heard", "_elsewhere", "_noted", "_earlier", "_steady", "_calm", "_outage"}
-"""Fields of a machine itself that decide nothing: what only people look at (when others were heard, and under which
+UNSEEN = FIXED | {"heard_at_ms", "elsewhere", "noted", "earlier", "steady", "calm", "_outage"}
+"""Fields of a machine that decide nothing: what only people look at (when others were heard, and under which
 list, which complaints were recorded, since when a store fails), the ballot before the durable one, which is only asked
 for in the very step in which a save is refused, and what says whether a message may take the short way past a step.
 States that differ in nothing else are one state."""
@@ -67,8 +69,7 @@ def _frozen(value: Any, above: list[int]) -> Any:
     if id(value) in above:
         return None  # a part that names its whole
     above.append(id(value))
-    hidden = FIXED if len(above) > 1 else UNSEEN
-    parts = tuple(_frozen(part, above) for name, part in _fields(value) if name not in hidden)
+    parts = tuple(_frozen(part, above) for name, part in _fields(value) if name not in UNSEEN)
     above.pop()
     return (kind.__name__, parts)
 

@@ -1,0 +1,124 @@
+"""Following and voting: the promise of silence, and the one vote per term.
+
+A voter that acked a beat grants nothing for P (Q4) and reports with each vote how old its newest beat is (Q5); a voter
+whose own work is not confirmed gone grants nothing at all (Q6). A beat that is not newer than one already acked renews
+nothing (Q4), one of an older term is told how far we are (Q9), and no refusal goes out twice within a beat (E1).
+"""
+
+from __future__ import annotations
+
+from primacy.election.effects import Effect, Record, Send
+from primacy.election.events import Code, Event
+from primacy.election.messages import Ack, Ahead, Beat, VoteReply, VoteRequest
+from primacy.election.raft.lead import Leading
+from primacy.election.raft.release import Releasing
+from primacy.election.raft.state import TERM_JUMP_MAX, RaftState
+
+
+class Following:
+    """What a follower does, and every voter."""
+
+    def __init__(self, state: RaftState, leading: Leading, releasing: Releasing) -> None:
+        self.state = state
+        self.leading = leading
+        self.releasing = releasing
+
+    def on_beat(self, now_ms: int, beat: Beat) -> list[Effect]:
+        state = self.state
+        ballot = state.ballot
+        sender = beat.origin.node
+        if ballot is None or state.muted or self.is_old(beat):
+            return []
+        if beat.term != ballot.term or state.leader != sender:
+            if beat.term < ballot.term:
+                ahead = Send(sender, Ahead(state.origin, ballot.term))
+                return state.refuse(now_ms, ahead) if state.quorum.votes else []
+            if beat.term <= state.promise.released_term:
+                return []
+            if beat.term - ballot.term > TERM_JUMP_MAX:
+                return state.note(Code.TERM_JUMP, sender, f"term {beat.term} is too far above {ballot.term}")
+            if state.leader_state is not None and beat.term == ballot.term:
+                return state.note(Code.TWO_BOOTS, sender, f"it claims our term {beat.term}")
+            return self._follow(now_ms, beat) + self._ack(now_ms, beat)
+        if beat.term <= state.promise.released_term:
+            return []
+        return self._ack(now_ms, beat)
+
+    def is_old(self, beat: Beat) -> bool:
+        """Repeated or overtaken: a newer beat of this leader and term was acked already (Q4).
+
+        It tells nothing about the leader of today. The leader needs no second ack: that of the newer beat proves more.
+        """
+        promise = self.state.promise
+        if beat.number > promise.acked_number or beat.term != self.state.term:
+            return False
+        return promise.acked_of == (beat.term, beat.origin.boot)
+
+    def _follow(self, now_ms: int, beat: Beat) -> list[Effect]:
+        """A leader of our term or a newer one: whatever we were, we are its follower."""
+        state = self.state
+        leader = beat.origin.node
+        effects: list[Effect] = []
+        if state.leader_state is not None:
+            effects = self.leading.lose(now_ms, Code.HIGHER_TERM, f"node {leader} leads term {beat.term}")
+        state.adopt(beat.term)
+        state.promise.release = None  # of an older term; whoever follows has no use for it
+        state.become_follower(leader)
+        return [*effects, Record(Event(Code.FOLLOWS, beat.term, leader))]
+
+    def _ack(self, now_ms: int, beat: Beat) -> list[Effect]:
+        """Promises P of silence from now, and says so by number (Q3, Q4)."""
+        state = self.state
+        promise = state.promise
+        promise.acked_of, promise.acked_number = (beat.term, beat.origin.boot), beat.number
+        state.campaign_at_ms = state.timeout(now_ms)
+        if not state.quorum.votes:
+            return []
+        ballot = state.ballot
+        assert ballot is not None
+        hold_ms = beat.hold_ms if beat.settled else max(beat.hold_ms, ballot.hold_max_ms)
+        if hold_ms != ballot.hold_max_ms:
+            state.ballot = ballot._replace(hold_max_ms=hold_ms)
+        promise.newest_at_ms, promise.newest_term = now_ms, beat.term
+        state.steady = beat
+        return [Send(beat.origin.node, Ack(state.origin, beat.term, beat.number, beat.origin.boot))]
+
+    def on_vote_request(self, now_ms: int, request: VoteRequest) -> list[Effect]:
+        state = self.state
+        ballot = state.ballot
+        candidate = request.origin.node
+        if ballot is None or state.muted or not state.quorum.votes or candidate not in state.quorum.candidates:
+            return []
+        effects: list[Effect] = []
+        if request.evidence is not None:
+            effects = self.releasing.on_release(now_ms, request.evidence, evidence=True)
+        if request.term - ballot.term > TERM_JUMP_MAX:
+            return effects + state.note(Code.TERM_JUMP, candidate, f"term {request.term} is too far above ours")
+        retry_ms = self._refuses(now_ms, request)
+        if retry_ms >= 0:
+            no = VoteReply(
+                state.origin, request.term, request.pre, False, request.origin.boot, ballot.term, retry_ms=retry_ms
+            )
+            if retry_ms > 0 and request.term > ballot.term:
+                effects.append(Record(Event(Code.PROMISE_REFUSED, ballot.term, candidate, value=retry_ms)))
+            return effects + state.refuse(now_ms, Send(candidate, no), request.origin.boot, request.term, request.pre)
+        if not request.pre:
+            state.vote_for(candidate, request.term)
+            spread_ms = state.timing.spread_ms
+            state.campaign_at_ms = now_ms + spread_ms + int(state.seat.random.random() * spread_ms)
+        return [*effects, Send(candidate, state.yes(now_ms, request))]
+
+    def _refuses(self, now_ms: int, request: VoteRequest) -> int:
+        """-1 to grant; otherwise after how many milliseconds to ask again (0: this term is not to be had)."""
+        state = self.state
+        ballot = state.ballot
+        assert ballot is not None
+        left_ms = state.promise_left(now_ms)
+        if state.work_unconfirmed():
+            return max(left_ms, state.timing.heartbeat_ms)
+        if left_ms > 0:
+            return left_ms
+        if request.term > ballot.term:
+            return -1
+        same = request.term == ballot.term and not request.pre
+        return -1 if same and ballot.voted_for in ("", request.origin.node) else 0

@@ -1,0 +1,105 @@
+"""How a raft node stands, for people: its view, and what it waits for, in one phrase with the next command in it.
+
+Nothing here changes or decides anything. docs/operate.md explains every sentence.
+"""
+
+from __future__ import annotations
+
+from primacy.election.inputs import Init
+from primacy.election.model import DOUBLED, Role, View
+from primacy.election.raft.memory import TWO_BOOTS
+from primacy.election.raft.roles import Leader
+from primacy.election.raft.state import RaftState
+
+
+def hold_left_ms(state: RaftState, now_ms: int) -> int:
+    leader = state.leader_state
+    if leader is None or leader.progress.proved == 0:
+        return 0
+    return max(0, leader.progress.hold_from_ms + state.timing.hold_ms - now_ms)
+
+
+def view_of(state: RaftState, now_ms: int) -> View:
+    leader, heard = state.leader_state, state.heard_at_ms
+    recent = tuple(n for n in sorted(heard) if now_ms - heard[n] <= state.timing.hold_ms)
+    return View(
+        role=state.role,
+        leader=state.leader,
+        term=state.term,
+        voted_for=state.ballot.voted_for if state.ballot is not None else "",
+        token=leader.token if leader is not None else 0,
+        hold_left_ms=hold_left_ms(state, now_ms),
+        alive=tuple(sorted((state.node, *recent))),
+        waits_for=waits_for(state, now_ms),
+    )
+
+
+def waits_for(state: RaftState, now_ms: int) -> str:
+    """What this node waits for; empty if nothing is amiss."""
+    disk, recovery, leader = state.disk, state.recovery, state.leader_state
+    to_save = state.ballot is not None or recovery.mark_due or disk.void_due or not recovery.reports
+    if disk.fault and to_save and leader is None:
+        return f"its disk to take the ballot ({disk.fault})"
+    if state.muted:
+        return waits_muted(state)
+    if leader is not None:
+        return waits_leading(state, leader, now_ms)
+    if state.work_unconfirmed():
+        return "the run lock: work of an earlier term on this machine is not confirmed gone"
+    if state.paused:
+        return "an operator: primacy resume"
+    if not state.healthy:
+        return f"its health to return: {state.ill}"
+    if state.leader:
+        return ""
+    left_ms = state.promise_left(now_ms)
+    if left_ms:
+        return f"{left_ms} ms of silence to pass before it may vote"
+    if state.role is Role.CANDIDATE:
+        since_ms, elsewhere = now_ms - state.timing.promise_ms, state.peers.elsewhere
+        others = ", ".join(name for name in sorted(elsewhere) if elsewhere[name] > since_ms)
+        differs = f"; under another list or timing: {others} (give all nodes the same file)" if others else ""
+        return f"votes of a majority: {state.quorum.majority} of {len(state.quorum.voters)} voting nodes{differs}"
+    return "a leader to be elected" if state.quorum.votes else ""
+
+
+def waits_leading(state: RaftState, leader: Leader, now_ms: int) -> str:
+    if leader.closed:
+        return "its work to end, then it releases the role"
+    if leader.ordered:
+        return "" if leader.ran else leader.deferred or "its work to start"
+    if state.work_unconfirmed():
+        return "the run lock: work of an earlier term on this machine is not confirmed gone"
+    if now_ms < leader.start_at_ms:
+        return f"{leader.start_at_ms - now_ms} ms, until any earlier holder's work is surely over"
+    return "the first beat that a majority acks"
+
+
+def waits_muted(state: RaftState) -> str:
+    recovery = state.recovery
+    if state.muted == TWO_BOOTS:
+        return f"{DOUBLED}, or this disk is a copy; stop one, restart the other"
+    missing = recovery.missing(state.ballot)
+    names = ", ".join(missing) or "nobody"
+    gone = "".join(f" --without {name}" for name in missing)
+    remedy = f" (gone for good: primacy rejoin{gone})" if gone else ""
+    if state.muted == "other-list":
+        return f"its new list of nodes to be reported by {names}{remedy}"
+    if any(report.memory for report in recovery.reports.values()):
+        kept, *others = recovery.starts_in_use() or ((),)
+        if others and not missing:
+            given_up = ", ".join(name for names in others for name in names)
+            used = f"two first starts are in use, by {', '.join(kept)} and by {given_up}"
+            return f"an operator: {used}; on {given_up}: stop the agent, remove its file ballot, start it again"
+        return f"answers from memory, for its own is lost, by {names}{remedy}"
+    init = recovery.init
+    refused = recovery.first_refused(init or Init(0))
+    if refused:
+        return f"the first start of the cluster; {refused}: give all nodes the same file"
+    missing = recovery.first_missing(init or Init(0))
+    earlier = "".join(f" --without {name}" for name in missing if name in recovery.behind)
+    if init is None and not earlier and (recovery.is_tainted or not state.options.auto):
+        return "the first start of the cluster: primacy init, once, on one node"
+    remedy = f" (of an earlier list; gone for good: primacy init{earlier})" if earlier else ""
+    heard = f"not heard yet: {', '.join(missing)}{remedy}" if missing else "all nodes were heard"
+    return f"the first start of the cluster; {heard}"
