@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +38,7 @@ from tests.support.mutants_raft import (
     ListAfterOne,
     ListIgnored,
     LockIgnored,
+    LocklessGuard,
     NeverLate,
     NoDriftRatio,
     NoPreVote,
@@ -214,7 +216,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant("Q5", "largest age", raft(OldestAge), only("partition", "link", "stall", "clock", nodes=5)),
     Mutant("Q5", "no drift ratio", raft(NoDriftRatio), only("freeze", "clock", "partition"), prepare=sluggish),
-    Mutant("Q6", "run lock ignored", raft(LockIgnored), only("freeze", "crash-agent", "stall", nodes=1)),
+    Mutant(
+        "Q6",
+        "run lock ignored",
+        raft(LockIgnored),
+        only("freeze", "crash-agent", "stall", nodes=1),
+        prepare=guard(LocklessGuard),
+    ),
     Mutant(
         "Q7",
         "leader without majority goes on",
@@ -300,10 +308,11 @@ def caught_seeds(mutant: Mutant, seeds: range, wanted: int) -> list[int]:
     """The first seeds of the range that catch it."""
     found: list[int] = []
     for seed in seeds:
-        if mutant.caught(mutant.run(seed)):
-            found.append(seed)
-            if len(found) >= wanted:
-                break
+        with suppress(AssertionError):  # a machine found out by itself, before any checker could see it
+            if mutant.caught(mutant.run(seed)):
+                found.append(seed)
+        if len(found) >= wanted:
+            break
     return found
 
 

@@ -11,7 +11,7 @@ from primacy.election.raft.strategy import RaftOptions, RaftStrategy
 from primacy.settings.timing import Timing
 from primacy.sim.faults.classes import Change
 from primacy.sim.world.disk import Disk
-from primacy.sim.world.guard import Guard
+from primacy.sim.world.guard import Guard, Phase
 
 
 class NoPromise(RaftStrategy):
@@ -277,12 +277,20 @@ class ResignWithRelease(Eager):
         return effects + [Send(node, Release(self.origin, leader_state.term)) for node in self._others]
 
 
+class LocklessGuard(Guard):
+    """G3 off: a guard starts beside a tree that is not gone. Safe because of Q6, which it would mask."""
+
+    def _take_lock(self):
+        self.holds_lock = True
+        return True
+
+
 class EarlyReleaseGuard(Guard):
     """G5: the release leaves when the stop is ordered, before the tree is gone."""
 
     def order_release(self, successor):
         super().order_release(successor)
-        if self.run > 0 and not self.frozen and not self.reported:
+        if self.ran and self.phase is not Phase.IDLE:
             self.send_release()
 
 
