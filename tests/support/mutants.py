@@ -39,6 +39,7 @@ from tests.support.mutants_raft import (
     ListIgnored,
     LockIgnored,
     LocklessGuard,
+    NeverAgain,
     NeverLate,
     NoDriftRatio,
     NoPreVote,
@@ -51,6 +52,7 @@ from tests.support.mutants_raft import (
     ResignWithRelease,
     RestartForgetsAge,
     TermReopens,
+    Uncounted,
     Unmarked,
     UnmutedAtOnce,
     WaitsInVain,
@@ -175,6 +177,13 @@ def guard(cls):
     return prepare
 
 
+def watchdog(cls):
+    def prepare(trial):
+        trial.world.watchdog_class = cls
+
+    return prepare
+
+
 def disk(cls):
     def prepare(trial):
         for name in sorted(trial.world.nodes):
@@ -292,6 +301,8 @@ MUTANTS: tuple[Mutant, ...] = (
         Plan("raft", 3, "lab", 1.0, ("link",), draw=False, deferred=1.0),
         ("P1", "P2", "P3"),
     ),
+    Mutant("G10", "starts are not counted", None, only("child"), ("I4",), prepare=watchdog(Uncounted)),
+    Mutant("G10", "not started again", None, only("child"), ("P2",), prepare=watchdog(NeverAgain)),
     Mutant("G7", "resign with a release", raft(ResignWithRelease), only("operator", "aimed", "freeze", "partition")),
 )
 SEEDS_FILE = Path(__file__).with_name("mutant_seeds.json")

@@ -12,6 +12,8 @@ from primacy.settings.timing import Timing
 from primacy.sim.faults.classes import Change
 from primacy.sim.world.disk import Disk
 from primacy.sim.world.guard import Guard, Phase
+from primacy.supervise.machine import Watchdog
+from primacy.supervise.vocabulary import OrderStart
 
 
 class NoPromise(RaftStrategy):
@@ -275,6 +277,22 @@ class ResignWithRelease(Eager):
     def _resign(self, now_ms, leader_state, code, detail):
         effects = super()._resign(now_ms, leader_state, code, detail)
         return effects + [Send(node, Release(self.origin, leader_state.term)) for node in self._others]
+
+
+class Uncounted(Watchdog):
+    """G10: every start of a term is the first one."""
+
+    def _start_next(self, leadership):
+        super()._start_next(leadership)
+        self.run = 1
+        return [OrderStart(1, leadership)]
+
+
+class NeverAgain(Watchdog):
+    """G10: a command that ended by itself is not started again."""
+
+    def _decide(self, now_ms):
+        return []
 
 
 class LocklessGuard(Guard):

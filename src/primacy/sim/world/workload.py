@@ -18,7 +18,7 @@ from primacy.election.model import Leadership
 from primacy.settings.timing import Timing
 from primacy.sim.world.guard import Guard
 from primacy.supervise import gate, vocabulary
-from primacy.supervise.machine import Policy, Watchdog
+from primacy.supervise.machine import Policy
 from primacy.supervise.vocabulary import Tell
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Workload:
         self.timing = timing
         # A node that gave up would be off for good. A run of half a hold is steady: times are short here.
         policy = Policy(stop_ms=world.conditions.planned_stop_ms, failures_max=0, steady_ms=timing.hold_ms // 2)
-        self.watchdog = Watchdog(timing, policy)
+        self.watchdog = world.watchdog_class(timing, policy)
         self.gate = gate.Gate(timing, gate.Rule(), node.name)
         self.guard: Guard | None = None
         self._release: Release | None = None

@@ -30,6 +30,7 @@ from primacy.sim.world.plain import PlainWork
 from primacy.sim.world.store import SimStore
 from primacy.sim.world.store_way import StoreWay
 from primacy.sim.world.workload import Heard, Workload
+from primacy.supervise.machine import Watchdog
 
 MASK = (1 << 64) - 1
 INBOX_MAX = 256
@@ -95,6 +96,7 @@ class World:
     """The world of one trial."""
 
     guard_class = Guard
+    watchdog_class = Watchdog
 
     def __init__(self, seed: int | str, maker: Maker, store: SimStore | None = None) -> None:
         self.chance = Random(seed)
