@@ -18,7 +18,9 @@ from primacy.election.raft.strategy import RaftOptions, RaftStrategy
 from primacy.settings.timing import Timing
 from primacy.sim.faults.classes import Change
 from primacy.sim.world.disk import Disk
-from primacy.sim.world.guard import Guard
+from primacy.sim.world.guard import Guard, Phase
+from primacy.supervise.machine import Watchdog
+from primacy.supervise.vocabulary import OrderStart
 
 
 class LeadsOn(RaftState):
@@ -337,12 +339,36 @@ class ResignWithRelease(Eager):
             return effects + [Send(node, release) for node in self.state.quorum.others]
 
 
+class Uncounted(Watchdog):
+    """G10: every start of a term is the first one."""
+
+    def _start_next(self, leadership):
+        super()._start_next(leadership)
+        self.run = 1
+        return [OrderStart(1, leadership)]
+
+
+class NeverAgain(Watchdog):
+    """G10: a command that ended by itself is not started again."""
+
+    def _decide(self, now_ms):
+        return []
+
+
+class LocklessGuard(Guard):
+    """G3 off: a guard starts beside a tree that is not gone. Safe because of Q6, which it would mask."""
+
+    def _take_lock(self):
+        self.holds_lock = True
+        return True
+
+
 class EarlyReleaseGuard(Guard):
     """G5: the release leaves when the stop is ordered, before the tree is gone."""
 
     def order_release(self, successor):
         super().order_release(successor)
-        if self.run > 0 and not self.frozen and not self.reported:
+        if self.ran and self.phase is not Phase.IDLE:
             self.send_release()
 
 

@@ -83,6 +83,7 @@ class Policy(NamedTuple):
     restart: Restart = Restart.ALWAYS
     stop_ms: int = 3_000
     failures_max: int = FAILURES_MAX
+    steady_ms: int = STEADY_MS
 
 
 class Phase(StrEnum):
@@ -305,7 +306,7 @@ class Watchdog:
             return []  # the guard ended it, for the hold ran out: the election will say so (Q8)
         if not self._starts_again():
             return [Note(Happened.DONE, self.run, self.exit_code), GiveUp(self.exit_code)]
-        self.failures = 0 if now_ms - self.since_ms >= STEADY_MS else self.failures + 1
+        self.failures = 0 if now_ms - self.since_ms >= self.policy.steady_ms else self.failures + 1
         if self.policy.failures_max and self.failures > self.policy.failures_max:
             return [Note(Happened.GAVE_UP, self.run, self.failures), GiveUp(self.exit_code or EXIT_GAVE_UP)]
         wait_ms = back_off_ms(self.failures)

@@ -19,10 +19,12 @@ from primacy.sim.transcripts.text import TranscriptText
 from primacy.sim.trials.strategy_table import entry_of, timing_for
 from primacy.sim.trials.trial import BASE, Plan
 from primacy.sim.world.clock import Clock
-from primacy.sim.world.guard import Guard, Phase
+from primacy.sim.world.guard import Phase
 from primacy.sim.world.node import Node
 from primacy.sim.world.store import SimStore
 from primacy.sim.world.world import World
+from primacy.supervise.gate import Approved
+from primacy.supervise.vocabulary import State
 
 RESTART_MS = 20
 """How long a restart with a new file takes."""
@@ -149,7 +151,8 @@ class Scenario:
         self.transcript.begin(self.world.now)
 
     def _leads(self, node: Node, others: list[Node]) -> bool:
-        working = node.guard is not None and node.guard.phase in (Phase.RUNNING, Phase.WAITING)
+        working = node.guard is not None and node.guard.phase is Phase.RUNNING
+        working = working or (node.workload is not None and node.workload.gate.waits)
         return node.role == "leader" and working and all(other.leader == node.name for other in others)
 
     # --- processes ----------------------------------------------------------------------------------------------------
@@ -251,6 +254,9 @@ class Scenario:
             if not hasattr(self.world.conditions, name):
                 raise TranscriptError(f"the conditions have no {name!r}")
             setattr(self.world.conditions, name, float(value))
+        for workload in [node.workload for node in self.world.nodes.values() if node.workload is not None]:
+            stop_ms = int(self.world.conditions.planned_stop_ms)  # also of a command that runs already
+            workload.watchdog.policy = workload.watchdog.policy._replace(stop_ms=stop_ms)
 
     # --- clocks and disks ---------------------------------------------------------------------------------------------
 
@@ -308,10 +314,10 @@ class Scenario:
 
     def approve(self, name: str) -> None:
         """What its start was kept back for is there (G8)."""
-        guard = self.node(name).guard
-        if not isinstance(guard, Guard) or guard.phase is not Phase.WAITING:
+        workload = self.node(name).workload
+        if workload is None or not workload.gate.waits:
             raise TranscriptError(f"{name} does not wait for an approval: `> conditions deferred=1` comes first")
-        guard.let_in()
+        workload.hear(Approved(workload.gate.term, "an operator"))
 
     def new_list(self, words: str, names: str) -> None:
         """The nodes get a new file and are restarted; a new name is a new machine."""
@@ -386,7 +392,8 @@ class Scenario:
         """One row per node: what it is, whom it follows, what its work does, and what it waits for."""
         rows = [("node", "role", "leader", "term", "work", "waits for")]
         for name, node in self.world.nodes.items():
-            work = ", ".join(str(guard.phase) for guard in node.guards) or "-"
+            waits = [State.WAITING] if node.workload is not None and node.workload.gate.waits else []
+            work = ", ".join([*waits, *(str(guard.phase) for guard in node.guards)]) or "-"
             if node.machine is None:
                 rows.append((name, "off", "-", "-", work, ""))
                 continue

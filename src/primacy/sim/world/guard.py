@@ -1,94 +1,123 @@
-"""The guarded work of one node, with its guard, in true time.
+"""A model of one guard process with its tree and the kernel's timer, in true time.
 
-It stands for the guard process, the child and its tree: starting and stopping take time, the child may ignore TERM, the
-kill takes a while, the agent may be dead or stopped meanwhile, and so may the guard itself; then the kernel's dead-man
-timer acts. All its moments are instants of the node's own clock. The release leaves only when the tree is gone (G5).
+It decides nothing that the agent decides: when a run is started, again or at all, comes from the real watchdog
+(`sim/world/workload.py`). It does what the process does (`supervise/guard/guard.py`). Starting and stopping take time,
+the command may ignore TERM, a kill takes a while, the agent may be dead or stopped meanwhile, and so may the guard
+itself; then the kernel's dead-man timer acts. All its moments are instants of the node's own clock. A stopped guard
+reads its orders when it goes on. The release leaves only when the tree is gone (G5).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from primacy.election.messages import Release
 from primacy.election.model import Leadership
-from primacy.settings.timing import Timing
 from primacy.sim.facts import Kind
+from primacy.supervise.vocabulary import Exited, Gone, GuardEnded, Locked, NotStarted, Ran
 
 if TYPE_CHECKING:
-    from primacy.sim.world.node import Node
+    from primacy.sim.world.workload import Workload
     from primacy.sim.world.world import World
 
 
 class Phase(StrEnum):
-    """Where the work stands."""
+    """What the guard holds."""
 
-    WAITING = "waiting"
-    """The agent keeps its start back on purpose (G8): there is no process, no lock and no release yet."""
+    IDLE = "idle"
+    """No process: before the first run, between two, after the last."""
     SPAWNING = "spawning"
     RUNNING = "running"
     STOPPING = "stopping"
     KILLED = "killed"
-    BETWEEN = "between"
-    """The child ended by itself; its next run waits for the back-off."""
     GONE = "gone"
+    """The tree is gone, which the guard is about to see."""
+    ENDED = "ended"
+    """The guard process itself."""
 
 
 class Guard:
     """One guard per term (G4)."""
 
-    def __init__(
-        self, world: World, node: Node, leadership: Leadership, release: Release | None, timing: Timing
-    ) -> None:
+    def __init__(self, world: World, agent: Workload, leadership: Leadership, release: Release | None) -> None:
         self.world = world
-        self.node = node
+        self.agent = agent
+        self.node = agent.node
+        self.timing = agent.timing
         self.term = leadership.term
         self.token = leadership.token
         self.release = release
-        self.timing = timing
-        self.boot = node.boot
-        self.hold_from_ms = leadership.valid_until_ms - timing.hold_ms
-        self.phase = Phase.SPAWNING
+        self.hold_from_ms = leadership.valid_until_ms - self.timing.hold_ms
+        self.phase = Phase.IDLE
         self.run = 0
+        self.ran = False
+        """The command of this run was executed."""
+        self.holds_lock = False
+        self.closed = False
+        """Nothing can be started or extended any more (Q8)."""
         self.frozen = False
         self.lost = False
         """The guard process itself was killed; its tree dies with it and nobody sends a release."""
         self.release_ordered = False
-        self.reported = False
+        self.released = False
         self.successor = ""
-        self.planned_kill_at_ms: int | None = None
+        self.stop_kill_at_ms: int | None = None
+        self._unread: list[Callable[[], None]] = []
+        self._unseen: list[Callable[[], None]] = []
+        """What the agent ordered, and what the tree did, while the guard was stopped."""
         self._scheduled = float("inf")
-        if world.conditions.deferred and node.chance.random() < world.conditions.deferred:
-            self.phase = Phase.WAITING
-            world.after(0, lambda: self._tell_deferred("an approval"))
-            world.after(node.draw_ms(0, world.conditions.deferred_ms), self.let_in)
+
+    # --- orders of the agent ------------------------------------------------------------------------------------------
+
+    def order(self, what: Callable[[], None]) -> None:
+        """One of the following, in order; a stopped guard reads it later, a dead one never."""
+        if self.frozen:
+            self._unread.append(what)
+        elif not self.lost:
+            what()
+
+    def start(self, run: int, leadership: Leadership) -> None:
+        left_ms = leadership.valid_until_ms - self.timing.hold_ms + self.timing.term_at_ms - self.node.local_ms()
+        if self.phase is not Phase.IDLE or self.closed or self.release_ordered or left_ms <= 0:
+            self.agent.hear(NotStarted(run, "not now, or not in this term any more"))
+        elif not self._take_lock():
+            self.agent.hear(Locked(0))
         else:
-            self._spawn()
+            self.run, self.ran, self.phase, self.stop_kill_at_ms = run, False, Phase.SPAWNING, None
+            self.extend(leadership)
+            self.world.after(self.node.draw_ms(1, self.world.conditions.spawn_ms), partial(self._spawned, run))
+            self._watch()
 
-    def _spawn(self) -> None:
-        self.world.after(self.node.draw_ms(1, self.world.conditions.spawn_ms), self._spawned)
-        self._watch()
-
-    # --- the agent's words --------------------------------------------------------------------------------------------
+    def _take_lock(self) -> bool:
+        """Held from the first start to the end of the guard and its tree; no start without it (G3)."""
+        self.holds_lock = self.holds_lock or not self.node.lock_held()
+        return self.holds_lock
 
     def extend(self, leadership: Leadership) -> None:
-        """Only for a later absolute deadline (G1); a stopped guard reads nothing."""
-        if not self.frozen:
+        """Only for a later absolute deadline (G1). It comes with every beat, and needs no `order`."""
+        if self.frozen:
+            self._unread.append(partial(self.extend, leadership))
+        elif not self.closed:
             self.hold_from_ms = max(self.hold_from_ms, leadership.valid_until_ms - self.timing.hold_ms)
 
-    def stop(self, *, planned: bool) -> None:
-        """TERM now; KILL after the planned stop time, or at the point of the hold."""
-        if self.frozen or self.phase in (Phase.GONE, Phase.KILLED):
-            return
-        if planned:
-            self.planned_kill_at_ms = self.node.local_ms() + self.world.conditions.planned_stop_ms
+    def stop(self, kill_at_ms: int) -> None:
+        """TERM now; KILL at this moment or at that of the hold."""
+        self.stop_kill_at_ms = min(kill_at_ms, self.stop_kill_at_ms or kill_at_ms)
         self._terminate()
         self._watch()
 
     def order_release(self, successor: str) -> None:
-        if not self.frozen:
-            self.release_ordered = True
-            self.successor = successor
+        self.release_ordered = True
+        self.successor = successor
+        if self.phase is Phase.IDLE:
+            self.agent.hear(Gone(self.run, self._releases()))
+
+    def dismiss(self) -> None:
+        if self.phase is Phase.IDLE:
+            self._end()
 
     # --- what befalls it ----------------------------------------------------------------------------------------------
 
@@ -98,101 +127,88 @@ class Guard:
 
     def _agent_is_dead(self) -> None:
         if not self.frozen and not self.lost:
-            self._kill()
+            self.closed = True
+            self._end_all()
 
     def freeze(self, frozen: bool) -> None:
-        if self.phase is Phase.WAITING:
-            return  # there is no guard yet; what waits is a part of the agent
+        """Once it goes on it reads its orders, before it looks at the deadlines and at its tree."""
         self.frozen = frozen
-        if not frozen:
-            if self.phase is Phase.GONE:
-                self._report()
-            elif self._agent_is_gone():
-                self._kill()
-            self._watch()
+        if frozen or self.lost:
+            return
+        unread, self._unread = self._unread, []
+        for order in unread:
+            order()
+        if self._agent_is_gone():
+            self._agent_is_dead()
+        self._keep_deadlines()
+        unseen, self._unseen = self._unseen, []
+        for seen in unseen:
+            seen()
 
     def kill_guard(self) -> None:
         """The guard process dies: the parent-death signal takes the tree with it (G2)."""
-        if self.phase is not Phase.GONE and not self.lost:
+        if self.phase is not Phase.ENDED and not self.lost:
             self.lost = True
-            self.node.guard_lost(self)
-            self._kill()
+            self.agent.hear(GuardEnded())
+            self._end_all()
 
     def child_ends(self) -> None:
-        """The child ends by itself and is started again on this node, in this term, after a back-off (G10)."""
+        """The command ends by itself."""
         if self.phase is Phase.RUNNING and not self.frozen:
             self._ended()
-            self.phase = Phase.BETWEEN
-            self.world.after(self.node.draw_ms(5, 100), self._spawned)
+            self._gone()
 
     def power_lost(self) -> None:
         """The whole machine is off: nothing runs, nothing is sent."""
         if self.phase in (Phase.RUNNING, Phase.STOPPING, Phase.KILLED):
             self._ended()
-        self.phase = Phase.GONE
-        self.lost = self.reported = True
-
-    # --- a start that is kept back ------------------------------------------------------------------------------------
-
-    def _tell_deferred(self, why: str) -> None:
-        if self.node.boot == self.boot and not self._agent_is_gone():
-            self.node.tell_deferred(self.term, why)
-
-    def let_in(self) -> None:
-        """The approval is there. All conditions of a start are looked at again; a stopped agent hears it later."""
-        if self.phase is not Phase.WAITING or self._agent_is_gone():
-            return
-        if self.node.stopped or self.node.busy is not None:
-            self.world.after(self.timing.heartbeat_ms, self.let_in)
-        elif self._may_begin():
-            self.phase = Phase.SPAWNING
-            self._tell_deferred("")
-            self._spawn()
-
-    def _may_begin(self) -> bool:
-        """Still in this term (it was not told to stop), and with a hold that has not reached TERM (Q8, G8)."""
-        return self.node.local_ms() < self.hold_from_ms + self.timing.term_at_ms
+        self.phase = Phase.ENDED
+        self.lost = True
+        self.holds_lock = False
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _agent_is_gone(self) -> bool:
-        return self.node.machine is None or self.node.boot != self.boot
+        return self.node.workload is not self.agent
 
-    def _spawned(self) -> None:
-        """The child runs, unless the time for it is over or it was told to stop meanwhile (I5)."""
-        if self.phase not in (Phase.SPAWNING, Phase.BETWEEN) or self.frozen:
-            if self.frozen and self.phase in (Phase.SPAWNING, Phase.BETWEEN):
-                self._kill()
+    def _spawned(self, run: int) -> None:
+        """The command is executed, unless the time for it is over or it was told to stop meanwhile (I5)."""
+        if self.phase is not Phase.SPAWNING or self.run != run:
             return
-        if self.node.local_ms() >= self.hold_from_ms + self.timing.term_at_ms or self._agent_is_gone():
+        if self.frozen:
+            self._unseen.append(partial(self._spawned, run))  # the child waits for a byte from its guard
+            return
+        now_ms = self.node.local_ms()
+        if self.closed or now_ms >= self.hold_from_ms + self.timing.term_at_ms or self._agent_is_gone():
             self._kill()
             return
-        self.phase = Phase.RUNNING
-        self.run += 1
-        left_ms = self.hold_from_ms + self.timing.kill_at_ms - self.node.local_ms()
+        self.phase, self.ran = Phase.RUNNING, True
+        left_ms = self.hold_from_ms + self.timing.kill_at_ms - now_ms
         self.world.emit(Kind.WORK_STARTED, self.node.name, self.token, str(self.term), self.run, str(left_ms))
-        if self.run == 1:
-            self.node.tell_started(self.term)
+        self.agent.hear(Ran(run, 1))
 
     def _terminate(self) -> None:
-        if self.phase in (Phase.WAITING, Phase.SPAWNING, Phase.BETWEEN):
+        if self.phase is Phase.SPAWNING:
             self._gone()
         elif self.phase is Phase.RUNNING:
             self.phase = Phase.STOPPING
             conditions = self.world.conditions
             if self.node.chance.random() >= conditions.ignores_term:
-                self.world.after(self.node.draw_ms(1, conditions.stop_ms), self._stopped_by_itself)
-
-    def _stopped_by_itself(self) -> None:
-        if self.phase is Phase.STOPPING:
-            self._died()
+                self.world.after(self.node.draw_ms(1, conditions.stop_ms), partial(self._died, Phase.STOPPING))
 
     def _kill(self) -> None:
-        if self.phase in (Phase.WAITING, Phase.SPAWNING, Phase.BETWEEN):
+        if self.phase is Phase.SPAWNING:
             self._gone()
         elif self.phase in (Phase.RUNNING, Phase.STOPPING):
             self.phase = Phase.KILLED
-            self.world.after(self._dying_ms(), self._died)
+            self.world.after(self._dying_ms(), partial(self._died, Phase.KILLED))
+
+    def _end_all(self) -> None:
+        """The agent or the guard is dead: nothing of this term goes on."""
+        self._kill()
+        if self.phase is Phase.IDLE:
+            self.phase = Phase.GONE
+            self._confirm()
 
     def _dying_ms(self) -> float:
         """How long a kill takes: within what the hold leaves after the dead-man point, on the fastest clock (A2)."""
@@ -200,8 +216,9 @@ class Guard:
         slowest_ms = allowed_ms * self.world.conditions.slow_kill
         return max(0.2, slowest_ms if self.node.chance.random() < 0.5 else self.node.draw_ms(0.2, slowest_ms))
 
-    def _died(self) -> None:
-        if self.phase in (Phase.STOPPING, Phase.KILLED):
+    def _died(self, phase: Phase) -> None:
+        """Of TERM or of KILL, unless something else came first."""
+        if self.phase is phase:
             self._ended()
             self._gone()
 
@@ -211,23 +228,45 @@ class Guard:
     def _gone(self) -> None:
         """The tree is gone; the guard confirms it a moment later."""
         self.phase = Phase.GONE
-        self.world.after(self.node.draw_ms(0.1, 1), self._report)
+        self.world.after(self.node.draw_ms(0.1, 1), self._confirm)
 
-    def _report(self) -> None:
-        """The tree is gone. The release leaves if the agent ordered it or is dead, and the guard still lives (G5)."""
-        if self.reported:
+    def _confirm(self) -> None:
+        """The release leaves if the agent ordered it or is dead, and the guard still lives (G5)."""
+        if self.phase is not Phase.GONE:
             return
         if self.frozen and not self.lost:
-            return  # it goes on when it is thawed
-        self.reported = True
-        released = not self.lost and self._may_release(self._agent_is_gone())
-        if released:
-            self.send_release()
-        self.node.guard_finished(self, released)
+            self._unseen.append(self._confirm)
+            return
+        self.phase = Phase.IDLE
+        released = self._releases()
+        if self.lost or self._agent_is_gone():
+            self._end()
+        elif self.ran:
+            self.agent.hear(Exited(self.run, 0))
+            self.agent.hear(Gone(self.run, released))
+        else:
+            self.agent.hear(NotStarted(self.run, "it was ended before it was executed"))
 
-    def _may_release(self, agent_gone: bool) -> bool:
-        """All three: ordered or the agent is dead; the tree is gone; the work of this term ran (G5, G7)."""
-        return self.phase is Phase.GONE and self.run > 0 and (agent_gone or self.release_ordered)
+    def _end(self) -> None:
+        """The guard process is gone, and so is all that it held: the run lock is free."""
+        self.phase = Phase.ENDED
+        self.holds_lock = False
+        self.node.forget(self)
+        if not self.lost:
+            self.agent.hear(GuardEnded())
+        if self.node.workload is not None:
+            self.node.workload.look_at_lock()
+
+    def _releases(self) -> bool:
+        if self.lost or self.released or not self._may_release():
+            return False
+        self.released = True
+        self.send_release()
+        return True
+
+    def _may_release(self) -> bool:
+        """All three: ordered or the agent is dead; the tree is gone; the run lock is held (G5)."""
+        return (self.release_ordered or self._agent_is_gone()) and self.phase is Phase.IDLE and self.holds_lock
 
     def send_release(self) -> None:
         """To all nodes (raft), or to the store (lease)."""
@@ -239,38 +278,39 @@ class Guard:
         for name in self.node.release_targets():
             self.world.send(self.node, name, release)
 
+    # --- the points of the hold ---------------------------------------------------------------------------------------
+
     def _watch(self) -> None:
-        """Wakes at the next point of the hold: TERM, KILL, dead-man; extensions only move it away."""
-        if self.phase in (Phase.GONE, Phase.KILLED, Phase.WAITING):
-            return
+        """Wakes at the next of them: TERM, KILL, dead-man; extensions only move it away."""
         now_ms = self.node.local_ms()
         points = [
             self.hold_from_ms + at for at in (self.timing.term_at_ms, self.timing.kill_at_ms, self.timing.deadman_at_ms)
         ]
-        if self.planned_kill_at_ms is not None:
-            points.append(self.planned_kill_at_ms)
+        if self.stop_kill_at_ms is not None:
+            points.append(self.stop_kill_at_ms)
         ahead = [point for point in points if point > now_ms]
         if ahead:
             at = self.node.clock.true_ms(min(ahead))
             if at < self._scheduled:
                 self._scheduled = at
-                self.world.at(at, lambda: self._point(at))
+                self.world.at(at, partial(self._point, at))
 
     def _point(self, scheduled_ms: float) -> None:
-        if scheduled_ms != self._scheduled or self.phase is Phase.GONE or self.phase is Phase.KILLED:
-            return
-        self._scheduled = float("inf")
+        if scheduled_ms == self._scheduled and self.phase is not Phase.ENDED and not self.lost:
+            self._scheduled = float("inf")
+            self._keep_deadlines()
+
+    def _keep_deadlines(self) -> None:
         now_ms = self.node.local_ms()
-        after_s = now_ms - self.hold_from_ms
-        if after_s >= self.timing.deadman_at_ms:
-            if self.frozen and not self.lost:  # the kernel kills the guard; nobody releases
-                self.lost = True
-                self.node.guard_lost(self)
-            self._kill()
-        elif not self.frozen:
-            planned_over = self.planned_kill_at_ms is not None and now_ms >= self.planned_kill_at_ms
-            if after_s >= self.timing.kill_at_ms or planned_over:
-                self._kill()
-            elif after_s >= self.timing.term_at_ms:
+        held_ms = now_ms - self.hold_from_ms
+        if held_ms >= self.timing.deadman_at_ms:
+            self.kill_guard()  # by the kernel, whether it is stopped or not
+            return
+        if not self.frozen:
+            if held_ms >= self.timing.term_at_ms and not self.closed:
+                self.closed = True
                 self._terminate()
+            stop_is_over = self.stop_kill_at_ms is not None and now_ms >= self.stop_kill_at_ms
+            if held_ms >= self.timing.kill_at_ms or stop_is_over:
+                self._kill()
         self._watch()

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from primacy.election.effects import Effect
-from primacy.election.inputs import GuardLost, Input, RunLock, WorkDeferred, WorkGone, WorkStarted
+from primacy.election.inputs import Input
 from primacy.election.messages import Message
 from primacy.election.model import Membership, Role, Strategy
 from primacy.sim.world.clock import Clock
 from primacy.sim.world.disk import Disk
-from primacy.sim.world.guard import Guard, Phase
+from primacy.sim.world.guard import Guard
 from primacy.sim.world.plain import PlainWork
+from primacy.sim.world.workload import Heard, Workload
 
 if TYPE_CHECKING:
     from primacy.sim.world.world import World
@@ -54,12 +55,15 @@ class Node:
         """Messages since its pace was looked at; after how many it is looked at again; and how it stood then (E2)."""
         self.stopped = 0
         """How many faults stop the agent now."""
-        self.inbox: list[Input] = []
+        self.inbox: list[Input | Heard] = []
         self.doom = -1
         """How many more effects are performed until the agent crashes; -1 for no such plan."""
         self.held: list[tuple[str, Message]] | None = None
+        self.workload: Workload | None = None
+        """Of this boot; None with a strategy that holds nothing."""
         self.guard: Guard | PlainWork | None = None
         self.guards: list[Guard | PlainWork] = []
+        """Of this boot, and of all whose work is not confirmed gone."""
         self.role = Role.STARTING
         self.leader = ""
         self.timer_ms: int | None = None
@@ -75,32 +79,20 @@ class Node:
     def up(self) -> bool:
         return self.machine is not None
 
-    def tell_started(self, term: int) -> None:
-        self.world.give(self, WorkStarted(term))
-
-    def tell_deferred(self, term: int, why: str) -> None:
-        self.world.give(self, WorkDeferred(term, why))
-
     def release_targets(self) -> tuple[str, ...]:
         return tuple(name for name in self.membership.ids if name != self.name)
 
     def lock_held(self) -> bool:
-        return any(guard.phase not in (Phase.GONE, Phase.WAITING) for guard in self.guards)
+        return any(guard.holds_lock for guard in self.guards)
 
-    def guard_finished(self, guard: Guard | PlainWork, released: bool) -> None:
-        """The tree of this guard is gone: the agent that started it hears of it; a later one finds the lock free."""
+    def hold(self, guard: Guard | PlainWork) -> None:
+        """The work of a new term."""
+        self.guard = guard
+        self.guards.append(guard)
+
+    def forget(self, guard: Guard | PlainWork) -> None:
+        """It is gone, and so is all that it held."""
         if guard in self.guards:
             self.guards.remove(guard)
         if self.guard is guard:
             self.guard = None
-        if self.machine is None:
-            return
-        if guard.boot == self.boot and not guard.lost:
-            self.world.give(self, WorkGone(guard.term, released))
-        elif not self.lock_held():
-            self.world.give(self, RunLock(False))
-
-    def guard_lost(self, guard: Guard) -> None:
-        """The guard process is dead; what it held may still be dying."""
-        if guard.boot == self.boot:
-            self.world.give(self, GuardLost(guard.term))

@@ -1,13 +1,15 @@
 """The work of a strategy that holds nothing (bully, ring): it starts when its node leads and ends when it yields.
 
-No deadline, no dead-man, no release: what it does in a partition is exactly what these strategies promise, one per
-island. It has the shape of `Guard`, so that faults treat both alike.
+A model of `HostedWorkload`, whose work is a part of the agent. No deadline, no dead-man, no release: what it does in a
+partition is exactly what these strategies promise, one per island. It has the shape of `Guard`, so that faults treat
+both alike.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from primacy.election.inputs import WorkGone, WorkStarted
 from primacy.election.model import Leadership
 from primacy.sim.facts import Kind
 from primacy.sim.world.guard import Phase
@@ -20,9 +22,7 @@ if TYPE_CHECKING:
 class PlainWork:
     """Runs while its node leads."""
 
-    lost = False
     frozen = False
-    release_ordered = False
 
     def __init__(self, world: World, node: Node, leadership: Leadership) -> None:
         self.world = world
@@ -36,15 +36,14 @@ class PlainWork:
         if self.phase is Phase.SPAWNING:
             self.phase = Phase.RUNNING
             self.world.emit(Kind.WORK_STARTED, self.node.name, self.term, str(self.term), 1, "1")
-            self.node.tell_started(self.term)
+            self.world.give(self.node, WorkStarted(self.term))
 
-    def extend(self, leadership: Leadership) -> None:
-        """Nothing is held."""
+    @property
+    def holds_lock(self) -> bool:
+        return self.phase is not Phase.GONE
 
-    def order_release(self, successor: str) -> None:
-        """There is nobody to tell: the next leader announces itself."""
-
-    def stop(self, *, planned: bool) -> None:  # noqa: ARG002  (both ways it has as long as it needs)
+    def stop(self) -> None:
+        """Planned or not, it has as long as it needs."""
         if self.phase in (Phase.SPAWNING, Phase.RUNNING):
             self.world.after(self.node.draw_ms(1, self.world.conditions.stop_ms), self._gone)
 
@@ -68,4 +67,6 @@ class PlainWork:
     def _gone(self) -> None:
         if self.phase is not Phase.GONE:
             self.power_lost()
-            self.node.guard_finished(self, released=False)
+            self.node.forget(self)
+            if self.node.boot == self.boot:
+                self.world.give(self.node, WorkGone(self.term, released=False))

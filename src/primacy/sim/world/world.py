@@ -29,6 +29,8 @@ from primacy.sim.world.order import check_order, check_term
 from primacy.sim.world.plain import PlainWork
 from primacy.sim.world.store import SimStore
 from primacy.sim.world.store_way import StoreWay
+from primacy.sim.world.workload import Heard, Workload
+from primacy.supervise.machine import Watchdog
 
 MASK = (1 << 64) - 1
 INBOX_MAX = 256
@@ -94,6 +96,7 @@ class World:
     """The world of one trial."""
 
     guard_class = Guard
+    watchdog_class = Watchdog
 
     def __init__(self, seed: int | str, maker: Maker, store: SimStore | None = None) -> None:
         self.chance = Random(seed)
@@ -139,8 +142,12 @@ class World:
         node.busy = None
         node.timer_ms = None
         node.role, node.leader = Role.STARTING, ""
+        node.workload = Workload(self, node, node.timing) if isinstance(node.timing, Timing) else None
+        held = node.lock_held()
+        if held and node.workload is not None:
+            node.workload.watch_lock()
         self.emit(Kind.UP, node.name, node.boots)
-        self.give(node, Started(node.clock.wall_ms(self.now), node.lock_held()))
+        self.give(node, Started(node.clock.wall_ms(self.now), held))
 
     def crash(self, node: Node, *, power: bool = False) -> None:
         """The agent is killed; with `power`, the whole machine is."""
@@ -153,7 +160,7 @@ class World:
         node.doom = -1
         node.busy = None
         node.inbox.clear()
-        node.guard = None
+        node.workload = node.guard = None
         node.disk.crash(node.chance)
         self.emit(Kind.DOWN, node.name, 1 if power else 0)
         if power:
@@ -309,7 +316,10 @@ class World:
     def _drain(self, node: Node) -> None:
         waiting, node.inbox = node.inbox, []
         for given in waiting:
-            self.give(node, given)
+            if not isinstance(given, Heard):
+                self.give(node, given)
+            elif node.workload is not None:
+                node.workload.hear(given.given)
         machine = node.machine
         if machine is not None and not node.stopped and machine.deadline_ms is not None:
             if machine.deadline_ms <= node.local_ms():
@@ -372,23 +382,14 @@ class World:
             case Record(event):
                 self.emit(Kind.EVENT, node.name, event.term, event.code, event.value, event.subject, event.detail)
             case Extend(leadership):
-                if node.guard is not None:
-                    node.guard.extend(leadership)
-            case Start(leadership, release, _):
-                guard: Guard | PlainWork
-                if isinstance(node.timing, Timing):
-                    guard = self.guard_class(self, node, leadership, release, node.timing)
-                else:
-                    guard = PlainWork(self, node, leadership)
-                node.guard = guard
-                node.guards.append(guard)
-            case Stop(term, _, planned):
-                if node.guard is not None and node.guard.term == term:
-                    node.guard.stop(planned=planned)
-            case OrderRelease(term, successor):
-                # On a lease, a node that lives writes the release itself, once it is told that the work is gone.
-                if self.store is None and node.guard is not None and node.guard.term == term:
-                    node.guard.order_release(successor)
+                if node.workload is not None:
+                    node.workload.extend(leadership)
+            case Start() | Stop() | OrderRelease() if node.workload is not None:
+                node.workload.perform(effect)
+            case Start(leadership):
+                node.hold(PlainWork(self, node, leadership))
+            case Stop(term) if isinstance(node.guard, PlainWork) and node.guard.term == term:
+                node.guard.stop()
             case AskStore(number, request):
                 node.sent += 1
                 if node.sent > node.sent_look:
