@@ -29,7 +29,7 @@ from primacy.election.ranked.rank import RankOptions
 from primacy.election.ranked.ring import RingStrategy
 from primacy.election.ranked.strategy import RankStrategy
 from primacy.errors import UsageError
-from primacy.membership.http_wire import Credentials, derived_credentials, encoded, object_in
+from primacy.membership.http_wire import Credentials, encoded, object_in
 from primacy.membership.join import JoinPlan
 from primacy.membership.manager import HttpTransport, Identity
 from primacy.membership.members import Entry, entries_in
@@ -38,12 +38,15 @@ from primacy.node.folder import Folder
 from primacy.settings import config_hash, timing_of
 from primacy.settings.schema import Settings
 from primacy.settings.timing import RankTiming
-from primacy.transport.seal import read_secrets
+from primacy.transport.seal import derived, read_secrets
 
 NO_SECRET = (
     "cluster.secret_file is missing, and nodes of one cluster need a secret: primacy keygen; or cluster.user and "
     "cluster.pass, to meet nodes of Ghoti"
 )
+MANAGER_LABEL = b"manager"
+MANAGER_USER = "primacy"
+"""Of credentials that follow from the cluster's one secret, where no real node of Ghoti is met."""
 BOOT_BITS = 53
 """As many as any reader of JSON keeps."""
 NODES = "nodes"
@@ -181,7 +184,7 @@ def credentials_of(settings: Settings) -> tuple[Credentials, ...]:
     if not cluster.secret_file:
         raise UsageError(NO_SECRET)
     path = os.path.join(os.path.dirname(settings.source), cluster.secret_file)
-    return tuple(derived_credentials(secret) for secret in read_secrets(path))
+    return tuple(Credentials(MANAGER_USER, derived(secret, MANAGER_LABEL).hex()) for secret in read_secrets(path))
 
 
 def advertised(settings: Settings, complain: Callable[[str], None]) -> str:
