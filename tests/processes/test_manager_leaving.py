@@ -23,7 +23,7 @@ def test_a_join_that_nobody_answers_is_not_waited_for(monkeypatch: pytest.Monkey
         await nodes.leads("a")
         async with asyncio.timeout(LIMIT_S):
             await nodes.up.pop("b").shutdown()
-        assert node.manager.closed
+        assert node.manager.machine.state.closed
 
     lived(scene)
 
