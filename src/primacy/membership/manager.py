@@ -17,12 +17,13 @@ from typing import Any, assert_never
 
 from primacy.election.inputs import DeadlinePassed, Received
 from primacy.election.inputs import Input as ElectionInput
-from primacy.election.messages import Alive, BatonTaken, Message, Okay, Release, Unable
+from primacy.election.messages import Message, Release
 from primacy.errors import CannotHere, InUse, NotReached, Refused
 from primacy.membership.http_wire import Asked, Credentials, Reply
 from primacy.membership.machine import MembershipMachine
 from primacy.membership.state import Identity, JoinPlan
 from primacy.membership.vocabulary import (
+    REPLIES,
     Abandoned,
     Begin,
     Call,
@@ -52,8 +53,6 @@ from primacy.transport import Hear, Overhear, ReadyDatagram, Trouble, ignored
 from primacy.transport.layout import packed_word
 from primacy.transport.link_cuts import LinkCuts
 
-REPLIES = (Okay, Unable, Alive, BatonTaken)
-"""Messages that are answers to requests."""
 SETTLE_S = 2.0
 """For the last calls of a node that ends: the next leader is told to stand."""
 

@@ -10,8 +10,11 @@ from typing import Any, NamedTuple
 
 from primacy.election.inputs import DeadlinePassed
 from primacy.election.inputs import Input as ElectionInput
-from primacy.election.messages import Message
+from primacy.election.messages import Alive, BatonTaken, Message, Okay, Unable
 from primacy.membership.http_wire import Answer, Asked, Reply, Silent
+
+REPLIES = (Okay, Unable, Alive, BatonTaken)
+"""Messages that the election sends as answers to requests: they go into the answer, or nowhere."""
 
 # --- inputs -----------------------------------------------------------------------------------------------------------
 
