@@ -324,7 +324,8 @@ class Handlers:
         if is_told:
             known = state.member_list.entries.get(node)
             addr = known.addr if known is not None else address_of(said.text("of_addr")) or ""
-            if addr and state.member_list.take(Entry(node, addr, said.number("stamp"), True)):
+            entry = self._entry(node, addr, said, wall_ms, is_told=True)._replace(gone=True)
+            if addr and state.member_list.take(entry):
                 state.list_changed()
         elif node != state.node:
             self._joining.remove(node, wall_ms)

@@ -172,7 +172,7 @@ class Joining:
             return alone if busy else f"answers {found.status}, and no list"
         listed = dialled(answer.peers, addr)
         node = found.said.node or next((name for name, good in listed.items() if good == addr), "")
-        await self._take_over(listed)
+        await self._take_over(listed, is_ours=found.said.is_ours)
         self.state.is_outside = False
         state.list_changed()
         if found.said.is_ours and node:
@@ -182,11 +182,12 @@ class Joining:
         self._tell_who_leads(node, answer.leader)
         return ""
 
-    async def _take_over(self, listed: Mapping[str, str]) -> None:
-        """The list of the node that was joined, as far as it is news."""
+    async def _take_over(self, listed: Mapping[str, str], *, is_ours: bool) -> None:
+        """The list of the node that was joined, as far as it is news. One of ours may not know yet that somebody was
+        removed; its stamps, which are fetched, tell who is right."""
         state, others = self.state, []
         for name, addr in listed.items():
-            if name == state.node or name in state.member_list:
+            if name == state.node or name in (state.member_list.entries if is_ours else state.member_list):
                 continue
             owner = await self._owner(name, addr, listed)
             if owner == name:
