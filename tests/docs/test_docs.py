@@ -110,7 +110,8 @@ def rows_of(page: str, first: str) -> dict[str, list[str]]:
 
 
 LETTERED, _, _JUDGED = RULES.partition("## The judges of the simulator")
-JUDGED, _, JUDGED_CACHE = _JUDGED.partition("## The judges of the cache")
+_JUDGED, _, JUDGED_CACHE = _JUDGED.partition("## The judges of the cache")
+JUDGED, _, JUDGED_MEMBERSHIP = _JUDGED.partition("## The judges of the membership machine")
 """L1 to L4 are rules of the lease in one part of the page, and judges of liveness in the other."""
 RULE_ROWS = rows_of(LETTERED, r"[QMGBLTUCE][0-9]{1,2}")
 
@@ -229,6 +230,13 @@ def test_every_judge_has_a_row() -> None:
     named = {judge for text in SOURCES.values() for judge in re.findall(r"\bI[0-9]\b", text)}
     assert judges | named == rows.keys()
     assert judges >= {"I1", "I7", "P1", "P4"}
+
+
+def test_every_judge_of_the_membership_machine_has_a_row() -> None:
+    rows = rows_of(JUDGED_MEMBERSHIP, r"[NE][0-9]")
+    judging = [text for file, text in SOURCES.items() if SIM / "membership" in file.parents]
+    assert {judge for text in judging for judge in re.findall(r"\"([NE][0-9])\b", text)} == rows.keys()
+    assert rows.keys() == {"N1", "N2", "N3", "E2"}
 
 
 def test_every_judge_of_the_cache_has_a_row() -> None:
