@@ -1,4 +1,4 @@
-"""The storm of joins that real nodes of the first version keep up, and how ours end it (membership/storms.py)."""
+"""The storm of joins that real nodes of the first version keep up, and how ours end it (membership/ghoti/storms.py)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from itertools import islice, permutations
 import pytest
 
 from primacy.election.inputs import Pause
-from primacy.membership import storms as http_storms
+from primacy.membership.ghoti import storms as http_storms
+from primacy.membership.ghoti.storms import Word, bent, mended
 from primacy.membership.http_wire import encoded
 from primacy.membership.members import entries_in
-from primacy.membership.storms import Word, bent, mended
 from tests.support.mixed_clusters import Mixed, played
 
 pytestmark = pytest.mark.later

@@ -11,8 +11,8 @@ from random import Random
 from typing import NamedTuple
 
 from primacy.agent.cluster import ManagedCluster
+from primacy.membership.ghoti.storms import HELD_MAX
 from primacy.membership.http_wire import Credentials
-from primacy.membership.storms import HELD_MAX
 from tests.support.managers_in_one_loop import PASSWORD, USER, Nodes
 
 SPAN_S = {"quick": 2.0, "proof": 60.0}.get(os.environ.get("PRIMACY_SIZE", ""), 10.0)

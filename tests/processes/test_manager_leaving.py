@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from primacy.membership import manager as http
-from primacy.membership import storms as http_storms
+from primacy.membership.ghoti import storms as http_storms
 from tests.support.managers_in_one_loop import LIMIT_S, STEADY, Nodes, lived
 from tests.support.mixed_clusters import Mixed, played
 

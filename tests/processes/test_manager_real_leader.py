@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from primacy.cli.status import OLD_MS, acting, sentences
-from primacy.membership import storms as http_storms
+from primacy.membership.ghoti import storms as http_storms
 from primacy.membership.http_handlers import MOVING
 from primacy.membership.send import QUIET_S
 from primacy.transport.layout import packed_word, unpacked_word

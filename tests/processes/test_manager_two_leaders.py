@@ -13,7 +13,7 @@ import os
 import pytest
 
 from primacy.election.events import Code
-from primacy.membership import claims, storms
+from primacy.membership.ghoti import claims, storms
 from tests.support.canary import beside_a_canary
 from tests.support.ghoti_double import Double
 from tests.support.mixed_clusters import Mixed, played

@@ -25,6 +25,7 @@ from primacy.election.messages import (
     Origin,
     Won,
 )
+from primacy.membership.ghoti.storms import StormControl
 from primacy.membership.http_wire import (
     OPEN,
     WORDS_BYTES_MAX,
@@ -44,7 +45,6 @@ from primacy.membership.join import Joining
 from primacy.membership.members import Entry
 from primacy.membership.send import Sending
 from primacy.membership.state import State
-from primacy.membership.storms import StormControl
 from primacy.rate_limiter import RateLimiter
 
 METHODS = {

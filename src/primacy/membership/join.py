@@ -5,7 +5,7 @@ join on, and melt. Our nodes compare digests of the list with their leader's at 
 differ (and every eighth look anyway, Hecaton's refresh), and tell the leader what it does not know. So a word that got
 lost is repeated within a beat or two, and two clusters of which one learned of the other become one.
 
-Where real nodes echo joins in a storm: `storms.py`.
+Where real nodes echo joins in a storm: `ghoti/storms.py`.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class Joining:
             await self.fetch(owner)
 
     async def _owner(self, name: str, addr: str, listed: Mapping[str, str]) -> str:
-        """Who is at this address: another one of ours may have given its own out for a moment (`storms.py`), and
+        """Who is at this address: another one of ours may have given its own out for a moment (`ghoti/storms.py`), and
         knows the true one. If it was this node, before a crash, and it remembers nothing, nobody does."""
         state = self.state
         if addr == state.identity.addr:

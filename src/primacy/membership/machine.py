@@ -13,9 +13,9 @@ which the second (`PROBE`) tells whether it leads. What our own nodes add is in 
 
 The list (`members.py`) grows by `/join` and shrinks by `/remove`; our nodes compare digests of it with every exchange
 and fetch it (`GET /members`) when they differ. `http_handlers.py` answers requests, `join.py` joins, fetches and tells
-on, `send.py` speaks, `http_gossip.py` hears of others where a real node leads, `storms.py` ends what real ones echo,
-`claims.py` that two of them lead. They share what they know (`state.py`), and each is handed what it uses of the
-others. What takes several steps is a procedure (`procedures.py`).
+on, `send.py` speaks, `http_gossip.py` hears of others where a real node leads; `ghoti/` has the rest that real nodes
+need. They share what they know (`state.py`), and each is handed what it uses of the others. What takes several steps is
+a procedure (`procedures.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from typing import assert_never
 
 from primacy.election.inputs import DeadlinePassed
 from primacy.election.messages import Message
-from primacy.membership.claims import ClaimWatch
+from primacy.membership.ghoti.claims import ClaimWatch
+from primacy.membership.ghoti.storms import StormControl
 from primacy.membership.http_gossip import Gossip
 from primacy.membership.http_handlers import Handlers
 from primacy.membership.http_wire import Asked, Credentials
@@ -32,7 +33,6 @@ from primacy.membership.join import Joining
 from primacy.membership.procedures import Procedure, Timer
 from primacy.membership.send import Sending
 from primacy.membership.state import Identity, JoinPlan, State
-from primacy.membership.storms import StormControl
 from primacy.membership.vocabulary import (
     Abandoned,
     Begin,

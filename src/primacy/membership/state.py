@@ -126,8 +126,8 @@ class State:
         self.is_ending = False
         self.closed = False
         self.stands_in = False
-        """Real nodes look for each other here (`storms.py`): they are told that it lives, whether this node can lead
-        or not."""
+        """Real nodes look for each other here (`ghoti/storms.py`): they are told that it lives, whether this node can
+        lead or not."""
         self.own_word = b""
         """What this node said of itself last."""
         self._duplicates = Duplicates(max(DUPLICATE_S, DUPLICATE_BEATS * timing.heartbeat_ms / 1_000))
