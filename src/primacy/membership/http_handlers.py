@@ -25,6 +25,7 @@ from primacy.election.messages import (
     Origin,
     Won,
 )
+from primacy.membership.ghoti.beliefs import Beliefs
 from primacy.membership.ghoti.storms import StormControl
 from primacy.membership.http_wire import (
     OPEN,
@@ -74,6 +75,7 @@ class Handlers:
         self,
         state: State,
         credentials: tuple[Credentials, ...],
+        beliefs: Beliefs,
         joining: Joining,
         sending: Sending,
         storms: StormControl,
@@ -81,6 +83,7 @@ class Handlers:
         """`credentials`: all that are accepted."""
         self.state = state
         self._credentials = credentials
+        self._beliefs = beliefs
         self._joining = joining
         self._sending = sending
         self._storms = storms
@@ -111,7 +114,7 @@ class Handlers:
         if said.is_ours:
             state.met(said, asked.remote)
         elif asked.path in MOVING:
-            self._sending.real_ones_moved()
+            self._beliefs.moved()
         reply = await self._of(asked, said, wall_ms)
         if sender in state.links.dumb_to:
             state.count("cut")

@@ -24,6 +24,7 @@ from typing import assert_never
 
 from primacy.election.inputs import DeadlinePassed
 from primacy.election.messages import Message
+from primacy.membership.ghoti.beliefs import Beliefs
 from primacy.membership.ghoti.claims import ClaimWatch
 from primacy.membership.ghoti.storms import StormControl
 from primacy.membership.http_gossip import Gossip
@@ -82,8 +83,9 @@ class MembershipMachine:
         state = self.state = State(identity, timing, plan, links, wall_ms)
         self.storms = StormControl(state, lambda leader: self.sending.set_right(leader))  # noqa: PLW0108  made below
         self.joining = Joining(state, self.storms.at_once)
-        self.sending = Sending(state, self.joining, self.storms.lost)
-        self.handlers = Handlers(state, credentials, self.joining, self.sending, self.storms)
+        self.beliefs = Beliefs(state)
+        self.sending = Sending(state, self.beliefs, self.joining, self.storms.lost)
+        self.handlers = Handlers(state, credentials, self.beliefs, self.joining, self.sending, self.storms)
         self.gossip = Gossip(state, self.sending, self.joining.fetch)
         self.claim_watch = ClaimWatch(state, self.sending, self.joining.introduce)
         self._answering: dict[int, Procedure] = {}

@@ -24,6 +24,7 @@ from primacy.election.messages import (
     Unable,
     Won,
 )
+from primacy.membership.ghoti.beliefs import Beliefs
 from primacy.membership.http_wire import OPEN, PROBE, Answer, Said, Silent, as_names, as_text, encoded, id_body
 from primacy.membership.pace import PATIENCE_S
 from primacy.membership.state import State
@@ -38,12 +39,6 @@ SAY_AGAIN_MS = 60_000
 ANNOUNCE_LEAST_S = 1.0
 """For an announcement to arrive: it is repeated, and nobody waits for its answer."""
 
-QUIET_S = 2.0
-"""So often at most a real node is told again who leads, and a real leader is asked again whether it does, as long as
-nothing was heard that could have changed it: each time it writes lines into its log. A look, which it answers without a
-line, goes on at every beat. It looks at its own leader as often."""
-CALLS_IN_VAIN = 3
-"""Calls that a real node answered, and nobody announced anything: it is joined, for it does not know this node."""
 SET_RIGHT_S = 1.0
 """So often at most real nodes are told for another one that it leads."""
 
@@ -61,32 +56,25 @@ class ListExchange(Protocol):
 class Sending:
     """One node's side of speaking."""
 
-    def __init__(self, state: State, joining: ListExchange, lost: Callable[[str], None]) -> None:
+    def __init__(self, state: State, beliefs: Beliefs, joining: ListExchange, lost: Callable[[str], None]) -> None:
         """`lost` is told each node that is found to be down."""
         self.state = state
+        self._beliefs = beliefs
         self._joining = joining
         self._lost = lost
         self._under_way: dict[tuple[str, str], int] = {}
         self._set_right_s = -SET_RIGHT_S
         self._said = RateLimiter(SAY_AGAIN_MS)
-        self._told: dict[str, tuple[int, float]] = {}
-        """By real node: the number of the leadership that it was told of last, and when."""
-        self._claimed: dict[str, float] = {}
-        """By real node: when it said last that it leads."""
-        self._in_vain: dict[str, int] = {}
-        """By real node: calls that it answered since anybody led or a real node was heard."""
-        self._moves = 0
-        """How often something was heard that may have changed either."""
         self._patient: set[str] = set()
         """Nodes to which a call is under way that is waited for beyond its limit."""
 
     def begin(self, to: str, message: Message) -> None:
         if not isinstance(message, Election) and self.state.leader:
-            self._in_vain.clear()  # it leads or follows: no call was in vain
+            self._beliefs.somebody_leads()
         match message:
             case Election(_, number):
                 self.call(to, "/election", self._elect(to, number))
-            case Coordinator(_, epoch) if self._knows(to, epoch):
+            case Coordinator(_, epoch) if self._beliefs.knows(to, epoch):
                 self.call(to, "/heartbeat", self._see(to), 1)
             case Coordinator():
                 self.call(to, "/coordinator", self._announce(to, message), 1)
@@ -125,41 +113,24 @@ class Sending:
             "POST", to, "/election", id_body(self.state.node), self.state.timing.election_ms / 1_000, n=number
         )
         if isinstance(found, Answer) and found.status == 200:
-            if not found.said.is_ours:
-                self._called(to)
+            if not found.said.is_ours and self._beliefs.called_in_vain(to):
+                self._joining.introduce(to)
             self.state.hear(Okay(_origin(to, found.said), number))
         elif isinstance(found, Answer) and found.status == 503:
             self.state.hear(Unable(_origin(to, found.said), number))
         elif _is_no(found):
             self.state.tell(Unanswered(to))
 
-    def _called(self, to: str) -> None:
-        """A real node answers a call, and must announce itself then. If it never does, it has forgotten this node: one
-        that was restarted without a node to join knows nobody, and would be called for ever."""
-        self._in_vain[to] = self._in_vain.get(to, 0) + 1
-        if self._in_vain[to] >= CALLS_IN_VAIN:
-            self._in_vain.clear()
-            self._joining.introduce(to)
-
     async def _announce(self, to: str, message: Coordinator) -> None:
         limit_s = max(ANNOUNCE_LEAST_S, self.state.timing.answer_ms / 1_000)
         more: dict[str, str | int] = {"epoch": message.epoch, "pruned": as_names(message.pruned)}
-        self._told.pop(to, None)
-        moves = self._moves
+        self._beliefs.stop_knowing(to)
+        moves = self._beliefs.moves
         found = await self.ask("POST", to, "/coordinator", id_body(self.state.node), limit_s, **more)
         if isinstance(found, Answer) and found.status == 200:
-            if not found.said.is_ours and moves == self._moves:
-                self._told[to] = (message.epoch, self.state.now_s)
+            if not found.said.is_ours and moves == self._beliefs.moves:
+                self._beliefs.told(to, message.epoch)
             self.state.tell(Answered(to))
-
-    def _knows(self, to: str, epoch: int) -> bool:
-        """A real node was told of this leadership a moment ago, and has believed it."""
-        told, at_s = self._told.get(to, (0, 0.0))
-        return told == epoch and self._is_recent(at_s) and not self.state.peer(to).boot
-
-    def _is_recent(self, at_s: float) -> bool:
-        """It will not be too long ago at the next beat either."""
-        return self.state.now_s - at_s < QUIET_S - self.state.timing.heartbeat_ms / 1_000
 
     async def _see(self, to: str) -> None:
         """In place of an announcement: it lives. If it does not say so, it is told again at the next beat."""
@@ -167,14 +138,7 @@ class Sending:
         if isinstance(found, Answer) and found.status == 200 and not found.said.is_ours:
             self.state.tell(Answered(to))
         else:
-            self._told.pop(to, None)
-
-    def real_ones_moved(self) -> None:
-        """A node that is not ours calls, announces or joins: what real ones believe may be another thing now."""
-        self._moves += 1
-        self._told.clear()
-        self._claimed.clear()
-        self._in_vain.clear()
+            self._beliefs.stop_knowing(to)
 
     async def _hand_over(self, to: str, successor: str) -> None:
         """Real nodes take the word for an announcement, and the successor among them for its own victory."""
@@ -212,19 +176,19 @@ class Sending:
             self._joining.looked_at(to, found.said)
         elif able:
             left_s = limit_s - (self.state.now_s - began_s)
-            is_sure = to == self.state.leader and self._is_recent(self._claimed.get(to, float("-inf")))
+            is_sure = to == self.state.leader and self._beliefs.claims(to)
             leader = to if is_sure else await self.claim_of(to, max(0.01, left_s))
         self.state.hear(Alive(_origin(to, found.said), number, leader, found.said.number("epoch"), able))
 
     async def claim_of(self, to: str, limit_s: float) -> str | None:
         """Whether a real node believes to lead: its id, nobody, or None if it does not say."""
-        moves = self._moves
-        self._claimed.pop(to, None)
+        moves = self._beliefs.moves
+        self._beliefs.stop_claiming(to)
         found = await self.ask("POST", to, "/remove", id_body(PROBE), limit_s)
         if not isinstance(found, Answer):
             return None
-        if found.status == 200 and moves == self._moves:
-            self._claimed[to] = self.state.now_s
+        if found.status == 200 and moves == self._beliefs.moves:
+            self._beliefs.claimed(to)
         return to if found.status == 200 else ""
 
     async def _pass(self, to: str, message: Baton | Won) -> None:
