@@ -183,6 +183,8 @@ class Said:
                 self._values = dict(parse_qsl(header, keep_blank_values=True, max_num_fields=32))
             except ValueError:
                 self.is_ours = False
+        name = self.text("node")
+        self.node = name if is_id(name) else ""
 
     def text(self, key: str) -> str:
         value = self._values.get(key, "")
@@ -205,11 +207,6 @@ class Said:
             return base64.b64decode(self._values.get(key, ""), validate=True)
         except (binascii.Error, ValueError):
             return b""
-
-    @property
-    def node(self) -> str:
-        name = self.text("node")
-        return name if is_id(name) else ""
 
 
 def as_names(names: Iterable[str]) -> str:

@@ -104,7 +104,7 @@ class HttpTransport:
         self._asked = 0
         self._waited_for: dict[int, asyncio.Future[Any]] = {}
         """By number: what the machine will answer."""
-        self._leader = LeaderIs("", False)
+        self._leader = ("", False)
         self._waiting: deque[Input] = deque()
         self._busy = False
         self._timer: asyncio.TimerHandle | None = None
@@ -126,10 +126,10 @@ class HttpTransport:
             self._arm()
 
     def _step(self, given: Input) -> None:
-        now_ms, leader = self._now_ms(), LeaderIs(*self.leader())
+        now_ms, leader = self._now_ms(), self.leader()
         if leader != self._leader:
             self._leader = leader
-            self.machine.step(now_ms, leader)
+            self.machine.step(now_ms, LeaderIs(*leader))
         for effect in self.machine.step(now_ms, given):
             self._perform(effect)
 
