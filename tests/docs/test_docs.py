@@ -110,7 +110,8 @@ def rows_of(page: str, first: str) -> dict[str, list[str]]:
 
 
 LETTERED, _, _JUDGED = RULES.partition("## The judges of the simulator")
-JUDGED, _, JUDGED_CACHE = _JUDGED.partition("## The judges of the cache")
+_JUDGED, _, JUDGED_CACHE = _JUDGED.partition("## The judges of the cache")
+JUDGED, _, JUDGED_MEMBERSHIP = _JUDGED.partition("## The judges of the membership machine")
 """L1 to L4 are rules of the lease in one part of the page, and judges of liveness in the other."""
 RULE_ROWS = rows_of(LETTERED, r"[QMGBLTUCE][0-9]{1,2}")
 
@@ -231,6 +232,13 @@ def test_every_judge_has_a_row() -> None:
     assert judges >= {"I1", "I7", "P1", "P4"}
 
 
+def test_every_judge_of_the_membership_machine_has_a_row() -> None:
+    rows = rows_of(JUDGED_MEMBERSHIP, r"[NE][0-9]")
+    judging = [text for file, text in SOURCES.items() if SIM / "membership" in file.parents]
+    assert {judge for text in judging for judge in re.findall(r"\"([NE][0-9])\b", text)} == rows.keys()
+    assert rows.keys() == {"N1", "N2", "N3", "E2"}
+
+
 def test_every_judge_of_the_cache_has_a_row() -> None:
     rows = rows_of(JUDGED_CACHE, r"[SCREKP][0-9]*")
     judging = [text for file, text in SOURCES.items() if SIM / "cache" in file.parents]
@@ -339,8 +347,12 @@ def test_the_documents_have_lines_of_bounded_length() -> None:
 def test_the_machines_import_nothing_that_touches_the_world() -> None:
     """The first of the absences that the architecture states."""
     never = {"asyncio", "datetime", "logging", "os", "pathlib", "select", "socket", "subprocess", "threading", "time"}
+    never |= {"aiohttp"}
     slots = [ROOT / f"src/primacy/slots/{name}.py" for name in ("kinds", "board", "session")]
-    for file in [*sorted((ROOT / "src/primacy/election").rglob("*.py")), *slots]:
+    shell = {"manager.py", "http_client.py", "http_server.py"}
+    membership = [each for each in sorted((ROOT / "src/primacy/membership").rglob("*.py")) if each.name not in shell]
+    assert len(membership) > 10
+    for file in [*sorted((ROOT / "src/primacy/election").rglob("*.py")), *slots, *membership]:
         for node in ast.walk(ast.parse(file.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []

@@ -254,7 +254,7 @@ def test_why_a_join_fails_is_said_at_first_and_again_when_it_is_for_another_reas
         await nodes.start("a", cluster={"pass": "another_one"})
         await nodes.until(lambda: lines("cluster.user and cluster.pass"), "the second reason")
         await nodes.kill("a")
-        tries = nodes.up["b"].manager.joining
+        tries = nodes.up["b"].manager.machine.joining
         again = "nobody listens there"
         await nodes.until(lambda: [each for each in tries.troubles if again in each.sentence], "the first one again")
         assert (len(lines("nobody listens there")), len(lines("cluster.user"))) == (1, 1), "within a minute: not again"
@@ -526,7 +526,7 @@ def test_the_seed_s_example_files_are_clusters_as_they_stand() -> None:
         assert (settings.election.strategy, settings.election.rank, settings.election.profile) == ("bully", "id", "lan")
         cluster = cluster_of(settings)
         assert isinstance(cluster, ManagedCluster)
-        assert cluster.manager.joining.plan.join == join
+        assert cluster.manager.plan.join == join
         assert cluster.manager.identity.data == settings.cluster.bind
 
 

@@ -123,10 +123,10 @@ def test_the_list_is_fetched_at_every_eighth_look_though_nothing_says_that_it_ch
             return a.counters.get("fetched", 0) + b.counters.get("fetched", 0)
 
         for _ in range(2):
-            before, looks = fetched(), b.joining._looks + a.joining._looks
+            before, looks = fetched(), b.machine.joining._looks + a.machine.joining._looks
             await nodes.until(lambda before=before: fetched() > before, "fetched again")  # type: ignore[misc]
             assert a.member_list.digest == b.member_list.digest
-            assert b.joining._looks + a.joining._looks > looks
+            assert b.machine.joining._looks + a.machine.joining._looks > looks
 
     lived(scene)
 
@@ -174,7 +174,7 @@ def test_a_fixed_list_needs_no_join_and_takes_nobody_in() -> None:
         for asked in (lead.join(f"127.0.0.1:{nodes.port('x')}"), lead.remove(other)):
             with pytest.raises(Refused, match="a fixed one"):
                 await asked
-        calls, addr = nodes.up[other].manager.calls, lead.manager.identity.addr
+        calls, addr = nodes.up[other].manager.client, lead.manager.identity.addr
         told = [await calls.call("POST", addr, "/remove", id_body(each), "", 30) for each in (other, PROBE)]
         assert [each.status for each in told if isinstance(each, Answer)] == [400, 200], "it leads, and changes nothing"
         assert set(lead.manager.member_list.peers) == set("abc")
@@ -218,7 +218,7 @@ def test_two_that_know_each_other_and_have_other_passwords_both_say_so_and_what_
         await nodes.until(lambda: nodes.leaders() == ["a", "b"], "both lead, for each takes the other for dead")
         await is_told("a", "b")
         await is_told("b", "a")
-        sent = nodes.up["b"].manager.drops.counters
+        sent = nodes.up["b"].manager.machine.state.counters
         before = sent["sent/coordinator"]
         await nodes.until(lambda: sent["sent/coordinator"] > before + 3, "some beats later")
         assert len([line for line in nodes.said if "refuses what" in line]) == 2, "not at every beat"
@@ -321,7 +321,7 @@ def test_a_real_bootstrap_node_that_restarts_is_told_who_leads() -> None:
         await nodes.leads("a")
         await nodes.kill("a")
         await nodes.leads("c")
-        await nodes.until(lambda: nodes.up["c"].manager.peer("a").was_down, "its absence is noticed")
+        await nodes.until(lambda: nodes.up["c"].manager.machine.state.peer("a").was_down, "its absence is noticed")
         double = await nodes.double("a")
         assert double.leads
         await nodes.leads("c")

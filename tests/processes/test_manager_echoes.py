@@ -1,4 +1,4 @@
-"""The storm of joins that real nodes of the first version keep up, and how ours end it (membership/storms.py)."""
+"""The storm of joins that real nodes of the first version keep up, and how ours end it (membership/ghoti/storms.py)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from itertools import islice, permutations
 import pytest
 
 from primacy.election.inputs import Pause
-from primacy.membership import storms as http_storms
+from primacy.membership.ghoti import storms as http_storms
+from primacy.membership.ghoti.storms import Word, bent, mended
 from primacy.membership.http_wire import encoded
 from primacy.membership.members import entries_in
-from primacy.membership.storms import Word, bent, mended
 from tests.support.mixed_clusters import Mixed, played
 
 pytestmark = pytest.mark.later
@@ -141,7 +141,9 @@ def test_a_word_about_the_last_one_of_ours_that_comes_late_is_ended_too() -> Non
         await nodes.until(lambda: last.manager.counters.get("storms_calmed", 0) >= 1, "d alone puts the lists right")
         await nodes.calmed()
         late = {"id": "d", "addr": f"127.0.0.1:{nodes.port('d')}"}
-        await last.manager.calls.call("POST", nodes.doubles["a"].addr, "/join", encoded(late), last.manager.header(), 5)
+        await last.manager.client.call(
+            "POST", nodes.doubles["a"].addr, "/join", encoded(late), last.manager.machine.state.header(), 5
+        )
         await nodes.calmed()
         assert await nodes.one_leader()
 
@@ -176,7 +178,7 @@ def test_two_real_nodes_that_came_to_lead_meanwhile_are_one_again() -> None:
         await nodes.calmed()
         assert await nodes.one_leader() == "z"
         low.leader = "a"  # as if it had looked for z in vain, and told nobody
-        ours.manager.joining.storms.at_once()
+        ours.manager.machine.storms.at_once()
         await nodes.until(lambda: low.leader == "z", "the lower one is told who leads")
         assert await nodes.one_leader() == "z"
 
@@ -352,7 +354,7 @@ def test_lists_are_put_right_when_nodes_that_were_cut_off_are_back(monkeypatch: 
         await until_bent(nodes, "b")
         for each in nodes.doubles.values():
             each.deaf = True
-        await nodes.until(lambda: not ours.manager.joining.storms.stands_in, "b has given it up")
+        await nodes.until(lambda: not ours.manager.machine.state.stands_in, "b has given it up")
         assert not nodes.lists_are_true()
         for each in nodes.doubles.values():
             each.deaf = False
@@ -369,7 +371,7 @@ def test_a_real_node_that_missed_who_leads_meanwhile_is_told() -> None:
         await nodes.calmed()
         assert await nodes.one_leader() == "z"
         nodes.doubles["a"].leader = "c"  # as if z had announced itself while its list was bent
-        ours.manager.joining.storms.at_once()
+        ours.manager.machine.storms.at_once()
         await nodes.until(lambda: nodes.doubles["a"].leader == "z", "a is told who leads")
 
     played(scene, pace=1.0)

@@ -11,8 +11,8 @@ from random import Random
 from typing import NamedTuple
 
 from primacy.agent.cluster import ManagedCluster
+from primacy.membership.ghoti.storms import HELD_MAX
 from primacy.membership.http_wire import Credentials
-from primacy.membership.storms import HELD_MAX
 from tests.support.managers_in_one_loop import PASSWORD, USER, Nodes
 
 SPAN_S = {"quick": 2.0, "proof": 60.0}.get(os.environ.get("PRIMACY_SIZE", ""), 10.0)
@@ -131,11 +131,11 @@ def test_random_bytes_and_mutated_requests_do_no_harm() -> None:
             assert not [line for line in nodes.said if "fault" in line], nodes.said
             for node in nodes.up.values():
                 assert len(node.manager.member_list.entries) <= 64
-                assert node.manager.joining.storms._held <= 512
+                assert node.manager.machine.storms._held <= 512
             strangers = [name for name in nodes.up["a"].manager.member_list.peers if name not in "ac"]
             for name in [*nodes.leaders()]:
                 for stranger in strangers:
-                    nodes.up[name].manager.joining.remove(stranger)
+                    nodes.up[name].manager.remove(stranger)
             await nodes.until(nodes.agreed, "one leads, whatever was said")
 
     asyncio.run(whole())

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from primacy.membership import manager as http
-from primacy.membership import storms as http_storms
+from primacy.membership.ghoti import storms as http_storms
 from tests.support.managers_in_one_loop import LIMIT_S, STEADY, Nodes, lived
 from tests.support.mixed_clusters import Mixed, played
 
@@ -23,7 +23,7 @@ def test_a_join_that_nobody_answers_is_not_waited_for(monkeypatch: pytest.Monkey
         await nodes.leads("a")
         async with asyncio.timeout(LIMIT_S):
             await nodes.up.pop("b").shutdown()
-        assert node.manager.closed
+        assert node.manager.machine.state.closed
 
     lived(scene)
 

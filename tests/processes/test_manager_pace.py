@@ -12,7 +12,7 @@ from primacy.election.ranked.rank import paced
 from primacy.election.ranked.ring import RingStrategy
 from primacy.membership.http_server import Respond
 from primacy.membership.http_wire import Asked, Reply
-from primacy.membership.manager import WORDS_EACH_S
+from primacy.membership.machine import WORDS_EACH_S
 from primacy.membership.pace import KEPT_S, PACE_MAX, Pace
 from primacy.settings.timing import RANK_PROFILES
 from tests.support.managers_in_one_loop import STEADY, Nodes, lived
@@ -125,7 +125,7 @@ def test_late_answers_of_several_nodes_are_measured_beyond_the_limit_and_said() 
         for name, join in (("a", []), ("b", ["a"]), ("c", ["a"])):
             await nodes.start(name, join, election=STEADY)
         await nodes.until(lambda: nodes.agreed() and len(nodes.up["a"].manager.member_list.listed) == 3, "three nodes")
-        late_s = 6 * nodes.up["a"].manager.timing.answer_ms / 1_000
+        late_s = 6 * nodes.up["a"].manager.machine.state.timing.answer_ms / 1_000
         for node in nodes.up.values():
             answer = node.manager.server.answer
 
@@ -152,7 +152,7 @@ def test_news_are_gathered_so_that_an_election_is_not_crowded_out() -> None:
             await nodes.start(name, join, election=STEADY)
         manager = nodes.up["a"].manager
         others = ("b", "c", "d")
-        await nodes.until(lambda: all(manager.peer(name).boot for name in others), "all are known")
+        await nodes.until(lambda: all(manager.machine.state.peer(name).boot for name in others), "all are known")
         got: list[int] = []
         nodes.up["b"].manager._overhear = lambda node, boot, row: got.append(row[1])
         loop = asyncio.get_running_loop()

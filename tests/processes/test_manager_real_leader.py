@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from primacy.cli.status import OLD_MS, acting, sentences
-from primacy.membership import storms as http_storms
+from primacy.membership.ghoti import storms as http_storms
+from primacy.membership.ghoti.beliefs import QUIET_S
 from primacy.membership.http_handlers import MOVING
-from primacy.membership.send import QUIET_S
 from primacy.transport.layout import packed_word, unpacked_word
 from tests.processes.test_manager_process import WITHIN_S, Node
 from tests.support.ghoti_double import Double
@@ -94,7 +94,7 @@ def test_under_a_leader_of_ours_nothing_is_sent_for_it() -> None:
         await nodes.leads("b", "a", "b")
         before = [dict(node.manager.counters) for node in nodes.up.values()]  # nothing else has a turn in between
         for node in nodes.up.values():
-            node.manager.gossip._turn()
+            node.manager.machine.gossip.turn()
         assert [dict(node.manager.counters) for node in nodes.up.values()] == before
 
     played(scene)
@@ -159,9 +159,9 @@ def test_a_real_node_that_changes_its_mind_is_told_at_the_next_beat() -> None:
         double = await nodes.double("a", "b")
         await nodes.settled()
         for _ in range(3):
-            await nodes.until(lambda: "a" in nodes.up["b"].manager.sending._told, "it was told")
+            await nodes.until(lambda: "a" in nodes.up["b"].manager.machine.beliefs._told, "it was told")
             await double.ask("POST", nodes.up["b"].manager.identity.addr, "/coordinator", '{"id":"a"}')
-            assert "a" not in nodes.up["b"].manager.sending._told
+            assert "a" not in nodes.up["b"].manager.machine.beliefs._told
             double.leader = "nobody"
             await nodes.until(lambda: double.leader == "b", "it is told again")
 

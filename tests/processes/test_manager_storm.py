@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from primacy.membership.manager import WORDS_EACH_S
+from primacy.membership.machine import WORDS_EACH_S
 from primacy.settings.timing import RANK_PROFILES
 from tests.processes.test_manager_process import PROOF, Crowd, crowd
 from tests.support.waiting import wait_until

@@ -13,7 +13,7 @@ import os
 import pytest
 
 from primacy.election.events import Code
-from primacy.membership import claims, storms
+from primacy.membership.ghoti import claims, storms
 from tests.support.canary import beside_a_canary
 from tests.support.ghoti_double import Double
 from tests.support.mixed_clusters import Mixed, played
@@ -119,7 +119,7 @@ def test_after_a_partial_split_one_of_two_real_leaders_remains(mix: str, side: s
         nodes.heal()
         await nodes.settled()
         await nodes.until(
-            lambda: not any(node.manager.claim_watch.troubles for node in nodes.up.values()),
+            lambda: not any(node.manager.machine.claim_watch.troubles for node in nodes.up.values()),
             "status says nothing of it",
         )
 
@@ -204,7 +204,7 @@ def test_one_that_forgot_all_others_is_told_of_them_by_a_leader_of_ours() -> Non
             await nodes.double(name, "c", later=True)
         await nodes.until(nodes.lists_are_true, "all know all")
         await nodes.kill("a")
-        await nodes.until(lambda: nodes.up["c"].manager.peer("a").was_down, "it is missed")
+        await nodes.until(lambda: nodes.up["c"].manager.machine.state.peer("a").was_down, "it is missed")
         await nodes.double("a", later=True)
         await nodes.until(nodes.lists_are_true, "all know all again")
         await nodes.settled()
@@ -232,14 +232,14 @@ def test_while_the_split_lasts_the_lower_one_is_told_nothing_and_status_says_why
         )
         assert (heard["/coordinator"], heard["/election"]) == before
         assert [each.leads for each in nodes.doubles.values()] == [True, True]
-        (trouble,) = nodes.up[ours].manager.claim_watch.troubles
+        (trouble,) = nodes.up[ours].manager.machine.claim_watch.troubles
         assert trouble in nodes.up[ours].manager.troubles
         assert trouble.node == low
         assert f"nodes {low} and {high} of Ghoti both lead" in trouble.sentence
         assert f"Repair the network between the two, or restart node {low}" in trouble.sentence
         nodes.heal()
         assert await nodes.settled() == high
-        await nodes.until(lambda: not nodes.up[ours].manager.claim_watch.troubles, "nothing is amiss any more")
+        await nodes.until(lambda: not nodes.up[ours].manager.machine.claim_watch.troubles, "nothing is amiss any more")
 
     played(scene)
 
@@ -252,7 +252,7 @@ def test_where_one_leads_nobody_is_called_and_a_follower_is_seldom_asked() -> No
         ours, (leader, follower) = await formed(nodes, "OOLL")
         managers = [nodes.up[name].manager for name in ours]
         await nodes.until(
-            lambda: all(each.peer(name).boot for each in managers for name in ours if name != each.node),
+            lambda: all(each.machine.state.peer(name).boot for each in managers for name in ours if name != each.node),
             "ours know each other",
         )
         loop = asyncio.get_running_loop()

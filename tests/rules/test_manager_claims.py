@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from primacy.membership.claims import (
+from primacy.membership.ghoti.claims import (
     CALL_AGAIN_S,
     CALLS_FIRST,
     FORGET_S,

@@ -118,11 +118,11 @@ class ManagedCluster:
         self.node = seat.node
         parts = ranked_parts(settings, seat, self.clock, complain, remembered, keep)
         self.machine, self.manager = parts
-        self.membership: MembershipManager = self.manager.joining
+        self.membership: MembershipManager = self.manager
         self._work = _Work(led, complain)
         self.driver = Driver(self.machine, self.clock, _NoBallot(), self._work, listener, self.manager)
         self._work.tell = self.driver.give
-        parts.connect(self.clock, self.driver.give)
+        parts.connect(self.driver.give)
         self._over = False
 
     def view(self) -> View:
@@ -156,7 +156,7 @@ class ManagedCluster:
         if self._over:
             return
         self._over = True
-        self.manager.joining.is_ending = True
+        self.manager.end()
         self.driver.give(Shutdown())
         try:
             async with asyncio.timeout(LEAVE_S):

@@ -106,7 +106,7 @@ class Agent:
             self.node, self.clock, self.log, EventLog(folder, self.log.warn), lambda: self.strategy.term
         )
         if self.ranked is not None:
-            self.ranked.connect(self.clock, self.tell)
+            self.ranked.connect(self.tell)
         self.transport: Transport | None = (
             self.ranked.manager if self.ranked is not None else transport_of(settings, seat, self.log.warn)
         )

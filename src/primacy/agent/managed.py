@@ -4,7 +4,7 @@
 
     parts = ranked_parts(settings, ranked_seat(settings, remembered), clock, complain, remembered, keep)
     driver = Driver(parts.machine, clock, durable, work, listener, parts.manager)
-    parts.connect(clock, driver.give)
+    parts.connect(driver.give)
     await parts.manager.start(driver.hear, overhear)     # listens, then joins; raises InUse, NotReached
     driver.give(Started())
     ...
@@ -23,27 +23,30 @@ from typing import Any, NamedTuple
 
 from primacy.control.tls import refuse_exposed
 from primacy.election.inputs import Input
-from primacy.election.model import Kind, Member, Membership, Seat
+from primacy.election.model import Kind, Member, Membership, Role, Seat
 from primacy.election.ranked.bully import BullyStrategy
 from primacy.election.ranked.rank import RankOptions
 from primacy.election.ranked.ring import RingStrategy
 from primacy.election.ranked.strategy import RankStrategy
 from primacy.errors import UsageError
-from primacy.membership.http_wire import Credentials, derived_credentials, encoded, object_in
-from primacy.membership.join import JoinPlan
-from primacy.membership.manager import HttpTransport, Identity
+from primacy.membership.http_wire import Credentials, encoded, object_in
+from primacy.membership.manager import HttpTransport
 from primacy.membership.members import Entry, entries_in
+from primacy.membership.state import Identity, JoinPlan
 from primacy.node.clock import Clock
 from primacy.node.folder import Folder
 from primacy.settings import config_hash, timing_of
 from primacy.settings.schema import Settings
 from primacy.settings.timing import RankTiming
-from primacy.transport.seal import read_secrets
+from primacy.transport.seal import derived, read_secrets
 
 NO_SECRET = (
     "cluster.secret_file is missing, and nodes of one cluster need a secret: primacy keygen; or cluster.user and "
     "cluster.pass, to meet nodes of Ghoti"
 )
+MANAGER_LABEL = b"manager"
+MANAGER_USER = "primacy"
+"""Of credentials that follow from the cluster's one secret, where no real node of Ghoti is met."""
 BOOT_BITS = 53
 """As many as any reader of JSON keeps."""
 NODES = "nodes"
@@ -59,9 +62,10 @@ class RankedParts(NamedTuple):
     machine: RankStrategy
     manager: HttpTransport
 
-    def connect(self, clock: Clock, give: Callable[[Input], None]) -> None:
+    def connect(self, give: Callable[[Input], None]) -> None:
         """To the driver, before the manager is started."""
-        self.manager.give, self.manager.view = give, lambda: self.machine.view(clock.now_ms())
+        machine = self.machine
+        self.manager.give, self.manager.leader = give, lambda: (machine.leader, machine.role is Role.LEADER)
 
 
 def ranked_parts(
@@ -157,9 +161,7 @@ def manager_of(
         started_ms=clock.wall_ms(),
         config=seat.membership.hash[:16],
     )
-    plan = JoinPlan(
-        manager.join, manager.join_retry, fixed, entries if fixed else remembered, keep, secrets.randbits(32)
-    )
+    plan = JoinPlan(manager.join, manager.join_retry, fixed, entries if fixed else remembered, secrets.randbits(32))
     return HttpTransport(
         identity,
         listen,
@@ -167,7 +169,9 @@ def manager_of(
         rank_times(settings),
         plan,
         complain,
+        clock.now_ms,
         clock.wall_ms,
+        keep,
         tls_of(settings),
     )
 
@@ -181,7 +185,7 @@ def credentials_of(settings: Settings) -> tuple[Credentials, ...]:
     if not cluster.secret_file:
         raise UsageError(NO_SECRET)
     path = os.path.join(os.path.dirname(settings.source), cluster.secret_file)
-    return tuple(derived_credentials(secret) for secret in read_secrets(path))
+    return tuple(Credentials(MANAGER_USER, derived(secret, MANAGER_LABEL).hex()) for secret in read_secrets(path))
 
 
 def advertised(settings: Settings, complain: Callable[[str], None]) -> str:
@@ -265,7 +269,7 @@ def list_saver(folder: Folder, complain: Callable[[str], None]) -> Keep:
 def where(settings: Settings, manager: HttpTransport) -> str:
     """Where this node listens, and how it finds others, as a sentence."""
     listens = f"node {manager.node} listens on {manager.listen} for other nodes"
-    if manager.joining.plan.fixed:
+    if manager.plan.fixed:
         others = ", ".join(f"{entry.node} at {entry.addr}" for entry in manager.member_list.others)
         return f"{listens}, and speaks to {others}"
     if settings.cluster.manager.join:

@@ -53,7 +53,7 @@ class Peers:
     def remove(self, node: str) -> None:
         """Off a list that grows by joining."""
         assert self.manager is not None, "a fixed list, and a node removed from it"
-        self.manager.joining.remove(node)
+        self.manager.remove(node)
 
     def ready_release(self, release: Release) -> list[ReadyDatagram]:
         """Sealed for each of them, for the guard to send."""

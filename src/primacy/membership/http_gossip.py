@@ -9,11 +9,12 @@ as a real node does is not asked again. While one of our nodes leads nothing is 
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import Any
 
-if TYPE_CHECKING:
-    from primacy.membership.manager import HttpTransport
+from primacy.membership.procedures import Timer
+from primacy.membership.send import Sending
+from primacy.membership.state import State
 
 EVERY_S = 1.0
 """As often as a node says how it stands. With n nodes each one is heard at least every n seconds, and sooner, for what
@@ -24,45 +25,38 @@ LIMIT_S = 2.0
 class Gossip:
     """One node's part in it."""
 
-    def __init__(self, manager: HttpTransport) -> None:
-        self.manager = manager
-        self._timer: asyncio.TimerHandle | None = None
+    def __init__(self, state: State, sending: Sending, fetch: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+        self.state = state
+        self._sending = sending
+        self._fetch = fetch
+        self._timer: Timer | None = None
         self._last = ""
 
     def start(self) -> None:
         self.close()
-        every_s = EVERY_S * self.manager.sending.pace.factor
-        self._timer = asyncio.get_running_loop().call_later(every_s, self._turn)
+        self._timer = self.state.procedures.later(EVERY_S * self.state.pace.factor, self.turn)
 
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _turn(self) -> None:
-        if self.manager.closed:
-            return
+    def turn(self) -> None:
+        """While nobody leads, the election has the wire for itself."""
         self.start()
-        to = self._next() if self._is_needed() else ""
+        to = self._next() if self.state.is_led_by_real else ""
         if to:
             self._last = to
-            work = self.manager.joining.fetch(to) if self.manager.peer(to).boot else self._who(to)
-            self.manager.sending.call(to, "/gossip", work, 1)
-
-    def _is_needed(self) -> bool:
-        """A real node leads, as far as this one knows. While nobody leads, the election has the wire for itself."""
-        manager = self.manager
-        leader = manager.leader()
-        return leader in manager.member_list and leader != manager.node and manager.peer(leader).is_real
+            self._sending.call(to, "/gossip", self._fetch(to) if self.state.peer(to).boot else self._who(to), 1)
 
     def _next(self) -> str:
         """The next in the order of names that may be ours and can be reached; empty if there is none."""
-        manager = self.manager
+        state = self.state
         names = sorted(
             entry.node
-            for entry in manager.member_list.others
-            if not manager.peer(entry.node).is_real and entry.node not in manager.links.dumb_to
+            for entry in state.member_list.others
+            if not state.peer(entry.node).is_real and entry.node not in state.links.dumb_to
         )
         return next((name for name in names if name > self._last), names[0] if names else "")
 
     async def _who(self, to: str) -> None:
-        await self.manager.sending.ask("GET", to, "/leader", None, LIMIT_S)
+        await self._sending.ask("GET", to, "/leader", None, LIMIT_S)

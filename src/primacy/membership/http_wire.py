@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote
 
 from primacy.settings.accepted import ID_CHARS_MAX, wrong_address
-from primacy.transport.seal import derived
 
 HEADER = "Primacy"
 BODY_BYTES_MAX = 4_096
@@ -37,8 +36,6 @@ PROBE = "?does-this-node-lead?"
 """Longer than any id may be: removing it changes nothing, and a real node answers 200 only while it leads."""
 OPEN = ("/heartbeat", "/leader")
 """Asked without credentials."""
-MANAGER_LABEL = b"manager"
-MANAGER_USER = "primacy"
 
 
 class Credentials(NamedTuple):
@@ -50,11 +47,6 @@ class Credentials(NamedTuple):
     @property
     def header(self) -> str:
         return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
-
-
-def derived_credentials(secret: bytes) -> Credentials:
-    """Of a cluster that has one secret and meets no real node of Ghoti."""
-    return Credentials(MANAGER_USER, derived(secret, MANAGER_LABEL).hex())
 
 
 def is_allowed(header: str | None, accepted: Iterable[Credentials]) -> bool:
@@ -191,6 +183,8 @@ class Said:
                 self._values = dict(parse_qsl(header, keep_blank_values=True, max_num_fields=32))
             except ValueError:
                 self.is_ours = False
+        name = self.text("node")
+        self.node = name if is_id(name) else ""
 
     def text(self, key: str) -> str:
         value = self._values.get(key, "")
@@ -213,11 +207,6 @@ class Said:
             return base64.b64decode(self._values.get(key, ""), validate=True)
         except (binascii.Error, ValueError):
             return b""
-
-    @property
-    def node(self) -> str:
-        name = self.text("node")
-        return name if is_id(name) else ""
 
 
 def as_names(names: Iterable[str]) -> str:

@@ -6,9 +6,8 @@ heartbeat does not say whether it leads. Silence is told to nobody; a refusal is
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
 
 from primacy.election.inputs import Answered, Paced, Unanswered
 from primacy.election.messages import (
@@ -25,12 +24,11 @@ from primacy.election.messages import (
     Unable,
     Won,
 )
+from primacy.membership.ghoti.beliefs import Beliefs
 from primacy.membership.http_wire import OPEN, PROBE, Answer, Said, Silent, as_names, as_text, encoded, id_body
-from primacy.membership.pace import PATIENCE_S, Pace
+from primacy.membership.pace import PATIENCE_S
+from primacy.membership.state import State
 from primacy.rate_limiter import RateLimiter
-
-if TYPE_CHECKING:
-    from primacy.membership.manager import HttpTransport
 
 WORDS_LIMIT_S = 2.0
 PATIENT = ("/heartbeat", "/election", "/ring")
@@ -41,43 +39,42 @@ SAY_AGAIN_MS = 60_000
 ANNOUNCE_LEAST_S = 1.0
 """For an announcement to arrive: it is repeated, and nobody waits for its answer."""
 
-QUIET_S = 2.0
-"""So often at most a real node is told again who leads, and a real leader is asked again whether it does, as long as
-nothing was heard that could have changed it: each time it writes lines into its log. A look, which it answers without a
-line, goes on at every beat. It looks at its own leader as often."""
-CALLS_IN_VAIN = 3
-"""Calls that a real node answered, and nobody announced anything: it is joined, for it does not know this node."""
 SET_RIGHT_S = 1.0
 """So often at most real nodes are told for another one that it leads."""
+
+
+class ListExchange(Protocol):
+    """What an answer may be a reason for (`join.py`)."""
+
+    def introduce(self, to: str) -> None: ...
+
+    def looked_at(self, node: str, said: Said) -> None: ...
+
+    def heard_list(self, node: str, said: Said) -> None: ...
 
 
 class Sending:
     """One node's side of speaking."""
 
-    def __init__(self, manager: HttpTransport) -> None:
-        self.manager = manager
-        self.pace = Pace()
+    def __init__(self, state: State, beliefs: Beliefs, joining: ListExchange, lost: Callable[[str], None]) -> None:
+        """`lost` is told each node that is found to be down."""
+        self.state = state
+        self._beliefs = beliefs
+        self._joining = joining
+        self._lost = lost
         self._under_way: dict[tuple[str, str], int] = {}
         self._set_right_s = -SET_RIGHT_S
         self._said = RateLimiter(SAY_AGAIN_MS)
-        self._told: dict[str, tuple[int, float]] = {}
-        """By real node: the number of the leadership that it was told of last, and when."""
-        self._claimed: dict[str, float] = {}
-        """By real node: when it said last that it leads."""
-        self._in_vain: dict[str, int] = {}
-        """By real node: calls that it answered since anybody led or a real node was heard."""
-        self._moves = 0
-        """How often something was heard that may have changed either."""
         self._patient: set[str] = set()
         """Nodes to which a call is under way that is waited for beyond its limit."""
 
     def begin(self, to: str, message: Message) -> None:
-        if not isinstance(message, Election) and self.manager.leader():
-            self._in_vain.clear()  # it leads or follows: no call was in vain
+        if not isinstance(message, Election) and self.state.leader:
+            self._beliefs.somebody_leads()
         match message:
             case Election(_, number):
                 self.call(to, "/election", self._elect(to, number))
-            case Coordinator(_, epoch) if self._knows(to, epoch):
+            case Coordinator(_, epoch) if self._beliefs.knows(to, epoch):
                 self.call(to, "/heartbeat", self._see(to), 1)
             case Coordinator():
                 self.call(to, "/coordinator", self._announce(to, message), 1)
@@ -95,81 +92,57 @@ class Sending:
         key = (to, kind)
         if self._under_way.get(key, 0) >= most:
             work.close()
-            self.manager.drops.count("held_back")
+            self.state.count("held_back")
             return
         self._under_way[key] = self._under_way.get(key, 0) + 1
-        self.manager.drops.count("sent")
-        self.manager.drops.count(f"sent{kind}")
+        self.state.count("sent")
+        self.state.count(f"sent{kind}")
 
-        def over(_: asyncio.Task[None]) -> None:
+        def over() -> None:
             left = self._under_way.pop(key, 1) - 1
             if left:
                 self._under_way[key] = left
 
-        self.manager.spawn(work, kind).add_done_callback(over)
+        self.state.procedures.spawn(work, kind, over)
 
     def is_under_way(self, to: str, kind: str) -> bool:
         return (to, kind) in self._under_way
 
     async def _elect(self, to: str, number: int) -> None:
         found = await self.ask(
-            "POST", to, "/election", id_body(self.manager.node), self.manager.timing.election_ms / 1_000, n=number
+            "POST", to, "/election", id_body(self.state.node), self.state.timing.election_ms / 1_000, n=number
         )
         if isinstance(found, Answer) and found.status == 200:
-            if not found.said.is_ours:
-                self._called(to)
-            self.manager.hear(Okay(_origin(to, found.said), number))
+            if not found.said.is_ours and self._beliefs.called_in_vain(to):
+                self._joining.introduce(to)
+            self.state.hear(Okay(_origin(to, found.said), number))
         elif isinstance(found, Answer) and found.status == 503:
-            self.manager.hear(Unable(_origin(to, found.said), number))
+            self.state.hear(Unable(_origin(to, found.said), number))
         elif _is_no(found):
-            self.manager.give(Unanswered(to))
-
-    def _called(self, to: str) -> None:
-        """A real node answers a call, and must announce itself then. If it never does, it has forgotten this node: one
-        that was restarted without a node to join knows nobody, and would be called for ever."""
-        self._in_vain[to] = self._in_vain.get(to, 0) + 1
-        if self._in_vain[to] >= CALLS_IN_VAIN:
-            self._in_vain.clear()
-            self.manager.joining.introduce(to)
+            self.state.tell(Unanswered(to))
 
     async def _announce(self, to: str, message: Coordinator) -> None:
-        limit_s = max(ANNOUNCE_LEAST_S, self.manager.timing.answer_ms / 1_000)
+        limit_s = max(ANNOUNCE_LEAST_S, self.state.timing.answer_ms / 1_000)
         more: dict[str, str | int] = {"epoch": message.epoch, "pruned": as_names(message.pruned)}
-        self._told.pop(to, None)
-        moves = self._moves
-        found = await self.ask("POST", to, "/coordinator", id_body(self.manager.node), limit_s, **more)
+        self._beliefs.stop_knowing(to)
+        moves = self._beliefs.moves
+        found = await self.ask("POST", to, "/coordinator", id_body(self.state.node), limit_s, **more)
         if isinstance(found, Answer) and found.status == 200:
-            if not found.said.is_ours and moves == self._moves:
-                self._told[to] = (message.epoch, asyncio.get_running_loop().time())
-            self.manager.give(Answered(to))
-
-    def _knows(self, to: str, epoch: int) -> bool:
-        """A real node was told of this leadership a moment ago, and has believed it."""
-        told, at_s = self._told.get(to, (0, 0.0))
-        return told == epoch and self._is_recent(at_s) and not self.manager.peer(to).boot
-
-    def _is_recent(self, at_s: float) -> bool:
-        """It will not be too long ago at the next beat either."""
-        return asyncio.get_running_loop().time() - at_s < QUIET_S - self.manager.timing.heartbeat_ms / 1_000
+            if not found.said.is_ours and moves == self._beliefs.moves:
+                self._beliefs.told(to, message.epoch)
+            self.state.tell(Answered(to))
 
     async def _see(self, to: str) -> None:
         """In place of an announcement: it lives. If it does not say so, it is told again at the next beat."""
-        found = await self.ask("GET", to, "/heartbeat", None, self.manager.timing.answer_ms / 1_000, n=0)
+        found = await self.ask("GET", to, "/heartbeat", None, self.state.timing.answer_ms / 1_000, n=0)
         if isinstance(found, Answer) and found.status == 200 and not found.said.is_ours:
-            self.manager.give(Answered(to))
+            self.state.tell(Answered(to))
         else:
-            self._told.pop(to, None)
-
-    def real_ones_moved(self) -> None:
-        """A node that is not ours calls, announces or joins: what real ones believe may be another thing now."""
-        self._moves += 1
-        self._told.clear()
-        self._claimed.clear()
-        self._in_vain.clear()
+            self._beliefs.stop_knowing(to)
 
     async def _hand_over(self, to: str, successor: str) -> None:
         """Real nodes take the word for an announcement, and the successor among them for its own victory."""
-        limit_s = max(ANNOUNCE_LEAST_S, self.manager.timing.answer_ms / 1_000)
+        limit_s = max(ANNOUNCE_LEAST_S, self.state.timing.answer_ms / 1_000)
         await self.ask("POST", to, "/coordinator", id_body(successor), limit_s, handover=1)
 
     def set_right(self, leader: str) -> None:
@@ -178,71 +151,71 @@ class Sending:
         It would go on so for ever, as long as this node lives. A leader of ours tells it at the next beat; a real one
         says that it leads once and never again, so that it is said for it. Whoever looks says no name: all are told.
         """
-        manager = self.manager
-        now_s = asyncio.get_running_loop().time()
-        is_real = leader in manager.member_list and not manager.peer(leader).boot
+        state = self.state
+        now_s = self.state.now_s
+        is_real = leader in state.member_list and not state.peer(leader).boot
         if not is_real or now_s < self._set_right_s + SET_RIGHT_S:
             return
         self._set_right_s = now_s
-        for other in manager.member_list.others:
-            if other.node != leader and not manager.peer(other.node).boot and other.node not in manager.links.dumb_to:
+        for other in state.member_list.others:
+            if other.node != leader and not state.peer(other.node).boot and other.node not in state.links.dumb_to:
                 self.call(other.node, "/handover", self._hand_over(other.node, leader))
 
     async def _look(self, to: str, number: int) -> None:
-        limit_s = self.manager.timing.answer_ms / 1_000
-        began_s = asyncio.get_running_loop().time()
+        limit_s = self.state.timing.answer_ms / 1_000
+        began_s = self.state.now_s
         found = await self.ask("GET", to, "/heartbeat", None, limit_s, n=number)
         if not isinstance(found, Answer) or found.status not in (200, 503):
             if _is_no(found):
-                self.manager.give(Unanswered(to))
+                self.state.tell(Unanswered(to))
             return
         able = found.status == 200
         leader: str | None = None
         if found.said.is_ours:
             leader = found.said.text("leader")
-            self.manager.joining.looked_at(to, found.said)
+            self._joining.looked_at(to, found.said)
         elif able:
-            left_s = limit_s - (asyncio.get_running_loop().time() - began_s)
-            is_sure = to == self.manager.leader() and self._is_recent(self._claimed.get(to, float("-inf")))
+            left_s = limit_s - (self.state.now_s - began_s)
+            is_sure = to == self.state.leader and self._beliefs.claims(to)
             leader = to if is_sure else await self.claim_of(to, max(0.01, left_s))
-        self.manager.hear(Alive(_origin(to, found.said), number, leader, found.said.number("epoch"), able))
+        self.state.hear(Alive(_origin(to, found.said), number, leader, found.said.number("epoch"), able))
 
     async def claim_of(self, to: str, limit_s: float) -> str | None:
         """Whether a real node believes to lead: its id, nobody, or None if it does not say."""
-        moves = self._moves
-        self._claimed.pop(to, None)
+        moves = self._beliefs.moves
+        self._beliefs.stop_claiming(to)
         found = await self.ask("POST", to, "/remove", id_body(PROBE), limit_s)
         if not isinstance(found, Answer):
             return None
-        if found.status == 200 and moves == self._moves:
-            self._claimed[to] = asyncio.get_running_loop().time()
+        if found.status == 200 and moves == self._beliefs.moves:
+            self._beliefs.claimed(to)
         return to if found.status == 200 else ""
 
     async def _pass(self, to: str, message: Baton | Won) -> None:
         baton = isinstance(message, Baton)
-        body = {"id": self.manager.node, "kind": "baton" if baton else "won"}
+        body = {"id": self.state.node, "kind": "baton" if baton else "won"}
         body |= {"starter": message.starter, "round": str(message.round)}
         if isinstance(message, Baton):
             body |= {"best": message.best, "hops": str(message.hops)}
-        found = await self.ask("POST", to, "/ring", encoded(body), self.manager.timing.answer_ms / 1_000)
+        found = await self.ask("POST", to, "/ring", encoded(body), self.state.timing.answer_ms / 1_000)
         if isinstance(found, Answer) and found.status == 200:
             if baton:
-                self.manager.hear(BatonTaken(_origin(to, found.said), message.starter, message.round))
+                self.state.hear(BatonTaken(_origin(to, found.said), message.starter, message.round))
         elif _is_no(found):
-            self.manager.give(Unanswered(to))
+            self.state.tell(Unanswered(to))
 
     async def ask(
         self, method: str, to: str, path: str, body: bytes | None, limit_s: float, **more: str | int
     ) -> Answer | Silent:
         """One call to a listed node. What comes over a link that was cut meanwhile is silence."""
-        addr = self.manager.member_list.addr(to)
+        addr = self.state.member_list.addr(to)
         if not addr:
             return Silent(False, "it is not listed any more")
         found = await self._timed(method, to, addr, path, body, limit_s, **more)
-        if self.manager.closed:
+        if self.state.closed:
             return Silent(False, "this node ends")
-        if to in self.manager.links.deaf_to or to in self.manager.links.dumb_to:
-            self.manager.drops.count("cut")
+        if to in self.state.links.deaf_to or to in self.state.links.dumb_to:
+            self.state.count("cut")
             return Silent(False, "the link is cut")
         return self._learned(to, path, found)
 
@@ -250,71 +223,71 @@ class Sending:
         self, method: str, to: str, addr: str, path: str, body: bytes | None, limit_s: float, **more: str | int
     ) -> Answer | Silent:
         """One call, with the limit of the present pace; every answer helps to find the next one."""
-        began_s = asyncio.get_running_loop().time()
-        waits_s = limit_s * self.pace.factor
+        began_s = self.state.now_s
+        waits_s = limit_s * self.state.pace.factor
         patient = path in PATIENT and waits_s < PATIENCE_S and to not in self._patient
         if patient:
             self._patient.add(to)
         try:
-            header = self.manager.header(to, **more)
-            found = await self.manager.calls.call(method, addr, path, body, header, PATIENCE_S if patient else waits_s)
+            header = self.state.header(to, **more)
+            found = await self.state.call(method, addr, path, body, header, PATIENCE_S if patient else waits_s)
         finally:
             if patient:
                 self._patient.discard(to)
-        now_s = asyncio.get_running_loop().time()
-        answer_s = self.manager.timing.answer_ms / 1_000
-        if isinstance(found, Answer) and self.pace.answered(now_s, to, now_s - began_s, answer_s):
+        now_s = self.state.now_s
+        answer_s = self.state.timing.answer_ms / 1_000
+        if isinstance(found, Answer) and self.state.pace.answered(now_s, to, now_s - began_s, answer_s):
             self._say_pace(now_s)
-            self.manager.give(Paced(self.pace.factor))
+            self.state.tell(Paced(self.state.pace.factor))
         return found
 
     def _say_pace(self, now_s: float) -> None:
         """That it slowed down, now and then: a machine that is always too slow for its profile should be known."""
-        factor, manager = self.pace.factor, self.manager
+        factor, state = self.state.pace.factor, self.state
         if factor >= SAID_FROM and self._said.passes(now_s * 1_000):
-            manager.complain(
-                f"several nodes answer later than the limit of {manager.timing.answer_ms} ms allows for: node "
-                f"{manager.node} does everything {factor} times more slowly until they answer in time again. If this "
+            state.complain(
+                f"several nodes answer later than the limit of {state.timing.answer_ms} ms allows for: node "
+                f"{state.node} does everything {factor} times more slowly until they answer in time again. If this "
                 "stays, give the machines less to do, or choose a slower election.profile"
             )
 
     def _learned(self, to: str, path: str, found: Answer | Silent) -> Answer | Silent:
         """What an answer tells besides. One of another node than the one that was meant is none."""
-        manager, peer = self.manager, self.manager.peer(to)
+        state, peer = self.state, self.state.peer(to)
         if isinstance(found, Silent):
-            manager.drops.count("unanswered")
+            state.count("unanswered")
             if found.refused and not peer.was_down:
                 peer.was_down = True
-                manager.joining.storms.lost(to)
+                self._lost(to)
             return found
         said = found.said
         if said.is_ours and said.node != to:
-            manager.trouble(
+            state.trouble(
                 to,
-                f"node {said.node or '?'} answers at {manager.member_list.addr(to)}, where node {to} is listed: "
+                f"node {said.node or '?'} answers at {state.member_list.addr(to)}, where node {to} is listed: "
                 "it has gone "
                 f"(primacy remove {to}), or two nodes advertise one address",
             )
             return Silent(True, peer.trouble)
         if peer.was_down:
             peer.was_down = False
-            if not said.is_ours and manager.leads():
-                manager.joining.introduce(to)
+            if not said.is_ours and state.leads:
+                self._joining.introduce(to)
         if said.is_ours:
-            manager.met(said)
+            state.met(said)
             if "unknown" in said:
-                manager.joining.introduce(to)
+                self._joining.introduce(to)
             elif "removed" in said:  # the word of it was lost: a leader, which looks at nobody, would go on for ever
-                manager.joining.heard_list(to, said)
+                self._joining.heard_list(to, said)
         elif found.status not in (400, 409):
             peer.boot, peer.is_real = 0, True
             if path not in OPEN:  # which is answered whatever the credentials are
-                manager.trouble(to, "")
+                state.trouble(to, "")
         if found.status == 409:
-            manager.trouble(to, f"node {to} refuses this node: {found.body.decode('utf-8', 'replace')[:300]}")
+            state.trouble(to, f"node {to} refuses this node: {found.body.decode('utf-8', 'replace')[:300]}")
         elif found.status == 400 and not said.is_ours and path in ("/election", "/coordinator"):
-            manager.drops.count("refused")
-            manager.trouble(
+            state.count("refused")
+            state.trouble(
                 to,
                 f"node {to} refuses what this node says: cluster.user and cluster.pass, or the secret, are others "
                 "there, so that both may lead. Make them the same in both files, then restart one of the two",

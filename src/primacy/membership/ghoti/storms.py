@@ -19,19 +19,16 @@ is unknown to them. Later ones pass on what is new, and nothing else.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from primacy.membership.http_wire import PROBE, Answer, Silent, id_body, join_body
+from primacy.membership.members import Entry
+from primacy.membership.procedures import Gate, Procedure, Signal
+from primacy.membership.state import State
 from primacy.rate_limiter import RateLimiter
-
-if TYPE_CHECKING:
-    from primacy.membership.manager import HttpTransport
-    from primacy.membership.members import Entry
 
 PROBE_S = 5.0
 """Two nodes that tell each other of joins as fast as they can answer late."""
@@ -113,14 +110,15 @@ def mended(nodes: Sequence[tuple[str, str]]) -> list[Word]:
 class StormControl:
     """One node's part in it: notices a storm, and ends it."""
 
-    def __init__(self, manager: HttpTransport, random: Random) -> None:
-        self.manager = manager
-        self._random = random
-        self._task: asyncio.Task[None] | None = None
+    def __init__(self, state: State, set_right: Callable[[str], None]) -> None:
+        """`set_right` tells real nodes for another one that it leads."""
+        self.state = state
+        self._set_right = set_right
+        self._random = Random(state.plan.seed)
+        self._ending: Procedure | None = None
+        """What ends a storm, while it is under way."""
         self._first_version: dict[str, str] = {}
         """Nodes that proved to be, and the address where they did."""
-        self.stands_in = False
-        """Real nodes look for each other here: they are told that it lives, whether this node can lead or not."""
         self._bent = False
         self._owed: set[Word] = set()
         """What is yet to be put right at nodes that were silent."""
@@ -134,8 +132,8 @@ class StormControl:
         self._must = False
         self._pauses: list[float] = []
         """Before each time that it is done again without being asked."""
-        self._let_go = asyncio.Event()
-        self._asking = asyncio.Lock()
+        self._let_go: Signal[bool] = Signal()
+        self._asking = Gate(state.procedures, 1)
         self._echoes: dict[tuple[str, str], deque[float]] = {}
         self._held = 0
         self._asked_s: dict[str, float] = {}
@@ -146,37 +144,37 @@ class StormControl:
 
     async def is_bent(self, entry: Entry) -> bool:
         """A join from one who is not ours. True: the address was given out to end a storm, and is not to be kept."""
-        manager = self.manager
-        if entry.addr == manager.identity.addr:
+        state = self.state
+        if entry.addr == state.identity.addr:
             if not self._bent:  # a late word of what is long put right: it would go on for ever
                 self.soon()
             return True
-        known = manager.member_list.addr(entry.node)
+        known = state.member_list.addr(entry.node)
         if known == entry.addr:
             return False
         owner = (
-            next((other.node for other in manager.member_list.others if other.addr == entry.addr), "") if known else ""
+            next((other.node for other in state.member_list.others if other.addr == entry.addr), "") if known else ""
         )
-        if not owner or owner in self._first_version or manager.peer(owner).was_down:
+        if not owner or owner in self._first_version or state.peer(owner).was_down:
             async with self._asking:  # of many that say the same one is asked about, and the others then know
-                is_known = manager.member_list.addr(entry.node) == entry.addr
-                owner = "" if is_known else await manager.joining.ours_at(entry.addr, THERE_S)
+                is_known = state.member_list.addr(entry.node) == entry.addr
+                owner = "" if is_known else await state.ours_at(entry.addr, THERE_S)
             if owner in ("", entry.node):
                 return False
-        self._other_until_s = asyncio.get_running_loop().time() + OTHER_S
+        self._other_until_s = self.state.now_s + OTHER_S
         if owner not in self._benders:
             self._benders.add(owner)
-            manager.spawn(self._watch(owner, entry.addr))
+            state.procedures.spawn(self._watch(owner, entry.addr))
         self._release()
         return True
 
     def heard(self) -> None:
         """A join from one who is not ours, about anybody."""
-        self._last_s = asyncio.get_running_loop().time()
+        self._last_s = self.state.now_s
 
     async def heard_again(self, entry: Entry) -> None:
         """A join of a node that is known, from one who is not ours. In a storm of them the teller is kept waiting."""
-        is_ending = self._bent or asyncio.get_running_loop().time() < self._other_until_s
+        is_ending = self._bent or self.state.now_s < self._other_until_s
         if is_ending and not self._too_many():
             return
         is_echo = self._is_echo(entry)
@@ -185,64 +183,64 @@ class StormControl:
         if is_echo and self._held < HELD_MAX and not await self._starts(entry):
             self._held += 1
             self._say_held(entry)
-            self.manager.drops.count("echoes_held")
+            self.state.count("echoes_held")
             try:
                 await self._wait(HELD_S * (0.5 + self._random.random()))
             finally:
                 self._held -= 1
 
     def _is_echo(self, entry: Entry) -> bool:
-        now_s = asyncio.get_running_loop().time()
+        now_s = self.state.now_s
         if len(self._echoes) > ECHOES_MAX:
             self._echoes.clear()
         times = self._echoes.setdefault((entry.node, entry.addr), deque(maxlen=ECHOES_MAX))
         times.append(now_s)
         while now_s - times[0] > STORM_S:
             times.popleft()
-        return len(times) > max(STORM_LEAST, len(self.manager.member_list.others))
+        return len(times) > max(STORM_LEAST, len(self.state.member_list.others))
 
     async def _starts(self, entry: Entry) -> bool:
         """It is the node itself that joins again and waits for the answer. A real one joins before it listens, so that
         nobody is at its address; of one that others tell of, somebody is."""
-        manager, now_s = self.manager, asyncio.get_running_loop().time()
+        state, now_s = self.state, self.state.now_s
         if now_s - self._asked_s.get(entry.node, -STARTS_S) < STARTS_S:
             return False
         if len(self._asked_s) > ECHOES_MAX:
             self._asked_s.clear()
         self._asked_s[entry.node] = now_s
-        found = await manager.calls.call("GET", entry.addr, "/heartbeat", None, manager.header(), THERE_S)
+        found = await state.call("GET", entry.addr, "/heartbeat", None, state.header(), THERE_S)
         return isinstance(found, Silent) and found.refused
 
     def _say_held(self, entry: Entry) -> None:
-        if self._said.passes(asyncio.get_running_loop().time() * 1_000):
-            self.manager.complain(
+        if self._said.passes(self.state.procedures.now_ms):
+            self.state.complain(
                 f"nodes that are not ours tell of node {entry.node} again and again, as those of Ghoti's first version "
                 f"do: each who does waits for its answer for up to {1.5 * HELD_S:.0f} s"
             )
 
     def _is_burst(self) -> bool:
-        now_s = asyncio.get_running_loop().time()
+        now_s = self.state.now_s
         burst = len(self._recent) == BURST and now_s - self._recent[0] < 1.0
         self._recent.append(now_s)
         return burst
 
     async def over(self) -> None:
         """A new node, not ours, waits while a storm is ended: it would be one more to pass words on."""
-        loop = asyncio.get_running_loop()
-        last_s = loop.time() + TOLD_S
-        while (self._bent or loop.time() < self._other_until_s) and loop.time() < last_s:
-            await asyncio.sleep(PAUSE_S)
+        state = self.state
+        last_s = state.now_s + TOLD_S
+        while (self._bent or state.now_s < self._other_until_s) and state.now_s < last_s:
+            await self.state.procedures.pause(PAUSE_S)
 
     def lost(self, node: str) -> None:
         """A node is down. What goes round about this one passed the others of ours; if that was the last, nobody."""
-        if self.manager.peer(node).boot and self._is_alone():
+        if self.state.peer(node).boot and self._is_alone():
             self._pauses = list(ALONE_S)
             self._must = True
             self.soon()
 
     def _is_alone(self) -> bool:
         """No other one of ours is known to live."""
-        others = [self.manager.peer(other.node) for other in self.manager.member_list.others]
+        others = [self.state.peer(other.node) for other in self.state.member_list.others]
         return not any(peer.boot and not peer.was_down for peer in others)
 
     def _once_more(self) -> None:
@@ -255,8 +253,8 @@ class StormControl:
     async def _watch(self, bender: str, addr: str) -> None:
         """What another of ours has begun and cannot end any more is ended by this node."""
         for pause_s in WATCH_S:
-            await asyncio.sleep(pause_s)
-            if await self.manager.joining.ours_at(addr, PROBE_S) != bender:
+            await self.state.procedures.pause(pause_s)
+            if await self.state.ours_at(addr, PROBE_S) != bender:
                 self._must = True
                 self.soon()
                 break
@@ -264,13 +262,11 @@ class StormControl:
 
     async def _wait(self, span_s: float) -> None:
         """Keeps a teller waiting; not while a storm is ended, for what waits now would begin it anew."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(span_s):
-                await self._let_go.wait()
+        await self.state.procedures.wait(self._let_go, span_s)
 
     def _release(self) -> None:
-        self._let_go.set()
-        self._let_go = asyncio.Event()
+        self._let_go.set(True)
+        self._let_go = Signal()
 
     # --- what is done -------------------------------------------------------------------------------------------------
 
@@ -280,60 +276,59 @@ class StormControl:
 
     def at_once(self) -> None:
         """This node itself was told of to real ones: it will not hear what they make of it."""
-        if self._task is not None:  # it may be past the point where it would end this, too
+        if self._ending is not None:  # it may be past the point where it would end this, too
             self._must = True
         self._begin(self._calm)
 
     def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        joining = self.manager.joining
-        if self._task is None and not (self.manager.closed or joining.is_ending or joining.plan.fixed):
-            self._task = self.manager.spawn(work())
-            self._task.add_done_callback(self._over)
+        if self._ending is None and not (self.state.is_ending or self.state.plan.fixed):
+            self._ending = self.state.procedures.spawn(work(), then=self._over)
 
-    def _over(self, _: asyncio.Task[None]) -> None:
-        self._task = None
+    def _over(self) -> None:
+        self._ending = None
         if self._must:
             self.soon()
-        elif self._pauses and not self.manager.closed:
-            asyncio.get_running_loop().call_later(self._pauses.pop(0), self._once_more)
+        elif self._pauses and not self.state.closed:
+            self.state.procedures.later(self._pauses.pop(0), self._once_more)
 
     async def _in_turn(self) -> None:
-        now_s = asyncio.get_running_loop().time()
-        await asyncio.sleep(max(0.0, self._not_before_s - now_s) + TURN_S * self._random.random())
-        if self._must or asyncio.get_running_loop().time() >= self._other_until_s:
+        await self.state.procedures.pause(
+            max(0.0, self._not_before_s - self.state.now_s) + TURN_S * self._random.random()
+        )
+        if self._must or self.state.now_s >= self._other_until_s:
             await self._calm()
 
     async def _calm(self) -> None:
         """Does nothing where nobody, or nobody else, is of the first version."""
         self._must = False
         nodes, unsure = await self._storming()
-        self._not_before_s = asyncio.get_running_loop().time() + AGAIN_S
-        if self._too_many() or self.manager.joining.is_ending:
+        self._not_before_s = self.state.now_s + AGAIN_S
+        if self._too_many() or self.state.is_ending:
             return
         if len(nodes) < 2:
             self._must = unsure  # the storm itself may keep them from answering, and perhaps nobody tells us of it
             return
-        self._bent = self.stands_in = True
+        self._bent = self.state.stands_in = True
         try:
             await self._drain(nodes)
             await self._mend(nodes)
         finally:
-            self._bent = self.stands_in = False
-            if not (self.manager.closed or self.manager.joining.is_ending):
-                self.manager.spawn(self._one_leads(nodes))
-            self._not_before_s = asyncio.get_running_loop().time() + AGAIN_S
+            self._bent = self.state.stands_in = False
+            if not self.state.is_ending:
+                self.state.procedures.spawn(self._one_leads(nodes))
+            self._not_before_s = self.state.now_s + AGAIN_S
 
     async def _drain(self, nodes: list[tuple[str, str]]) -> None:
-        manager = self.manager
-        manager.drops.count("storms_calmed")
+        state = self.state
+        state.count("storms_calmed")
         for _ in range(ROUNDS_MAX):
-            await asyncio.gather(*map(self._tell, bent(nodes, manager.identity.addr)))
+            await self.state.procedures.every(*map(self._tell, bent(nodes, state.identity.addr)))
             self._release()
-            is_over = await self._is_quiet(QUIET_S, DRAIN_S) or manager.joining.is_ending
+            is_over = await self._is_quiet(QUIET_S, DRAIN_S) or state.is_ending
             if is_over or self._too_many():
                 return
         names = ", ".join(node for node, _ in nodes)
-        manager.complain(f"nodes {names} tell each other of joins without end, and it could not be ended; replace them")
+        state.complain(f"nodes {names} tell each other of joins without end, and it could not be ended; replace them")
 
     async def _mend(self, nodes: list[tuple[str, str]]) -> None:
         *first, last = mended(nodes)
@@ -346,15 +341,15 @@ class StormControl:
     async def _one_leads(self, nodes: list[tuple[str, str]]) -> None:
         """Two that could not find each other may both lead now, and neither would ever notice: the higher one is called
         to an election, and says to all that it leads. One that could not be told who leads is told."""
-        manager = self.manager
+        state = self.state
         for pause_s in LED_S:
-            await asyncio.sleep(pause_s)
-            claims = await asyncio.gather(*(self._claims(at) for _, at in nodes))
+            await self.state.procedures.pause(pause_s)
+            claims = await self.state.procedures.every(*(self._claims(at) for _, at in nodes))
             leading = [node for node, claimed in zip(nodes, claims, strict=True) if claimed]
             if len(leading) > 1 and not self._bent:
-                await self._call(max(leading)[1], "/election", id_body(manager.node))
-            elif [node for node, _ in leading] == [manager.leader()]:
-                manager.sending.set_right(manager.leader())
+                await self._call(max(leading)[1], "/election", id_body(state.node))
+            elif [node for node, _ in leading] == [state.leader]:
+                self._set_right(state.leader)
 
     async def _claims(self, at: str) -> bool:
         """Only who leads takes nodes off the list, also one that nobody has."""
@@ -362,21 +357,21 @@ class StormControl:
         return isinstance(found, Answer) and found.status == 200
 
     async def _call(self, at: str, path: str, body: bytes) -> Answer | Silent:
-        return await self.manager.calls.call("POST", at, path, body, self.manager.header(), TOLD_S)
+        return await self.state.call("POST", at, path, body, self.state.header(), TOLD_S)
 
     async def _storming(self) -> tuple[list[tuple[str, str]], bool]:
         """The listed nodes of the first version, in id order. True: of two or more real ones, not all have said."""
         real = self._real()
-        answered = await asyncio.gather(*map(self._prove, real))
+        answered = await self.state.procedures.every(*map(self._prove, real))
         proved = [(entry.node, entry.addr) for entry in real if self._first_version.get(entry.node) == entry.addr]
         return proved, len(real) > 1 and not all(answered)
 
     def _real(self) -> list[Entry]:
         """Listed nodes that are not ours, or were not heard yet, as far as they are not known to be down."""
-        manager = self.manager
-        others = [(entry, manager.peer(entry.node)) for entry in manager.member_list.others]
+        state = self.state
+        others = [(entry, state.peer(entry.node)) for entry in state.member_list.others]
         up = [entry for entry, peer in others if not peer.boot and not peer.was_down]
-        return [entry for entry in up if entry.node not in manager.links.dumb_to]
+        return [entry for entry in up if entry.node not in state.links.dumb_to]
 
     def _too_many(self) -> bool:
         """Only waiting helps then, and what was begun is put right at once."""
@@ -384,12 +379,12 @@ class StormControl:
 
     async def _prove(self, entry: Entry) -> bool:
         """False: there was no answer."""
-        manager = self.manager
-        found = await manager.calls.call("GET", entry.addr, "/leader", None, manager.header(), PROBE_S)
+        state = self.state
+        found = await state.call("GET", entry.addr, "/leader", None, state.header(), PROBE_S)
         if isinstance(found, Answer):
             self._first_version.pop(entry.node, None)
             if found.said.node == entry.node:
-                manager.met(found.said)
+                state.met(found.said)
             if found.status == 200 and not found.body and not found.said.is_ours:
                 self._first_version[entry.node] = entry.addr
         elif found.refused:
@@ -397,7 +392,7 @@ class StormControl:
         return isinstance(found, Answer) or found.refused
 
     async def _tell(self, word: Word) -> Answer | Silent:
-        self.manager.drops.count("sent/join")
+        self.state.count("sent/join")
         return await self._call(word.at, "/join", join_body(word.node, word.addr))
 
     async def _put_right(self, word: Word) -> None:
@@ -407,7 +402,7 @@ class StormControl:
                 return
         if word not in self._owed:
             self._owed.add(word)
-            self.manager.spawn(self._put_right_later(word))
+            self.state.procedures.spawn(self._put_right_later(word))
 
     async def _is_right(self, word: Word) -> bool:
         found = await self._tell(word)
@@ -415,19 +410,19 @@ class StormControl:
 
     async def _put_right_later(self, word: Word) -> None:
         """Until it is heard, or is not true any more."""
-        while {word.at, word.addr} <= {entry.addr for entry in self.manager.member_list.others}:
-            await asyncio.sleep(OWED_S)
+        while {word.at, word.addr} <= {entry.addr for entry in self.state.member_list.others}:
+            await self.state.procedures.pause(OWED_S)
             if await self._is_right(word):
                 break
         self._owed.discard(word)
 
     async def _is_quiet(self, span_s: float, limit_s: float) -> bool:
         """True once nothing was told for so long; False at the limit. A node that ends does not wait for longer."""
-        loop = asyncio.get_running_loop()
-        began_s = loop.time()
-        while (now_s := loop.time()) < began_s + (span_s if self.manager.joining.is_ending else limit_s):
+        state = self.state
+        began_s = state.now_s
+        while (now_s := state.now_s) < began_s + (span_s if self.state.is_ending else limit_s):
             left_s = max(began_s, self._last_s) + span_s - now_s
             if left_s <= 0:
                 return True
-            await asyncio.sleep(left_s)
+            await self.state.procedures.pause(left_s)
         return False

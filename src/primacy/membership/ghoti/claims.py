@@ -18,17 +18,17 @@ as long. Several of our nodes share the asking; that two of them call does no ha
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
 from enum import Enum
 from random import Random
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from primacy.membership.http_wire import id_body
+from primacy.membership.procedures import Timer
+from primacy.membership.send import Sending
+from primacy.membership.state import State
 from primacy.rate_limiter import RateLimiter
 from primacy.transport import Trouble
-
-if TYPE_CHECKING:
-    from primacy.membership.manager import HttpTransport
 
 EVERY_S = 4.0
 """One real node is asked so often, by all our nodes together: each time it writes lines into its log."""
@@ -146,11 +146,13 @@ class Claims:
 class ClaimWatch:
     """Asks, calls and tells for one node."""
 
-    def __init__(self, manager: HttpTransport, random: Random) -> None:
-        self.manager = manager
+    def __init__(self, state: State, sending: Sending, introduce: Callable[[str], None]) -> None:
+        self.state = state
+        self._sending = sending
+        self._introduce = introduce
         self.claims = Claims()
-        self._random = random
-        self._timer: asyncio.TimerHandle | None = None
+        self._random = Random(state.plan.seed)
+        self._timer: Timer | None = None
         self._last = ""
         self._said = RateLimiter(SAY_AGAIN_MS, SENTENCES_MAX)
 
@@ -168,40 +170,35 @@ class ClaimWatch:
 
     def _after(self, span_s: float) -> None:
         self.close()
-        if not self.manager.closed:
-            span_s *= self.manager.sending.pace.factor * (0.75 + self._random.random() / 2)
-            self._timer = asyncio.get_running_loop().call_later(span_s, self._turn)
+        span_s *= self.state.pace.factor * (0.75 + self._random.random() / 2)
+        self._timer = self.state.procedures.later(span_s, self._turn)
 
     def _every_s(self) -> float:
         """Our nodes take turns, so that real ones write no more lines because we are many."""
-        peers = [self.manager.peer(entry.node) for entry in self.manager.member_list.others]
+        peers = [self.state.peer(entry.node) for entry in self.state.member_list.others]
         return EVERY_S * (1 + sum(peer.boot > 0 and not peer.was_down for peer in peers))
 
     def _turn(self) -> None:
-        manager = self.manager
         to = self._next() if self._is_needed() else ""
         if to:
             self._last = to
-            manager.sending.call(to, "/claims", self._ask(to), 1)
+            self._sending.call(to, "/claims", self._ask(to), 1)
         else:
             self.claims.unknown()
         self._after(self._every_s())
 
     def _is_needed(self) -> bool:
-        """A real node leads, as far as this one knows, and no list is bent to end a storm of joins."""
-        manager = self.manager
-        leader = manager.leader()
-        is_other = leader in manager.member_list and leader != manager.node
-        return is_other and manager.peer(leader).is_real and not manager.joining.storms.stands_in
+        """No list is bent to end a storm of joins."""
+        return self.state.is_led_by_real and not self.state.stands_in
 
     def _next(self) -> str:
         """Who was heard to lead beside the leader; else the next real node in the order of names."""
-        manager = self.manager
-        leader = manager.leader()
+        state = self.state
+        leader = state.leader
         names = [
             entry.node
-            for entry in manager.member_list.others
-            if entry.node != leader and manager.peer(entry.node).is_real and entry.node not in manager.links.dumb_to
+            for entry in state.member_list.others
+            if entry.node != leader and state.peer(entry.node).is_real and entry.node not in state.links.dumb_to
         ]
         rival = self.claims.rival(leader)
         if rival in names:
@@ -210,22 +207,22 @@ class ClaimWatch:
 
     async def _ask(self, rival: str) -> None:
         """Whether it leads, and then whether the leader still does."""
-        manager, claims = self.manager, self.claims
-        leader, now_s = manager.leader(), asyncio.get_running_loop().time
-        claimed = await manager.sending.claim_of(rival, ASK_S)
+        state, claims = self.state, self.claims
+        leader = state.leader
+        claimed = await self._sending.claim_of(rival, ASK_S)
         if claimed == "":
-            if claims.one(now_s(), rival) and await self._still_leads(leader):
-                manager.sending.set_right(leader)  # some may have missed the announcement
+            if claims.one(state.now_s, rival) and await self._still_leads(leader):
+                self._sending.set_right(leader)  # some may have missed the announcement
         elif claimed is None or not await self._still_leads(leader):
             claims.unknown()
         else:
-            await self._do(claims.both(now_s(), rival, leader), max(rival, leader))
+            await self._do(claims.both(state.now_s, rival, leader), max(rival, leader))
 
     async def _still_leads(self, leader: str) -> bool:
-        return await self.manager.sending.claim_of(leader, ASK_S) == leader == self.manager.leader()
+        return await self._sending.claim_of(leader, ASK_S) == leader == self.state.leader
 
     async def _do(self, remedy: Remedy, higher: str) -> None:
-        manager = self.manager
+        state = self.state
         self._say()
         match remedy:
             case Remedy.NOTHING:
@@ -233,15 +230,15 @@ class ClaimWatch:
             case Remedy.SURE:
                 self._after(SURE_S)
             case Remedy.CALL:
-                manager.drops.count("leaders_called")
-                await manager.sending.ask("POST", higher, "/election", id_body(manager.node), ASK_S)
+                state.count("leaders_called")
+                await self._sending.ask("POST", higher, "/election", id_body(state.node), ASK_S)
             case Remedy.INTRODUCE:
-                manager.drops.count("leaders_joined")
-                manager.joining.introduce(higher)
+                state.count("leaders_joined")
+                self._introduce(higher)
             case _:
                 assert_never(remedy)
 
     def _say(self) -> None:
         sentence = self.claims.sentence
-        if sentence and self._said.passes(asyncio.get_running_loop().time() * 1_000, sentence):
-            self.manager.complain(sentence)
+        if sentence and self._said.passes(self.state.procedures.now_ms, sentence):
+            self.state.complain(sentence)
