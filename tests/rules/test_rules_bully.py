@@ -26,6 +26,8 @@ from primacy.election.ranked.rank import NO_HOLD_MS, RankOptions
 from tests.support.bully_harness import BOUND_MS, cluster, codes, follower, machine, to
 from tests.support.rank_harness import LAN, Cluster, seat
 
+pytestmark = pytest.mark.coverage
+
 # --- the election itself ----------------------------------------------------------------------------------------------
 
 

@@ -24,6 +24,8 @@ from primacy.election.ranked.rank import RankOptions, detect_ms, settle_ms
 from primacy.election.ranked.ring import RingStrategy
 from tests.support.rank_harness import LAN, Cluster, seat
 
+pytestmark = pytest.mark.coverage
+
 
 def bound_ms(made: Cluster) -> int:
     return settle_ms(LAN, len(made.names))
