@@ -13,7 +13,7 @@ from primacy.membership.members import entries_in
 from primacy.membership.storms import Word, bent, mended
 from tests.support.mixed_clusters import Mixed, played
 
-pytestmark = pytest.mark.later
+pytestmark = pytest.mark.beside(order=165)
 
 QUICK = {"profile": "fast"}
 HERE = "here:1"
