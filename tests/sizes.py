@@ -43,7 +43,6 @@ PARTS = {
 class Lane(NamedTuple):
     """Phases that run one after the other, beside those of other lanes."""
 
-    name: str
     nice: int
     """How far its tests stand back where there are not processors enough."""
     phases: dict[str, list[str]]
@@ -97,12 +96,12 @@ def lanes() -> list[Lane]:
         "coverage": [*PYTEST, *TWO_AT_A_TIME, *COVERAGE, *marked("coverage")],
         "others": [*PYTEST, *TWO_AT_A_TIME, *others],
     }
-    return [Lane("moments", 0, moments), Lane("waiting", 5, waiting), Lane("computing", 10, computing)]
+    return [Lane(0, moments), Lane(5, waiting), Lane(10, computing)]
 
 
 def run_lane(lane: Lane, which: str) -> int:
-    """Until a phase of it fails. What it says stands behind the name of the phase, for lanes speak at the same time."""
-    environment = _environment("test", which)
+    """The first code of a phase that failed. What it says stands behind the phase's name: lanes speak all at once."""
+    environment, failed = _environment("test", which), 0
     for name, command in lane.phases.items():
         began = time.monotonic()
         with subprocess.Popen(
@@ -119,13 +118,12 @@ def run_lane(lane: Lane, which: str) -> int:
         code = process.returncode
         state = f"failed with {code}" if code else "green"
         print(f"phase {name}: {state} after {time.monotonic() - began:.0f} s", flush=True)
-        if code:
-            return code
-    return 0
+        failed = failed or code
+    return failed
 
 
 def test() -> int:
-    """All lanes, to their ends: what fails in one says nothing about the others."""
+    """All of it, to its end: what fails in one phase says nothing about the others."""
     found = lanes()
     with ThreadPoolExecutor(len(found)) as threads:
         codes = threads.map(run_lane, found, [f"{number}/{len(found)}" for number in range(len(found))])
