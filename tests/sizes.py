@@ -1,9 +1,9 @@
 """The three sizes of test: quick (under two minutes), test (everything once), proof (the counts of a release).
 
-`make quick`, `make test` and `make proof [PART=core]` call this. The trials run apart from the rest, without coverage,
-which would slow them down five times; tests with real processes run one at a time where they are about moments. Which
-file belongs where is said by its marks (README.md). Each size ends with what was skipped and why, and with the servers
-that ran.
+`make quick`, `make test` and `make proof [PART=core]` call this. `make test` has three lanes side by side, for tests
+with real processes wait most of the time: those that judge moments come first at the processors, those with bounds of
+seconds next, and what computes takes the rest. Which file belongs where is said by its marks (README.md). Each size
+ends with what was skipped and why, and with the servers that ran.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from typing import NamedTuple
 
 from tests.support.canary import NOTES
 from tests.support.marks import marked
+from tests.support.ports import LANE
 from tests.support.servers import REPORT
 
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 TWO_AT_A_TIME = ["-n", "2", "--dist", "worksteal"]
-THREE_FILES_AT_A_TIME = ["-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"]
-COVERAGE = ["--cov=primacy.election", "--cov-branch", "--cov-report=term:skip-covered", "--cov-fail-under=95"]
+FILE_BY_FILE = ["--dist", "loadfile", "--no-loadscope-reorder"]
+COVERAGE = ["--cov=primacy.election", "--cov-branch", "--cov-report=term:skip-covered", "--cov-fail-under=97"]
 PARTS = {
     "core": "tests.support.proof_core",
     "run": "tests.support.proof_run",
@@ -37,9 +40,16 @@ PARTS = {
 """What `make proof PART=...` can be asked for, and the module that does it."""
 
 
-def _pytest(size: str, *arguments: str) -> int:
-    environment = {**os.environ, "PRIMACY_SIZE": size, REPORT: servers_file()}
-    return subprocess.run([*PYTEST, *arguments], env=environment, check=False).returncode
+class Lane(NamedTuple):
+    """Phases that run one after the other, beside those of other lanes."""
+
+    nice: int
+    """How far its tests stand back where there are not processors enough."""
+    phases: dict[str, list[str]]
+
+
+def _environment(size: str, lane: str = "0/1") -> dict[str, str]:
+    return {**os.environ, "PRIMACY_SIZE": size, REPORT: servers_file(), LANE: lane}
 
 
 @cache
@@ -63,34 +73,61 @@ def _without(*names: str) -> list[str]:
 
 
 def quick_arguments() -> list[str]:
-    return [*TWO_AT_A_TIME, *_without("alone", "beside", "later"), "-m", "not later"]
+    return [*TWO_AT_A_TIME, *_without("moments", "alone", "beside", "later"), "-m", "not later"]
 
 
 def quick() -> int:
     """All but real processes, long pauses and what is recorded, and a twentieth of the trials."""
-    return _pytest("quick", *quick_arguments())
+    return subprocess.run([*PYTEST, *quick_arguments()], env=_environment("quick"), check=False).returncode
+
+
+def lanes() -> list[Lane]:
+    """All tests, each once but for those that are tried as an ordinary user, too."""
+    others = _without("coverage", "moments", "alone", "beside")
+    moments = {
+        "moments": [*PYTEST, "-n", "2", *FILE_BY_FILE, *marked("moments")],
+        "alone": [*PYTEST, *marked("alone")],
+    }
+    waiting = {
+        "beside": [*PYTEST, "-n", "4", *FILE_BY_FILE, *marked("beside")],
+        "ordinary user": [sys.executable, "-m", "tests.support.ordinary_user"],
+    }
+    computing = {
+        "coverage": [*PYTEST, *TWO_AT_A_TIME, *COVERAGE, *marked("coverage")],
+        "others": [*PYTEST, *TWO_AT_A_TIME, *others],
+    }
+    return [Lane(0, moments), Lane(5, waiting), Lane(10, computing)]
+
+
+def run_lane(lane: Lane, which: str) -> int:
+    """The first code of a phase that failed. What it says stands behind the phase's name: lanes speak all at once."""
+    environment, failed = _environment("test", which), 0
+    for name, command in lane.phases.items():
+        began = time.monotonic()
+        with subprocess.Popen(
+            ["nice", "-n", str(lane.nice), *command],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                print(f"{name:>13} | {line}", end="", flush=True)
+        code = process.returncode
+        state = f"failed with {code}" if code else "green"
+        print(f"phase {name}: {state} after {time.monotonic() - began:.0f} s", flush=True)
+        failed = failed or code
+    return failed
 
 
 def test() -> int:
-    """The rules with coverage, then the trials, then the processes, then some of these as an ordinary user."""
-    phases = {
-        "rules": lambda: _pytest("test", *TWO_AT_A_TIME, *COVERAGE, *_without("trials", "alone", "beside")),
-        "trials": lambda: _pytest("test", *TWO_AT_A_TIME, *marked("trials")),
-        "processes": lambda: _pytest("test", *marked("alone")),
-        "processes, three at a time": lambda: _pytest("test", *THREE_FILES_AT_A_TIME, *marked("beside")),
-        "ordinary user": lambda: (
-            subprocess.run([sys.executable, "-m", "tests.support.ordinary_user"], check=False).returncode
-        ),
-    }
-    for name, phase in phases.items():
-        began = time.monotonic()
-        code = phase()
-        print(
-            f"phase {name}: {'green' if code == 0 else f'failed with {code}'} after {time.monotonic() - began:.0f} s\n"
-        )
-        if code:
-            return code
-    return 0
+    """All of it, to its end: what fails in one phase says nothing about the others."""
+    found = lanes()
+    with ThreadPoolExecutor(len(found)) as threads:
+        codes = threads.map(run_lane, found, [f"{number}/{len(found)}" for number in range(len(found))])
+        return next(filter(None, list(codes)), 0)
 
 
 def proof(part: str) -> int:

@@ -26,7 +26,7 @@ from tests.support.browser import Tab, real_browser
 from tests.support.safety_checks import safe
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.alone(order=190)
+pytestmark = pytest.mark.moments(order=230)
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

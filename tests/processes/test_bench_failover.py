@@ -13,7 +13,7 @@ from bench.watch import Doorbell, Line, Watch
 
 from primacy.settings.timing import PROFILES
 
-pytestmark = pytest.mark.alone(order=140)
+pytestmark = pytest.mark.moments(order=145)
 
 needs_peers = pytest.mark.skipif(bool(peers.missing()), reason=peers.missing() or "-")
 CANNOT_IDLE = peers.missing() or idle.cannot()

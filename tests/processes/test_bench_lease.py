@@ -18,7 +18,7 @@ from primacy.settings.timing import PROFILES, for_lease
 from tests.support import servers
 from tests.support.store_harness import made_new
 
-pytestmark = pytest.mark.alone(order=150)
+pytestmark = pytest.mark.moments(order=5)
 
 PROFILE = "fast"
 TIMING = for_lease(PROFILES[PROFILE])

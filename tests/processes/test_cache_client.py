@@ -28,7 +28,7 @@ from tests.support.cache_smallest_machine import AloneMachine
 from tests.support.ports import free_ports
 from tests.support.waiting import WITHIN_THE_TEST_S, wait_until_async
 
-pytestmark = pytest.mark.alone(order=280)
+pytestmark = pytest.mark.moments(order=100)
 
 CANARY_BEAT_MS = 100
 """Attempts, limits and pauses are in hundreds of milliseconds: asked of a machine that lets a process run in time."""

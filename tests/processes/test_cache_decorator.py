@@ -26,7 +26,7 @@ from primacy.cache.threads import CacheClient, ThreadClaim
 from primacy.errors import UsageError
 from tests.support.cache_served_peers import LIMIT_S, Served, addresses
 
-pytestmark = pytest.mark.alone(order=320)
+pytestmark = pytest.mark.moments(order=140)
 
 FRESH = 1 << 52
 CANARY_BEAT_MS = 100

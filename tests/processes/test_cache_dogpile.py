@@ -21,7 +21,7 @@ from primacy.errors import NotReached, UsageError
 from tests.support.cache_served_peers import Served
 from tests.support.ports import free_ports
 
-pytestmark = pytest.mark.alone(order=330)
+pytestmark = pytest.mark.moments(order=170)
 
 CANARY_BEAT_MS = 100
 """The suites wait for parts of a second, and lose their lock if their process stands still: asked of a machine that

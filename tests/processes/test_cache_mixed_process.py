@@ -15,7 +15,7 @@ from primacy.errors import PrimacyError
 from tests.support.cache_original_client import SocketClient
 from tests.support.cache_peers import Crowd
 
-pytestmark = pytest.mark.alone(order=310)
+pytestmark = pytest.mark.moments(order=160)
 
 CANARY_BEAT_MS = 100
 """Originals forget a vote after 300 ms. A case that failed while the machine was late by half of this is void."""

@@ -24,7 +24,7 @@ from tests.support.ports import free_ports
 from tests.support.safety_checks import safe
 from tests.support.waiting import WITHIN_THE_TEST_S, wait_until_async
 
-pytestmark = pytest.mark.alone(order=290)
+pytestmark = pytest.mark.moments(order=150)
 
 CANARY_BEAT_MS = 60
 """Half of what lies between two ANNOUNCEs. What fails while the machine was late by half of this is void; calls at the

@@ -21,7 +21,7 @@ from tests.support import canary
 from tests.support.canary import Canary, Void, beside_a_canary, excused_if_late
 from tests.support.safety_checks import SafetyViolation, safe, violation_in
 
-pytestmark = pytest.mark.alone(order=90)
+pytestmark = pytest.mark.moments(order=70)
 
 ROOT = Path(__file__).parents[2]
 

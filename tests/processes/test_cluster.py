@@ -39,7 +39,7 @@ from tests.support.servers import stop_whole
 from tests.support.silence import beats_watched, waited
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.alone(order=70)
+pytestmark = pytest.mark.moments(order=60)
 
 STAMP = Path(stamp.__file__)
 WITHIN_S = 40.0

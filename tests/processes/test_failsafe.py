@@ -18,7 +18,7 @@ from tests.support.real_nodes_on_lease import LeaseCrowd, lease_crowd
 from tests.support.servers import Server
 from tests.support.store_harness import made_new, short_waits
 
-pytestmark = pytest.mark.alone(order=120)
+pytestmark = pytest.mark.moments(order=210)
 
 Say = Callable[..., Said]
 PROFILE = "fast"

@@ -21,7 +21,7 @@ from tests.support import stamp
 from tests.support.guard_harness import mutate
 from tests.support.real_nodes import Crowd, crowd_in
 
-pytestmark = pytest.mark.alone(order=170)
+pytestmark = pytest.mark.moments(order=200)
 
 
 def worse_guard(folder: Path, file: str, text: str) -> str:

@@ -22,7 +22,7 @@ from tests.support.guard_harness import NOBODY, status_of
 from tests.support.real_nodes import LEAVING, Crowd, burning, crowd_in
 from tests.support.silence import outwaits_the_hold
 
-pytestmark = [pytest.mark.alone(order=100), pytest.mark.ordinary]
+pytestmark = [pytest.mark.beside(order=15), pytest.mark.ordinary]
 
 
 @pytest.fixture(scope="module")

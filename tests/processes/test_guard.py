@@ -48,7 +48,7 @@ from tests.support.guard_harness import (
 )
 from tests.support.safety_checks import one_at_a_time
 
-pytestmark = [pytest.mark.alone(order=10), pytest.mark.ordinary]
+pytestmark = [pytest.mark.moments(order=30), pytest.mark.ordinary]
 
 __all__ = ["open_harness"]
 

@@ -33,7 +33,7 @@ from tests.support.guard_harness import (
 )
 from tests.support.safety_checks import safe
 
-pytestmark = [pytest.mark.alone(order=20), pytest.mark.ordinary]
+pytestmark = [pytest.mark.moments(order=20), pytest.mark.ordinary]
 
 __all__ = ["open_harness"]
 

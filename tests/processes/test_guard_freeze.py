@@ -20,7 +20,7 @@ from tests.support.canary import Canary
 from tests.support.guard_harness import PROMPT_MS, Harness, OpenHarness, boot_ms, is_alive, open_harness, wait_until
 from tests.support.safety_checks import safe
 
-pytestmark = pytest.mark.alone(order=50)
+pytestmark = pytest.mark.moments(order=80)
 
 __all__ = ["open_harness"]
 

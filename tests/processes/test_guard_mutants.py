@@ -23,7 +23,7 @@ from tests.support.guard_harness import (
 )
 from tests.support.safety_checks import SafetyViolation
 
-pytestmark = [pytest.mark.alone(order=30), pytest.mark.ordinary]
+pytestmark = [pytest.mark.moments(order=40), pytest.mark.ordinary]
 
 __all__ = ["open_harness"]
 

@@ -41,7 +41,7 @@ from tests.support.guard_harness import (
 )
 from tests.support.safety_checks import one_at_a_time
 
-pytestmark = pytest.mark.alone(order=40)
+pytestmark = pytest.mark.moments(order=10)
 
 __all__ = ["open_harness"]
 

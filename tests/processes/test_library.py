@@ -14,7 +14,7 @@ from primacy.settings.timing import PROFILES
 from tests.support.library_harness import CANARY_BEAT_MS, HOLD_S, LAB, WITHIN_S, Place, fresh_url, place, run, until
 from tests.support.safety_checks import tokens_grow
 
-pytestmark = pytest.mark.alone(order=220)
+pytestmark = pytest.mark.moments(order=110)
 
 __all__ = ["CANARY_BEAT_MS", "place"]
 

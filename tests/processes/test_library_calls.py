@@ -21,7 +21,7 @@ from primacy.store import open_store
 from tests.support.library_harness import CANARY_BEAT_MS, HOLD_S, WITHIN_S, Place, place, run, until
 from tests.support.store_harness import made_new
 
-pytestmark = pytest.mark.alone(order=230)
+pytestmark = pytest.mark.moments(order=120)
 
 __all__ = ["CANARY_BEAT_MS", "place"]
 

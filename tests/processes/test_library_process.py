@@ -23,7 +23,7 @@ from tests.support.holder_process import now_ms, state_of
 from tests.support.safety_checks import safe
 from tests.support.store_harness import LIMIT_MS, made_new
 
-pytestmark = pytest.mark.alone(order=260)
+pytestmark = pytest.mark.moments(order=130)
 
 LAB = for_lease(PROFILES["lab"])
 CANARY_BEAT_MS = LAB.heartbeat_ms

@@ -23,7 +23,7 @@ from tests.support.safety_checks import safe, tokens_grow
 from tests.support.servers import Postgres, empty, server
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.alone(order=240)
+pytestmark = pytest.mark.moments(order=90)
 
 __all__ = ["CANARY_BEAT_MS", "place"]
 

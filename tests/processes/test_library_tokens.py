@@ -17,7 +17,7 @@ from primacy.node.clock import SystemClock
 from tests.support.library_harness import CANARY_BEAT_MS, Place, place, run, until
 from tests.support.safety_checks import safe, tokens_grow
 
-pytestmark = pytest.mark.alone(order=250)
+pytestmark = pytest.mark.moments(order=180)
 
 __all__ = ["CANARY_BEAT_MS", "place"]
 

@@ -11,7 +11,7 @@ from primacy.settings import of_mapping
 from primacy.transport.duplicates import LEAST_COUNT, STARTS_MAX, Spoken
 from tests.support.managers_in_one_loop import STEADY, Nodes, lived, mapping, three
 
-pytestmark = pytest.mark.later
+pytestmark = pytest.mark.beside(order=225)
 
 
 def test_a_start_that_speaks_again_after_another_is_no_restart() -> None:

@@ -13,7 +13,7 @@ from primacy.membership.http_wire import encoded
 from primacy.membership.members import entries_in
 from tests.support.mixed_clusters import Mixed, played
 
-pytestmark = pytest.mark.later
+pytestmark = pytest.mark.beside(order=165)
 
 QUICK = {"profile": "fast"}
 HERE = "here:1"

@@ -18,7 +18,7 @@ from tests.support.canary import beside_a_canary
 from tests.support.managers_in_one_loop import LIMIT_S
 from tests.support.mixed_clusters import Mixed, played
 
-pytestmark = pytest.mark.later
+pytestmark = pytest.mark.beside(order=8)
 
 PROOF = os.environ.get("PRIMACY_SIZE") == "proof"
 RING = os.environ.get("PRIMACY_SCENARIOS") == "ring"

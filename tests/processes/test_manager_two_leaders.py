@@ -18,7 +18,7 @@ from tests.support.canary import beside_a_canary
 from tests.support.ghoti_double import Double
 from tests.support.mixed_clusters import Mixed, played
 
-pytestmark = pytest.mark.later
+pytestmark = pytest.mark.beside(order=5)
 
 PROOF = os.environ.get("PRIMACY_SIZE") == "proof"
 SPLITS = [

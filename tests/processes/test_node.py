@@ -27,7 +27,7 @@ from tests.support.safety_checks import tokens_grow
 from tests.support.store_harness import made_new
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.alone(order=110)
+pytestmark = pytest.mark.moments(order=190)
 
 Say = Callable[..., Said]
 

@@ -19,7 +19,7 @@ from tests.support.real_nodes import interpreter
 from tests.support.run_process import WITHIN_S, Start, alive, children, start
 from tests.support.safety_checks import tokens_grow
 
-pytestmark = [pytest.mark.alone(order=60), pytest.mark.ordinary]
+pytestmark = [pytest.mark.moments(order=50), pytest.mark.ordinary]
 
 __all__ = ["start"]
 

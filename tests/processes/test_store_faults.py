@@ -22,7 +22,7 @@ from tests.support.store_harness import LIMIT_MS, Harness, opened, row, short_wa
 from tests.support.store_proxy import Proxy
 from tests.support.store_race import NAME, Race, Verdict, now_ns
 
-pytestmark = pytest.mark.alone(order=210)
+pytestmark = pytest.mark.moments(order=220)
 
 PROFILE = PROFILES["fast"]
 BOUND_S = (PROFILE.wait_ms + 2 * PROFILE.look_ms + 5_000) / 1_000

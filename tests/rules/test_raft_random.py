@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -39,6 +40,8 @@ from primacy.election.messages import (
 )
 from primacy.election.model import Role
 from tests.support.raft_harness import BASE, LIST, Bench, H, ballot, boot_of
+
+pytestmark = pytest.mark.coverage
 
 LISTS = ("a", "a b", "a b c", "a b c d", "a b w:witness o:observer", "a:witness b c", "a:observer b c")
 

@@ -27,6 +27,8 @@ from primacy.settings.timing import RankTiming
 from tests.support.bully_harness import BOUND_MS, cluster, codes, follower, machine, to
 from tests.support.rank_harness import LAN, Cluster, seat
 
+pytestmark = pytest.mark.coverage
+
 # --- the election itself ----------------------------------------------------------------------------------------------
 
 

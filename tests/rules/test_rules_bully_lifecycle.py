@@ -31,6 +31,8 @@ from primacy.settings.timing import RANK_PROFILES
 from tests.support.bully_harness import ALL, BOUND_MS, cluster, codes, follower, machine, to
 from tests.support.rank_harness import LAN, Cluster, seat
 
+pytestmark = pytest.mark.coverage
+
 # --- joining, rejoining, leaving --------------------------------------------------------------------------------------
 
 

@@ -23,6 +23,8 @@ from primacy.election.store import Look, ReleaseRow, Renew, Row, StoreAnswer, Ta
 from primacy.sim.world.store import SimStore
 from tests.support.lease_harness import LAN, WALL, Harness, held_by, only, row_of
 
+pytestmark = pytest.mark.coverage
+
 # --- L1: the row and its conditions -----------------------------------------------------------------------------------
 
 

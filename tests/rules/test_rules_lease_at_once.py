@@ -21,6 +21,8 @@ from primacy.election.store import (
 from primacy.sim.world.store import ETCD, POSTGRESQL, SimStore
 from tests.support.lease_harness import LAN, LONG_MS, TRIO, WALL, Harness, held_by, look_until, only, row_of, taken_ms
 
+pytestmark = pytest.mark.coverage
+
 # --- L4: what spares the wait, and what each of them needs ------------------------------------------------------------
 
 

@@ -19,6 +19,8 @@ from primacy.election.store import Look, Renew, Take, holder_id, list_hash
 from primacy.settings.timing import for_lease
 from tests.support.lease_harness import LAN, TRIO, WALL, Harness, held_by, only, row_of
 
+pytestmark = pytest.mark.coverage
+
 
 def ack(beat: FailsafeBeat, node: str, **more: Any) -> Received:
     full = {"token": beat.token, "number": beat.number, "holder_boot": beat.origin.boot} | more

@@ -30,6 +30,8 @@ from primacy.settings.timing import stretched
 from primacy.sim.world.store import ETCD, SimStore
 from tests.support.lease_harness import LAN, LONG_MS, TRIO, WALL, Harness, held_by, look_until, only, row_of, taken_ms
 
+pytestmark = pytest.mark.coverage
+
 # --- L3: unchanged ----------------------------------------------------------------------------------------------------
 
 

@@ -25,6 +25,8 @@ from primacy.election.store import (
 from primacy.sim.world.store import ETCD, POSTGRESQL, SQLITE, SimStore
 from tests.support.lease_harness import LAN, WALL, Harness, held_by, only, row_of
 
+pytestmark = pytest.mark.coverage
+
 LONG_MS = WAIT_MAX_MS + TICK_MS
 SLACK_MS = 2 * LAN.heartbeat_ms
 

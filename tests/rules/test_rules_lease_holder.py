@@ -27,6 +27,8 @@ from primacy.election.model import Kind, Member, Membership, Role
 from primacy.election.store import Look, ReleaseRow, Renew, StoreAnswer, Take
 from tests.support.lease_harness import LAN, WALL, Harness, held_by, only, row_of
 
+pytestmark = pytest.mark.coverage
+
 # --- Q6, Q8, G5, G7 as they concern a lease ---------------------------------------------------------------------------
 
 

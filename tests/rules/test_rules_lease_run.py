@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from primacy.election.effects import Record, Start
 from primacy.election.events import Code
 from primacy.election.inputs import RunLock, Started, StepDown, WorkGone, WorkStarted
 from primacy.election.store import WAIT_MAX_MS, ReleaseRow, holder_id
 from primacy.sim.world.store import SimStore
 from tests.support.lease_harness import LAN, WALL, Harness, held_by
+
+pytestmark = pytest.mark.coverage
 
 
 def test_L4_a_row_of_an_earlier_start_under_this_run_lock_is_taken_at_once() -> None:

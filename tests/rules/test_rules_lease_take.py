@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from primacy.election.effects import Start
 from primacy.election.events import Code
 from primacy.election.inputs import (
@@ -11,6 +13,8 @@ from primacy.election.inputs import (
 from primacy.election.lease.state import LATE_MAX, TICK_MS
 from primacy.election.store import Look, ReleaseRow, Renew, StoreAnswer, Take, holder_id
 from tests.support.lease_harness import LAN, WALL, Harness, held_by, only, row_of
+
+pytestmark = pytest.mark.coverage
 
 # --- L3: observing and taking -----------------------------------------------------------------------------------------
 

@@ -18,6 +18,8 @@ from primacy.election.model import TOKEN_MAX
 from primacy.election.store import Prune, ReleaseRow, Take, list_hash
 from tests.support.lease_harness import LAN, TRIO, WALL, Harness, held_by, only, row_of
 
+pytestmark = pytest.mark.coverage
+
 
 def test_T1_a_take_writes_the_next_token_or_wall_time_whichever_is_higher() -> None:
     for token, wall_ms, expected in ((5, 0, 6), (5, 10, 10), (50, 10, 51)):

@@ -22,6 +22,8 @@ from primacy.election.raft.lead import TICK_MS
 from primacy.settings.timing import stretched
 from tests.support.raft_harness import BASE, BEAT, LAB, SPREAD, Bench, H, P, ballot, origin
 
+pytestmark = pytest.mark.coverage
+
 D = LAB.wait_ms
 JUMP = 1_000_001
 

@@ -20,6 +20,8 @@ from primacy.election.messages import Ack, Beat, Query, Release, Report, Stale, 
 from primacy.election.model import Role
 from tests.support.raft_harness import BASE, Bench, H, P, ballot, origin
 
+pytestmark = pytest.mark.coverage
+
 # --- Q10: boots -------------------------------------------------------------------------------------------------------
 
 

@@ -32,6 +32,8 @@ from tests.support.mutants import raft
 from tests.support.mutants_raft import Unmarked
 from tests.support.raft_harness import BASE, LIST, Bench, P, ballot, boot_of, origin
 
+pytestmark = pytest.mark.coverage
+
 AUTO = RaftOptions(auto=True)
 
 

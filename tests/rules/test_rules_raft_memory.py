@@ -24,6 +24,8 @@ from primacy.election.model import CLOSED, Leadership, ListRecord, Role
 from primacy.election.raft.strategy import RaftOptions
 from tests.support.raft_harness import BASE, BEAT, LIST, Bench, H, P, ballot, boot_of, origin
 
+pytestmark = pytest.mark.coverage
+
 # --- M1: the list is part of the ballot -------------------------------------------------------------------------------
 
 

@@ -12,6 +12,8 @@ from primacy.election.model import Role
 from primacy.election.raft.strategy import RaftOptions
 from tests.support.raft_harness import BASE, BEAT, LAB, Bench, ballot, origin
 
+pytestmark = pytest.mark.coverage
+
 # --- G4 and G5: when a release may leave ------------------------------------------------------------------------------
 
 

@@ -26,6 +26,8 @@ from primacy.election.messages import Ack, Ahead, Beat, VoteReply, VoteRequest
 from primacy.election.model import Role
 from tests.support.raft_harness import BEAT, LAB, SPREAD, Bench, H, P, ballot, origin
 
+pytestmark = pytest.mark.coverage
+
 D = LAB.wait_ms
 JUMP = 1_000_001
 

@@ -26,6 +26,8 @@ from primacy.election.ranked.ring import RingStrategy
 from primacy.settings.timing import RankTiming
 from tests.support.rank_harness import LAN, Cluster, seat
 
+pytestmark = pytest.mark.coverage
+
 
 def bound_ms(made: Cluster) -> int:
     return settle_ms(LAN, len(made.names))

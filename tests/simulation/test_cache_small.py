@@ -12,8 +12,6 @@ import pytest
 from primacy.sim.cache.small import Scope, SmallCache, search
 from tests.support.mutants_cache import CACHE_MUTANTS
 
-pytestmark = pytest.mark.trials(order=60)
-
 QUICK = os.environ.get("PRIMACY_SIZE") == "quick"
 SCOPE = Scope(peers=3, ballots=2, announces=2, restarts=1, disturbances=1 if QUICK else 2)
 FOUND = {"AnyBallot": "S4", "VotesGiveRight": "S1", "CalledEachRound": "S4", "CandidateWithinPromise": "S1"}

@@ -13,8 +13,6 @@ from tests.support.cache_bad_machine import EverybodyFetches, FirstFetches, simp
 from tests.support.mutants_cache import CACHE_MUTANTS
 from tests.support.mutants_cache_trials import MANY, SmallTerms, caught, recorded, run
 
-pytestmark = pytest.mark.trials(order=50)
-
 SEEDS = 12 if os.environ.get("PRIMACY_SIZE") == "quick" else 60
 
 

@@ -47,8 +47,6 @@ from primacy.sim.model.world import ModelWorld
 from primacy.sim.world.store import SimStore
 from tests.support.mutants_raft import TermReopens
 
-pytestmark = pytest.mark.trials(order=30)
-
 SIZE = os.environ.get("PRIMACY_SIZE", "")
 QUICK = SIZE == "quick"
 STATES = 20_000 if QUICK else 100_000

@@ -49,8 +49,6 @@ from tests.support.lease_harness import LAN, TRIO, WALL
 from tests.support.lease_world import LAB, LeaseWorld
 from tests.support.mutants_lease import nameless
 
-pytestmark = pytest.mark.trials(order=40)
-
 # --- never raises -----------------------------------------------------------------------------------------------------
 
 NUMBERS = st.one_of(st.integers(-3, 40), st.sampled_from([0, 1, WALL, WALL + 1, TOKEN_MAX, 2**70, -(2**70)]))

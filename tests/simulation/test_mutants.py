@@ -8,7 +8,7 @@ from primacy.sim.trials.trial import Plan, Trial
 from tests.support.mutants import MUTANTS, SAFETY, Mutant, only, raft, recorded
 from tests.support.mutants_raft import Eager, LocklessGuard, NoPromise
 
-pytestmark = [pytest.mark.trials(order=20), pytest.mark.later]
+pytestmark = pytest.mark.later
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.key)

@@ -44,6 +44,8 @@ from primacy.supervise.vocabulary import State
 from primacy.supervise.workload import WorkloadView
 from tests.contracts.test_cli import Said, say  # noqa: F401
 
+pytestmark = pytest.mark.coverage
+
 Say = Callable[..., Said]
 EXAMPLE = "examples.rendezvous:Rendezvous"
 TIMING = RANK_PROFILES["lan"]

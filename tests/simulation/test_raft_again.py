@@ -14,6 +14,8 @@ from primacy.sim.model.snapshot import fork, frozen
 from primacy.sim.trials.trial import Plan, Trial
 from tests.support.mutants import raft
 
+pytestmark = pytest.mark.coverage
+
 TAKEN: Counter[str] = Counter()
 
 

@@ -12,8 +12,6 @@ import pytest
 from primacy.sim.trials.batch import run_or_raised
 from primacy.sim.trials.trial import Plan, Trial
 
-pytestmark = pytest.mark.trials(order=10)
-
 SIZE = os.environ.get("PRIMACY_SIZE", "quick")
 SHARE = {"quick": 20, "test": 1, "proof": 1}[SIZE]
 """The quick size has a twentieth of the trials, and two of each plan at least."""

@@ -2,6 +2,8 @@
 
 python -m tests.support.cache_peer_process '{"url": ..., "api": ..., "peers": [[url, api], ...], "takes_s": 2.5, "log":
 path}'
+
+`kept` is the beginning of the name of the folder in which it keeps what it has; it has none without it.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any, NoReturn
 from urllib.parse import quote_from_bytes
 
 from primacy.cache.http import CacheServer
+from primacy.cache.lmdb_storage import LmdbStorage
 from primacy.cache.peer import Peer
 from primacy.node.clock import SystemClock
 
@@ -70,6 +73,7 @@ async def main(given: dict[str, Any]) -> None:
         given["api"],
         given["peers"],
         given.get("source", source),
+        LmdbStorage(given["kept"] + given["api"].rpartition(":")[2]) if "kept" in given else None,
         bind_url=given.get("bind_url"),
         bind_api=given.get("bind_api"),
         ttl_ms=given.get("ttl_ms", 60_000),

@@ -88,7 +88,8 @@ class Proxy:
 
 class Crowd:
     """`count` peers; `takes_s`: what a call of the source takes; `silent`: listed, and not started here;
-    `kinds`: a letter per peer, `o` for a double of an original."""
+    `kinds`: a letter per peer, `o` for a double of an original; `under`: what stands in front of the commands that are
+    started from now on."""
 
     def __init__(
         self,
@@ -100,8 +101,10 @@ class Crowd:
         silent: int = 0,
         judged: bool = True,
         kinds: str = "",
+        under: tuple[str, ...] = (),
         **more: Any,
     ) -> None:
+        self.under = under
         self._kinds = kinds or "m" * count
         ports = free_ports(4 * count + 2 * silent)
         self.urls = [f"tcp://127.0.0.1:{port}" for port in ports[:count]]
@@ -196,7 +199,7 @@ class Crowd:
         program = (
             "tests.support.cache_original_peer" if self._kinds[which] == "o" else "tests.support.cache_peer_process"
         )
-        command = [sys.executable, "-m", program, json.dumps(given)]
+        command = [*self.under, sys.executable, "-m", program, json.dumps(given)]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         threading.Thread(target=self._await_end, args=(process,), daemon=True).start()
         return process

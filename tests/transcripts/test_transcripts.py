@@ -9,6 +9,8 @@ import pytest
 from primacy.sim.transcripts.scenario import TranscriptError
 from primacy.sim.transcripts.transcript import parse, play
 
+pytestmark = pytest.mark.coverage
+
 SCENES = sorted(Path(__file__).parent.glob("*.txt"))
 
 
