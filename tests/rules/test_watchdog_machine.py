@@ -206,6 +206,27 @@ def test_a_command_that_cannot_be_started_is_a_quick_failure() -> None:
     assert never.give(NotStarted(1, "no", 127)) == [GiveUp(127)]
 
 
+@pytest.mark.parametrize("failed", [1, 2, 3])
+def test_Q6_the_election_hears_of_the_first_start_that_works(failed: int) -> None:
+    """A command that could not be started at first, for its file was being replaced. A leader that never hears of a
+    start resigns after H, with the command running."""
+    b = Bench()
+    b.give(Begin(leadership()))
+    for run in range(1, failed + 1):
+        assert b.give(NotStarted(run, "cannot execute x: Text file busy")) == []
+        assert b.m.deadline_ms is not None
+        b.now = b.m.deadline_ms
+        b.renew()
+        b.wake()
+    assert b.give(Ran(failed + 1, 4711)) == [Tell(WorkStarted(1))]
+    b.ends(1, failed + 1)
+    assert b.m.deadline_ms is not None
+    b.now = b.m.deadline_ms
+    b.renew()
+    b.wake()
+    assert b.give(Ran(failed + 2, 4712)) == [], "once in a term"
+
+
 def test_nothing_is_started_once_the_hold_reached_term() -> None:
     """The guard ended the command on its own account; whatever the policy says, the term is closed (Q8)."""
     b = Bench()

@@ -129,6 +129,8 @@ class Watchdog:
         self.leadership: Leadership | None = None
         self.run = 0
         """Counts the starts of a term: with the token it orders all work (G10)."""
+        self.told_started = False
+        """The election knows that something of this term ran."""
         self.pid = 0
         self.since_ms = 0
         self.failures = 0
@@ -186,7 +188,7 @@ class Watchdog:
         assert self.phase is Phase.IDLE, f"a start while {self.phase}"
         self.leadership = leadership
         self.run = 0
-        self.let_go = self.released = False
+        self.told_started = self.let_go = self.released = False
         return self._start_next(leadership)
 
     def _start_next(self, leadership: Leadership) -> list[Effect]:
@@ -248,7 +250,8 @@ class Watchdog:
         effects: list[Effect] = [Note(Happened.RUNNING, self.run, pid)]
         if self.phase is Phase.STARTING:
             self.phase = Phase.RUNNING
-        if self.run == 1:
+        if not self.told_started:  # not with the first start: that may have failed
+            self.told_started = True
             effects.append(Tell(WorkStarted(self.term)))
         return effects
 
