@@ -1,9 +1,9 @@
 """The three sizes of test: quick (under two minutes), test (everything once), proof (the counts of a release).
 
-`make quick`, `make test` and `make proof [PART=core]` call this. `make test` has three lanes side by side, for tests
-with real processes wait most of the time: those that judge moments come first at the processors, those with bounds of
-seconds next, and what computes takes the rest. Which file belongs where is said by its marks (README.md). Each size
-ends with what was skipped and why, and with the servers that ran.
+`make quick`, `make test` and `make proof [PART=core]` call this. `make test` has three lanes. Tests that judge moments
+have the machine to themselves. The other two run side by side, for tests with real processes wait most of the time:
+those with bounds of seconds come first at the processors, and what computes takes the rest. Which file belongs where
+is said by its marks (README.md). Each size ends with what was skipped and why, and with the servers that ran.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ PARTS = {
 
 
 class Lane(NamedTuple):
-    """Phases that run one after the other, beside those of other lanes."""
+    """Phases that run one after the other, beside those of other lanes of the same turn."""
+
+    turn: int
+    """Those of the next one wait until all of this one are over."""
 
     nice: int
     """How far its tests stand back where there are not processors enough."""
@@ -89,14 +92,14 @@ def lanes() -> list[Lane]:
         "alone": [*PYTEST, *marked("alone")],
     }
     waiting = {
-        "beside": [*PYTEST, "-n", "4", *FILE_BY_FILE, *marked("beside")],
+        "beside": [*PYTEST, "-n", "3", *FILE_BY_FILE, *marked("beside")],
         "ordinary user": [sys.executable, "-m", "tests.support.ordinary_user"],
     }
     computing = {
         "coverage": [*PYTEST, *TWO_AT_A_TIME, *COVERAGE, *marked("coverage")],
         "others": [*PYTEST, *TWO_AT_A_TIME, *others],
     }
-    return [Lane(0, moments), Lane(5, waiting), Lane(10, computing)]
+    return [Lane(0, 0, moments), Lane(1, 0, waiting), Lane(1, 10, computing)]
 
 
 def run_lane(lane: Lane, which: str) -> int:
@@ -124,10 +127,13 @@ def run_lane(lane: Lane, which: str) -> int:
 
 def test() -> int:
     """All of it, to its end: what fails in one phase says nothing about the others."""
-    found = lanes()
-    with ThreadPoolExecutor(len(found)) as threads:
-        codes = threads.map(run_lane, found, [f"{number}/{len(found)}" for number in range(len(found))])
-        return next(filter(None, list(codes)), 0)
+    found = [(lane, f"{number}/{len(lanes())}") for number, lane in enumerate(lanes())]
+    codes: list[int] = []
+    for turn in sorted({lane.turn for lane, _ in found}):
+        beside = [pair for pair in found if pair[0].turn == turn]
+        with ThreadPoolExecutor(len(beside)) as threads:
+            codes += threads.map(run_lane, *zip(*beside, strict=True))
+    return next(filter(None, codes), 0)
 
 
 def proof(part: str) -> int:
