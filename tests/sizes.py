@@ -90,11 +90,9 @@ def lanes() -> list[Lane]:
     moments = {
         "moments": [*PYTEST, "-n", "2", *FILE_BY_FILE, *marked("moments")],
         "alone": [*PYTEST, *marked("alone")],
-    }
-    waiting = {
-        "beside": [*PYTEST, "-n", "3", *FILE_BY_FILE, *marked("beside")],
         "ordinary user": [sys.executable, "-m", "tests.support.ordinary_user"],
     }
+    waiting = {"beside": [*PYTEST, "-n", "3", *FILE_BY_FILE, *marked("beside")]}
     computing = {
         "coverage": [*PYTEST, *TWO_AT_A_TIME, *COVERAGE, *marked("coverage")],
         "others": [*PYTEST, *TWO_AT_A_TIME, *others],
