@@ -1,9 +1,8 @@
 """The three sizes of test: quick (under two minutes), test (everything once), proof (the counts of a release).
 
 `make quick`, `make test` and `make proof [PART=core]` call this. `make test` has three lanes side by side, for tests
-with real processes wait most of the time: those that judge moments come first at the processors, those with bounds of
-seconds next, and what computes takes the rest. Which file belongs where is said by its marks (README.md). Each size
-ends with what was skipped and why, and with the servers that ran.
+with real processes wait most of the time, and what computes stands back behind them. Which file belongs where is said
+by its marks (README.md). Each size ends with what was skipped and why, and with the servers that ran.
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ def lanes() -> list[Lane]:
         "coverage": [*PYTEST, *TWO_AT_A_TIME, *COVERAGE, *marked("coverage")],
         "others": [*PYTEST, *TWO_AT_A_TIME, *others],
     }
-    return [Lane(0, moments), Lane(5, waiting), Lane(10, computing)]
+    return [Lane(0, moments), Lane(0, waiting), Lane(10, computing)]
 
 
 def run_lane(lane: Lane, which: str) -> int:
