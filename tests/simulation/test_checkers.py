@@ -155,11 +155,17 @@ def test_holders_of_the_library_are_judged_by_their_own_claims(said: list[dict[s
             judge_holders([old, said])
 
 
-def test_a_holder_that_ends_late_may_lead_again_itself_and_nobody_else_may() -> None:
+def test_a_body_that_is_over_frees_the_lease_also_after_a_loss_and_one_that_runs_on_does_not() -> None:
     old = [says("leads", 0, 5, 1, 200), says("over", 210, 5, 1)]
-    judge_holders([[*old, says("leads", 211, 6, 1, 600)]])
+    for next_one in (1, 2):
+        judge_holders(
+            [[*old, says("leads", 211, 6, 1, 600)]] if next_one == 1 else [old, [says("leads", 211, 6, 2, 600)]]
+        )
+    late = [says("leads", 0, 5, 1, 200), says("over", 700, 5, 1)]
+    judge_holders([late, [says("leads", 500, 6, 2, 900)]])  # its hold was over: what it does then is U1's
     for wrong in (
-        [old, [says("leads", 211, 6, 2, 600)]],
+        [old, [says("leads", 209, 6, 2, 600)]],
+        [late, [says("leads", 499, 6, 2, 900)]],
         [[*old, says("leads", 209, 6, 1, 600)]],
         [[old[0], says("leads", 211, 6, 1, 600)]],
     ):
@@ -172,9 +178,9 @@ def test_a_renewal_moves_the_claim_of_a_holder_whose_body_had_no_turn_since() ->
     judge_holders([[*renewed, says("over", 250, 5, 1)], [says("leads", 251, 6, 2, 400)]])
     judge_holders([renewed, [says("leads", 600, 6, 2, 800)]])
     for wrong in (
-        [[renewed[0], says("over", 250, 5, 1)], [says("leads", 251, 6, 2, 400)]],
+        [[*renewed, says("over", 250, 5, 1)], [says("leads", 249, 6, 2, 400)]],
         [renewed, [says("leads", 599, 6, 2, 800)]],
-        [[*renewed, says("over", 300, 5, 1)], [says("leads", 599, 6, 2, 800)]],
+        [[*renewed, says("over", 610, 5, 1)], [says("leads", 599, 6, 2, 800)]],
     ):
         with pytest.raises(SafetyViolation):
             judge_holders(wrong)

@@ -111,23 +111,19 @@ class Turn(NamedTuple):
 
 
 def turns_of(said: list[dict[str, Any]]) -> list[Turn]:
-    """Of one process. A body that ends before its time is up releases; else its hold must be waited for. A renewal
-    counts, although no step of the body came after it."""
+    """Of one process. A body that is over before its hold ends frees the lease then, also after a loss: its row is
+    released (G5). One that says nothing, or says it later, holds to the end of its hold. A renewal counts, although no
+    step of the body came after it."""
     found: list[Turn] = []
-    until = 0
     for line in said:
         if line["is"] == "leads":
             found.append(Turn(line["pid"], line["token"], line["at"], line["hold_until"]))
-            until = line["until"]
         elif found and line["is"] == "works":
-            until = max(until, line["until"])
             found[-1] = found[-1]._replace(over=max(found[-1].over, line["hold_until"]))
         elif found and line["is"] == "renews" and line["token"] == found[-1].token and not found[-1].ended:
-            until = max(until, line["until"])
             found[-1] = found[-1]._replace(over=max(found[-1].over, line["hold_end"]))
         elif found and line["is"] == "over":
-            over = line["at"] if line["at"] < until else found[-1].over
-            found[-1] = found[-1]._replace(over=over, ended=line["at"])
+            found[-1] = found[-1]._replace(over=min(line["at"], found[-1].over), ended=line["at"])
     return found
 
 
