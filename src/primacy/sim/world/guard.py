@@ -151,6 +151,9 @@ class Guard:
             self.lost = True
             self.agent.hear(GuardEnded())
             self._end_all()
+            unseen, self._unseen = self._unseen, []
+            for seen in unseen:  # a stopped guard never saw it; its death ends what is left, and frees the lock
+                seen()
 
     def child_ends(self) -> None:
         """The command ends by itself."""
