@@ -56,12 +56,6 @@ from primacy.node.clock import Clock, SystemClock
 
 TIMEOUT_MS = 10_000
 """For one call, whatever happens."""
-FIRST_S = 0.5
-"""To the first answer of a peer (document)."""
-SIGN_S = 2.0
-"""After each sign to go on waiting (document; the original waits 2.1 s)."""
-CHANGE_S = 3.5
-"""To the answer about a change: one that a peer misses takes 2.1 s (C11)."""
 REQUEST_MS = 5_000
 """A peer drops a request that it finds later than this, by its own clock (the original's number)."""
 FAR_MS = 3_600_000
@@ -455,13 +449,8 @@ class Client:
         call.ids.append(name)
         self._pending[name] = call
         call.why = f"{server.api} was silent"
-        self._expect(call, now_s, CHANGE_S if call.change else FIRST_S)
+        call.asked(now_s)
         self._dues.add(call.due_s, name)
-
-    def _expect(self, call: Call, now_s: float, within_s: float) -> None:
-        """The next sign of the peer that is asked, or another peer. A later sign only moves `due_s`."""
-        call.since_s = now_s
-        call.due_s = min(now_s + within_s, call.deadline_s)
 
     def _due(self, name: bytes, now_s: float) -> float | None:
         """When this attempt is due; None: it is over. One that is due now ends here."""
@@ -533,7 +522,7 @@ class Client:
             self.counts["late"] += name != PROBE_ID and name not in self._claims
         elif name == call.current:
             call.why = f"{server.api} went on waiting for the entry"
-            self._expect(call, server.heard_s, CHANGE_S if call.change else SIGN_S)
+            call.went_on(server.heard_s)
 
     def _answered(self, call: Call, server: Server, answer: Answer) -> None:
         current = answer.id == call.current

@@ -12,6 +12,12 @@ from primacy.cache.client_servers import Server
 from primacy.cache.wire_client import CLAIMED, SERVERS, STATUS, Answer, Request
 from primacy.errors import NotReached, SourceFailed, Unsure
 
+FIRST_S = 0.5
+"""To the first answer of a peer (document)."""
+SIGN_S = 2.0
+"""After each sign to go on waiting (document; the original waits 2.1 s)."""
+CHANGE_S = 3.5
+"""To the answer about a change: one that a peer misses takes 2.1 s (C11)."""
 PAUSE_MIN_S = 0.02
 PAUSE_MAX_S = 0.5
 """After every peer has refused; doubled from the one to the other."""
@@ -45,6 +51,18 @@ class Call:
         self.timer: asyncio.TimerHandle | None = None
         """Of a pause between two attempts."""
         self.why = "no peer could be reached"
+
+    def asked(self, now_s: float) -> None:
+        """A peer was asked: its first sign is waited for, or another peer is asked."""
+        self._expect(now_s, CHANGE_S if self.change else FIRST_S)
+
+    def went_on(self, now_s: float) -> None:
+        """It gave a sign to go on waiting."""
+        self._expect(now_s, CHANGE_S if self.change else SIGN_S)
+
+    def _expect(self, now_s: float, within_s: float) -> None:
+        self.since_s = now_s
+        self.due_s = min(now_s + within_s, self.deadline_s)
 
 
 class Dues:
