@@ -9,7 +9,7 @@ from __future__ import annotations
 from statistics import median
 from typing import NamedTuple
 
-from primacy.election.messages import Alive, Coordinator, Heartbeat, Message
+from primacy.election.messages import Alive, Coordinator, HeartbeatRequest, Message
 from primacy.sim.trials.trial import Plan, Trial
 
 SIZES = (3, 5, 7, 10, 15, 20, 30, 40, 50)
@@ -40,7 +40,7 @@ class ElectionCount:
         self._told: dict[tuple[str, str], int] = {}
 
     def __call__(self, now_ms: float, sender: str, to: str, message: Message, delay_ms: float) -> None:  # noqa: ARG002
-        if isinstance(message, Heartbeat | Alive):
+        if isinstance(message, HeartbeatRequest | Alive):
             return
         if isinstance(message, Coordinator):
             known = self._told.get((sender, to))

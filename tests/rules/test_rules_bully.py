@@ -19,7 +19,7 @@ from primacy.election.inputs import (
     Unanswered,
     WorkGone,
 )
-from primacy.election.messages import Alive, Coordinator, Election, Handover, Heartbeat, Okay, Origin, Unable
+from primacy.election.messages import Alive, Coordinator, Election, Handover, HeartbeatRequest, Okay, Origin, Unable
 from primacy.election.model import Kind, Member, Role, Seat
 from primacy.election.ranked.bully import BullyStrategy, RankRules
 from primacy.election.ranked.rank import NO_HOLD_MS, RankOptions
@@ -376,7 +376,7 @@ def test_B5_a_leader_that_says_it_does_not_lead_is_a_reason_to_elect() -> None:
 def test_B5_a_better_one_that_it_names_is_asked_first() -> None:
     node = follower("a", "b", "a b c")
     effects = node.step(5, Received(Alive(Origin("b"), 0, "c")))
-    assert to(effects) == [("c", "Heartbeat")]
+    assert to(effects) == [("c", "HeartbeatRequest")]
     number = effects[-1].message.number
     effects = node.step(6, Received(Alive(Origin("c"), number, "b")))
     assert to(effects) == [("b", "Election"), ("c", "Election")], "and if that one does not lead either, it elects"
@@ -409,7 +409,7 @@ def test_B9_at_most_n_squared_messages_per_failure(count: int) -> None:
         assert failure_messages(made) <= count**2
         made.forget()
         made.run(3000)
-        assert set(made.sent) <= {"Heartbeat", "Alive", "Coordinator"}, "and then it is quiet"
+        assert set(made.sent) <= {"HeartbeatRequest", "Alive", "Coordinator"}, "and then it is quiet"
 
 
 def test_B9_also_with_several_dead() -> None:
@@ -424,11 +424,11 @@ def test_B9_also_with_several_dead() -> None:
 def test_B10_bare_messages_of_a_real_node_are_enough() -> None:
     """Heartbeats without number, an answer that says nothing, no epoch, an election whose body nobody reads."""
     node = machine("b", "a b z")
-    assert to(node.step(1, Received(Heartbeat(Origin(""))))) == [("", "Alive")]
+    assert to(node.step(1, Received(HeartbeatRequest(Origin(""))))) == [("", "Alive")]
     node.step(2, Received(Coordinator(Origin("z"))))
     assert node.leader == "z"
     look = node.step(node.deadline_ms, DeadlinePassed())
-    assert to(look) == [("z", "Heartbeat")]
+    assert to(look) == [("z", "HeartbeatRequest")]
     now_ms = node.deadline_ms
     for _ in range(5):
         node.step(now_ms, DeadlinePassed())
@@ -448,7 +448,7 @@ def test_B10_a_leader_yields_to_a_real_node() -> None:
     node.step(500, DeadlinePassed())
     node.step(node.deadline_ms, DeadlinePassed())
     assert node.role is Role.LEADER
-    assert to(node.step(800, Received(Coordinator(Origin("z"))))) == [("z", "Heartbeat")]
+    assert to(node.step(800, Received(Coordinator(Origin("z"))))) == [("z", "HeartbeatRequest")]
     effects = node.step(801, Received(Alive(Origin("z"))))
     assert Stop(1, "outranked", False) in effects
     assert node.leader == "z"
@@ -467,7 +467,7 @@ def test_B10_the_answer_to_a_join_names_the_leader() -> None:
 def test_a_stranger_is_kept_quiet_and_moves_nobody() -> None:
     node = follower("b", "c", "a b c")
     assert to(node.step(5, Received(Election(Origin("zz"), 1)))) == [("zz", "Okay")]
-    assert to(node.step(6, Received(Heartbeat(Origin("zz"), 1)))) == [("zz", "Alive")]
+    assert to(node.step(6, Received(HeartbeatRequest(Origin("zz"), 1)))) == [("zz", "Alive")]
     leader = machine("c", "a b c")
     leader.step(600, DeadlinePassed())
     assert to(leader.step(601, Received(Election(Origin("zz"), 1)))) == [("zz", "Okay")]

@@ -23,7 +23,7 @@ from primacy.election.inputs import (
     Unanswered,
     WorkGone,
 )
-from primacy.election.messages import Alive, Coordinator, Election, Handover, Heartbeat, Origin
+from primacy.election.messages import Alive, Coordinator, Election, Handover, HeartbeatRequest, Origin
 from primacy.election.model import Kind, Member, Role
 from primacy.election.ranked.bully import BullyStrategy
 from primacy.election.ranked.rank import RankOptions, detect_ms
@@ -299,7 +299,7 @@ def test_shutdown_of_a_leader_tells_the_highest_live_node() -> None:
     made.run(10)
     assert made.machines["d"].deadline_ms is None
     assert made.leaders() == ["c"]
-    assert to(made.give("d", Received(Heartbeat(Origin("a"), 1)))) == [("a", "Alive")]
+    assert to(made.give("d", Received(HeartbeatRequest(Origin("a"), 1)))) == [("a", "Alive")]
     assert to(made.give("d", Received(Election(Origin("a"), 1)))) == [("a", "Unable")]
     assert made.give("d", Started()) == []
     made.give("a", Shutdown())

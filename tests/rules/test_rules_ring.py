@@ -432,7 +432,7 @@ def test_B9_at_most_4n_messages_per_failure(count: int) -> None:
         assert made.election_messages <= 4 * count
         made.forget()
         made.run(2000)
-        assert set(made.sent) <= {"Heartbeat", "Alive", "Coordinator"}
+        assert set(made.sent) <= {"HeartbeatRequest", "Alive", "Coordinator"}
 
 
 # --- scenes -----------------------------------------------------------------------------------------------------------

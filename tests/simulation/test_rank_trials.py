@@ -219,7 +219,7 @@ anything = st.one_of(
     st.builds(messages.Okay, origins, numbers),
     st.builds(messages.Unable, origins, numbers),
     st.builds(messages.Coordinator, origins, numbers, st.lists(names, max_size=4).map(tuple)),
-    st.builds(messages.Heartbeat, origins, numbers),
+    st.builds(messages.HeartbeatRequest, origins, numbers),
     st.builds(messages.Alive, origins, numbers, st.none() | names, numbers, st.booleans()),
     st.builds(messages.Handover, origins, names),
     st.builds(messages.Baton, origins, names, numbers, names, numbers),
@@ -257,7 +257,7 @@ class Answering:
             if isinstance(effect, Send) and self.chance.random() < 0.5:
                 origin = Origin(effect.to)
                 match effect.message:
-                    case messages.Heartbeat(_, number):
+                    case messages.HeartbeatRequest(_, number):
                         leader = self.chance.choice([None, "", effect.to, "a"])
                         answers.append(inputs.Received(messages.Alive(origin, number, leader, 2)))
                     case messages.Election(_, number):

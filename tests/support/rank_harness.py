@@ -16,7 +16,7 @@ from typing import Any
 from primacy.election.effects import Effect, Record, Send, Start, Stop
 from primacy.election.events import Code, Event
 from primacy.election.inputs import DeadlinePassed, Input, Received, Started, WorkGone, WorkStarted
-from primacy.election.messages import Alive, Heartbeat, Message
+from primacy.election.messages import Alive, HeartbeatRequest, Message
 from primacy.election.model import Member, Membership, Role, Seat
 from primacy.election.ranked.bully import BullyStrategy
 from primacy.election.ranked.rank import RankOptions
@@ -163,7 +163,7 @@ class Cluster:
 
     @property
     def election_messages(self) -> int:
-        return sum(count for kind, count in self.sent.items() if kind not in (Heartbeat.__name__, Alive.__name__))
+        return sum(count for kind, count in self.sent.items() if kind not in (HeartbeatRequest.__name__, Alive.__name__))
 
     # --- inside ---
 

@@ -150,7 +150,7 @@ class Stale(NamedTuple):
 #
 # A real node of Ghoti sends and understands the bare form of the first six: every field after the origin has a
 # default that means "not said". Election is POST /election, Okay its 200, Unable its 503; Coordinator is
-# POST /coordinator; Heartbeat is GET /heartbeat, Alive its 200, or its 503 if not `able`.
+# POST /coordinator; HeartbeatRequest is GET /heartbeat, Alive its 200, or its 503 if not `able`.
 
 
 class Election(NamedTuple):
@@ -183,7 +183,7 @@ class Coordinator(NamedTuple):
     """Nodes that the leader has not heard for so long that no election need wait for them."""
 
 
-class Heartbeat(NamedTuple):
+class HeartbeatRequest(NamedTuple):
     """A look at a node, pulled as over Ghoti's wire: by a follower at its leader, or to prove an announcement."""
 
     origin: Origin
@@ -283,7 +283,7 @@ Message = (
     | Okay
     | Unable
     | Coordinator
-    | Heartbeat
+    | HeartbeatRequest
     | Alive
     | Handover
     | Baton

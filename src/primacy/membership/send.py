@@ -17,7 +17,7 @@ from primacy.election.messages import (
     Coordinator,
     Election,
     Handover,
-    Heartbeat,
+    HeartbeatRequest,
     Message,
     Okay,
     Origin,
@@ -78,7 +78,7 @@ class Sending:
                 self.call(to, "/heartbeat", self._see(to), 1)
             case Coordinator():
                 self.call(to, "/coordinator", self._announce(to, message), 1)
-            case Heartbeat(_, number):
+            case HeartbeatRequest(_, number):
                 self.call(to, "/heartbeat", self._look(to, number))
             case Handover(_, successor):
                 self.call(to, "/handover", self._hand_over(to, successor))

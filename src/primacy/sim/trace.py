@@ -20,7 +20,7 @@ from primacy.election.messages import (
     Coordinator,
     FailsafeAck,
     FailsafeBeat,
-    Heartbeat,
+    HeartbeatRequest,
     Message,
     VoteReply,
     VoteRequest,
@@ -36,7 +36,7 @@ MARKS_MAX = 8_000
 SPANS_MAX = 20_000
 BEFORE_MS = 30_000
 """If a trial is too long to draw whole, its drawing begins this long before the first violation."""
-ROUTINE = (Beat, Ack, Heartbeat, Alive, FailsafeBeat, FailsafeAck)
+ROUTINE = (Beat, Ack, HeartbeatRequest, Alive, FailsafeBeat, FailsafeAck)
 """Sent all the time; drawn only when asked for."""
 
 Row = list[Any]

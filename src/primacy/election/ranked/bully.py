@@ -29,7 +29,7 @@ from __future__ import annotations
 from primacy.election.effects import Effect, Record, Send, Start
 from primacy.election.events import Code, Event
 from primacy.election.inputs import Answered, DeadlinePassed, Input, Received, Unanswered
-from primacy.election.messages import Alive, Coordinator, Election, Handover, Heartbeat, Message, Okay, Origin, Unable
+from primacy.election.messages import Alive, Coordinator, Election, Handover, HeartbeatRequest, Message, Okay, Origin, Unable
 from primacy.election.model import Seat
 from primacy.election.ranked.lifecycle import Lifecycle
 from primacy.election.ranked.rank import RankOptions
@@ -120,7 +120,7 @@ class RankRules:
         known = sender in self._ranking
         effects = self._watch.note(now_ms, sender) if known else []
         match message:
-            case Heartbeat(_, number):
+            case HeartbeatRequest(_, number):
                 return [*effects, Send(sender, state.alive(now_ms, number))]
             case Election(_, number):
                 return effects + self.hear_call(now_ms, sender, number)

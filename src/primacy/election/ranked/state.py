@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from primacy.election.effects import Effect, Record, Send, Stop
 from primacy.election.events import Code, Event
-from primacy.election.messages import Alive, Coordinator, Heartbeat, Origin
+from primacy.election.messages import Alive, Coordinator, HeartbeatRequest, Origin
 from primacy.election.model import Leadership, Seat
 from primacy.election.ranked.fitness import Fitness
 from primacy.election.ranked.rank import (
@@ -242,7 +242,7 @@ class State:
     def ask(self, node: str) -> Effect:
         number = self._asked.get(node, self.round) + 1
         self._asked[node] = number
-        return Send(node, Heartbeat(self.origin, number))
+        return Send(node, HeartbeatRequest(self.origin, number))
 
     def expected(self, sender: str, number: int) -> bool:
         """An answer to a recent look. Real nodes of Ghoti give no number, but their calls end in time or fail."""

@@ -209,7 +209,7 @@ def _report(report: m.Report) -> Told:
 UNTOLD = (Code.STARTED, Code.PROMISE_REFUSED)
 """Events that another line tells: the start of the agent, and the refusal itself."""
 
-SILENT = (m.Beat, m.Ack, m.Release, m.Heartbeat, m.Alive, m.BatonTaken)
+SILENT = (m.Beat, m.Ack, m.Release, m.HeartbeatRequest, m.Alive, m.BatonTaken)
 """Steady traffic; and releases, which the guard's fact tells."""
 
 FIXED: dict[type, Told] = {
