@@ -3,7 +3,7 @@
 `heap` is a heap of tuples and a function that pushes the next one, the least that any simulation of events must do.
 `Cluster` is a bare event loop in the same form as ours: callbacks in a heap of tuples, lazy timers, messages as named
 tuples that are drawn a loss and a delay and handed to a node's handler, which answers with what is to be sent. Its five
-nodes beat and ack. No election, no ballot, no clocks of their own, no work, no faults, no checkers.
+nodes heartbeat and ack. No election, no ballot, no clocks of their own, no work, no faults, no checkers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def heap(events: int) -> None:
         done += 1
 
 
-class Beat(NamedTuple):
+class Heartbeat(NamedTuple):
     """Numbered, as ours."""
 
     sender: str
@@ -49,7 +49,7 @@ class Beat(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """Names the beat."""
+    """Names the heartbeat."""
 
     sender: str
     term: int
@@ -60,11 +60,11 @@ class Out(NamedTuple):
     """What a handler wants sent."""
 
     to: str
-    message: Beat | Ack
+    message: Heartbeat | Ack
 
 
 class Node:
-    """Beats if it leads, acks if it does not."""
+    """Sends heartbeats if it leads, acks if it does not."""
 
     def __init__(self, name: str, others: tuple[str, ...], heartbeat_ms: float) -> None:
         self.name = name
@@ -76,14 +76,14 @@ class Node:
         self.deadline_ms = SILENCE_MS
         self.timer_ms: float | None = None
 
-    def step(self, now_ms: float, message: Beat | Ack | None) -> list[Out]:
+    def step(self, now_ms: float, message: Heartbeat | Ack | None) -> list[Out]:
         match message:
             case None if self.leads:
                 self.number += 1
                 self.deadline_ms = now_ms + self.heartbeat_ms
-                beat = Beat(self.name, 1, self.number)
-                return [Out(other, beat) for other in self.others]
-            case Beat(sender, term, number):
+                heartbeat = Heartbeat(self.name, 1, self.number)
+                return [Out(other, heartbeat) for other in self.others]
+            case Heartbeat(sender, term, number):
                 self.deadline_ms = now_ms + SILENCE_MS
                 return [Out(sender, Ack(self.name, term, number))]
             case Ack():
@@ -92,7 +92,7 @@ class Node:
 
 
 class Cluster:
-    """Five bare nodes; the first one beats."""
+    """Five bare nodes; the first one leads."""
 
     def __init__(self, nodes: int, heartbeat_ms: float) -> None:
         self.now_ms = 0.0
@@ -119,13 +119,13 @@ class Cluster:
         self._sequence += 1
         heappush(self._waiting, (at_ms, self._sequence, action, a, b))
 
-    def _send(self, to: str, message: Beat | Ack) -> None:
+    def _send(self, to: str, message: Heartbeat | Ack) -> None:
         self.sent += 1
         if self.loss and self._chance.random() < self.loss:
             return
         self._push(self.now_ms + 0.3 + self._chance.random() * 1.5, self._deliver, self.nodes[to], message)
 
-    def _deliver(self, node: Node, message: Beat | Ack | None) -> None:
+    def _deliver(self, node: Node, message: Heartbeat | Ack | None) -> None:
         for to, answer in node.step(self.now_ms, message):
             self._send(to, answer)
         self._arm(node)

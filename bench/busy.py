@@ -1,7 +1,8 @@
 """Needless failovers: all cores are kept busy, and nothing is wrong. Whoever loses the leadership then is too nervous.
 
-A canary beside it notes how late it wakes. A failover counts as needless unless the canary itself was late by a beat or
-more within the hold before it: then the machine stood still for everybody, and a cluster that reacts is right.
+A canary beside it notes how late it wakes. A failover counts as needless unless the canary itself was late by a
+heartbeat or more within the hold before it: then the machine stood still for everybody, and a cluster that reacts is
+right.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Busy(NamedTuple):
     seconds: float
     failovers: int
     needless: int
-    """Without a canary that was late by a beat."""
+    """Without a canary that was late by a heartbeat."""
     canary_ms: int
     """The latest that it ever was."""
     load: float

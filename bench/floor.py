@@ -1,4 +1,5 @@
-"""What no failover can beat on this machine: the death is noticed, two votes reach the disk, the command is started.
+"""What no failover can undercut on this machine: the death is noticed, two votes reach the disk, the command is
+started.
 
 Measured between the rounds, with the same command and on the same disk, because a busy machine slows it as well. How
 long it takes to notice depends on what dies: the kernel takes its memory back first. So the trials note that of the

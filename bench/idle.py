@@ -1,4 +1,5 @@
-"""What a cluster costs that does nothing but stay one: processor time, bytes, memory. Three nodes, beats of 100 ms.
+"""What a cluster costs that does nothing but stay one: processor time, bytes, memory. Three nodes, heartbeats of 100
+ms.
 
 Each party lives in a network namespace of its own, where the counters of `lo` have seen every byte of it and of nobody
 else; processor time is the scheduler's account of all its processes. Both are measured at the same time, slice by
@@ -29,7 +30,7 @@ from bench.watch import Doorbell, Watch
 
 PARTIES = ("primacy", "etcd")
 PROFILE = "fast"
-"""Its beat is 100 ms, as etcd's is by default."""
+"""Its heartbeat is 100 ms, as etcd's is by default."""
 CALM_S = 1.5
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 

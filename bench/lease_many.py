@@ -178,7 +178,7 @@ def hold_locks(port: int, count: int, profile: str, span_s: float) -> None:
     done = [0, 0]
 
     def renew(until_s: float) -> None:
-        """Each in its turn, evenly spread over a beat, on one connection."""
+        """Each in its turn, evenly spread over a heartbeat, on one connection."""
         began_s, pause_s = time.monotonic(), timing.heartbeat_ms / 1_000 / count
         n = 0
         while (now_s := time.monotonic()) < until_s:

@@ -32,7 +32,7 @@ LOOK_S = 0.005
 """Between two looks at all nodes, in the loop that they run in."""
 LIMIT_S = 120.0
 """For a cluster to settle: only a hang reaches it."""
-QUIET_BEATS = 2
+QUIET_HEARTBEATS = 2
 """Before and after each failover: what is still under way belongs to it."""
 
 
@@ -52,7 +52,7 @@ class Cluster:
             "election": {"strategy": strategy, "profile": profile},
         }
         self.names = names
-        self.beat_s = RANK_PROFILES[profile].heartbeat_ms / 1_000
+        self.heartbeat_s = RANK_PROFILES[profile].heartbeat_ms / 1_000
         self.counter = ElectionCount()
         self.up: dict[str, ManagedCluster] = {}
 
@@ -82,13 +82,13 @@ class Cluster:
     async def failover(self) -> tuple[int, float]:
         """Messages, and milliseconds until all follow another one."""
         old = await self.settled()
-        await asyncio.sleep(QUIET_BEATS * self.beat_s)
+        await asyncio.sleep(QUIET_HEARTBEATS * self.heartbeat_s)
         loop = asyncio.get_running_loop()
         self.counter.count, began_s = 0, loop.time()
         await self.up.pop(old).kill()
         await self.settled()
         took_ms = (loop.time() - began_s) * 1_000
-        await asyncio.sleep(QUIET_BEATS * self.beat_s)
+        await asyncio.sleep(QUIET_HEARTBEATS * self.heartbeat_s)
         count = self.counter.count
         await self.start(old)
         return count, took_ms

@@ -14,7 +14,7 @@ from primacy.sim.trials.trial import Plan, Trial, run_trial
 
 PLAN = Plan("raft", 5, "lan")
 """What the bound is stated for: faults and checkers on, as `primacy simulate` runs."""
-BEAT_MS = 250.0
+HEARTBEAT_MS = 250.0
 RATIO_LEAST = 0.15
 GOAL_PER_S = 1_500
 """Simulated seconds per second and core."""
@@ -26,7 +26,7 @@ class Speed(NamedTuple):
     """Medians over the rounds."""
 
     ratio: float
-    """Events per second, beside five bare nodes that beat and ack."""
+    """Events per second, beside five bare nodes that send heartbeats and acks."""
     ratio_heap: float
     """Beside a heap alone."""
     simulated_per_s: float
@@ -60,7 +60,7 @@ def _round(first_seed: int, trials: int) -> Round:
     outcomes = [run_trial(PLAN, seed) for seed in range(first_seed, first_seed + trials)]
     tried = process_time()
     events = sum(outcome.events for outcome in outcomes)
-    bare.Cluster(PLAN.nodes, BEAT_MS).run(events)
+    bare.Cluster(PLAN.nodes, HEARTBEAT_MS).run(events)
     beaten = process_time()
     bare.heap(events)
     simulated_s = sum(outcome.simulated_ms for outcome in outcomes) / 1000

@@ -330,7 +330,7 @@ def failovers(rounds: int, folder: Path) -> tuple[list[Row], dict[str, list[floa
     finally:
         for cluster in clusters.values():
             cluster.end()
-    ratio = max(took["lan"]) / max(took["ghoti"])  # where in a beat of 2 s the kill falls decides the rest
+    ratio = max(took["lan"]) / max(took["ghoti"])  # where in a heartbeat of 2 s the kill falls decides the rest
     what = "leader killed, three nodes of bully: until a client is answered, worst"
     beside = f"profile ghoti {spread(took['ghoti'])}"
     row = Row("failover", what, spread(took["lan"]), beside, ratio, FAILOVER, promise=False)

@@ -27,7 +27,7 @@ class Took(NamedTuple):
     gap_ms: float = 0.0
     """From the end of the old command to the start of the next."""
     notice_ms: float = 0.0
-    """From SIGKILL until the death of the agent could be seen: what nobody who watches it can beat."""
+    """From SIGKILL until the death of the agent could be seen: what nobody who watches it can undercut."""
 
 
 def since_ms(began_ns: int, at_ns: int) -> float:

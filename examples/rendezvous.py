@@ -13,7 +13,7 @@ from primacy.election.own import OwnStrategy
 
 
 class Rendezvous(OwnStrategy):
-    """Each node tells the others at every beat whether it could lead; nobody votes, nothing is remembered."""
+    """Each node tells the others at every heartbeat whether it could lead; nobody votes, nothing is remembered."""
 
     guarantees = Guarantees(
         at_most_one=False,

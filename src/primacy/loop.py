@@ -1,10 +1,10 @@
 """An event loop of asyncio in which the few things that happen all the time cost little.
 
-An idle node is woken some twenty times a second, for a beat or an ack, and each time does a handful of small things.
-Most of what that costs is not the handful: it is the way through asyncio's timers, handles and selectors, which by then
-has left every cache. So datagrams and the machines' own deadlines are attended to inside the selector, and the loop
-goes back to sleep without having had a turn. Only asyncio's public faces are used: it is the same loop, with a selector
-that does a little more than to wait. What is called here must not wait, as with any callback.
+An idle node is woken some twenty times a second, for a heartbeat or an ack, and each time does a handful of small
+things. Most of what that costs is not the handful: it is the way through asyncio's timers, handles and selectors, which
+by then has left every cache. So datagrams and the machines' own deadlines are attended to inside the selector, and the
+loop goes back to sleep without having had a turn. Only asyncio's public faces are used: it is the same loop, with a
+selector that does a little more than to wait. What is called here must not wait, as with any callback.
 
 With another loop (a test, a user's own) everything works the same way, at that loop's cost.
 """

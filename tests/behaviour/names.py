@@ -10,6 +10,7 @@ import importlib
 import re
 import tomllib
 from ast import literal_eval
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,9 +67,13 @@ class Names:
     def read(cls, path: Path = TABLE) -> Names:
         return cls(tomllib.loads(path.read_text(encoding="utf-8")))
 
-    def full(self, old: str) -> str:
-        """Where a class stands now: `module.Class`, or `module:function` for what is made by a function."""
-        named = self.table["classes"].get(old)
+    def full(self, old: str, fields: Iterable[str] = ()) -> str:
+        """Where a class stands now: `module.Class`, or `module:function` for what is made by a function.
+
+        An entry with fields counts before one without: a name may have been given to another class since.
+        """
+        classes = self.table["classes"]
+        named = classes.get(f"{old}({', '.join(fields)})", classes.get(old))
         if named is not None and ("." in named or ":" in named):
             return str(named)
         module, _, name = old.rpartition(".")
@@ -80,8 +85,8 @@ class Names:
                 break
         return f"{module}.{named or name}"
 
-    def home(self, old: str) -> Home:
-        now = self.full(old)
+    def home(self, old: str, fields: Iterable[str] = ()) -> Home:
+        now = self.full(old, fields)
         module, _, name = now.rpartition(":" if ":" in now else ".")
         try:
             return Home(old, getattr(importlib.import_module(module), name), self)

@@ -134,7 +134,7 @@ class Decoder:
         """A line that only prepares the others."""
         if line[0] == CLASS_LINE:
             _, number, name, fields = line
-            self._classes[number] = self._names.home(name), tuple(fields)
+            self._classes[number] = self._names.home(name, fields), tuple(fields)
             return True
         if line[0] == SHARED_LINE:
             self._shared[line[1]] = self.value(line[2])
@@ -169,7 +169,7 @@ class Decoder:
 
 
 def same(expected: Any, found: Any) -> bool:
-    """Of the same class and with the same content, all the way down: True is not 1, and a Beat is no Ack."""
+    """Of the same class and with the same content, all the way down: True is not 1, and a Heartbeat is no Ack."""
     if expected is found:
         return True
     kind = type(expected)

@@ -149,7 +149,7 @@ WIRES: dict[str, Wire] = {
         lambda value: [layout.packed(value)],
         lambda value, frames: layout.unpacked(value.origin.node, frames[0]),
     ),
-    "udp short": Wire(lambda: _of_all((messages.Beat, messages.Ack)), _shortened, _read_short),
+    "udp short": Wire(lambda: _of_all((messages.Heartbeat, messages.Ack)), _shortened, _read_short),
     "udp sealed": Wire(_datagrams, _sealed, _opened),
     "gossip": Wire(_gossip, _told, _heard),
     "cache peers": Wire(

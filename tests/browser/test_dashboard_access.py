@@ -193,8 +193,8 @@ def test_headings_and_landmarks_tell_how_the_page_is_built(browser: Browser, boa
     tab.close()
 
 
-def test_no_beat_moves_where_motion_is_unwelcome(browser: Browser, board: Served) -> None:
-    count = "() => document.querySelectorAll('.map .beat').length"
+def test_no_heartbeat_moves_where_motion_is_unwelcome(browser: Browser, board: Served) -> None:
+    count = "() => document.querySelectorAll('.map .heartbeat').length"
     lively = Tab(browser, board.url)
     page = lively.open("network")
     page.wait_for_function(f"() => ({count})() > 0")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 PRIMACY = [sys.executable, "-m", "primacy.cli.main"]
-CANARY_BEAT_MS = PROFILES["fast"].heartbeat_ms
+CANARY_HEARTBEAT_MS = PROFILES["fast"].heartbeat_ms
 """A leader that stands still for longer than its margin is replaced, as it must be: then another picture is seen."""
 Found = TypeVar("Found")
 

@@ -313,7 +313,7 @@ def test_streams_are_bounded_and_end_with_the_node(
     serve: Callable[[Play], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loopback, "STREAMS_MAX", 1)
-    monkeypatch.setattr(loopback, "STREAM_BEAT_S", 0.05)
+    monkeypatch.setattr(loopback, "STREAM_HEARTBEAT_S", 0.05)
 
     async def play(served: Served) -> None:
         asks = {"Accept": "text/event-stream"}

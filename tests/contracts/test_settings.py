@@ -279,9 +279,9 @@ def times(strategy: str = "raft", **over: int) -> dict[str, Any]:
         (
             times(heartbeat_ms=500),
             "election.timing.heartbeat_ms",
-            ("bears 1 lost beats", "2 are needed", "at most 383"),
+            ("bears 1 lost heartbeats", "2 are needed", "at most 383"),
         ),
-        (times("lease", heartbeat_ms=700), "election.timing.heartbeat_ms", ("bears 0 lost beats", "1 are needed")),
+        (times("lease", heartbeat_ms=700), "election.timing.heartbeat_ms", ("bears 0 lost heartbeats", "1 are needed")),
         (times(promise_ms=3060), "election.timing.promise_ms", ("3061 ms", "promise_ms = 3060", "hold_ms = 3000")),
         (times(hold_ms=6000), "election.timing.promise_ms", ("promise_ms = 3100", "hold_ms = 6000", "at least 6122")),
         (times(drift_ppm=20_000), "election.timing.promise_ms", ("3123 ms",)),

@@ -19,20 +19,31 @@ from primacy.transport.seal import (
     Sort,
 )
 from primacy.transport.udp import Address, UdpTransport
-from tests.support.transport_harness import ORIGIN, OTHER, RELEASE, SECRET, Pair, Recorded, beat, play, seal_of, thrown
+from tests.support.transport_harness import (
+    ORIGIN,
+    OTHER,
+    RELEASE,
+    SECRET,
+    Pair,
+    Recorded,
+    heartbeat,
+    play,
+    seal_of,
+    thrown,
+)
 
 
 @pytest.mark.parametrize("kind", ["memory", "udp"])
 def test_the_contract_of_a_transport(kind: str) -> None:
     async def story(pair: Pair) -> None:
         a, b = await pair.start("a", 11), await pair.start("b", 12)
-        a.send("b", beat("a", 1))
-        await pair.until(lambda: pair.heard["b"] == [beat("a", 1)])
+        a.send("b", heartbeat("a", 1))
+        await pair.until(lambda: pair.heard["b"] == [heartbeat("a", 1)])
         for number in range(2, 30):
-            b.send("a", beat("b", number))
+            b.send("a", heartbeat("b", number))
         await pair.until(lambda: len(pair.heard["a"]) == 28)
         assert {message.origin.node for message in pair.heard["a"]} == {"b"}
-        a.send("nobody", beat("a", 1))
+        a.send("nobody", heartbeat("a", 1))
         assert a.counters["unsent"] == 1
         assert a.counters["sent"] >= 1
         assert b.counters["received"] == 1
@@ -42,10 +53,10 @@ def test_the_contract_of_a_transport(kind: str) -> None:
         assert isinstance(port, int)
         b.close()
         for number in range(5):  # nobody is there: nothing happens
-            a.send("b", beat("a", number))
+            a.send("b", heartbeat("a", number))
             await asyncio.sleep(0.001)
         a.close()
-        a.send("b", beat("a", 9))
+        a.send("b", heartbeat("a", 9))
         assert len(pair.heard["b"]) == 1
 
     play(story, kind)
@@ -60,7 +71,7 @@ def test_a_cut_link_is_cut_one_way_or_both_and_mended(kind: str) -> None:
         async def crosses(sender: Transport, receiver: Transport, to: str) -> bool:
             """Whether a message arrives; if not, whether it was counted as cut."""
             number, cuts = next(numbers), (sender.counters.get("cut", 0), receiver.counters.get("cut", 0))
-            sender.send(to, message := beat("b" if to == "a" else "a", number))
+            sender.send(to, message := heartbeat("b" if to == "a" else "a", number))
             await pair.until(
                 lambda: (
                     message in pair.heard[to]
@@ -121,9 +132,9 @@ def test_A03_A04_nothing_recorded_is_heard_again_neither_in_this_start_nor_in_th
         a, b = await pair.start("a", 11), await pair.start("b", 12)
         wire = Recorded(a)
         for number in range(200):
-            a.send("b", beat("a", number))
+            a.send("b", heartbeat("a", number))
             await asyncio.sleep(0)
-        await pair.until(lambda: beat("a", 199) in pair.heard["b"])
+        await pair.until(lambda: heartbeat("a", 199) in pair.heard["b"])
         heard = list(pair.heard["b"])
         count = len(wire.datagrams)
         for at in range(0, count, 50):
@@ -141,8 +152,8 @@ def test_A03_A04_nothing_recorded_is_heard_again_neither_in_this_start_nor_in_th
         await pair.until(lambda: b.counters.get("other-boot", 0) >= count)
         assert pair.heard["b"] == heard
         await pair.until(lambda: a.peers["b"].boot == 13)  # told by a greeting, to a's own address
-        a.send("b", beat("a", 200))
-        await pair.until(lambda: pair.heard["b"] == [*heard, beat("a", 200)])
+        a.send("b", heartbeat("a", 200))
+        await pair.until(lambda: pair.heard["b"] == [*heard, heartbeat("a", 200)])
 
     play(story)
 
@@ -152,12 +163,12 @@ def test_the_first_word_to_a_node_that_started_anew_is_not_lost() -> None:
 
     async def story(pair: Pair) -> None:
         a, b = await pair.start("a", 11), await pair.start("b", 12)
-        a.send("b", beat("a", 1))
-        await pair.until(lambda: pair.heard["b"] == [beat("a", 1)])
+        a.send("b", heartbeat("a", 1))
+        await pair.until(lambda: pair.heard["b"] == [heartbeat("a", 1)])
         b.close()
         b = await pair.start("b", 13)
-        a.send("b", beat("a", 2))
-        await pair.until(lambda: pair.heard["b"] == [beat("a", 1), beat("a", 2)])
+        a.send("b", heartbeat("a", 2))
+        await pair.until(lambda: pair.heard["b"] == [heartbeat("a", 1), heartbeat("a", 2)])
         assert b.counters["other-boot"] == 1
 
     play(story)
@@ -180,7 +191,7 @@ def test_E1_two_machines_behind_one_address_do_not_make_a_message_go_to_and_fro(
         for end in (b, copy):
             monkeypatch.setattr(end, "_put", lambda _, data: under_way.append((a, data)))
         for number in range(4):
-            a.send("b", beat("a", number))
+            a.send("b", heartbeat("a", number))
             put = 1
             while under_way:
                 to, data = under_way.pop(0)
@@ -194,10 +205,10 @@ def test_E1_two_machines_behind_one_address_do_not_make_a_message_go_to_and_fro(
 def test_A01_A09_strangers_are_counted_by_kind_and_never_answered() -> None:
     async def story(pair: Pair) -> None:
         a, b = await pair.start("a", 11), await pair.start("b", 12)
-        a.send("b", beat("a", 1))
+        a.send("b", heartbeat("a", 1))
         await pair.until(lambda: pair.heard["b"])
-        good = seal_of("a", 11).sealed(Sort.MESSAGE, "b", 12, packed(beat("a", 2)))
-        stranger = seal_of("x", 1).sealed(Sort.MESSAGE, "b", 12, packed(beat("x", 1)))
+        good = seal_of("a", 11).sealed(Sort.MESSAGE, "b", 12, packed(heartbeat("a", 2)))
+        stranger = seal_of("x", 1).sealed(Sort.MESSAGE, "b", 12, packed(heartbeat("x", 1)))
         empty = seal_of("a", 77).sealed(Sort.MESSAGE, "b", 12, b"\xc1")
         hidden = seal_of("a", 78).sealed(Sort.MESSAGE, "b", 12, packed(Release(ORIGIN, 3)))
         junk = [b"", b"GET / HTTP/1.1\r\n" * 4, bytes(2_000), good[:-1] + b"?", stranger, empty, hidden]
@@ -219,15 +230,15 @@ def test_A01_A09_strangers_are_counted_by_kind_and_never_answered() -> None:
 def test_another_secret_is_said_with_the_node_and_the_rotation_goes_through() -> None:
     async def story(pair: Pair) -> None:
         a, b = await pair.start("a", 11), await pair.start("b", 12, (OTHER,))
-        a.send("b", beat("a", 1))
+        a.send("b", heartbeat("a", 1))
         await pair.until(lambda: b.counters.get("seal"))
         assert "what comes from node a has no good seal" in pair.complaints[0]
         b.close()
         b = await pair.start("b", 13, (OTHER, SECRET))
         a.close()
         a = await pair.start("a", 14, (SECRET, OTHER))
-        a.send("b", beat("a", 2))
-        await pair.until(lambda: pair.heard["b"] == [beat("a", 2)])
+        a.send("b", heartbeat("a", 2))
+        await pair.until(lambda: pair.heard["b"] == [heartbeat("a", 2)])
 
     play(story)
 
@@ -237,8 +248,8 @@ def test_two_layouts_in_one_cluster_refuse_each_other_with_a_sentence(monkeypatc
         a, b = await pair.start("a", 11), await pair.start("b", 12)
         with monkeypatch.context() as tomorrow:
             tomorrow.setattr(seal, "LAYOUT", 2)
-            a.send("b", beat("a", 1))
-            a.send("b", beat("a", 2))
+            a.send("b", heartbeat("a", 1))
+            a.send("b", heartbeat("a", 2))
         await pair.until(lambda: b.counters.get("layout") == 2)
         (said,) = pair.complaints
         assert said.startswith("node a speaks layout 2, and this version of primacy layout 1: they do not hear each")
@@ -246,8 +257,8 @@ def test_two_layouts_in_one_cluster_refuse_each_other_with_a_sentence(monkeypatc
         assert pair.heard["b"] == []
         a.close()
         a = await pair.start("a", 15)  # downgraded
-        a.send("b", beat("a", 3))
-        await pair.until(lambda: pair.heard["b"] == [beat("a", 3)])
+        a.send("b", heartbeat("a", 3))
+        await pair.until(lambda: pair.heard["b"] == [heartbeat("a", 3)])
 
     play(story)
 
@@ -264,7 +275,7 @@ def test_a_port_in_use_an_address_of_another_machine_and_a_name_that_nobody_know
         here = Address.of(f"127.0.0.1:{pair.ports['b']}")
         b = pair.ends["b"] = UdpTransport(seal_of("b"), here, unknown, pair.complaints.append)
         await b.start(pair.heard["b"].append)
-        b.send("a", beat("b", 1))
+        b.send("a", heartbeat("b", 1))
         await pair.until(lambda: pair.complaints)
         assert pair.complaints == ["node a: its address no-such-name.invalid:7400 cannot be resolved yet"]
         assert b.counters == {"unsent": 1}
@@ -285,10 +296,10 @@ def test_every_way_to_write_an_address_leads_to_the_other_node(listen: str, dial
             pair.ends[node] = UdpTransport(seal_of(node, ord(node)), here, {other: there}, pair.complaints.append)
             await pair.ends[node].start(pair.heard[node].append)
         await pair.until(lambda: all(end.ready_release(RELEASE) for end in pair.ends.values()))
-        pair.ends["a"].send("b", beat("a", 1))
-        await pair.until(lambda: pair.heard["b"] == [beat("a", 1)])
-        pair.ends["b"].send("a", beat("b", 1))
-        await pair.until(lambda: pair.heard["a"] == [beat("b", 1)])
+        pair.ends["a"].send("b", heartbeat("a", 1))
+        await pair.until(lambda: pair.heard["b"] == [heartbeat("a", 1)])
+        pair.ends["b"].send("a", heartbeat("b", 1))
+        await pair.until(lambda: pair.heard["a"] == [heartbeat("b", 1)])
         assert pair.complaints == []
 
     play(story)

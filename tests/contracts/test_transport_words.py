@@ -10,7 +10,7 @@ import pytest
 
 from primacy.election.messages import (
     Ack,
-    Beat,
+    Heartbeat,
     Message,
     Origin,
 )
@@ -19,7 +19,7 @@ from primacy.transport.seal import (
 )
 from primacy.transport.short import Lost, Shorthand, mark_of
 from primacy.transport.udp import GREETING_S
-from tests.support.transport_harness import ORIGIN, Pair, Recorded, beat, play, seal_of, thrown
+from tests.support.transport_harness import ORIGIN, Pair, Recorded, heartbeat, play, seal_of, thrown
 
 
 def ack(node: str, number: int, leader_boot: int) -> Ack:
@@ -33,8 +33,8 @@ def test_what_goes_round_all_the_time_is_short_and_means_the_same() -> None:
         a, b = await pair.start("a", 11), await pair.start("b", 12)
         wire, back = Recorded(a), Recorded(b)
         origin = Origin("a", 1, 2**61, "0" * 32, 1_790_000_000_000)
-        sent: list[Message] = [Beat(origin, 1, number, 1_000, True) for number in range(1, 9)]
-        sent += [Beat(origin._replace(incarnation=2), 1, 9, 1_000, True)] * 4
+        sent: list[Message] = [Heartbeat(origin, 1, number, 1_000, True) for number in range(1, 9)]
+        sent += [Heartbeat(origin._replace(incarnation=2), 1, 9, 1_000, True)] * 4
         for number, message in enumerate(sent, 1):
             a.send("b", message)
             await pair.until(lambda number=number: len(pair.heard["b"]) == number)
@@ -61,9 +61,9 @@ def test_A08_a_short_message_that_is_none_of_ours_is_dropped() -> None:
     short.learn(5, ORIGIN)
     mark = mark_of(ORIGIN)
     encode = msgspec.msgpack.encode
-    assert short.unpacked(encode((0x43, mark, 1, 2, 3, True)), 5, 9) == Beat(ORIGIN, 1, 2, 3, True)
+    assert short.unpacked(encode((0x43, mark, 1, 2, 3, True)), 5, 9) == Heartbeat(ORIGIN, 1, 2, 3, True)
     assert short.unpacked(encode((0x44, mark, 1, 2, 0)), 5, 9) == Ack(ORIGIN, 1, 2, 9)
-    assert short.unpacked(encode((0x43, mark, 1, 2, 3, True, "later", {})), 5, 9) == Beat(ORIGIN, 1, 2, 3, True)
+    assert short.unpacked(encode((0x43, mark, 1, 2, 3, True, "later", {})), 5, 9) == Heartbeat(ORIGIN, 1, 2, 3, True)
     assert short.unpacked(encode((0x44, mark, 1, 2, 0, "later")), 5, 9) == Ack(ORIGIN, 1, 2, 9)
     assert short.unpacked(encode((0x44, mark, 1, 2, 0)), 6, 9) is Lost.UNKNOWN
     assert short.unpacked(encode((0x44, mark ^ 1, 1, 2, 0)), 5, 9) is Lost.UNKNOWN
@@ -83,23 +83,23 @@ def test_a_word_in_no_hurry_is_carried_along_or_goes_alone() -> None:
         pair.ends["b"] = b
         await b.start(pair.heard["b"].append, lambda *word: words.append(word))
         for number in range(1, 5):
-            a.send("b", beat("a", number))
+            a.send("b", heartbeat("a", number))
             await pair.until(lambda number=number: len(pair.heard["b"]) == number)
         wire = Recorded(a)
         a.tell("b", [1, "first"], later=True)
         a.tell("b", [1, "second"], later=True)
         assert not wire.datagrams
-        a.send("b", beat("a", 5))
+        a.send("b", heartbeat("a", 5))
         await pair.until(lambda: words == [("a", 11, [1, "second"])])
-        assert pair.heard["b"][-1] == beat("a", 5)
+        assert pair.heard["b"][-1] == heartbeat("a", 5)
         assert len(wire.datagrams) == 1
         a.tell("b", [1, "alone"], later=True)
         await pair.until(lambda: words[-1] == ("a", 11, [1, "alone"]))
         assert len(wire.datagrams) == 2
         a.tell("b", [1, "x" * 400], later=True)
-        a.send("b", beat("a", 6))
+        a.send("b", heartbeat("a", 6))
         await pair.until(lambda: len(words) == 3)
-        assert pair.heard["b"][-1] == beat("a", 6)
+        assert pair.heard["b"][-1] == heartbeat("a", 6)
 
     play(story)
 
@@ -110,7 +110,7 @@ def test_what_goes_round_all_the_time_takes_the_short_way_with_and_without_a_wor
     async def story(pair: Pair) -> None:
         a, b = await pair.start("a", 11), await pair.start("b", 12)
         for number in range(1, 5):
-            a.send("b", beat("a", number))
+            a.send("b", heartbeat("a", number))
             await pair.until(lambda number=number: len(pair.heard["b"]) == number)
         wire, long_way = Recorded(a), list[bytes]()
         take = b._take
@@ -120,10 +120,10 @@ def test_what_goes_round_all_the_time_takes_the_short_way_with_and_without_a_wor
             return bool(take(data, *more))
 
         b._take = taken
-        a.send("b", beat("a", 5))
+        a.send("b", heartbeat("a", 5))
         a.tell("b", [1, "word"], later=True)
-        a.send("b", beat("a", 6))
-        await pair.until(lambda: pair.heard["b"][4:] == [beat("a", 5), beat("a", 6)])
+        a.send("b", heartbeat("a", 6))
+        await pair.until(lambda: pair.heard["b"][4:] == [heartbeat("a", 5), heartbeat("a", 6)])
         assert pair.words["b"] == [("a", [1, "word"])]
         assert long_way == []
         before = b.counters["received"]
@@ -140,8 +140,8 @@ def test_what_goes_round_all_the_time_takes_the_short_way_with_and_without_a_wor
 def test_a_word_reaches_the_other_node_and_no_strategy(kind: str) -> None:
     async def story(pair: Pair) -> None:
         a, b = await pair.start("a", 11), await pair.start("b", 12)
-        a.send("b", beat("a", 1))
-        b.send("a", beat("b", 1))
+        a.send("b", heartbeat("a", 1))
+        b.send("a", heartbeat("b", 1))
         await pair.until(lambda: pair.heard["a"] and pair.heard["b"])
         start = a.tell("b", [1, "x", None, {"y": [2]}])
         assert start
@@ -166,8 +166,8 @@ def test_A03_A04_no_recorded_word_is_heard_again_neither_in_this_start_nor_in_th
 
     async def story(pair: Pair) -> None:
         a, b = await pair.start("a", 11), await pair.start("b", 12)
-        a.send("b", beat("a", 1))
-        b.send("a", beat("b", 1))
+        a.send("b", heartbeat("a", 1))
+        b.send("a", heartbeat("b", 1))
         await pair.until(lambda: pair.heard["a"] and pair.heard["b"])
         wire = Recorded(a)
         for number in range(20):
@@ -187,8 +187,8 @@ def test_A03_A04_no_recorded_word_is_heard_again_neither_in_this_start_nor_in_th
 def test_a_word_that_cannot_be_read_and_a_sort_of_tomorrow_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(pair: Pair) -> None:
         a, b = await pair.start("a", 11), await pair.start("b", 12)
-        b.send("a", beat("b", 1))
-        a.send("b", beat("a", 1))
+        b.send("a", heartbeat("b", 1))
+        a.send("b", heartbeat("a", 1))
         await pair.until(lambda: pair.heard["a"] and pair.heard["b"])
         for number, payload in enumerate((b"", b"\xc1", b"\x90", b"\x91\xa1x", b"\x81\x01\x02")):
             thrown([seal_of("a", 70 + number).sealed(Sort.WORD, "b", 12, payload)], pair.ports["b"])

@@ -114,18 +114,18 @@ def test_effects_in_another_order(trial: Path) -> None:
 
 def test_another_value_deep_in_a_message(trial: Path) -> None:
     def larger(line: Line) -> bool:
-        if line[0] == "v" and line[2][0] == beat:
+        if line[0] == "v" and line[2][0] == heartbeat:
             line[2][4] += 1  # hold_ms
             return True
         return False
 
-    beat = 0
+    heartbeat = 0
     for text in gzip.decompress(trial.read_bytes()).decode().splitlines():
-        if text.startswith('["c"') and '"primacy.election.messages.Beat"' in text:
-            beat = json.loads(text)[1]
-    assert beat
+        if text.startswith('["c"') and '"primacy.election.messages.Heartbeat"' in text:
+            heartbeat = json.loads(text)[1]
+    assert heartbeat
     changed(trial, larger)
-    assert "Beat(" in differs(trial)
+    assert "Heartbeat(" in differs(trial)
 
 
 @pytest.mark.parametrize("draws", [[], [0.5, 0.5], [[8, 3]], [0.999]])
@@ -201,7 +201,7 @@ def test_an_argument_that_is_not_there(trial: Path) -> None:
 
 
 class Heartbeat(messages.NamedTuple):  # type: ignore[name-defined]
-    """What `Beat` may become: renamed, with a field renamed, one dropped and a new one."""
+    """What `Heartbeat` may become: renamed, with a field renamed, one dropped and a new one."""
 
     origin: messages.Origin
     term: int
@@ -220,7 +220,7 @@ def test_renamed_classes_fields_and_values_are_honoured() -> None:
     module.Heartbeat = Heartbeat  # type: ignore[attr-defined]
     sys.modules[module.__name__] = module
     try:
-        old = "primacy.election.messages.Beat"
+        old = "primacy.election.messages.Heartbeat"
         names = Names(
             {
                 "modules": {"primacy.election": "elsewhere", "primacy.election.model": "primacy.election.model"},
@@ -269,7 +269,7 @@ def test_a_log_of_other_names_is_equal_with_a_table_and_differs_without(trial: P
     """The log is renamed instead of the code: class, module, field, setting, enumeration, method and word."""
     text = gzip.decompress(trial.read_bytes()).decode()
     for now, then in (
-        ("primacy.election.messages.Beat", "old_place.messages.Pulse"),
+        ("primacy.election.messages.Heartbeat", "old_place.messages.Pulse"),
         ('"hold_ms","settled"', '"span_ms","settled"'),
         ('"spread_ms","drift_ppm"', '"scatter_ms","drift_ppm"'),
         ('"follower"]', '"disciple"]'),
@@ -284,7 +284,7 @@ def test_a_log_of_other_names_is_equal_with_a_table_and_differs_without(trial: P
         [modules]
         "old_place" = "primacy.election"
         [classes]
-        "old_place.messages.Pulse" = "Beat"
+        "old_place.messages.Pulse" = "Heartbeat"
         [fields]
         "old_place.messages.Pulse.span_ms" = "hold_ms"
         "primacy.settings.timing.Timing.scatter_ms" = "spread_ms"

@@ -17,7 +17,7 @@ from tests.support.servers import free_port
 
 pytestmark = pytest.mark.beside(order=460)
 
-CANARY_BEAT_MS = 100
+CANARY_HEARTBEAT_MS = 100
 """Whoever gets no answer in time computes by itself: that one does it for all is asked of a machine that lets peers
 answer."""
 PAGE = (EXAMPLES.parent / "docs" / "cache.md").read_text()

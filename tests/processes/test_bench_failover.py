@@ -18,7 +18,7 @@ pytestmark = pytest.mark.moments(order=145)
 needs_peers = pytest.mark.skipif(bool(peers.missing()), reason=peers.missing() or "-")
 CANNOT_IDLE = peers.missing() or idle.cannot()
 MS = 1_000_000
-CANARY_BEAT_MS = PROFILES["fast"].heartbeat_ms
+CANARY_HEARTBEAT_MS = PROFILES["fast"].heartbeat_ms
 """Parties that stand still for longer than their margin fail before they are made to."""
 
 

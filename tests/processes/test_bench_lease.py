@@ -22,7 +22,7 @@ pytestmark = pytest.mark.moments(order=5)
 
 PROFILE = "fast"
 TIMING = for_lease(PROFILES[PROFILE])
-CANARY_BEAT_MS = TIMING.heartbeat_ms
+CANARY_HEARTBEAT_MS = TIMING.heartbeat_ms
 """Parties that stand still for longer than their margin fail before they are made to."""
 
 

@@ -30,7 +30,7 @@ from tests.support.waiting import WITHIN_THE_TEST_S, wait_until_async
 
 pytestmark = pytest.mark.moments(order=100)
 
-CANARY_BEAT_MS = 100
+CANARY_HEARTBEAT_MS = 100
 """Attempts, limits and pauses are in hundreds of milliseconds: asked of a machine that lets a process run in time."""
 LIMIT_S = 60.0
 """For whatever must come: only a hang reaches it."""

@@ -29,7 +29,7 @@ from tests.support.cache_served_peers import LIMIT_S, Served, addresses
 pytestmark = pytest.mark.moments(order=140)
 
 FRESH = 1 << 52
-CANARY_BEAT_MS = 100
+CANARY_HEARTBEAT_MS = 100
 """How soon, and how often, is asked of a machine that lets processes run."""
 
 

@@ -23,7 +23,7 @@ from tests.support.ports import free_ports
 
 pytestmark = pytest.mark.moments(order=170)
 
-CANARY_BEAT_MS = 100
+CANARY_HEARTBEAT_MS = 100
 """The suites wait for parts of a second, and lose their lock if their process stands still: asked of a machine that
 lets a process run in time."""
 ARGUMENTS: dict[str, Any] = {"apis": []}

@@ -17,7 +17,7 @@ from tests.support.cache_peers import Crowd
 
 pytestmark = pytest.mark.moments(order=160)
 
-CANARY_BEAT_MS = 100
+CANARY_HEARTBEAT_MS = 100
 """Originals forget a vote after 300 ms. A case that failed while the machine was late by half of this is void."""
 SOURCE_S = 0.5
 QUIET_S = 2.1

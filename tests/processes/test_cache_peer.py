@@ -26,7 +26,7 @@ from tests.support.waiting import WITHIN_THE_TEST_S, wait_until_async
 
 pytestmark = pytest.mark.moments(order=150)
 
-CANARY_BEAT_MS = 60
+CANARY_HEARTBEAT_MS = 60
 """Half of what lies between two ANNOUNCEs. What fails while the machine was late by half of this is void; calls at the
 same time (S1) and calls of a minority are judged always (`safe`)."""
 SOURCE_S = 0.6

@@ -24,7 +24,7 @@ from tests.support.cache_smallest_machine import AloneMachine
 from tests.support.ports import free_ports
 from tests.support.waiting import WITHIN_THE_TEST_S, wait_until_async
 
-CANARY_BEAT_MS = 200
+CANARY_HEARTBEAT_MS = 200
 """What is said about how soon is asked of a machine that lets a process run in time."""
 
 

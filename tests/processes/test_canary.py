@@ -174,7 +174,7 @@ def test_stability_beside_a_late_canary_is_tried_three_times_and_then_skipped_wi
 
 def test_a_later_attempt_counts(tmp_path: Path) -> None:
     body = "def test_it(attempts):\n    assert attempts == 3\n"  # x, a dot, and the second x
-    said = run_of(tmp_path, body, "CANARY_BEAT_MS = 250\n")
+    said = run_of(tmp_path, body, "CANARY_HEARTBEAT_MS = 250\n")
     assert "1 passed" in said, said
     assert "attempts x.x." in said
 
@@ -199,9 +199,9 @@ UNSTABLE = "def test_it(attempts):\n    assert False, 'it changed'\n"
     ("body", "module", "after"),
     [
         ("@beside_a_canary(250)\n" + OVERLAP, "", ""),
-        (OVERLAP, "CANARY_BEAT_MS = 250\n", ""),
+        (OVERLAP, "CANARY_HEARTBEAT_MS = 250\n", ""),
         ("@beside_a_canary(250)\n" + UNSTABLE, "", "safe(False, 'two at once')"),
-        (UNSTABLE, "CANARY_BEAT_MS = 250\n", "safe(False, 'two at once')"),
+        (UNSTABLE, "CANARY_HEARTBEAT_MS = 250\n", "safe(False, 'two at once')"),
     ],
     ids=["decorated", "of a module", "decorated, judged at its end", "of a module, judged at its end"],
 )
@@ -225,7 +225,7 @@ SAFETY_WORDS = re.compile(
 
 
 def excusable() -> list[Path]:
-    return [path for path in (ROOT / "tests").rglob("test_*.py") if "CANARY_BEAT_MS" in path.read_text()]
+    return [path for path in (ROOT / "tests").rglob("test_*.py") if "CANARY_HEARTBEAT_MS" in path.read_text()]
 
 
 def test_nothing_that_sounds_like_safety_is_asserted_where_the_canary_would_excuse_it() -> None:

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.beside(order=450)
 
 LIMIT_S = 90.0
 """Only a hang reaches it."""
-CANARY_BEAT_MS = 100
+CANARY_HEARTBEAT_MS = 100
 """That a source is called once, and that all peers are told in time, is asked of a machine that lets peers run."""
 PATIENT = ("--within-ms", "30000")
 """Where a peer that is late is no news."""

@@ -24,7 +24,7 @@ import pytest
 from primacy.agent.state import claim
 from primacy.cli import main as entry
 from primacy.cli.new import write_secret
-from primacy.election.messages import Beat, Origin, VoteRequest
+from primacy.election.messages import Heartbeat, Origin, VoteRequest
 from primacy.errors import Unsafe
 from primacy.node.folder import Folder
 from primacy.settings.timing import PROFILES
@@ -36,7 +36,7 @@ from tests.support.ports import free_ports
 from tests.support.real_nodes import children, tree
 from tests.support.safety_checks import one_at_a_time
 from tests.support.servers import stop_whole
-from tests.support.silence import beats_watched, waited
+from tests.support.silence import heartbeats_watched, waited
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.moments(order=60)
@@ -183,7 +183,7 @@ class Cluster:
         How long it takes is asked of a machine that is on time; overlap is judged always.
         """
         with Canary(TIMING.heartbeat_ms) as after:
-            with beats_watched(TIMING) as before:
+            with heartbeats_watched(TIMING) as before:
                 agent, old = self.acting()
                 since_ns = stamp.now_ns()
                 harm(agent)
@@ -274,9 +274,9 @@ def forged(secret: bytes) -> list[bytes]:
     """Junk, and datagrams that are right but for the seal, the cluster or the receiver."""
     chance = random.Random(1)
     take_over = packed(VoteRequest(Origin("b", 9, 9, "f" * 32, 1), 1_000, False))
-    beat = packed(Beat(Origin("b", 9, 9, "f" * 32, 1), 1_000, 1, 1_000, True))
+    heartbeat = packed(Heartbeat(Origin("b", 9, 9, "f" * 32, 1), 1_000, 1, 1_000, True))
     found = [chance.randbytes(chance.randrange(1, 512)) for _ in range(300)]
-    for payload in (take_over, beat):
+    for payload in (take_over, heartbeat):
         found += [Seal("lab", "main", "b", 9, (bytes(range(32)),)).sealed(Sort.MESSAGE, "a", 0, payload)] * 50
         found += [Seal("other", "main", "b", 9, (secret,)).sealed(Sort.MESSAGE, "a", 0, payload)] * 50
         found += [Seal("lab", "main", "b", 9, (secret,)).sealed(Sort.MESSAGE, "nobody", 0, payload)] * 50

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from primacy.election.messages import Beat, Origin, VoteRequest
+from primacy.election.messages import Heartbeat, Origin, VoteRequest
 from primacy.settings.timing import PROFILES
 from primacy.transport import seal as seals
 from primacy.transport.layout import packed
@@ -30,7 +30,7 @@ from tests.support.real_nodes import Crowd, Node, burning, crowd_in, tell_all, t
 
 pytestmark = pytest.mark.alone(order=160)
 
-BEAT_MS = PROFILES["lan"].heartbeat_ms
+HEARTBEAT_MS = PROFILES["lan"].heartbeat_ms
 FLOOD_S = 20 if os.environ.get("PRIMACY_SIZE") == "proof" else 5
 BUSY_S = 3
 LATE_S = PROFILES["lan"].spread_ms / 1_000 / 2
@@ -62,7 +62,7 @@ def nothing_changes(crowd: Crowd, what: Callable[[Node], object]) -> None:
     assert terms(crowd) == before
 
 
-@beside_a_canary(BEAT_MS)
+@beside_a_canary(HEARTBEAT_MS)
 def test_F14_the_leader_cut_from_one_follower(five: Crowd) -> None:
     """Longer than any follower's patience: the one that hears no leader asks, and is told that there is one."""
 
@@ -75,27 +75,27 @@ def test_F14_the_leader_cut_from_one_follower(five: Crowd) -> None:
     nothing_changes(five, cut_one)
 
 
-@beside_a_canary(BEAT_MS)
+@beside_a_canary(HEARTBEAT_MS)
 def test_F05_an_agent_stopped_for_less_than_the_margin(five: Crowd) -> None:
     def nap(node: Node) -> None:
         tell_all(signal.SIGSTOP, [node.pid])
-        time.sleep((five.timing.term_at_ms - 2 * BEAT_MS) / 1_000)
+        time.sleep((five.timing.term_at_ms - 2 * HEARTBEAT_MS) / 1_000)
         tell_all(signal.SIGCONT, [node.pid])
 
     nothing_changes(five, nap)
 
 
-@beside_a_canary(BEAT_MS)
+@beside_a_canary(HEARTBEAT_MS)
 def test_F06_a_command_that_is_stopped_keeps_its_role(five: Crowd) -> None:
     def stop_command(_: Node) -> None:
         tell_all(signal.SIGSTOP, five.commands())
-        time.sleep((five.timing.hold_ms + BEAT_MS) / 1_000)
+        time.sleep((five.timing.hold_ms + HEARTBEAT_MS) / 1_000)
         tell_all(signal.SIGCONT, five.commands())
 
     nothing_changes(five, stop_command)
 
 
-@beside_a_canary(BEAT_MS)
+@beside_a_canary(HEARTBEAT_MS)
 def test_F12_both_cores_busy(five: Crowd) -> None:
     def burn(_: Node) -> None:
         with burning(os.cpu_count() or 1):
@@ -104,7 +104,7 @@ def test_F12_both_cores_busy(five: Crowd) -> None:
     nothing_changes(five, burn)
 
 
-@beside_a_canary(BEAT_MS)
+@beside_a_canary(HEARTBEAT_MS)
 def test_F12_a_transfer_reaches_the_node_that_it_names_although_that_one_is_late(five: Crowd) -> None:
     """It stands still while the others hear the release, as on a busy machine; they leave the role to it (G6)."""
     node = five.settle()
@@ -158,7 +158,9 @@ def forged(to: str, boot: int, secret: bytes, crowd: Crowd) -> dict[str, list[by
     pretended = "a" if to != "a" else "b"
     origin = Origin(pretended, 9, 9, "f" * 32, 1)
     chance = random.Random(3)
-    payloads = [packed(VoteRequest(origin, 1_000, False)), packed(Beat(origin, 1_000, 1, 1_000, True))] * (FORGED // 2)
+    payloads = [packed(VoteRequest(origin, 1_000, False)), packed(Heartbeat(origin, 1_000, 1, 1_000, True))] * (
+        FORGED // 2
+    )
     strangers = Seal("crowd", "main", "zz", 9, (secret,))
     wrong = Seal("crowd", "main", pretended, 9, (bytes(range(40)),))
     foreign = Seal("other", "main", pretended, 9, (secret,))
@@ -186,7 +188,7 @@ def forged(to: str, boot: int, secret: bytes, crowd: Crowd) -> dict[str, list[by
     }
 
 
-@beside_a_canary(BEAT_MS)
+@beside_a_canary(HEARTBEAT_MS)
 def test_F55_A01_A02_A05_forged_flipped_oversized_and_foreign_datagrams_are_counted_by_kind(five: Crowd) -> None:
     secret = (five.folder / "secret").read_bytes().strip()
 
@@ -240,7 +242,7 @@ def replay(crowd: Crowd, times: int, within_s: float = 20) -> dict[str, tuple[in
     return found
 
 
-@beside_a_canary(BEAT_MS)
+@beside_a_canary(HEARTBEAT_MS)
 def test_F55_A03_whatever_was_recorded_is_heard_no_second_time(five: Crowd) -> None:
     def again(_: Node) -> None:
         for name, (thrown, counted) in replay(five, 2).items():
@@ -250,7 +252,7 @@ def test_F55_A03_whatever_was_recorded_is_heard_no_second_time(five: Crowd) -> N
     nothing_changes(five, again)
 
 
-@beside_a_canary(BEAT_MS)
+@beside_a_canary(HEARTBEAT_MS)
 def test_F56_a_flood_of_junk_changes_no_leadership(five: Crowd) -> None:
     def flood(_: Node) -> None:
         call = [sys.executable, "-I", "-S", hostile.__file__, str(FLOOD_S), *map(str, five.ports.values())]
@@ -263,7 +265,7 @@ def test_F56_a_flood_of_junk_changes_no_leadership(five: Crowd) -> None:
     assert min(kinds.get(kind, 0) for kind in ("size", "foreign", "seal")) > 100
 
 
-@beside_a_canary(BEAT_MS)
+@beside_a_canary(HEARTBEAT_MS)
 def test_F12_F56_a_flood_beside_busy_cores_changes_no_leadership(five: Crowd) -> None:
     def flood(_: Node) -> None:
         call = [sys.executable, "-I", "-S", hostile.__file__, str(BUSY_S), *map(str, five.ports.values())]
@@ -274,7 +276,7 @@ def test_F12_F56_a_flood_beside_busy_cores_changes_no_leadership(five: Crowd) ->
     nothing_changes(five, flood)
 
 
-@beside_a_canary(BEAT_MS)
+@beside_a_canary(HEARTBEAT_MS)
 def test_F48_a_rolling_restart_costs_one_handover_at_most_for_each(five: Crowd) -> None:
     """A leader that is restarted hands over once; a follower that is restarted changes nothing."""
     five.settle()

@@ -22,7 +22,7 @@ from tests.support.holder_harness import BETWEEN_STOPS_S
 from tests.support.real_nodes import LEAVING
 from tests.support.real_nodes_on_lease import LeaseCrowd, lease_crowd
 from tests.support.servers import stop_whole
-from tests.support.silence import beats_watched
+from tests.support.silence import heartbeats_watched
 
 pytestmark = pytest.mark.beside(order=10)
 
@@ -44,7 +44,7 @@ def waited_out(crowd: LeaseCrowd, harm: Callable[[crowds.Node], object]) -> crow
     the lease back already, because it could not renew it. How long it takes beyond is for `bench/lease.py`.
     """
     with contextlib.ExitStack() as watched:
-        canary = watched.enter_context(beats_watched(crowd.timing))
+        canary = watched.enter_context(heartbeats_watched(crowd.timing))
 
         def struck(node: crowds.Node) -> None:
             harm(node)

@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.moments(order=20), pytest.mark.ordinary]
 
 __all__ = ["open_harness"]
 
-CANARY_BEAT_MS = PROMPT_MS / 2
+CANARY_HEARTBEAT_MS = PROMPT_MS / 2
 """Deadlines are parts of a second apart, and a start comes before the first of them: asked of a machine that lets
 processes run in time. That nothing outlives its hold is judged always (`safe`)."""
 

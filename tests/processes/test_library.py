@@ -11,12 +11,22 @@ import pytest
 import primacy
 from primacy.library.renewer import Renewer
 from primacy.settings.timing import PROFILES
-from tests.support.library_harness import CANARY_BEAT_MS, HOLD_S, LAB, WITHIN_S, Place, fresh_url, place, run, until
+from tests.support.library_harness import (
+    CANARY_HEARTBEAT_MS,
+    HOLD_S,
+    LAB,
+    WITHIN_S,
+    Place,
+    fresh_url,
+    place,
+    run,
+    until,
+)
 from tests.support.safety_checks import tokens_grow
 
 pytestmark = pytest.mark.moments(order=110)
 
-__all__ = ["CANARY_BEAT_MS", "place"]
+__all__ = ["CANARY_HEARTBEAT_MS", "place"]
 
 # --- the table of endings in docs/library.md --------------------------------------------------------------------------
 

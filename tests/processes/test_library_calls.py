@@ -18,12 +18,12 @@ from primacy.library.candidacy import Standing
 from primacy.library.renewer import Renewer
 from primacy.settings.timing import PROFILES
 from primacy.store import open_store
-from tests.support.library_harness import CANARY_BEAT_MS, HOLD_S, WITHIN_S, Place, place, run, until
+from tests.support.library_harness import CANARY_HEARTBEAT_MS, HOLD_S, WITHIN_S, Place, place, run, until
 from tests.support.store_harness import made_new
 
 pytestmark = pytest.mark.moments(order=120)
 
-__all__ = ["CANARY_BEAT_MS", "place"]
+__all__ = ["CANARY_HEARTBEAT_MS", "place"]
 
 # --- watching ---------------------------------------------------------------------------------------------------------
 

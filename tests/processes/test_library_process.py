@@ -26,7 +26,7 @@ from tests.support.store_harness import LIMIT_MS, made_new
 pytestmark = pytest.mark.moments(order=130)
 
 LAB = for_lease(PROFILES["lab"])
-CANARY_BEAT_MS = LAB.heartbeat_ms
+CANARY_HEARTBEAT_MS = LAB.heartbeat_ms
 
 
 @pytest.fixture

@@ -18,14 +18,14 @@ import pytest
 import primacy
 from primacy import blocking
 from primacy.settings.timing import PROFILES
-from tests.support.library_harness import CANARY_BEAT_MS, HOLD_S, WITHIN_S, Place, place, run, until
+from tests.support.library_harness import CANARY_HEARTBEAT_MS, HOLD_S, WITHIN_S, Place, place, run, until
 from tests.support.safety_checks import safe, tokens_grow
 from tests.support.servers import Postgres, empty, server
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.moments(order=90)
 
-__all__ = ["CANARY_BEAT_MS", "place"]
+__all__ = ["CANARY_HEARTBEAT_MS", "place"]
 
 
 in_a_while = partial(wait_until, within_s=WITHIN_S, every_s=0.005)

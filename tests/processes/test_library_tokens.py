@@ -14,12 +14,12 @@ from primacy.errors import CannotHere, Unsafe
 from primacy.fence.file import Mark
 from primacy.library.renewer import Renewer
 from primacy.node.clock import SystemClock
-from tests.support.library_harness import CANARY_BEAT_MS, Place, place, run, until
+from tests.support.library_harness import CANARY_HEARTBEAT_MS, Place, place, run, until
 from tests.support.safety_checks import safe, tokens_grow
 
 pytestmark = pytest.mark.moments(order=180)
 
-__all__ = ["CANARY_BEAT_MS", "place"]
+__all__ = ["CANARY_HEARTBEAT_MS", "place"]
 
 
 class Behind(SystemClock):

@@ -220,8 +220,8 @@ def test_two_that_know_each_other_and_have_other_passwords_both_say_so_and_what_
         await is_told("b", "a")
         sent = nodes.up["b"].manager.machine.state.counters
         before = sent["sent/coordinator"]
-        await nodes.until(lambda: sent["sent/coordinator"] > before + 3, "some beats later")
-        assert len([line for line in nodes.said if "refuses what" in line]) == 2, "not at every beat"
+        await nodes.until(lambda: sent["sent/coordinator"] > before + 3, "some heartbeats later")
+        assert len([line for line in nodes.said if "refuses what" in line]) == 2, "not at every heartbeat"
         await nodes.kill("b")
         await fixed(nodes, "b", "ab", "pass_one")
         await nodes.until(nodes.agreed, "one leads")

@@ -57,8 +57,8 @@ def test_it_quickens_step_by_step_when_answers_come_in_time_again() -> None:
     heard(pace, 2.0, a=0.01, b=0.01)
     assert pace.factor == 8, "one answer in time does not undo it"
     seen = []
-    for beat in range(40):
-        heard(pace, 2.0 + beat, a=0.01, b=0.01)
+    for heartbeat in range(40):
+        heard(pace, 2.0 + heartbeat, a=0.01, b=0.01)
         seen.append(pace.factor)
     assert seen[-1] == 1
     assert sorted(seen, reverse=True) == seen
@@ -70,8 +70,8 @@ def test_the_leader_alone_can_keep_it_slow_but_not_make_it_slower() -> None:
     """A follower looks at nobody else: what it knew of the others is old, and no reason to accuse a slow leader."""
     pace = Pace()
     heard(pace, 1.0, a=0.4, b=0.4)
-    for beat in range(20):
-        heard(pace, 2.0 + beat, a=2.0)
+    for heartbeat in range(20):
+        heard(pace, 2.0 + heartbeat, a=2.0)
     assert pace.factor == 4
 
 
@@ -91,7 +91,7 @@ def led(cluster: Cluster, span_ms: int) -> set[str]:
 def test_nodes_whose_answers_take_longer_than_the_limits_agree_only_at_a_slower_pace(
     kind: type[BullyStrategy] | type[RingStrategy],
 ) -> None:
-    """Without it each takes all others for dead, for ever, and announces itself at every beat."""
+    """Without it each takes all others for dead, for ever, and announces itself at every heartbeat."""
     messages = {}
     for factor in (1, 8):
         cluster = Cluster(kind, " ".join(f"n{number:02}" for number in range(12)))

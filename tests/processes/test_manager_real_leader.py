@@ -126,7 +126,7 @@ async def written(nodes: Mixed, double: Double) -> tuple[float, int, int]:
     return loop.time() - began_s, lines() - before, reasons() - moved
 
 
-def test_a_real_follower_of_ours_is_told_every_two_seconds_and_not_at_every_beat() -> None:
+def test_a_real_follower_of_ours_is_told_every_two_seconds_and_not_at_every_heartbeat() -> None:
     async def scene(nodes: Mixed) -> None:
         await nodes.start("b")
         await nodes.leads("b")
@@ -150,7 +150,7 @@ def test_a_real_leader_of_ours_is_asked_every_two_seconds_whether_it_leads() -> 
     played(scene, pace=1.0)
 
 
-def test_a_real_node_that_changes_its_mind_is_told_at_the_next_beat() -> None:
+def test_a_real_node_that_changes_its_mind_is_told_at_the_next_heartbeat() -> None:
     """What real nodes say makes us say it again at once; a silent change is found out within two seconds."""
 
     async def scene(nodes: Mixed) -> None:

@@ -33,9 +33,9 @@ may be told once more, and once again when its stamp was lifted by the second (2
 hears it, as real nodes of Ghoti do, it would be one for each *pair* of nodes: four times this bound."""
 AT_START = 6
 """Messages from each node to each, at most, however short it takes: of an election, and what happened, some times."""
-PER_BEAT = 4
-"""Messages of one node in a beat, at most: a look, an announcement to it, and as many again while it is not settled
-who leads. What it tells of itself comes on top."""
+PER_HEARTBEAT = 4
+"""Messages of one node in a heartbeat, at most: a look, an announcement to it, and as many again while it is not
+settled who leads. What it tells of itself comes on top."""
 
 
 def counted(made: Crowd) -> Counter[str]:
@@ -56,9 +56,11 @@ def test_twenty_nodes_that_start_at_once_agree_on_one_leader(tmp_path: Path, str
         made.leads(lambda _: True, within_s=WITHIN_S, every_s=LOOK_S)
         made.know(NODES, within_s=WITHIN_S)
         total = counted(made)
-        beats = 1 + (time.monotonic() - began_s) * 1_000 / RANK_PROFILES[PROFILE].heartbeat_ms
+        heartbeats = 1 + (time.monotonic() - began_s) * 1_000 / RANK_PROFILES[PROFILE].heartbeat_ms
         joins = total["sent/join"] / NODES
         assert joins <= JOINS_PER_NODE * NODES, f"{joins:.0f} words about each join: {total}"
         words = RANK_PROFILES[PROFILE].heartbeat_ms / 1_000 / WORDS_EACH_S
-        most = NODES * (AT_START * NODES + beats * (PER_BEAT + words))
-        assert total["sent"] <= most, f"{total['sent']} messages in {beats:.0f} beats, {most:.0f} at most: {total}"
+        most = NODES * (AT_START * NODES + heartbeats * (PER_HEARTBEAT + words))
+        assert total["sent"] <= most, (
+            f"{total['sent']} messages in {heartbeats:.0f} heartbeats, {most:.0f} at most: {total}"
+        )

@@ -18,7 +18,7 @@ from primacy.agent.notify import Notifier
 pytestmark = pytest.mark.beside(order=340)
 
 WITHIN_S = 40.0
-BEATS = 20
+HEARTBEATS = 20
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -59,10 +59,10 @@ def test_a_node_tells_systemd_what_it_does_and_the_command_cannot(systemd: Syste
     try:
         heard = systemd.until("STATUS=leads term 1; the command runs, process ")
         assert heard.index("READY=1") < len(heard) - 1
-        beats = heard.count("WATCHDOG=1")
-        while beats < BEATS:
-            beats += systemd.until("WATCHDOG=1").count("WATCHDOG=1")
-        assert time.monotonic() - began >= (beats - 1) * 0.05 * 0.5  # at half the interval, not in a burst
+        heartbeats = heard.count("WATCHDOG=1")
+        while heartbeats < HEARTBEATS:
+            heartbeats += systemd.until("WATCHDOG=1").count("WATCHDOG=1")
+        assert time.monotonic() - began >= (heartbeats - 1) * 0.05 * 0.5  # at half the interval, not in a burst
         wrote = tmp_path / "env"
         while not wrote.exists() or wrote.read_text() != "0\n":
             assert time.monotonic() - began < WITHIN_S, wrote.exists() and wrote.read_text()

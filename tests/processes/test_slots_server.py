@@ -95,7 +95,7 @@ def test_a_broadcast_reaches_all_and_the_writer_before_its_answer(harness: Harne
 def test_signals_by_the_hundred_leave_turns_to_all_else(
     protocol: str, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client that sends many at once, to many, must not keep an election from its beats."""
+    """A client that sends many at once, to many, must not keep an election from its heartbeats."""
     monkeypatch.setattr(session, "EVENTS_PER_TURN", 10)
     count, crowd, end = 200, 5, b"\r\n" if protocol == "telnet" else b"\n"
     context, trusting = tls_of(pair) if protocol == "tls" else (None, None)

@@ -27,13 +27,13 @@ pytestmark = pytest.mark.moments(order=220)
 PROFILE = PROFILES["fast"]
 BOUND_S = (PROFILE.wait_ms + 2 * PROFILE.look_ms + 5_000) / 1_000
 """How soon somebody leads again without help: D, two looks, and five seconds. Asked of a machine that lets processes
-run when their time has come: `CANARY_BEAT_MS`."""
+run when their time has come: `CANARY_HEARTBEAT_MS`."""
 RESTART_MS = 2_500
 """And how much later after a restart of the server: it is another one, and nobody knows what it has forgotten (L3). It
 is what all tables here have for their longest wait, above D of the players; also those that the players make."""
 RECOVERY_S = 90
 """That somebody leads again at all."""
-CANARY_BEAT_MS = 400
+CANARY_HEARTBEAT_MS = 400
 
 
 class Scene:
@@ -58,7 +58,7 @@ class Scene:
         """Somebody leads, or goes on leading, from now on: proved three times."""
         since_ns = now_ns()
         bound_s = BOUND_S + wait_ms / 1_000
-        with Canary(CANARY_BEAT_MS) as canary:
+        with Canary(CANARY_HEARTBEAT_MS) as canary:
             self.leads_since(since_ns, after_what)
             took_s = (now_ns() - since_ns) / 1e9
         canary.judge(took_s <= bound_s, f"a leader {took_s:.1f} s after {after_what}, {bound_s:.1f} s at most")

@@ -22,7 +22,7 @@ def later(packed):
 udp.packed = short.packed = later(layout.packed)
 udp.packed_word = later(layout.packed_word)
 encode = short._encode
-short._encode = lambda said: encode((*said, "later") if said[0] in (short.BEAT, short.ACK) else said)
+short._encode = lambda said: encode((*said, "later") if said[0] in (short.HEARTBEAT, short.ACK) else said)
 """
 """A later version that says more in every message and every word, in the layout of today."""
 NEXT_LAYOUT = """

@@ -73,7 +73,7 @@ def test_the_longest_words_fit_one_datagram_and_come_back() -> None:
 
 
 def test_a_quiet_node_says_little() -> None:
-    """Once a second to each other node: it must not cost what the beats cost."""
+    """Once a second to each other node: it must not cost what the heartbeats cost."""
     quiet = summary_of(node_status(FOLLOWS, Work(state="stopped", pid=0))._replace(config="0123456789abcdef" * 2))
     assert size(row_of(quiet, 86_400_000)) - len(NAME) <= 95
 

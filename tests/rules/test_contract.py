@@ -22,7 +22,7 @@ def holding(profile: str, strategy: str = "raft", stop_ms: int = 3000) -> Contra
 
 
 def test_the_table_of_profiles_is_the_one_of_the_rules() -> None:
-    """beat, TERM, KILL, dead-man, hold, wait, promise, end of the spread; nowhere else may these numbers stand."""
+    """heartbeat, TERM, KILL, dead-man, hold, wait, promise, end of the spread; nowhere else may these numbers stand."""
     expected = {
         "lab": (50, 200, 350, 400, 500, 511, 525, 725),
         "fast": (100, 400, 700, 850, 1_000, 1_021, 1_040, 1_300),
@@ -45,7 +45,7 @@ def test_lan_by_hand() -> None:
     assert made.margin_ms == pytest.approx(3100 / 1.01 - 3000 / 0.99, abs=0.001)
     assert made.tolerated_clock_error_ppm == 16_393  # (3100 - 3000) / (3100 + 3000)
     assert made.tolerated_stall_ms == 1200 - 250 - 25
-    assert made.lost_beats == 3
+    assert made.lost_heartbeats == 3
     assert made.kill_reserve_ms == 300
     assert (made.stop_planned_ms, made.stop_after_loss_ms) == (3000, 1100)
     assert made.failover_expected_ms == 3100 - 125 + 200 + 75

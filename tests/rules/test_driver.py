@@ -25,7 +25,7 @@ from primacy.election.inputs import (
     WorkGone,
     WorkStarted,
 )
-from primacy.election.messages import Beat, Message, Origin, Query, Release
+from primacy.election.messages import Heartbeat, Message, Origin, Query, Release
 from primacy.election.model import Ballot, Leadership, Membership, Role, Seat, View
 from primacy.election.raft.strategy import RaftOptions, RaftStrategy
 from primacy.node.ballot import MemoryDurable
@@ -165,7 +165,7 @@ def test_a_closed_driver_makes_no_step() -> None:
 
 def test_a_message_like_the_last_one_takes_the_short_way() -> None:
     """Its effects are done at once; what the strategy does not take there, and what comes meanwhile, makes a step."""
-    like, other = Beat(Origin("b"), 1, 1, 500, True), Query(Origin("b"), True)
+    like, other = Heartbeat(Origin("b"), 1, 1, 500, True), Query(Origin("b"), True)
 
     async def scene() -> None:
         driver, did, _, script = scripted({})
@@ -192,17 +192,17 @@ def test_a_message_like_the_last_one_takes_the_short_way() -> None:
     asyncio.run(scene())
 
 
-def test_beats_and_acks_are_no_news_and_all_else_is() -> None:
-    beat, question = Beat(Origin("a"), 1, 1, 500, True), Query(Origin("a"), True)
-    quiet: list[Effect] = [Send("b", beat), Extend(LEADS)]
+def test_heartbeats_and_acks_are_no_news_and_all_else_is() -> None:
+    heartbeat, question = Heartbeat(Origin("a"), 1, 1, 500, True), Query(Origin("a"), True)
+    quiet: list[Effect] = [Send("b", heartbeat), Extend(LEADS)]
 
     async def scene() -> None:
         for given, effects, news in (
             (DeadlinePassed(), quiet, False),
-            (Received(beat), quiet, False),
+            (Received(heartbeat), quiet, False),
             (Pause(), quiet, True),
             (DeadlinePassed(), [Send("b", question)], True),
-            (Received(beat), [Record(Event(Code.CAMPAIGNS, 1))], True),
+            (Received(heartbeat), [Record(Event(Code.CAMPAIGNS, 1))], True),
         ):
             driver, _, _, _ = scripted({type(given): effects})  # type: ignore[dict-item]
             told: list[bool] = []

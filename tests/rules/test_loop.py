@@ -98,8 +98,8 @@ def test_what_is_asked_of_the_loop_by_a_quick_call_is_done_at_once(
             loop.call_later(0.001, later.set_result, said)
 
         watch(loop, pair[0], read)
-        loop.call_later(0.01, pair[1].send, b"beat")
-        assert await soon == await later == "beat"
+        loop.call_later(0.01, pair[1].send, b"heartbeat")
+        assert await soon == await later == "heartbeat"
         unwatch(loop, pair[0])
         pair[1].send(b"unheard")
         await asyncio.sleep(0.01)
@@ -118,7 +118,7 @@ def test_a_timer_set_by_a_quick_call_rings(play: Play, pair: tuple[socket.socket
             one.set(0.0)
 
         watch(loop, pair[0], read)
-        pair[1].send(b"beat")
+        pair[1].send(b"heartbeat")
         await rang.wait()
         unwatch(loop, pair[0])
 
@@ -136,7 +136,7 @@ def test_timers_and_signals_of_the_loop_are_not_kept_waiting_by_a_flood(
             pair[1].send(b"again")
 
         watch(loop, pair[0], read)
-        pair[1].send(b"beat")
+        pair[1].send(b"heartbeat")
         await asyncio.sleep(0.02)
         await asyncio.to_thread(lambda: None)  # comes back through the loop's own pipe
         unwatch(loop, pair[0])
@@ -175,7 +175,7 @@ def test_slack_waits_for_company_and_not_longer_than_it_may(pair: tuple[socket.s
         watch(loop, pair[0], read)
         lazy = timer(ring)
         lazy.set(0.0, 60.0)
-        pair[1].send(b"beat")
+        pair[1].send(b"heartbeat")
         await done.wait()
         assert did == ["rang", "heard"], "what it says can go along with the answer"
         done.clear()

@@ -27,9 +27,9 @@ from primacy.election.inputs import (
 from primacy.election.messages import (
     Ack,
     Ahead,
-    Beat,
     FirstBallot,
     FirstBallotTaken,
+    Heartbeat,
     Origin,
     Query,
     Release,
@@ -65,7 +65,7 @@ reports = st.builds(
 messages = st.one_of(
     votes,
     answers,
-    st.builds(Beat, origins, terms, numbers, spans, flags),
+    st.builds(Heartbeat, origins, terms, numbers, spans, flags),
     st.builds(Ack, origins, terms, numbers, boots),
     st.builds(Ahead, origins, terms),
     releases,

@@ -159,7 +159,7 @@ class Stubborn(BullyStrategy):
 
 
 class SaysItOnceRules(RankRules):
-    def leader_beat(self, now_ms: int) -> list[Effect]:
+    def leader_heartbeat(self, now_ms: int) -> list[Effect]:
         return []
 
 
@@ -186,7 +186,7 @@ def test_B2_of_two_leaders_that_meet_the_lower_yields(kind: type[BullyStrategy],
         assert made.working.keys() == {"d"}
 
 
-def test_B2_the_leader_announces_itself_every_beat() -> None:
+def test_B2_the_leader_announces_itself_every_heartbeat() -> None:
     made = cluster("a b c")
     made.run(10 * LAN.heartbeat_ms)
     assert 2 * 10 <= made.sent["Coordinator"] <= 2 * 12

@@ -443,7 +443,7 @@ def test_one_way_node_makes_no_storm_and_moves_nobody_else(bad: str, hears: bool
     assert len(believed) == 1
     assert believed <= set(rest.split())
     assert [code for code in made.codes(*rest.split()) if code not in (Code.CROSSED, *ALL)] == []
-    assert made.election_messages / 40 < 16, "per beat"
+    assert made.election_messages / 40 < 16, "per heartbeat"
     made.heal()
     made.settle(BOUND_MS)
 

@@ -20,8 +20,8 @@ from primacy.election.messages import (
     Ahead,
     Alive,
     BatonTaken,
-    Beat,
     FailsafeAck,
+    Heartbeat,
     Message,
     Okay,
     Stale,
@@ -34,7 +34,7 @@ from primacy.sim.trials.replay import Replayed, read
 from primacy.sim.trials.trial import Plan, Trial
 from tests.support.mutants import raft
 from tests.support.mutants_raft import AnswersRefusals, RefusesEach
-from tests.support.raft_harness import BEAT, Bench, H, P, ballot, origin
+from tests.support.raft_harness import HEARTBEAT, Bench, H, P, ballot, origin
 
 pytestmark = pytest.mark.coverage
 
@@ -51,7 +51,7 @@ def old(node: str = "b", boot: int = 2) -> Any:
 def stale_bench() -> Bench:
     """It has heard the fifth start of b."""
     bench = Bench()
-    bench.hear(Beat(origin("b", incarnation=5, boot=1), 1, 1, H, True))
+    bench.hear(Heartbeat(origin("b", incarnation=5, boot=1), 1, 1, H, True))
     return bench
 
 
@@ -64,24 +64,24 @@ def test_E1_a_refusal_of_an_earlier_start_is_not_answered() -> None:
     assert bench.sent(Stale, "b"), "what is no refusal is"
 
 
-def test_E1_a_refusal_is_sent_once_to_each_start_within_a_beat() -> None:
+def test_E1_a_refusal_is_sent_once_to_each_start_within_a_heartbeat() -> None:
     bench = stale_bench()
     for _ in range(3):
-        bench.hear(Beat(old(), 2, 1, H, True))
+        bench.hear(Heartbeat(old(), 2, 1, H, True))
         bench.hear(Ack(old(), 1, 1, 1))
     assert len([e for e in bench.all if isinstance(e, Send) and isinstance(e.message, Stale)]) == 1
-    bench.hear(Beat(old(boot=3), 2, 1, H, True))
+    bench.hear(Heartbeat(old(boot=3), 2, 1, H, True))
     assert bench.sent(Stale), "another machine is another peer"
-    bench.now += BEAT
-    bench.hear(Beat(old(), 2, 1, H, True))
-    assert bench.sent(Stale), "and so is another beat"
+    bench.now += HEARTBEAT
+    bench.hear(Heartbeat(old(), 2, 1, H, True))
+    assert bench.sent(Stale), "and so is another heartbeat"
 
 
-def test_E1_a_repeated_beat_of_an_older_term_is_refused_once() -> None:
+def test_E1_a_repeated_heartbeat_of_an_older_term_is_refused_once() -> None:
     bench = Bench(kept=ballot(term=4))
-    bench.beat("b", 2)
+    bench.heartbeat("b", 2)
     assert bench.sent(Ahead)
-    bench.beat("b", 2, 2)
+    bench.heartbeat("b", 2, 2)
     assert not bench.sent(Ahead)
 
 
@@ -113,7 +113,8 @@ def test_E1_whoever_is_told_that_it_is_an_old_copy_believes_it_of_an_old_copy_to
 
 
 def two_old_copies(cls: type[RaftStrategy]) -> tuple[int, list[RaftStrategy]]:
-    """Each of a and b has heard a later start of the other, and every datagram comes twice. How many leave in 3 beats.
+    """Each of a and b has heard a later start of the other, and every datagram comes twice. How many leave in 3
+    heartbeats.
 
     More than a thousand count as without end.
     """
@@ -123,7 +124,7 @@ def two_old_copies(cls: type[RaftStrategy]) -> tuple[int, list[RaftStrategy]]:
     }
     under_way: list[tuple[str, Message]] = []
     for to, sender in (("a", "b"), ("b", "a")):  # both speak before either is heard
-        under_way += [(to, Beat(benches[sender].m.origin, 1, 1, H, True))] * 2
+        under_way += [(to, Heartbeat(benches[sender].m.origin, 1, 1, H, True))] * 2
     sent = 0
     for _ in range(3):
         while under_way and sent < 1_000:
@@ -133,7 +134,7 @@ def two_old_copies(cls: type[RaftStrategy]) -> tuple[int, list[RaftStrategy]]:
                     under_way += [(effect.to, effect.message)] * 2
                     sent += 1
         for bench in benches.values():
-            bench.now += BEAT
+            bench.now += HEARTBEAT
             for effect in bench.give(DeadlinePassed()):
                 if isinstance(effect, Send) and effect.to in benches:
                     under_way += [(effect.to, effect.message)] * 2
@@ -199,7 +200,7 @@ class Watched:
                 of = said[1] if isinstance(said, Stale) else said[1:5] if isinstance(said, VoteReply) else 0
                 last_ms = self.refused.get((send.to, type(said), of))
                 if last_ms is not None and now_ms - last_ms < self.heartbeat_ms:
-                    self.broken.append(f"{said} twice within a beat")
+                    self.broken.append(f"{said} twice within a heartbeat")
                 self.refused[send.to, type(said), of] = now_ms
         return effects
 
@@ -239,5 +240,5 @@ def test_E1_no_step_of_any_machine_answers_a_refusal_or_multiplies_a_message(str
 @pytest.mark.later
 def test_E1_taken_out_a_repeated_datagram_is_refused_again() -> None:
     plan = Plan("raft", 5, "lab", 1.0, ("lossy", "duplicate", "partition"), draw=False)
-    assert any("twice within a beat" in text for text in watched(plan, 3, RefusesEach))
+    assert any("twice within a heartbeat" in text for text in watched(plan, 3, RefusesEach))
     assert not watched(plan, 3)

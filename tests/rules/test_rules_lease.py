@@ -239,7 +239,7 @@ def test_L2_unanswered_renewals_are_bounded() -> None:
     assert len(lead.rounds) <= OUTSTANDING_MAX
 
 
-def test_L2_after_an_error_the_holder_tries_again_within_a_beat() -> None:
+def test_L2_after_an_error_the_holder_tries_again_within_a_heartbeat() -> None:
     harness = Harness()
     harness.lead()
     harness.wake()

@@ -9,7 +9,7 @@ import pytest
 from primacy.election.effects import Send, Start
 from primacy.election.inputs import Received, RunLock, Started
 from primacy.election.lease.state import TICK_MS
-from primacy.election.messages import FailsafeBeat, Origin
+from primacy.election.messages import FailsafeHeartbeat, Origin
 from primacy.election.store import (
     Look,
     Renew,
@@ -132,8 +132,8 @@ def test_L4e_a_listed_node_that_acked_within_D_takes_nothing_at_once(make: Any) 
     harness.store.stop()
     harness.tell(Started(WALL))
     harness.answer()
-    beat = FailsafeBeat(Origin("a", boot=9, config=list_hash(TRIO)), 2, 4)
-    assert only(harness.tell(Received(beat), at=5_000), Send)
+    heartbeat = FailsafeHeartbeat(Origin("a", boot=9, config=list_hash(TRIO)), 2, 4)
+    assert only(harness.tell(Received(heartbeat), at=5_000), Send)
     harness.store.restart()
     if make is fresh_store:
         harness.machine.token_max = 0  # so that only the ack speaks against it

@@ -13,7 +13,7 @@ from primacy.election.inputs import (
     Received,
     Started,
 )
-from primacy.election.messages import FailsafeAck, FailsafeBeat, Origin
+from primacy.election.messages import FailsafeAck, FailsafeHeartbeat, Origin
 from primacy.election.model import TOKEN_MAX, Role
 from primacy.election.store import Look, Renew, Take, holder_id, list_hash
 from primacy.settings.timing import for_lease
@@ -22,19 +22,19 @@ from tests.support.lease_harness import LAN, TRIO, WALL, Harness, held_by, only,
 pytestmark = pytest.mark.coverage
 
 
-def ack(beat: FailsafeBeat, node: str, **more: Any) -> Received:
-    full = {"token": beat.token, "number": beat.number, "holder_boot": beat.origin.boot} | more
+def ack(heartbeat: FailsafeHeartbeat, node: str, **more: Any) -> Received:
+    full = {"token": heartbeat.token, "number": heartbeat.number, "holder_boot": heartbeat.origin.boot} | more
     return Received(FailsafeAck(Origin(node, config=list_hash(TRIO)), **full))
 
 
-def beats(harness: Harness) -> list[Send]:
+def heartbeats(harness: Harness) -> list[Send]:
     """The store is away; the holder asks the others."""
     for _ in range(4):
         harness.asked.clear()
         sent = only(harness.wake(), Send)
         if sent:
             return sent
-    raise AssertionError("no failsafe beat")
+    raise AssertionError("no failsafe heartbeat")
 
 
 def test_L7_the_row_carries_the_lists_hash_and_take_compares_it() -> None:
@@ -67,10 +67,10 @@ def test_L7_a_node_outside_of_the_list_does_not_stand() -> None:
     assert harness.waits() == ""
 
 
-def test_L7_the_hold_counts_from_the_departure_of_the_beat_that_all_acked() -> None:
+def test_L7_the_hold_counts_from_the_departure_of_the_heartbeat_that_all_acked() -> None:
     harness = Harness(failsafe=TRIO)
     harness.lead()
-    to_b, to_c = beats(harness)
+    to_b, to_c = heartbeats(harness)
     assert (to_b.to, to_c.to) == ("b", "c")
     sent_ms = harness.now
     assert not only(harness.tell(ack(to_b.message, "b"), sent_ms + 5), Extend)
@@ -82,17 +82,17 @@ def test_L7_the_hold_counts_from_the_departure_of_the_beat_that_all_acked() -> N
 def test_L7_acks_of_strangers_other_boots_tokens_and_numbers_do_not_count() -> None:
     harness = Harness(failsafe=TRIO)
     harness.lead()
-    beat = beats(harness)[0].message
-    harness.tell(ack(beat, "b"))
+    heartbeat = heartbeats(harness)[0].message
+    harness.tell(ack(heartbeat, "b"))
     for wrong in (
-        ack(beat, "d"),
-        ack(beat, "c", holder_boot=1),
-        ack(beat, "c", token=1),
-        ack(beat, "c", number=10**6),
-        Received(FailsafeAck(Origin("c", config="other"), beat.token, beat.number, beat.origin.boot)),
+        ack(heartbeat, "d"),
+        ack(heartbeat, "c", holder_boot=1),
+        ack(heartbeat, "c", token=1),
+        ack(heartbeat, "c", number=10**6),
+        Received(FailsafeAck(Origin("c", config="other"), heartbeat.token, heartbeat.number, heartbeat.origin.boot)),
     ):
         assert not only(harness.tell(wrong), Extend)
-    assert only(harness.tell(ack(beat, "c")), Extend)
+    assert only(harness.tell(ack(heartbeat, "c")), Extend)
 
 
 def test_L7_the_failsafe_keeps_the_leadership_for_the_whole_outage_and_no_longer() -> None:
@@ -153,8 +153,8 @@ def test_L7_an_ack_counts_for_that_node_as_a_changed_row() -> None:
     harness.tell(Started(WALL))
     while harness.now < 2_900:
         harness.answer() if harness.asked else harness.wake()
-    beat = FailsafeBeat(Origin("a", boot=9, config=list_hash(TRIO)), WALL, 4)
-    (sent,) = only(harness.tell(Received(beat)), Send)
+    heartbeat = FailsafeHeartbeat(Origin("a", boot=9, config=list_hash(TRIO)), WALL, 4)
+    (sent,) = only(harness.tell(Received(heartbeat)), Send)
     assert (sent.to, sent.message) == ("a", FailsafeAck(Origin("b", boot=7, config=list_hash(TRIO)), WALL, 4, 9))
     acked_ms = harness.now
     harness.until(Take)
@@ -163,17 +163,17 @@ def test_L7_an_ack_counts_for_that_node_as_a_changed_row() -> None:
 
 def test_L7_no_ack_with_a_take_outstanding_that_may_still_be_written() -> None:
     harness = Harness("b", store=held_by("a", members=list_hash(TRIO)), failsafe=TRIO)
-    beat = Received(FailsafeBeat(Origin("a", boot=9, config=list_hash(TRIO)), WALL, 4))
+    heartbeat = Received(FailsafeHeartbeat(Origin("a", boot=9, config=list_hash(TRIO)), WALL, 4))
     harness.tell(Started(WALL))
     harness.until(Take)
-    assert not only(harness.tell(beat), Send)
+    assert not only(harness.tell(heartbeat), Send)
     harness.asked.clear()
     harness.wake()
-    assert not only(harness.tell(beat), Send), "unanswered, it may still be on its way"
+    assert not only(harness.tell(heartbeat), Send), "unanswered, it may still be on its way"
     harness.store.perform(Renew("job", holder_id("a", 9), WALL, 1, "server-1"))
     harness.until(Take, 1_000) if not harness.asked else None
     harness.answer()
-    assert only(harness.tell(beat), Send), "the row has changed, so the take can no longer match"
+    assert only(harness.tell(heartbeat), Send), "the row has changed, so the take can no longer match"
 
 
 def test_L7_an_unanswered_take_is_settled_by_a_look_that_shows_another_row() -> None:
@@ -185,8 +185,8 @@ def test_L7_an_unanswered_take_is_settled_by_a_look_that_shows_another_row() -> 
     harness.tell(Pause())
     harness.until(Look)
     harness.answer()
-    beat = Received(FailsafeBeat(Origin("a", boot=9, config=list_hash(TRIO)), WALL, 4))
-    assert only(harness.tell(beat), Send)
+    heartbeat = Received(FailsafeHeartbeat(Origin("a", boot=9, config=list_hash(TRIO)), WALL, 4))
+    assert only(harness.tell(heartbeat), Send)
 
 
 def test_L7_no_ack_for_strangers_older_tokens_or_by_a_holder() -> None:
@@ -198,7 +198,7 @@ def test_L7_no_ack_for_strangers_older_tokens_or_by_a_holder() -> None:
         (Origin("a", boot=9, config="other"), WALL),
         (Origin("a", boot=9, config=list_hash(TRIO)), WALL - 1),
     ):
-        assert not only(harness.tell(Received(FailsafeBeat(origin, token, 4))), Send)
+        assert not only(harness.tell(Received(FailsafeHeartbeat(origin, token, 4))), Send)
     harness.until(Start)
-    beat = FailsafeBeat(Origin("a", boot=9, config=list_hash(TRIO)), TOKEN_MAX, 4)
-    assert not only(harness.tell(Received(beat)), Send)
+    heartbeat = FailsafeHeartbeat(Origin("a", boot=9, config=list_hash(TRIO)), TOKEN_MAX, 4)
+    assert not only(harness.tell(Received(heartbeat)), Send)

@@ -241,7 +241,7 @@ def test_L4_news_of_a_release_brings_the_next_look_forward() -> None:
     harness.tell(Started(WALL))
     harness.answer()
     store.perform(ReleaseRow("job", holder_id("b", 9), WALL, 1))
-    assert not harness.asked, "the next look is a beat away"
+    assert not harness.asked, "the next look is a heartbeat away"
     harness.tell(StoreNews())
     assert isinstance(harness.asked[0].request, Look)
     harness.answer()

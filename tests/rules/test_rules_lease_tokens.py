@@ -13,7 +13,7 @@ from primacy.election.inputs import (
     WorkDeferred,
     WorkGone,
 )
-from primacy.election.messages import FailsafeBeat, Origin
+from primacy.election.messages import FailsafeHeartbeat, Origin
 from primacy.election.model import TOKEN_MAX
 from primacy.election.store import Prune, ReleaseRow, Take, list_hash
 from tests.support.lease_harness import LAN, TRIO, WALL, Harness, held_by, only, row_of
@@ -92,7 +92,7 @@ def test_T2_no_start_below_the_largest_token_known() -> None:
     harness.tell(Started(WALL))
     harness.until(Take)
     harness.machine._take = None  # as if it had been settled
-    harness.tell(Received(FailsafeBeat(Origin("a", boot=9, config=list_hash(TRIO)), WALL * 2, 1)))
+    harness.tell(Received(FailsafeHeartbeat(Origin("a", boot=9, config=list_hash(TRIO)), WALL * 2, 1)))
     assert not only(harness.answer(), Start)
     assert Code.TOKEN_LOW in harness.codes()
     start = harness.until(Start)

@@ -16,11 +16,11 @@ from primacy.election.inputs import (
     RunLock,
     WorkGone,
 )
-from primacy.election.messages import Ack, Beat, VoteReply, VoteRequest
+from primacy.election.messages import Ack, Heartbeat, VoteReply, VoteRequest
 from primacy.election.model import Leadership, Role
 from primacy.election.raft.lead import TICK_MS
 from primacy.settings.timing import stretched
-from tests.support.raft_harness import BASE, BEAT, LAB, SPREAD, Bench, H, P, ballot, origin
+from tests.support.raft_harness import BASE, HEARTBEAT, LAB, SPREAD, Bench, H, P, ballot, origin
 
 pytestmark = pytest.mark.coverage
 
@@ -49,12 +49,12 @@ def test_Q1_own_candidacy_is_durable_before_it_is_told() -> None:
     assert (bench.disk.term, bench.disk.voted_for) == (term, "a")
 
 
-def test_Q1_the_term_of_an_acked_beat_is_durable_before_the_ack() -> None:
+def test_Q1_the_term_of_an_acked_heartbeat_is_durable_before_the_ack() -> None:
     bench = Bench()
-    bench.beat("b", 3)
+    bench.heartbeat("b", 3)
     assert bench.order() == ["Persist", "Send"]
     assert bench.did(Persist)[0].ballot.term == 3
-    bench.beat("b", 3, 2)
+    bench.heartbeat("b", 3, 2)
     assert bench.order() == ["Send"]
 
 
@@ -114,7 +114,7 @@ def test_Q1_who_could_not_save_its_vote_does_not_say_that_it_would_vote() -> Non
     assert "disk" in bench.m.view(bench.now).waits_for
     bench.ask("b", 6, pre=True)
     bench.now += 1
-    bench.beat("b", 7)
+    bench.heartbeat("b", 7)
     assert bench.sent(Ack)
     assert "disk" not in bench.m.view(bench.now).waits_for, "a save that was not refused ends the doubt"
 
@@ -126,25 +126,25 @@ def test_Q1_a_candidacy_that_cannot_be_saved_is_none() -> None:
     assert bench.m.role is Role.FOLLOWER
     bench.yes("b", 1)
     assert bench.m.state.leader_state is None
-    assert (bench.m.deadline_ms or 0) >= bench.now + BEAT
+    assert (bench.m.deadline_ms or 0) >= bench.now + HEARTBEAT
 
 
 def test_Q1_a_start_that_cannot_be_counted_is_tried_again_in_silence() -> None:
     bench = Bench()
     bench.give(PersistFailed())
-    bench.beat("b", 1)
+    bench.heartbeat("b", 1)
     assert not bench.did(Send)
-    bench.now += BEAT
+    bench.now += HEARTBEAT
     bench.give(DeadlinePassed())
     assert bench.did(Persist)
-    bench.beat("b", 1)
+    bench.heartbeat("b", 1)
     assert bench.sent(Ack)
 
 
 def test_Q1_a_start_that_cannot_be_counted_raises_no_alarm_about_others() -> None:
     bench = Bench()
     bench.give(PersistFailed())
-    bench.beat("b", 1)
+    bench.heartbeat("b", 1)
     assert bench.events(Code.TWO_BOOTS) == []
 
 
@@ -198,7 +198,7 @@ def test_Q2_witnesses_count_and_observers_never() -> None:
     bench.yes("w", 1, pre=True)
     bench.yes("w", 1)
     assert bench.m.role is Role.LEADER
-    assert bench.receivers() == {"b", "w", "o", "p"}, "beats reach observers, too"
+    assert bench.receivers() == {"b", "w", "o", "p"}, "heartbeats reach observers, too"
     for node in ("o", "p"):
         bench.ack(node)
     assert not bench.did(Start)
@@ -209,13 +209,13 @@ def test_Q2_witnesses_count_and_observers_never() -> None:
 def test_Q2_an_observer_follows_without_a_word() -> None:
     bench = Bench("a:observer b c")
     assert bench.m.role is Role.OBSERVER
-    bench.beat("b", 3)
+    bench.heartbeat("b", 3)
     assert bench.order() == ["Persist"]
     assert bench.m.leader == "b"
     bench.now += 10 * P
     bench.ask("b", 9)
     assert bench.last == []
-    bench.beat("c", 1)
+    bench.heartbeat("c", 1)
     assert bench.last == [], "nor does it say that it is ahead"
 
 
@@ -225,14 +225,14 @@ def test_Q2_a_witness_votes_and_never_stands() -> None:
     assert not bench.sent(VoteRequest)
     bench.ask("b", 1)
     assert bench.sent(VoteReply)[0].granted
-    bench.beat("b", 1)
+    bench.heartbeat("b", 1)
     assert bench.sent(Ack)
 
 
 @pytest.mark.parametrize("words", ["a:witness b c", "a:observer b c"])
 def test_Q2_whoever_does_not_stand_still_notices_that_the_leader_is_gone(words: str) -> None:
     bench = Bench(words)
-    bench.beat("b", 1)
+    bench.heartbeat("b", 1)
     bench.wait(20 * P)
     assert bench.m.view(bench.now).leader == ""
 
@@ -243,12 +243,12 @@ def test_Q2_whoever_does_not_stand_still_notices_that_the_leader_is_gone(words: 
 def test_Q3_votes_give_no_hold_and_no_start() -> None:
     bench = Bench()
     bench.win()
-    assert bench.sent(Beat)
+    assert bench.sent(Heartbeat)
     assert not bench.did(Start)
     assert bench.m.view(bench.now).hold_left_ms == 0
 
 
-def test_Q3_the_hold_counts_from_before_the_acked_beat_left() -> None:
+def test_Q3_the_hold_counts_from_before_the_acked_heartbeat_left() -> None:
     bench = Bench()
     bench.win()
     departed = bench.now
@@ -259,23 +259,23 @@ def test_Q3_the_hold_counts_from_before_the_acked_beat_left() -> None:
     assert bench.m.view(bench.now).hold_left_ms == H - 30
 
 
-def test_Q3_an_ack_names_the_beat_that_it_proves() -> None:
+def test_Q3_an_ack_names_the_heartbeat_that_it_proves() -> None:
     bench = Bench()
     term = bench.lead()
     departures = []
     for _ in range(3):
         bench.wake()
         departures.append(bench.now)
-    number = bench.sent(Beat)[0].number
+    number = bench.sent(Heartbeat)[0].number
     bench.ack("b", number - 1)
     assert bench.did(Extend)[0].leadership.valid_until_ms == departures[1] + H
     bench.ack("c", number - 2)
-    assert not bench.did(Extend), "an older beat extends nothing"
+    assert not bench.did(Extend), "an older heartbeat extends nothing"
     bench.ack("c", number)
     assert bench.did(Extend)[0].leadership == Leadership("a", term, BASE + term, departures[2] + H)
 
 
-def test_Q3_an_ack_of_an_old_beat_that_comes_late_counts_for_nothing() -> None:
+def test_Q3_an_ack_of_an_old_heartbeat_that_comes_late_counts_for_nothing() -> None:
     bench = Bench()
     bench.lead()
     bench.wake()
@@ -287,7 +287,7 @@ def test_Q3_an_ack_of_an_old_beat_that_comes_late_counts_for_nothing() -> None:
     assert bench.last == [], "a repeated one is not even late"
 
 
-def test_Q3_acks_of_other_terms_boots_and_future_beats_are_dropped() -> None:
+def test_Q3_acks_of_other_terms_boots_and_future_heartbeats_are_dropped() -> None:
     bench = Bench()
     term = bench.lead()
     bench.wake()
@@ -328,22 +328,22 @@ def test_Q3_an_ack_that_arrives_after_TERM_was_due_is_a_loss() -> None:
     assert bench.m.state.leader_state is None
 
 
-def test_Q3_a_late_timer_does_not_shift_the_beats() -> None:
+def test_Q3_a_late_timer_does_not_shift_the_heartbeats() -> None:
     bench = Bench()
     bench.lead()
     due = bench.m.deadline_ms or 0
     bench.now = due + 10
     bench.give(DeadlinePassed())
-    assert bench.m.deadline_ms == due + BEAT
+    assert bench.m.deadline_ms == due + HEARTBEAT
 
 
 # --- Q4: the promise --------------------------------------------------------------------------------------------------
 
 
-def test_Q4_no_vote_within_P_of_an_acked_beat() -> None:
+def test_Q4_no_vote_within_P_of_an_acked_heartbeat() -> None:
     bench = Bench()
     bench.now += P
-    bench.beat("b", 1)
+    bench.heartbeat("b", 1)
     for pre in (True, False):
         bench.now += 100
         bench.ask("c", 2, pre=pre)
@@ -359,14 +359,14 @@ def test_Q4_no_vote_within_P_of_an_acked_beat() -> None:
 
 
 @pytest.mark.parametrize("number", [7, 6, 1])
-def test_Q4_a_repeated_or_overtaken_beat_renews_nothing(number: int) -> None:
+def test_Q4_a_repeated_or_overtaken_heartbeat_renews_nothing(number: int) -> None:
     bench = Bench()
     bench.now += P
-    bench.beat("b", 1, number=7)
+    bench.heartbeat("b", 1, number=7)
     stands_at_ms = bench.m.deadline_ms
     bench.now += P - 1
-    assert bench.m.again(bench.now, Beat(origin("b"), 1, number, H, True)) is None
-    assert not bench.beat("b", 1, number=number)
+    assert bench.m.again(bench.now, Heartbeat(origin("b"), 1, number, H, True)) is None
+    assert not bench.heartbeat("b", 1, number=number)
     assert bench.m.deadline_ms == stands_at_ms
     bench.now += 1
     bench.ask("c", 2)
@@ -376,48 +376,48 @@ def test_Q4_a_repeated_or_overtaken_beat_renews_nothing(number: int) -> None:
 
 def test_Q4_on_the_short_way_numbers_count_too() -> None:
     bench = Bench()
-    bench.beat("b", 1, number=6)
-    bench.beat("b", 1, number=7)
+    bench.heartbeat("b", 1, number=6)
+    bench.heartbeat("b", 1, number=7)
     bench.now += 10
-    assert bench.m.again(bench.now, Beat(origin("b"), 1, 9, H, True)) is not None
+    assert bench.m.again(bench.now, Heartbeat(origin("b"), 1, 9, H, True)) is not None
     stands_at_ms = bench.m.deadline_ms
     bench.now += 10
     for number in (9, 8, 7):
-        assert bench.m.again(bench.now, Beat(origin("b"), 1, number, H, True)) is None
-        assert not bench.beat("b", 1, number=number)
+        assert bench.m.again(bench.now, Heartbeat(origin("b"), 1, number, H, True)) is None
+        assert not bench.heartbeat("b", 1, number=number)
     assert bench.m.deadline_ms == stands_at_ms
 
 
-def test_Q4_a_repeated_beat_makes_nobody_follow_again() -> None:
+def test_Q4_a_repeated_heartbeat_makes_nobody_follow_again() -> None:
     bench = Bench()
-    bench.beat("b", 1, number=7)
+    bench.heartbeat("b", 1, number=7)
     bench.wake()
     assert bench.events(Code.LEADER_SILENT)
-    assert not bench.beat("b", 1, number=7)
+    assert not bench.heartbeat("b", 1, number=7)
     assert bench.m.leader == ""
-    bench.beat("b", 1, number=8)
+    bench.heartbeat("b", 1, number=8)
     assert bench.m.leader == "b"
     assert bench.sent(Ack)[0].number == 8
 
 
 def test_Q4_numbers_are_counted_for_each_term_and_each_start_of_a_leader() -> None:
     bench = Bench()
-    bench.beat("b", 1, number=7)
-    bench.beat("b", 2, number=1)
+    bench.heartbeat("b", 1, number=7)
+    bench.heartbeat("b", 2, number=1)
     assert bench.sent(Ack)[0].number == 1
-    bench.hear(Beat(origin("b", incarnation=2, boot=77), 3, 1, H, True))
+    bench.hear(Heartbeat(origin("b", incarnation=2, boot=77), 3, 1, H, True))
     assert bench.sent(Ack)[0].leader_boot == 77
-    bench.beat("c", 4, number=1)
+    bench.heartbeat("c", 4, number=1)
     assert bench.sent(Ack)[0].term == 4
 
 
 def test_Q4_a_node_that_does_not_vote_gives_up_a_leader_of_whom_only_repetitions_come() -> None:
     bench = Bench("a:observer b c d")
-    bench.beat("b", 1, number=7)
+    bench.heartbeat("b", 1, number=7)
     assert bench.m.leader == "b"
     stands_at_ms = bench.m.deadline_ms
     bench.now += P - 1
-    bench.beat("b", 1, number=7)
+    bench.heartbeat("b", 1, number=7)
     assert bench.m.deadline_ms == stands_at_ms
 
 
@@ -431,12 +431,12 @@ def test_Q4_no_vote_within_P_of_reading_the_ballot() -> None:
     assert bench.sent(VoteReply)[0].granted
 
 
-def test_Q4_no_vote_within_P_of_the_own_last_beat() -> None:
+def test_Q4_no_vote_within_P_of_the_own_last_heartbeat() -> None:
     bench = Bench()
     term = bench.lead()
     bench.wait(LAB.term_at_ms)
     assert bench.m.state.leader_state is None
-    sent_ms = bench.last_beat_ms
+    sent_ms = bench.last_heartbeat_ms
     bench.give(WorkGone(term))
     bench.ask("b", term + 1)
     assert bench.sent(VoteReply)[0].retry_ms == sent_ms + P - bench.now
@@ -504,9 +504,9 @@ def test_Q4_after_a_split_vote_it_retries_within_the_spread() -> None:
 # --- Q5: the start delay ----------------------------------------------------------------------------------------------
 
 
-def test_Q5_a_voter_reports_age_and_term_of_the_newest_beat_it_acked() -> None:
+def test_Q5_a_voter_reports_age_and_term_of_the_newest_heartbeat_it_acked() -> None:
     bench = Bench()
-    bench.beat("b", 4)
+    bench.heartbeat("b", 4)
     bench.now += P + 17
     bench.ask("c", 6)
     reply = bench.sent(VoteReply)[0]
@@ -553,22 +553,22 @@ def test_Q5_nothing_is_left_to_wait_for_in_a_normal_failover() -> None:
     assert P >= D + TICK_MS
 
 
-def test_Q5_beats_of_an_unsettled_leader_do_not_shorten_the_hold_that_is_remembered() -> None:
+def test_Q5_heartbeats_of_an_unsettled_leader_do_not_shorten_the_hold_that_is_remembered() -> None:
     bench = Bench(kept=ballot(hold_max_ms=3_000))
-    bench.beat("b", 1, 1, settled=False, hold_ms=500)
+    bench.heartbeat("b", 1, 1, settled=False, hold_ms=500)
     assert bench.m.ballot is not None
     assert bench.m.ballot.hold_max_ms == 3_000
-    bench.beat("b", 1, 2, settled=True, hold_ms=500)
+    bench.heartbeat("b", 1, 2, settled=True, hold_ms=500)
     assert bench.disk is not None
     assert bench.disk.hold_max_ms == 500
-    bench.beat("b", 1, 3, settled=False, hold_ms=9_000)
+    bench.heartbeat("b", 1, 3, settled=False, hold_ms=9_000)
     assert bench.disk.hold_max_ms == 9_000
 
 
-def test_Q5_a_beat_says_whether_the_leader_is_settled() -> None:
+def test_Q5_a_heartbeat_says_whether_the_leader_is_settled() -> None:
     bench = Bench()
     bench.win(age_ms=D - 60, age_term=0)
-    assert [beat.settled for beat in bench.sent(Beat, "b")] == [False]
+    assert [heartbeat.settled for heartbeat in bench.sent(Heartbeat, "b")] == [False]
     bench.ack("b")
     bench.wait(100)
-    assert bench.sent(Beat, "b")[-1].settled
+    assert bench.sent(Heartbeat, "b")[-1].settled

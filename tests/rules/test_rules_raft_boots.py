@@ -16,7 +16,7 @@ from primacy.election.inputs import (
     WorkGone,
     WorkStarted,
 )
-from primacy.election.messages import Ack, Beat, Query, Release, Report, Stale, VoteReply
+from primacy.election.messages import Ack, Heartbeat, Query, Release, Report, Stale, VoteReply
 from primacy.election.model import Role
 from tests.support.raft_harness import BASE, Bench, H, P, ballot, origin
 
@@ -27,31 +27,31 @@ pytestmark = pytest.mark.coverage
 
 def test_Q10_a_lower_incarnation_is_dropped_and_told_so() -> None:
     bench = Bench()
-    bench.hear(Beat(origin("b", incarnation=5, boot=1), 1, 1, H, True))
-    bench.hear(Beat(origin("b", incarnation=4, boot=2), 2, 1, H, True))
+    bench.hear(Heartbeat(origin("b", incarnation=5, boot=1), 1, 1, H, True))
+    bench.hear(Heartbeat(origin("b", incarnation=4, boot=2), 2, 1, H, True))
     assert [(s.echo, s.incarnation_seen) for s in bench.sent(Stale, "b")] == [(2, 5)]
     assert bench.m.term == 1
 
 
 def test_Q10_the_highest_incarnation_is_durable() -> None:
     bench = Bench()
-    bench.hear(Beat(origin("b", incarnation=5), 1, 1, H, True))
+    bench.hear(Heartbeat(origin("b", incarnation=5), 1, 1, H, True))
     again = Bench(kept=bench.disk, boot=3)
-    again.hear(Beat(origin("b", incarnation=4, boot=7), 2, 1, H, True))
+    again.hear(Heartbeat(origin("b", incarnation=4, boot=7), 2, 1, H, True))
     assert again.sent(Stale)
 
 
 def test_Q10_a_late_word_of_a_boot_that_has_risen_since_is_no_alarm() -> None:
     bench = Bench()
-    bench.hear(Beat(origin("b", incarnation=5), 1, 1, H, True))
-    bench.hear(Beat(origin("b", incarnation=4), 1, 1, H, True))
+    bench.hear(Heartbeat(origin("b", incarnation=5), 1, 1, H, True))
+    bench.hear(Heartbeat(origin("b", incarnation=4), 1, 1, H, True))
     assert not bench.sent(Stale)
     assert not bench.sent(Ack)
 
 
 def test_Q10_releases_and_nodes_without_memory_are_heard_all_the_same() -> None:
     bench = Bench()
-    bench.hear(Beat(origin("b", incarnation=5, boot=1), 1, 1, H, True))
+    bench.hear(Heartbeat(origin("b", incarnation=5, boot=1), 1, 1, H, True))
     bench.hear(Query(origin("b", incarnation=0, boot=2, base=0), memory=False))
     assert bench.sent(Report)[0].incarnation_seen == 5
     bench.hear(Query(origin("b", incarnation=2, boot=2), memory=False))
@@ -79,7 +79,7 @@ def test_Q10_an_equal_incarnation_with_another_boot_mutes_both() -> None:
 
 def test_Q10_an_equal_incarnation_is_recognised_after_a_restart_too() -> None:
     bench = Bench()
-    bench.hear(Beat(origin("b", incarnation=5, boot=1), 1, 1, H, True))
+    bench.hear(Heartbeat(origin("b", incarnation=5, boot=1), 1, 1, H, True))
     again = Bench(kept=bench.disk, boot=3)
     again.now += P
     again.ask("b", 2, pre=True, who=origin("b", incarnation=5, boot=2))
@@ -132,20 +132,20 @@ def test_Q10_one_whose_id_was_heard_twice_says_what_to_do_and_is_heard_again_aft
 
 def test_Q10_ones_own_id_spoken_by_another_boot_is_an_alarm() -> None:
     bench = Bench()
-    bench.hear(Beat(origin("a", boot=bench.m.seat.boot), 1, 1, H, True))
+    bench.hear(Heartbeat(origin("a", boot=bench.m.seat.boot), 1, 1, H, True))
     assert bench.last == []
-    bench.hear(Beat(origin("a", boot=5), 1, 1, H, True))
+    bench.hear(Heartbeat(origin("a", boot=5), 1, 1, H, True))
     assert bench.events(Code.TWO_BOOTS)[0].subject == "a"
 
 
 def test_Q10_other_lists_other_clusters_and_strangers_are_not_heard() -> None:
     bench = Bench()
-    bench.hear(Beat(origin("b", config="list-9"), 1, 1, H, True))
+    bench.hear(Heartbeat(origin("b", config="list-9"), 1, 1, H, True))
     assert bench.events(Code.OTHER_LIST)
-    bench.hear(Beat(origin("z"), 1, 1, H, True))
+    bench.hear(Heartbeat(origin("z"), 1, 1, H, True))
     assert bench.events(Code.OTHER_LIST)[0].subject == "z"
-    bench.beat("c", 1)
-    bench.hear(Beat(origin("b", base=BASE + 5), 2, 1, H, True))
+    bench.heartbeat("c", 1)
+    bench.hear(Heartbeat(origin("b", base=BASE + 5), 2, 1, H, True))
     assert bench.events(Code.OTHER_CLUSTER)
     assert bench.m.leader == "c"
 
@@ -156,7 +156,7 @@ def test_Q10_other_lists_other_clusters_and_strangers_are_not_heard() -> None:
 def test_view_tells_what_is_waited_for_in_one_sentence() -> None:
     bench = Bench()
     assert bench.m.view(bench.now).waits_for == f"{P} ms of silence to pass before it may vote"
-    bench.beat("b", 1)
+    bench.heartbeat("b", 1)
     assert bench.m.view(bench.now).waits_for == ""
     bench.give(Pause())
     assert bench.m.view(bench.now).waits_for == "an operator: primacy resume"
@@ -165,7 +165,7 @@ def test_view_tells_what_is_waited_for_in_one_sentence() -> None:
     assert bench.m.view(bench.now).waits_for == "its health to return: a health probe failed"
     leading = Bench()
     leading.win()
-    assert leading.m.view(leading.now).waits_for == "the first beat that a majority acks"
+    assert leading.m.view(leading.now).waits_for == "the first heartbeat that a majority acks"
     leading.ack("b")
     assert leading.m.view(leading.now).waits_for == "its work to start"
     leading.give(WorkStarted(leading.m.term))
@@ -211,10 +211,10 @@ def test_an_early_wake_up_changes_nothing(blank: bool) -> None:
 
 def test_a_leader_that_is_heard_again_is_followed_again() -> None:
     bench = Bench()
-    bench.beat("b", 1)
+    bench.heartbeat("b", 1)
     bench.ask_first()
     assert bench.events(Code.LEADER_SILENT)[0].subject == "b"
-    bench.beat("b", 1, 99)
+    bench.heartbeat("b", 1, 99)
     assert bench.events(Code.FOLLOWS)
     assert bench.m.role is Role.FOLLOWER
 
@@ -223,6 +223,6 @@ def test_complaints_about_other_nodes_are_told_once_and_are_bounded() -> None:
     bench = Bench()
     for number in range(200):
         for _ in range(2):
-            bench.hear(Beat(origin(f"z{number}", boot=number + 1), 1, 1, H, True))
+            bench.hear(Heartbeat(origin(f"z{number}", boot=number + 1), 1, 1, H, True))
     told = [e.event.subject for e in bench.all if isinstance(e, Record) and e.event.code is Code.OTHER_LIST]
     assert len(told) == len(set(told)) == 64

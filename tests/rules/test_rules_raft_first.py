@@ -13,8 +13,8 @@ from primacy.election.inputs import Init, PersistFailed
 from primacy.election.messages import (
     Ack,
     Ahead,
-    Beat,
     FirstBallot,
+    Heartbeat,
     Message,
     Query,
     Release,
@@ -197,7 +197,7 @@ def test_a_candidate_says_who_runs_under_another_file() -> None:
         (VoteRequest(origin("b", base=BASE - 7), 1, True), False),
         (VoteRequest(origin("b", base=BASE + 7), 1, True), True),
         (VoteReply(origin("b", base=BASE - 7), 1, False, False, 5, 1), True),
-        (Beat(origin("b", base=BASE - 7), 1, 1, 10, True), True),
+        (Heartbeat(origin("b", base=BASE - 7), 1, 1, 10, True), True),
         (Ack(origin("b", base=BASE - 7), 1, 1, 5), True),
         (Ahead(origin("b", base=BASE - 7), 1), True),
         (Release(origin("b", base=BASE - 7), 1), False),
@@ -290,7 +290,7 @@ class HeedsLeadersOnly(RaftStrategy):
         def give_way(self, message):  # type: ignore[no-untyped-def]
             asked = isinstance(message, Report) and self.state.muted
             larger = message.origin.base > self.state.origin.base and not isinstance(message, Query | Report)
-            return super().give_way(message) if asked or larger or isinstance(message, Beat) else []
+            return super().give_way(message) if asked or larger or isinstance(message, Heartbeat) else []
 
 
 class _AnyBase(Recovery):

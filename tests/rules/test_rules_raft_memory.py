@@ -11,9 +11,9 @@ from primacy.election.events import Code
 from primacy.election.inputs import DeadlinePassed, Init, PersistFailed, Rejoin, RunLock, WorkStarted
 from primacy.election.messages import (
     Ahead,
-    Beat,
     FirstBallot,
     FirstBallotTaken,
+    Heartbeat,
     Query,
     Release,
     Report,
@@ -22,7 +22,7 @@ from primacy.election.messages import (
 )
 from primacy.election.model import CLOSED, Leadership, ListRecord, Role
 from primacy.election.raft.strategy import RaftOptions
-from tests.support.raft_harness import BASE, BEAT, LIST, Bench, H, P, ballot, boot_of, origin
+from tests.support.raft_harness import BASE, HEARTBEAT, LIST, Bench, H, P, ballot, boot_of, origin
 
 pytestmark = pytest.mark.coverage
 
@@ -50,7 +50,7 @@ def test_M1_a_mute_node_neither_votes_nor_acks_nor_stands_nor_takes_a_release() 
     for message in (
         VoteRequest(origin("b"), 9, True),
         VoteRequest(origin("b"), 9, False),
-        Beat(origin("b"), 9, 1, H, True),
+        Heartbeat(origin("b"), 9, 1, H, True),
         Release(origin("b"), 9),
     ):
         assert bench.hear(message) == []
@@ -174,7 +174,7 @@ def test_M2_a_node_without_memory_is_mute_and_asks() -> None:
     report = bench.sent(Report)[0]
     assert (report.memory, report.used, report.term, report.confirmed) == (False, False, 0, ())
     bench.now += 3 * P
-    for message in (VoteRequest(origin("b"), 9, False), Beat(origin("b"), 9, 1, H, True), Ahead(origin("b"), 3)):
+    for message in (VoteRequest(origin("b"), 9, False), Heartbeat(origin("b"), 9, 1, H, True), Ahead(origin("b"), 3)):
         bench.hear(message)
         assert not bench.did(Send)
 
@@ -284,7 +284,7 @@ def test_M2_blank_nodes_are_asked_again_for_they_may_get_a_memory() -> None:
     bench = Bench(blank=True)
     bench.report("b", memory=False)
     bench.report("c", memory=False)
-    bench.wait(2 * BEAT)
+    bench.wait(2 * HEARTBEAT)
     assert len(bench.sent(Query)) >= 2
 
 
@@ -370,7 +370,7 @@ def test_M3_an_unused_first_ballot_gives_way_to_a_larger_base_and_to_no_smaller_
 
 def test_M3_a_used_ballot_never_gives_way() -> None:
     bench = Bench()
-    bench.beat("b", 1)
+    bench.heartbeat("b", 1)
     bench.hear(FirstBallot(origin("c", base=BASE + 1), BASE + 1, bench.m.seat.boot))
     assert not bench.did(Persist)
     bench.give(Init(9_000_000))
@@ -380,7 +380,7 @@ def test_M3_a_used_ballot_never_gives_way() -> None:
 def test_M3_an_unused_ballot_gives_way_to_a_cluster_that_runs() -> None:
     bench = Bench(blank=True)
     bench.hear(FirstBallot(origin("b", base=BASE), BASE, bench.m.seat.boot))
-    bench.hear(Beat(origin("c", base=BASE - 7), 4, 1, H, True))
+    bench.hear(Heartbeat(origin("c", base=BASE - 7), 4, 1, H, True))
     assert bench.m.role is Role.RECOVERING
     bench.wake()
     for node in ("b", "c"):
@@ -423,7 +423,7 @@ def test_M3_a_voter_is_left_out_by_name() -> None:
     assert bench.m.role is Role.FOLLOWER
 
 
-def test_M3_an_offer_that_was_not_confirmed_is_repeated_every_beat() -> None:
+def test_M3_an_offer_that_was_not_confirmed_is_repeated_every_heartbeat() -> None:
     bench = Bench(blank=True)
     bench.give(Init(5_000_000))
     bench.report("b", memory=False)
@@ -432,7 +432,7 @@ def test_M3_an_offer_that_was_not_confirmed_is_repeated_every_beat() -> None:
     base = bench.disk.base
     bench.hear(FirstBallotTaken(origin("b", base=base), base))
     bench.hear(FirstBallotTaken(origin("c", base=base - 1), base - 1))
-    bench.now += BEAT
+    bench.now += HEARTBEAT
     assert bench.m.deadline_ms == bench.now
     bench.give(DeadlinePassed())
     assert bench.sent(FirstBallot, "c")
@@ -446,7 +446,7 @@ def test_M3_auto_is_done_by_the_lowest_id_after_P_when_all_are_blank(node: str, 
         bench.report(other, memory=False)
     bench.wait(P - 1)
     assert bench.m.role is Role.RECOVERING
-    bench.wait(2 * BEAT)
+    bench.wait(2 * HEARTBEAT)
     assert (bench.m.role is Role.FOLLOWER) == (node == "a")
     if node == "a":
         assert bench.disk is not None
@@ -482,7 +482,7 @@ def test_M3_auto_founds_anew_only_for_one_that_says_now_that_it_has_none(lacks: 
     bench = Bench(blank=True, options=RaftOptions(auto=True))
     for other in "bc":
         bench.report(other, memory=False)
-    bench.wait(P + 2 * BEAT)
+    bench.wait(P + 2 * HEARTBEAT)
     assert bench.disk is not None
     base = bench.disk.base
     bench.report("c", memory=False)
@@ -532,13 +532,13 @@ def test_M4_not_if_the_ballot_ever_held_another_list() -> None:
     assert (bench.m.deadline_ms or 0) >= bench.now + P
 
 
-def test_M4_a_single_node_keeps_its_hold_by_its_own_beats() -> None:
+def test_M4_a_single_node_keeps_its_hold_by_its_own_heartbeats() -> None:
     bench = Bench("a", kept=ballot("a"))
     bench.wake()
     bench.give(WorkStarted(1))
     bench.wait(10 * H)
     assert bench.m.role is Role.LEADER
-    assert len(bench.did(Extend)) == 10 * H // BEAT
+    assert len(bench.did(Extend)) == 10 * H // HEARTBEAT
 
 
 def test_M4_auto_begins_a_single_node_at_once() -> None:

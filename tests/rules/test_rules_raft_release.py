@@ -10,7 +10,7 @@ from primacy.election.inputs import Health, Init, Input, Pause, RunLock, Shutdow
 from primacy.election.messages import Ack, Release, VoteReply, VoteRequest
 from primacy.election.model import Role
 from primacy.election.raft.strategy import RaftOptions
-from tests.support.raft_harness import BASE, BEAT, LAB, Bench, ballot, origin
+from tests.support.raft_harness import BASE, HEARTBEAT, LAB, Bench, ballot, origin
 
 pytestmark = pytest.mark.coverage
 
@@ -39,7 +39,7 @@ def test_G5_a_release_is_ordered_with_the_stop_and_binds_oneself_only_when_it_le
     assert not bench.events(Code.RELEASE_APPLIED)
     assert bench.m.role is Role.FOLLOWER
     bench.ask("b", term + 1)
-    assert bench.sent(VoteReply)[0].retry_ms > 0, "its own beats still bind it"
+    assert bench.sent(VoteReply)[0].retry_ms > 0, "its own heartbeats still bind it"
 
 
 # --- G6: what a release does ------------------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ def test_G5_a_release_is_ordered_with_the_stop_and_binds_oneself_only_when_it_le
 
 def test_G6_a_release_frees_a_voter_of_its_promise() -> None:
     bench = Bench()
-    bench.beat("b", 3)
+    bench.heartbeat("b", 3)
     bench.hear(Release(origin("b"), 3))
     assert bench.events(Code.RELEASE_APPLIED)
     bench.ask("c", 4)
@@ -58,8 +58,8 @@ def test_G6_a_release_frees_a_voter_of_its_promise() -> None:
 
 def test_G6_it_clears_nothing_above_its_term() -> None:
     bench = Bench()
-    bench.beat("b", 3)
-    bench.beat("c", 4)
+    bench.heartbeat("b", 3)
+    bench.heartbeat("c", 4)
     bench.hear(Release(origin("b"), 3))
     assert bench.events(Code.RELEASE_REFUSED)
     bench.ask("b", 5)
@@ -76,20 +76,20 @@ def test_G6_after_a_restart_it_must_cover_the_ballots_term() -> None:
     assert bench.sent(VoteReply)[0].granted
 
 
-def test_G6_beats_of_released_terms_are_ignored_afterwards() -> None:
+def test_G6_heartbeats_of_released_terms_are_ignored_afterwards() -> None:
     bench = Bench()
-    bench.beat("b", 3)
+    bench.heartbeat("b", 3)
     bench.hear(Release(origin("b"), 3))
     for number in (2, 3):
-        bench.beat("b", 3, number)
+        bench.heartbeat("b", 3, number)
         assert bench.last == []
-    bench.beat("b", 4)
+    bench.heartbeat("b", 4)
     assert bench.sent(Ack)
 
 
 def test_G6_repeating_it_does_no_harm() -> None:
     bench = Bench()
-    bench.beat("b", 3)
+    bench.heartbeat("b", 3)
     bench.hear(Release(origin("b"), 3))
     at = bench.m.deadline_ms
     bench.now += 5
@@ -100,25 +100,25 @@ def test_G6_repeating_it_does_no_harm() -> None:
 
 def test_G6_it_names_cluster_and_list() -> None:
     bench = Bench()
-    bench.beat("b", 3)
+    bench.heartbeat("b", 3)
     for who in (origin("b", base=BASE + 1), origin("b", config="other")):
         bench.hear(Release(who, 3))
         assert not bench.events(Code.RELEASE_APPLIED)
         bench.ask("c", 4, evidence=Release(who, 3))
         assert not bench.sent(VoteReply)[0].granted
-        bench.now += BEAT  # the same refusal is said once in a beat (E1)
+        bench.now += HEARTBEAT  # the same refusal is said once in a heartbeat (E1)
 
 
 def test_G6_it_is_not_bound_to_the_senders_boot() -> None:
     bench = Bench()
-    bench.beat("b", 3)
+    bench.heartbeat("b", 3)
     bench.hear(Release(origin("b", incarnation=1, boot=4711), 3))
     assert bench.events(Code.RELEASE_APPLIED)
 
 
 def test_G6_a_vote_request_may_carry_it_as_evidence() -> None:
     bench = Bench()
-    bench.beat("b", 3)
+    bench.heartbeat("b", 3)
     bench.ask("c", 4, evidence=Release(origin("b"), 3))
     assert bench.events(Code.RELEASE_APPLIED)
     assert bench.sent(VoteReply)[0].granted
@@ -135,7 +135,7 @@ def test_G6_evidence_about_oneself_is_not_believed_while_the_own_work_runs() -> 
 
 def test_G6_a_candidate_hands_on_the_release_that_freed_it() -> None:
     bench = Bench()
-    bench.beat("b", 3)
+    bench.heartbeat("b", 3)
     release = Release(origin("b"), 3)
     bench.hear(release)
     bench.wake()
@@ -180,12 +180,12 @@ def test_G6_a_leader_is_not_moved_by_a_release_of_its_own_term() -> None:
 def test_G6_the_named_one_stands_at_once_and_the_others_in_turn(successor: str, slots: int, left_ms: int) -> None:
     """They leave it the spread, for it may be late; if it cannot lead, it is not waited for."""
     bench = Bench("a b c w:witness")
-    bench.beat("b", 3)
+    bench.heartbeat("b", 3)
     bench.hear(Release(origin("b"), 3, successor))
-    assert bench.m.deadline_ms == bench.now + slots * (BEAT // 5) + left_ms
+    assert bench.m.deadline_ms == bench.now + slots * (HEARTBEAT // 5) + left_ms
 
 
-@pytest.mark.parametrize("late_ms", [0, BEAT // 5, BEAT, LAB.spread_ms])
+@pytest.mark.parametrize("late_ms", [0, HEARTBEAT // 5, HEARTBEAT, LAB.spread_ms])
 @pytest.mark.parametrize("released", [True, False])
 def test_G6_a_named_one_that_is_late_is_waited_for_and_voted_for(late_ms: int, released: bool) -> None:
     """Neither by the next in line nor by the one that released is it overtaken."""
@@ -196,7 +196,7 @@ def test_G6_a_named_one_that_is_late_is_waited_for_and_voted_for(late_ms: int, r
         bench.give(StepDown("c"))
         bench.give(WorkGone(term, released=True))
     else:
-        bench.beat("b", term)
+        bench.heartbeat("b", term)
         bench.hear(Release(origin("b"), term, "c"))
     assert bench.m.deadline_ms is not None
     assert bench.m.deadline_ms > bench.now + late_ms
@@ -211,12 +211,12 @@ def test_G6_who_released_stands_last() -> None:
     term = bench.lead()
     bench.give(StepDown())
     bench.give(WorkGone(term, released=True))
-    assert bench.m.deadline_ms == bench.now + 2 * (BEAT // 5)
+    assert bench.m.deadline_ms == bench.now + 2 * (HEARTBEAT // 5)
 
 
 def test_G6_a_release_heard_by_an_observer_frees_it_of_its_leader() -> None:
     bench = Bench("a:observer b c")
-    bench.beat("b", 3)
+    bench.heartbeat("b", 3)
     bench.hear(Release(origin("b"), 3))
     assert bench.m.leader == ""
 
@@ -305,6 +305,6 @@ def test_T2_the_machines_own_memory_counts_too() -> None:
 
 def test_T2_each_node_keeps_the_largest_token_seen() -> None:
     bench = Bench()
-    bench.beat("b", 30)
+    bench.heartbeat("b", 30)
     assert bench.disk is not None
     assert bench.disk.token_known == BASE + 30

@@ -22,9 +22,9 @@ from primacy.election.inputs import (
     WorkDeferred,
     WorkGone,
 )
-from primacy.election.messages import Ack, Ahead, Beat, VoteReply, VoteRequest
+from primacy.election.messages import Ack, Ahead, Heartbeat, VoteReply, VoteRequest
 from primacy.election.model import Role
-from tests.support.raft_harness import BEAT, LAB, SPREAD, Bench, H, P, ballot, origin
+from tests.support.raft_harness import HEARTBEAT, LAB, SPREAD, Bench, H, P, ballot, origin
 
 pytestmark = pytest.mark.coverage
 
@@ -88,7 +88,7 @@ def test_Q6_a_leader_that_cannot_start_within_H_resigns_without_a_release() -> N
     while bench.m.state.leader_state is not None:
         bench.ack("b")
         bench.wake()
-    assert won_ms + H <= bench.now <= won_ms + H + BEAT
+    assert won_ms + H <= bench.now <= won_ms + H + HEARTBEAT
     assert bench.events(Code.CANNOT_START)
     assert [(stop.term, stop.planned) for stop in bench.did(Stop)] == [(term, False)]
     assert not bench.did(OrderRelease)
@@ -117,7 +117,7 @@ def test_Q6_a_start_that_waits_on_purpose_is_no_reason_to_resign_but_a_held_lock
     while bench.m.state.leader_state is not None:
         bench.ack("b")
         bench.wake()
-    assert over_ms + H <= bench.now <= over_ms + H + BEAT
+    assert over_ms + H <= bench.now <= over_ms + H + HEARTBEAT
     assert bench.events(Code.CANNOT_START)
     assert not bench.did(OrderRelease)
 
@@ -151,10 +151,10 @@ def test_Q7_a_leader_without_a_majority_by_TERM_stops_and_falls_silent() -> None
     assert not bench.did(Stop)[0].planned
     assert bench.m.role is Role.FOLLOWER
     bench.wait(P)
-    assert not bench.sent(Beat)
+    assert not bench.sent(Heartbeat)
 
 
-def test_Q7_a_winner_whose_first_beat_nobody_acks_gives_up_at_TERM_too() -> None:
+def test_Q7_a_winner_whose_first_heartbeat_nobody_acks_gives_up_at_TERM_too() -> None:
     bench = Bench()
     bench.win()
     won_ms = bench.now
@@ -227,7 +227,7 @@ def test_Q8_work_that_ends_for_good_ends_the_term() -> None:
     assert bench.last == []
 
 
-def test_Q8_a_planned_stop_closes_the_term_but_beats_go_on() -> None:
+def test_Q8_a_planned_stop_closes_the_term_but_heartbeats_go_on() -> None:
     bench = Bench()
     term = bench.lead()
     bench.give(StepDown())
@@ -236,7 +236,7 @@ def test_Q8_a_planned_stop_closes_the_term_but_beats_go_on() -> None:
     bench.give(StepDown())
     assert bench.last == [], "once is enough"
     bench.wake()
-    assert bench.sent(Beat)
+    assert bench.sent(Heartbeat)
     bench.ack("b")
     assert bench.did(Extend), "the work may end in peace (G9)"
     assert "then it releases the role" in bench.m.view(bench.now).waits_for
@@ -264,7 +264,7 @@ def test_Q9_a_returning_node_asks_first_and_burns_no_term() -> None:
             assert asked.pre
             assert asked.term == 4
     assert bench.m.term == 3
-    bench.beat("b", 3)
+    bench.heartbeat("b", 3)
     assert bench.m.role is Role.FOLLOWER
     assert bench.m.leader == "b"
 
@@ -281,7 +281,7 @@ def test_Q9_a_leader_is_not_deposed_by_a_request_for_a_higher_term() -> None:
 
 def test_Q9_a_voter_that_is_ahead_says_so() -> None:
     bench = Bench(kept=ballot(term=7))
-    bench.beat("b", 3)
+    bench.heartbeat("b", 3)
     assert [ahead.term for ahead in bench.sent(Ahead, "b")] == [7]
 
 
@@ -322,7 +322,7 @@ def test_Q9_ahead_counts_only_from_voters_and_only_above() -> None:
 def test_Q9_a_higher_term_of_a_live_leader_deposes() -> None:
     bench = Bench()
     term = bench.lead()
-    bench.beat("b", term + 1)
+    bench.heartbeat("b", term + 1)
     assert bench.events(Code.HIGHER_TERM)
     assert bench.order() == ["Stop", "OrderRelease", "Persist", "Send"]
     assert bench.m.leader == "b"
@@ -331,7 +331,7 @@ def test_Q9_a_higher_term_of_a_live_leader_deposes() -> None:
 def test_Q9_a_second_leader_of_the_own_term_is_an_alarm() -> None:
     bench = Bench()
     term = bench.lead()
-    bench.beat("b", term)
+    bench.heartbeat("b", term)
     assert bench.events(Code.TWO_BOOTS)
     assert bench.m.role is Role.LEADER
 
@@ -339,15 +339,15 @@ def test_Q9_a_second_leader_of_the_own_term_is_an_alarm() -> None:
 def test_Q9_jumps_of_more_than_a_million_terms_are_refused_and_reported_once() -> None:
     bench = Bench()
     bench.now += P
-    bench.beat("b", JUMP)
+    bench.heartbeat("b", JUMP)
     assert bench.events(Code.TERM_JUMP)[0].subject == "b"
-    bench.beat("b", JUMP, 2)
+    bench.heartbeat("b", JUMP, 2)
     assert bench.last == []
     bench.ask("c", JUMP)
     assert bench.events(Code.TERM_JUMP)
     assert not bench.sent(VoteReply)
     assert bench.m.term == 0
-    bench.beat("b", JUMP - 1)
+    bench.heartbeat("b", JUMP - 1)
     assert bench.m.term == JUMP - 1
 
 

@@ -171,7 +171,8 @@ def _unsettled(disturbances: int, span: int, monkeypatch) -> Unsettled:
 
 
 def _merged(numbers: Unsettled, settle) -> list[tuple[int, list[RaftStrategy]]]:
-    """(moment, machines): of those that are one state at that moment after `settle`. Also of a beat or two later."""
+    """(moment, machines): of those that are one state at that moment after `settle`. Also of a heartbeat or two
+    later."""
     found: dict[object, list[RaftStrategy]] = {}
     moments: dict[object, int] = {}
     for number, machine in enumerate(numbers.machines):
@@ -278,7 +279,7 @@ class VoteForgotten(RaftStrategy):
 
 
 class CountFromAck(RaftStrategy):
-    """Q3: the hold counts from the ack instead of from before the beat left."""
+    """Q3: the hold counts from the ack instead of from before the heartbeat left."""
 
     class leading_class(Leading):
         def prove(self, now_ms, leader):

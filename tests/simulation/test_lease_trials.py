@@ -37,7 +37,7 @@ from primacy.election.inputs import (
     WorkStarted,
 )
 from primacy.election.lease.strategy import LeaseOptions, LeaseStrategy
-from primacy.election.messages import Election, FailsafeAck, FailsafeBeat, Origin
+from primacy.election.messages import Election, FailsafeAck, FailsafeHeartbeat, Origin
 from primacy.election.model import TOKEN_MAX, Membership, Seat
 from primacy.election.store import Genesis, Row, StoreAnswer, holder_id, list_hash
 from primacy.sim.faults.classes import OUTSIDE, classes_of
@@ -75,7 +75,7 @@ ANSWERS = st.builds(
 )
 ORIGINS = st.builds(Origin, NAMES, NUMBERS, NUMBERS, NAMES, NUMBERS)
 MESSAGES = st.one_of(
-    st.builds(FailsafeBeat, ORIGINS, NUMBERS, NUMBERS),
+    st.builds(FailsafeHeartbeat, ORIGINS, NUMBERS, NUMBERS),
     st.builds(FailsafeAck, ORIGINS, NUMBERS, NUMBERS, NUMBERS),
     st.builds(Election, ORIGINS),
 )

@@ -32,7 +32,7 @@ from primacy.election.inputs import (
 )
 from primacy.election.messages import Origin, Own
 from primacy.election.model import Membership, Role, Seat
-from primacy.election.own import HEARD_BEATS, REST_BEATS, Plugged
+from primacy.election.own import HEARD_HEARTBEATS, REST_HEARTBEATS, Plugged
 from primacy.errors import PrimacyError, Refused, UsageError
 from primacy.node.ballot import Memory
 from primacy.settings import of_mapping
@@ -213,7 +213,7 @@ def test_whoever_is_ill_stopped_or_stepped_down_does_not_lead() -> None:
     made.step(800, StepDown())
     made.step(810, WorkGone(2))
     assert Start not in kinds(made.step(850, DeadlinePassed())), "the others go first"
-    rested_ms = 800 + REST_BEATS * TIMING.heartbeat_ms
+    rested_ms = 800 + REST_HEARTBEATS * TIMING.heartbeat_ms
     assert Start in kinds(made.step(rested_ms, DeadlinePassed()))
     assert Stop in kinds(made.step(rested_ms + 1, Shutdown()))
     assert kinds(made.step(rested_ms + 2, WorkGone(3))) == [Record]
@@ -245,8 +245,8 @@ def test_what_an_earlier_start_said_and_what_was_overtaken_is_not_news() -> None
     hear(9, 9, 1, node="c")
     assert made.told["b"].numbers == (0,)
     assert set(made.heard_ms) == {"b"}
-    assert made.alive(10 + HEARD_BEATS * TIMING.heartbeat_ms) == ("a", "b")
-    assert made.alive(11 + HEARD_BEATS * TIMING.heartbeat_ms) == ("a",)
+    assert made.alive(10 + HEARD_HEARTBEATS * TIMING.heartbeat_ms) == ("a", "b")
+    assert made.alive(11 + HEARD_HEARTBEATS * TIMING.heartbeat_ms) == ("a",)
 
 
 def test_a_start_is_counted_durably_before_anything_is_said() -> None:
@@ -262,7 +262,7 @@ def test_a_start_is_counted_durably_before_anything_is_said() -> None:
     assert ballot.incarnation == kept.incarnation + 1 == 1_001, "although the clock was set back"
 
 
-def test_a_message_in_the_millisecond_of_a_beat_does_not_swallow_it() -> None:
+def test_a_message_in_the_millisecond_of_a_heartbeat_does_not_swallow_it() -> None:
     made = Rendezvous(seat_of("a", "b"), TIMING)
     made.step(0, Started(1_000))
     due_ms = made.deadline_ms

@@ -1,4 +1,5 @@
-"""The short way of beats and acks: whatever a node has lived through, it does exactly what a step does, or nothing."""
+"""The short way of heartbeats and acks: whatever a node has lived through, it does exactly what a step does, or
+nothing."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ def seen(strategy: RaftStrategy) -> tuple[object, ...]:
 def test_the_short_way_leads_where_a_step_leads(seed: int) -> None:
     TAKEN.clear()
     Trial(Plan("raft", 3 if seed % 2 else 5, "lab", 0.3), seed, raft(Twice)).run()
-    assert TAKEN["Beat"] > 100, TAKEN
+    assert TAKEN["Heartbeat"] > 100, TAKEN
     assert TAKEN["Ack"] > 100, TAKEN
     assert TAKEN["NoneType"] > 100, TAKEN
     assert TAKEN["step"] > 10, TAKEN

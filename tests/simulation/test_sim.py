@@ -87,7 +87,7 @@ RARE = {
         "release shortened a failover",
         "release refused: a newer term was acked",
         "two boots of one id",
-        "ack of an old beat came late",
+        "ack of an old heartbeat came late",
         "higher term deposed a leader",
         "voter ahead made the leader step down",
         "split vote",

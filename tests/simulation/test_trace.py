@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from primacy.election.events import Code
-from primacy.election.messages import Beat, Coordinator, Origin, VoteReply, VoteRequest
+from primacy.election.messages import Coordinator, Heartbeat, Origin, VoteReply, VoteRequest
 from primacy.election.model import Member
 from primacy.sim import trace
 from primacy.sim.facts import Fact, Kind
@@ -160,7 +160,7 @@ def test_work_that_still_runs_is_drawn_to_the_end() -> None:
 
 def test_heartbeats_are_kept_apart() -> None:
     recorder = Recorder()
-    recorder.message(1.0, "a", "b", Beat(ORIGIN, 1, 1, 500, True), 0.5)
+    recorder.message(1.0, "a", "b", Heartbeat(ORIGIN, 1, 1, 500, True), 0.5)
     recorder.message(2.0, "a", "b", VoteRequest(ORIGIN, 2, True), -1.0)
     recorder.message(3.0, "b", "a", VoteReply(ORIGIN, 2, False, True, 1, 2), 0.5)
     recorder.message(4.0, "a", "b", Coordinator(ORIGIN, 3), 0.5)
@@ -169,7 +169,7 @@ def test_heartbeats_are_kept_apart() -> None:
     assert [row[0] for row in recorder.routine.rows] == [1.0, 5.0]
     assert [row[0] for row in recorder.messages.rows] == [2.0, 3.0, 4.0, 6.0]
     assert recorder.messages.rows[0] == [2.0, 0, 1, -1.0, 1]
-    assert list(recorder.labels)[:3] == ["Beat (term 1)", "would you vote (term 2)", "vote: yes (term 2)"]
+    assert list(recorder.labels)[:3] == ["Heartbeat (term 1)", "would you vote (term 2)", "vote: yes (term 2)"]
 
 
 def test_a_full_list_counts() -> None:
@@ -196,7 +196,7 @@ def test_every_kind_of_fact_can_be_told(kind: Kind) -> None:
 
 
 def test_a_sentence_says_node_what_term_and_why() -> None:
-    fact = Fact(1.0, Kind.EVENT, "a", 7, Code.MAJORITY_LOST, 0, "", "no majority acked a beat in time")
-    assert sentence(fact) == "a lost its majority and stops its work (term 7): no majority acked a beat in time"
+    fact = Fact(1.0, Kind.EVENT, "a", 7, Code.MAJORITY_LOST, 0, "", "no majority acked a heartbeat in time")
+    assert sentence(fact) == "a lost its majority and stops its work (term 7): no majority acked a heartbeat in time"
     assert sentence(Fact(1.0, Kind.EVENT, "a", 0, "some-new-code")) == "a some new code"
     assert sentence(Fact(1.0, Kind.EVENT, "a", 3, Code.PROMISE_REFUSED, 1200, "b")).startswith("a refuses b its vote")

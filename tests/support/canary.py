@@ -1,17 +1,17 @@
-"""A canary beside a test of stability: it sleeps one beat at a time and notes how late it wakes.
+"""A canary beside a test of stability: it sleeps one heartbeat at a time and notes how late it wakes.
 
 "Nothing changes" and "soon enough" can only be demanded of a machine that lets a process run when its time has come.
-Where the canary woke late by more than half a beat, the case is void: that is noted and the test repeated, three times
-in all at most (`void_attempts.py`); then it is skipped, with the figures. A case that fails while the canary was on
-time has failed. Safety is never judged this way: no machine is too slow for it, and a `SafetyViolation`
-(`safety_checks.py`) fails the test at once, whatever the canary says. What hides between two wakes is a stall of a beat
-and a half at most; a bound that is argued more closely wants a canary that wakes more often.
+Where the canary woke late by more than half a heartbeat, the case is void: that is noted and the test repeated, three
+times in all at most (`void_attempts.py`); then it is skipped, with the figures. A case that fails while the canary was
+on time has failed. Safety is never judged this way: no machine is too slow for it, and a `SafetyViolation`
+(`safety_checks.py`) fails the test at once, whatever the canary says. What hides between two wakes is a stall of a
+heartbeat and a half at most; a bound that is argued more closely wants a canary that wakes more often.
 
     @beside_a_canary(250)           # the whole body: void if the canary was late, whatever came of it
-    CANARY_BEAT_MS = 250            # in a module: each of its tests is void if it failed while the canary was late
+    CANARY_HEARTBEAT_MS = 250            # in a module: each of its tests is void if it failed while the canary was late
     canary.judge(holds, what)       # one statement: void if it does not hold and the canary was late
 
-    python -I -S canary.py BEAT_MS  # until its standard input ends; prints the largest lateness in ms
+    python -I -S canary.py HEARTBEAT_MS  # until its standard input ends; prints the largest lateness in ms
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Canary:
     """A process of its own, for a thread of the test would wait for the test."""
 
     def __init__(self, heartbeat_ms: float, late_ms: float = 0) -> None:
-        """Late is more than half a beat, or than `late_ms`, for a canary that wakes more often than a beat."""
+        """Late is more than half a heartbeat, or than `late_ms`, for a canary that wakes more often than a
+        heartbeat."""
         self.heartbeat_ms = heartbeat_ms
         self.late_ms = late_ms or heartbeat_ms / 2
         self.worst_ms = 0.0
@@ -112,14 +113,14 @@ def note(line: str) -> None:
             file.write(line + "\n")
 
 
-def sit(beat_s: float) -> float:
+def sit(heartbeat_s: float) -> float:
     """The largest lateness of a wake, in ms. The last wake counts as well, for a test may fail by what has just made it
     late, and end before the canary is up again."""
     worst_s, woke_s = 0.0, time.monotonic()
     while True:
-        is_over = select.select([0], [], [], beat_s)[0]
+        is_over = select.select([0], [], [], heartbeat_s)[0]
         before_s, woke_s = woke_s, time.monotonic()
-        worst_s = max(worst_s, woke_s - before_s - beat_s)
+        worst_s = max(worst_s, woke_s - before_s - heartbeat_s)
         if is_over:
             return worst_s * 1_000
 

@@ -27,7 +27,7 @@ import aiohttp
 from primacy.membership.http_server import ManagerServer
 from primacy.membership.http_wire import Asked, Reply
 
-BEAT_S = 2.0
+HEARTBEAT_S = 2.0
 LOOK_LIMIT_S = 2.0
 ELECTION_LIMIT_S = 3.0
 COORDINATOR_LIMIT_S = 2.0
@@ -159,7 +159,7 @@ class Double:
 
     async def _watch(self) -> None:
         while not self._dead:
-            await asyncio.sleep(BEAT_S * self.pace)
+            await asyncio.sleep(HEARTBEAT_S * self.pace)
             at = self.peers.get(self.leader)
             if self.leads or not self.leader or at is None:
                 continue

@@ -20,7 +20,7 @@ from primacy.store.memory import MemoryStore, MemoryTable, shared
 from tests.support.waiting import WITHIN_THE_TEST_S, wait_until_async
 
 LAB = for_lease(PROFILES["lab"])
-CANARY_BEAT_MS = LAB.heartbeat_ms
+CANARY_HEARTBEAT_MS = LAB.heartbeat_ms
 """A process that stands still for the rest until TERM loses what it holds, as it must."""
 HOLD_S = LAB.hold_ms / 1_000
 WITHIN_S = 30

@@ -45,8 +45,8 @@ from tests.support.mutants_raft import (
     NoPreVote,
     NoStartDelay,
     NoStartDelayEager,
-    OldBeatsRenew,
     OldestAge,
+    OldHeartbeatsRenew,
     PersistLate,
     ReleaseCoversAll,
     ResignWithRelease,
@@ -217,10 +217,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("Q1", "save not synced", None, only("aimed", "crash-node", "lossy"), prepare=disk(LazyDisk)),
     Mutant("Q3", "hold counted from the ack", raft(CountFromAck), only("lag", "freeze", "clock"), prepare=sluggish),
     Mutant(
-        "Q3", "any ack proves the newest beat", raft(AnyAckProves), only("lag", "freeze", "one-way"), prepare=sluggish
+        "Q3",
+        "any ack proves the newest heartbeat",
+        raft(AnyAckProves),
+        only("lag", "freeze", "one-way"),
+        prepare=sluggish,
     ),
     Mutant("Q4", "no promise", raft(Eager), only("one-way", "link", nodes=5), ("P1", "P2", "P3")),
-    Mutant("Q4", "repeated beats renew", raft(OldBeatsRenew), only(), ("P5",), prepare=repeated),
+    Mutant("Q4", "repeated heartbeats renew", raft(OldHeartbeatsRenew), only(), ("P5",), prepare=repeated),
     Mutant("Q5", "no start delay", raft(NoStartDelay), only("relist", minutes=0.3), prepare=faster_list),
     Mutant("Q5", "no start delay, promise off", raft(NoStartDelayEager), only("partition", "stall", "clock")),
     Mutant(

@@ -240,10 +240,10 @@ class AckRestartsNothing(LeaseStrategy):
 class AckBesideTake(LeaseStrategy):
     """L7: a node acks while a take of its own may still be written."""
 
-    def _may_ack(self, beat):
+    def _may_ack(self, heartbeat):
         take, self._take = self._take, None
         try:
-            return super()._may_ack(beat)
+            return super()._may_ack(heartbeat)
         finally:
             self._take = take
 

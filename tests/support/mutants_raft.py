@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from primacy.election.effects import Persist, Send
 from primacy.election.inputs import Init
-from primacy.election.messages import Ahead, Beat, Release, Stale, VoteRequest
+from primacy.election.messages import Ahead, Heartbeat, Release, Stale, VoteRequest
 from primacy.election.model import Ballot, Membership, Role
 from primacy.election.raft.campaign import Campaigning
 from primacy.election.raft.follow import Following
@@ -79,7 +79,7 @@ class EarlyRequests(RaftStrategy):
 
 
 class CountFromAck(Eager):
-    """Q3: the hold counts from the ack instead of from before the beat left."""
+    """Q3: the hold counts from the ack instead of from before the heartbeat left."""
 
     class leading_class(Leading):
         def prove(self, now_ms, leader):
@@ -88,7 +88,7 @@ class CountFromAck(Eager):
 
 
 class AnyAckProves(Eager):
-    """Q3: acks count whatever beat they name."""
+    """Q3: acks count whatever heartbeat they name."""
 
     class leading_class(Leading):
         def proved_number(self, leader):
@@ -96,11 +96,11 @@ class AnyAckProves(Eager):
             return progress.number if len(progress.acked) >= self.state.quorum.majority - 1 else 0
 
 
-class OldBeatsRenew(RaftStrategy):
-    """Q4: a beat that is repeated renews the promise, and is followed again."""
+class OldHeartbeatsRenew(RaftStrategy):
+    """Q4: a heartbeat that is repeated renews the promise, and is followed again."""
 
     class following_class(Following):
-        def is_old(self, beat):
+        def is_old(self, heartbeat):
             return False
 
     def again(self, now_ms, message):
@@ -108,11 +108,11 @@ class OldBeatsRenew(RaftStrategy):
 
 
 def repeated(trial):
-    """Every beat arrives a second time, ten seconds later; the leader's machine is without power for longer."""
+    """Every heartbeat arrives a second time, ten seconds later; the leader's machine is without power for longer."""
     world = trial.world
 
     def again(_, sender, to, message, delay_ms):
-        if isinstance(message, Beat) and delay_ms >= 0:
+        if isinstance(message, Heartbeat) and delay_ms >= 0:
             world.deliver_later(delay_ms + 10_000, to, message)
 
     def power_lost():
@@ -186,7 +186,7 @@ class WaitsInVain(RaftStrategy):
 
 
 class NeverLate(RaftStrategy):
-    """Q7: a leader without a majority goes on beating."""
+    """Q7: a leader without a majority goes on sending heartbeats."""
 
     class leading_class(Leading):
         def is_late(self, now_ms, leader):

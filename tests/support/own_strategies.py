@@ -35,7 +35,7 @@ class Two(Rendezvous):
 
 
 class Unfinished(OwnStrategy):
-    """Does not say what to do at a beat."""
+    """Does not say what to do at a heartbeat."""
 
     guarantees = RAFT
 

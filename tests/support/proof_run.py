@@ -5,7 +5,7 @@ machine, ten of them under a flood of junk.
 
 Takes about 60 minutes on two cores (`make proof PART=run`) and prints a summary that belongs into a release's notes:
 rounds, handovers, durations, voids. Exit 1 if two commands ever ran at once, if nobody ran, or if a planted defect was
-missed. A window of the busy machine in which the canary was late by more than a beat is void, and said.
+missed. A window of the busy machine in which the canary was late by more than a heartbeat is void, and said.
 """
 
 from __future__ import annotations

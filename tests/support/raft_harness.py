@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 from primacy.election.effects import Effect, Persist, Record, Send
 from primacy.election.events import Code, Event
 from primacy.election.inputs import DeadlinePassed, Input, Received, Started, WorkStarted
-from primacy.election.messages import Ack, Beat, Message, Origin, Report, VoteReply, VoteRequest
+from primacy.election.messages import Ack, Heartbeat, Message, Origin, Report, VoteReply, VoteRequest
 from primacy.election.model import Ballot, Kind, ListRecord, Member, Membership, Seat
 from primacy.election.raft.strategy import RaftOptions, RaftStrategy
 from primacy.settings.timing import PROFILES, Timing
 
 LAB = PROFILES["lab"]
-P, H, SPREAD, BEAT = LAB.promise_ms, LAB.hold_ms, LAB.spread_ms, LAB.heartbeat_ms
+P, H, SPREAD, HEARTBEAT = LAB.promise_ms, LAB.hold_ms, LAB.spread_ms, LAB.heartbeat_ms
 BASE = 1_000_000
 LIST = "list-1"
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class Bench:
         self.m = machine(seat, timing, kept, options)
         self.now = 10_000
         self.disk = kept
-        self.last_beat_ms = 0
+        self.last_heartbeat_ms = 0
         self.all: list[Effect] = []
         self.last: list[Effect] = []
         self.give(Started(1_500_000, lock_held))
@@ -86,8 +86,8 @@ class Bench:
         for effect in self.last:
             if isinstance(effect, Persist):
                 self.disk = effect.ballot
-            if isinstance(effect, Send) and isinstance(effect.message, Beat):
-                self.last_beat_ms = self.now
+            if isinstance(effect, Send) and isinstance(effect.message, Heartbeat):
+                self.last_heartbeat_ms = self.now
         return self.last
 
     def hear(self, message: Message) -> list[Effect]:
@@ -147,8 +147,10 @@ class Bench:
     def ask(self, node: str, term: int, *, pre: bool = False, **more: Any) -> list[Effect]:
         return self.hear(VoteRequest(more.pop("who", origin(node)), term, pre, **more))
 
-    def beat(self, node: str, term: int, number: int = 1, *, settled: bool = True, hold_ms: int = H) -> list[Effect]:
-        return self.hear(Beat(origin(node), term, number, hold_ms, settled))
+    def heartbeat(
+        self, node: str, term: int, number: int = 1, *, settled: bool = True, hold_ms: int = H
+    ) -> list[Effect]:
+        return self.hear(Heartbeat(origin(node), term, number, hold_ms, settled))
 
     def ack(self, node: str, number: int = 0, term: int = 0, boot: int = 0) -> list[Effect]:
         assert self.m.state.leader_state is not None
@@ -156,7 +158,7 @@ class Bench:
         return self.hear(Ack(origin(node), term or self.m.state.leader_state.term, number, boot or self.m.seat.boot))
 
     def held_from(self) -> int:
-        """s of the newest proved beat."""
+        """s of the newest proved heartbeat."""
         assert self.m.state.leader_state is not None
         return self.m.state.leader_state.progress.hold_from_ms
 
@@ -182,14 +184,14 @@ class Bench:
         raise AssertionError("it does not stand")
 
     def win(self, **more: Any) -> int:
-        """Elected with the vote of b; no beat is acked yet."""
+        """Elected with the vote of b; no heartbeat is acked yet."""
         term = self.stand()
         self.yes("b", term, **more)
         assert self.m.state.leader_state is not None
         return term
 
     def lead(self, **more: Any) -> int:
-        """Elected, first beat acked by b, work running."""
+        """Elected, first heartbeat acked by b, work running."""
         term = self.win(**more)
         self.ack("b")
         self.give(WorkStarted(term))

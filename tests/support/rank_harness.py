@@ -163,7 +163,9 @@ class Cluster:
 
     @property
     def election_messages(self) -> int:
-        return sum(count for kind, count in self.sent.items() if kind not in (HeartbeatRequest.__name__, Alive.__name__))
+        return sum(
+            count for kind, count in self.sent.items() if kind not in (HeartbeatRequest.__name__, Alive.__name__)
+        )
 
     # --- inside ---
 

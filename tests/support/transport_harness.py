@@ -10,11 +10,11 @@ from typing import Any
 from primacy.election.messages import (
     Ack,
     Ahead,
-    Beat,
     FailsafeAck,
-    FailsafeBeat,
+    FailsafeHeartbeat,
     FirstBallot,
     FirstBallotTaken,
+    Heartbeat,
     Message,
     Origin,
     Own,
@@ -47,7 +47,7 @@ EVERY: tuple[Message, ...] = (
     VoteRequest(ORIGIN, 3, False, RELEASE._replace(origin=ORIGIN._replace(node="b"))),
     VoteReply(ORIGIN, 3, True, True, BIG, 2, 40, 1, 3_000, 2**53 - 1, 9),
     VoteReply(ORIGIN, 3, True, False, BIG, 2),
-    Beat(ORIGIN, BIG, BIG, 86_400_000, True),
+    Heartbeat(ORIGIN, BIG, BIG, 86_400_000, True),
     Ack(ORIGIN, BIG, BIG, BIG),
     Ahead(ORIGIN, 7),
     RELEASE,
@@ -59,7 +59,7 @@ EVERY: tuple[Message, ...] = (
     Stale(ORIGIN, BIG, 9),
     Own(ORIGIN, BIG, "w" * 64, (BIG,) * 16),
     Own(ORIGIN, 1),
-    FailsafeBeat(ORIGIN, 2**53 - 1, BIG),
+    FailsafeHeartbeat(ORIGIN, 2**53 - 1, BIG),
     FailsafeAck(ORIGIN, 2**53 - 1, BIG, BIG),
 )
 
@@ -123,8 +123,8 @@ def play(story: Callable[[Pair], Awaitable[None]], kind: str = "udp") -> None:
     asyncio.run(whole())
 
 
-def beat(node: str, number: int) -> Beat:
-    return Beat(Origin(node, 1, 1, "hash", 1), 1, number, 1_000, True)
+def heartbeat(node: str, number: int) -> Heartbeat:
+    return Heartbeat(Origin(node, 1, 1, "hash", 1), 1, number, 1_000, True)
 
 
 class Recorded:

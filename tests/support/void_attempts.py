@@ -30,8 +30,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 
 @pytest.hookimpl(tryfirst=True, specname="pytest_pyfunc_call")
 def pytest_pyfunc_call_beside_a_canary(pyfuncitem: pytest.Function) -> bool | None:
-    """Tests of a module that says `CANARY_BEAT_MS`."""
-    heartbeat_ms = getattr(pyfuncitem.module, "CANARY_BEAT_MS", 0)
+    """Tests of a module that says `CANARY_HEARTBEAT_MS`."""
+    heartbeat_ms = getattr(pyfuncitem.module, "CANARY_HEARTBEAT_MS", 0)
     if not heartbeat_ms:
         return None
     named = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}

@@ -44,7 +44,7 @@ NEWS_LEAST_MS = 200
 WHOLE_MS = 3_000
 """So often it is found out anew how this node stands, and whether there is an alert, although nothing changed."""
 SLACK_S = 0.3
-"""What is told without a reason may wait for the next beat, and leaves with it."""
+"""What is told without a reason may wait for the next heartbeat, and leaves with it."""
 STAYS_MS = CLAIM_MS + 500
 """Where one leader per island is all that is promised, an alert must last so long to be said: one that was frozen says
 with its first word that it still leads, and with its next one that it does not."""

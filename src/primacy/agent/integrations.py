@@ -1,7 +1,7 @@
 """What stands around the work of a node and never in its way: hooks, health, the word to systemd, and who led before.
 
 The agent tells it what happens; it looks at the node after each step, notices what changed, and passes it on. Nothing
-here can delay a beat, a start or a stop.
+here can delay a heartbeat, a start or a stop.
 """
 
 from __future__ import annotations

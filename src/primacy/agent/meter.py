@@ -10,7 +10,7 @@ from primacy.election.model import Ballot
 from primacy.node.ballot import Durable, Memory
 
 EVERY_S = 5.0
-"""To be woken for this costs as much as a beat does."""
+"""To be woken for this costs as much as a heartbeat does."""
 KEPT = 12
 """Looks: a minute of them."""
 

@@ -131,7 +131,7 @@ def _print_holding(timing: Timing, made: Contract) -> None:
         ("margin between latest stop and earliest start", f"{made.margin_ms:,.1f} ms"),
         ("clock error of all nodes that it bears", f"{made.tolerated_clock_error_ppm / 10_000:.2f} %"),
         ("stall of the holder that costs nothing", f"{made.tolerated_stall_ms:,} ms"),
-        ("lost beats in a row that cost nothing", str(made.lost_beats)),
+        ("lost heartbeats in a row that cost nothing", str(made.lost_heartbeats)),
         ("reserve for the kernel's kill", f"{made.kill_reserve_ms:,} ms"),
         ("failover after sudden silence", f"{made.failover_expected_ms:,} ms, at worst {made.failover_worst_ms:,} ms"),
         ("failover after a clean release", f"{made.release_expected_ms:,} ms, at worst {made.release_worst_ms:,} ms"),

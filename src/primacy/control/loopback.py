@@ -38,7 +38,7 @@ WAITING_MAX = 128
 """Connections that wait to be taken."""
 STREAMS_MAX = 16
 """Readers of a stream at one time."""
-STREAM_BEAT_S = 15.0
+STREAM_HEARTBEAT_S = 15.0
 """A quiet stream says this often that it is there; a reader that left is noticed then."""
 END_S = 0.3
 """How long a request in progress may take when the server ends."""
@@ -227,7 +227,7 @@ class LoopbackServer(ABC):
                     await _say(answer, b"".join(map(shown, found)))
                     continue
                 try:
-                    await asyncio.wait_for(news.wait(), STREAM_BEAT_S)
+                    await asyncio.wait_for(news.wait(), STREAM_HEARTBEAT_S)
                 except TimeoutError:
                     await _say(answer, b": quiet\n\n")
         except (ConnectionError, TimeoutError):

@@ -1,9 +1,9 @@
 """Who claims to act, and whether two claims overlapped in time. Pure.
 
-A node's row is as old as the beat that carried it. After a handover the new holder's document still shows the old one
-as running, for it has heard nothing newer: two claims, but not at the same time. So each claim is kept as a span on the
-reader's clock, from the first to the newest statement of it, and only spans that overlap are an alert. A claim is one
-node's under one token: the next token is the next claim. One token on two nodes is an alert whenever it is claimed.
+A node's row is as old as the heartbeat that carried it. After a handover the new holder's document still shows the old
+one as running, for it has heard nothing newer: two claims, but not at the same time. So each claim is kept as a span on
+the reader's clock, from the first to the newest statement of it, and only spans that overlap are an alert. A claim is
+one node's under one token: the next token is the next claim. One token on two nodes is an alert whenever it is claimed.
 """
 
 from __future__ import annotations

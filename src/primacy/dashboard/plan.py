@@ -65,7 +65,7 @@ def _shown(timing: Timing, made: Contract) -> dict[str, Any]:
         "failover_worst_ms": made.failover_worst_ms,
         "release_expected_ms": made.release_expected_ms,
         "tolerated_stall_ms": made.tolerated_stall_ms,
-        "lost_beats": made.lost_beats,
+        "lost_heartbeats": made.lost_heartbeats,
         "heartbeat_ms": timing.heartbeat_ms,
         "term_at_ms": timing.term_at_ms,
         "kill_at_ms": timing.kill_at_ms,

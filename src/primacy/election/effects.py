@@ -48,7 +48,8 @@ class Extend(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """The work must end. Planned: with its own stop time, while beats go on. Otherwise TERM now, KILL at its point."""
+    """The work must end. Planned: with its own stop time, while heartbeats go on. Otherwise TERM now, KILL at its
+    point."""
 
     term: int
     reason: str

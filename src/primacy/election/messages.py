@@ -33,7 +33,8 @@ class VoteRequest(NamedTuple):
 
 
 class VoteReply(NamedTuple):
-    """The answer. With a yes: age and term of the newest beat acked or sent (Q5); with a no: how long to wait (Q4)."""
+    """The answer. With a yes: age and term of the newest heartbeat acked or sent (Q5); with a no: how long to wait
+    (Q4)."""
 
     origin: Origin
     asked: int
@@ -44,14 +45,14 @@ class VoteReply(NamedTuple):
     term: int
     """The voter's own term."""
     age_ms: int = -1
-    """Since the newest beat that it acked or sent, or since it read its ballot; -1: none that counts."""
+    """Since the newest heartbeat that it acked or sent, or since it read its ballot; -1: none that counts."""
     age_term: int = 0
     hold_max_ms: int = 0
     token_max: int = 0
     retry_ms: int = 0
 
 
-class Beat(NamedTuple):
+class Heartbeat(NamedTuple):
     """Numbered by the leader; followers ack each by number."""
 
     origin: Origin
@@ -72,7 +73,7 @@ class Ack(NamedTuple):
 
 
 class Ahead(NamedTuple):
-    """A beat's refusal by a node whose term is higher (Q9)."""
+    """A heartbeat's refusal by a node whose term is higher (Q9)."""
 
     origin: Origin
     term: int
@@ -175,7 +176,7 @@ class Unable(NamedTuple):
 
 
 class Coordinator(NamedTuple):
-    """ "I lead." Repeated every beat by our nodes (B2)."""
+    """ "I lead." Repeated every heartbeat by our nodes (B2)."""
 
     origin: Origin
     epoch: int = 0
@@ -250,7 +251,7 @@ class Own(NamedTuple):
 # --- lease, failsafe --------------------------------------------------------------------------------------------------
 
 
-class FailsafeBeat(NamedTuple):
+class FailsafeHeartbeat(NamedTuple):
     """The holder asks every member of the fixed list to count this as a changed row (L7)."""
 
     origin: Origin
@@ -270,7 +271,7 @@ class FailsafeAck(NamedTuple):
 Message = (
     VoteRequest
     | VoteReply
-    | Beat
+    | Heartbeat
     | Ack
     | Ahead
     | Release
@@ -290,6 +291,6 @@ Message = (
     | BatonTaken
     | Won
     | Own
-    | FailsafeBeat
+    | FailsafeHeartbeat
     | FailsafeAck
 )

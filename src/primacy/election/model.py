@@ -143,7 +143,7 @@ DOUBLED = "an operator: another node runs with this id"
 
 
 class View(NamedTuple):
-    """A read-only look at a strategy, for people and for the summary that travels in beats."""
+    """A read-only look at a strategy, for people and for the summary that travels in heartbeats."""
 
     role: Role
     leader: str

@@ -3,7 +3,7 @@
 A strategy is any class that is made from (seat, timing, ballot) and has `guarantees`, `step`, `deadline_ms` and `view`
 (`election/model.py`). What it promises in `guarantees` is taken at its word: it decides which times it is given, which
 judges look at it in the simulator, and whether `primacy run` lets it start a command. `OwnStrategy` is a base for those
-that decide by what they hear of the others: it says only what to do at a beat and with a message; pausing, health,
+that decide by what they hear of the others: it says only what to do at a heartbeat and with a message; pausing, health,
 stopping in order and old work that still ends are seen to here.
 
 A strategy must never ask a clock, the network or the disk: it is told the time, and what it wants done it returns. So
@@ -40,10 +40,10 @@ from primacy.election.model import Ballot, Kind, Leadership, Role, Seat, View
 from primacy.election.ranked.rank import NO_HOLD_MS
 from primacy.settings.timing import RankTiming, Timing
 
-HEARD_BEATS = 5
-"""Who was heard within so many beats counts as alive: a network that loses one message in twenty loses five in a row
-once in three million beats."""
-REST_BEATS = 10
+HEARD_HEARTBEATS = 5
+"""Who was heard within so many heartbeats counts as alive: a network that loses one message in twenty loses five in a
+row once in three million heartbeats."""
+REST_HEARTBEATS = 10
 """After a step-down a node does not stand for so long: the others go first."""
 
 
@@ -80,7 +80,7 @@ def wrong_with(made: Any) -> str:
 
 
 class OwnStrategy(ABC):
-    """A base: say what to do at a beat, and perhaps with a message."""
+    """A base: say what to do at a heartbeat, and perhaps with a message."""
 
     guarantees: ClassVar[Guarantees]
 
@@ -91,7 +91,7 @@ class OwnStrategy(ABC):
         self.ballot = ballot
         self.others = tuple(name for name in seat.membership.ids if name != seat.node)
         self.deadline_ms: int | None = None
-        """When it wants to be woken next: for you to set in `woke`. If you do not, a beat later."""
+        """When it wants to be woken next: for you to set in `woke`. If you do not, a heartbeat later."""
         self.leader = ""
         self.term = 0
         """Counts the leaderships of this node."""
@@ -161,8 +161,8 @@ class OwnStrategy(ABC):
         return [self.tell(name, word, *numbers) for name in self.others]
 
     def alive(self, now_ms: int) -> tuple[str, ...]:
-        """Itself, and whoever was heard within the last beats; in id order."""
-        limit_ms = HEARD_BEATS * self.timing.heartbeat_ms
+        """Itself, and whoever was heard within the last heartbeats; in id order."""
+        limit_ms = HEARD_HEARTBEATS * self.timing.heartbeat_ms
         return tuple(sorted((self.node, *(n for n, at_ms in self.heard_ms.items() if now_ms - at_ms <= limit_ms))))
 
     # --- the port -----------------------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ class OwnStrategy(ABC):
                 self._ill = "" if ok else detail or "a probe fails"
                 return self._wake(now_ms) if ok and self._up else self._stand_back(Code.UNHEALTHY, self._ill)
             case StepDown(successor, reason):
-                self._rests_until_ms = now_ms + REST_BEATS * self.timing.heartbeat_ms
+                self._rests_until_ms = now_ms + REST_HEARTBEATS * self.timing.heartbeat_ms
                 return self._stand_back(Code.TRANSFER if successor else Code.STEP_DOWN, reason, successor)
             case Shutdown():
                 self._stopping = True

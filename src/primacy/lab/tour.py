@@ -151,7 +151,7 @@ def one_way(script: DemoScript) -> None:
     leader = script.leader()
     script.told.scene(
         f"{leader} is still heard by all, and hears nobody.",
-        "Its beats would keep the others quiet for ever: so a leader without answers stops its signer and its beats.",
+        "Its heartbeats would keep the others quiet for ever: so a leader without answers stops them and its signer.",
     )
 
     def deafen() -> None:

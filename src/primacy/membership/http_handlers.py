@@ -184,7 +184,9 @@ class Handlers:
 
     async def _heartbeat(self, said: Said) -> Reply:
         state = self.state
-        answer = await state.ask_election(said.node, Received(HeartbeatRequest(_origin(said.node, said), said.number("n"))))
+        answer = await state.ask_election(
+            said.node, Received(HeartbeatRequest(_origin(said.node, said), said.number("n")))
+        )
         if not said.is_ours and state.stands_in:
             return Reply(200)
         if not isinstance(answer, Alive):

@@ -3,7 +3,7 @@
 A join is told on once, by whoever took the node in, and never again for a node that is known: real nodes pass every
 join on, and melt. Our nodes compare digests of the list with their leader's at every exchange, fetch the list when they
 differ (and every eighth look anyway, Hecaton's refresh), and tell the leader what it does not know. So a word that got
-lost is repeated within a beat or two, and two clusters of which one learned of the other become one.
+lost is repeated within a heartbeat or two, and two clusters of which one learned of the other become one.
 
 Where real nodes echo joins in a storm: `ghoti/storms.py`.
 """

@@ -1,11 +1,11 @@
 """How much slower than usual the other nodes answer, as a factor for all times of bully and ring. Pure.
 
 Twenty nodes that start together on two cores answer each other after a second, where a profile counts on a tenth of
-that. Each then takes all others for dead and leads; twenty leaders announce themselves to twenty nodes at every beat,
-which keeps the machine as busy as it is: an election that feeds itself, and does not end when its cause has gone. So a
-node that is answered late by *several* others does everything more slowly: its limits are longer and its beats rarer,
-until they answer in time again. Silence says nothing here, and one slow node alone nothing either: those are what the
-limits of the profile are for.
+that. Each then takes all others for dead and leads; twenty leaders announce themselves to twenty nodes at every
+heartbeat, which keeps the machine as busy as it is: an election that feeds itself, and does not end when its cause has
+gone. So a node that is answered late by *several* others does everything more slowly: its limits are longer and its
+heartbeats rarer, until they answer in time again. Silence says nothing here, and one slow node alone nothing either:
+those are what the limits of the profile are for.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class Sending:
             self.state.tell(Answered(to))
 
     async def _see(self, to: str) -> None:
-        """In place of an announcement: it lives. If it does not say so, it is told again at the next beat."""
+        """In place of an announcement: it lives. If it does not say so, it is told again at the next heartbeat."""
         found = await self.ask("GET", to, "/heartbeat", None, self.state.timing.answer_ms / 1_000, n=0)
         if isinstance(found, Answer) and found.status == 200 and not found.said.is_ours:
             self.state.tell(Answered(to))
@@ -148,8 +148,9 @@ class Sending:
     def set_right(self, leader: str) -> None:
         """One that is not ours looks at this node, which does not lead: only followers look, and only at their leader.
 
-        It would go on so for ever, as long as this node lives. A leader of ours tells it at the next beat; a real one
-        says that it leads once and never again, so that it is said for it. Whoever looks says no name: all are told.
+        It would go on so for ever, as long as this node lives. A leader of ours tells it at the next heartbeat; a real
+        one says that it leads once and never again, so that it is said for it. Whoever looks says no name: all are
+        told.
         """
         state = self.state
         now_s = self.state.now_s

@@ -34,9 +34,9 @@ SAY_AGAIN_MS = 600_000
 STRANGER_S = 60.0
 """So long the trouble with a node that is not listed is shown, after it was heard."""
 DUPLICATE_S = 10.0
-"""An alert about two machines with one id stands until one was silent for so long, or for some beats: a node that is
-refused, as its id is taken, asks again after 6 s at most."""
-DUPLICATE_BEATS = 4
+"""An alert about two machines with one id stands until one was silent for so long, or for some heartbeats: a node that
+is refused, as its id is taken, asks again after 6 s at most."""
+DUPLICATE_HEARTBEATS = 4
 KEEP_S = 0.2
 """After a change the list is written to the disk: several changes at once are written once."""
 
@@ -130,7 +130,7 @@ class State:
         lead or not."""
         self.own_word = b""
         """What this node said of itself last."""
-        self._duplicates = Duplicates(max(DUPLICATE_S, DUPLICATE_BEATS * timing.heartbeat_ms / 1_000))
+        self._duplicates = Duplicates(max(DUPLICATE_S, DUPLICATE_HEARTBEATS * timing.heartbeat_ms / 1_000))
         self._returns = 0
         """Times that a start was heard which is not the only one of its node."""
         self._keeping: Timer | None = None

@@ -17,7 +17,7 @@ from typing import Protocol, assert_never
 from primacy.election.effects import AskStore, Effect, Extend, OrderRelease, Persist, Record, Send, Start, Stop
 from primacy.election.events import Event
 from primacy.election.inputs import DeadlinePassed, Input, PersistFailed, Received
-from primacy.election.messages import Beat, Message, Release
+from primacy.election.messages import Heartbeat, Message, Release
 from primacy.election.model import Leadership, Strategy
 from primacy.election.store import StoreRequest
 from primacy.loop import Timer, timer
@@ -89,7 +89,7 @@ class Driver:
         """Called after each step that may have changed the view, when its effects are done.
 
         A message that has no effects but an answer and an extension, and a moment at which nothing is done but to
-        send beats, changed nothing that anybody wants to be told at once.
+        send heartbeats, changed nothing that anybody wants to be told at once.
         """
         self.late_ms = NEVER_LATE_MS
         self.late: Callable[[int], None] = lambda _: None
@@ -161,7 +161,7 @@ class Driver:
             if isinstance(effect, Send):
                 if self.transport is not None:
                     self.transport.send(effect.to, effect.message)
-                if kind is DeadlinePassed and type(effect.message) is not Beat:
+                if kind is DeadlinePassed and type(effect.message) is not Heartbeat:
                     quiet = False
                 continue
             if not isinstance(effect, Extend):

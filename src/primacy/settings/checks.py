@@ -1,6 +1,6 @@
 """Relations between settings: what each alone cannot know. Every problem names both settings and both values.
 
-The inequalities of time are those of the safety rules: inside the hold stand, in this order, beat, TERM, KILL,
+The inequalities of time are those of the safety rules: inside the hold stand, in this order, heartbeat, TERM, KILL,
 dead-man; between them must be room for the kill itself; and a successor must not start before the predecessor is dead.
 """
 
@@ -24,11 +24,11 @@ KILL_MS = 50
 """From SIGKILL to the last instruction of the tree: 16 ms were measured for 154 processes; three times that is kept."""
 LATE_MS = 60
 """How late a timer of the guard may fire on a busy machine: 56 ms was the worst of eight busy processes, two cores."""
-LOST_BEATS_LEAST = {"raft": 2, "lease": 1}
+LOST_HEARTBEATS_LEAST = {"raft": 2, "lease": 1}
 """Renewals that may be lost in a row. One suffices for a lease: its store speaks over connections that repeat by
 themselves, and renewing at a third of the hold leaves room for one."""
 NODES_MAX = 100
-"""A fixed list. Bully sends n² messages per failure and raft n per beat; nobody asked for more."""
+"""A fixed list. Bully sends n² messages per failure and raft n per heartbeat; nobody asked for more."""
 PASSWORD_BYTES_MAX = 39
 """What a line of the slot server holds besides its letter."""
 LOOPBACK = re.compile(r"(localhost|127\.[0-9.]+|\[::1\]):[0-9]+")
@@ -59,11 +59,11 @@ def overridden(timing: Timing | RankTiming, over: Overrides) -> Timing | RankTim
 
 
 def round_trip_ms(timing: Timing | RankTiming) -> int:
-    """What we allow an answer to take in calculations: a tenth of a beat."""
+    """What we allow an answer to take in calculations: a tenth of a heartbeat."""
     return max(1, timing.heartbeat_ms // 10)
 
 
-def lost_beats(timing: Timing) -> int:
+def lost_heartbeats(timing: Timing) -> int:
     """Renewals in a row that may be lost before TERM."""
     return max(0, (timing.term_at_ms - round_trip_ms(timing)) // timing.heartbeat_ms - 1)
 
@@ -90,11 +90,11 @@ def timing_problems(timing: Timing, strategy: str, prefix: str = "election.timin
     if late > 0:
         why = f"leaves the kernel {timing.hold_ms - timing.deadman_at_ms} ms to kill, where {KILL_MS} ms are needed"
         refuse("deadman_at_ms", "hold_ms", why, f"set deadman_at_ms to at most {timing.deadman_at_ms - late}")
-    least = LOST_BEATS_LEAST[base_strategy(strategy)]
-    if lost_beats(timing) < least:
-        beat = (timing.term_at_ms - round_trip_ms(timing)) // (least + 1)
-        why = f"bears {lost_beats(timing)} lost beats before TERM, where {least} are needed"
-        refuse("heartbeat_ms", "term_at_ms", why, f"set heartbeat_ms to at most {max(1, beat)}")
+    least = LOST_HEARTBEATS_LEAST[base_strategy(strategy)]
+    if lost_heartbeats(timing) < least:
+        heartbeat = (timing.term_at_ms - round_trip_ms(timing)) // (least + 1)
+        why = f"bears {lost_heartbeats(timing)} lost heartbeats before TERM, where {least} are needed"
+        refuse("heartbeat_ms", "term_at_ms", why, f"set heartbeat_ms to at most {max(1, heartbeat)}")
     if base_strategy(strategy) == "raft" and timing.promise_ms < timing.wait_ms:
         why = f"is shorter than the hold on the fastest clock, {timing.wait_ms} ms, so that every winner would wait"
         refuse("promise_ms", "hold_ms", why, f"set promise_ms to at least {timing.wait_ms}")

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from primacy.errors import Problem, SettingsError
 from primacy.settings.checks import (
     base_strategy,
-    lost_beats,
+    lost_heartbeats,
     rank_timing_problems,
     round_trip_ms,
     timing_problems,
@@ -56,7 +56,7 @@ class Contract(NamedTuple):
     """Between the kernel's own kill and the end of the hold, on the holder's clock."""
     tolerated_clock_error_ppm: int
     """The largest rate error of all clocks at which the margin is not negative."""
-    lost_beats: int
+    lost_heartbeats: int
     """Renewals in a row that may be lost."""
     failover_expected_ms: int
     """From the holder's sudden silence to the new start, in a working network of `nodes`."""
@@ -124,7 +124,7 @@ def for_stop_after_loss(timing: Timing, wanted_ms: int) -> Timing:
 def timeline(timing: Timing, made: Contract) -> tuple[Moment, ...]:
     """A failover after a sudden silence, in the order of its moments."""
     raft = base_strategy(made.strategy) == "raft"
-    proof = "beat that a majority acked" if raft else "renewal that the store proved"
+    proof = "heartbeat that a majority acked" if raft else "renewal that the store proved"
     wins = "others may grant votes again" if raft else "others have seen the row unchanged for long enough"
     moments = [
         Moment(0, "old", "s", f"the last {proof} leaves the old holder"),
@@ -170,8 +170,9 @@ def _contract(timing: Timing, strategy: str, stop_ms: int, nodes: int, levels: i
         _refuse([Problem("election.timing", "", wrong)])
     trip_ms = round_trip_ms(timing)
     if raft:
-        # Silence begins half a beat after the last ack on average; the earliest of the others' random moments counts.
-        # With priorities the one who fell silent was probably the highest. A split vote is repeated within 1.5 spreads.
+        # Silence begins half a heartbeat after the last ack on average; the earliest of the others' random moments
+        # counts. With priorities the one who fell silent was probably the highest. A split vote is repeated within 1.5
+        # spreads.
         lag_ms = timing.spread_ms if levels > 1 else 0
         expected = (
             timing.promise_ms - timing.heartbeat_ms // 2 + timing.spread_ms // max(2, nodes) + lag_ms + 3 * trip_ms
@@ -179,8 +180,8 @@ def _contract(timing: Timing, strategy: str, stop_ms: int, nodes: int, levels: i
         worst = (timing.promise_ms + Fraction(3 + 2 * levels, 2) * timing.spread_ms) / slow + 6 * trip_ms
         release = (4 * trip_ms, timing.spread_ms + 6 * trip_ms)
     else:
-        # The last renewal is half a beat old, and others see it half a look later. Looks come after their span and up
-        # to a fifth more, so that not all ask at once. A store that tells of releases makes those a trip or two.
+        # The last renewal is half a heartbeat old, and others see it half a look later. Looks come after their span and
+        # up to a fifth more, so that not all ask at once. A store that tells of releases makes those a trip or two.
         expected = timing.wait_ms + (timing.look_ms - timing.heartbeat_ms) // 2 + 2 * trip_ms
         worst = (timing.wait_ms + Fraction(7, 5) * timing.look_ms) / slow + 2 * trip_ms
         release = (timing.look_ms // 2 + trip_ms, timing.look_ms * 6 // 5 + 2 * trip_ms)
@@ -193,7 +194,7 @@ def _contract(timing: Timing, strategy: str, stop_ms: int, nodes: int, levels: i
         tolerated_stall_ms=timing.term_at_ms - timing.heartbeat_ms - trip_ms,
         kill_reserve_ms=timing.hold_ms - timing.deadman_at_ms,
         tolerated_clock_error_ppm=PPM * (wait_ms - timing.hold_ms) // (wait_ms + timing.hold_ms),
-        lost_beats=lost_beats(timing),
+        lost_heartbeats=lost_heartbeats(timing),
         failover_expected_ms=expected,
         failover_worst_ms=-int(-worst // 1),
         release_expected_ms=release[0],

@@ -34,9 +34,9 @@ TAIL = """\
 `primacy check` refuses, with both settings and both values named:
 
 - a profile or a time that does not fit the strategy;
-- times out of order: beat < TERM < KILL < dead-man < hold;
+- times out of order: heartbeat < TERM < KILL < dead-man < hold;
 - too little room for the kill itself between KILL, dead-man and the end of the hold;
-- fewer lost beats borne than 2 (raft) or 1 (lease);
+- fewer lost heartbeats borne than 2 (raft) or 1 (lease);
 - a promise shorter than the hold on the fastest clock (raft), because every winner would have to wait;
 - raft without a fixed list; lease without a store; a witness where nobody counts votes; a list in which nobody leads;
 - one address for two nodes or peers; a node that is not in the list;
@@ -121,7 +121,7 @@ def _profiles() -> str:
     """The table of profiles, from the numbers themselves."""
     rows = ["## Profiles\n", "raft and lease, milliseconds after the last proved renewal left the holder:\n"]
     rows.append(
-        "| profile | for | beat | TERM | KILL | dead-man | hold | successor waits | promise | candidates stand |"
+        "| profile | for | heartbeat | TERM | KILL | dead-man | hold | successor waits | promise | candidates stand |"
     )
     rows.append("|---|---|---|---|---|---|---|---|---|---|")
     for name, t in PROFILES.items():
@@ -131,8 +131,12 @@ def _profiles() -> str:
     at = ", ".join(f"`{name}` {for_lease(PROFILES[name]).heartbeat_ms:,}" for name in PROFILES_OF["lease"])
     look = ", ".join(f"`{name}` {PROFILES[name].look_ms:,}" for name in PROFILES_OF["lease"])
     rows += ["", "A lease renews less often, for each renewal is a statement of a database: so that one may be lost"]
-    rows += [f"before TERM. Beat: {at}.", f"The others look after at least: {look}."]
-    rows += ["", "bully and ring, milliseconds:\n", "| profile | beat | misses | answer | election | coordinator |"]
+    rows += [f"before TERM. Heartbeat: {at}.", f"The others look after at least: {look}."]
+    rows += [
+        "",
+        "bully and ring, milliseconds:\n",
+        "| profile | heartbeat | misses | answer | election | coordinator |",
+    ]
     rows.append("|---|---|---|---|---|---|")
     for name, r in RANK_PROFILES.items():
         rows.append(f"| `{name}` | {' | '.join(f'{n:,}' for n in r)} |")

@@ -160,7 +160,7 @@ class Overrides:
     """Single values over the profile, in milliseconds. `primacy contract` checks and shows the whole."""
 
     heartbeat_ms: int | None = _span(
-        "Between two renewals. Too small: needless traffic. Too large: few lost beats are borne before TERM."
+        "Between two renewals. Too small: needless traffic. Too large: few lost heartbeats are borne before TERM."
     )
     term_at_ms: int | None = _span(
         "raft, lease. After the last proved renewal left: the work is told to stop. Too small: a short stall "
@@ -182,7 +182,7 @@ class Overrides:
         "failover without a release takes longer."
     )
     promise_ms: int | None = _span(
-        "raft. A voter that acked a beat grants no vote for this long. Below hold times the drift ratio, "
+        "raft. A voter that acked a heartbeat grants no vote for this long. Below hold times the drift ratio, "
         "winners would have "
         "to wait. Too large: failover takes longer."
     )
@@ -207,7 +207,7 @@ class Overrides:
     )
     answer_ms: int | None = _span(
         "bully, ring. How long a look at the leader may take. Too small: a slow leader is deposed. Larger "
-        "than the beat "
+        "than the heartbeat "
         "only delays the notice."
     )
     election_ms: int | None = _span(

@@ -26,7 +26,7 @@ class Timing(NamedTuple):
     """Times of a strategy that holds something: raft and lease."""
 
     heartbeat_ms: int
-    """Between two renewals. Too small: needless traffic. Too large: few lost beats are tolerated before TERM."""
+    """Between two renewals. Too small: needless traffic. Too large: few lost heartbeats are tolerated before TERM."""
     term_at_ms: int
     """After s: no proved renewal means that the work is told to stop. Too small: a short stall costs the role."""
     kill_at_ms: int
@@ -36,7 +36,8 @@ class Timing(NamedTuple):
     hold_ms: int
     """After s: the work is dead, whatever happened. Too large: every failover without a release takes longer."""
     promise_ms: int
-    """A voter that acked a beat grants no vote for this long. Below hold times the drift ratio, winners must wait."""
+    """A voter that acked a heartbeat grants no vote for this long. Below hold times the drift ratio, winners must
+    wait."""
     spread_ms: int
     """Candidates campaign at a random moment within promise .. promise + spread. Too small: split votes."""
     drift_ppm: int = 10_000
@@ -65,14 +66,14 @@ class Timing(NamedTuple):
 
 
 class RankTiming(NamedTuple):
-    """Times of bully and ring. They hold nothing, so only beats and waits count."""
+    """Times of bully and ring. They hold nothing, so only heartbeats and waits count."""
 
     heartbeat_ms: int
     """Between two looks at the leader, and between two announcements of it."""
     misses: int
     """Looks in a row without an answer until the leader counts as gone."""
     answer_ms: int
-    """How long a look at the leader may take. Larger than the beat only delays the notice."""
+    """How long a look at the leader may take. Larger than the heartbeat only delays the notice."""
     election_ms: int
     """How long a call for an election waits for an OK before the caller declares itself."""
     coordinator_ms: int
@@ -108,8 +109,8 @@ DEFAULT_PROFILE = "lan"
 def for_lease(timing: Timing) -> Timing:
     """The times of a profile with the renewals of a lease: two of them, and a trip, before TERM.
 
-    A beat to a node costs nothing; a renewal is a statement, and a commit, of somebody's database. One of them may be
-    lost. `coordinator` keeps its third of the hold.
+    A heartbeat to a node costs nothing; a renewal is a statement, and a commit, of somebody's database. One of them may
+    be lost. `coordinator` keeps its third of the hold.
     """
     return timing._replace(heartbeat_ms=max(timing.heartbeat_ms, timing.term_at_ms * 11 // 24))
 

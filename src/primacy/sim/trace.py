@@ -16,10 +16,10 @@ from primacy.election.events import Code
 from primacy.election.messages import (
     Ack,
     Alive,
-    Beat,
     Coordinator,
     FailsafeAck,
-    FailsafeBeat,
+    FailsafeHeartbeat,
+    Heartbeat,
     HeartbeatRequest,
     Message,
     VoteReply,
@@ -36,7 +36,7 @@ MARKS_MAX = 8_000
 SPANS_MAX = 20_000
 BEFORE_MS = 30_000
 """If a trial is too long to draw whole, its drawing begins this long before the first violation."""
-ROUTINE = (Beat, Ack, HeartbeatRequest, Alive, FailsafeBeat, FailsafeAck)
+ROUTINE = (Heartbeat, Ack, HeartbeatRequest, Alive, FailsafeHeartbeat, FailsafeAck)
 """Sent all the time; drawn only when asked for."""
 
 Row = list[Any]

@@ -2,8 +2,8 @@
 
 A guard is started before it is needed, so that no start of an interpreter stands between an election and the work. It
 runs as a plain script, not through this package: what it does not load, it need not carry. Each packet is one JSON
-object; all times are absolute milliseconds of CLOCK_BOOTTIME. Extensions, which come with every beat, go through a pipe
-at which the guard does not wait: it looks there in time by itself.
+object; all times are absolute milliseconds of CLOCK_BOOTTIME. Extensions, which come with every heartbeat, go through a
+pipe at which the guard does not wait: it looks there in time by itself.
 
 Whoever loses either the process or the pipe has lost the guard (Q8).
 """

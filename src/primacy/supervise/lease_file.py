@@ -24,7 +24,7 @@ ENTERED = 0o711
 """Others may open what they know the name of, and see nothing else."""
 READ = 0o644
 PARTS = 3
-"""A renewal is written once it adds a third of the hold to what stands there: each costs more than a beat."""
+"""A renewal is written once it adds a third of the hold to what stands there: each costs more than a heartbeat."""
 
 
 class LeaseFile:

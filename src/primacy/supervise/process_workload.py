@@ -114,7 +114,7 @@ class ProcessWorkload:
         self._step(vocabulary.Begin(leadership))
 
     def extend(self, leadership: Leadership) -> None:
-        """With every beat, and nearly always of a command that runs, which has passed the gate."""
+        """With every heartbeat, and nearly always of a command that runs, which has passed the gate."""
         if not self._busy and not self._waiting and self.watchdog.renewed(leadership):
             self._extend(leadership)
         elif self.gate.waits:

@@ -1,8 +1,8 @@
 """The work of a leader that holds nothing, held all the same: by the agent's own process.
 
 Bully and ring give a leadership without an end in time. A command under a guard needs one: an agent that is stopped, or
-hangs, must not leave it running for ever. So each beat of the agent's own loop moves the end on by one hold, for as
-long as the node leads, or stops in order. It promises nothing about other nodes; that is what `--allow-split-brain`
+hangs, must not leave it running for ever. So each heartbeat of the agent's own loop moves the end on by one hold, for
+as long as the node leads, or stops in order. It promises nothing about other nodes; that is what `--allow-split-brain`
 says.
 """
 
@@ -24,7 +24,7 @@ class RenewedWork:
         self.timing = timing
         self.clock = clock
         self._leadership: Leadership | None = None
-        self._timer = timer(self._beat)
+        self._timer = timer(self._heartbeat)
 
     def start(self, leadership: Leadership, release: Release | None, covered: bool) -> None:
         self._leadership = leadership
@@ -50,7 +50,7 @@ class RenewedWork:
     def _held(self, leadership: Leadership) -> Leadership:
         return leadership._replace(valid_until_ms=self.clock.now_ms() + self.timing.hold_ms)
 
-    def _beat(self) -> None:
+    def _heartbeat(self) -> None:
         if self._leadership is None or self.workload.is_over:
             self.end()
             return

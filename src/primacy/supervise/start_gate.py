@@ -1,7 +1,7 @@
 """Drives the gate in front of the work: runs the fence command, keeps its time, and lets the work in (G8).
 
 The pure machine decides; here a fence command is a process with a group of its own, whose end the loop sees. It never
-makes a beat late, and when the role is lost it is killed, and nothing starts.
+makes a heartbeat late, and when the role is lost it is killed, and nothing starts.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ KINDS: tuple[Kind, ...] = (
         messages.VoteReply,
         *(_number, _flag, _flag, _number, _number, _number, _number, _number, _number, _number),
     ),
-    _kind(3, messages.Beat, _number, _number, _number, _flag),
+    _kind(3, messages.Heartbeat, _number, _number, _number, _flag),
     _kind(4, messages.Ack, _number, _number, _number),
     _kind(5, messages.Ahead, _number),
     _kind(6, messages.Release, _number, _text),
@@ -121,7 +121,7 @@ KINDS: tuple[Kind, ...] = (
     _kind(10, messages.FirstBallotTaken, _number),
     _kind(11, messages.Stale, _number, _number),
     _kind(12, messages.Own, _number, _text, _numbers),
-    _kind(13, messages.FailsafeBeat, _number, _number),
+    _kind(13, messages.FailsafeHeartbeat, _number, _number),
     _kind(14, messages.FailsafeAck, _number, _number, _number),
 )
 """Numbers are never used again for something else."""

@@ -1,4 +1,5 @@
-"""The two messages that go round all the time, beats and acks, in few bytes: without what their receiver knows already.
+"""The two messages that go round all the time, heartbeats and acks, in few bytes: without what their receiver knows
+already.
 
 A message begins with its origin, which is the same in all messages of one start, but for rare changes. A sender says it
 whole at first and whenever it changes, and then only its mark, four bytes of a hash. The receiver remembers the origin
@@ -17,10 +18,10 @@ from typing import Annotated, Any
 
 import msgspec
 
-from primacy.election.messages import Ack, Beat, Message, Origin
+from primacy.election.messages import Ack, Heartbeat, Message, Origin
 from primacy.transport.layout import NUMBER_MAX, packed
 
-BEAT, ACK = 0x43, 0x44
+HEARTBEAT, ACK = 0x43, 0x44
 """Kinds of their own, beside those of the layout. Both are one byte in msgpack, the second one of the payload."""
 WHOLE_TIMES = 2
 """So often an origin is said whole to a start that may not have heard it."""
@@ -32,7 +33,7 @@ _made = tuple.__new__
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
 _Number = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
-_beat = msgspec.msgpack.Decoder(tuple[int, _Number, _Number, _Number, _Number, bool]).decode
+_heartbeat = msgspec.msgpack.Decoder(tuple[int, _Number, _Number, _Number, _Number, bool]).decode
 _ack = msgspec.msgpack.Decoder(tuple[int, _Number, _Number, _Number, _Number]).decode
 
 
@@ -57,7 +58,7 @@ class Shorthand:
         self._whole_left = WHOLE_TIMES
         self._heard: dict[int, tuple[int, Origin]] = {}
 
-    def packed(self, message: Beat | Ack, boot: int) -> bytes:
+    def packed(self, message: Heartbeat | Ack, boot: int) -> bytes:
         """For this start of it; short if that start has heard the origin, as far as we know."""
         origin = message.origin
         if (origin is not self._told and origin != self._told) or boot != self._told_boot:
@@ -66,8 +67,8 @@ class Shorthand:
         if self._whole_left or not boot:
             self._whole_left = max(0, self._whole_left - 1)
             return packed(message)
-        if isinstance(message, Beat):
-            return _encode((BEAT, self._told_mark, *message[1:]))
+        if isinstance(message, Heartbeat):
+            return _encode((HEARTBEAT, self._told_mark, *message[1:]))
         leader_boot = 0 if message.leader_boot == boot else message.leader_boot
         return _encode((ACK, self._told_mark, message.term, message.number, leader_boot))
 
@@ -90,9 +91,9 @@ class Shorthand:
         if known is None or len(payload) < 2:
             return None
         try:
-            if payload[1] == BEAT:
-                _, mark, term, number, hold_ms, settled = _beat(payload)
-                return _made(Beat, (known[1], term, number, hold_ms, settled)) if mark == known[0] else None
+            if payload[1] == HEARTBEAT:
+                _, mark, term, number, hold_ms, settled = _heartbeat(payload)
+                return _made(Heartbeat, (known[1], term, number, hold_ms, settled)) if mark == known[0] else None
             if payload[1] == ACK:
                 _, mark, term, number, leader_boot = _ack(payload)
                 return _made(Ack, (known[1], term, number, leader_boot or own_boot)) if mark == known[0] else None
@@ -106,7 +107,7 @@ class Shorthand:
         settled: Any = False
         try:
             row = _decode(payload)
-            if payload[1] == BEAT:
+            if payload[1] == HEARTBEAT:
                 _, mark, term, number, last, settled = row[:6]
             else:
                 _, mark, term, number, last = row[:5]
@@ -118,10 +119,10 @@ class Shorthand:
             return Lost.WRONG
         if origin is None or mark != known_mark:
             return Lost.UNKNOWN
-        if payload[1] == BEAT:
-            return Beat(origin, term, number, last, settled)
+        if payload[1] == HEARTBEAT:
+            return Heartbeat(origin, term, number, last, settled)
         return Ack(origin, term, number, last or own_boot)
 
 
 def is_short(payload: bytes) -> bool:
-    return len(payload) > 1 and payload[1] in (BEAT, ACK)
+    return len(payload) > 1 and payload[1] in (HEARTBEAT, ACK)

@@ -17,7 +17,7 @@ from hmac import compare_digest
 from time import monotonic
 from typing import Any
 
-from primacy.election.messages import Ack, Beat, Message, Release
+from primacy.election.messages import Ack, Heartbeat, Message, Release
 from primacy.errors import CannotHere
 from primacy.loop import Timer, timer, unwatch, watch
 from primacy.transport import Hear, Overhear, ReadyDatagram, ignored, notices
@@ -46,14 +46,14 @@ __all__ = ["Address", "UdpTransport"]
 AFTER_COUNTER = COUNTER_AT + COUNTER_BYTES
 CARRIED_BYTES_MAX = DATAGRAM_BYTES_MAX - HEAD.size - NAME_BYTES_MAX - TAG_BYTES - 2
 
-SHORT = (Beat, Ack)
+SHORT = (Heartbeat, Ack)
 READS_MAX = 64
-"""Datagrams of one node in a turn: several beats of a hundred nodes, and still only about a millisecond."""
+"""Datagrams of one node in a turn: several heartbeats of a hundred nodes, and still only about a millisecond."""
 ANY_READS_MAX = 16
 GREETING_S = 0.05
 """Between two greetings of one node: the shortest heartbeat of any profile (E1); a restart needs one."""
 CARRY_S = 0.3
-"""So long a word that is in no hurry waits for a message to carry it: a beat of most profiles."""
+"""So long a word that is in no hurry waits for a message to carry it: a heartbeat of most profiles."""
 
 
 class UdpTransport(UdpSockets):
@@ -198,7 +198,8 @@ class UdpTransport(UdpSockets):
     # --- receiving ----------------------------------------------------------------------------------------------------
 
     def _read_peer(self, from_: socket.socket, peer: Peer) -> None:
-        """A beat or an ack, nearly always, of the start that is heard: a short way. All else takes the long one."""
+        """A heartbeat or an ack, nearly always, of the start that is heard: a short way. All else takes the long
+        one."""
         try:
             data = from_.recv(DATAGRAM_BYTES_MAX + 1)
         except OSError:

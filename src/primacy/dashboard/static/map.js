@@ -1,21 +1,21 @@
-// The drawing of the network: nodes on a circle, their links, whom each believes in, and beats on their way.
+// The drawing of the network: nodes on a circle, their links, whom each believes in, and heartbeats on their way.
 
 import { attr, h, keyed, s, text } from "./dom.js";
 import { ACTING, standing } from "./format.js";
 
-const BEATS_MAX = 24;
-const BEAT_EVERY_MS = 900;
-const BEAT_TAKES_MS = 650;
+const HEARTBEATS_MAX = 24;
+const HEARTBEAT_EVERY_MS = 900;
+const HEARTBEAT_TAKES_MS = 650;
 
 export function drawing(store, on) {
-  const links = s("g"), beliefs = s("g"), beats = s("g"), knots = s("g");
+  const links = s("g"), beliefs = s("g"), heartbeats = s("g"), knots = s("g");
   const svg = s("svg", { role: "group", "aria-label": "Nodes and links. Each node is a button; the panel beside lists its links." },
     s("defs", {}, s("marker", { id: "belief-head", viewBox: "0 0 10 10", refX: 8, refY: 5, markerWidth: 9, markerHeight: 9, orient: "auto-start-reverse", markerUnits: "userSpaceOnUse" },
       s("path", { d: "M0 1 9 5 0 9z", class: "belief-head" }))),
-    links, beliefs, beats, knots);
+    links, beliefs, heartbeats, knots);
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
   const root = h("section", { class: "card map", "aria-label": "Topology" }, svg);
-  let spots = new Map(), radius = 40, width = 0, height = 0, flying = [], beatAt = 0;
+  let spots = new Map(), radius = 40, width = 0, height = 0, flying = [], heartbeatAt = 0;
 
   // One unit is one pixel, so that words have the same size on every screen. The circle fills what there is.
   function place(order) {
@@ -136,8 +136,8 @@ export function drawing(store, on) {
     }
   }
 
-  // One dot per open way from a living leader to a node that follows it: not every beat, but only where beats arrive.
-  function sendBeats(now) {
+  // One dot per open way from a living leader to a node that follows it: not every heartbeat, but only where heartbeats arrive.
+  function sendHeartbeats(now) {
     const open = new Set();
     for (const link of store.parts.links || []) {
       if (link.state === "open") { open.add(JSON.stringify([link.a, link.b])); open.add(JSON.stringify([link.b, link.a])); }
@@ -147,19 +147,19 @@ export function drawing(store, on) {
       const leader = store.node(name);
       if (!leader || leader.role !== "leader" || leader.there !== "here") continue;
       for (const other of store.order) {
-        if (other === name || flying.length >= BEATS_MAX || !open.has(JSON.stringify([name, other]))) continue;
-        const dot = s("circle", { class: "beat", r: 4.5 });
-        beats.append(dot);
+        if (other === name || flying.length >= HEARTBEATS_MAX || !open.has(JSON.stringify([name, other]))) continue;
+        const dot = s("circle", { class: "heartbeat", r: 4.5 });
+        heartbeats.append(dot);
         flying.push({ dot, from: name, to: other, at: now });
       }
     }
   }
 
-  function moveBeats(now) {
+  function moveHeartbeats(now) {
     if (calm.matches || !store.connected) { for (const each of flying) each.dot.remove(); flying = []; return; }
-    if (now - beatAt > BEAT_EVERY_MS) { beatAt = now; sendBeats(now); }
+    if (now - heartbeatAt > HEARTBEAT_EVERY_MS) { heartbeatAt = now; sendHeartbeats(now); }
     flying = flying.filter((each) => {
-      const share = (now - each.at) / BEAT_TAKES_MS, a = spots.get(each.from), b = spots.get(each.to);
+      const share = (now - each.at) / HEARTBEAT_TAKES_MS, a = spots.get(each.from), b = spots.get(each.to);
       if (share >= 1 || !a || !b) { each.dot.remove(); return false; }
       const spot = between(shorten(a, b, radius + 10), shorten(b, a, radius + 10), share);
       each.dot.setAttribute("transform", `translate(${spot.x.toFixed(1)} ${spot.y.toFixed(1)})`);
@@ -179,7 +179,7 @@ export function drawing(store, on) {
       drawBeliefs();
       drawKnots(chosen);
     },
-    tick(now) { drawHolds(); moveBeats(now); },
+    tick(now) { drawHolds(); moveHeartbeats(now); },
     close() { resized.disconnect(); },
   };
 }

@@ -226,7 +226,7 @@ class LeaseEvidence(LeaseState):
         return 0 if self._fell_ms is None else self._fell_ms + self._long_ms() + TICK_MS
 
     def _acked_until_ms(self) -> int:
-        """(e) This node acked no failsafe beat within D."""
+        """(e) This node acked no failsafe heartbeat within D."""
         return 0 if self._acked_ms is None else self._acked_ms + self._d_ms + TICK_MS
 
     def _without_memory_until_ms(self) -> int:

@@ -9,7 +9,7 @@ from primacy.election.effects import AskStore, Effect, Extend, OrderRelease, Sen
 from primacy.election.events import Code
 from primacy.election.lease.evidence import LeaseEvidence
 from primacy.election.lease.state import LATE_MAX, OUTSTANDING_MAX, Lead, Renewal, Round, Sighting
-from primacy.election.messages import FailsafeAck, FailsafeBeat
+from primacy.election.messages import FailsafeAck, FailsafeHeartbeat
 from primacy.election.model import Leadership
 from primacy.election.store import Renew, Row, StoreAnswer
 
@@ -267,7 +267,7 @@ class LeaseHolder(LeaseEvidence):
         lead.rounds[self._number] = Round(now_ms, ())
         if len(lead.rounds) > OUTSTANDING_MAX:
             del lead.rounds[min(lead.rounds)]
-        return [Send(name, FailsafeBeat(self._origin, lead.token, self._number)) for name in self._others]
+        return [Send(name, FailsafeHeartbeat(self._origin, lead.token, self._number)) for name in self._others]
 
     def _failsafe_ack(self, now_ms: int, ack: FailsafeAck) -> list[Effect]:
         lead, origin = self._lead, ack.origin
@@ -290,20 +290,23 @@ class LeaseHolder(LeaseEvidence):
         """All of them, not a majority: any single one could take the row (L7)."""
         return acked == self._others
 
-    def _failsafe_beat(self, now_ms: int, beat: FailsafeBeat) -> list[Effect]:
+    def _failsafe_heartbeat(self, now_ms: int, heartbeat: FailsafeHeartbeat) -> list[Effect]:
         """An ack counts here as a changed row."""
-        if not self._may_ack(beat):
+        if not self._may_ack(heartbeat):
             return []
         self._ack_restarts()
         self._acked_ms = now_ms
-        self._note_token(beat.token)
-        origin = beat.origin
-        return [*self._save(), Send(origin.node, FailsafeAck(self._origin, beat.token, beat.number, origin.boot))]
+        self._note_token(heartbeat.token)
+        origin = heartbeat.origin
+        return [
+            *self._save(),
+            Send(origin.node, FailsafeAck(self._origin, heartbeat.token, heartbeat.number, origin.boot)),
+        ]
 
-    def _may_ack(self, beat: FailsafeBeat) -> bool:
+    def _may_ack(self, heartbeat: FailsafeHeartbeat) -> bool:
         """Not for a stranger, not beside a newer leadership, and not with a take of ours that may still be written."""
-        listed = beat.origin.node in self._others and beat.origin.config == self._list_hash
-        return listed and self._lead is None and self._token_grows(beat.token) and self._take is None
+        listed = heartbeat.origin.node in self._others and heartbeat.origin.config == self._list_hash
+        return listed and self._lead is None and self._token_grows(heartbeat.token) and self._take is None
 
     def _ack_restarts(self) -> None:
         """The observation of the row starts with the next look (L7)."""

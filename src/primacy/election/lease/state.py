@@ -18,7 +18,7 @@ from primacy.settings.timing import Timing
 TICK_MS = 1
 """What reading a clock in whole milliseconds may cut off."""
 OUTSTANDING_MAX = 8
-"""Unanswered renewals, and failsafe beats, that may still be proved. Older ones are past TERM in every profile."""
+"""Unanswered renewals, and failsafe heartbeats, that may still be proved. Older ones are past TERM in every profile."""
 LATE_MAX = 3
 """Proofs in a row that came too late to start on; then the row is left to a node whose store answers faster."""
 AGAIN_MS = 60_000
@@ -26,8 +26,8 @@ AGAIN_MS = 60_000
 RETRY_MAX_MS = 5_000
 """Longest pause between two tries at a store that fails. Longer would only delay the recovery."""
 UNEVEN = 5
-"""Two renewals leave a beat and a fifth, and a beat less a fifth, after those before them. More uneven: a frozen holder
-is noticed sooner where renewals are told of, but a store may stall for less long before TERM."""
+"""Two renewals leave a heartbeat and a fifth, and a heartbeat less a fifth, after those before them. More uneven: a
+frozen holder is noticed sooner where renewals are told of, but a store may stall for less long before TERM."""
 WALL_MAX_MS = 253_402_300_800_000
 """The year 10000. A wall clock beyond it would use up the tokens and is not believed."""
 
@@ -44,7 +44,7 @@ class LeaseOptions(NamedTuple):
     failsafe: tuple[str, ...] = ()
     """Fixed list of at least two nodes, this one included, that keep the holder alive while the store is away (L7)."""
     look_every_ms: int = 0
-    """Between two looks; default the beat. Larger: fewer reads, but a release is noticed later."""
+    """Between two looks; default the heartbeat. Larger: fewer reads, but a release is noticed later."""
     answer_ms: int = 0
     """A watcher's request without an answer for this long is given up; default a third of the hold."""
     start_within_ms: int = 0
@@ -109,7 +109,7 @@ class Outage(NamedTuple):
 
 
 class Round(NamedTuple):
-    """A failsafe beat: when it left, and who acked it."""
+    """A failsafe heartbeat: when it left, and who acked it."""
 
     sent_ms: int
     acked: tuple[str, ...]
@@ -236,7 +236,7 @@ class LeaseState:
         self._unnamed = False
         """The newest answer came from an engine that cannot name its start at the moment."""
         self._acked_ms: int | None = None
-        """When this node last acked a failsafe beat (L7)."""
+        """When this node last acked a failsafe heartbeat (L7)."""
         self._store_wall: tuple[int, int] | None = None
         """Own clock and the store's Unix time, as it was told last (T1)."""
         self._looked_ms = 0
@@ -327,11 +327,12 @@ class LeaseState:
     # --- when to renew, and which renewals to look at -----------------------------------------------------------------
 
     def _gap_ms(self, seq: int) -> int:
-        """From the write with this seq to the next renewal: longer and shorter by turns, two of them are two beats.
+        """From the write with this seq to the next renewal: longer and shorter by turns, two of them are two
+        heartbeats.
 
         Those who hear of renewals look at the ones before the longer gaps. So a holder that falls silent does so, more
         often than not, after a renewal that somebody has seen, although nobody looks at more than one of four. Where
-        one beat is nearly all the time to TERM, most of what is left of it is kept for the trip.
+        one heartbeat is nearly all the time to TERM, most of what is left of it is kept for the trip.
         """
         return self._gaps_ms[seq % 2]
 

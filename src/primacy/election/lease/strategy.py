@@ -15,9 +15,9 @@ has not watched for the whole wait (but for L4's four cases, with their evidence
 Choices that the rules leave open:
 
 - `term` is the token.
-- A beat is renewed even if the one before is unanswered, with the same seq; whichever is proved counts with its own
-  departure. A look extends nothing, not even one that shows the seq of an unanswered renewal: the next renewal, sent at
-  once with the seq found, gives a later hold anyway.
+- A heartbeat is renewed even if the one before is unanswered, with the same seq; whichever is proved counts with its
+own departure. A look extends nothing, not even one that shows the seq of an unanswered renewal: the next renewal, sent
+at once with the seq found, gives a later hold anyway.
 - A take without an answer counts as not held. If a later look finds our name in the row (it is unique per start), under
   the identity that the take was written under, the row is *renewed* first and work starts on the proof of that: the
   predecessor was dead when the take left, and nobody took the row since.
@@ -27,8 +27,8 @@ Choices that the rules leave open:
 - A row of ours that we do not want, or whose leadership is closed, is released by this machine as soon as no work of
   ours is alive. It may do so even if no work ever started (G7 forbids that to a raft leader, which wins first and waits
   afterwards): here the wait comes before the take, so holding the row proves that all earlier work is dead.
-- Watchers look every beat, so that a release is noticed within a beat; the take itself needs no further look. Where the
-  store tells of renewals, they look when that is worth most (`_hear_of_renewal`).
+- Watchers look every heartbeat, so that a release is noticed within a heartbeat; the take itself needs no further look.
+Where the store tells of renewals, they look when that is worth most (`_hear_of_renewal`).
 - Clocks are read in whole milliseconds. An anchor may therefore lie up to one before the true moment; one is added.
 
 It is level-triggered: an input changes what is known, then `_go_on` does whatever is due. The holder's half stands in
@@ -70,7 +70,7 @@ from primacy.election.inputs import (
 from primacy.election.lease.hold import LeaseHolder
 from primacy.election.lease.state import RETRY_MAX_MS, Asked, LeaseOptions, Sighting
 from primacy.election.lease.view import believed, role_of, view_of
-from primacy.election.messages import FailsafeAck, FailsafeBeat
+from primacy.election.messages import FailsafeAck, FailsafeHeartbeat
 from primacy.election.model import Role, View
 from primacy.election.store import (
     IDLE,
@@ -128,8 +128,8 @@ class LeaseStrategy(LeaseHolder):
                 self._hear_of_renewal(now_ms)
             case StoreNews():
                 self._news, self._next_ask_ms = self._pending is not None, now_ms
-            case Received(FailsafeBeat() as beat):
-                return self._failsafe_beat(now_ms, beat)
+            case Received(FailsafeHeartbeat() as heartbeat):
+                return self._failsafe_heartbeat(now_ms, heartbeat)
             case Received(FailsafeAck() as ack):
                 return self._failsafe_ack(now_ms, ack)
             case WorkStarted(term):

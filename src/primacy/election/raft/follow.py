@@ -1,15 +1,16 @@
 """Following and voting: the promise of silence, and the one vote per term.
 
-A voter that acked a beat grants nothing for P (Q4) and reports with each vote how old its newest beat is (Q5); a voter
-whose own work is not confirmed gone grants nothing at all (Q6). A beat that is not newer than one already acked renews
-nothing (Q4), one of an older term is told how far we are (Q9), and no refusal goes out twice within a beat (E1).
+A voter that acked a heartbeat grants nothing for P (Q4) and reports with each vote how old its newest heartbeat is
+(Q5); a voter whose own work is not confirmed gone grants nothing at all (Q6). A heartbeat that is not newer than one
+already acked renews nothing (Q4), one of an older term is told how far we are (Q9), and no refusal goes out twice
+within a heartbeat (E1).
 """
 
 from __future__ import annotations
 
 from primacy.election.effects import Effect, Record, Send
 from primacy.election.events import Code, Event
-from primacy.election.messages import Ack, Ahead, Beat, VoteReply, VoteRequest
+from primacy.election.messages import Ack, Ahead, Heartbeat, VoteReply, VoteRequest
 from primacy.election.raft.lead import Leading
 from primacy.election.raft.release import Releasing
 from primacy.election.raft.state import TERM_JUMP_MAX, RaftState
@@ -23,65 +24,66 @@ class Following:
         self.leading = leading
         self.releasing = releasing
 
-    def on_beat(self, now_ms: int, beat: Beat) -> list[Effect]:
+    def on_heartbeat(self, now_ms: int, heartbeat: Heartbeat) -> list[Effect]:
         state = self.state
         ballot = state.ballot
-        sender = beat.origin.node
-        if ballot is None or state.muted or self.is_old(beat):
+        sender = heartbeat.origin.node
+        if ballot is None or state.muted or self.is_old(heartbeat):
             return []
-        if beat.term != ballot.term or state.leader != sender:
-            if beat.term < ballot.term:
+        if heartbeat.term != ballot.term or state.leader != sender:
+            if heartbeat.term < ballot.term:
                 ahead = Send(sender, Ahead(state.origin, ballot.term))
                 return state.refuse(now_ms, ahead) if state.quorum.votes else []
-            if beat.term <= state.promise.released_term:
+            if heartbeat.term <= state.promise.released_term:
                 return []
-            if beat.term - ballot.term > TERM_JUMP_MAX:
-                return state.note(Code.TERM_JUMP, sender, f"term {beat.term} is too far above {ballot.term}")
-            if state.leader_state is not None and beat.term == ballot.term:
-                return state.note(Code.TWO_BOOTS, sender, f"it claims our term {beat.term}")
-            return self._follow(now_ms, beat) + self._ack(now_ms, beat)
-        if beat.term <= state.promise.released_term:
+            if heartbeat.term - ballot.term > TERM_JUMP_MAX:
+                return state.note(Code.TERM_JUMP, sender, f"term {heartbeat.term} is too far above {ballot.term}")
+            if state.leader_state is not None and heartbeat.term == ballot.term:
+                return state.note(Code.TWO_BOOTS, sender, f"it claims our term {heartbeat.term}")
+            return self._follow(now_ms, heartbeat) + self._ack(now_ms, heartbeat)
+        if heartbeat.term <= state.promise.released_term:
             return []
-        return self._ack(now_ms, beat)
+        return self._ack(now_ms, heartbeat)
 
-    def is_old(self, beat: Beat) -> bool:
-        """Repeated or overtaken: a newer beat of this leader and term was acked already (Q4).
+    def is_old(self, heartbeat: Heartbeat) -> bool:
+        """Repeated or overtaken: a newer heartbeat of this leader and term was acked already (Q4).
 
-        It tells nothing about the leader of today. The leader needs no second ack: that of the newer beat proves more.
+        It tells nothing about the leader of today. The leader needs no second ack: that of the newer heartbeat proves
+        more.
         """
         promise = self.state.promise
-        if beat.number > promise.acked_number or beat.term != self.state.term:
+        if heartbeat.number > promise.acked_number or heartbeat.term != self.state.term:
             return False
-        return promise.acked_of == (beat.term, beat.origin.boot)
+        return promise.acked_of == (heartbeat.term, heartbeat.origin.boot)
 
-    def _follow(self, now_ms: int, beat: Beat) -> list[Effect]:
+    def _follow(self, now_ms: int, heartbeat: Heartbeat) -> list[Effect]:
         """A leader of our term or a newer one: whatever we were, we are its follower."""
         state = self.state
-        leader = beat.origin.node
+        leader = heartbeat.origin.node
         effects: list[Effect] = []
         if state.leader_state is not None:
-            effects = self.leading.lose(now_ms, Code.HIGHER_TERM, f"node {leader} leads term {beat.term}")
-        state.adopt(beat.term)
+            effects = self.leading.lose(now_ms, Code.HIGHER_TERM, f"node {leader} leads term {heartbeat.term}")
+        state.adopt(heartbeat.term)
         state.promise.release = None  # of an older term; whoever follows has no use for it
         state.become_follower(leader)
-        return [*effects, Record(Event(Code.FOLLOWS, beat.term, leader))]
+        return [*effects, Record(Event(Code.FOLLOWS, heartbeat.term, leader))]
 
-    def _ack(self, now_ms: int, beat: Beat) -> list[Effect]:
+    def _ack(self, now_ms: int, heartbeat: Heartbeat) -> list[Effect]:
         """Promises P of silence from now, and says so by number (Q3, Q4)."""
         state = self.state
         promise = state.promise
-        promise.acked_of, promise.acked_number = (beat.term, beat.origin.boot), beat.number
+        promise.acked_of, promise.acked_number = (heartbeat.term, heartbeat.origin.boot), heartbeat.number
         state.campaign_at_ms = state.timeout(now_ms)
         if not state.quorum.votes:
             return []
         ballot = state.ballot
         assert ballot is not None
-        hold_ms = beat.hold_ms if beat.settled else max(beat.hold_ms, ballot.hold_max_ms)
+        hold_ms = heartbeat.hold_ms if heartbeat.settled else max(heartbeat.hold_ms, ballot.hold_max_ms)
         if hold_ms != ballot.hold_max_ms:
             state.ballot = ballot._replace(hold_max_ms=hold_ms)
-        promise.newest_at_ms, promise.newest_term = now_ms, beat.term
-        state.steady = beat
-        return [Send(beat.origin.node, Ack(state.origin, beat.term, beat.number, beat.origin.boot))]
+        promise.newest_at_ms, promise.newest_term = now_ms, heartbeat.term
+        state.steady = heartbeat
+        return [Send(heartbeat.origin.node, Ack(state.origin, heartbeat.term, heartbeat.number, heartbeat.origin.boot))]
 
     def on_vote_request(self, now_ms: int, request: VoteRequest) -> list[Effect]:
         state = self.state

@@ -1,6 +1,6 @@
-"""Leading: winning, beating, proving the hold, starting the work, and every way in which a term ends.
+"""Leading: winning, sending heartbeats, proving the hold, starting the work, and every way in which a term ends.
 
-A leader's hold counts from before a beat left that a majority acked (Q3). It starts its work after the first such
+A leader's hold counts from before a heartbeat left that a majority acked (Q3). It starts its work after the first such
 round, after what an older leader may still hold (Q5), and with the run lock free; once in a term (G4). It ends by
 losing its majority (Q7), by stepping down in order (G9), or by losing its guard; nothing reopens a term (Q8). Only a
 leader whose work ran may release (G7); `release.py` says what a release does.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from primacy.election.effects import Effect, Extend, OrderRelease, Record, Send, Start, Stop
 from primacy.election.events import Code, Event
-from primacy.election.messages import Ack, Ahead, Beat, Release, VoteRequest
+from primacy.election.messages import Ack, Ahead, Heartbeat, Release, VoteRequest
 from primacy.election.model import Leadership
 from primacy.election.raft.roles import Candidate, Leader
 from primacy.election.raft.state import TERM_JUMP_MAX, RaftState, made
@@ -73,8 +73,8 @@ class Leading:
         if not leader.ran and not leader.closed and self._is_overdue(now_ms, leader):
             return self.resign(now_ms, leader, Code.CANNOT_START, "the work could not be started in time")
         effects: list[Effect] = []
-        if now_ms >= leader.next_beat_ms:
-            effects = self.beat(now_ms, leader)
+        if now_ms >= leader.next_heartbeat_ms:
+            effects = self.heartbeat(now_ms, leader)
         return effects if leader.ordered else effects + self.start_if_ready(now_ms)
 
     def _is_overdue(self, now_ms: int, leader: Leader) -> bool:
@@ -82,16 +82,16 @@ class Leading:
         due_ms = max(leader.due_ms, leader.start_at_ms)
         return not leader.deferred and now_ms >= due_ms + self.state.timing.hold_ms
 
-    def beat(self, now_ms: int, leader: Leader) -> list[Effect]:
+    def heartbeat(self, now_ms: int, leader: Leader) -> list[Effect]:
         state = self.state
         timing = state.timing
         leader.progress.sent(now_ms)
-        late_ms = now_ms - leader.next_beat_ms
-        leader.next_beat_ms = now_ms + timing.heartbeat_ms - min(late_ms, timing.heartbeat_ms // 2)
+        late_ms = now_ms - leader.next_heartbeat_ms
+        leader.next_heartbeat_ms = now_ms + timing.heartbeat_ms - min(late_ms, timing.heartbeat_ms // 2)
         state.promise.newest_at_ms, state.promise.newest_term = now_ms, leader.term
         settled = now_ms >= leader.start_at_ms
-        beat = made(Beat, (state.origin, leader.term, leader.progress.number, timing.hold_ms, settled))
-        effects: list[Effect] = [made(Send, (node, beat)) for node in state.quorum.others]
+        heartbeat = made(Heartbeat, (state.origin, leader.term, leader.progress.number, timing.hold_ms, settled))
+        effects: list[Effect] = [made(Send, (node, heartbeat)) for node in state.quorum.others]
         return effects + self.prove(now_ms, leader) if state.quorum.majority == 1 else effects
 
     def on_ack(self, now_ms: int, ack: Ack) -> list[Effect]:
@@ -108,7 +108,7 @@ class Leading:
         return self.prove(now_ms, leader) if ack.number > progress.proved else []
 
     def prove(self, now_ms: int, leader: Leader) -> list[Effect]:
-        """Hold = H from the departure of the newest beat that a majority, the leader included, acked (Q3)."""
+        """Hold = H from the departure of the newest heartbeat that a majority, the leader included, acked (Q3)."""
         if not leader.progress.prove(self.proved_number(leader)):
             return []
         if leader.ordered:  # also during a planned stop: the work may end in peace (G9)
@@ -119,13 +119,13 @@ class Leading:
         progress = leader.progress
         return self.state.quorum.newest_acked(progress.acked.values(), progress.number)
 
-    def beat_again(self, now_ms: int, leader: Leader) -> list[Effect] | None:
+    def heartbeat_again(self, now_ms: int, leader: Leader) -> list[Effect] | None:
         """The next heartbeat of a leader whose work runs, if that is all there is to do; the same as a step."""
-        if not leader.ran or not leader.ordered or now_ms < leader.next_beat_ms or self.is_late(now_ms, leader):
+        if not leader.ran or not leader.ordered or now_ms < leader.next_heartbeat_ms or self.is_late(now_ms, leader):
             return None
         if self.state.peers.refused:
             self.state.forget_refusals(now_ms)
-        return self.beat(now_ms, leader)
+        return self.heartbeat(now_ms, leader)
 
     def acked_again(self, now_ms: int, leader: Leader, ack: Ack) -> list[Effect] | None:
         """An ack of a heartbeat of a leader whose work was ordered, if it is news; the same as a step."""
@@ -214,7 +214,7 @@ class Leading:
         return effects
 
     def step_down(self, now_ms: int, code: Code, detail: str, successor: str = "") -> list[Effect]:
-        """Stop, confirm, release, in this order; beats go on until the work is confirmed gone (G9)."""
+        """Stop, confirm, release, in this order; heartbeats go on until the work is confirmed gone (G9)."""
         state = self.state
         leader = state.leader_state
         if leader is None:

@@ -2,7 +2,7 @@
 
 Earlier starts and copies of a node are recognised by incarnation and boot (Q10), other lists by their hash, other
 clusters by their token base (T1). Whoever was met is heard without another look until something about it differs. What
-is refused is told at most once per beat, and never in answer to a refusal (E1).
+is refused is told at most once per heartbeat, and never in answer to a refusal (E1).
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from primacy.election.inputs import Init
 from primacy.election.messages import (
     Ack,
     Ahead,
-    Beat,
     FirstBallot,
     FirstBallotTaken,
+    Heartbeat,
     Message,
     Query,
     Report,
@@ -33,7 +33,7 @@ TWO_BOOTS = "two-boots"
 def shows_use(message: Message) -> bool:
     """Its sender's ballot has left term 0: it may have voted or acked under its base (M3)."""
     match message:
-        case Beat() | Ack():
+        case Heartbeat() | Ack():
             return True
         case VoteRequest():
             return message.term > (1 if message.pre else 0)
@@ -108,7 +108,7 @@ class Remembering:
         return ""
 
     def ask(self, now_ms: int) -> list[Effect]:
-        """Asks whoever has not answered, then decides. Repeated every beat while mute."""
+        """Asks whoever has not answered, then decides. Repeated every heartbeat while mute."""
         state = self.state
         state.ask_at_ms = now_ms + state.timing.heartbeat_ms
         if state.muted == TWO_BOOTS:
@@ -192,7 +192,7 @@ class Remembering:
             state.recovery.init, state.first.init_tried = state.first.init_tried, None
 
     def _offer_first(self) -> list[Effect]:
-        """To the boots that said they are blank, every beat until each has it.
+        """To the boots that said they are blank, every heartbeat until each has it.
 
         Late is as good as early: a boot that was blank when it answered has used nothing of this cluster since.
         """

@@ -15,7 +15,8 @@ from primacy.election.raft.roles import Leader
 from primacy.election.raft.state import RaftState
 
 SLOT_PARTS = 5
-"""After a release the k-th node in line campaigns after k fifths of a beat: time for the one before to be heard."""
+"""After a release the k-th node in line campaigns after k fifths of a heartbeat: time for the one before to be
+heard."""
 
 
 class Releasing:

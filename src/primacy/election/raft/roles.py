@@ -43,9 +43,9 @@ class Leader:
         self.start_at_ms = start_at_ms
         """The end of the start delay (Q5)."""
         self.ages = ages
-        """Voter -> (term of its newest beat, when work of that term is surely gone)."""
+        """Voter -> (term of its newest heartbeat, when work of that term is surely gone)."""
         self.progress = Progress(now_ms)
-        self.next_beat_ms = now_ms
+        self.next_heartbeat_ms = now_ms
         self.ordered = False
         """The work of this term was ordered to start."""
         self.ran = False
@@ -59,13 +59,13 @@ class Leader:
         self.successor = ""
         """Whom a planned stop is in favour of."""
         self.newest_term = 0
-        """Term of the newest beat that the winner itself had acked or sent before."""
+        """Term of the newest heartbeat that the winner itself had acked or sent before."""
         self.ahead_term = 0
         """A voter is ahead of us: step down in order and campaign again above this term (Q9)."""
 
     @property
     def preceding_term(self) -> int:
-        """The newest earlier term of which it or a voter of its majority knows a beat; 0 for none."""
+        """The newest earlier term of which it or a voter of its majority knows a heartbeat; 0 for none."""
         return max(self.newest_term, *(term for term, _ in self.ages.values()), 0)
 
 

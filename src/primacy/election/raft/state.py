@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from primacy.election.effects import Effect, Record, Send
 from primacy.election.events import Code, Event
-from primacy.election.messages import Beat, Origin, Release, VoteReply, VoteRequest
+from primacy.election.messages import Heartbeat, Origin, Release, VoteReply, VoteRequest
 from primacy.election.model import Ballot, Role, Seat
 from primacy.election.raft.ballot import DurableBallot
 from primacy.election.raft.quorum import Quorum
@@ -24,7 +24,7 @@ TERM_JUMP_MAX = 1_000_000
 made = tuple.__new__
 """A NamedTuple from its fields, without the function that gives them their names: for what is made all the time."""
 REFUSED_MAX = 256
-"""How many refusals of the last beat are remembered: a few per node of a large cluster. Beyond it none is sent."""
+"""How many refusals of the last heartbeat are remembered: a few per node of a large cluster. Beyond it none is sent."""
 NOTED_MAX = 64
 """How many complaints about other nodes are remembered, so that each is recorded once."""
 
@@ -43,12 +43,12 @@ class Promise:
 
     def __init__(self) -> None:
         self.newest_at_ms: int | None = None
-        """When the newest beat was acked or sent, or the ballot read; None: nothing that still binds."""
+        """When the newest heartbeat was acked or sent, or the ballot read; None: nothing that still binds."""
         self.newest_term = 0
         self.acked_of = (0, 0)
-        """Term and leader's boot of the newest beat that was acked, or followed by a node that does not vote."""
+        """Term and leader's boot of the newest heartbeat that was acked, or followed by a node that does not vote."""
         self.acked_number = 0
-        """The number of that beat: none up to it renews anything (Q4)."""
+        """The number of that heartbeat: none up to it renews anything (Q4)."""
         self.released_term = -1
         self.release: Release | None = None
 
@@ -64,7 +64,7 @@ class Peers:
         """When a listed node was last heard that runs under another list; only people ask for it."""
         self.noted: dict[tuple[str, str], bool] = {}
         self.refused: dict[tuple[str | int, ...], int] = {}
-        """When which refusal was sent to whom, for one beat (E1)."""
+        """When which refusal was sent to whom, for one heartbeat (E1)."""
 
 
 class RaftState:
@@ -105,8 +105,8 @@ class RaftState:
         self.first = FirstStart()
         self.wall_offset_ms = 0
         self.read_at_ms = 0
-        self.steady: Beat | None = None
-        """The beat that this node acked in its last step, if another one like it changes nothing but moments."""
+        self.steady: Heartbeat | None = None
+        """The heartbeat that this node acked in its last step, if another one like it changes nothing but moments."""
         self.calm = False
         """After its last step the ballot was as the disk has it, and this node waited for nobody's memory."""
 
@@ -185,7 +185,7 @@ class RaftState:
             self.role_state.is_shown = False
 
     def retire(self, now_ms: int) -> None:
-        """A leader becomes a follower of nobody, without a beat; its own beats still bind (Q4)."""
+        """A leader becomes a follower of nobody, without a heartbeat; its own heartbeats still bind (Q4)."""
         self.become_follower()
         newest_ms = self.promise.newest_at_ms
         self.campaign_at_ms = self.timeout(now_ms if newest_ms is None else newest_ms)
@@ -216,7 +216,7 @@ class RaftState:
             disk.marking = disk.void_due = self.recovery.mark_due = False
 
     def promise_left(self, now_ms: int) -> int:
-        """How long this voter still grants nothing (Q4): P from the newest beat acked or sent, or from reading."""
+        """How long this voter still grants nothing (Q4): P from the newest heartbeat acked or sent, or from reading."""
         newest_ms = self.promise.newest_at_ms
         if newest_ms is None or self.lock_suffices():
             return 0
@@ -234,7 +234,7 @@ class RaftState:
         return not self.work_unconfirmed()
 
     def _age(self, now_ms: int) -> int:
-        """Since the newest beat acked or sent, or the ballot read (Q5); -1 for none that counts."""
+        """Since the newest heartbeat acked or sent, or the ballot read (Q5); -1 for none that counts."""
         newest_ms = self.promise.newest_at_ms
         return -1 if newest_ms is None or self.lock_suffices() else now_ms - newest_ms
 
@@ -255,7 +255,7 @@ class RaftState:
         )
 
     def timeout(self, from_ms: int) -> int:
-        """When to campaign if nothing is heard: P after the newest beat, spread at random."""
+        """When to campaign if nothing is heard: P after the newest heartbeat, spread at random."""
         return from_ms + self.timing.promise_ms + self.lag_ms + int(self.seat.random.random() * self.timing.spread_ms)
 
     def seen(self, node: str) -> tuple[int, int]:
@@ -266,7 +266,8 @@ class RaftState:
     # --- what is told to others, once ---------------------------------------------------------------------------------
 
     def refuse(self, now_ms: int, refusal: Send, *reason: int) -> list[Effect]:
-        """A refusal, at most once per receiver and reason within a beat (E1): repeated datagrams multiply nothing."""
+        """A refusal, at most once per receiver and reason within a heartbeat (E1): repeated datagrams multiply
+        nothing."""
         key: tuple[str | int, ...] = (refusal.to, type(refusal.message).__name__, *reason)
         refused = self.peers.refused
         if key in refused or len(refused) >= REFUSED_MAX:
@@ -275,7 +276,7 @@ class RaftState:
         return [refusal]
 
     def forget_refusals(self, now_ms: int) -> None:
-        """What was refused a beat ago may be refused again."""
+        """What was refused a heartbeat ago may be refused again."""
         oldest_ms = now_ms - self.timing.heartbeat_ms
         self.peers.refused = {key: at_ms for key, at_ms in self.peers.refused.items() if at_ms > oldest_ms}
 

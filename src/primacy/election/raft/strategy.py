@@ -1,19 +1,20 @@
-"""Raft's election without its log: a majority of durable votes makes one leader per term, acked beats make its hold.
+"""Raft's election without its log: a majority of durable votes makes one leader per term, acked heartbeats make its
+hold.
 
 What it adds to the paper, and why (the letters are the safety rules, docs/rules.md):
 
-- Time. A leader's work must be dead before a successor's starts. The leader counts from *before* a beat left (Q3); a
-  winner counts from the newest beat that any of its voters acked or sent, and waits what is left of the longest hold
-  times the drift ratio (Q5). A voter that heard a leader refuses votes for P (Q4), so that in a normal failover
-  nothing is left to wait. A leader without a majority stops by its own clock and goes silent (Q7).
+- Time. A leader's work must be dead before a successor's starts. The leader counts from *before* a heartbeat left (Q3);
+a winner counts from the newest heartbeat that any of its voters acked or sent, and waits what is left of the longest
+hold times the drift ratio (Q5). A voter that heard a leader refuses votes for P (Q4), so that in a normal failover
+nothing is left to wait. A leader without a majority stops by its own clock and goes silent (Q7).
 - Ends. A term that was ended for a node never reopens (Q8). A release says that all work up to a term is gone, and
   frees the voters at once (G6); it is only given by a leader whose work ran (G7).
 - Memory. A node that forgot, or whose list changed, is mute until all others have answered (M, see `recovery.py`).
 
 Of the single executor: CurrentTerm and VotedFor are `ballot.term` and `ballot.voted_for`; Votes and Heartbeats are
 `Candidate.yes` and `Progress.acked`; ElectionTimeout, LeadershipAwareTimeout, HeartbeatTimer and
-LeadershipGraceTimeout are `campaign_at_ms`, the promise, `next_beat_ms` and `start_at_ms`. It never touches a clock, a
-socket or a disk; time and chance are handed in.
+LeadershipGraceTimeout are `campaign_at_ms`, the promise, `next_heartbeat_ms` and `start_at_ms`. It never touches a
+clock, a socket or a disk; time and chance are handed in.
 
 This file is the one way in: it puts the parts together, tells inputs apart, orders effects and sets the deadline. Read
 on in `roles.py` and `state.py` (the roles and every change between them), then `follow.py`, `campaign.py`, `lead.py`.
@@ -54,9 +55,9 @@ from primacy.election.inputs import (
 from primacy.election.messages import (
     Ack,
     Ahead,
-    Beat,
     FirstBallot,
     FirstBallotTaken,
+    Heartbeat,
     Message,
     Origin,
     Query,
@@ -121,7 +122,7 @@ class RaftStrategy:
             state.forget_refusals(now_ms)
         leader = state.role_state
         if type(leader) is Leader and self.leading.is_late(now_ms, leader):
-            effects = self.leading.lose(now_ms, Code.MAJORITY_LOST, "no majority acked a beat in time")
+            effects = self.leading.lose(now_ms, Code.MAJORITY_LOST, "no majority acked a heartbeat in time")
         if type(given) is Received:
             heard = self._receive(now_ms, given.message)
             effects = effects + heard if effects else heard
@@ -211,15 +212,15 @@ class RaftStrategy:
         if not effects:  # the two that come all the time
             if type(message) is Ack:
                 return self.leading.on_ack(now_ms, message)
-            if type(message) is Beat:
-                return self.following.on_beat(now_ms, message)
+            if type(message) is Heartbeat:
+                return self.following.on_heartbeat(now_ms, message)
         return effects + self._heard(now_ms, message)
 
     def _heard(self, now_ms: int, message: Message) -> list[Effect]:
         """From a node of this cluster, or about memory."""
         match message:
-            case Beat():
-                return self.following.on_beat(now_ms, message)
+            case Heartbeat():
+                return self.following.on_heartbeat(now_ms, message)
             case Ack():
                 return self.leading.on_ack(now_ms, message)
             case VoteRequest():
@@ -261,7 +262,7 @@ class RaftStrategy:
         state = self.state
         leader = state.role_state
         if type(leader) is Leader:
-            at = min(leader.next_beat_ms, leader.progress.hold_from_ms + state.timing.term_at_ms)
+            at = min(leader.next_heartbeat_ms, leader.progress.hold_from_ms + state.timing.term_at_ms)
             if now_ms < leader.start_at_ms:
                 at = min(at, leader.start_at_ms)
         elif type(leader) is Recovering or not state.booted:
@@ -311,8 +312,8 @@ class RaftStrategy:
     # --- the short way ------------------------------------------------------------------------------------------------
 
     def again(self, now_ms: int, message: Message | None) -> list[Effect] | None:
-        """A short way for what goes round all the time: the next beat of our leader, an ack of a beat of ours, or the
-        moment for our next beat, which is no message.
+        """A short way for what goes round all the time: the next heartbeat of our leader, an ack of a heartbeat of
+        ours, or the moment for our next heartbeat, which is no message.
 
         The same as `step` with it, in effects and in all that it leaves behind. None, with nothing changed, if anything
         about this node or the message is not as it was at the last step: then `step` must hear it.
@@ -320,11 +321,11 @@ class RaftStrategy:
         state = self.state
         steady, leader = state.steady, state.role_state
         if message is None:
-            effects = self.leading.beat_again(now_ms, leader) if type(leader) is Leader and state.calm else None
+            effects = self.leading.heartbeat_again(now_ms, leader) if type(leader) is Leader and state.calm else None
             if effects is not None:
                 self._rearm(now_ms)
             return effects
-        if steady is not None and type(message) is Beat:
+        if steady is not None and type(message) is Heartbeat:
             origin, promise = message.origin, state.promise
             same = origin is steady.origin or origin == steady.origin
             if not same or message.term != steady.term or message.hold_ms != steady.hold_ms:
@@ -393,6 +394,6 @@ class RaftStrategy:
 
     @property
     def preceding_term(self) -> int:
-        """A leader's: the newest earlier term of which it or a voter of its majority knows a beat; 0 for none."""
+        """A leader's: the newest earlier term of which it or a voter of its majority knows a heartbeat; 0 for none."""
         leader = self.state.leader_state
         return leader.preceding_term if leader is not None else 0

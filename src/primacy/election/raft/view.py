@@ -72,7 +72,7 @@ def waits_leading(state: RaftState, leader: Leader, now_ms: int) -> str:
         return "the run lock: work of an earlier term on this machine is not confirmed gone"
     if now_ms < leader.start_at_ms:
         return f"{leader.start_at_ms - now_ms} ms, until any earlier holder's work is surely over"
-    return "the first beat that a majority acks"
+    return "the first heartbeat that a majority acks"
 
 
 def waits_muted(state: RaftState) -> str:

@@ -29,7 +29,17 @@ from __future__ import annotations
 from primacy.election.effects import Effect, Record, Send, Start
 from primacy.election.events import Code, Event
 from primacy.election.inputs import Answered, DeadlinePassed, Input, Received, Unanswered
-from primacy.election.messages import Alive, Coordinator, Election, Handover, HeartbeatRequest, Message, Okay, Origin, Unable
+from primacy.election.messages import (
+    Alive,
+    Coordinator,
+    Election,
+    Handover,
+    HeartbeatRequest,
+    Message,
+    Okay,
+    Origin,
+    Unable,
+)
 from primacy.election.model import Seat
 from primacy.election.ranked.lifecycle import Lifecycle
 from primacy.election.ranked.rank import RankOptions
@@ -162,9 +172,9 @@ class RankRules:
                 return self.wait_expired(now_ms)
             case Timer.LIMIT, _:
                 return self._state.poll_failed(now_ms)
-            case Timer.BEAT, Phase.LEAD:
-                return self.leader_beat(now_ms)
-            case Timer.BEAT, _:
+            case Timer.HEARTBEAT, Phase.LEAD:
+                return self.leader_heartbeat(now_ms)
+            case Timer.HEARTBEAT, _:
                 return self._watch.look_at_leader(now_ms)
         return self._watch.leader_gone(now_ms, "does not answer")
 
@@ -245,11 +255,11 @@ class RankRules:
 
     def _announce(self, now_ms: int) -> list[Effect]:
         state, heartbeat_ms = self._state, self._state.timing.heartbeat_ms
-        state.arm(Timer.BEAT, now_ms, heartbeat_ms - state.random.randrange(heartbeat_ms // 10 + 1))
+        state.arm(Timer.HEARTBEAT, now_ms, heartbeat_ms - state.random.randrange(heartbeat_ms // 10 + 1))
         message = state.announcement()
         return [Send(name, message) for name in self._ranking.others]
 
-    def leader_beat(self, now_ms: int) -> list[Effect]:
+    def leader_heartbeat(self, now_ms: int) -> list[Effect]:
         """B2: announces itself every heartbeat, to the whole list."""
         effects = self._state.prune(now_ms)
         settled = now_ms - self._state.led_since_ms > self._ranking.window_ms

@@ -70,7 +70,7 @@ def natural_key(name: str) -> tuple[Any, ...]:
 
 
 def paced(timing: RankTiming, factor: int) -> RankTiming:
-    """The same times, so much slower: beats, too, for who answers late has too much to do already."""
+    """The same times, so much slower: heartbeats, too, for who answers late has too much to do already."""
     return RankTiming(
         timing.heartbeat_ms * factor,
         timing.misses,
@@ -84,7 +84,7 @@ def wait_ms(timing: RankTiming) -> int:
     """How long one who was told OK waits for the announcement.
 
     The one who said OK may itself wait `election_ms` for nodes above it. Where a profile gives no more than that for
-    both (Ghoti: 3 s and 3 s), half a beat is added for the way.
+    both (Ghoti: 3 s and 3 s), half a heartbeat is added for the way.
     """
     return max(timing.coordinator_ms, timing.election_ms + timing.heartbeat_ms // 2)
 

@@ -56,7 +56,7 @@ class Timer(StrEnum):
 
     LIMIT = "limit"
     """Of the present phase."""
-    BEAT = "beat"
+    HEARTBEAT = "heartbeat"
     """The next look at the leader, or the leader's next announcement."""
     GONE = "gone"
     """The last of the looks that may stay unanswered."""
@@ -150,7 +150,7 @@ class State:
     def enter(self, phase: Phase) -> None:
         """The timers of a phase end with it; the ring's ack when there is a leader."""
         self.phase = phase
-        for timer in (Timer.LIMIT, Timer.BEAT, Timer.GONE):
+        for timer in (Timer.LIMIT, Timer.HEARTBEAT, Timer.GONE):
             self.disarm(timer)
         self.pending.clear()
         if phase in SETTLED:
@@ -195,7 +195,7 @@ class State:
             self.ended_ms = now_ms
         self.enter(Phase.FOLLOW)
         self.leader = leader
-        self.arm(Timer.BEAT, now_ms, self.random.randint(1, max(1, self.timing.heartbeat_ms)))
+        self.arm(Timer.HEARTBEAT, now_ms, self.random.randint(1, max(1, self.timing.heartbeat_ms)))
         return [Record(Event(Code.FOLLOWS, self.epoch, leader))] if changed else []
 
     def lead(self, now_ms: int) -> Leadership:

@@ -56,7 +56,7 @@ class Watch:
 
     def look_at_leader(self, now_ms: int) -> list[Effect]:
         state, timing = self._state, self._state.timing
-        state.arm(Timer.BEAT, now_ms, timing.heartbeat_ms)
+        state.arm(Timer.HEARTBEAT, now_ms, timing.heartbeat_ms)
         self._unanswered += 1
         if self.misses_all and Timer.GONE not in state.timers:
             state.arm(Timer.GONE, now_ms, timing.answer_ms)

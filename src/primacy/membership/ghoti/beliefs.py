@@ -11,7 +11,7 @@ from primacy.membership.state import State
 QUIET_S = 2.0
 """So often at most a real node is told again who leads, and a real leader is asked again whether it does, as long as
 nothing was heard that could have changed it: each time it writes lines into its log. A look, which it answers without a
-line, goes on at every beat. It looks at its own leader as often."""
+line, goes on at every heartbeat. It looks at its own leader as often."""
 CALLS_IN_VAIN = 3
 """Calls that a real node answered, and nobody announced anything: it is joined, for it does not know this node."""
 
@@ -61,7 +61,7 @@ class Beliefs:
         self._claimed.pop(to, None)
 
     def _is_recent(self, at_s: float) -> bool:
-        """It will not be too long ago at the next beat either."""
+        """It will not be too long ago at the next heartbeat either."""
         return self.state.now_s - at_s < QUIET_S - self.state.timing.heartbeat_ms / 1_000
 
     def called_in_vain(self, to: str) -> bool:

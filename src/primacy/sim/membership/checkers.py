@@ -15,7 +15,7 @@ from collections import defaultdict, deque
 from primacy.settings.timing import RankTiming
 from primacy.sim.membership.world import Fact, Kind
 
-PER_BEAT = 4
+PER_HEARTBEAT = 4
 """Requests of one node to each other one in a heartbeat, as rule E2 has it. The most of thousands of trials is less
 than half of what this and `BURST` allow."""
 BURST = 4
@@ -78,7 +78,7 @@ class MembershipChecker:
         sent.append(fact.at_ms)
         while sent[0] <= fact.at_ms - WINDOW_MS:
             sent.popleft()
-        bound = nodes * (BURST + PER_BEAT * WINDOW_MS / self.timing.heartbeat_ms)
+        bound = nodes * (BURST + PER_HEARTBEAT * WINDOW_MS / self.timing.heartbeat_ms)
         self.most_sent = max(self.most_sent, len(sent) / bound)
         if len(sent) == int(bound) + 1:
             self.violations.append(f"E2 at {fact.at_ms} ms: {fact.node} sent {len(sent)} requests in a second")

@@ -23,15 +23,15 @@ def settle(machine: Strategy, now_ms: int) -> None:
         return
     state = machine.state
     _save_arrived(state)
-    # E1: a step forgets first of all what was refused a beat ago or earlier, and only steps look at refusals. Time does
-    # not go back, so it may as well be forgotten as soon as it is that old.
+    # E1: a step forgets first of all what was refused a heartbeat ago or earlier, and only steps look at refusals. Time
+    # does not go back, so it may as well be forgotten as soon as it is that old.
     state.forget_refusals(now_ms)
     if not state.options.auto:
         # It says since when a first start by itself may be tried: nobody asks for it where none is.
         state.read_at_ms = 0
     promise = state.promise
     if promise.acked_of[0] < state.term:
-        # Q4: a beat is compared with it in its own term only, and a term that was left does not come back.
+        # Q4: a heartbeat is compared with it in its own term only, and a term that was left does not come back.
         promise.acked_of, promise.acked_number = (0, 0), 0
     leader = state.leader_state
     if leader is not None and state.quorum.majority == 2:

@@ -95,10 +95,10 @@ def arrival(names: tuple[str, ...], item: Item) -> str:
 
 def _said(message: m.Message) -> str:
     match message:
-        case m.Beat():
-            return f"beat {message.number} of term {message.term}"
+        case m.Heartbeat():
+            return f"heartbeat {message.number} of term {message.term}"
         case m.Ack():
-            return f"ack of beat {message.number} of term {message.term}"
+            return f"ack of heartbeat {message.number} of term {message.term}"
         case m.Release():
             return f"all work up to term {message.term} is gone"
     tell = SAID.get(type(message))

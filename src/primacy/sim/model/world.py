@@ -35,7 +35,7 @@ from primacy.election.inputs import (
     WorkGone,
     WorkStarted,
 )
-from primacy.election.messages import Ack, Beat, Message, Release, VoteReply, VoteRequest
+from primacy.election.messages import Ack, Heartbeat, Message, Release, VoteReply, VoteRequest
 from primacy.election.model import Leadership, Strategy
 from primacy.election.store import StoreAnswer, holder_id
 from primacy.sim.model.snapshot import fork
@@ -302,8 +302,8 @@ class Doing:
                 self.notes(effect)
 
     def _check_order(self, to: str, message: Message) -> None:
-        """What a vote, an ack or a beat relies on stands on the disk before it leaves (I7)."""
-        if isinstance(message, Ack | Beat):
+        """What a vote, an ack or a heartbeat relies on stands on the disk before it leaves (I7)."""
+        if isinstance(message, Ack | Heartbeat):
             if self.node.ballot is None or self.node.ballot.term < message.term:
                 kind = type(message).__name__.lower()
                 self.facts.append(("bad", f"{self.name} let a {kind} of term {message.term} go before it was durable"))

@@ -1,8 +1,8 @@
 """Tells what happens in a world in sentences that a person can check against the rules.
 
 Facts become "b follows a in term 2", messages become "a to b, c: would you vote for me in term 1?". Steady traffic
-(beats and their acks) is not told, a question that is repeated is told once per command, and nothing random stands in a
-sentence: a token is the name of its base and a count ("A+2"), a time is in milliseconds since the last command.
+(heartbeats and their acks) is not told, a question that is repeated is told once per command, and nothing random stands
+in a sentence: a token is the name of its base and a count ("A+2"), a time is in milliseconds since the last command.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def _report(report: m.Report) -> Told:
 UNTOLD = (Code.STARTED, Code.PROMISE_REFUSED)
 """Events that another line tells: the start of the agent, and the refusal itself."""
 
-SILENT = (m.Beat, m.Ack, m.Release, m.HeartbeatRequest, m.Alive, m.BatonTaken)
+SILENT = (m.Heartbeat, m.Ack, m.Release, m.HeartbeatRequest, m.Alive, m.BatonTaken)
 """Steady traffic; and releases, which the guard's fact tells."""
 
 FIXED: dict[type, Told] = {
@@ -221,7 +221,7 @@ FIXED: dict[type, Told] = {
     m.Unable: ("I am here but do not stand", None),
     m.Coordinator: ("I lead", "coordinator"),
     m.Won: ("the baton came round: you win", None),
-    m.FailsafeBeat: ("the store is away: may I go on?", "failsafe"),
+    m.FailsafeHeartbeat: ("the store is away: may I go on?", "failsafe"),
     m.FailsafeAck: ("go on", "failsafe-ack"),
 }
 """Messages that always say the same."""

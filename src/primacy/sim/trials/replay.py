@@ -35,7 +35,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from primacy.election.messages import Message
+from primacy.election.messages import FailsafeHeartbeat, Heartbeat, HeartbeatRequest, Message
 from primacy.election.model import Kind as MemberKind
 from primacy.election.model import Member, Membership
 from primacy.settings.timing import Timing
@@ -219,6 +219,10 @@ class Replayed(Trial):
         return self.liveness.calm_ms is not None and super()._is_quiet_for(node)
 
 
+STREAMS: dict[type, str] = {Heartbeat: "Beat", FailsafeHeartbeat: "FailsafeBeat", HeartbeatRequest: "Heartbeat"}
+"""The streams that the recorded plans know; a kind renamed since keeps the name, or the plans meet other draws."""
+
+
 class _Streamed(World):
     """Draws from a stream of its own for each way and kind of message, and for each node and use."""
 
@@ -235,7 +239,8 @@ class _Streamed(World):
         return Random(f"{key}/{self._made[key]}")
 
     def send(self, node: Node, to: str, message: Message) -> None:
-        key = (node.name, to, type(message).__name__)
+        kind = type(message)
+        key = (node.name, to, STREAMS.get(kind, kind.__name__))
         draw = self._ways_drawn.get(key)
         if draw is None:
             draw = self._ways_drawn[key] = Random(f"{self.name}/{'/'.join(key)}").random

@@ -101,7 +101,7 @@ def bound_ms(strategy: str, timing: Timing | RankTiming, nodes: int) -> float:
     return float(timing.promise_ms + 2 * timing.spread_ms + 1_000)
 
 
-EVENTS_PER_BEAT = 20
+EVENTS_PER_HEARTBEAT = 20
 """Of every node and for every other node. The worst of some thousand trials needed 2; what needs more goes round."""
 EVENTS_BESIDE = 20_000
 """For what does not come with the heartbeats: retries, faults, orders."""
@@ -112,11 +112,11 @@ JOINING = 2
 def events_max(timing: Timing | RankTiming, nodes: int, minutes: float) -> int:
     """How many events a trial may have (E2)."""
     most = nodes + JOINING
-    beats = minutes * 60_000 / timing.heartbeat_ms
-    return int(EVENTS_BESIDE + EVENTS_PER_BEAT * most * most * beats)
+    heartbeats = minutes * 60_000 / timing.heartbeat_ms
+    return int(EVENTS_BESIDE + EVENTS_PER_HEARTBEAT * most * most * heartbeats)
 
 
-MESSAGES_PER_BEAT: dict[str, float] = {"raft": 4, "lease": 4, "bully": 4, "ring": 4}
+MESSAGES_PER_HEARTBEAT: dict[str, float] = {"raft": 4, "lease": 4, "bully": 4, "ring": 4}
 """To each other node and for each heartbeat. raft: a leader sends one, and asks and answers as much again while others
 ask for votes or for memories. lease: statements count, and nodes ask each other only while the store is away. bully and
 ring: a leader sends one and answers one; announcements are repeated."""
@@ -130,6 +130,6 @@ def pace_of(strategy: str, timing: Timing | RankTiming, nodes: int) -> Pace:
     announcement to all: the square of the nodes, for each of a few calls.
     """
     most = nodes + JOINING
-    per_beat = MESSAGES_PER_BEAT.get(strategy, MESSAGES_PER_BEAT["bully"])
+    per_heartbeat = MESSAGES_PER_HEARTBEAT.get(strategy, MESSAGES_PER_HEARTBEAT["bully"])
     at_once = 2 * INBOX_MAX + (4 * most * most if strategy not in ("raft", "lease") else 4 * most)
-    return Pace(per_beat * most * 1000 / timing.heartbeat_ms, at_once)
+    return Pace(per_heartbeat * most * 1000 / timing.heartbeat_ms, at_once)

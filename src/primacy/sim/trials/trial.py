@@ -491,7 +491,7 @@ RARE: dict[str, str] = {
     Code.RELEASE_APPLIED: "release shortened a failover",
     Code.RELEASE_REFUSED: "release refused: a newer term was acked",
     Code.TWO_BOOTS: "two boots of one id",
-    Code.LATE_ACK: "ack of an old beat came late",
+    Code.LATE_ACK: "ack of an old heartbeat came late",
     Code.HIGHER_TERM: "higher term deposed a leader",
     Code.TERM_AHEAD: "voter ahead made the leader step down",
     Code.SPLIT_VOTE: "split vote",

@@ -97,7 +97,7 @@ class Guard:
         return self.holds_lock
 
     def extend(self, leadership: Leadership) -> None:
-        """Only for a later absolute deadline (G1). It comes with every beat, and needs no `order`."""
+        """Only for a later absolute deadline (G1). It comes with every heartbeat, and needs no `order`."""
         if self.frozen:
             self._unread.append(partial(self.extend, leadership))
         elif not self.closed:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primacy.election.messages import Ack, Beat, FirstBallotTaken, Message, Report, VoteReply, VoteRequest
+from primacy.election.messages import Ack, FirstBallotTaken, Heartbeat, Message, Report, VoteReply, VoteRequest
 from primacy.sim.facts import Kind
 
 if TYPE_CHECKING:
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 def check_order(world: World, node: Node, to: str, message: Message) -> None:
-    """What a vote, an ack or a beat relies on stands on the disk before it leaves (I7); and votes are told (I3)."""
+    """What a vote, an ack or a heartbeat relies on stands on the disk before it leaves (I7); and votes are told
+    (I3)."""
     kind = type(message)
-    if kind is Beat or kind is Ack:
+    if kind is Heartbeat or kind is Ack:
         check_term(world, node, message)  # type: ignore[arg-type]
     elif isinstance(message, VoteReply) and message.granted and not message.pre:
         _check_vote(world, node, message.asked, to, message)
@@ -42,7 +43,7 @@ def _check_vote(world: World, node: Node, term: int, candidate: str, message: Vo
     world.emit(Kind.VOTE, node.name, message.origin.base + term, candidate)
 
 
-def check_term(world: World, node: Node, message: Ack | Beat) -> None:
+def check_term(world: World, node: Node, message: Ack | Heartbeat) -> None:
     ballot = node.disk.ballot
     if ballot is None or ballot.term < message.term:
         world.emit(Kind.BAD_ORDER, node.name, message.term, type(message).__name__)

@@ -74,7 +74,7 @@ class Workload:
         self._asked = False
 
     def extend(self, leadership: Leadership) -> None:
-        """With every beat. Of a command that runs it moves the hold, and nothing else."""
+        """With every heartbeat. Of a command that runs it moves the hold, and nothing else."""
         if self.gate.waits:
             self._at_gate(gate.Renewed(leadership))
         elif self._busy:

@@ -4,9 +4,10 @@ The agent starts it (`supervise/containment.py`), talks to it over one packet so
 stopped or stuck: the tree ends in time nevertheless. It must never import the package, wait for anything without a
 limit, or believe a duration: every deadline is an absolute instant of CLOCK_BOOTTIME in ms.
 
-Extensions, which come with every beat, take a pipe of their own, at which nobody waits: an idle guard is not woken for
-each. It looks there by itself, some time before `term_at` and always before it judges a deadline; an extension counts
-by the instants in it, however late it is read. Until then the kernel's timer stands at an earlier one, never a later.
+Extensions, which come with every heartbeat, take a pipe of their own, at which nobody waits: an idle guard is not woken
+for each. It looks there by itself, some time before `term_at` and always before it judges a deadline; an extension
+counts by the instants in it, however late it is read. Until then the kernel's timer stands at an earlier one, never a
+later.
 
 What ends the tree, from the gentle to the certain:
   the agent says stop; no extension until `term_at` (TERM) and `kill_at` (KILL); the agent is dead (KILL at once);

@@ -67,7 +67,7 @@ def now_ms() -> int:
 
 moment = TimerSpec()
 moment_at = ctypes.byref(moment)
-"""One for all: timers are set one after the other, with every beat."""
+"""One for all: timers are set one after the other, with every heartbeat."""
 
 
 def instant(at_ms: int) -> object:

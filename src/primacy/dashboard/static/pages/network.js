@@ -206,5 +206,5 @@ function legend() {
     row(s("svg", { viewBox: "0 0 34 14", "aria-hidden": "true" }, s("path", { class: "knot-hold", d: "M4 12A13 13 0 0 1 30 12" })), "hold left"),
     row(line("open"), "link"), row(line("one-way", s("path", { class: "link-arrow", d: "M12 2 22 7 12 12z" })), "one way, towards the arrow"), row(line("cut"), "broken"), row(line("down"), "an end is down"),
     row(s("svg", { viewBox: "0 0 34 14", "aria-hidden": "true" }, s("path", { class: "belief", d: "M1 10Q17 2 30 8", "marker-end": "url(#belief-head)" })), "believes in"),
-    row(s("svg", { viewBox: "0 0 34 14", "aria-hidden": "true" }, s("circle", { class: "beat", cx: 17, cy: 7, r: 4 })), "beats"));
+    row(s("svg", { viewBox: "0 0 34 14", "aria-hidden": "true" }, s("circle", { class: "heartbeat", cx: 17, cy: 7, r: 4 })), "heartbeats"));
 }
