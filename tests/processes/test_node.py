@@ -150,7 +150,7 @@ def test_a_leader_that_is_stopped_hands_over_in_order(crowd: NodeCrowd, say: Say
     table = say("cluster", "nodes", "--state-dir", root).out.splitlines()
     assert len(table) == 4
     assert [line.split()[:2] for line in table[1:]] == [[name, name.replace("-", ":")] for name in sorted(crowd.nodes)]
-    read = Here(place_of(Call(), None, None, root)).nodes()
+    read = Here(place_of(Call(), state_dir=root)).nodes()
     assert len({where() for where in read.values()}) == 3, "the dashboard reads all that run here"
     several = say("pause", "--state-dir", root)
     assert several.code == 2

@@ -12,7 +12,7 @@ import click
 
 from primacy.cli.call import Call, checked_name, json_option, print_json
 from primacy.cli.lab import InOrder
-from primacy.cli.local import Local, local, local_options, locals_here, place
+from primacy.cli.local import Local, local, local_options, locals_in, place
 from primacy.cli.node_settings import HOST, PORT, NodeOptions, settings_of
 from primacy.cli.status import age, status, was
 from primacy.errors import CannotHere, NotReached, Refused, SettingsError, UsageError
@@ -148,24 +148,16 @@ node.add_command(status)
 @json_option
 @click.pass_obj
 def stop(
-    call: Call,
-    *,
-    name: str | None,
-    node_id: str | None,
-    all_: bool,
-    cluster: str | None,
-    election: str | None,
-    state_dir: str | None,
-    config: str | None,
-    as_json: bool,
+    call: Call, /, *, name: str | None, node_id: str | None, all_: bool, as_json: bool, **where: str | None
 ) -> None:
     """End a node of this machine, in order: it hands over, then ends. Without a name: the only one that runs."""
     wanted = name or node_id or call.node
     if all_ and wanted:
         raise UsageError(f"--all and {wanted} exclude each other")
-    found = locals_here(call, config, election, state_dir, cluster)
-    if not wanted and not all_ and config is not None:
-        wanted = place(call, config, election, state_dir, cluster).node
+    here = place(call, **where)
+    found = locals_in(here)
+    if not wanted and not all_ and where["config"] is not None:
+        wanted = here.node
     if wanted:
         found = {each: one for each, one in found.items() if each == wanted}
     if not found:

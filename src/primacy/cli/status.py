@@ -26,21 +26,11 @@ OLD_MS = 5_000
 @json_option
 @click.option("-v", "--verbose", is_flag=True, help="Versions of the nodes, and what this node has counted.")
 @click.pass_obj
-def status(
-    call: Call,
-    *,
-    config: str | None,
-    election: str | None,
-    state_dir: str | None,
-    cluster: str | None,
-    watch: bool,
-    as_json: bool,
-    verbose: bool,
-) -> None:
+def status(call: Call, /, *, watch: bool, as_json: bool, verbose: bool, **where: str | None) -> None:
     """Who leads, where the command runs and since when, and what a node waits for: all nodes, seen from this one."""
     as_json, verbose = as_json or call.json, verbose or bool(call.verbose)
     if not watch:
-        state = seen(local(call, config, election, state_dir, cluster))
+        state = seen(local(call, **where))
         if as_json:
             print_json(state)
         else:
@@ -48,7 +38,7 @@ def status(
         return
     while True:
         try:
-            state = seen(local(call, config, election, state_dir, cluster))
+            state = seen(local(call, **where))
             text = json.dumps(state, ensure_ascii=False) if as_json else "\n".join(lines(state, verbose=verbose))
         except NotReached as error:
             text = json.dumps({"error": str(error)}) if as_json else f"primacy: {error}"

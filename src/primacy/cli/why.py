@@ -26,23 +26,13 @@ LAST_MAX = 1_000
 @click.option("--export", metavar="FILE", help="Write all that is known into a new file, as JSON, to hand it on.")
 @json_option
 @click.pass_obj
-def why(
-    call: Call,
-    *,
-    config: str | None,
-    election: str | None,
-    state_dir: str | None,
-    cluster: str | None,
-    last: int,
-    export: str | None,
-    as_json: bool,
-) -> None:
+def why(call: Call, /, *, last: int, export: str | None, as_json: bool, **local: str | None) -> None:
     """What changed and why, oldest first: first each change of leader with its phases, then the last events.
 
     Between two events of the same term stands how long the second took. Without a running node, the events that it
     kept in its state folder are shown.
     """
-    where = events_of(call, place(call, config, election, state_dir, cluster))
+    where = events_of(call, place(call, **local))
     events, running = read_events(where, call.at)
     found = changes(events)
     if export is not None:
