@@ -180,7 +180,7 @@ def peer_options(command: F) -> F:
 class PeerOptions:
     """How the peers are reached."""
 
-    def __init__(self, call: Call, config: str | None, apis: tuple[str, ...], key_file: str | None) -> None:
+    def __init__(self, call: Call, *, config: str | None, apis: tuple[str, ...], key_file: str | None) -> None:
         from primacy.settings import load
 
         file = call.file(config)
@@ -245,7 +245,7 @@ def get_entry(
     call: Call, /, *, key: str, fresh: bool, no_fetch: bool, as_json: bool, within_ms: int, **where: Any
 ) -> int:
     """Print the entry of KEY: its raw bytes into a pipe, a summary on a terminal."""
-    asked = PeerOptions(call, where["config"], where["apis"], where["key_file"])
+    asked = PeerOptions(call, **where)
     raw = os.fsencode(key)
     found = asked.run(lambda client: client.get(raw, fresh=fresh, fetch=not no_fetch), within_ms)
     key = _shown(raw)
@@ -285,7 +285,7 @@ def get_entry(
 @click.pass_obj
 def invalidate(call: Call, /, *, key: str, prefix: bool, as_json: bool, within_ms: int, **where: Any) -> int:
     """Forget the entry of KEY everywhere. Done: no peer gives the old value as fresh any more."""
-    asked = PeerOptions(call, where["config"], where["apis"], where["key_file"])
+    asked = PeerOptions(call, **where)
     raw = os.fsencode(key)
     done = asked.run(lambda client: client.invalidate(raw, prefix=prefix), within_ms)
     key = _shown(raw)
@@ -299,7 +299,7 @@ def invalidate(call: Call, /, *, key: str, prefix: bool, as_json: bool, within_m
 @click.pass_obj
 def refresh(call: Call, /, *, key: str, as_json: bool, within_ms: int, **where: Any) -> int:
     """Fetch the entry of KEY anew, although it is fresh."""
-    asked = PeerOptions(call, where["config"], where["apis"], where["key_file"])
+    asked = PeerOptions(call, **where)
     raw = os.fsencode(key)
     done = asked.run(lambda client: client.refresh(raw), within_ms)
     return _told(call, as_json, done, f"{_shown(raw)} was fetched anew")
@@ -354,7 +354,7 @@ async def _asked_each(asked: PeerOptions, prefix: bytes, most: int, within_ms: i
 @click.pass_obj
 def status(call: Call, /, *, watch: bool, prefix: str, as_json: bool, within_ms: int, **where: Any) -> int:
     """How each peer stands; with --key, the state of keys on each of them."""
-    asked = PeerOptions(call, where["config"], where["apis"], where["key_file"])
+    asked = PeerOptions(call, **where)
     while True:
         seen = asyncio.run(_asked_each(asked, os.fsencode(prefix), 200 if prefix else 0, within_ms))
         if as_json or call.json:
@@ -429,7 +429,7 @@ def keys_text(seen: list[PeerAnswer]) -> str:
 @click.pass_obj
 def keys(call: Call, /, *, prefix: str, limit: int, as_json: bool, within_ms: int, **where: Any) -> int:
     """The keys that begin with PREFIX, as one peer that answers knows them."""
-    asked = PeerOptions(call, where["config"], where["apis"], where["key_file"])
+    asked = PeerOptions(call, **where)
     said = asked.run(lambda client: client.status(os.fsencode(prefix), limit), within_ms)
     rows = said["rows"]
     if as_json or call.json:
@@ -532,7 +532,7 @@ def bench(
     call: Call, /, *, requests: int, outstanding: int, count: int, as_json: bool, within_ms: int, **where: Any
 ) -> int:
     """Put entries under bench/..., read them often, and say how long it took."""
-    asked = PeerOptions(call, where["config"], where["apis"], where["key_file"])
+    asked = PeerOptions(call, **where)
     figures = asked.run(lambda client: _bench(client, requests, outstanding, count), within_ms)
     if as_json or call.json:
         print_json(figures)

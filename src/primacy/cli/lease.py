@@ -58,12 +58,12 @@ def lease() -> None:
 @store_options
 @json_option
 @click.pass_obj
-def list_leases(call: Call, /, *, store: str | None, table: str | None, config: str | None, as_json: bool) -> None:
+def list_leases(call: Call, /, *, as_json: bool, **where: str | None) -> None:
     """All leases: who holds them, with which token.
 
     The time is when the holder last renewed it, by the store's clock.
     """
-    with opened(call, store, table, config) as here:
+    with opened(call, where) as here:
         listings = listings_of(here)
     wrong = {listing.name: refused(listing) for listing in listings if listing.row is None}
     if as_json or call.json:
@@ -84,10 +84,10 @@ def list_leases(call: Call, /, *, store: str | None, table: str | None, config: 
 @store_options
 @json_option
 @click.pass_obj
-def show(call: Call, /, *, name: str, store: str | None, table: str | None, config: str | None, as_json: bool) -> None:
+def show(call: Call, /, *, name: str, as_json: bool, **where: str | None) -> None:
     """One lease, whole."""
     check_row_name(name)
-    with opened(call, store, table, config) as here:
+    with opened(call, where) as here:
         listing = next((listing for listing in listings_of(here) if listing.name == name), None)
     if listing is None:
         raise Refused(f"there is no lease {name!r} in this store")
@@ -105,7 +105,7 @@ def show(call: Call, /, *, name: str, store: str | None, table: str | None, conf
 @store_options
 @json_option
 @click.pass_obj
-def watch(call: Call, /, *, name: str, store: str | None, table: str | None, config: str | None, as_json: bool) -> None:
+def watch(call: Call, /, *, name: str, as_json: bool, **where: str | None) -> None:
     """Every change of one lease, until Ctrl-C.
 
     A line when it is taken, released or not renewed any more, and when the store is another one or does not answer.
@@ -113,7 +113,7 @@ def watch(call: Call, /, *, name: str, store: str | None, table: str | None, con
     from primacy.store import perform
 
     check_row_name(name)
-    with opened(call, store, table, config) as here:
+    with opened(call, where) as here:
         watched = Watched(name)
         while True:
             (answer,) = perform(here, [Look(name)])
@@ -137,14 +137,12 @@ def schema(
     call: Call,
     /,
     *,
-    store: str | None,
-    table: str | None,
-    config: str | None,
     user: str | None,
     is_new: bool,
     wait_max_ms: int | None,
     yes: bool,
     as_json: bool,
+    **where: str | None,
 ) -> None:
     """Print the table, and the rights it needs.
 
@@ -154,9 +152,9 @@ def schema(
     from primacy.store import schema as schemas
 
     if is_new or wait_max_ms is not None:
-        make_table(call, store, table, config, is_new, wait_max_ms or 0, yes, as_json)
+        make_table(call, where, is_new, wait_max_ms or 0, yes, as_json)
         return
-    url, table = where(call, store, table, config)
+    url, table = place(call, **where)
     kind = schemas.kind_of(url)
     text = schemas.schema(kind, table, user or schemas.user_of(url))
     if as_json or call.json:
@@ -177,14 +175,12 @@ def import_(
     call: Call,
     /,
     *,
-    store: str | None,
-    table: str | None,
-    config: str | None,
     old_table: str,
     key: str,
     name: str,
     wait_ms: int,
     as_json: bool,
+    **where: str | None,
 ) -> None:
     """Take over from the `locks` table of old nodes.
 
@@ -196,11 +192,10 @@ def import_(
     clock = SystemClock()
     end_ms = clock.now_ms() + wait_ms
     told = ""
-    with opened(call, store, table, config) as here:
-        sql_coordinator.CoordinatorTable(
-            here, old_table, key
-        ).look()  # before anything is made: a wrong address has no such table
-    with opened(call, store, table, config, create=True) as here:
+    with opened(call, where) as here:
+        # before anything is made: a wrong address has no such table
+        sql_coordinator.CoordinatorTable(here, old_table, key).look()
+    with opened(call, where, create=True) as here:
         while True:
             found = sql_coordinator.import_coordinator(
                 here, name, os.urandom(8).hex(), stretched(sql_coordinator.LEASE_MS, DRIFT_PPM), old_table, key
@@ -231,17 +226,7 @@ def import_(
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @json_option
 @click.pass_obj
-def prune(
-    call: Call,
-    /,
-    *,
-    store: str | None,
-    table: str | None,
-    config: str | None,
-    days: int,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+def prune(call: Call, /, *, days: int, dry_run: bool, as_json: bool, **where: str | None) -> None:
     """Remove leases that nobody has used for a week or more.
 
     Only released ones. Tokens go on above those of the removed rows.
@@ -251,7 +236,7 @@ def prune(
     wall_ms = SystemClock().wall_ms()
     removed: list[str] = []
     kept: dict[str, str] = {}
-    with opened(call, store, table, config) as here:
+    with opened(call, where) as here:
         for listing in listings_of(here):
             if listing.row is None:
                 kept[listing.name] = refused(listing)
@@ -289,13 +274,11 @@ def break_(
     /,
     *,
     name: str,
-    store: str | None,
-    table: str | None,
-    config: str | None,
     at_once: bool,
     stopped: str | None,
     yes: bool,
     as_json: bool,
+    **where: str | None,
 ) -> None:
     """Take a lease away from its holder.
 
@@ -306,7 +289,7 @@ def break_(
 
     check_row_name(name)
     clock = SystemClock()
-    with opened(call, store, table, config) as here:
+    with opened(call, where) as here:
         seen = breaking.seen(here, name)
         if seen.row is None:
             raise Refused(f"there is no lease {name!r} in this store: nothing was done")
@@ -374,33 +357,26 @@ def check_list(name: str, row: Row, at_once: bool, stopped: str | None) -> bool:
 
 
 def make_table(
-    call: Call,
-    store: str | None,
-    table: str | None,
-    config: str | None,
-    is_new: bool,
-    wait_max_ms: int,
-    yes: bool,
-    as_json: bool,
+    call: Call, where: dict[str, str | None], is_new: bool, wait_max_ms: int, yes: bool, as_json: bool
 ) -> None:
     """`lease schema --new`, `--wait-max-ms`."""
-    _, found_table = where(call, store, table, config)
+    _, table = place(call, **where)
     if is_new:
         risk = (
-            f"--new says that nobody ever held a lease in {found_table} of this store: not in a table that was "
+            f"--new says that nobody ever held a lease in {table} of this store: not in a table that was "
             "dropped, nor in one that a backup lacks. Names are then free at once; if it is not so, two may work for "
             "up to the longest wait."
         )
         type_yes(risk, yes)
-    with opened(call, store, table, config, create=True) as here:
+    with opened(call, where, create=True) as here:
         assert isinstance(here, MakesTable)
         here.make_table(new=is_new, wait_max_ms=wait_max_ms)
         (answer,) = here.look([Look(SOME_NAME)])
     wait_ms = 0 if answer.genesis is None else answer.genesis.wait_max_ms
     if as_json or call.json:
-        print_json({"api": 1, "table": found_table, "new": is_new, "wait_max_ms": wait_ms})
+        print_json({"api": 1, "table": table, "new": is_new, "wait_max_ms": wait_ms})
         return
-    click.echo(f"table {found_table} stands; its longest wait is {wait_ms:,} ms")
+    click.echo(f"table {table} stands; its longest wait is {wait_ms:,} ms")
 
 
 def wait_out(name: str, row: Row, clock: SystemClock) -> None:
@@ -448,7 +424,7 @@ def check_row_name(name: str) -> None:
 # --- the store --------------------------------------------------------------------------------------------------------
 
 
-def where(call: Call, store: str | None, table: str | None, config: str | None) -> tuple[str, str]:
+def place(call: Call, *, store: str | None, table: str | None, config: str | None) -> tuple[str, str]:
     """Address and table: as said, or as the file says."""
     if store is not None:
         return store, table or "primacy_leases"
@@ -465,15 +441,13 @@ def where(call: Call, store: str | None, table: str | None, config: str | None) 
 
 
 @contextmanager
-def opened(
-    call: Call, store: str | None, table: str | None, config: str | None, create: bool = False
-) -> Iterator[LeaseStore]:
+def opened(call: Call, where: dict[str, str | None], create: bool = False) -> Iterator[LeaseStore]:
     from primacy.store import open_store
 
-    url, found_table = where(call, store, table, config)
+    url, table = place(call, **where)
     if url.startswith("memory:"):
         raise UsageError("memory: is inside of the process that uses it; from here there is nothing to be seen of it")
-    here = open_store(url, table=found_table, limit_ms=LIMIT_MS, create=create)
+    here = open_store(url, table=table, limit_ms=LIMIT_MS, create=create)
     try:
         yield here
     finally:
