@@ -250,7 +250,7 @@ def get_entry(
     found = asked.run(lambda client: client.get(raw, fresh=fresh, fetch=not no_fetch), within_ms)
     key = _shown(raw)
     if found is None:
-        if as_json or call.json:
+        if as_json:
             print_json({"key": key, "found": False})
         else:
             click.echo(f"no peer that was asked has {key}", err=True)
@@ -264,7 +264,7 @@ def get_entry(
         "expires_ms": found.expire_ms,
         "fetched_by": found.fetcher,
     }
-    if as_json or call.json:
+    if as_json:
         print_json({**summary, "value": found.value.decode("utf-8", "backslashreplace")})
     elif sys.stdout.isatty():
         state = "stale" if found.stale else "fresh"
@@ -290,7 +290,7 @@ def invalidate(call: Call, /, *, key: str, prefix: bool, as_json: bool, within_m
     done = asked.run(lambda client: client.invalidate(raw, prefix=prefix), within_ms)
     key = _shown(raw)
     what = f"every key{f' that begins with {key}' if key else ''}" if prefix else key
-    return _told(call, as_json, done, f"{what} is invalidated")
+    return _told(as_json, done, f"{what} is invalidated")
 
 
 @cache.command()
@@ -302,7 +302,7 @@ def refresh(call: Call, /, *, key: str, as_json: bool, within_ms: int, **where: 
     asked = PeerOptions(call, **where)
     raw = os.fsencode(key)
     done = asked.run(lambda client: client.refresh(raw), within_ms)
-    return _told(call, as_json, done, f"{_shown(raw)} was fetched anew")
+    return _told(as_json, done, f"{_shown(raw)} was fetched anew")
 
 
 def _shown(key: bytes) -> str:
@@ -311,8 +311,8 @@ def _shown(key: bytes) -> str:
     return shown_key(key)
 
 
-def _told(call: Call, as_json: bool, done: Any, sentence: str) -> int:
-    if as_json or call.json:
+def _told(as_json: bool, done: Any, sentence: str) -> int:
+    if as_json:
         print_json({"ok": done.ok, "reason": done.reason, "not_told": list(done.missing)})
         return 0 if done.ok else 1
     if not done.ok:
@@ -357,7 +357,7 @@ def status(call: Call, /, *, watch: bool, prefix: str, as_json: bool, within_ms:
     asked = PeerOptions(call, **where)
     while True:
         seen = asyncio.run(_asked_each(asked, os.fsencode(prefix), 200 if prefix else 0, within_ms))
-        if as_json or call.json:
+        if as_json:
             # the peer's own document says where clients find it; who does not answer is named by what was asked
             print_json({"peers": [{"clients_at": one.api, "error": one.error, **(one.document or {})} for one in seen]})
         else:
@@ -432,7 +432,7 @@ def keys(call: Call, /, *, prefix: str, limit: int, as_json: bool, within_ms: in
     asked = PeerOptions(call, **where)
     said = asked.run(lambda client: client.status(os.fsencode(prefix), limit), within_ms)
     rows = said["rows"]
-    if as_json or call.json:
+    if as_json:
         print_json({"node": said["node"], "keys": rows, "more": said["more"]})
         return 0
     for row in rows:
@@ -511,7 +511,7 @@ def reload(
     if found is None:
         raise NotReached(f"peer {name} does not run on this machine: primacy cache serve --node {name}")
     said = ask(found, "/v1/cache/reload", {"force": force}, 70.0)
-    if as_json or call.json:
+    if as_json:
         print_json(said)
         return 0 if said["ok"] else 1
     if not said["ok"]:
@@ -534,7 +534,7 @@ def bench(
     """Put entries under bench/..., read them often, and say how long it took."""
     asked = PeerOptions(call, **where)
     figures = asked.run(lambda client: _bench(client, requests, outstanding, count), within_ms)
-    if as_json or call.json:
+    if as_json:
         print_json(figures)
     else:
         click.echo(

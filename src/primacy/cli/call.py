@@ -38,8 +38,15 @@ class Call(NamedTuple):
 
 
 def json_option(command: F) -> F:
-    """`--json` after the command's name."""
-    return click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")(command)
+    """`--json`, after the command's name or in front of it."""
+    return click.option(
+        "--json", "as_json", is_flag=True, callback=_or_in_front, help="One JSON document instead of text."
+    )(command)
+
+
+def _or_in_front(ctx: click.Context, param: click.Parameter, value: bool) -> bool:  # noqa: ARG001
+    call = ctx.find_object(Call)
+    return value or (call is not None and call.json)
 
 
 def config_option(command: F) -> F:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from primacy.cli.call import Call, json_option, print_json
+from primacy.cli.call import json_option, print_json
 from primacy.cli.lab import fitting, needs_linux, say
 from primacy.errors import CannotHere, Refused, UsageError
 from primacy.settings.accepted import STRATEGIES
@@ -87,9 +87,7 @@ def _scenarios() -> str:
 @click.option("--tui", is_flag=True, help="The terminal alone: no page is served.")
 @click.option("--dir", "folder", metavar="D", help="The folder, which is then kept. Default: a private one, removed.")
 @json_option
-@click.pass_obj
 def demo(
-    call: Call,
     *,
     nodes: int,
     profile: str,
@@ -115,7 +113,6 @@ def demo(
     fitting(profile)
     if seconds is not None and not 0 < seconds <= SECONDS_MOST:
         raise UsageError(f"--seconds {seconds:g}: more than 0, at most {SECONDS_MOST}")
-    as_json = as_json or call.json
     terminal = sys.stdout.isatty() and not as_json
     chosen = scenario or ("calm" if terminal else "tour")
     where, is_ours = _where(folder)

@@ -66,7 +66,7 @@ def list_leases(call: Call, /, *, as_json: bool, **where: str | None) -> None:
     with opened(call, where) as here:
         listings = listings_of(here)
     wrong = {listing.name: refused(listing) for listing in listings if listing.row is None}
-    if as_json or call.json:
+    if as_json:
         found = [document(listing) for listing in listings if listing.row is not None]
         print_json({"api": 1, "leases": found, "refused": wrong})
     elif not listings:
@@ -93,7 +93,7 @@ def show(call: Call, /, *, name: str, as_json: bool, **where: str | None) -> Non
         raise Refused(f"there is no lease {name!r} in this store")
     if listing.row is None:
         raise Refused(refused(listing))
-    if as_json or call.json:
+    if as_json:
         print_json({"api": 1, **document(listing)})
         return
     for key, value in document(listing).items():
@@ -119,7 +119,7 @@ def watch(call: Call, /, *, name: str, as_json: bool, **where: str | None) -> No
             (answer,) = perform(here, [Look(name)])
             for sentence in watched.look(SystemClock().now_ms(), answer.ok, answer.row, answer.server, answer.reason):
                 line = {"api": 1, "at": stamp(), "lease": name, "text": sentence, "row": plain(answer.row)}
-                click.echo(json.dumps(line, ensure_ascii=False) if as_json or call.json else f"{stamp()}  {sentence}")
+                click.echo(json.dumps(line, ensure_ascii=False) if as_json else f"{stamp()}  {sentence}")
             time.sleep(LOOK_EVERY_S)
 
 
@@ -157,7 +157,7 @@ def schema(
     url, table = place(call, **where)
     kind = schemas.kind_of(url)
     text = schemas.schema(kind, table, user or schemas.user_of(url))
-    if as_json or call.json:
+    if as_json:
         print_json({"api": 1, "store": kind, "table": table, "text": text})
         return
     click.echo(text, nl=False)
@@ -211,7 +211,7 @@ def import_(
                 click.echo(f"waiting: {key!r} is held by {found.owner} until {found.expires_at}", err=True)
                 told = found.owner
             time.sleep(0.5)
-    if as_json or call.json:
+    if as_json:
         print_json({"api": 1, "lease": name, "row": plain(found)})
         return
     click.echo(
@@ -248,7 +248,7 @@ def prune(call: Call, /, *, days: int, dry_run: bool, as_json: bool, **where: st
                 kept[listing.name] = why
             else:
                 removed.append(listing.name)
-    if as_json or call.json:
+    if as_json:
         print_json({"api": 1, "removed": removed, "kept": kept, "dry_run": dry_run})
     else:
         for name in removed:
@@ -308,7 +308,7 @@ def break_(
             left = f"lease {name} stays taken away, and becomes free by itself after {row.wait_ms:,} ms"
             click.echo(left, err=True)
             raise
-    if as_json or call.json:
+    if as_json:
         waited = frees and not at_once
         print_json({
             "api": 1, "lease": name, "token": row.token, "was": plain(seen.row), "waited": waited, "free": freed
@@ -373,7 +373,7 @@ def make_table(
         here.make_table(new=is_new, wait_max_ms=wait_max_ms)
         (answer,) = here.look([Look(SOME_NAME)])
     wait_ms = 0 if answer.genesis is None else answer.genesis.wait_max_ms
-    if as_json or call.json:
+    if as_json:
         print_json({"api": 1, "table": table, "new": is_new, "wait_max_ms": wait_ms})
         return
     click.echo(f"table {table} stands; its longest wait is {wait_ms:,} ms")

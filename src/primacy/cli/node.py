@@ -166,7 +166,7 @@ def stop(
     if len(found) > 1 and not all_:
         raise UsageError(f"several nodes run here: {', '.join(found)}; name one, or say --all")
     ended = [each for each, one in found.items() if _end(each, one)]
-    if as_json or call.json:
+    if as_json:
         print_json({"ended": ended})
     else:
         click.echo(f"{'node' if len(ended) == 1 else 'nodes'} {', '.join(ended)} ended")
@@ -214,7 +214,7 @@ def nodes(call: Call, /, *, as_json: bool, **where: str | None) -> None:
     whole = local(call, **where).get("/v1/cluster")
     keys = ("node", "addr", "kind", "role", "leader", "term", "heard_ms")
     rows = [{key: row[key] for key in keys} for row in whole["nodes"]]
-    if as_json or call.json:
+    if as_json:
         print_json({"cluster": whole["cluster"], "seen_from": whole["seen_from"], "nodes": rows})
         return
     click.echo("\n".join(_lines(whole)))

@@ -32,7 +32,7 @@ def step_down(call: Call, /, *, as_json: bool, **where: str | None) -> None:
     May be said on any node: the leader is told.
     """
     state = local(call, **where).order("step-down")
-    _say(call, as_json, state, f"node {_whose(state)} steps down: its work is stopped, then the role is free")
+    _say(as_json, state, f"node {_whose(state)} steps down: its work is stopped, then the role is free")
 
 
 @click.command()
@@ -43,7 +43,7 @@ def step_down(call: Call, /, *, as_json: bool, **where: str | None) -> None:
 def transfer(call: Call, /, *, node: str, as_json: bool, **where: str | None) -> None:
     """Stop the command where it runs, in order, and hand the role to NODE. May be said on any node."""
     state = local(call, **where).order("transfer", to=node)
-    _say(call, as_json, state, f"node {_whose(state)} steps down in favour of {node}")
+    _say(as_json, state, f"node {_whose(state)} steps down in favour of {node}")
 
 
 @click.command()
@@ -56,7 +56,7 @@ def pause(call: Call, /, *, node: str | None, as_json: bool, **where: str | None
     state = (this_node if node is None else local)(call, **where).order("pause", **_named(node))
     whose = _whose(state)
     end = f"primacy resume {whose}" if "passed_to" in state else "primacy resume"
-    _say(call, as_json, state, f"node {whose} is paused and does not lead; to end this: {end}")
+    _say(as_json, state, f"node {whose} is paused and does not lead; to end this: {end}")
 
 
 @click.command()
@@ -67,7 +67,7 @@ def pause(call: Call, /, *, node: str | None, as_json: bool, **where: str | None
 def resume(call: Call, /, *, node: str | None, as_json: bool, **where: str | None) -> None:
     """End `primacy pause`: NODE, or this node, may lead again."""
     state = (this_node if node is None else local)(call, **where).order("resume", **_named(node))
-    _say(call, as_json, state, f"node {_whose(state)} may lead again")
+    _say(as_json, state, f"node {_whose(state)} may lead again")
 
 
 @click.command()
@@ -91,7 +91,7 @@ def approve(call: Call, /, *, node: str | None, term: int | None, as_json: bool,
             raise Refused(f"as far as this node knows, {whose} waits for {'no' if node else 'an'} approval")
         node, term = waiting[0]
     state = here.order("approve", node=node, term=term, by=_whoever())
-    _say(call, as_json, state, f"a start of node {node} in term {term} is approved")
+    _say(as_json, state, f"a start of node {node} in term {term} is approved")
 
 
 @click.command()
@@ -105,7 +105,7 @@ def remove(call: Call, /, *, node: str, as_json: bool, **where: str | None) -> N
     It stops taking part if it still runs; started anew, it joins again.
     """
     state = local(call, **where).order("remove", node=node)
-    _say(call, as_json, state, f"node {node} is removed from the list; started anew, it joins again")
+    _say(as_json, state, f"node {node} is removed from the list; started anew, it joins again")
 
 
 @click.command()
@@ -129,7 +129,7 @@ def init(call: Call, /, *, without: tuple[str, ...], yes: bool, as_json: bool, *
         ),
     )
     state = node.order("init", without=list(without))
-    _say(call, as_json, state, f"node {state['node']} begins the cluster; see: primacy status")
+    _say(as_json, state, f"node {state['node']} begins the cluster; see: primacy status")
 
 
 @click.command()
@@ -148,7 +148,7 @@ def rejoin(call: Call, /, *, without: tuple[str, ...], yes: bool, as_json: bool,
         "run. If it lives, behind a broken network perhaps, the command may run twice.",
     )
     state = node.order("rejoin", without=list(without))
-    _say(call, as_json, state, f"node {state['node']} goes on without {_names(without)}; see: primacy status")
+    _say(as_json, state, f"node {state['node']} goes on without {_names(without)}; see: primacy status")
 
 
 def _waiting(here: Local) -> list[tuple[str, int]]:
@@ -197,8 +197,8 @@ def _confirm(node: Local, yes: bool, risk: str) -> None:
         raise Refused("nothing was done: the answer was not yes")
 
 
-def _say(call: Call, as_json: bool, state: dict[str, Any], sentence: str) -> None:
-    if as_json or call.json:
+def _say(as_json: bool, state: dict[str, Any], sentence: str) -> None:
+    if as_json:
         print_json(state)
         return
     click.echo(sentence)

@@ -125,7 +125,6 @@ def simulate(
     Every trial is drawn from its seed: the same seed is the same trial, to the byte. Checkers outside look at the work
     itself, in true time. Exit 0 without a violation, 1 with one.
     """
-    as_json = as_json or call.json
     if strategy == CACHE:
         _not_for_cache(config=config, profile=profile)
         said = click.get_current_context().get_parameter_source("minutes") is not ParameterSource.DEFAULT

@@ -124,7 +124,7 @@ def get_slot(call: Call, /, *, slot: str, as_json: bool, **where: Any) -> None:
     async def ask(client: Client) -> bytes:
         return await client.get(slot)
 
-    _show(call, slot, _asked(call, ask, **where), as_json)
+    _show(slot, _asked(call, ask, **where), as_json)
 
 
 @slots.command("set")
@@ -141,7 +141,7 @@ def set_slot(call: Call, /, *, slot: str, value: str, as_json: bool, **where: An
     async def ask(client: Client) -> bytes:
         return await client.set(slot, os.fsencode(value))
 
-    _show(call, slot, _asked(call, ask, **where), as_json)
+    _show(slot, _asked(call, ask, **where), as_json)
 
 
 @slots.command()
@@ -158,7 +158,6 @@ def watch(call: Call, /, *, slot: str, count: int | None, as_json: bool, **where
     from primacy.slots.client import number
     from primacy.slots.kinds import SIGNALS
 
-    as_json = as_json or call.json
     known = load(call.file(where["config"]), call.node).slots.numbered.get(number(slot).decode())
     if known is not None and known.kind not in SIGNALS and not where["addrs"]:
         raise UsageError(f"slot {slot} is a {known.kind}: it sends nothing; {', '.join(SIGNALS)} do")
@@ -216,7 +215,7 @@ def bench(
     where = _addresses(settings, (addr,) if addr else ())
     line = b"r" + number(slot) if value is None else b"w" + number(slot) + valued(os.fsencode(value))
     result = asyncio.run(measured(Load(next(iter(where.values())), line + end, connections, depth, seconds)))
-    if as_json or call.json:
+    if as_json:
         print_json({"api": 1, **result._asdict(), "per_second": result.per_second})
         return
     click.echo(
@@ -304,9 +303,9 @@ def _addresses(settings: Settings, said: tuple[str, ...]) -> dict[str, str]:
     return {"": reached(listens, "localhost:1")}
 
 
-def _show(call: Call, slot: str, value: bytes, as_json: bool) -> None:
+def _show(slot: str, value: bytes, as_json: bool) -> None:
     text = value.decode("utf-8", "backslashreplace")
-    if as_json or call.json:
+    if as_json:
         print_json({"api": 1, "slot": f"{int(slot):03}", "value": text})
     else:
         click.echo(text)

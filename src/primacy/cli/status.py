@@ -28,7 +28,7 @@ OLD_MS = 5_000
 @click.pass_obj
 def status(call: Call, /, *, watch: bool, as_json: bool, verbose: bool, **where: str | None) -> None:
     """Who leads, where the command runs and since when, and what a node waits for: all nodes, seen from this one."""
-    as_json, verbose = as_json or call.json, verbose or bool(call.verbose)
+    verbose = verbose or bool(call.verbose)
     if not watch:
         state = seen(local(call, **where))
         if as_json:

@@ -39,7 +39,7 @@ def why(call: Call, /, *, last: int, export: str | None, as_json: bool, **local:
         _export(export, document(events, found))
         click.echo(f"{len(events)} events are in {export}")
         return
-    if as_json or call.json:
+    if as_json:
         click.echo(json.dumps(document(events[-last:], found), indent=2, ensure_ascii=False))
         return
     if not running:
