@@ -13,11 +13,10 @@ import click
 from primacy.cli.call import Call, checked_name, json_option, print_json
 from primacy.cli.lab import InOrder
 from primacy.cli.local import Local, local, local_options, locals_in, place
-from primacy.cli.node_settings import HOST, PORT, NodeOptions, settings_of
+from primacy.cli.node_settings import HOST, PORT, NodeOptions, check_relations, settings_of
 from primacy.cli.status import age, status, was
-from primacy.errors import CannotHere, NotReached, Refused, SettingsError, UsageError
+from primacy.errors import CannotHere, NotReached, Refused, UsageError
 from primacy.settings.accepted import RANKS
-from primacy.settings.schema import Settings
 from primacy.settings.timing import RANK_PROFILES
 
 STOP_S = 30.0
@@ -113,7 +112,7 @@ def start(
         state_dir,
     )
     settings = settings_of(said, call.file(config) if said.is_silent else config or call.config)
-    _check(settings)
+    check_relations(settings)
 
     from primacy.agent.assemble import refuse_node
     from primacy.agent.lifecycle import Plan
@@ -125,16 +124,6 @@ def start(
     clock = SystemClock()
     log = Log(clock, level_of(settings.log.level, call.verbose), settings.log.format)
     return run(Plan(settings, None, log, clock, waits=False))
-
-
-def _check(settings: Settings) -> None:
-    """The relations between settings, once more: what was said may have changed one side of them."""
-    from primacy.settings.checks import Checks, profile_problem
-
-    wrong = profile_problem(settings.election.strategy, settings.election.profile, "--profile")
-    problems = [wrong] if wrong else list(Checks(settings, {}).problems())
-    if problems:
-        raise SettingsError(problems)
 
 
 node.add_command(status)
