@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -17,6 +17,9 @@ from primacy.errors import UsageError
 
 FILE_NAME = "primacy.yaml"
 """Read from the working folder if no other file is named."""
+
+EXIT_INTERRUPTED = 130
+"""By Ctrl-C, as a shell says it."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -61,6 +64,20 @@ def print_json(document: dict[str, Any]) -> None:
     import json
 
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def near_of(name: str, known: Collection[str]) -> str:
+    """What is there instead, and which of it may be meant."""
+    import difflib
+
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return (f"is {near[0]} meant? " if near else "") + f"There are {', '.join(known)}"
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A line for each row, its cells below each other."""
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def checked_name(option: str, name: str | None) -> str | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from primacy.cli.call import Call
+from primacy.cli.call import EXIT_INTERRUPTED, Call
 from primacy.cli.local import local_options
 from primacy.errors import CannotHere, InUse, UsageError
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 LISTEN = "127.0.0.1:8081"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 WAITING_MAX = 128
-EXIT_INTERRUPTED = 130
 
 
 class DashboardOptions(NamedTuple):

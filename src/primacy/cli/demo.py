@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from primacy.cli.call import json_option, print_json
+from primacy.cli.call import EXIT_INTERRUPTED, json_option, print_json
 from primacy.cli.lab import fitting, needs_linux, say
 from primacy.errors import CannotHere, Refused, UsageError
 from primacy.settings.accepted import STRATEGIES
@@ -58,7 +58,7 @@ KEYS = {
 FRAMES_PER_S = 5
 LINES_SHOWN = 6
 STRIP_MOST = 50
-EXIT_DOUBLE, EXIT_INTERRUPTED = 1, 130
+EXIT_DOUBLE = 1
 
 
 def _scenarios() -> str:

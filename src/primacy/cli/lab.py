@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
-from primacy.cli.call import json_option, print_json
+from primacy.cli.call import EXIT_INTERRUPTED, json_option, print_json
 from primacy.errors import CannotHere, NotReached, UsageError
 from primacy.settings.timing import PROFILES_OF
 
@@ -27,7 +27,6 @@ LOOK_S = 1.0
 READY = "the lab is up"
 OUTPUT = "lab.out"
 """In the lab's folder: what a lab in the background says."""
-EXIT_INTERRUPTED = 130
 CHAIN_AT = "127.0.0.1:6111"
 INTERVAL_MS = 100
 NODES_MOST = 25

@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 
 import click
 
-from primacy.cli.call import Call, json_option, print_json
+from primacy.cli.call import Call, columns, json_option, print_json
+from primacy.control.when import instant
 from primacy.election.store import FAILSAFE, Look, Row, heir_of, node_of
 from primacy.errors import NotReached, Refused, UsageError
 from primacy.node.clock import SystemClock
@@ -118,8 +119,9 @@ def watch(call: Call, /, *, name: str, as_json: bool, **where: str | None) -> No
         while True:
             (answer,) = perform(here, [Look(name)])
             for sentence in watched.look(SystemClock().now_ms(), answer.ok, answer.row, answer.server, answer.reason):
-                line = {"api": 1, "at": stamp(), "lease": name, "text": sentence, "row": plain(answer.row)}
-                click.echo(json.dumps(line, ensure_ascii=False) if as_json else f"{stamp()}  {sentence}")
+                at = instant(SystemClock().wall_ms())
+                line = {"api": 1, "at": at, "lease": name, "text": sentence, "row": plain(answer.row)}
+                click.echo(json.dumps(line, ensure_ascii=False) if as_json else f"{at}  {sentence}")
             time.sleep(LOOK_EVERY_S)
 
 
@@ -466,9 +468,7 @@ def table_of(listings: list[Listing]) -> None:
     for name, row, written_at, _ in listings:
         if row is not None:
             rows.append((name, holder_of(row), str(row.token), f"{row.hold_ms:,} ms", written_at))
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for cells in rows:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
+    click.echo("\n".join(columns(rows)))
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -497,11 +497,6 @@ def document(listing: Listing) -> dict[str, Any]:
 
 def plain(row: Row | None) -> dict[str, Any] | None:
     return None if row is None else {"node": node_of(row.holder), **row._asdict()}
-
-
-def stamp() -> str:
-    wall_ms = SystemClock().wall_ms()
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(wall_ms // 1_000)) + f".{wall_ms % 1_000:03}Z"
 
 
 class Watched:

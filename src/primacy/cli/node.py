@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from primacy.cli.call import Call, checked_name, json_option, print_json
+from primacy.cli.call import Call, checked_name, columns, json_option, print_json
 from primacy.cli.lab import InOrder
 from primacy.cli.local import Local, local, local_options, locals_in, place
 from primacy.cli.node_settings import HOST, PORT, NodeOptions, check_relations, settings_of
@@ -215,5 +215,4 @@ def _lines(whole: dict[str, Any]) -> list[str]:
         role = was(row, whole["acting"]) + row["role"] if row["role"] else "?"
         heard = age(row, whole["seen_from"], "heard_ms")
         table.append((row["node"], row["addr"] or "-", role, row["leader"] or "nobody", heard))
-    widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]
+    return columns(table)

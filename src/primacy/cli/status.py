@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from primacy.cli.call import Call, json_option, print_json
+from primacy.cli.call import Call, columns, json_option, print_json
 from primacy.cli.local import Local, local, local_options
 from primacy.control.summary import UNKNOWN
 from primacy.errors import NotReached
@@ -233,7 +233,6 @@ def _table(rows: list[tuple[str, ...]], acts: list[str], *, bare: bool) -> list[
     if bare:
         kept = [at for at, name in enumerate(HEAD) if name not in OF_WORK]
         rows = [tuple(row[at] for at in kept) for row in rows]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    made = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     doubled = acts if len(acts) > 1 else ()
-    return [click.style(text, fg="red") if row[0] in doubled else text for row, text in zip(rows, made, strict=True)]
+    lines = zip(rows, columns(rows), strict=True)
+    return [click.style(text, fg="red") if row[0] in doubled else text for row, text in lines]
