@@ -192,6 +192,7 @@ def _confirm(node: Local, yes: bool, risk: str) -> None:
     except click.Abort:
         if sys.stdin is not None and sys.stdin.isatty():
             raise
+        click.echo(err=True)
         raise Refused("nothing was done: nobody answered; if you are sure, say --yes") from None
     if answer.strip() != "yes":
         raise Refused("nothing was done: the answer was not yes")
