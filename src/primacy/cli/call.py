@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from primacy.errors import UsageError
+from primacy.errors import Refused, UsageError
+
+if TYPE_CHECKING:
+    from primacy.node.clock import SystemClock
+    from primacy.node.log import Log
+    from primacy.settings.schema import Settings
 
 FILE_NAME = "primacy.yaml"
 """Read from the working folder if no other file is named."""
@@ -39,6 +45,12 @@ class Call(NamedTuple):
             return said or self.config
         return FILE_NAME if os.path.isfile(FILE_NAME) else None
 
+    def log(self, settings: Settings, clock: SystemClock) -> Log:
+        """Of an agent that this command starts."""
+        from primacy.node.log import Log, level_of
+
+        return Log(clock, level_of(settings.log.level, self.verbose), settings.log.format)
+
 
 def json_option(command: F) -> F:
     """`--json`, after the command's name or in front of it."""
@@ -57,6 +69,25 @@ def config_option(command: F) -> F:
     return click.option("--config", metavar="FILE", help=f"The file; default: {FILE_NAME} here, if there is one.")(
         command
     )
+
+
+yes_option = click.option("--yes", is_flag=True, help="Do not ask: the answer is yes.")
+
+
+def type_yes(risk: str, yes: bool, question: str = "Type yes to go on") -> None:
+    """Says what is at risk, and goes on only after a typed yes, or --yes."""
+    if yes:
+        return
+    click.echo(risk, err=True)
+    try:
+        answer = click.prompt(question, default="no", err=True)
+    except click.Abort:
+        if sys.stdin is not None and sys.stdin.isatty():
+            raise
+        click.echo(err=True)
+        raise Refused("nothing was done: nobody answered; if you are sure, say --yes") from None
+    if answer.strip() != "yes":
+        raise Refused("nothing was done: the answer was not yes")
 
 
 def print_json(document: dict[str, Any]) -> None:

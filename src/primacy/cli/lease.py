@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
-from primacy.cli.call import Call, columns, json_option, print_json
+from primacy.cli.call import Call, columns, json_option, print_json, type_yes, yes_option
 from primacy.control.when import instant
 from primacy.election.store import FAILSAFE, Look, Row, heir_of, node_of
 from primacy.errors import NotReached, Refused, UsageError
@@ -132,7 +131,7 @@ def watch(call: Call, /, *, name: str, as_json: bool, **where: str | None) -> No
     "--new", "is_new", is_flag=True, help="Make the table now: there was never one here. Names are then free."
 )
 @click.option("--wait-max-ms", type=click.IntRange(1), help="Raise the longest wait that the table admits.")
-@click.option("--yes", is_flag=True, help="Do not ask: the answer is yes.")
+@yes_option
 @json_option
 @click.pass_obj
 def schema(
@@ -268,7 +267,7 @@ def prune(call: Call, /, *, days: int, dry_run: bool, as_json: bool, **where: st
 @store_options
 @click.option("--now", "at_once", is_flag=True, help="Do not wait until the old holder's work is surely dead.")
 @click.option("--free", "stopped", metavar="NODES", help="A failsafe lease: all nodes of its list, which are stopped.")
-@click.option("--yes", is_flag=True, help="Do not ask: the answer is yes.")
+@yes_option
 @json_option
 @click.pass_obj
 def break_(
@@ -400,22 +399,6 @@ def confirm(name: str, row: Row, at_once: bool, stopped: str | None, yes: bool) 
             "the token at the resource keeps them apart."
         )
     type_yes(risk, yes)
-
-
-def type_yes(risk: str, yes: bool) -> None:
-    """Says what is at risk, and goes on only after a typed yes, or --yes."""
-    if yes:
-        return
-    click.echo(risk, err=True)
-    try:
-        answer = click.prompt("Type yes to go on", default="no", err=True)
-    except click.Abort:
-        if sys.stdin is not None and sys.stdin.isatty():
-            raise
-        click.echo(err=True)
-        raise Refused("nothing was done: nobody answered; if you are sure, say --yes") from None
-    if answer.strip() != "yes":
-        raise Refused("nothing was done: the answer was not yes")
 
 
 def check_row_name(name: str) -> None:

@@ -10,16 +10,13 @@ import getpass
 import os
 import re
 import socket
-import sys
 from typing import Any
 
 import click
 
-from primacy.cli.call import Call, json_option, print_json
+from primacy.cli.call import Call, json_option, print_json, type_yes, yes_option
 from primacy.cli.local import Local, local, local_options, this_node
 from primacy.errors import Refused
-
-yes_option = click.option("--yes", is_flag=True, help="Do not ask: the answer is yes.")
 
 
 @click.command("step-down")
@@ -117,17 +114,13 @@ def remove(call: Call, /, *, node: str, as_json: bool, **where: str | None) -> N
 def init(call: Call, /, *, without: tuple[str, ...], yes: bool, as_json: bool, **where: str | None) -> None:
     """Begin a cluster, once, on one of its nodes (first_start: explicit). All others must answer that they are new."""
     node = this_node(call, **where)
-    _confirm(
-        node,
-        yes,
-        "This begins a new cluster."
-        + (
-            f" Nobody asks {_names(without)}: if a node left out here remembers the cluster, or runs its command now, "
-            "the command may run twice, and tokens may repeat."
-            if without
-            else " A node that remembers an older one refuses it."
-        ),
-    )
+    risk = "This begins a new cluster. A node that remembers an older one refuses it."
+    if without:
+        risk = (
+            f"This begins a new cluster. Nobody asks {', '.join(without)}: if a node left out here remembers the "
+            "cluster, or runs its command now, the command may run twice, and tokens may repeat."
+        )
+    type_yes(risk, yes, f"Election {node.election}: type yes to go on")
     state = node.order("init", without=list(without))
     _say(as_json, state, f"node {state['node']} begins the cluster; see: primacy status")
 
@@ -141,14 +134,14 @@ def init(call: Call, /, *, without: tuple[str, ...], yes: bool, as_json: bool, *
 def rejoin(call: Call, /, *, without: tuple[str, ...], yes: bool, as_json: bool, **where: str | None) -> None:
     """Let this node speak again although NODE does not answer: you vouch that NODE is gone for good."""
     node = this_node(call, **where)
-    _confirm(
-        node,
-        yes,
-        f"You vouch that {_names(without)} is gone for good: its machine is off or wiped, and its command does not "
-        "run. If it lives, behind a broken network perhaps, the command may run twice.",
+    gone = ", ".join(without)
+    risk = (
+        f"You vouch that {gone} is gone for good: its machine is off or wiped, and its command does not run. If it "
+        "lives, behind a broken network perhaps, the command may run twice."
     )
+    type_yes(risk, yes, f"Election {node.election}: type yes to go on")
     state = node.order("rejoin", without=list(without))
-    _say(as_json, state, f"node {state['node']} goes on without {_names(without)}; see: primacy status")
+    _say(as_json, state, f"node {state['node']} goes on without {gone}; see: primacy status")
 
 
 def _waiting(here: Local) -> list[tuple[str, int]]:
@@ -176,26 +169,6 @@ def _named(node: str | None) -> dict[str, str]:
 def _whose(state: dict[str, Any]) -> str:
     """The node that did it: another one, if the order was passed on."""
     return str(state.get("passed_to") or state["node"])
-
-
-def _names(names: tuple[str, ...]) -> str:
-    return ", ".join(names)
-
-
-def _confirm(node: Local, yes: bool, risk: str) -> None:
-    """What is at risk, and a typed yes. Anything else is a no."""
-    if yes:
-        return
-    click.echo(risk, err=True)
-    try:
-        answer = click.prompt(f"Election {node.election}: type yes to go on", default="no", err=True)
-    except click.Abort:
-        if sys.stdin is not None and sys.stdin.isatty():
-            raise
-        click.echo(err=True)
-        raise Refused("nothing was done: nobody answered; if you are sure, say --yes") from None
-    if answer.strip() != "yes":
-        raise Refused("nothing was done: the answer was not yes")
 
 
 def _say(as_json: bool, state: dict[str, Any], sentence: str) -> None:
