@@ -34,9 +34,9 @@ from primacy.node.clock import Clock
 from primacy.node.folder import Folder
 from primacy.node.lock import AgentLock
 from primacy.node.log import Level, Log
-from primacy.settings.checks_cache import default_security
-from primacy.settings.loading import load
+from primacy.settings.loading import load, security_of
 from primacy.settings.schema import Settings
+from primacy.settings.schema_cache import DEFAULT_API, DEFAULT_URL
 from primacy.settings.schema_cache import Peer as ListedPeer
 from primacy.transport.seal import read_secrets
 
@@ -44,7 +44,6 @@ FOLDER = "cache"
 """Below the folder of the cluster: a folder for each peer of this machine, by its id."""
 NODE = "peer"
 """The id of a peer without a list."""
-URL, API = "tcp://127.0.0.1:6000", "tcp://127.0.0.1:6001"
 QUIET = frozenset(("asked", "fetch-started", "fetched", "called"))
 """Events that happen with every retrieval: they are lines only with -v."""
 GRAVE = frozenset(
@@ -81,7 +80,7 @@ def place_of(settings: Settings, environment: Mapping[str, str], uid: int) -> Pe
     if cache.peers and node not in cache.peers:
         named = ", ".join(list(cache.peers)[:8])
         raise UsageError(f"which peer is this? Say --node ID with one of cache.peers: {named}")
-    listed = cache.peers[node] if cache.peers else ListedPeer(URL, API)
+    listed = cache.peers[node] if cache.peers else ListedPeer(DEFAULT_URL, DEFAULT_API)
     name = node or NODE
     return PeerPlace(name, listed, folder_of(settings, environment, uid, name))
 
@@ -89,10 +88,6 @@ def place_of(settings: Settings, environment: Mapping[str, str], uid: int) -> Pe
 def folder_of(settings: Settings, environment: Mapping[str, str], uid: int, name: str) -> str:
     """Where the peer of this id keeps its things on this machine."""
     return os.path.join(state_root(settings, environment, uid), settings.cluster.name, FOLDER, name)
-
-
-def security_of(settings: Settings) -> str:
-    return settings.cache.security or default_security(settings.cache, settings.cluster.secret_file)
 
 
 def secured(settings: Settings, clock: Clock) -> Secured:

@@ -8,14 +8,15 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from primacy.cli.call import Call, config_option, json_option, print_json
 from primacy.errors import NotReached, PrimacyError, Refused, UsageError
+from primacy.settings.loading import security_of
 from primacy.settings.schema import Settings
-from primacy.settings.schema_cache import TTL_MS_LEAST, TTL_MS_MOST
+from primacy.settings.schema_cache import DEFAULT_API, DEFAULT_URL, TTL_MS_LEAST, TTL_MS_MOST
 
 if TYPE_CHECKING:
     from primacy.cache.client import Client
@@ -66,13 +67,12 @@ def serve(call: Call, /, *, config: str | None, node: str | None, state_dir: str
 
     Without a file it is a cache of one peer on this machine: primacy cache serve --source 'cmd:./fetch {key}'
     """
-    from primacy.agent.cache_serve import security_of, serve_cache
+    from primacy.agent.cache_serve import serve_cache
     from primacy.node.clock import SystemClock
-    from primacy.node.log import Log, level_of
 
     settings = peer_settings(call, config, node, state_dir, said)
     clock = SystemClock()
-    log = Log(clock, level_of(settings.log.level, call.verbose), settings.log.format)
+    log = call.log(settings, clock)
     if security_of(settings) == "none":
         log.warn("security: none. Everybody who can connect can read and write entries")
     return serve_cache(settings, log, clock)
@@ -133,11 +133,9 @@ def _check_source(source: str) -> None:
 
 def _as_file(listed: dict[str, str], peers: tuple[str, ...], options: dict[str, Any]) -> dict[str, object]:
     """What the options say, in the words of a file."""
-    from primacy.agent.cache_serve import API, URL
-
     section: dict[str, object] = dict(options)
     if listed or peers:
-        found: dict[str, dict[str, str]] = {"self": {"url": URL, "api": API} | listed}
+        found: dict[str, dict[str, str]] = {"self": {"url": DEFAULT_URL, "api": DEFAULT_API} | listed}
         for number, peer in enumerate(peers, 1):
             url, comma, api = peer.partition(",")
             if not comma:
@@ -186,7 +184,7 @@ class PeerOptions:
         file = call.file(config)
         self.settings = load(file, call.node) if file is not None else None
         listed = tuple(peer.api for peer in self.settings.cache.peers.values()) if self.settings is not None else ()
-        self.apis = apis or tuple(filter(None, os.environ.get(APIS, "").split(","))) or listed or (_default_api(),)
+        self.apis = apis or tuple(filter(None, os.environ.get(APIS, "").split(","))) or listed or (DEFAULT_API,)
         self._key_file = key_file or os.environ.get(KEY, "")
 
     def client(self, apis: tuple[str, ...], within_ms: int) -> Client:
@@ -201,11 +199,11 @@ class PeerOptions:
 
         if self._key_file:
             cluster, key = read_key(self._key_file)
-            chosen = _security_of(self.settings) if self.settings is not None else "secret"
-        elif self.settings is not None and _security_of(self.settings) != "none":
+            chosen = security_of(self.settings) if self.settings is not None else "secret"
+        elif self.settings is not None and security_of(self.settings) != "none":
             from primacy.transport.seal import read_secret
 
-            chosen, cluster = _security_of(self.settings), self.settings.cluster.name
+            chosen, cluster = security_of(self.settings), self.settings.cluster.name
             name = next(iter(self.settings.cache.clients), COMMAND_CLIENT)
             key = client_key(read_secret(self.settings.cluster.secret_file), cluster, name)
         else:
@@ -221,18 +219,6 @@ class PeerOptions:
                 return await work(client)
 
         return asyncio.run(asked())
-
-
-def _default_api() -> str:
-    from primacy.agent.cache_serve import API
-
-    return API
-
-
-def _security_of(settings: Settings) -> str:
-    from primacy.agent.cache_serve import security_of
-
-    return security_of(settings)
 
 
 @cache.command("get")
@@ -326,11 +312,12 @@ def _told(as_json: bool, done: Any, sentence: str) -> int:
 # --- how it stands ----------------------------------------------------------------------------------------------------
 
 
-class PeerAnswer:
+class PeerAnswer(NamedTuple):
     """One peer, as it answered."""
 
-    def __init__(self, api: str, document: dict[str, Any] | None, error: str) -> None:
-        self.api, self.document, self.error = api, document, error
+    api: str
+    document: dict[str, Any] | None
+    error: str
 
 
 async def _asked_each(asked: PeerOptions, prefix: bytes, most: int, within_ms: int) -> list[PeerAnswer]:

@@ -118,12 +118,10 @@ def start(
     from primacy.agent.lifecycle import Plan
     from primacy.agent.run import run
     from primacy.node.clock import SystemClock
-    from primacy.node.log import Log, level_of
 
     refuse_node(settings)
     clock = SystemClock()
-    log = Log(clock, level_of(settings.log.level, call.verbose), settings.log.format)
-    return run(Plan(settings, None, log, clock, waits=False))
+    return run(Plan(settings, None, call.log(settings, clock), clock, waits=False))
 
 
 node.add_command(status)

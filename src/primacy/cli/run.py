@@ -107,13 +107,11 @@ def run(
         from primacy.agent.lifecycle import Plan
         from primacy.agent.run import run as live
         from primacy.node.clock import SystemClock
-        from primacy.node.log import Log, level_of
         from primacy.supervise.child import child_of
 
         child = child_of(changed.run, os.path.dirname(changed.source), stdout, stderr, os.environ)
         clock = SystemClock()
-        log = Log(clock, level_of(changed.log.level, call.verbose), changed.log.format)
-        return live(Plan(changed, child, log, clock))
+        return live(Plan(changed, child, call.log(changed, clock), clock))
 
 
 def _changed(settings: Settings, election: dict[str, Any], run: dict[str, Any], state_dir: str | None) -> Settings:

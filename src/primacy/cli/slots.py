@@ -49,14 +49,13 @@ def serve(
     """
     from primacy.cli.node_settings import with_own_folder
     from primacy.node.clock import SystemClock
-    from primacy.node.log import Log, level_of
     from primacy.settings import load
     from primacy.settings.checks import notes
 
     file = call.file(config)
     settings = with_own_folder(_changed(load(file, node or call.node), addr, protocol, state_dir))
     clock = SystemClock()
-    log = Log(clock, level_of(settings.log.level, call.verbose), settings.log.format)
+    log = call.log(settings, clock)
     for note in [*unread(file), *notes(settings)]:
         log.warn(note)
     if alone(settings):
