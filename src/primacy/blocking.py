@@ -104,7 +104,7 @@ class Election:
         self._candidacy.open()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if os.getpid() != self._renewer.pid:
             return  # a forked child: threads and lease are the parent's
         self._end_body(leaving=True)

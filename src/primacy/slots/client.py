@@ -24,7 +24,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from itertools import count
 from random import Random
-from types import TracebackType
 from typing import Self
 
 from primacy.errors import NotReached, SlotRefused, Unsure, UsageError
@@ -177,9 +176,7 @@ class Client:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -448,9 +445,7 @@ class Watch:
             self._begun = True
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.client._forget(self)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
