@@ -17,11 +17,11 @@ import os
 import random
 import ssl
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from primacy.election.store import GENESIS, Genesis, Place, Prune, ReleaseRow, Renew, Row, Settle, Take
-from primacy.errors import CannotHere, MissingExtra, NotReached, PrimacyError, Refused, StoreUnusable
+from primacy.errors import CannotHere, MissingExtra, NotReached, Refused, StoreUnusable
 from primacy.store.conditions import after
 from primacy.store.port import next_link, server_limit_ms
 from primacy.store.sql import (
@@ -255,14 +255,8 @@ class MysqlStore(SqlStore):
         if connection.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS:
             yield
             return
-        self._execute("START TRANSACTION", {})
-        try:
+        with self.transaction("START TRANSACTION"):
             yield
-        except BaseException:
-            with suppress(PrimacyError):  # a connection that is lost rolls back by itself
-                self._execute("ROLLBACK", {})
-            raise
-        self._execute("COMMIT", {})
 
     def _execute(self, text: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
         return self._run(text, values)[1]

@@ -8,7 +8,8 @@ demand: unsettled, so that a table that somebody dropped proves nothing (L9).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -27,7 +28,7 @@ from primacy.election.store import (
     StoreRequest,
     Take,
 )
-from primacy.errors import NotReached, Refused, StoreUnusable, UsageError
+from primacy.errors import NotReached, PrimacyError, Refused, StoreUnusable, UsageError
 from primacy.store.port import HOLD_MS_MAX, LIST_MAX, NAME_MAX, Listing, check_request, checked_row, listing_of
 from primacy.store.sql_text import Texts
 
@@ -74,6 +75,18 @@ class SqlStore(ABC):
 
     @abstractmethod
     def close(self) -> None: ...
+
+    @contextmanager
+    def transaction(self, begin: str) -> Iterator[None]:
+        """What is done inside becomes visible at once, or not at all."""
+        self._execute(begin, {})
+        try:
+            yield
+        except BaseException:
+            with suppress(PrimacyError):  # a connection that is lost rolls back by itself
+                self._execute("ROLLBACK", {})
+            raise
+        self._execute("COMMIT", {})
 
     def _is_connected(self) -> bool:
         """The connection of the newest answer still stands, as far as is known. One that broke is not made anew."""
