@@ -152,7 +152,7 @@ class Election:
 
     def _wait(self, deadline: float | None, unless_held: bool) -> Hold | None:
         if self._observer:
-            raise UsageError(f"this process only watches {self.name}: leave out observer=True to stand")
+            raise UsageError(f"this process only watches {self.name}: leave out observer=True to campaign")
         with self._news:
             if self._waits or not self._opened or self._left:
                 raise UsageError(f"election {self.name} is used in its own `with` block, by one thread at a time")

@@ -260,7 +260,7 @@ def test_sql_outside_of_a_transaction_it_is_an_error(database: Database) -> None
         connection.autocommit = True
     else:
         connection.autocommit(True)
-    with pytest.raises(UsageError, match="stands in no transaction"):
+    with pytest.raises(UsageError, match="outside of a transaction"):
         sql.guard(connection, "job", 5)
 
 

@@ -51,7 +51,9 @@ class DashboardOptions(NamedTuple):
 @click.option("--tls-cert", metavar="FILE", type=click.Path(), help="Needed, with its key, to listen off loopback.")
 @click.option("--tls-key", metavar="FILE", type=click.Path(), help="The key of the certificate.")
 @click.option("--no-browser", is_flag=True, help="Do not open a browser.")
-@click.option("--until-eof", is_flag=True, hidden=True, help="End when standard input does: for whoever starts it.")
+@click.option(
+    "--until-eof", is_flag=True, hidden=True, help="End when standard input does: for the process that starts it."
+)
 @click.pass_obj
 def dashboard(
     call: Call,
@@ -158,7 +160,7 @@ def greeting(link: str, code: str, port: int, environment: Mapping[str, str], *,
     """What is printed: the page, the link that signs in, and over SSH the tunnel."""
     lines = [f"dashboard: {link}"]
     if lab:
-        lines.append("it shows a lab: whoever is on this machine may break it and mend it there")
+        lines.append("it shows a lab: everybody on this machine may break it and mend it there")
     elif code:
         lines.append(f"sign in, once, within 15 minutes: {link}#enter={code}")
     else:

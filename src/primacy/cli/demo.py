@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SECONDS_MOST = 86_400
 SCENARIOS = {
     "tour": "all of them, one after the other",
-    "calm": "nothing: whoever watches breaks it",
+    "calm": "nothing: you break it",
     "stop": "the leader is stopped in order, and started again",
     "kill": "the leader's agent is killed; its guard ends the signer",
     "child": "the signer alone is killed: it starts again, without election",

@@ -377,7 +377,7 @@ def make_table(
     if as_json:
         print_json({"api": 1, "table": table, "new": is_new, "wait_max_ms": wait_ms})
         return
-    click.echo(f"table {table} stands; its longest wait is {wait_ms:,} ms")
+    click.echo(f"table {table} is there; its longest wait is {wait_ms:,} ms")
 
 
 def wait_out(name: str, row: Row, clock: SystemClock) -> None:
@@ -392,7 +392,7 @@ def confirm(name: str, row: Row, at_once: bool, stopped: str | None, yes: bool) 
     """What is at risk, and a typed yes."""
     risk = f"{holder_of(row)} loses the lease {name}: its work is stopped, and another node may begin."
     if stopped is not None:
-        risk += f" You say that {stopped} are all stopped: if one of them runs, it may work beside the next holder."
+        risk += f" You say that {stopped} are all stopped: if one of them runs, it and the next holder may both work."
     if at_once:
         risk += (
             f" With --now the next one does not wait: for up to {row.hold_ms:,} ms both may work, and only a check of "
@@ -517,5 +517,5 @@ class Watched:
             self._seq, self._since_ms, self._silent = seq, now_ms, False
         elif row is not None and not row.released and not self._silent and now_ms > self._since_ms + row.wait_ms:
             self._silent = True
-            said.append(f"not renewed for {now_ms - self._since_ms:,} ms: free for whoever wants it")
+            said.append(f"not renewed for {now_ms - self._since_ms:,} ms: free for the next that asks")
         return said

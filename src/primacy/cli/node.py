@@ -27,7 +27,7 @@ STOP_S = 30.0
 def node() -> None:
     """A node that takes part in an election, and does nothing else.
 
-    Whoever wants to act on its outcome asks it (primacy status --json, GET /leader), or gives it hooks in a file.
+    To act on its outcome, ask it (primacy status --json, GET /leader), or give it hooks in a file.
     """
 
 

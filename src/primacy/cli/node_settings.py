@@ -182,7 +182,7 @@ def _without_file(said: NodeOptions) -> Settings:
     own = _address(f"{host}:{port}", "--host")
     listed = dict(_listed(each) for each in said.nodes)
     if len(listed) < len(said.nodes):
-        raise UsageError("--nodes: a node stands there twice; every one needs an address and an id of its own")
+        raise UsageError("--nodes: a node is named twice; every one needs an address and an id of its own")
     name = _id(said, own, listed)
     election: dict[str, Any] = {"strategy": strategy, "profile": said.profile, "name": said.election}
     cluster: dict[str, Any] = {"name": said.cluster, "node": name}

@@ -78,7 +78,7 @@ def run(
     a service, not a one-time job: in a cluster, another node starts it when this one gives up.
     """
     if not sys.platform.startswith("linux"):
-        raise CannotHere("primacy run needs Linux: its guard stands on kernel timers and process namespaces")
+        raise CannotHere("primacy run needs Linux: its guard uses kernel timers and process namespaces")
     from primacy.agent.memory import room
 
     with room():  # for all that is loaded from here on

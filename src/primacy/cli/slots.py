@@ -45,7 +45,7 @@ def serve(
 ) -> int:
     """Serve the slots of a file while this node leads.
 
-    Without a `cluster` section it always leads. A file of Ghoti is a file of ours. Ends with Ctrl-C; clients are told.
+    Without a `cluster` section it always leads. A file of Ghoti works as it is. Ends with Ctrl-C; clients are told.
     """
     from primacy.cli.node_settings import with_own_folder
     from primacy.node.clock import SystemClock
@@ -105,7 +105,7 @@ def client_options(command: F) -> F:
             "--within-ms", type=click.IntRange(1, 3_600_000), default=5_000, metavar="MS", help="Try so long (5000)."
         ),
         click.option("--ca", metavar="FILE", help="Speak TLS, and trust whom this file names."),
-        click.option("--user", metavar="NAME", help=f"Log in; the password is asked for, or stands in {PASSWORD}."),
+        click.option("--user", metavar="NAME", help=f"Log in; the password is asked for, or is in {PASSWORD}."),
         click.option("--telnet", is_flag=True, help="The server speaks the telnet variant; default: as the file says."),
         click.option("--addr", "addrs", multiple=True, metavar="HOST:PORT", help="A node; more than once for several."),
     ):
@@ -281,7 +281,7 @@ def _password() -> str:
             return str(click.prompt("password", hide_input=True, err=True))
         except getpass.GetPassWarning:
             raise UsageError(
-                f"--user: there is no terminal to ask for the password on; it may stand in {PASSWORD}"
+                f"--user: there is no terminal to ask for the password on; it may be in {PASSWORD}"
             ) from None
 
 

@@ -80,7 +80,7 @@ def lines(state: dict[str, Any], *, verbose: bool = False) -> list[str]:
         said.append(f"node {state['node']}: {state['containment']}")
     said += [sentence for row in state["rows"] for sentence in sentences(row, state)]
     said += [
-        f"node {name} runs here, too, and is not in this list; primacy --node {name} status says how it stands"
+        f"node {name} runs here, too, and is not in this list; primacy --node {name} status shows it"
         for name in state.get("beside", ())
     ]
     if not state["waits_for"] and not state["leader"]:

@@ -29,8 +29,8 @@ LAST_MAX = 1_000
 def why(call: Call, /, *, last: int, export: str | None, as_json: bool, **local: str | None) -> None:
     """What changed and why, oldest first: first each change of leader with its phases, then the last events.
 
-    Between two events of the same term stands how long the second took. Without a running node, the events that it
-    kept in its state folder are shown.
+    An event that follows another of its term says how long it took. Without a running node, the events that it kept
+    in its state folder are shown.
     """
     where = events_of(call, place(call, **local))
     events, running = read_events(where, call.at)

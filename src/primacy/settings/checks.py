@@ -99,7 +99,7 @@ def timing_problems(timing: Timing, strategy: str, prefix: str = "election.timin
         why = f"is shorter than the hold on the fastest clock, {timing.wait_ms} ms, so that every winner would wait"
         refuse("promise_ms", "hold_ms", why, f"set promise_ms to at least {timing.wait_ms}")
     if base_strategy(strategy) == "raft" and timing.spread_ms < 2 * round_trip_ms(timing):
-        why = "leaves candidates no time to stand one after the other"
+        why = "leaves candidates no time to campaign one after the other"
         refuse("spread_ms", "heartbeat_ms", why, f"set spread_ms to at least {2 * round_trip_ms(timing)}")
     return found
 

@@ -130,7 +130,7 @@ class EtcdStore:
                 raise Refused(self._wrong_genesis)
             if new and shown.rows:
                 raise Refused(
-                    f"{shown.rows} leases stand below {self._prefix} in etcd, so it is not new: without that word, "
+                    f"{shown.rows} leases are below {self._prefix} in etcd, so it is not new: without that word, "
                     "fresh names are free some seconds after somebody began to use it"
                 )
             found = shown.genesis.genesis_at(shown.raft_index, shown.rows)

@@ -72,7 +72,7 @@ class MemoryStore:
     def make_table(self, new: bool = False, wait_max_ms: int = 0) -> None:
         with self._asked():
             if new and self.table.rows:
-                raise Refused(f"{len(self.table.rows)} leases stand here: this table is not new")
+                raise Refused(f"{len(self.table.rows)} leases are here: this table is not new")
             found = self.table.genesis
             if wait_max_ms > found.wait_max_ms:
                 self.table.genesis = found._replace(wait_max_ms=wait_max_ms, version=found.version + 1)

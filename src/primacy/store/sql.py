@@ -175,7 +175,7 @@ class SqlStore(ABC):
         genesis = genesis_of(seen)
         if seen.number:
             raise Refused(
-                f"{seen.number} leases stand in this table, so it is not new: without that word, fresh names are free "
+                f"{seen.number} leases are in this table, so it is not new: without that word, fresh names are free "
                 f"{genesis.wait_max_ms} ms after somebody began to use it"
             )
         if not genesis.is_settled(seen.server) and not self._change(Settle("", seen.server, genesis)):
