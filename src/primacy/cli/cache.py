@@ -340,7 +340,7 @@ async def _asked_each(asked: PeerOptions, prefix: bytes, most: int, within_ms: i
 @peer_options
 @click.pass_obj
 def status(call: Call, /, *, watch: bool, prefix: str, as_json: bool, within_ms: int, **where: Any) -> int:
-    """The state of each peer; with --key, also that of keys on each of them."""
+    """The state of each peer; with --key, the state of keys on each of them."""
     asked = PeerOptions(call, **where)
     while True:
         seen = asyncio.run(_asked_each(asked, os.fsencode(prefix), 200 if prefix else 0, within_ms))
