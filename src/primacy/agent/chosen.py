@@ -56,7 +56,7 @@ class Capabilities(NamedTuple):
     """When each other node was heard in the election; None: its nodes look at a store, and hear nobody."""
     hold_left_ms: Callable[[int], int]
     """At this moment, as its view shows it."""
-    muted: Callable[[], str] = lambda: ""
+    recovering: Callable[[], str] = lambda: ""
     """Why it may not speak; empty if it may."""
     again: Again | None = None
     """Its short way for a message like the last one."""
@@ -110,8 +110,8 @@ def choose(place: Place, clock: Clock, log: Log) -> Chosen:
         strategy = raft_of(settings, place.seat, voted, ballot.path, known)
         if voted.lost:
             log.warn(f"the ballot {ballot.path} cannot be trusted: {voted.lost}")
-        heard, muted = lambda: strategy.heard, lambda: strategy.muted
-        can = Capabilities(heard, strategy.hold_left_ms, muted, strategy.again)
+        heard, recovering = lambda: strategy.heard, lambda: strategy.muted
+        can = Capabilities(heard, strategy.hold_left_ms, recovering, strategy.again)
         return Chosen(strategy, can, ballot)
     known = voted.ballot.token_known if voted.ballot is not None else 0
     return _lease(place, tokens, seen, known, log)

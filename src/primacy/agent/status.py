@@ -87,7 +87,7 @@ class StatusSource:
             strategy.role,
             strategy.term,
             strategy.leader,
-            self.chosen.can.muted(),
+            self.chosen.can.recovering(),
             strategy.paused,
             strategy.healthy,
             workload.state,
