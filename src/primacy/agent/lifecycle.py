@@ -2,8 +2,7 @@
 
 It ends when it is told to (a signal), or when its workload is done and is not to be started again: always stop,
 confirm, release, in this order. What the workload is (a command, the slot server, nothing) stands in the plan;
-everything else is the same. What it shows, says and is asked stands in
-`status.py`, `events.py` and `operations.py`.
+everything else is the same. What it shows, says and is asked stands in `status.py`, `events.py` and `operations.py`.
 """
 
 from __future__ import annotations
