@@ -13,7 +13,6 @@ conditions anew, compare the server with themselves, and lose every write.
 
 from __future__ import annotations
 
-import os
 import random
 import ssl
 from collections.abc import Callable, Iterator, Sequence
@@ -81,7 +80,6 @@ LIMITED = ("SELECT", "INSERT", "UPDATE", "DELETE")
 KNOWN_MAX = 10_000
 """Rows of our own that are remembered between renewals."""
 PROOF_BITS = 62
-_LEFT_TO_THE_PARENT: list[Any] = []
 
 
 class MysqlStore(SqlStore):
@@ -104,18 +102,13 @@ class MysqlStore(SqlStore):
         self._known: dict[str, Row] = {}
         """What our own renewals left in the store, so that the next one need not look."""
         self._random = random.SystemRandom()
-        self._pid = os.getpid()
         self.texts = mysql_texts(table, "''")
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
         self._known.clear()
-        if connection is None:
-            return
-        if os.getpid() != self._pid:
-            _LEFT_TO_THE_PARENT.append(connection)
-            return
-        connection._force_close()  # without a farewell, which would wait for a server that hangs
+        if connection is not None and not self._is_inherited(connection):
+            connection._force_close()  # without a farewell, which would wait for a server that hangs
 
     # --- statements ---------------------------------------------------------------------------------------------------
 
@@ -286,9 +279,7 @@ class MysqlStore(SqlStore):
         return self._connection is not None
 
     def _connected(self) -> Any:
-        if os.getpid() != self._pid:
-            self.close()
-            raise NotReached("this store belongs to the process that it was forked from")
+        self._check_process()
         if self._connection is None:
             self._connect()
         return self._connection

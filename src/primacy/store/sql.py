@@ -7,6 +7,7 @@ demand: unsettled, so that a table that somebody dropped proves nothing (L9).
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -33,6 +34,8 @@ from primacy.store.port import HOLD_MS_MAX, LIST_MAX, NAME_MAX, Listing, check_r
 from primacy.store.sql_text import Texts
 
 Result = TypeVar("Result")
+_LEFT_TO_THE_PARENT: list[object] = []
+"""Connections that this process inherited by a fork."""
 
 
 class NoTable(Exception):
@@ -72,9 +75,22 @@ class SqlStore(ABC):
         """False: a missing table is an error, not an invitation."""
         self._link = 0
         """Number of the present connection."""
+        self._pid = os.getpid()
 
     @abstractmethod
     def close(self) -> None: ...
+
+    def _is_inherited(self, connection: object) -> bool:
+        """In a forked child it is the parent's: kept alive, so that nothing closes it."""
+        if os.getpid() == self._pid:
+            return False
+        _LEFT_TO_THE_PARENT.append(connection)
+        return True
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            self.close()
+            raise NotReached("this store belongs to the process that it was forked from")
 
     @contextmanager
     def transaction(self, begin: str) -> Iterator[None]:
@@ -164,11 +180,14 @@ class SqlStore(ABC):
         self._execute(self.texts.create, {})
         self._migrated(lambda: self._execute(self.texts.genesis, {"wait_max": WAIT_MAX_MS}))
         if wait_max_ms:
-            self._execute(self.texts.wait_max, {"wait_max": wait_max_ms})
+            self._raise_wait_max(wait_max_ms)
         if new:
             self._settle_new()
 
     # --- what a store does with it ------------------------------------------------------------------------------------
+
+    def _raise_wait_max(self, wait_max_ms: int) -> None:
+        self._execute(self.texts.wait_max, {"wait_max": wait_max_ms})
 
     def _settle_new(self) -> None:
         seen = self._seen([], count=True)
