@@ -190,13 +190,7 @@ class Client:
 
     @overload
     async def get(
-        self,
-        key: str | bytes,
-        *,
-        fresh: bool = ...,
-        after: int | None = ...,
-        fetch: bool,
-        timeout_ms: int | None = ...,
+        self, key: str | bytes, *, fresh: bool = ..., after: int | None = ..., fetch: bool, timeout_ms: int | None = ...
     ) -> Found | None: ...
 
     async def get(

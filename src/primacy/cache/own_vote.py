@@ -239,13 +239,7 @@ class Voting(Values):
             self._give_up_claim(state)
 
     def _refuses(
-        self,
-        state: KeyState,
-        sender: str,
-        ballot: Ballot,
-        need: int,
-        announced: bool = False,
-        called: bool = False,
+        self, state: KeyState, sender: str, ballot: Ballot, need: int, announced: bool = False, called: bool = False
     ) -> bool:
         """Is there a reason to help this ballot with neither yes nor ack? Then it is told, and what to wait for. A
         source that was called goes on whatever it is told, but for a floor: then nothing else is said."""

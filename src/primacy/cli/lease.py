@@ -173,15 +173,7 @@ def schema(
 @json_option
 @click.pass_obj
 def import_(
-    call: Call,
-    /,
-    *,
-    old_table: str,
-    key: str,
-    name: str,
-    wait_ms: int,
-    as_json: bool,
-    **where: str | None,
+    call: Call, /, *, old_table: str, key: str, name: str, wait_ms: int, as_json: bool, **where: str | None
 ) -> None:
     """Take over from the `locks` table of old nodes.
 
@@ -271,15 +263,7 @@ def prune(call: Call, /, *, days: int, dry_run: bool, as_json: bool, **where: st
 @json_option
 @click.pass_obj
 def break_(
-    call: Call,
-    /,
-    *,
-    name: str,
-    at_once: bool,
-    stopped: str | None,
-    yes: bool,
-    as_json: bool,
-    **where: str | None,
+    call: Call, /, *, name: str, at_once: bool, stopped: str | None, yes: bool, as_json: bool, **where: str | None
 ) -> None:
     """Take a lease away from its holder.
 

@@ -20,14 +20,7 @@ from primacy.cli.new import SECRET_BYTES
 from primacy.errors import CannotHere, SettingsError, UsageError
 from primacy.node.folder import Folder
 from primacy.settings import load, of_mapping
-from primacy.settings.accepted import (
-    ID_CHARS_MAX,
-    ID_PATTERN,
-    STRATEGIES,
-    wrong_address,
-    wrong_store,
-    wrong_strategy,
-)
+from primacy.settings.accepted import ID_CHARS_MAX, ID_PATTERN, STRATEGIES, wrong_address, wrong_store, wrong_strategy
 from primacy.settings.checks import Checks, profile_problem
 from primacy.settings.schema import Settings
 

@@ -88,11 +88,7 @@ def _export(path: str, said: dict[str, Any]) -> None:
 
 def change_line(change: Change) -> str:
     """One change of leader: when, who, why, and the phases."""
-    phases = (
-        ("noticed", change.noticed_ms),
-        ("elected", change.elected_ms),
-        ("started", change.started_ms),
-    )
+    phases = (("noticed", change.noticed_ms), ("elected", change.elected_ms), ("started", change.started_ms))
     took = ", ".join(f"{name} {took_text(ms)}" for name, ms in phases if ms is not None)
     stood = f"; the command stood still for {change.gap_ms:,} ms" if change.gap_ms is not None else ""
     what = f"{'term' if change.term < TOKENS_FROM else 'token'} {change.term}"

@@ -365,12 +365,7 @@ def _as_written(row: Row, server: str, proof: int) -> Row:
 
 def _genesis(genesis: Genesis) -> dict[str, Any]:
     """The genesis row as it is written."""
-    return {
-        "settled": genesis.settled,
-        "floor": genesis.floor,
-        "names": genesis.names,
-        "version": genesis.version,
-    }
+    return {"settled": genesis.settled, "floor": genesis.floor, "names": genesis.names, "version": genesis.version}
 
 
 def _quadruples(requests: Sequence[Renew] | Sequence[ReleaseRow]) -> list[tuple[str, str, int, int]]:

@@ -142,12 +142,7 @@ class CoordinatorTable:
 
 
 def import_coordinator(
-    store: LeaseStore,
-    name: str,
-    unique: str,
-    wait_ms: int,
-    table: str = TABLE,
-    key: str = KEY,
+    store: LeaseStore, name: str, unique: str, wait_ms: int, table: str = TABLE, key: str = KEY
 ) -> Row | Old:
     """The new row; or the old one, if it is held and must be waited for. Then nothing was changed.
 

@@ -23,18 +23,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from primacy.election.store import (
-    GENESIS,
-    Genesis,
-    Place,
-    Prune,
-    ReleaseRow,
-    Renew,
-    Row,
-    Settle,
-    StoreRequest,
-    Take,
-)
+from primacy.election.store import GENESIS, Genesis, Place, Prune, ReleaseRow, Renew, Row, Settle, StoreRequest, Take
 from primacy.errors import CannotHere, NotReached, Refused, StoreUnusable, UsageError
 from primacy.store import sqlite_text
 from primacy.store.conditions import after, needs_count
@@ -415,13 +404,7 @@ def _with_proof(row: Row, proof: str) -> Row:
 def _row_of(genesis: Genesis) -> Row:
     """The genesis row in the columns of a row."""
     return Row(
-        "",
-        genesis.floor,
-        genesis.version,
-        genesis.names,
-        genesis.wait_max_ms,
-        released=True,
-        server=genesis.settled,
+        "", genesis.floor, genesis.version, genesis.names, genesis.wait_max_ms, released=True, server=genesis.settled
     )
 
 
