@@ -174,17 +174,12 @@ class Client:
 
     @overload
     async def get(
-        self, key: str | bytes, *, fresh: bool = ..., after: int | None = ..., timeout_ms: int | None = ...
-    ) -> Found: ...
-
-    @overload
-    async def get(
         self,
         key: str | bytes,
         *,
         fresh: bool = ...,
         after: int | None = ...,
-        fetch: Literal[True],
+        fetch: Literal[True] = ...,
         timeout_ms: int | None = ...,
     ) -> Found: ...
 
