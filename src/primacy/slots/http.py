@@ -51,7 +51,6 @@ class HttpServer(Host):
         self._idlers = Idlers()
 
     async def start(self, sockets: list[socket.socket]) -> None:
-        """On sockets that listen already."""
         pass_over_lost()
         self.address = str(Where(*sockets[0].getsockname()[:2]))
         server = web.Server(
