@@ -16,6 +16,7 @@ import errno
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from time import monotonic
 
 from primacy.errors import CannotHere, InUse
 from primacy.loop import unwatch, watch
@@ -103,7 +104,7 @@ class UdpSockets(ABC):
             await asyncio.sleep(max(RESOLVE_AGAIN_S, next_s))
 
     def _sought_in_s(self, peer: Peer) -> float:
-        return 0.0 if peer.socket is None else peer.heard_s + SILENT_S - self._loop.time()
+        return 0.0 if peer.socket is None else peer.heard_s + SILENT_S - monotonic()
 
     async def _find(self, peer: Peer) -> None:
         if self._any_socket is None:
@@ -135,7 +136,7 @@ class UdpSockets(ABC):
     @property
     def troubles(self) -> list[Trouble]:
         found = [Trouble(peer.name, peer.trouble) for peer in self.peers.values() if peer.trouble]
-        now_s = self._loop.time()
+        now_s = monotonic()
         for name, source in self.duplicates.found(now_s).items():
             peer = self.peers.get(name)
             if peer is None or now_s - peer.heard_s <= FORGOTTEN_S:  # this node itself, or one that is heard
