@@ -1,4 +1,4 @@
-"""Sealed datagrams between the nodes of a fixed list.
+"""Sealed datagrams between the nodes of a cluster, which may come and go.
 
 They come and go on the sockets of `udp_sockets.py`. Of each a bounded number of datagrams is read in a turn of the
 loop, of the one for all the fewest. A node that is down answers with "refused", which means nothing here.
