@@ -54,32 +54,6 @@ def test_news_that_waited_while_we_stood_still_are_as_old_as_they_are() -> None:
     together(story)
 
 
-def test_a_calm_node_finds_out_anew_how_it_stands_when_something_changed_or_it_is_time() -> None:
-    async def story(a: Harness, b: Harness, _: MemoryNet) -> None:
-        made: list[int] = []
-        status_of = a.status
-        a.status = lambda: (made.append(a.clock.ms), status_of())[1]  # type: ignore[method-assign, func-returns-value]
-        await until(lambda: "a" in b.talk.others)
-        a.talk._tell()
-        calm = len(made)
-        a.clock.ms += 1_000
-        a.talk._tell()
-        assert len(made) == calm, "nothing happened"
-        a.talk.hear("c", 5, row_of(RUNS, a.clock.ms))
-        a.talk._tell()
-        assert len(made) == calm + 1, "what another node says of itself may be alarming"
-        a.clock.ms += gossip.WHOLE_MS
-        a.talk._tell()
-        assert len(made) == calm + 2, "it is time"
-        a.shown = a.shown._replace(health="failing: x")
-        a.clock.ms += gossip.WHOLE_MS
-        a.talk._tell()
-        a.talk._tell()
-        assert len(made) == calm + 4, "something is wrong: it is looked at each time"
-
-    together(story)
-
-
 class Harness:
     """An agent, as far as its gossip knows it."""
 
@@ -98,9 +72,6 @@ class Harness:
     def status(self) -> NodeStatus:
         others = self.talk.others
         return self.shown._replace(now_ms=self.clock.now_ms(), others=others)
-
-    def hold_left_ms(self) -> int:
-        return self.shown.view.hold_left_ms
 
     def carry_out(self, name: str, body: dict[str, Any], said_at: str) -> None:
         if self.refuses is not None:
@@ -255,7 +226,7 @@ def test_an_alarm_of_bully_and_ring_must_last() -> None:
             a.clock.ms += after_ms
             b = Heard(RUNS if claims else RUNS._replace(workload_state="stopped", run_ms=-1), 1, a.clock.ms)
             a.talk.others = {"b": b}
-            a.talk._whole()
+            a.talk._tell()
             return len(a.alerts)
 
         almost_ms = gossip.STAYS_MS - 100

@@ -14,7 +14,7 @@ from primacy.control.changes import changes
 from primacy.control.cluster import CLAIM_MS, cluster
 from primacy.control.document import document
 from primacy.control.gossip_rows import GossipEvent, GossipReply, GossipRequest, event_row, read, reply_row, request_row
-from primacy.control.summary import Reader, Summary, row_again, row_of, sent_in, short, summary_in, summary_of
+from primacy.control.summary import Summary, row_of, sent_in, short, summary_in, summary_of
 from primacy.election.model import DOUBLED
 from primacy.errors import UsageError
 from primacy.transport import Trouble
@@ -336,25 +336,15 @@ def test_a_second_start_that_goes_on_speaking_is_found_and_a_restart_or_recordin
     assert len(duplicates._seconds) <= 16
 
 
-def test_rows_like_the_last_one_are_read_as_they_stand_and_others_anew() -> None:
-    """Whatever follows whatever, nothing is read but what stands there."""
+def test_a_row_with_anything_else_in_it_is_read_as_it_stands_or_not_at_all() -> None:
     first = row_of(RUNS, 1_000)
-    later = row_again(first, 900, 1_600)
-    assert summary_in(later) == RUNS._replace(hold_left_ms=900, run_ms=RUNS.run_ms + 600)
-    assert sent_in(later) == 1_600
-    idle = row_again(row_of(RUNS._replace(run_ms=-1, workload_state="stopped")), 0, 5)
-    rows = [first, later, row_of(RUNS._replace(token=9), 1_700), row_of(LONGEST), idle, first[:16], [1], []]
+    assert summary_in(first) == RUNS
+    assert sent_in(first) == 1_000
     for place in range(1, 17):
         for wrong in (None, "x", -2, 2**80, 0.5, [], b"\xff" * 9):
-            rows.append([*first[:place], wrong, *first[place + 1 :]])
-    reader = Reader()
-    for row in rows:
-        for each in (first, row, row, later):
-            summary, changed = reader.summary(list(each))
-            assert summary == summary_in(each), each
-            assert changed or summary is not None
-    assert reader.summary(later)[1] is False
-    assert reader.summary(row_of(RUNS._replace(pid=RUNS.pid + 1), 2_000))[1] is True
+            found = summary_in([*first[:place], wrong, *first[place + 1 :]])
+            assert found is None or sum(a != b for a, b in zip(found, RUNS, strict=True)) <= 1, (place, wrong)
+    assert summary_in([1]) is summary_in([]) is None
 
 
 @pytest.mark.parametrize("begins", [DOUBLED, earlier.DOUBLED], ids=["today", "a node of before"])

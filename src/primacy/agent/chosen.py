@@ -54,8 +54,6 @@ class Capabilities(NamedTuple):
 
     heard: Callable[[], Mapping[str, int]] | None
     """When each other node was heard in the election; None: its nodes look at a store, and hear nobody."""
-    hold_left_ms: Callable[[int], int]
-    """At this moment, as its view shows it."""
     recovering: Callable[[], str] = lambda: ""
     """Why it may not speak; empty if it may."""
     again: Again | None = None
@@ -111,7 +109,7 @@ def choose(place: Place, clock: Clock, log: Log) -> Chosen:
         if voted.lost:
             log.warn(f"the ballot {ballot.path} cannot be trusted: {voted.lost}")
         heard, recovering = lambda: strategy.heard, lambda: strategy.muted
-        can = Capabilities(heard, strategy.hold_left_ms, recovering, strategy.again)
+        can = Capabilities(heard, recovering, strategy.again)
         return Chosen(strategy, can, ballot)
     known = voted.ballot.token_known if voted.ballot is not None else 0
     return _lease(place, tokens, seen, known, log)
@@ -130,7 +128,7 @@ def _own(place: Place, known: int, clock: Clock, log: Log) -> Chosen:
 
 def _common(strategy: RankStrategy | Plugged) -> Capabilities:
     """Of a strategy that hears the other nodes, and has no more than its view."""
-    return Capabilities(lambda: strategy.heard, lambda now_ms: strategy.view(now_ms).hold_left_ms)
+    return Capabilities(lambda: strategy.heard)
 
 
 def _lease(place: Place, tokens: FileDurable, seen: Memory, known: int, log: Log) -> Chosen:
@@ -142,7 +140,6 @@ def _lease(place: Place, tokens: FileDurable, seen: Memory, known: int, log: Log
     strategy = lease_of(settings, seat, seen, tokens.path, known, earlier)
     can = Capabilities(
         None,
-        lambda now_ms: strategy.view(now_ms).hold_left_ms,
         is_settled=lambda: strategy.settled,
         seen_in_store=partial(seen_in_store, strategy),
     )

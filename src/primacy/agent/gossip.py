@@ -31,7 +31,7 @@ from primacy.control.gossip_rows import (
     request_row,
 )
 from primacy.control.requests import PASSED
-from primacy.control.summary import HOLD_AT, SUMMARY, Delays, Reader, row_again, row_of, sent_in, summary_of
+from primacy.control.summary import SUMMARY, Delays, row_of, sent_in, summary_in, summary_of
 from primacy.errors import NotReached, PrimacyError, Refused, UsageError
 from primacy.loop import timer
 from primacy.node.clock import Clock
@@ -41,8 +41,6 @@ from primacy.transport import Transport
 NEWS_MS = 1_000
 NEWS_LEAST_MS = 200
 """Between two of them, however much changes."""
-WHOLE_MS = 3_000
-"""So often it is found out anew how this node stands, and whether there is an alert, although nothing changed."""
 SLACK_S = 0.3
 """What is told without a reason may wait for the next heartbeat, and leaves with it."""
 STAYS_MS = CLAIM_MS + 500
@@ -70,10 +68,6 @@ class OwnStatus(Protocol):
 
     def status(self) -> NodeStatus: ...
 
-    def hold_left_ms(self) -> int:
-        """As the status would show it, and cheap."""
-        ...
-
 
 class GossipListener(Protocol):
     """Who is told what is heard."""
@@ -91,7 +85,6 @@ class Sender:
         self.delays = Delays()
         self.sent_ms = 0
         """When its newest summary was sent, on its own clock."""
-        self.reader = Reader()
 
 
 class Gossip:
@@ -119,9 +112,7 @@ class Gossip:
         self.events = events
         self.carry_out = carry_out
         self.others: dict[str, Heard] = {}
-        self._told_ms = self._whole_ms = 0
-        self._row: list[Any] = []
-        """What was told last, as long as there is nothing else to tell; else empty."""
+        self._told_ms = 0
         self._timer = timer(self._tell)
         self._events: deque[GossipEvent] = deque(maxlen=EVENTS_MAX)
         self._event_timer: asyncio.TimerHandle | None = None
@@ -166,41 +157,27 @@ class Gossip:
     def changed(self) -> None:
         """This node stands otherwise than before: that is told soon."""
         if not self._closed:
-            self._row = []
             since_ms = self.clock.now_ms() - self._told_ms
             self._timer.set(max(SOON_S, (NEWS_LEAST_MS - since_ms) / 1_000))
 
     def _tell(self) -> None:
-        now_ms = self.clock.now_ms()
-        if self._row and now_ms - self._whole_ms < WHOLE_MS:
-            row = row_again(self._row, self.own.hold_left_ms(), now_ms)
-        else:
-            row = self._whole()
-        self._told_ms = now_ms
-        for name in self.names:
-            self.transport.tell(name, row, later=True)
-        hold_left_ms, period_ms = row[HOLD_AT], NEWS_MS
-        if hold_left_ms:
-            period_ms = min(NEWS_MS, max(NEWS_LEAST_MS, hold_left_ms * 2 // 3))
-        self._timer.set(period_ms / 1_000, SLACK_S)
-
-    def _whole(self) -> list[Any]:
-        """What to tell, found out anew. It may be said again for a while only if nothing in it is out of the ordinary:
-        a reason to wait counts down, and what is wrong changes without a step."""
         status = self.own.status()
         summary = summary_of(status)
         row = row_of(summary, status.now_ms)
-        calm = not summary.waits_for and not summary.doubled and summary.health == "ok"
-        self._whole_ms, self._row = status.now_ms, row if calm else []
         self._look_for_alerts(status)
-        return row
+        self._told_ms = status.now_ms
+        for name in self.names:
+            self.transport.tell(name, row, later=True)
+        hold_left_ms, period_ms = summary.hold_left_ms, NEWS_MS
+        if hold_left_ms:
+            period_ms = min(NEWS_MS, max(NEWS_LEAST_MS, hold_left_ms * 2 // 3))
+        self._timer.set(period_ms / 1_000, SLACK_S)
 
     def _look_for_alerts(self, status: NodeStatus) -> None:
         found = alerts(status)
         self._seen = {sentence: self._seen.get(sentence, status.now_ms) for sentence in found}
         for sentence in found:
             if not status.at_most_one and status.now_ms - self._seen[sentence] < STAYS_MS:
-                self._row = []  # looked at again with the next news
                 continue
             if self._alerted.passes(status.now_ms, sentence):
                 self.events.alert(sentence)
@@ -247,12 +224,10 @@ class Gossip:
         sent_ms = sent_in(row)
         if sent_ms is not None and sent_ms < known.sent_ms:
             return  # older than what it said itself meanwhile: another node passed it on
-        summary, changed = known.reader.summary(row)
+        summary = summary_in(row)
         if summary is None:
             return
         known.sent_ms = sent_ms or 0
-        if changed:
-            self._row = []  # together with what this node does it may be an alert: looked at when it next tells
         now_ms = self.clock.now_ms()
         delay_ms = 0 if sent_ms is None else known.delays.delay_ms(now_ms, sent_ms)
         self.others[sender] = Heard(summary, boot, now_ms - delay_ms)

@@ -20,7 +20,6 @@ from primacy.agent.events import EventSink
 from primacy.agent.gossip import Gossip
 from primacy.agent.hooks import Hooks
 from primacy.agent.integrations import Integrations
-from primacy.agent.memory import gather
 from primacy.agent.meter import Meter, MeteredDurable
 from primacy.agent.notify import Notifier
 from primacy.agent.operations import Operations
@@ -198,7 +197,6 @@ class Agent:
         self.control_api.bind()
         await self.workload.prepare()
         self._say_containment()
-        gather()
         if self.transport is not None and self.gossip is not None:
             await self.transport.start(self.driver.hear, self.gossip.hear)
             self.gossip.start()

@@ -87,10 +87,6 @@ class StatusSource:
         told, self._told = self._told, now
         return now != told
 
-    def hold_left_ms(self) -> int:
-        """As the status shows it."""
-        return self.chosen.can.hold_left_ms(self.clock.now_ms())
-
     def _counters(self) -> dict[str, int]:
         counted = dict(self.workload.counters())
         if self.peers.transport is not None:

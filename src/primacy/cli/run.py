@@ -79,39 +79,36 @@ def run(
     """
     if not sys.platform.startswith("linux"):
         raise CannotHere("primacy run needs Linux: its guard uses kernel timers and process namespaces")
-    from primacy.agent.memory import room
+    from primacy.agent.assemble import refuse
+    from primacy.cli.node_settings import check_relations, with_own_folder
+    from primacy.settings import load
 
-    with room():  # for all that is loaded from here on
-        from primacy.agent.assemble import refuse
-        from primacy.cli.node_settings import check_relations, with_own_folder
-        from primacy.settings import load
+    settings = load(call.file(config), node or call.node)
+    said = _changed(
+        settings,
+        {"name": election, "profile": profile, "strategy": strategy, "store": store},
+        {
+            "command": command or None,
+            "restart": restart,
+            "stop_ms": stop_ms,
+            "user": user,
+            "cwd": os.path.abspath(cwd) if cwd is not None else None,
+            "require_containment": require_containment,
+        },
+        state_dir,
+    )
+    changed = with_own_folder(said)
+    refuse(changed, allow_split_brain=allow_split_brain)
+    check_relations(changed)
 
-        settings = load(call.file(config), node or call.node)
-        said = _changed(
-            settings,
-            {"name": election, "profile": profile, "strategy": strategy, "store": store},
-            {
-                "command": command or None,
-                "restart": restart,
-                "stop_ms": stop_ms,
-                "user": user,
-                "cwd": os.path.abspath(cwd) if cwd is not None else None,
-                "require_containment": require_containment,
-            },
-            state_dir,
-        )
-        changed = with_own_folder(said)
-        refuse(changed, allow_split_brain=allow_split_brain)
-        check_relations(changed)
+    from primacy.agent.lifecycle import Plan
+    from primacy.agent.run import run as live
+    from primacy.node.clock import SystemClock
+    from primacy.supervise.child import child_of
 
-        from primacy.agent.lifecycle import Plan
-        from primacy.agent.run import run as live
-        from primacy.node.clock import SystemClock
-        from primacy.supervise.child import child_of
-
-        child = child_of(changed.run, os.path.dirname(changed.source), stdout, stderr, os.environ)
-        clock = SystemClock()
-        return live(Plan(changed, child, call.log(changed, clock), clock))
+    child = child_of(changed.run, os.path.dirname(changed.source), stdout, stderr, os.environ)
+    clock = SystemClock()
+    return live(Plan(changed, child, call.log(changed, clock), clock))
 
 
 def _changed(settings: Settings, election: dict[str, Any], run: dict[str, Any], state_dir: str | None) -> Settings:

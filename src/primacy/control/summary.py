@@ -29,8 +29,8 @@ DOUBLED_MAX = 2
 CONFIG_BYTES = 8
 """As much of the configuration hash as tells two files apart."""
 NUMBER_MAX = 2**63 - 1
-HOLD_AT, RUN_AT, SENT_AT = 5, 8, 16
-"""What goes on by itself while nothing changes, and its places in a row: hold left, time run, moment of sending."""
+SENT_AT = 16
+"""The place of the moment of sending in a row."""
 DELAYS_KEPT = 20
 """News that the quickest is looked for in: seconds, in which no two clocks drift apart by a millisecond."""
 UNKNOWN = "?"
@@ -112,16 +112,6 @@ def row_of(summary: Summary, sent_ms: int = 0) -> list[Any]:
     ]
 
 
-def row_again(row: list[Any], hold_left_ms: int, sent_ms: int) -> list[Any]:
-    """The row of a node of which nothing has changed since, but the time."""
-    again = row.copy()
-    again[HOLD_AT] = hold_left_ms
-    if again[RUN_AT] >= 0:
-        again[RUN_AT] += sent_ms - again[SENT_AT]
-    again[SENT_AT] = sent_ms
-    return again
-
-
 def sent_in(row: list[Any]) -> int | None:
     """When it was sent, on its sender's clock."""
     sent_ms = row[SENT_AT] if len(row) > SENT_AT else None
@@ -168,30 +158,6 @@ def summary_in(row: list[Any]) -> Summary | None:
         )
     except ValueError:
         return None
-
-
-class Reader:
-    """The rows of one node, which are nearly always like the last one."""
-
-    def __init__(self) -> None:
-        self._stable: list[Any] = []
-        self._last: Summary | None = None
-
-    def summary(self, row: list[Any]) -> tuple[Summary | None, bool]:
-        """As `summary_in`, and whether anything but the time has changed."""
-        last = self._last
-        if last is not None and len(row) > SENT_AT:
-            hold_ms, run_ms = row[HOLD_AT], row[RUN_AT]
-            numbers = type(hold_ms) is type(run_ms) is int and min(hold_ms, run_ms) >= -1
-            if numbers and max(hold_ms, run_ms) <= NUMBER_MAX and _stable(row) == self._stable:
-                return last._replace(hold_left_ms=hold_ms, run_ms=run_ms), False
-        self._last = summary_in(row)
-        self._stable = _stable(row)
-        return self._last, True
-
-
-def _stable(row: list[Any]) -> list[Any]:
-    return [*row[:HOLD_AT], *row[HOLD_AT + 1 : RUN_AT], *row[RUN_AT + 1 : SENT_AT]]
 
 
 def short(text: str, most_bytes: int) -> str:

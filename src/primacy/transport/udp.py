@@ -1,4 +1,4 @@
-"""Sealed datagrams between the nodes of a fixed list.
+"""Sealed datagrams between the nodes of a cluster, which may come and go.
 
 They come and go on the sockets of `udp_sockets.py`. Of each a bounded number of datagrams is read in a turn of the
 loop, of the one for all the fewest. A node that is down answers with "refused", which means nothing here.
@@ -279,7 +279,7 @@ class UdpTransport(UdpSockets):
         if content is None:
             return False
         message, word = content
-        peer.heard_s = self._loop.time()
+        peer.heard_s = monotonic()
         if opened.sort is Sort.GREETING or (opened.sort is not Sort.RELEASE and not known):
             self._meet(peer, opened)
         elif opened.boot != peer.boot and opened.sort is not Sort.RELEASE:
@@ -329,7 +329,7 @@ class UdpTransport(UdpSockets):
         """For this start of ours, and not heard before. One that knows another start is told about this one."""
         if opened.receiver_boot != self.seal.boot:
             self.drops.count("other-boot")
-            now_s = self._loop.time()
+            now_s = monotonic()
             if opened.sort is Sort.GREETING:  # to somebody else who says that he is this node
                 self.duplicates.note(now_s, self.seal.node, opened.receiver_boot, opened.counter, "")
                 return False
@@ -344,7 +344,7 @@ class UdpTransport(UdpSockets):
 
     def _greet(self, peer: Peer, heard: Opened) -> None:
         """Says which datagram it answers, so that a question that came too late for one start reaches the next."""
-        now_s = self._loop.time()
+        now_s = monotonic()
         if now_s - peer.greeted_s >= GREETING_S:
             peer.greeted_s = now_s
             self._put(peer, self.seal.sealed(Sort.GREETING, peer.name, heard.boot, heard.counter.to_bytes(8, "big")))

@@ -15,7 +15,8 @@ import contextlib
 import errno
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from time import monotonic
 
 from primacy.errors import CannotHere, InUse
 from primacy.loop import unwatch, watch
@@ -38,6 +39,7 @@ class UdpSockets(ABC):
         self.peers = {name: Peer(name, others[name]) for name in sorted(others)}
         self._any_socket: socket.socket | None = None
         self._bound: SocketAddress = (listen.host, listen.port)
+        self._sought = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop
 
     @abstractmethod
@@ -92,25 +94,49 @@ class UdpSockets(ABC):
             peer.socket.close()
             peer.socket = peer.address = None
 
+    def set_peers(self, others: Mapping[str, Address]) -> None:
+        """The other nodes are these from now on. Those that stay keep what was heard of them, also at a new address."""
+        for name in [name for name in self.peers if name not in others]:
+            self._hang_up(self.peers.pop(name))
+        for name in sorted(others):
+            peer = self.peers.get(name)
+            if peer is None:
+                peer = self.peers[name] = Peer(name, others[name])
+            elif peer.dialled == others[name]:
+                continue
+            else:
+                self._hang_up(peer)
+                peer.dialled = others[name]
+                peer.complained.clear()
+                peer.trouble = ""
+            if self._any_socket is not None:
+                self._dial(peer, numeric(peer.dialled, self._any_socket.family))
+        self._sought.set()
+
     # --- names --------------------------------------------------------------------------------------------------------
 
     async def _resolve(self) -> None:
-        """Names at once, all together, and again while there is something to find."""
+        """Names at once, all together, and again while there is something to find, or the nodes have changed."""
         while True:
+            self._sought.clear()
             if sought := [peer for peer in self.peers.values() if self._sought_in_s(peer) <= 0]:
                 await asyncio.gather(*(self._find(peer) for peer in sought))
             next_s = min((self._sought_in_s(peer) for peer in self.peers.values()), default=SILENT_S)
-            await asyncio.sleep(max(RESOLVE_AGAIN_S, next_s))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._sought.wait(), max(RESOLVE_AGAIN_S, next_s))
 
     def _sought_in_s(self, peer: Peer) -> float:
-        return 0.0 if peer.socket is None else peer.heard_s + SILENT_S - self._loop.time()
+        return 0.0 if peer.socket is None else peer.heard_s + SILENT_S - monotonic()
 
     async def _find(self, peer: Peer) -> None:
         if self._any_socket is None:
             return
-        found = await self._looked_up(peer.dialled, family=self._any_socket.family)
+        sought = peer.dialled
+        found = await self._looked_up(sought, family=self._any_socket.family)
+        if self.peers.get(peer.name) is not peer or peer.dialled != sought:
+            return  # it was removed, or has moved, while its name was looked up
         if found is None:
-            self._complain_once(peer, notices.unresolved(peer.name, str(peer.dialled)))
+            self._complain_once(peer, notices.unresolved(peer.name, str(sought)))
         else:
             self._dial(peer, found[1])
 
@@ -135,7 +161,7 @@ class UdpSockets(ABC):
     @property
     def troubles(self) -> list[Trouble]:
         found = [Trouble(peer.name, peer.trouble) for peer in self.peers.values() if peer.trouble]
-        now_s = self._loop.time()
+        now_s = monotonic()
         for name, source in self.duplicates.found(now_s).items():
             peer = self.peers.get(name)
             if peer is None or now_s - peer.heard_s <= FORGOTTEN_S:  # this node itself, or one that is heard

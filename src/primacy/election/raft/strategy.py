@@ -76,7 +76,7 @@ from primacy.election.raft.memory import Remembering
 from primacy.election.raft.release import Releasing
 from primacy.election.raft.roles import Leader, Recovering
 from primacy.election.raft.state import RaftOptions, RaftState, made
-from primacy.election.raft.view import hold_left_ms, view_of
+from primacy.election.raft.view import view_of
 from primacy.settings.timing import Timing
 
 __all__ = ["RaftOptions", "RaftStrategy"]
@@ -350,9 +350,6 @@ class RaftStrategy:
     def view(self, now_ms: int) -> View:
         """How it stands, for people."""
         return view_of(self.state, now_ms)
-
-    def hold_left_ms(self, now_ms: int) -> int:
-        return hold_left_ms(self.state, now_ms)
 
     @property
     def ballot(self) -> Ballot | None:
