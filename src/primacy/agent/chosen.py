@@ -54,7 +54,7 @@ class Capabilities(NamedTuple):
 
     heard: Callable[[], Mapping[str, int]] | None
     """When each other node was heard in the election; None: its nodes look at a store, and hear nobody."""
-    muted: Callable[[], str] = lambda: ""
+    recovering: Callable[[], str] = lambda: ""
     """Why it may not speak; empty if it may."""
     again: Again | None = None
     """Its short way for a message like the last one."""
@@ -108,8 +108,8 @@ def choose(place: Place, clock: Clock, log: Log) -> Chosen:
         strategy = raft_of(settings, place.seat, voted, ballot.path, known)
         if voted.lost:
             log.warn(f"the ballot {ballot.path} cannot be trusted: {voted.lost}")
-        heard, muted = lambda: strategy.heard, lambda: strategy.muted
-        can = Capabilities(heard, muted, strategy.again)
+        heard, recovering = lambda: strategy.heard, lambda: strategy.muted
+        can = Capabilities(heard, recovering, strategy.again)
         return Chosen(strategy, can, ballot)
     known = voted.ballot.token_known if voted.ballot is not None else 0
     return _lease(place, tokens, seen, known, log)
