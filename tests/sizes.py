@@ -95,15 +95,21 @@ def lanes() -> list[Lane]:
     moments = {
         "moments": [*PYTEST, "-n", "2", *FILE_BY_FILE, *marked("moments")],
         "alone": [*PYTEST, *marked("alone")],
-        "ordinary user": [sys.executable, "-m", "tests.support.ordinary_user"],
     }
+    ordinary = {"ordinary user": [sys.executable, "-m", "tests.support.ordinary_user"]}
     waiting = {"beside": [*PYTEST, "-n", "3", *FILE_BY_FILE, *marked("beside")]}
     others = {"others": [*PYTEST, *TWO_AT_A_TIME, *unmarked(*WITH_SOCKETS)]}
     computing = {
         "coverage": [*PYTEST, *TWO_AT_A_TIME, *COVERAGE, *marked("coverage")],
         "computing": [*PYTEST, *TWO_AT_A_TIME, *unmarked(*COMPUTING)],
     }
-    return [Lane(0, moments), Lane(1, waiting), Lane(1, others), Lane(0, computing, stands_back=True)]
+    return [
+        Lane(0, moments),
+        Lane(0, ordinary),
+        Lane(1, waiting),
+        Lane(1, others),
+        Lane(0, computing, stands_back=True),
+    ]
 
 
 STANDING_BACK: list[subprocess.Popen[str]] = []
