@@ -69,6 +69,20 @@ def test_what_stands_back_judges_no_moments() -> None:
             assert {word.split("/")[1] for word in command if word.endswith(".py")} <= set(COMPUTING)
 
 
+def test_modules_are_compiled_once_also_where_nothing_may_be_written_next_to_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    environment = sizes._environment("test")
+    call = [sys.executable, "-c", "import primacy.errors; print(primacy.errors.__cached__)"]
+    where = Path(subprocess.run(call, env=environment, check=True, capture_output=True, text=True).stdout.strip())
+    assert where.is_file()
+    assert where.is_relative_to(sizes.compiled_folder())
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE")
+    assert "PYTHONPYCACHEPREFIX" not in sizes._environment("test"), "else Python knows where"
+
+
 def test_no_two_lanes_that_run_at_the_same_time_have_the_same_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[tuple[bool, str]] = []
     kept = sizes.turns()
