@@ -112,7 +112,7 @@ def lanes() -> list[Lane]:
     }
     ordinary = {"ordinary user": [sys.executable, "-m", "tests.support.ordinary_user"]}
     waiting = {"beside": [*PYTEST, "-n", "3", *FILE_BY_FILE, *marked("beside")]}
-    others = {"others": [*PYTEST, *TWO_AT_A_TIME, *unmarked(*WITH_SOCKETS)]}
+    others = {"others": [*PYTEST, *TWO_AT_A_TIME, *unmarked(*WITH_SOCKETS), *marked("real_time")]}
     computing = {
         "coverage": [*PYTEST, *TWO_AT_A_TIME, *COVERAGE, *marked("coverage")],
         "computing": [*PYTEST, *TWO_AT_A_TIME, *unmarked(*COMPUTING)],

@@ -5,6 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.real_time
+
 LOADS = """
 import sys
 from primacy.agent.memory import ROOM_BYTES, gather, room

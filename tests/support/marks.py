@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-APART = ("coverage", "moments", "alone", "beside")
-"""Marks of files that have a phase of their own in `make test`."""
+APART = ("coverage", "moments", "alone", "beside", "real_time")
+"""Marks of files whose phase in `make test` is not that of their folder."""
 
 
 def marks_of(text: str) -> dict[str, int]:
@@ -33,7 +33,7 @@ def marked(name: str) -> tuple[str, ...]:
 
 
 def unmarked(*folders: str) -> tuple[str, ...]:
-    """Files of these folders of tests/ that have no phase of their own, from the root of the repository."""
+    """Files of these folders of tests/ whose phase is that of the folder, from the root of the repository."""
     found = (file for folder in folders for file in sorted((ROOT / "tests" / folder).rglob("test_*.py")))
     return tuple(
         str(file.relative_to(ROOT))
