@@ -67,7 +67,7 @@ def _environment(size: str, lane: str = "0/1") -> dict[str, str]:
 
 @cache
 def compiled_folder() -> str:
-    """Where modules are kept compiled if nothing may be written beside their sources. The tests start a thousand
+    """Where modules are kept compiled if nothing may be written next to their sources. The tests start hundreds of
     processes; each would compile all of its modules, which is a third of what its start costs."""
     path = tempfile.mkdtemp(prefix="primacy-compiled-")
     os.chmod(path, 0o755)  # the ordinary user reads there, too
@@ -160,7 +160,7 @@ def run_lane(lane: Lane, environment: dict[str, str]) -> int:
 
 
 def turns() -> list[list[Lane]]:
-    """Lanes that run at the same time, besides those that stand back, which run all the time."""
+    """Lanes that run at the same time. Those that stand back are in none: they run all the time."""
     found = [lane for lane in lanes() if not lane.stands_back]
     return [[lane for lane in found if lane.turn == turn] for turn in sorted({lane.turn for lane in found})]
 

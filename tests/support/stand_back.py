@@ -1,8 +1,8 @@
-"""Runs a command that takes what others leave of the processors, and nothing else: whoever wakes up goes before it.
+"""Runs a command that takes what others leave of the processors, and nothing else.
 
     python -m tests.support.stand_back COMMAND [ARGUMENT ...]
 
-`nice` is not enough beside tests that judge moments: it leaves a share, and Linux counts it within a session only (a
+`nice` is not enough while others judge moments: it leaves a share, and Linux counts it within a session only (a
 guard, for one, has a session of its own). So the command gets the policy SCHED_IDLE and a session of its own, which
 counts least among all sessions. All that it starts inherits both.
 """
@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 SESSION = Path("/proc/self/autogroup")
-"""How much this session counts beside others, as `nice` does for one process. Not every kernel has it."""
+"""How much this session counts among others, as `nice` does for one process. Not every kernel has it."""
 
 
 def stand_back() -> None:
