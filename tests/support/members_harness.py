@@ -117,7 +117,7 @@ class Node:
         if version:
             assert self.disk is not None
             assert self.disk.register is not None
-            assert (term, version) == tuple(self.disk.register.id), f"{self.name} names a register that is not durable"
+            assert (term, version) == tuple(self.disk.register.id), f"{self.name} names a register that is not durable: {message} {self.disk.register.id} {self.last}"
 
     @property
     def register(self) -> Register:
