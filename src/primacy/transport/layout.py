@@ -17,6 +17,8 @@ import msgspec
 
 from primacy.election import messages
 from primacy.election.messages import Message, Origin, Release
+from primacy.election.model import Goal, Member, MembersId, Register
+from primacy.election.model import Kind as MemberKind
 
 LAYOUT = 1
 NUMBER_MAX = 2**63 - 1
@@ -27,8 +29,13 @@ NUMBERS_MAX = 16
 """In one message of a user's own strategy."""
 VOTERS_MAX = 100
 """As many as a list may have."""
+ADDRESS_CHARS_MAX = 270
+"""A host name has at most 253 characters; a port follows."""
+PRIORITY_MAX = 2**31
+MEMBER_KINDS = (MemberKind.VOTER, MemberKind.WITNESS, MemberKind.OBSERVER)
+"""In a register by their place here, which never changes."""
 ORIGIN_FIELDS = 5
-"""Kind included."""
+"""Kind included. Which register of members the sender has stands behind all other fields of a message."""
 
 
 class Unreadable(ValueError):
@@ -75,13 +82,97 @@ def _evidence(value: Any) -> Release | None:
     """A release that a candidate passes on: of another node, so that its name is in it."""
     if value is None:
         return None
-    node, incarnation, boot, config, base, term, successor = _row(value, 16)[:7]
-    origin = Origin(_text(node), _number(incarnation), _number(boot), _text(config), _number(base))
+    node, incarnation, boot, config, base, term, successor, *more = _row(value, 16)
+    members = _members_id(more[0]) if more and _is_members_id(more[0]) else (0, 0)
+    origin = Origin(_text(node), _number(incarnation), _number(boot), _text(config), _number(base), members)
     return Release(origin, _number(term), _text(successor))
 
 
 def _plain_evidence(release: Release | None) -> list[Any] | None:
-    return None if release is None else [*release.origin, release.term, release.successor]
+    if release is None:
+        return None
+    origin = release.origin
+    return [*origin[:-1], release.term, release.successor, *_plain_id(origin)]
+
+
+def _members_id(value: Any) -> tuple[int, int]:
+    term, version = _row(value, 2)
+    return _number(term), _number(version)
+
+
+def _is_members_id(value: Any) -> bool:
+    """Else a later version says something there that is not known here."""
+    return type(value) is list and len(value) == 2
+
+
+def _plain_id(origin: Origin) -> list[Any]:
+    """Behind all other fields, where earlier versions ignore it; left out without a register."""
+    return [] if origin.members == (0, 0) else [list(origin.members)]
+
+
+def _seen(value: Any) -> tuple[tuple[str, int, int], ...]:
+    rows = [_row(row, 3) for row in _row(value, VOTERS_MAX)]
+    return tuple((_text(node), _number(incarnation), _number(boot)) for node, incarnation, boot in rows)
+
+
+def _rows(value: Any) -> list[Member]:
+    """Each node once, as often as it has something else said of it: `[name, kind, priority, address]`."""
+    found = []
+    for row in _row(value, 3 * VOTERS_MAX):
+        name, kind, priority, address = _row(row, 4)
+        if type(kind) is not int or type(priority) is not int or type(address) is not str:
+            raise Unreadable("no member of ours")
+        if not 0 <= kind < len(MEMBER_KINDS) or abs(priority) > PRIORITY_MAX or len(address) > ADDRESS_CHARS_MAX:
+            raise Unreadable("no member of ours")
+        found.append(Member(_text(name), MEMBER_KINDS[kind], priority, 0, address))
+    return found
+
+
+def _members(rows: list[Member], places: Any) -> tuple[Member, ...]:
+    """Those rows: sorted and each node once, as a machine relies on."""
+    chosen = [_number(place) for place in _row(places, VOTERS_MAX)]
+    if any(place >= len(rows) or place < 0 for place in chosen):
+        raise Unreadable("no member of ours")
+    found = tuple(rows[place] for place in chosen)
+    names = [member.id for member in found]
+    if "" in names or names != sorted(set(names)):
+        raise Unreadable("no members of ours")
+    return found
+
+
+def _register(value: Any) -> Register:
+    if type(value) is not list or len(value) < 5:
+        raise Unreadable("no register of ours")
+    rows = _rows(value[1])
+    goal = None
+    if value[4] is not None:
+        wanted, by, wall_ms = _row(value[4], 3)
+        goal = Goal(_members(rows, wanted), _text(by), _number(wall_ms))
+    register = Register(MembersId(*_members_id(value[0])), _members(rows, value[2]), _members(rows, value[3]), goal)
+    if not register.voters or any(member.kind is MemberKind.OBSERVER for member in register.prior):
+        raise Unreadable("no register of ours")
+    return register
+
+
+def _plain_register(register: Register | None) -> list[Any] | None:
+    """Members, those before and the goal name mostly the same nodes, so that each is written once."""
+    if register is None:
+        return None
+    goal = register.goal
+    wanted = goal.members if goal is not None else ()
+    table = {member: place for place, member in enumerate(sorted({*register.members, *register.prior, *wanted}))}
+
+    def places(members: tuple[Member, ...]) -> list[int]:
+        return [table[member] for member in members]
+
+    rows = [[m.id, MEMBER_KINDS.index(m.kind), m.priority, m.address] for m in table]
+    said = None if goal is None else [places(wanted), goal.by, goal.wall_ms]
+    return [list(register.id), rows, places(register.members), places(register.prior), said]
+
+
+def _register_or_none(value: Any) -> Register | None:
+    """None also for what another version says in that place."""
+    return _register(value) if type(value) is list else None
 
 
 Read = Callable[[Any], Any]
@@ -116,15 +207,24 @@ KINDS: tuple[Kind, ...] = (
     _kind(5, messages.Ahead, _number),
     _kind(6, messages.Release, _number, _text),
     _kind(7, messages.Query, _flag, _number),
-    _kind(8, messages.Report, _number, _flag, _flag, _number, _number, _number, _lists, _number, _flag),
+    _kind(
+        8,
+        messages.Report,
+        *(_number, _flag, _flag, _number, _number, _number, _lists, _number, _flag, _register_or_none),
+    ),
     _kind(9, messages.FirstBallot, _number, _number),
     _kind(10, messages.FirstBallotTaken, _number),
     _kind(11, messages.Stale, _number, _number),
     _kind(12, messages.Own, _number, _text, _numbers),
     _kind(13, messages.FailsafeHeartbeat, _number, _number),
     _kind(14, messages.FailsafeAck, _number, _number, _number),
+    _kind(15, messages.MembersTold, _register),
+    _kind(16, messages.MembersTaken),
+    _kind(17, messages.Admission, _number, _number, _register, _number, _number, _seen),
 )
 """Numbers are never used again for something else."""
+ABOUT_MEMBERS = 15
+"""From this kind on, nothing but the id of the sender's register has ever stood behind the fields."""
 _BY_NUMBER = {kind.number: kind for kind in KINDS}
 _NUMBER_OF: dict[Any, int] = {kind.made: kind.number for kind in KINDS}
 _encode = msgspec.msgpack.Encoder().encode
@@ -136,9 +236,18 @@ def packed(message: Message) -> bytes:
     number = _NUMBER_OF.get(type(message))
     assert number is not None, f"{type(message).__name__} does not travel by UDP"
     fields: list[Any] = list(message[1:])
+    origin = message.origin
     if type(message) is messages.VoteRequest:
         fields[2] = _plain_evidence(message.evidence)
-    return _encode([number, *message.origin[1:], *fields])
+    elif type(message) is messages.Report:
+        register = _plain_register(fields.pop())
+        if register is not None or origin.members != (0, 0):  # else as earlier versions said it
+            fields.append(register)
+    elif type(message) is messages.MembersTold:
+        fields[0] = _plain_register(message.register)
+    elif type(message) is messages.Admission:
+        fields[2] = _plain_register(message.register)
+    return _encode([number, *origin[1:ORIGIN_FIELDS], *fields, *_plain_id(origin)])
 
 
 def packed_word(row: Word) -> bytes:
@@ -166,9 +275,12 @@ def unpacked(sender: str, payload: bytes) -> Message | None:
             return None
         incarnation, boot, config, base = row[1:ORIGIN_FIELDS]
         origin = Origin(sender, _number(incarnation), _number(boot), _text(config), _number(base))
-        fields = row[ORIGIN_FIELDS : ORIGIN_FIELDS + len(kind.reads)]
+        end = ORIGIN_FIELDS + len(kind.reads)
+        fields = row[ORIGIN_FIELDS:end]
         if len(fields) < kind.needed:
             return None
+        if len(row) > end and (_is_members_id(row[end]) or kind.number >= ABOUT_MEMBERS):
+            origin = origin._replace(members=_members_id(row[end]))
         return kind.made(origin, *(read(value) for read, value in zip(kind.reads, fields, strict=False)))
     except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError):
         return None
