@@ -97,8 +97,7 @@ def short_waits(monkeypatch: pytest.MonkeyPatch, wait_ms: int) -> None:
     It is a table's own, in its genesis row, so that every user of the table keeps to it, also from another process. No
     operator can have one below the usual: it can be raised only.
     """
-    for module in ("sql", "sqlite"):
-        monkeypatch.setattr(f"primacy.store.{module}.WAIT_MAX_MS", wait_ms)
+    monkeypatch.setattr("primacy.store.sql.WAIT_MAX_MS", wait_ms)
     for module in ("etcd", "etcd_rows"):
         monkeypatch.setattr(f"primacy.store.{module}.Genesis", partial(Genesis, wait_max_ms=wait_ms))
 
