@@ -25,6 +25,8 @@ class Kind(StrEnum):
     FAULT = "fault"
     CALM = "calm"
     RELEASE_SENT = "release-sent"
+    REGISTER = "register"
+    """A register of members is durable on a node: `subject` is its id, `detail` the rest of it."""
 
 
 MEMORY_LOST = "memory lost"
