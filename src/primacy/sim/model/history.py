@@ -68,6 +68,8 @@ def sentence(model: BoundedModel, event: Event) -> str:
             return f"{names[i]} is asked to step down"
         case ("request", i, which):
             return f"{names[i]} is asked for {_request(model.requests[which])}"
+        case ("power", i):
+            return f"{names[i]} loses power"
         case ("forget", i):
             return f"{names[i]}'s agent is killed and its memory is lost"
         case ("cut", which):

@@ -281,7 +281,7 @@ class BoundedModel:
                 under_way, coming = self._sent(nodes, under_way, coming, item)
         wrong = ""
         if move.facts:
-            ledger, wrong = self._judge(state.nodes, ledger, move.facts)
+            ledger, wrong = self.judge(state.nodes, ledger, move.facts)
         if coming and self.place(now, nodes, under_way) == NOWHERE:
             under_way, coming = tuple(sorted(under_way + coming)), ()
         return Next(event, State(now, nodes, under_way, coming, held, cut, ledger, store), wrong)
@@ -329,7 +329,7 @@ class BoundedModel:
             self.ledgers.append(ledger)
         return number
 
-    def _judge(self, nodes: tuple[int, ...], number: int, facts: tuple[Fact, ...]) -> tuple[int, str]:
+    def judge(self, nodes: tuple[int, ...], number: int, facts: tuple[Fact, ...]) -> tuple[int, str]:
         ledger, found = self.ledgers[number], []
         for fact in facts:
             match fact:

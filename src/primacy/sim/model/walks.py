@@ -297,10 +297,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--walks", type=int, default=1_000)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--pre-vote", action="store_true", help="candidates ask first whether others would vote")
     given = parser.parse_args(arguments)
     if not 1 <= given.voters <= given.nodes:
         parser.error(f"--voters {given.voters}: between 1 and the {given.nodes} nodes")
-    setting = RegisterSetting(given.voters, nodes=given.nodes, clocks="none")
+    setting = RegisterSetting(given.voters, nodes=given.nodes, clocks="none", pre_vote=given.pre_vote)
     found = walk_many(setting, range(given.first_seed, given.first_seed + given.walks), given.steps)
     print(f"{found.walks:,} walks of {given.nodes} nodes, {found.seconds:.1f} s")
     for what, count in found.seen.most_common():

@@ -127,6 +127,12 @@ class ModelWorld:
         doing.crash(power=False)
         return Move(self.numbers.node(doing.node._replace(ballot=None)), (), (("forgot", doing.node.who),))
 
+    def lose_power(self, number: int, now: int) -> Move:
+        """The whole machine is off; its disk has what it confirmed."""
+        doing = Doing(self, self.numbers.nodes[number], now)
+        doing.crash(power=True)
+        return Move(self.numbers.node(doing.node))
+
     def pass_time(self, number: int, now: int) -> Move:
         """A unit of time has passed: the guards look at their points, and machines may have become equal."""
         node = self.numbers.nodes[number]

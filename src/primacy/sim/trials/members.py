@@ -198,8 +198,15 @@ class MembersTrial(Trial):
     def _is_without_faults(self) -> bool:
         return not set(self.outcome.classes) - set(WITH_REGISTER)
 
+    def _nothing_is_wrong(self) -> bool:
+        """Only the members change; some nodes are broken at the calm."""
+        return self._is_without_faults() and self.liveness.calm_ms is None and not self.broken
+
     def _is_quiet_for(self, node: str) -> bool:
-        return self._is_without_faults() or super()._is_quiet_for(node)
+        """Who was removed hears no leader any more; that is no fault of anybody."""
+        if not self.newest().named(node):
+            return False
+        return self._nothing_is_wrong() or super()._is_quiet_for(node)
 
     def _watch_work(self, fact: Fact) -> None:
         """Where nothing goes wrong, a change of members interrupts the work by an ordered handover only (P5)."""
@@ -207,7 +214,7 @@ class MembersTrial(Trial):
             self._saw("members saved")
         elif fact.kind is Kind.EVENT and fact.text in SEEN:
             self._saw(SEEN[fact.text])
-        elif fact.kind is Kind.EVENT and fact.text in DEPOSED and self._is_without_faults():
+        elif fact.kind is Kind.EVENT and fact.text in DEPOSED and self._nothing_is_wrong():
             sentence = f"{fact.node}: {fact.text} ({fact.detail}), although nothing is wrong"
             self._violated(Violation(fact.at_ms, "P5", sentence))
 
