@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from primacy.election.events import Code
-from primacy.sim.facts import MEMORY_LOST, Fact, Kind
+from primacy.sim.facts import MEMORY_LOST, OLDER, Fact, Kind
 
 
 class Violation(NamedTuple):
@@ -124,27 +124,19 @@ class TermChecker:
 
 
 class RegisterChecker:
-    """I9: what a node has of the members only grows newer, but after lost memory; and one id means one membership."""
+    """I9: a node never exchanges its register of members for an older one; and one id means one membership."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
         self.written = 0
-        self._newest: dict[str, tuple[int, int]] = {}
         self._known: dict[tuple[int, int], str] = {}
 
     def __call__(self, fact: Fact) -> None:
-        if fact.kind is Kind.FAULT and fact.text == MEMORY_LOST:
-            self._newest.pop(fact.node, None)
-        elif fact.kind is Kind.REGISTER:
-            self._saved(fact)
-
-    def _saved(self, fact: Fact) -> None:
+        if fact.kind is not Kind.REGISTER:
+            return
         id_, said = (fact.extra, fact.number), f"{fact.text} | {fact.detail}"
-        newest = self._newest.get(fact.node, (0, 0))
-        if id_ < newest:
-            sentence = f"{fact.node} took the members {fact.subject} after {'.'.join(map(str, newest))}"
-            self.report(Violation(fact.at_ms, "I9", sentence))
-        self._newest[fact.node] = id_
+        if OLDER in fact.subject:
+            self.report(Violation(fact.at_ms, "I9", f"{fact.node} took the members {fact.subject}"))
         self.written += id_ not in self._known
         known = self._known.setdefault(id_, said)
         if known != said:

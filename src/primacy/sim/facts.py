@@ -33,6 +33,10 @@ MEMORY_LOST = "memory lost"
 """Text of the fault after which nothing is left of a node's ballot; the node was ended before it."""
 
 
+OLDER = " after "
+"""In a fact: between the id of a register that was saved and that of the newer one whose place it takes."""
+
+
 class Fact(NamedTuple):
     """One fact at a true time. `number` and `text` depend on the kind; see where it is emitted."""
 

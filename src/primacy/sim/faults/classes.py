@@ -165,7 +165,11 @@ class Faults:
         self.final = self.acts.lists[final]
 
     def _introduced(self, name: str) -> None:
+        """It has the file that the others have by now."""
         self.names = (*self.names, name)
+        if self.final is not None:
+            node = self.world.nodes[name]
+            node.membership, node.timing = self.final
 
     # --- choosing -----------------------------------------------------------------------------------------------------
 

@@ -106,9 +106,17 @@ class MembersTrial(Trial):
     # --- who must lead ------------------------------------------------------------------------------------------------
 
     def registers_now(self) -> list[Register]:
-        """What stands on the disks of those who belong together, the newest last."""
+        """What stands on the disks of those who belong together, the newest last.
+
+        Where an operator had to begin anew, for all voters had lost their memory, the later cluster counts.
+        """
         found = {name: node.disk.ballot for name, node in self.world.nodes.items()}
-        registers = {name: b.register for name, b in found.items() if b is not None and b.register is not None}
+        base = max((ballot.base for ballot in found.values() if ballot is not None and not ballot.void), default=0)
+        registers = {
+            name: ballot.register
+            for name, ballot in found.items()
+            if ballot is not None and ballot.base == base and ballot.register is not None
+        }
         if not registers:
             return []
         newest = max(registers.values(), key=lambda register: register.id)

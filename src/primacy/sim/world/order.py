@@ -20,7 +20,7 @@ from primacy.election.messages import (
 )
 from primacy.election.model import Ballot, Member
 from primacy.election.model import Kind as MemberKind
-from primacy.sim.facts import Kind
+from primacy.sim.facts import OLDER, Kind
 
 if TYPE_CHECKING:
     from primacy.sim.world.node import Node
@@ -76,7 +76,9 @@ def tell_register(world: World, node: Node, before: Ballot | None, ballot: Ballo
     if register is None or (before is not None and before.register == register):
         return
     kept = f"{_rows(register.members)} | {_rows(register.prior)}"
-    world.emit(Kind.REGISTER, node.name, register.id.version, kept, register.id.term, str(register.id), _goal(ballot))
+    was = before.register if before is not None and not before.void and before.base == ballot.base else None
+    id_ = f"{register.id}{OLDER}{was.id}" if was is not None and register.id < was.id else str(register.id)
+    world.emit(Kind.REGISTER, node.name, register.id.version, kept, register.id.term, id_, _goal(ballot))
 
 
 def _rows(members: tuple[Member, ...]) -> str:
