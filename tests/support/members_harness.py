@@ -117,7 +117,9 @@ class Node:
         if version:
             assert self.disk is not None
             assert self.disk.register is not None
-            assert (term, version) == tuple(self.disk.register.id), f"{self.name} names a register that is not durable"
+            assert (term, version) == tuple(self.disk.register.id), (
+                f"{self.name} names a register that is not durable: {message} {self.disk.register.id} {self.last}"
+            )
 
     @property
     def register(self) -> Register:
@@ -150,6 +152,8 @@ class Cluster:
         self.wire: list[Sent] = []
         self.soon: list[tuple[Node, Input]] = []
         self.cut: set[frozenset[str]] = set()
+        self.loses: Callable[[Sent], bool] = lambda sent: False
+        """What gets lost on its way."""
         self.elected: dict[int, str] = {}
         self.counts: dict[str, int] = {}
         """Messages by kind that were handed over, for bounds."""
@@ -168,6 +172,17 @@ class Cluster:
         for name in names.split() or list(self.nodes):
             self.nodes[name].start()
         return self
+
+    def kill(self, name: str) -> None:
+        """The machine loses its power: what ran there is gone."""
+        node = self.nodes[name]
+        node.up, node.works = False, 0
+        self.soon = [(one, given) for one, given in self.soon if one is not node]
+
+    def forget(self, name: str) -> None:
+        """And its disk."""
+        self.kill(name)
+        self.nodes[name].disk = None
 
     # --- time and the wire --------------------------------------------------------------------------------------------
 
@@ -194,7 +209,7 @@ class Cluster:
         node = self.nodes.get(sent.to)
         kind = type(sent.message).__name__
         self.counts[kind] = self.counts.get(kind, 0) + 1
-        if node is None or not node.up or self.is_cut(sent.sender, sent.to):
+        if node is None or not node.up or self.is_cut(sent.sender, sent.to) or self.loses(sent):
             return 0
         before = len(self.wire)
         node.give(Received(sent.message))
